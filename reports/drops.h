@@ -5,7 +5,7 @@
 #ifndef DROPS_H
 #define DROPS_H
 
-#include "origin.h"
+#include "remarks.h"
 
 /* What experts get, as the load that the layer's entries were measured under says it, into the
  * layer: `popularity` (E), NULL where they were chosen at random. */

@@ -1,16 +1,177 @@
-/* Reads the store into arrays, with one query per table. */
+/* Reads the store into arrays, with one query per table, and joins what belongs together. */
 #include "facts.h"
 
 #include "array.h"
 #include "contrast.h"
 #include "drops.h"
-#include "loads.h"
 #include "plan.h"
 #include "standings.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- trials */
+
+/* While samples are read. */
+struct sampling {
+    struct trial_list *trials;
+    struct pile {
+        int64_t *ns;
+        size_t count;
+    } * piles; /* steps that count, of each trial */
+};
+
+static int add_trial(void *self, const struct trial_row *trial)
+{
+    struct trial_list *list = self;
+    const struct trial_facts fresh = { .row = *trial };
+
+    ARRAY_APPEND(list->items, list->count, fresh);
+    return OK;
+}
+
+static void forget_steps(struct trial_facts *trial, struct pile *pile)
+{
+    *trial = (struct trial_facts){ .row = trial->row };
+    pile->count = 0;
+}
+
+static int order_id(const void *id, const void *trial)
+{
+    int64_t a = *(const int64_t *)id, b = ((const struct trial_facts *)trial)->row.id;
+
+    return (a > b) - (a < b);
+}
+
+static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
+{
+    struct sampling *s = self;
+    struct trial_facts *t =
+        bsearch(&of->id, s->trials->items, s->trials->count, sizeof(*t), order_id);
+    struct pile *pile;
+
+    if (!t)
+        return OK;
+    pile = &s->piles[t - s->trials->items];
+    if (strcmp(t->load, sample->load) != 0)
+        forget_steps(t, pile);
+    memcpy(t->load, sample->load, sizeof(t->load));
+    heat_add(&t->heat, sample);
+    t->taken_ns += sample->ns;
+    t->search_steps += sample->kind == SAMPLE_SEARCH;
+    t->contest_steps += sample->kind == SAMPLE_CONTEST;
+    t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
+    if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
+        ARRAY_APPEND(pile->ns, pile->count, sample->ns);
+    return OK;
+}
+
+static int forget_other_loads(struct store *store, struct sampling *s)
+{
+    for (size_t i = 0; i < s->trials->count; i++) {
+        struct trial_facts *t = &s->trials->items[i];
+        const struct trial_key *k = &t->row.key;
+        struct entry_row e;
+        int rc = t->heat.steps
+                     ? store_entry_get(store, k->cluster, k->shape, k->window, k->bucket, &e)
+                     : UNSUPPORTED;
+
+        if (rc < 0)
+            return rc;
+        if (!rc && strcmp(e.load, t->load) != 0)
+            forget_steps(t, &s->piles[i]);
+    }
+    return OK;
+}
+
+int trials_read(struct store *store, const struct trial_key *of, bool as_decided,
+                struct trial_list *out)
+{
+    struct sampling s = { .trials = out };
+    int rc;
+
+    *out = (struct trial_list){ NULL, 0 };
+    TRY(store_trials(store, of->cluster, of->shape, of->window, of->bucket, add_trial, out));
+    if (!out->count)
+        return OK;
+    s.piles = calloc(out->count, sizeof(*s.piles));
+    if (!s.piles)
+        return fail(ERR_NOMEM, "steps of %zu trials", out->count);
+    rc = of->bucket == UINT32_MAX
+             ? store_samples_all(store, add_sample, &s)
+             : store_samples(store, of->cluster, of->shape, of->window, of->bucket, add_sample, &s);
+    if (!rc && as_decided)
+        rc = forget_other_loads(store, &s);
+    for (size_t i = 0; i < out->count; i++) {
+        out->items[i].steps = spread_of(s.piles[i].ns, s.piles[i].count);
+        free(s.piles[i].ns);
+    }
+    free(s.piles);
+    return rc;
+}
+
+void trials_free(struct trial_list *list)
+{
+    free(list->items);
+    *list = (struct trial_list){ NULL, 0 };
+}
+
+bool trial_usable(const struct trial_facts *trial)
+{
+    return trial->row.state == TRIAL_OK && trial->steps.count > 0;
+}
+
+void trials_rival(const struct trial_facts *trials, size_t count, uint32_t bucket,
+                  const struct moe_plan *plan, char text[RIVAL_TEXT_BYTES])
+{
+    const struct trial_facts *own = NULL, *best = NULL;
+
+    for (const struct trial_facts *t = trials; t < trials + count; t++) {
+        if (t->row.key.bucket != bucket || !t->steps.count)
+            continue;
+        if (plan_equal(&t->row.key.plan, plan))
+            own = t;
+        if (t->row.state == TRIAL_OK && (!best || t->steps.median_ns < best->steps.median_ns))
+            best = t;
+    }
+    *text = 0;
+    if (own && best && best->steps.median_ns < own->steps.median_ns)
+        snprintf(text, RIVAL_TEXT_BYTES, "%s took %.1f %% less time in its own %zu step%s",
+                 PLAN_WORDS(&best->row.key.plan),
+                 100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns),
+                 best->steps.count, best->steps.count == 1 ? "" : "s");
+}
+
+/* ---- entries */
+
+bool entries_join(const struct entry_row *entry, const struct entry_row *next, uint32_t stride)
+{
+    return next->bucket == entry->bucket + stride && plan_equal(&next->plan, &entry->plan);
+}
+
+struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
+{
+    struct plan_range r = { .gain = NAN, .gain_least = NAN };
+    double log_sum = 0;
+    uint32_t claims = 0;
+
+    for (const struct entry_row *e = entries; e < entries + count; e++) {
+        for (int i = 0; i < ENTRY_STATE_COUNT; i++)
+            r.states[i] += entry_is(e, 1u << i);
+        if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
+            claims++;
+            log_sum += log1p(-e->gain.value);
+            r.gain_least = fmin(r.gain_least, e->gain.low);
+        }
+    }
+    if (claims)
+        r.gain = 1 - exp(log_sum / claims);
+    return r;
+}
+
+/* ---- all of it, and its order */
 
 static int add_entry(void *self, const struct entry_row *entry)
 {
@@ -20,17 +181,7 @@ static int add_entry(void *self, const struct entry_row *entry)
     return OK;
 }
 
-static int add_trial(void *self, const struct trial_row *trial)
-{
-    struct facts *f = self;
-    struct trial_facts t = { .row = *trial };
-
-    ARRAY_APPEND(f->trials, f->trial_count, t);
-    return OK;
-}
-
-/* ---- phases: they come by trial, and so are the trials at that time */
-
+/* They come by trial, and so are the trials at that time. */
 static int read_phases(struct store *store, struct facts *f)
 {
     struct row_list list;
@@ -46,87 +197,6 @@ static int read_phases(struct store *store, struct facts *f)
     free(list.rows);
     return OK;
 }
-
-static void note_phases(struct layer_facts *layer)
-{
-    for (size_t i = 0; i < layer->trial_count; i++)
-        layer->phases |= layer->trials[i].phases[PHASE_TOTAL].ns > 0;
-}
-
-/* ---- samples: they come by trial, and so are the trials at that time */
-
-struct sampling {
-    struct store *store;
-    struct facts *facts;
-    size_t at; /* the trial whose samples are collected */
-    int64_t *ns;
-    size_t count; /* what is in it */
-};
-
-static void forget_steps(struct sampling *s, struct trial_facts *t)
-{
-    struct trial_facts forgotten = { .row = t->row };
-
-    memcpy(forgotten.phases, t->phases, sizeof(t->phases));
-    *t = forgotten;
-    s->count = 0;
-}
-
-static int end_trial(struct sampling *s)
-{
-    struct trial_facts *t = &s->facts->trials[s->at];
-    const struct trial_key *k = &t->row.key;
-    struct entry_row e;
-    int rc = store_entry_get(s->store, k->cluster, k->shape, k->window, k->bucket, &e);
-
-    if (rc < 0)
-        return rc;
-    if (!rc && strcmp(e.load, t->load) != 0)
-        forget_steps(s, t);
-    t->steps = spread_of(s->ns, s->count);
-    s->count = 0;
-    return OK;
-}
-
-static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
-{
-    struct sampling *s = self;
-    int64_t trial = of->id;
-    const struct facts *f = s->facts;
-    struct trial_facts *t;
-
-    if (s->at < f->trial_count && f->trials[s->at].row.id < trial)
-        TRY(end_trial(s));
-    while (s->at < f->trial_count && f->trials[s->at].row.id < trial)
-        s->at++;
-    if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
-        return OK;
-    t = &f->trials[s->at];
-    if (strcmp(t->load, sample->load) != 0)
-        forget_steps(s, t);
-    memcpy(t->load, sample->load, sizeof(t->load));
-    heat_add(&t->heat, sample);
-    t->taken_ns += sample->ns;
-    t->search_steps += sample->kind == SAMPLE_SEARCH;
-    t->contest_steps += sample->kind == SAMPLE_CONTEST;
-    t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
-    if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
-        ARRAY_APPEND(s->ns, s->count, sample->ns);
-    return OK;
-}
-
-static int read_samples(struct store *store, struct facts *facts)
-{
-    struct sampling s = { .store = store, .facts = facts };
-    int rc = facts->trial_count ? store_samples_all(store, add_sample, &s) : OK;
-
-    if (!rc && s.at < facts->trial_count)
-        rc = end_trial(&s);
-    free(s.ns);
-    return rc;
-}
-
-/* ---- order */
 
 /* What names a layer. */
 struct key {
@@ -245,15 +315,6 @@ size_t facts_distinct_plans(struct moe_plan *plans, size_t count)
     return kept;
 }
 
-static int list_plans(struct layer_facts *layer)
-{
-    for (size_t i = 0; i < layer->trial_count; i++)
-        if (trial_usable(&layer->trials[i]))
-            ARRAY_APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
-    layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
-    return OK;
-}
-
 static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
 {
     int rc;
@@ -272,21 +333,111 @@ static int name_layer(struct store *store, const struct key *key, struct layer_f
     return rc < 0 ? rc : OK;
 }
 
-/* Takes the next layer's entries and trials off both sorted arrays. */
-static void cut_layer(const struct facts *f, const struct key *key, size_t *entry, size_t *trial,
-                      struct layer_facts *out)
-{
-    struct key at;
+/* ---- loads */
 
-    out->entries = f->entries ? f->entries + *entry : NULL;
-    out->trials = f->trials ? f->trials + *trial : NULL;
-    for (; *entry < f->entry_count; ++*entry, out->entry_count++)
-        if (at = entry_key(f, &f->entries[*entry]), key_order(&at, key) != 0)
-            break;
-    for (; *trial < f->trial_count; ++*trial, out->trial_count++)
-        if (at = trial_key(f, &f->trials[*trial]), key_order(&at, key) != 0)
-            break;
+static bool moves_no_tokens(const struct moe_plan *plan, uint32_t experts)
+{
+    struct moe_plan wanted = plan_default(NULL);
+
+    wanted.r = 0;
+    wanted.e = experts;
+    return plan_equal(plan, &wanted);
 }
+
+/* "skew 2", or "max/mean 1.83 1a2b3c4d"; 0: another kind. */
+static double skew_of(const char *load)
+{
+    static const char *const words[] = { "skew ", "max/mean " };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strncmp(load, words[i], strlen(words[i])))
+            return strtod(load + strlen(words[i]), NULL);
+    return 0;
+}
+
+/* Of one bucket: a plan's samples under each load. */
+struct loaded {
+    struct loaded_pile {
+        char load[LOAD_NAME_BYTES];
+        uint32_t experts; /* enum moe_experts */
+        struct pile steps;
+    } * items;
+    size_t count;
+};
+
+static int add_loaded(void *self, const struct trial_row *trial, const struct sample_row *sample)
+{
+    const struct moe_plan *plan = &trial->key.plan;
+    struct loaded *l = self;
+    struct loaded_pile fresh = { .experts = plan->e };
+    struct pile *steps;
+    size_t i = 0;
+
+    if (!moves_no_tokens(plan, plan->e) || sample->gpu.throttled == SAMPLE_SET_ASIDE ||
+        !(skew_of(sample->load) > 0))
+        return OK;
+    while (i < l->count &&
+           (l->items[i].experts != plan->e || strcmp(l->items[i].load, sample->load) != 0))
+        i++;
+    memcpy(fresh.load, sample->load, sizeof(fresh.load));
+    if (i == l->count)
+        ARRAY_APPEND(l->items, l->count, fresh);
+    steps = &l->items[i].steps;
+    ARRAY_APPEND(steps->ns, steps->count, sample->ns);
+    return OK;
+}
+
+static int pair_loads(const struct loaded *l, const struct trial_row *of, struct layer_facts *layer)
+{
+    for (size_t i = 0; i < l->count; i++)
+        for (size_t j = 0; j < l->count; j++) {
+            struct loaded_pile *a = &l->items[i], *b = &l->items[j];
+            struct load_pair pair = { skew_of(a->load), of->key.bucket, of->capacity,
+                                      .padded.count = 0 };
+
+            if (a->experts != MOE_PADDED || b->experts != MOE_SPARSE ||
+                strcmp(a->load, b->load) != 0)
+                continue;
+            pair.padded = spread_of(a->steps.ns, a->steps.count);
+            pair.sparse = spread_of(b->steps.ns, b->steps.count);
+            ARRAY_APPEND(layer->loads, layer->load_count, pair);
+        }
+    return OK;
+}
+
+static int order_loads(const void *a, const void *b)
+{
+    const struct load_pair *x = a, *y = b;
+
+    if (x->capacity != y->capacity)
+        return x->capacity < y->capacity ? -1 : 1;
+    return (x->skew > y->skew) - (x->skew < y->skew);
+}
+
+static int read_loads(struct store *store, struct layer_facts *layer)
+{
+    for (size_t i = 0; i < layer->trial_count; i++) {
+        const struct trial_row *of = &layer->trials[i].row;
+        struct loaded loaded = { NULL, 0 };
+        int rc;
+
+        if (!moves_no_tokens(&of->key.plan, MOE_SPARSE))
+            continue;
+        rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->window, of->key.bucket,
+                           add_loaded, &loaded);
+        if (!rc)
+            rc = pair_loads(&loaded, of, layer);
+        for (size_t j = 0; j < loaded.count; j++)
+            free(loaded.items[j].steps.ns);
+        free(loaded.items);
+        TRY(rc);
+    }
+    if (layer->load_count)
+        qsort(layer->loads, layer->load_count, sizeof(*layer->loads), order_loads);
+    return OK;
+}
+
+/* ---- cutting layers off the sorted arrays */
 
 static struct key next_key(const struct facts *f, size_t entry, size_t trial)
 {
@@ -301,32 +452,55 @@ static struct key next_key(const struct facts *f, size_t entry, size_t trial)
     return key_order(&e, &t) <= 0 ? e : t;
 }
 
+static int note_trials(struct layer_facts *layer)
+{
+    for (size_t i = 0; i < layer->trial_count; i++) {
+        const struct trial_facts *t = &layer->trials[i];
+
+        layer->phases |= t->phases[PHASE_TOTAL].ns > 0;
+        if (trial_usable(t))
+            ARRAY_APPEND(layer->plans, layer->plan_count, t->row.key.plan);
+    }
+    layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
+    return OK;
+}
+
 static int cut_layers(struct store *store, const char *shape, struct facts *f)
 {
     size_t entry = 0, trial = 0;
 
     while (entry < f->entry_count || trial < f->trial_count) {
-        struct key key = next_key(f, entry, trial);
-        struct layer_facts layer = { 0 };
+        struct key key = next_key(f, entry, trial), at;
+        struct layer_facts layer = { .entries = f->entries ? f->entries + entry : NULL,
+                                     .trials = f->trials ? f->trials + trial : NULL },
+                           *kept;
 
-        cut_layer(f, &key, &entry, &trial, &layer);
+        for (; entry < f->entry_count; entry++, layer.entry_count++)
+            if (at = entry_key(f, &f->entries[entry]), key_order(&at, &key) != 0)
+                break;
+        for (; trial < f->trial_count; trial++, layer.trial_count++)
+            if (at = trial_key(f, &f->trials[trial]), key_order(&at, &key) != 0)
+                break;
         TRY(name_layer(store, &key, &layer));
         if (!shape_agrees(&layer.shape, shape))
             continue;
         ARRAY_APPEND(f->layers, f->layer_count, layer);
-        note_phases(&f->layers[f->layer_count - 1]);
-        TRY(list_plans(&f->layers[f->layer_count - 1]));
-        TRY(contrast_prepare(&f->layers[f->layer_count - 1]));
-        TRY(loads_read(store, &f->layers[f->layer_count - 1]));
-        TRY(drops_read(store, &f->layers[f->layer_count - 1]));
+        kept = &f->layers[f->layer_count - 1]; /* what it holds is freed with all of them */
+        TRY(note_trials(kept));
+        TRY(contrast_prepare(kept));
+        TRY(read_loads(store, kept));
+        TRY(drops_read(store, kept));
     }
     return OK;
 }
 
 static int read_all(struct store *store, const char *shape, struct facts *f)
 {
+    const struct trial_key every = { .bucket = UINT32_MAX };
     struct moe_shape any = { 0 };
+    struct trial_list trials;
     struct row_list list;
+    int rc;
 
     if (shape && shape_parse(shape, &any)) /* only to say what is wrong with it */
         return ERR_ARGUMENT;
@@ -337,9 +511,11 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     f->overrides = list.rows;
     f->override_count = list.count;
     TRY(store_entries(store, 0, 0, add_entry, f));
-    TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
+    rc = trials_read(store, &every, true, &trials);
+    f->trials = trials.items;
+    f->trial_count = trials.count;
+    TRY(rc);
     TRY(read_phases(store, f));
-    TRY(read_samples(store, f));
     TRY(read_classes(store, f));
     if (f->trial_count)
         qsort_r(f->trials, f->trial_count, sizeof(*f->trials), trial_order, f);
@@ -382,15 +558,6 @@ void facts_free(struct facts *facts)
 
 /* ---- traffic */
 
-static bool is_of(const struct traffic_layer *traffic, const struct layer_facts *layer)
-{
-    struct moe_shape shape = traffic->shape;
-
-    if (!shape.tokens)
-        shape.tokens = layer->shape.tokens;
-    return traffic->window == layer->window && shape_equal(&shape, &layer->shape);
-}
-
 int facts_counts(struct facts *facts, const char *path)
 {
     struct counts_trace any;
@@ -426,8 +593,11 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 
         for (size_t j = 0; j < facts->layer_count; j++) {
             struct layer_facts *layer = &facts->layers[j];
+            struct moe_shape shape = t->shape;
 
-            if (!is_of(t, layer))
+            if (!shape.tokens)
+                shape.tokens = layer->shape.tokens;
+            if (t->window != layer->window || !shape_equal(&shape, &layer->shape))
                 continue;
             found = true;
             /* The one that says T is meant, if there is one. */
@@ -469,9 +639,4 @@ const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t 
     if (!layer->trial_count)
         return NULL;
     return bsearch(&wanted, layer->trials, layer->trial_count, sizeof(*layer->trials), place_order);
-}
-
-bool trial_usable(const struct trial_facts *trial)
-{
-    return trial->row.state == TRIAL_OK && trial->steps.count > 0;
 }

@@ -1,4 +1,6 @@
-/* What a report is made of: the store read once into plain arrays, sorted, and cut into layers. */
+/* What views are made of: what the store says of trials and their steps, of neighbouring buckets
+ * with one plan, and for a report all of it, read once into plain arrays, sorted, and cut into
+ * layers. */
 #ifndef FACTS_H
 #define FACTS_H
 
@@ -10,15 +12,63 @@
 #include "store.h"
 #include "traffic.h"
 
-/* One plan at one bucket, and what its timed steps say. */
+/* ---- trials */
+
+/* One plan at one bucket, and what its timed steps say: those under the load of the last one. */
 struct trial_facts {
     struct trial_row row;
     uint32_t search_steps, contest_steps, rounds_steps; /* those set aside, too */
     int64_t taken_ns;                                   /* by all of these */
-    struct spread steps;                                /* of all of them */
+    struct spread steps;                                /* of those that count; count 0: none do */
     struct heat heat;                                   /* of all, with those that were set aside */
     struct phase_time phases[PHASE_COUNT];              /* 0 where nobody asked for them */
-    char load[LOAD_NAME_BYTES]; /* of all: steps under another one than the entry's are left out */
+    char load[LOAD_NAME_BYTES];                         /* of all */
+};
+
+struct trial_list {
+    struct trial_facts *items; /* in the order they were begun */
+    size_t count;
+};
+
+/* Ids of 0 mean any; a bucket of UINT32_MAX means all.  `as_decided`: steps under another load than
+ * that of the bucket's entry are left out.  Phases are not read.  trials_free() also after an
+ * error.
+ */
+int trials_read(struct store *store, const struct trial_key *of, bool as_decided,
+                struct trial_list *out);
+void trials_free(struct trial_list *list);
+
+/* It ran, its result was right, and it has samples. */
+bool trial_usable(const struct trial_facts *trial);
+
+/* Compares medians of steps at one bucket: "r=1 d=2 a=linear took 3.1 % less time in its own 12
+ * steps" of the fastest plan; "" where none was faster than this one. */
+enum { RIVAL_TEXT_BYTES = 64 + PLAN_TEXT_BYTES };
+void trials_rival(const struct trial_facts *trials, size_t count, uint32_t bucket,
+                  const struct moe_plan *plan, char text[RIVAL_TEXT_BYTES]);
+
+/* ---- entries */
+
+/* Whether the next entry of a table is of the next bucket, `stride` buckets on, and of the same
+ * plan: then they share a line, or a band. */
+bool entries_join(const struct entry_row *entry, const struct entry_row *next, uint32_t stride);
+
+/* Entries that share one, summed up. */
+struct plan_range {
+    uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
+    double gain, gain_least;            /* their mean and the least low end, of those that have an
+                                           interval; NAN: none has */
+};
+struct plan_range plan_range_of(const struct entry_row *entries, size_t count);
+
+/* ---- layers */
+
+/* Steps of r=0 with padded and with sparse experts, under one load. */
+struct load_pair {
+    double skew; /* max/mean of the tokens per expert */
+    uint32_t bucket;
+    uint64_t capacity;
+    struct spread padded, sparse;
 };
 
 /* One layer on one cluster with buckets of one width, and of one class where a declared space has
@@ -37,7 +87,7 @@ struct layer_facts {
     size_t plan_count;
     struct contrasts *contrasts;         /* contrast.h */
     const struct traffic_layer *traffic; /* what trainers asked of it; NULL: nothing is known */
-    struct load_pair *loads;             /* loads.h */
+    struct load_pair *loads;             /* where both are known: by capacity, then skew */
     size_t load_count;
     struct counts_trace *counts;  /* what its gate chose in steps that were recorded; or NULL */
     double *popularity;           /* (E) what experts get under their load, drops.h; or NULL */
@@ -93,8 +143,5 @@ const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bu
 
 /* Sorts them as plan_order() has it; returns how many there are without those that repeat. */
 size_t facts_distinct_plans(struct moe_plan *plans, size_t count);
-
-/* It ran, its result was right, and it has samples. */
-bool trial_usable(const struct trial_facts *trial);
 
 #endif

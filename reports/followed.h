@@ -4,7 +4,7 @@
 #define FOLLOWED_H
 
 #include "counts_replay.h"
-#include "origin.h"
+#include "remarks.h"
 
 /* Milliseconds of a step, as moelookup_get_uneven() answers: of the best plan with r >= 1 at one
  * equal capacity, or of the best one with r = 0 at the other, and where the table does not know

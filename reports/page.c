@@ -1,70 +1,36 @@
-/* The report as one page of HTML: head, contents, and a section per layer; all text goes through
- * quote_html. */
-#include "page.h"
-
-#include "contrast.h"
+/* The report as one page of HTML: head, contents, a section per layer, and gnuplot's pictures in
+ * it; all text goes through quote_html. */
 #include "drops.h"
 #include "followed.h"
-#include "gains.h"
-#include "inline.h"
-#include "legend.h"
-#include "origin.h"
 #include "plan.h"
 #include "quote.h"
-#include "summary.h"
+#include "remarks.h"
 #include "text.h"
-#include "whatif_table.h"
+#include "whatif.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static const char style[] =
-    ":root{color-scheme:light dark;--text:#1a1a1a;--paper:#fff;--soft:#5a5a5a;--line:#d4d4d4;"
-    "--note:#fff4e0}\n"
-    "@media screen and (prefers-color-scheme:dark){:root{--text:#e8e8e8;--paper:#161616;"
-    "--soft:#b0b0b0;--line:#404040;--note:#33270f}}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0 auto;padding:0 16px 48px;max-width:1840px;background:var(--paper);"
-    "color:var(--text);font:16px/1.5 system-ui,sans-serif}\n"
-    "h1{font-size:1rem;margin:16px 0 0;color:var(--soft)}h2{font-size:1.5rem;line-height:1.25;"
-    "margin:16px 0 4px}section+section{border-top:1px solid var(--line);margin-top:40px}\n"
-    "h3{font-size:1.05rem;margin:24px 0 4px}p,li{margin:6px 0;max-width:75ch;"
-    "overflow-wrap:anywhere}a{color:inherit}\n"
-    ".figures{display:flex;flex-wrap:wrap;gap:8px 40px;margin:12px 0}"
-    ".figures "
-    "div{display:flex;flex-direction:column-reverse;justify-content:flex-end;max-width:18em}."
-    "figures dd{margin:0;"
-    "font-size:2rem;line-height:1.2;font-weight:600}.figures dt,.soft,figcaption{color:var(--soft);"
-    "font-size:.875rem}\n"
-    ".note{background:var(--note);padding:6px 10px;border-left:4px solid #E69F00}\n"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,360px),1fr));"
-    "gap:8px 24px}\n"
-    "figure{margin:0;min-width:0}.scroll{overflow-x:auto}\n"
-    "figure svg{display:block;width:100%;max-width:520px;height:auto;color:var(--text)}\n"
-    "@media screen and (min-width:1600px){.top{display:grid;gap:0 40px;"
-    "grid-template-columns:minmax(0,1040px) minmax(700px,1fr)}.top .dictionary "
-    ".plan{white-space:normal}}\n"
-    "figure svg.wide{max-width:1200px}.narrow{display:none!important}\n"
-    "@media screen and (max-width:700px){figure svg.wide{display:none}"
-    ".narrow{display:block!important}.dictionary "
-    ".extra{display:none}.dictionary{font-size:.8rem}.dictionary .plan,.dictionary tr "
-    "th{white-space:normal}"
-    ".dictionary td,.dictionary th{padding-right:8px}.figures{gap:8px 24px}.figures "
-    "dd{font-size:1.5rem}}\n"
-    ".marks{position:absolute}\n"
-    "table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}"
-    "th,td{border-bottom:1px solid var(--line);padding:3px 12px 3px 0;text-align:left;"
-    "vertical-align:top}td.n,th.n{text-align:right;white-space:nowrap}.plan{white-space:nowrap}\n"
-    "td.long{min-width:16em;overflow-wrap:anywhere}summary{cursor:pointer;margin:8px 0}\n"
-    ".key{display:grid;grid-template-columns:max-content 1fr;gap:0 12px;font-size:.875rem}"
-    ".key dd{margin:0}\n"
-    "nav ol{margin:4px 0;padding-left:1.6em}code{overflow-wrap:anywhere}\n"
-    "@page{size:A4;margin:14mm}@media print{body{padding:0;font-size:11pt}"
-    ".plots{grid-template-columns:1fr 1fr}figure,tr{break-inside:avoid}.scroll{overflow:visible}"
-    "h3{break-after:avoid}}\n";
+static const char style[] = {
+#include <page_style.inc>
+    0
+};
+
+void page_begin(const char *title, FILE *to)
+{
+    fprintf(to,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+            "<link rel=\"icon\" href=\"data:,\">\n" /* else browsers ask for one */
+            "<title>%s</title>\n<style>\n",
+            title);
+    fputs(style, to);
+    fprintf(to, "</style>\n</head>\n<body>\n<h1>%s</h1>\n", title);
+}
 
 /* A paragraph each; `class` is their style. */
 static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
@@ -76,25 +42,21 @@ static void print_remarks(const struct remarks *remarks, const char *class, FILE
     }
 }
 
-static void print_layer(const struct layer_facts *layer, FILE *to)
-{
-    const char *class = layer->declared && *layer->declared->class_name
-                            ? strchr(RANGE_TEXT(&layer->shape, 1, layer->class, layer->class), ' ')
-                            : NULL;
-
-    quote_html(SHAPE_TEXT(&layer->shape), to);
-    if (class) {
-        fputs(",", to);
-        quote_html(class, to);
-    }
-}
-
 static void print_title(const struct section *section, FILE *to)
 {
-    if (section->scope.count > 1)
+    const struct layer_facts *layer = &section->scope.layers[0];
+
+    if (section->scope.count > 1) {
         fprintf(to, "All %zu layers", section->scope.count);
-    else
-        print_layer(&section->scope.layers[0], to);
+        return;
+    }
+    quote_html(SHAPE_TEXT(&layer->shape), to);
+    if (layer->declared && *layer->declared->class_name) {
+        const char *range = RANGE_TEXT(&layer->shape, 1, layer->class, layer->class);
+
+        fputs(",", to);
+        quote_html(strchr(range, ' '), to);
+    }
 }
 
 /* ---- head */
@@ -111,7 +73,7 @@ static void print_contents(const struct report *report, FILE *to)
         if (report->sections[i].scope.count == 1) {
             char text[HEADLINE_BYTES];
 
-            summary_headline(&report->sections[i].scope.layers[0], text);
+            remarks_headline(&report->sections[i].scope.layers[0], text);
             fprintf(to, ": %s", text);
         }
         fputs("</li>\n", to);
@@ -119,93 +81,164 @@ static void print_contents(const struct report *report, FILE *to)
     fputs("</ol></nav>\n", to);
 }
 
-static void print_run(const struct run_row *r, FILE *to)
+/* ---- gnuplot's pictures: taken over line by line, for gnuplot writes one element per line */
+
+/* What is black is to be the page's colour of text; what is white its background. */
+static const struct change {
+    const char *from, *to;
+} changes[] = {
+    { "stroke='black'", "stroke='currentColor'" },
+    { "color=\"black\"", "color=\"inherit\"" },
+    { "fill=\"black\"", "fill=\"currentColor\"" },
+    { "font-family=\"sans-serif\" ", "" },
+    { " id=\"gnuplot_canvas\"", "" },
+    { " stroke-linecap=\"butt\" stroke-linejoin=\"miter\"", "" }, /* as it is anyway */
+    { " stroke-width=\"1.00\"", "" },
+    { "\t", "" },
+};
+enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
+
+static void put_line(const char *line, FILE *to)
 {
-    fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id,
-            DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state]);
-    quote_html(r->search, to);
-    fputs(", ", to);
-    quote_html(r->effort, to);
-    fprintf(to,
-            "</td><td class=\"n\">%u/%u</td><td class=\"n\">%" PRIu64
-            "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64 "</td><td>%" PRIu64
-            "</td><td>",
-            r->buckets_done, r->buckets_planned, r->samples_search, r->samples_default,
-            r->samples_warm, r->seed);
-    quote_html(r->version, to);
-    fputs("</td><td class=\"long\"><code>", to);
-    quote_html(r->command, to);
-    fputs("</code></td></tr>\n", to);
+    while (*line) {
+        const struct change *change = NULL;
+        size_t same;
+
+        for (int i = 0; i < CHANGE_COUNT && !change; i++)
+            if (*line == *changes[i].from &&
+                !strncmp(line, changes[i].from, strlen(changes[i].from)))
+                change = &changes[i];
+        /* Pictures are long, and most of them numbers: no change begins before one of these. */
+        same = change ? 0 : 1 + strcspn(line + 1, "scf \t");
+        fwrite(line, 1, same, to);
+        line += same;
+        if (change) {
+            fputs(change->to, to);
+            line += strlen(change->from);
+        }
+    }
 }
 
-static void print_runs(const struct facts *facts, FILE *to)
+/* Title and description would be read aloud instead of the label; the rectangle is the white paper
+ * that a picture alone needs, and so are the white discs under points with error bars. */
+static bool is_left_out(const char *line)
 {
-    if (!facts->run_count)
+    return !strncmp(line, "<title>", 7) || !strncmp(line, "<desc>", 6) ||
+           !strncmp(line, "<rect x=\"0\" y=\"0\"", 17) || strstr(line, "color='#FFFFFF'") ||
+           *line == '\n';
+}
+
+static const char hover[] = "<text>~~";
+
+/* A text that only the pointer is to find: a disc with a title, which every browser shows. */
+static bool put_hover(const char *line, FILE *to)
+{
+    const char *text = strstr(line, hover), *end = text ? strstr(text, "</text>") : NULL;
+
+    if (!end)
+        return false;
+    text += strlen(hover);
+    fprintf(to,
+            "<circle r=\"9\" fill-opacity=\"0\" pointer-events=\"all\"><title>%.*s</title>"
+            "</circle>\n",
+            (int)(end - text), text);
+    return true;
+}
+
+enum part { PROLOGUE, BODY, MARKS };
+
+static void put_part(FILE *from, enum part wanted, FILE *to)
+{
+    enum part part = PROLOGUE;
+    char *line = NULL;
+    size_t room = 0;
+
+    while (getline(&line, &room, from) > 0) {
+        enum part before = part;
+        bool closes = part == MARKS && strstr(line, "</defs>");
+
+        if (part == PROLOGUE)
+            part = line[0] == '>' ? BODY : PROLOGUE;
+        else if (strstr(line, "<defs>"))
+            part = MARKS;
+        /* The line that opens the body belongs to the prologue, "<defs>" to the marks. */
+        if (part == wanted && before != PROLOGUE && !is_left_out(line) && !put_hover(line, to))
+            put_line(line, to);
+        if (closes)
+            part = BODY;
+    }
+    free(line);
+}
+
+/* The marks that all pictures of gnuplot's share: once per page, before the first picture, taken
+ * from any one of them. */
+static void put_marks(const struct report *report, FILE *to)
+{
+    char path[PATH_MAX];
+    FILE *from = NULL;
+
+    for (size_t i = 0; i < report->section_count && !from; i++)
+        for (size_t j = 0; j < report->sections[i].picture_count && !from; j++) {
+            const struct picture *p = &report->sections[i].pictures[j];
+
+            if (!p->extent.rows || !p->plot->script)
+                continue;
+            snprintf(path, sizeof(path), "%s/%s.svg", report->folder, p->name);
+            from = fopen(path, "r");
+        }
+    if (!from)
         return;
-    fputs("<details><summary>Runs</summary><div class=\"scroll\"><table>\n<tr><th "
-          "class=\"n\">run</th><th>started, UTC</th><th>state</th><th>search</th><th "
-          "class=\"n\">buckets</th><th class=\"n\">steps to search</th><th class=\"n\">against "
-          "the default</th><th class=\"n\">to warm up</th><th>seed</th><th>version</th>"
-          "<th>command</th></tr>\n",
-          to);
-    for (size_t i = 0; i < facts->run_count; i++)
-        print_run(&facts->runs[i], to);
-    fputs("</table></div></details>\n", to);
+    fputs("<svg width=\"0\" height=\"0\" class=\"marks\" aria-hidden=\"true\">\n", to);
+    put_part(from, MARKS, to);
+    fputs("</svg>\n", to);
+    fclose(from);
 }
 
-void page_begin(const char *title, FILE *to)
+/* One picture alone, in the colours of the page around it; its title is read aloud. */
+static void put_svg(const struct report *report, const struct picture *picture, const char *ending,
+                    const char *class, FILE *to)
 {
-    fprintf(to,
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-            "<link rel=\"icon\" href=\"data:,\">\n" /* else browsers ask for one */
-            "<title>%s</title>\n<style>\n",
-            title);
-    fputs(style, to);
-    fprintf(to, "</style>\n</head>\n<body>\n<h1>%s</h1>\n", title);
-}
+    int width = 420, height = 360;
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    FILE *from;
 
-static void print_head(const struct report *report, FILE *to)
-{
-    struct remarks remarks;
-
-    page_begin("moetune report", to);
-    fputs("<p class=\"soft\">Database ", to);
-    quote_html(report->db, to);
-    fputs("</p>\n", to);
-    origin_overall(report->facts, &remarks);
-    print_remarks(&remarks, "note", to);
-    print_contents(report, to);
+    snprintf(path, sizeof(path), "%s/%s.%s", report->folder, picture->name, ending);
+    from = fopen(path, "r");
+    if (!from)
+        return;
+    /* In gnuplot's own prologue, for pictures are of several sizes. */
+    while (getline(&line, &room, from) > 0)
+        if (sscanf(line, " viewBox=\"0 0 %d %d\"", &width, &height) == 2)
+            break;
+    free(line);
+    rewind(from);
+    fprintf(to, "<svg viewBox=\"0 0 %d %d\" class=\"%s\" role=\"img\" aria-label=\"", width, height,
+            class);
+    quote_html(picture->plot->title, to);
+    fputs("\">\n", to);
+    put_part(from, BODY, to); /* with gnuplot's own closing tag */
+    fclose(from);
 }
 
 /* ---- plots */
-
-static void print_picture(const struct report *report, const struct picture *picture, FILE *to)
-{
-    bool large = picture->plot->kind & PLOT_LARGE;
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/%s.svg", report->folder, picture->name);
-    inline_svg(path, picture->plot->title, large ? "wide" : "small", to);
-    snprintf(path, sizeof(path), "%s/%s.narrow.svg", report->folder, picture->name);
-    if (large)
-        inline_svg(path, picture->plot->title, "narrow", to);
-}
 
 static void print_plot(const struct report *report, const struct section *section,
                        const struct picture *picture, FILE *to)
 {
     const struct plot *plot = picture->plot;
+    bool large = plot->kind & PLOT_LARGE;
     char trace[400];
 
     fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
-    if (picture->extent.rows)
-        print_picture(report, picture, to);
+    put_svg(report, picture, "svg", large ? "wide" : "small", to);
+    if (large)
+        put_svg(report, picture, "narrow.svg", "narrow", to);
     fputs("<figcaption>", to);
     quote_html(plot->caption, to);
     fputs("<details><summary>How it is computed</summary>", to);
     quote_html(plot->formula, to);
-    origin_trace(&section->scope, picture, trace, sizeof(trace));
+    remarks_trace(&section->scope, picture, trace, sizeof(trace));
     fprintf(to, "<br>%s; %s.dat, %s.gp</details></figcaption>\n</figure>\n", trace, picture->name,
             picture->name);
 }
@@ -237,23 +270,12 @@ static void print_missing(const struct section *section, FILE *to)
 
 /* ---- the dictionary */
 
-static void print_share(double share, FILE *to)
+static void print_share(double share, const char *class, FILE *to)
 {
     if (isnan(share))
-        fputs("<td class=\"n\">-</td>", to);
+        fprintf(to, "<td class=\"%s\">-</td>", class);
     else
-        fprintf(to, "<td class=\"n\">%.1f %%</td>", 100 * share);
-}
-
-static size_t same_plan(const struct layer_facts *layer, size_t from)
-{
-    size_t end = from + 1;
-
-    while (end < layer->entry_count &&
-           layer->entries[end].bucket == layer->entries[end - 1].bucket + facts_stride(layer) &&
-           plan_equal(&layer->entries[end].plan, &layer->entries[from].plan))
-        end++;
-    return end;
+        fprintf(to, "<td class=\"%s\">%.1f %%</td>", class, 100 * share);
 }
 
 static void print_range(double low, double high, const char *class, FILE *to)
@@ -267,69 +289,50 @@ static void print_range(double low, double high, const char *class, FILE *to)
         fprintf(to, "%.4g to %.4g</td>", low * 1e-3, high * 1e-3);
 }
 
-static void print_keys(const struct layer_facts *layer, uint32_t first, uint32_t last, FILE *to)
+/* A line of the table: entries that share it.  How they were found is said as `moetune show` has
+ * it.
+ */
+static void dictionary_row(const struct layer_facts *layer, const struct entry_row *e, size_t count,
+                           FILE *to)
 {
+    struct plan_range range = plan_range_of(e, count);
+    uint32_t first = e->bucket, last = e[count - 1].bucket;
+    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, e[i].time_us);
+        high = fmax(high, e[i].time_us);
+        default_low = fmin(default_low, e[i].default_us);
+        default_high = fmax(default_high, e[i].default_us);
+    }
     fputs("<tr><td class=\"n\">", to);
     if (layer->declared)
         quote_html(RANGE_TEXT(&layer->shape, layer->window, first, last), to);
     else
         fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->window,
                 ((uint64_t)last + 1) * layer->window - 1);
-    fputs("</td>", to);
-}
-
-/* As `moetune show` has it. */
-static void print_found(const struct entry_row *e, size_t count, FILE *to)
-{
-    uint32_t states[ENTRY_STATE_COUNT] = { 0 };
-
-    for (size_t n = 0; n < count; n++)
-        for (int i = 0; i < ENTRY_STATE_COUNT; i++)
-            states[i] += entry_is(&e[n], 1u << i);
+    fprintf(to, "</td><td class=\"plan\">%s</td>", PLAN_WORDS(&e->plan));
+    print_range(low, high, "n", to);
+    print_range(default_low, default_high, "n extra", to);
+    print_share(range.gain, "n", to);
+    print_share(range.gain_least, "n extra", to);
     fputs("<td class=\"extra\">", to);
     if (count == 1)
         quote_html(e->decision, to);
     else
-        fprintf(to, "%zu measured, %u inferred", count - states[0], states[0]);
+        fprintf(to, "%zu measured, %u inferred", count - range.states[0], range.states[0]);
     for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-        if (states[i] && count > 1)
-            fprintf(to, ", %u %s", states[i], entry_state_words[i]);
-        else if (states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
+        if (range.states[i] && count > 1)
+            fprintf(to, ", %u %s", range.states[i], entry_state_words[i]);
+        else if (range.states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
             fprintf(to, ", %s", entry_state_words[i]);
     fputs("</td></tr>\n", to);
 }
 
-static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
-{
-    const struct entry_row *e = layer->entries;
-    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0, claims = 0;
-    double least = INFINITY;
-
-    for (size_t i = from; i < end; i++) {
-        low = fmin(low, e[i].time_us);
-        high = fmax(high, e[i].time_us);
-        default_low = fmin(default_low, e[i].default_us);
-        default_high = fmax(default_high, e[i].default_us);
-        if (isfinite(e[i].gain.value) && isfinite(e[i].gain.low)) {
-            claims++;
-            gain += log1p(-e[i].gain.value);
-            least = fmin(least, e[i].gain.low);
-        }
-    }
-    print_keys(layer, e[from].bucket, e[end - 1].bucket, to);
-    fprintf(to, "<td class=\"plan\">%s</td>", PLAN_WORDS(&e[from].plan));
-    print_range(low, high, "n", to);
-    print_range(default_low, default_high, "n extra", to);
-    print_share(claims ? 1 - exp(gain / claims) : NAN, to);
-    if (isfinite(least))
-        fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
-    else
-        fputs("<td class=\"n extra\">-</td>", to);
-    print_found(&e[from], end - from, to);
-}
-
 static void print_dictionary(const struct layer_facts *layer, FILE *to)
 {
+    const struct entry_row *e = layer->entries;
+
     if (!layer->entry_count)
         return;
     fprintf(to,
@@ -339,8 +342,10 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
             "<th class=\"n extra\">at least</th><th class=\"extra\">found</th></tr>\n",
             facts_key(layer));
     for (size_t i = 0, end; i < layer->entry_count; i = end) {
-        end = same_plan(layer, i);
-        dictionary_row(layer, i, end, to);
+        for (end = i + 1;
+             end < layer->entry_count && entries_join(&e[end - 1], &e[end], facts_stride(layer));)
+            end++;
+        dictionary_row(layer, &e[i], end - i, to);
     }
     fputs("</table></div>\n", to);
 }
@@ -349,7 +354,7 @@ static void print_next(const struct report *report, const struct layer_facts *la
 {
     struct remarks next;
 
-    summary_next(report->facts, layer, report->db, &next);
+    remarks_next(report->facts, layer, report->db, &next);
     if (!next.count)
         return;
     fputs("<h3>What to do next</h3>\n<ul>\n", to);
@@ -382,7 +387,7 @@ static void improvement_row(const struct scope *scope, uint32_t ranks,
     for (int i = 0; i < line->count; i++) {
         struct improvement one = series_pooled(scope, ranks, &line->plans[i]);
 
-        print_share(worst ? one.worst : one.mean, to);
+        print_share(worst ? one.worst : one.mean, "n", to);
         compared += one.buckets;
         timed += one.measured;
     }
@@ -428,28 +433,26 @@ static void print_improvement(const struct section *section, FILE *to)
 
 enum { FAILURES_SHOWN = 100 };
 
-static void print_failure(const struct trial_facts *t, FILE *to)
-{
-    fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td><td class=\"long\">",
-            t->row.key.bucket, PLAN_WORDS(&t->row.key.plan), trial_state_words[t->row.state]);
-    quote_html(t->row.message, to);
-    fputs("</td></tr>\n", to);
-}
-
 static void print_failures(const struct layer_facts *layer, FILE *to)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < layer->trial_count; i++) {
-        if (layer->trials[i].row.state == TRIAL_OK)
+        const struct trial_row *t = &layer->trials[i].row;
+
+        if (t->state == TRIAL_OK)
             continue;
         if (!count++)
             fputs("<details><summary>Trials that gave no time</summary><div class=\"scroll\">"
                   "<table>\n<tr><th class=\"n\">bucket</th><th>plan</th><th>state</th>"
                   "<th>message</th></tr>\n",
                   to);
-        if (count <= FAILURES_SHOWN)
-            print_failure(&layer->trials[i], to);
+        if (count > FAILURES_SHOWN)
+            continue;
+        fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td><td class=\"long\">",
+                t->key.bucket, PLAN_WORDS(&t->key.plan), trial_state_words[t->state]);
+        quote_html(t->message, to);
+        fputs("</td></tr>\n", to);
     }
     if (count)
         fputs("</table></div>", to);
@@ -457,6 +460,54 @@ static void print_failures(const struct layer_facts *layer, FILE *to)
         fprintf(to, "<p class=\"soft\">and %zu more</p>", count - FAILURES_SHOWN);
     if (count)
         fputs("</details>\n", to);
+}
+
+/* ---- what if routing were limited */
+
+static void print_way(const struct moe_shape *shape, const struct trial_facts *t, FILE *to)
+{
+    const char *ends;
+
+    if (!t) {
+        fputs("<td class=\"n\">-</td>", to);
+        return;
+    }
+    ends = whatif_sure(&t->steps) ? INTERVAL_BARE("%.4g", (double)t->steps.low_ns * 1e-6,
+                                                  (double)t->steps.high_ns * 1e-6)
+                                  : "";
+    fprintf(to, "<td class=\"n\">%.4g ms<br>%s%s%.4g MiB<br>r=%u d=%u</td>",
+            (double)t->steps.median_ns * 1e-6, ends, *ends ? "<br>" : "",
+            whatif_bytes(shape, t) / 1048576, t->row.key.plan.r, t->row.key.plan.d);
+}
+
+/* The ways of a pair of layers, capacity by capacity. */
+static void print_pair(const struct whatif_pair *pair, FILE *to)
+{
+    struct whatif_row row = { .capacity = 0 };
+
+    fputs("<details><summary>The best plans of ", to);
+    quote_html(SHAPE_TEXT(&pair->limited->shape), to);
+    fputs("</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">c</th>", to);
+    for (int i = 0; i < WHATIF_WAYS; i++)
+        if (whatif_tried(pair, i))
+            fprintf(to, "<th class=\"n\">%s</th>", whatif_ways[i].name);
+    fputs("<th class=\"n\">gain</th><th class=\"n\">of it flat</th></tr>\n", to);
+    while (whatif_next(pair, &row)) {
+        const struct gain gains[] = { row.gain, row.flat };
+
+        fprintf(to, "<tr><td class=\"n\">%" PRIu64 "</td>", row.capacity);
+        for (int i = 0; i < WHATIF_WAYS; i++)
+            if (whatif_tried(pair, i))
+                print_way(whatif_shape(pair, i), row.best[i], to);
+        for (int i = 0; i < 2; i++) {
+            const char *ends = INTERVAL_BARE("%.1f", 100 * gains[i].low, 100 * gains[i].high);
+
+            fprintf(to, "<td class=\"n\">%.1f %%%s%s</td>", 100 * gains[i].value,
+                    *ends ? "<br>" : "", ends);
+        }
+        fputs("</tr>\n", to);
+    }
+    fputs("</table></div></details>\n", to);
 }
 
 static void print_whatif(const struct scope *scope, FILE *to)
@@ -467,7 +518,7 @@ static void print_whatif(const struct scope *scope, FILE *to)
     whatif_remarks(scope, &remarks);
     print_remarks(&remarks, "whatif", to);
     for (size_t i = 0; whatif_pair(scope, i, &pair); i++)
-        whatif_table(&pair, to);
+        print_pair(&pair, to);
     followed_remarks(scope, &remarks);
     print_remarks(&remarks, "followed", to);
 }
@@ -495,8 +546,8 @@ static void print_headline(const struct section *section, FILE *to)
     char text[HEADLINE_BYTES];
     struct figure figures[FIGURES];
 
-    summary_headline(layer, text);
-    summary_figures(layer, figures);
+    remarks_headline(layer, text);
+    remarks_figures(layer, figures);
     fprintf(to, "<h2>%s</h2>\n<dl class=\"figures\">\n", text);
     for (int i = 0; i < FIGURES; i++)
         fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
@@ -531,7 +582,7 @@ static void print_section(const struct report *report, const struct section *sec
         print_headline(section, to);
     else
         fprintf(to, "<h2>All %zu layers</h2>\n", section->scope.count);
-    origin_remarks(report->facts, &section->scope, &remarks);
+    remarks_section(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, "note", to);
     fputs("<div class=\"top\"><div>\n", to);
     print_plots(report, section, true, to);
@@ -550,7 +601,7 @@ static void print_section(const struct report *report, const struct section *sec
     print_plots(report, section, false, to);
     fputs("</div>\n", to);
     print_missing(section, to);
-    origin_summary(&section->scope, &remarks);
+    remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
     if (scope_has_own(&section->scope)) {
         print_spent(section, to);
@@ -561,31 +612,96 @@ static void print_section(const struct report *report, const struct section *sec
     fputs("</section>\n", to);
 }
 
-/* Any picture has them. */
-static void print_marks(const struct report *report, FILE *to)
+/* ---- the end of the page */
+
+/* What a space declares, as its program wrote it. */
+static void print_spaces(const struct facts *facts, FILE *to)
 {
-    char path[PATH_MAX];
+    for (size_t i = 0; i < facts->layer_count; i++) {
+        const struct declaration *d = facts->layers[i].declared;
+        size_t first = 0;
 
-    for (size_t i = 0; i < report->section_count; i++)
-        for (size_t j = 0; j < report->sections[i].picture_count; j++) {
-            const struct picture *p = &report->sections[i].pictures[j];
+        while (facts->layers[first].declared != d)
+            first++;
+        if (!d || first != i)
+            continue;
+        fputs("<details><summary>What may vary: ", to);
+        quote_html(d->name, to);
+        fputs("</summary><pre>", to);
+        quote_html(d->text, to);
+        fputs("</pre></details>\n", to);
+    }
+}
 
-            if (!p->extent.rows || !p->plot->script)
-                continue;
-            snprintf(path, sizeof(path), "%s/%s.svg", report->folder, p->name);
-            inline_marks(path, to);
-            return;
-        }
+static void print_letters(FILE *to)
+{
+    static const char *const letters[][2] = {
+        { "E, k", "experts in all; experts per token" },
+        { "T", "tokens per rank and step" },
+        { "D, H", "model dimension; hidden dimension of an expert" },
+        { "W, m", "ranks; ranks on each node (0: nodes differ)" },
+        { "c, R", "rows that one expert gets from one rank; capacities that share one answer" },
+        { "r", "0: weights move and tokens stay; above 0: each token goes to r ranks" },
+        { "d", "chunks: one is computed while the next one travels" },
+        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl, rail, 3dh" },
+        { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
+    };
+
+    fputs("<h3>What the letters mean</h3>\n<dl class=\"key\">\n", to);
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+        fprintf(to, "<dt>%s</dt><dd>%s</dd>\n", letters[i][0], letters[i][1]);
+    fputs("</dl>\n", to);
+}
+
+static void print_runs(const struct facts *facts, FILE *to)
+{
+    if (!facts->run_count)
+        return;
+    fputs("<details><summary>Runs</summary><div class=\"scroll\"><table>\n<tr><th "
+          "class=\"n\">run</th><th>started, UTC</th><th>state</th><th>search</th><th "
+          "class=\"n\">buckets</th><th class=\"n\">steps to search</th><th class=\"n\">against "
+          "the default</th><th class=\"n\">to warm up</th><th>seed</th><th>version</th>"
+          "<th>command</th></tr>\n",
+          to);
+    for (const struct run_row *r = facts->runs; r < facts->runs + facts->run_count; r++) {
+        fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id,
+                DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state]);
+        quote_html(r->search, to);
+        fputs(", ", to);
+        quote_html(r->effort, to);
+        fprintf(to,
+                "</td><td class=\"n\">%u/%u</td><td class=\"n\">%" PRIu64
+                "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64 "</td><td>%" PRIu64
+                "</td><td>",
+                r->buckets_done, r->buckets_planned, r->samples_search, r->samples_default,
+                r->samples_warm, r->seed);
+        quote_html(r->version, to);
+        fputs("</td><td class=\"long\"><code>", to);
+        quote_html(r->command, to);
+        fputs("</code></td></tr>\n", to);
+    }
+    fputs("</table></div></details>\n", to);
 }
 
 void page_write(const struct report *report, FILE *to)
 {
-    print_head(report, to);
-    print_marks(report, to);
+    const struct facts *facts = report->facts;
+    struct remarks remarks;
+
+    page_begin("moetune report", to);
+    fputs("<p class=\"soft\">Database ", to);
+    quote_html(report->db, to);
+    fputs("</p>\n", to);
+    remarks_overall(facts, &remarks);
+    print_remarks(&remarks, "note", to);
+    print_contents(report, to);
+    put_marks(report, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
-    legend_write(report->facts, to);
-    print_runs(report->facts, to);
+    print_spaces(facts, to);
+    if (scope_has_own(&(struct scope){ facts->layers, facts->layer_count }))
+        print_letters(to);
+    print_runs(facts, to);
     fputs(
         "<p class=\"soft\">Every plot was drawn from a data file (.dat) by a script (.gp) that lie "
         "beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n",

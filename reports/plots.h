@@ -1,9 +1,11 @@
-/* The table of plots: a new one is a row here, a writer in the file of its subject and a word or
- * two of gnuplot. */
+/* The table of plots: a new one is a row in plots.c, a writer of its data file and a script in
+ * gnuplot/. */
 #ifndef PLOTS_H
 #define PLOTS_H
 
 #include "series.h"
+
+#include <stdbool.h>
 
 enum plot_kind {
     PLOT_OVER_C = 1,   /* its x axis is the capacity */
@@ -23,8 +25,8 @@ struct plot {
     unsigned kind;
     const char *columns; /* of its data file, with units */
     series_writer *write;
-    const char *script; /* gnuplot, after the common head; NULL: data alone, no picture */
-    void (*extra)(const struct layer_facts *layer, FILE *to); /* before it; or NULL */
+    const char *script; /* its name in gnuplot/; NULL: data alone, no picture */
+    void (*extra)(const struct layer_facts *layer, FILE *to); /* lines before it; or NULL */
     const char *caption; /* what is seen: two short sentences at most */
     const char *formula; /* how each number is computed */
     const char *without; /* what it takes to have it */
@@ -32,5 +34,11 @@ struct plot {
 
 enum { PLOTS = 17 };
 extern const struct plot plots[PLOTS];
+
+/* A program that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` ("svg", "png",
+ * "pdf" or "txt") unless told otherwise by gnuplot -e "format='pdf'".  For a page the large plot is
+ * also NAME.narrow.svg, and what the page says itself is left out. */
+void plot_script(const struct plot *plot, const struct scope *scope, const char *name,
+                 const char *format, bool page, FILE *to);
 
 #endif

@@ -1,30 +1,13 @@
-/* Quotes text for HTML and gnuplot: one walk over UTF-8, with the characters that each language
+/* Quotes text for other languages: one walk over UTF-8, with the characters that each language
  * cannot take as they are. */
 #include "quote.h"
 
 #include "utf8.h"
 
-#include <stddef.h>
-
 struct escape {
     char letter;
     const char *text;
 };
-
-static const struct escape html[] = { { '&', "&amp;" },  { '<', "&lt;" },   { '>', "&gt;" },
-                                      { '"', "&quot;" }, { '\'', "&#39;" }, { 0 } };
-static const struct escape gnuplot[] = { { '\'', "''" }, { 0 } };
-static const struct escape plain[] = { { 0 } };
-
-static void put(const unsigned char *c, size_t count, const struct escape *escapes, FILE *to)
-{
-    for (; escapes->letter; escapes++)
-        if (*c == (unsigned char)escapes->letter) {
-            fputs(escapes->text, to);
-            return;
-        }
-    fwrite(c, 1, count, to);
-}
 
 static void walk(const char *text, const struct escape *escapes, FILE *to)
 {
@@ -32,29 +15,57 @@ static void walk(const char *text, const struct escape *escapes, FILE *to)
 
     while (*c) {
         size_t count = utf8_bytes(c);
+        const struct escape *e = escapes;
 
+        while (e->letter && *c != (unsigned char)e->letter)
+            e++;
         if (!count)
             putc('?', to);
         else if (utf8_is_control(c))
             putc(' ', to);
+        else if (e->letter)
+            fputs(e->text, to);
         else
-            put(c, count, escapes, to);
+            fwrite(c, 1, count, to);
         c += count ? count : 1;
     }
 }
 
 void quote_plain(const char *text, FILE *to)
 {
-    walk(text, plain, to);
+    static const struct escape none[] = { { 0 } };
+
+    walk(text, none, to);
 }
 
 void quote_html(const char *text, FILE *to)
 {
+    static const struct escape html[] = { { '&', "&amp;" },  { '<', "&lt;" },   { '>', "&gt;" },
+                                          { '"', "&quot;" }, { '\'', "&#39;" }, { 0 } };
+
     walk(text, html, to);
+}
+
+void quote_xml(const char *text, FILE *to)
+{
+    static const struct escape xml[] = {
+        { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" }, { 0 }
+    };
+
+    walk(text, xml, to);
+}
+
+void quote_markdown(const char *text, FILE *to)
+{
+    static const struct escape markdown[] = { { '|', "\\|" }, { 0 } };
+
+    walk(text, markdown, to);
 }
 
 void quote_gnuplot(const char *text, FILE *to)
 {
+    static const struct escape gnuplot[] = { { '\'', "''" }, { 0 } };
+
     putc('\'', to);
     walk(text, gnuplot, to);
     putc('\'', to);

@@ -1,9 +1,8 @@
 /* Makes a report: facts from the store, data files, plots, and the page or the text. */
 #include "report.h"
 
+#include "gnuplot.h"
 #include "output_file.h"
-#include "page.h"
-#include "sheet.h"
 #include "status.h"
 #include "text.h"
 #include "whatif.h"
@@ -19,31 +18,18 @@ const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
 
 /* ---- sections */
 
-static void add_pictures(struct section *section)
+static bool applies(const struct plot *plot, const struct scope *scope)
 {
+    const struct layer_facts *layer = &scope->layers[0];
     struct whatif_pair pair;
 
-    for (size_t i = 0; i < PLOTS; i++) {
-        struct picture *p = &section->pictures[section->picture_count];
-
-        if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
-            continue;
-        if (plots[i].kind & PLOT_OWN && section->scope.layers[0].declared)
-            continue;
-        if (plots[i].kind & PLOT_TRAFFIC && !section->scope.layers[0].traffic)
-            continue;
-        if (plots[i].kind & PLOT_COUNTS && !section->scope.layers[0].counts)
-            continue;
-        if (plots[i].kind & PLOT_LOADS && !section->scope.layers[0].load_count)
-            continue;
-        if (plots[i].kind & PLOT_PHASES && !section->scope.layers[0].phases)
-            continue;
-        if (plots[i].kind & PLOT_PAIRS && !whatif_pair(&section->scope, 0, &pair))
-            continue;
-        p->plot = &plots[i];
-        snprintf(p->name, sizeof(p->name), "%s_%s", section->name, plots[i].name);
-        section->picture_count++;
-    }
+    return (scope->count == 1 || plot->kind & PLOT_TOGETHER) &&
+           !(plot->kind & PLOT_OWN && layer->declared) &&
+           !(plot->kind & PLOT_TRAFFIC && !layer->traffic) &&
+           !(plot->kind & PLOT_COUNTS && !layer->counts) &&
+           !(plot->kind & PLOT_LOADS && !layer->load_count) &&
+           !(plot->kind & PLOT_PHASES && !layer->phases) &&
+           !(plot->kind & PLOT_PAIRS && !whatif_pair(scope, 0, &pair));
 }
 
 static int open_sections(struct report *report)
@@ -64,7 +50,15 @@ static int open_sections(struct report *report)
             s->scope = (struct scope){ &f->layers[i - together], 1 };
             text_put(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
         }
-        add_pictures(s);
+        for (const struct plot *plot = plots; plot < plots + PLOTS; plot++) {
+            struct picture *p = &s->pictures[s->picture_count];
+
+            if (!applies(plot, &s->scope))
+                continue;
+            p->plot = plot;
+            snprintf(p->name, sizeof(p->name), "%s_%s", s->name, plot->name);
+            s->picture_count++;
+        }
     }
     return OK;
 }
@@ -96,11 +90,6 @@ static int create(const char *folder, const char *name, const char *ending,
     if (!path_of(folder, name, ending, path))
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
     return output_begin(path, file);
-}
-
-static int finish(struct output_file *file)
-{
-    return output_end(file, OK, NULL, false);
 }
 
 static void forget(const char *folder, const char *name, const char *ending)
@@ -161,7 +150,7 @@ static int write_data(const struct report *report, const struct section *section
                 layer->modelled ? "; MODELLED" : "");
     fprintf(file.to, "# %s: %s\n", picture->plot->title, picture->plot->columns);
     picture->extent = series_write(picture->plot->write, &section->scope, file.to);
-    return finish(&file);
+    return output_end(&file, OK, NULL, false);
 }
 
 static int write_picture(const struct report *report, const struct section *section,
@@ -178,35 +167,28 @@ static int write_picture(const struct report *report, const struct section *sect
     path_of(report->folder, picture->name, format, path);
     TRY(output_check(path));
     TRY(create(report->folder, picture->name, "gp", &file));
-    gnuplot_script(picture->plot, &section->scope, picture->name, format, report->page, file.to);
-    return finish(&file);
+    plot_script(picture->plot, &section->scope, picture->name, format, report->page, file.to);
+    return output_end(&file, OK, NULL, false);
 }
 
 /* gnuplot draws the first ones while the others are still being written. */
-static int draw_all(const struct report *report, const char *format, struct gnuplot *g,
-                    size_t *count)
-{
-    *count = 0;
-    for (size_t i = 0; i < report->section_count; i++)
-        for (size_t j = 0; j < report->sections[i].picture_count; j++) {
-            struct picture *p = &report->sections[i].pictures[j];
-
-            TRY(write_picture(report, &report->sections[i], format, p));
-            if (!p->extent.rows || !p->plot->script)
-                continue;
-            TRY(gnuplot_draw(g, p->name));
-            ++*count;
-        }
-    return OK;
-}
-
-static int draw(const struct report *report, const char *format, size_t *count)
+static int draw_all(const struct report *report, const char *format, size_t *count)
 {
     struct gnuplot *g;
-    int rc, ended;
+    int rc = OK, ended;
 
+    *count = 0;
     TRY(gnuplot_open(report->folder, format, report->section_count * PLOTS, &g));
-    rc = draw_all(report, format, g, count);
+    for (size_t i = 0; i < report->section_count; i++)
+        for (size_t j = 0; j < report->sections[i].picture_count && !rc; j++) {
+            struct picture *p = &report->sections[i].pictures[j];
+
+            rc = write_picture(report, &report->sections[i], format, p);
+            if (rc || !p->extent.rows || !p->plot->script)
+                continue;
+            rc = gnuplot_draw(g, p->name);
+            *count += !rc;
+        }
     ended = gnuplot_close(g);
     return rc ? rc : ended;
 }
@@ -218,7 +200,7 @@ static int write_text(const struct report *report, const char *name, const char 
 
     TRY(create(report->folder, name, ending, &file));
     write(report, file.to);
-    return finish(&file);
+    return output_end(&file, OK, NULL, false);
 }
 
 static int write_all(struct report *report, enum report_format format)
@@ -233,7 +215,7 @@ static int write_all(struct report *report, enum report_format format)
         forget(report->folder, "index", "html");
     if (format == REPORT_TXT)
         forget(report->folder, "report", "txt");
-    TRY(draw(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
+    TRY(draw_all(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
     if (format == REPORT_TXT) {
         TRY(write_text(report, "report", "txt", sheet_write));
         sheet_write(report, stdout);

@@ -3,7 +3,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-#include "gnuplot.h"
+#include "plots.h"
 
 enum { PICTURE_NAME_BYTES = 48 };
 
@@ -45,5 +45,13 @@ struct report_request {
 /* Writes it into the folder.  The text report also goes to standard output; for the others a line
  * says what was written. */
 int report_write(struct store *store, const struct report_request *request);
+
+/* The report as one HTML page that needs nothing but itself, and as text for a terminal.  Pictures
+ * are taken from its folder: NAME.svg, NAME.txt. */
+void page_write(const struct report *report, FILE *to);
+void sheet_write(const struct report *report, FILE *to);
+
+/* Everything up to the first paragraph of a page in this style; the caller ends the body. */
+void page_begin(const char *title, FILE *to);
 
 #endif

@@ -1,10 +1,14 @@
-/* A data file: its blocks and its rows. */
+/* Writes the data files of all plots but those of whatif.c and followed.c. */
 #include "series.h"
 
-#include "contrast.h"
+#include "moelookup.h"
+#include "shape.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+
+/* ---- blocks and rows */
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to)
 {
@@ -20,7 +24,8 @@ void series_block(struct series *s, const char *name)
     s->begun = true;
 }
 
-void series_row(struct series *s, uint64_t at, const double *values, size_t count)
+/* A row: where it lies and its numbers; what they rest on comes after it. */
+static void put_row(struct series *s, uint64_t at, const double *values, size_t count)
 {
     fprintf(s->to, "%" PRIu64, at);
     for (size_t i = 0; i < count; i++)
@@ -30,7 +35,7 @@ void series_row(struct series *s, uint64_t at, const double *values, size_t coun
             fputs(" NaN", s->to);
 }
 
-void series_row_end(struct series *s, uint64_t samples, uint64_t throttled)
+static void end_row(struct series *s, uint64_t samples, uint64_t throttled)
 {
     fprintf(s->to, " %" PRIu64 " %" PRIu64 "\n", samples, throttled);
     s->extent.rows++;
@@ -49,4 +54,670 @@ bool scope_has_own(const struct scope *scope)
         if (!scope->layers[i].declared)
             return true;
     return !scope->count;
+}
+
+/* ---- how often each plan wins */
+
+struct share {
+    struct moe_plan plan;
+    uint32_t measured, inferred; /* buckets */
+};
+
+static int by_count(const void *left, const void *right)
+{
+    const struct share *a = left, *b = right;
+    uint32_t x = a->measured + a->inferred, y = b->measured + b->inferred;
+
+    return x != y ? (x < y) - (x > y) : plan_order(&a->plan, &b->plan);
+}
+
+/* The plans of a scope's tables, the most frequent ones first; NULL and 0 without memory. */
+static struct share *count_shares(const struct scope *scope, size_t *count)
+{
+    struct share *shares;
+    size_t room = 1;
+
+    for (size_t i = 0; i < scope->count; i++)
+        room += scope->layers[i].entry_count;
+    shares = calloc(room, sizeof(*shares));
+    *count = 0;
+    for (size_t i = 0; i < scope->count && shares; i++)
+        for (size_t j = 0; j < scope->layers[i].entry_count; j++) {
+            const struct entry_row *e = &scope->layers[i].entries[j];
+            size_t at = 0;
+
+            while (at < *count && !plan_equal(&shares[at].plan, &e->plan))
+                at++;
+            if (at == *count)
+                shares[(*count)++].plan = e->plan;
+            shares[at].measured += !e->inferred;
+            shares[at].inferred += e->inferred;
+        }
+    if (*count)
+        qsort(shares, *count, sizeof(*shares), by_count);
+    return shares;
+}
+
+enum { SHARES_MAX = 16 }; /* rows of the plot; the rest is one more */
+
+void series_distribution(struct series *s)
+{
+    size_t count;
+    struct share *shares = count_shares(s->scope, &count), rest = { 0 };
+    uint32_t at = (uint32_t)(count < SHARES_MAX ? count : SHARES_MAX + 1);
+
+    for (size_t i = 0; i < count; i++) {
+        s->extent.rows += shares[i].measured + shares[i].inferred;
+        if (i >= SHARES_MAX) {
+            rest.measured += shares[i].measured;
+            rest.inferred += shares[i].inferred;
+            continue;
+        }
+        fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred,
+                PLAN_WORDS(&shares[i].plan));
+    }
+    if (rest.measured + rest.inferred)
+        fprintf(s->to, "%u %u %u \"%zu more plans\"\n", at, rest.measured, rest.inferred,
+                count - SHARES_MAX);
+    free(shares);
+}
+
+struct bands series_bands(const struct layer_facts *layer)
+{
+    struct scope scope = { layer, 1 };
+    struct bands bands = { .count = 0 };
+    size_t count;
+    struct share *shares = count_shares(&scope, &count);
+
+    for (size_t i = 0; i < count && i < SERIES_BANDS; i++) {
+        bands.plans[i] = shares[i].plan;
+        snprintf(bands.names[bands.count++], PLAN_TEXT_BYTES, "%s", PLAN_WORDS(&shares[i].plan));
+    }
+    if (count > SERIES_BANDS)
+        snprintf(bands.names[bands.count++], sizeof(bands.names[0]), "%zu more plans",
+                 count - SERIES_BANDS);
+    free(shares);
+    return bands;
+}
+
+/* ---- step times: in ms, and as ratios to the table's plan */
+
+static void step_row(struct series *s, uint64_t capacity, const struct step_time *t, double unit_us)
+{
+    put_row(s, capacity,
+            (const double[]){ t->us / unit_us, t->low_us / unit_us, t->high_us / unit_us }, 3);
+    end_row(s, t->samples, t->throttled);
+}
+
+static void write_entries(struct series *s, bool inferred, bool of_default)
+{
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        struct step_time t =
+            of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+
+        if (e->inferred == inferred && isfinite(t.us) && t.us > 0)
+            step_row(s, e->capacity, &t, 1e3);
+    }
+}
+
+enum { SERIES_STATICS = 4 };
+
+/* Trials that the curves of the table and of the default do not show: a block for each of the best
+ * static plans, which have colours, and one for all others before them. */
+static void write_statics(struct series *s, bool ratio)
+{
+    const struct layer_facts *layer = s->layer;
+    const struct moe_plan *coloured[SERIES_STATICS], *plan;
+    int count = 0;
+
+    for (size_t i = 0; count < SERIES_STATICS && (plan = contrast_ranked(layer, i)); i++)
+        if (!plan_is_default(plan, &layer->shape))
+            coloured[count++] = plan;
+    for (int colour = -1; colour < count; colour++) {
+        series_block(s, colour < 0 ? "other plans" : PLAN_WORDS(coloured[colour]));
+        for (size_t i = 0; i < layer->trial_count; i++) {
+            const struct trial_facts *t = &layer->trials[i];
+            const struct entry_row *e = facts_entry(layer, t->row.key.bucket);
+            bool measured = e && !e->inferred;
+            struct step_time step = contrast_trial(t);
+            int own = count - 1;
+
+            while (own >= 0 && !plan_equal(&t->row.key.plan, coloured[own]))
+                own--;
+            if (own != colour || !trial_usable(t) ||
+                plan_is_default(&t->row.key.plan, &layer->shape) ||
+                (measured && plan_equal(&e->plan, &t->row.key.plan)))
+                continue;
+            if (!ratio)
+                step_row(s, t->row.capacity, &step, 1e3);
+            else if (measured && e->time_us > 0)
+                step_row(s, t->row.capacity, &step, e->time_us);
+        }
+    }
+}
+
+/* The best static plan beside the table, unless it is the default or what the table says anyway. */
+static void write_best_static(struct series *s)
+{
+    const struct moe_plan *best = contrast_ranked(s->layer, 0);
+    bool same = true;
+
+    series_block(s, "best static plan");
+    for (size_t i = 0; i < s->layer->entry_count && best; i++)
+        same = same && plan_equal(best, &s->layer->entries[i].plan);
+    if (!best || same || plan_is_default(best, &s->layer->shape))
+        return;
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        struct step_time t = contrast_step(s->layer, e, best);
+
+        if (!e->inferred && isfinite(t.us))
+            step_row(s, e->capacity, &t, 1e3);
+    }
+}
+
+/* Neighbouring buckets of one plan that all are measured, or all inferred, are one band. */
+static void write_bands(struct series *s, const struct bands *bands, int number)
+{
+    const struct layer_facts *layer = s->layer;
+    const struct entry_row *e = layer->entries;
+
+    for (size_t i = 0, end; i < layer->entry_count; i = end) {
+        uint64_t edge;
+        int own = 0;
+
+        for (end = i + 1; end < layer->entry_count && e[end].inferred == e[i].inferred &&
+                          entries_join(&e[end - 1], &e[end], facts_stride(layer));)
+            end++;
+        while (own < bands->count && own < SERIES_BANDS &&
+               !plan_equal(&bands->plans[own], &e[i].plan))
+            own++;
+        if (own != number)
+            continue;
+        /* The last range of a declared space has no end: its band reaches what was measured there.
+         */
+        edge = shape_capacity(&layer->shape, layer->window, e[end - 1].bucket);
+        edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
+        fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
+                shape_bucket_from(&layer->shape, layer->window, e[i].bucket), edge + 1,
+                e[i].inferred, e[i].bucket, e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
+    }
+}
+
+void series_times(struct series *s)
+{
+    struct bands bands = series_bands(s->layer);
+    uint32_t drawn;
+
+    series_block(s, "table's plan");
+    write_entries(s, false, false);
+    series_block(s, "table's plan, inferred");
+    write_entries(s, true, false);
+    series_block(s, "default plan");
+    write_entries(s, false, true);
+    write_best_static(s);
+    for (int i = 0; i < bands.count; i++) {
+        series_block(s, bands.names[i]);
+        write_bands(s, &bands, i);
+    }
+    drawn = s->extent.rows;
+    write_statics(s, false);
+    if (!drawn) /* without entries there is nothing that the picture shows */
+        s->extent.rows = 0;
+}
+
+void series_ratios(struct series *s)
+{
+    series_block(s, "default plan");
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        struct step_time t = contrast_default(s->layer, e);
+
+        if (!e->inferred && !plan_is_default(&e->plan, &s->layer->shape) && isfinite(t.us) &&
+            e->time_us > 0)
+            step_row(s, e->capacity, &t, e->time_us);
+    }
+    write_statics(s, true);
+}
+
+/* ---- where the time goes */
+
+/* Halves whose one step may be further off are not known. */
+static const double half_blur = 0.1;
+
+/* The trial of the table's plan, or of the default, in a measured bucket where both halves are
+ * known. */
+static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
+                                        bool of_default)
+{
+    struct moe_plan plan = of_default ? plan_default(&layer->shape) : e->plan;
+    const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
+
+    return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 &&
+                   contrast_single_step(&t->steps) <= half_blur
+               ? t
+               : NULL;
+}
+
+static void where_row(struct series *s, const struct entry_row *e, bool of_default)
+{
+    const struct trial_facts *t = halves(s->layer, e, of_default);
+    struct step_time step =
+        of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+    double compute_ms, step_ms = step.us * 1e-3;
+    uint32_t throttled;
+    struct hidden hidden;
+
+    if (!t)
+        return;
+    hidden = contrast_hidden(t, &step);
+    compute_ms = (double)t->row.compute_ns * 1e-6;
+    throttled = contrast_trial(t).throttled;
+    put_row(s, e->capacity,
+            (const double[]){ compute_ms, (double)t->row.comm_ns * 1e-6, step_ms,
+                              100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
+                              step_ms - compute_ms },
+            7);
+    end_row(s, t->steps.count, throttled);
+    s->extent.samples += 2; /* one of each half */
+}
+
+/* The default plan's are in the file alone. */
+void series_where(struct series *s)
+{
+    struct extent drawn = { 0 };
+
+    for (int of_default = 0; of_default < 2; of_default++) {
+        series_block(s, of_default ? "default plan" : "table's plan");
+        for (size_t i = 0; i < s->layer->entry_count; i++)
+            where_row(s, &s->layer->entries[i], of_default == 1);
+        if (!of_default)
+            drawn = s->extent;
+    }
+    s->extent = drawn;
+}
+
+void series_hidden(struct series *s)
+{
+    uint32_t known = 0;
+
+    series_where(s);
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        const struct trial_facts *t = halves(s->layer, e, false);
+        struct step_time step = contrast_entry(s->layer, e);
+
+        known += t && e->plan.d > 1 && isfinite(contrast_hidden(t, &step).share);
+    }
+    s->extent.rows = known;
+}
+
+/* ---- what the table saves */
+
+static void write_gains(struct series *s, bool inferred)
+{
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+
+        if (e->inferred != inferred || !isfinite(e->gain.value))
+            continue;
+        put_row(s, e->capacity,
+                (const double[]){ 100 * e->gain.value, 100 * e->gain.low, 100 * e->gain.high }, 3);
+        end_row(s, e->samples, contrast_entry(s->layer, e).throttled);
+    }
+}
+
+/* Not counted: it is of the samples that the gains over the default rest on. */
+static void write_static_gains(struct series *s, bool measured)
+{
+    const struct moe_plan *best = contrast_ranked(s->layer, 0);
+
+    for (size_t i = 0; i < s->layer->entry_count && best; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        struct step_time t = contrast_step(s->layer, e, best);
+
+        if (e->inferred || t.measured != measured || !isfinite(t.us))
+            continue;
+        put_row(s, e->capacity, (const double[]){ 100 * (1 - e->time_us / t.us), NAN, NAN }, 3);
+        fprintf(s->to, " %u %u\n", t.samples, t.throttled);
+    }
+}
+
+void series_gain(struct series *s)
+{
+    series_block(s, "over the default plan");
+    write_gains(s, false);
+    series_block(s, "over the default plan, inferred");
+    write_gains(s, true);
+    series_block(s, "over the best static plan");
+    write_static_gains(s, true);
+    series_block(s, "the same, its time interpolated");
+    write_static_gains(s, false);
+}
+
+void series_traffic(struct series *s)
+{
+    static const char *const names[] = { "look-ups, measured", "look-ups, inferred",
+                                         "look-ups without an entry" };
+    const struct traffic_layer *traffic = s->layer->traffic;
+
+    for (int kind = 0; kind < 3; kind++) {
+        series_block(s, names[kind]);
+        for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
+            const struct traffic_bucket *b = &traffic->buckets[i];
+            const struct entry_row *e = facts_entry(s->layer, b->bucket);
+            uint64_t asked = traffic_asked(b);
+            double share = (double)asked / (double)traffic_total(traffic);
+
+            if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
+                continue;
+            put_row(s, shape_capacity(&s->layer->shape, traffic->window, b->bucket),
+                    (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
+            fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
+            s->extent.rows++;
+        }
+    }
+}
+
+/* What a neighbouring bucket's plan costs in this one. */
+void series_regret(struct series *s)
+{
+    const struct layer_facts *layer = s->layer;
+
+    for (int below = 1; below >= 0; below--) {
+        series_block(s, below ? "plan of the bucket below" : "plan of the bucket above");
+        for (size_t i = below ? 1 : 0; i + !below < layer->entry_count; i++) {
+            const struct entry_row *e = &layer->entries[i], *pair = e - below;
+            struct step_time t;
+
+            if (e->inferred || pair[1].bucket != pair[0].bucket + facts_stride(layer))
+                continue;
+            t = contrast_step(layer, e, below ? &pair[0].plan : &pair[1].plan);
+            if (!isfinite(t.us) || !(e->time_us > 0))
+                continue;
+            put_row(s, e->capacity, (const double[]){ 100 * (t.us / e->time_us - 1), t.measured },
+                    2);
+            end_row(s, t.samples, t.throttled);
+        }
+    }
+}
+
+/* ---- the table against static plans */
+
+int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES])
+{
+    static const struct {
+        const char *name;
+        uint32_t r, a;
+        bool where_tried;
+    } all[SERIES_LINES] = {
+        { "r=0", 0, MOE_A2A_LINEAR, false }, { "linear", 1, MOE_A2A_LINEAR, false },
+        { "2dh", 1, MOE_A2A_2DH, false },    { "3dh", 1, MOE_A2A_3DH, true },
+        { "rail", 1, MOE_A2A_RAIL, true },
+    };
+    int count = 0;
+
+    for (int i = 0; i < SERIES_LINES; i++) {
+        struct static_line line = { .name = all[i].name,
+                                    .count = all[i].r ? SERIES_LINE_PLANS : 1 };
+        bool tried = false;
+
+        for (size_t j = 0; j < scope->count; j++)
+            for (size_t k = 0; k < scope->layers[j].trial_count; k++)
+                tried |= scope->layers[j].trials[k].row.key.plan.a == all[i].a;
+        if (all[i].where_tried && !tried)
+            continue;
+        for (int j = 0; j < line.count; j++) {
+            line.plans[j] = plan_default(NULL);
+            line.plans[j].r = all[i].r;
+            line.plans[j].a = all[i].a;
+            line.plans[j].d = 1u << j;
+        }
+        out[count++] = line;
+    }
+    return count;
+}
+
+struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
+                                 const struct moe_plan *plan)
+{
+    struct improvement sum = { .worst = -INFINITY };
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+        struct improvement one;
+
+        if (ranks && layer->shape.ranks != ranks)
+            continue;
+        one = contrast_static(layer, plan);
+        if (!one.buckets)
+            continue;
+        sum.mean += one.mean * one.buckets;
+        sum.worst = fmax(sum.worst, one.worst);
+        sum.buckets += one.buckets;
+        sum.measured += one.measured;
+    }
+    sum.mean = sum.buckets ? sum.mean / sum.buckets : NAN;
+    sum.worst = sum.buckets ? sum.worst : NAN;
+    return sum;
+}
+
+void series_improvement(struct series *s)
+{
+    struct static_line list[SERIES_LINES];
+    int lines = series_lines(s->scope, list);
+    uint32_t at = 1 + ((uint32_t)lines - 1) * SERIES_LINE_PLANS;
+
+    for (int i = 0; i < lines; i++) {
+        const struct static_line *line = &list[i];
+
+        for (int j = 0; j < line->count; j++, at--) {
+            struct improvement one = series_pooled(s->scope, 0, &line->plans[j]);
+
+            if (!one.buckets)
+                continue;
+            put_row(s, at, (const double[]){ 100 * one.mean, 100 * one.worst }, 2);
+            fprintf(s->to, " %u %u \"%s", one.buckets, one.measured, line->name);
+            if (line->count > 1)
+                fprintf(s->to, " d=%u", line->plans[j].d);
+            fputs("\"\n", s->to);
+            s->extent.rows++;
+        }
+    }
+}
+
+/* ---- one all-to-all against another, where both were timed with the same r and d */
+
+static void write_a2a(struct series *s, uint32_t base, uint32_t other)
+{
+    for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "d=%u", d);
+        series_block(s, name);
+        for (size_t i = 0; i < s->layer->trial_count; i++) {
+            const struct trial_facts *t = &s->layer->trials[i], *twin;
+            struct moe_plan plan = t->row.key.plan;
+            const struct spread *a = &t->steps, *b;
+
+            if (!trial_usable(t) || plan.d != d || plan.r == 0 || plan.a != base)
+                continue;
+            plan.a = other;
+            twin = facts_trial(s->layer, t->row.key.bucket, &plan);
+            if (!twin || !trial_usable(twin))
+                continue;
+            b = &twin->steps;
+            put_row(
+                s, t->row.capacity,
+                (const double[]){
+                    (double)b->median_ns / (double)a->median_ns,
+                    (double)b->low_ns / (double)a->high_ns, (double)b->high_ns / (double)a->low_ns,
+                    (double)t->row.sent_bytes / 1024 / fmax(1, (double)t->row.messages), plan.r },
+                5);
+            end_row(s, a->count + b->count,
+                    contrast_trial(t).throttled + contrast_trial(twin).throttled);
+        }
+    }
+}
+
+void series_a2a(struct series *s)
+{
+    write_a2a(s, MOE_A2A_LINEAR, MOE_A2A_2DH);
+}
+
+void series_3dh(struct series *s)
+{
+    write_a2a(s, MOE_A2A_2DH, MOE_A2A_3DH);
+}
+
+void series_rail(struct series *s)
+{
+    write_a2a(s, MOE_A2A_LINEAR, MOE_A2A_RAIL);
+}
+
+/* ---- sparse against padded experts */
+
+void series_loads(struct series *s)
+{
+    for (size_t i = 0; i < s->layer->load_count; i++) {
+        const struct load_pair *p = &s->layer->loads[i];
+        const struct spread *padded = &p->padded, *sparse = &p->sparse;
+        char name[32];
+
+        if (!i || p->capacity != p[-1].capacity) {
+            snprintf(name, sizeof(name), "c = %" PRIu64, p->capacity);
+            series_block(s, name);
+        }
+        fprintf(s->to, "%.6g %.6g", p->skew, (double)sparse->median_ns / (double)padded->median_ns);
+        /* Both medians being off in the worst way; single steps have no interval. */
+        if (padded->count > 1 && sparse->count > 1)
+            fprintf(s->to, " %.6g %.6g", (double)sparse->low_ns / (double)padded->high_ns,
+                    (double)sparse->high_ns / (double)padded->low_ns);
+        else
+            fputs(" NaN NaN", s->to);
+        fprintf(s->to, " %.6g %.6g", (double)padded->median_ns * 1e-6,
+                (double)sparse->median_ns * 1e-6);
+        end_row(s, (uint32_t)(padded->count + sparse->count), 0);
+    }
+}
+
+/* ---- what a step is made of: a block for each bucket, a row for each plan with phases */
+
+static int64_t phases_ns(const struct trial_facts *trial)
+{
+    return trial->phases[PHASE_TOTAL].ns;
+}
+
+/* Trials lie by bucket: where those of trials[i]'s end, and how many of them have phases. */
+static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *known)
+{
+    uint32_t bucket = layer->trials[i].row.key.bucket;
+
+    for (*known = 0; i < layer->trial_count && layer->trials[i].row.key.bucket == bucket; i++)
+        *known += phases_ns(&layer->trials[i]) > 0;
+    return i;
+}
+
+/* Where the trials of the bucket begin that is drawn. */
+static size_t bucket_drawn(const struct layer_facts *layer)
+{
+    size_t best = 0, most = 0, known;
+
+    for (size_t i = 0, end; i < layer->trial_count; i = end) {
+        end = bucket_end(layer, i, &known);
+        if (known && known >= most) {
+            best = i;
+            most = known;
+        }
+    }
+    return best;
+}
+
+uint32_t series_phases_capacity(const struct layer_facts *layer)
+{
+    return layer->trial_count ? (uint32_t)layer->trials[bucket_drawn(layer)].row.capacity : 0;
+}
+
+static int by_total(const void *left, const void *right)
+{
+    const struct trial_facts *const *a = left, *const *b = right;
+    int64_t x = phases_ns(*a), y = phases_ns(*b);
+
+    return (x > y) - (x < y);
+}
+
+/* The fastest plan lies on top.  Returns where the next bucket begins. */
+static size_t write_phases(struct series *s, size_t first)
+{
+    size_t known, end = bucket_end(s->layer, first, &known), count = 0;
+    const struct trial_facts **trials = calloc(known + 1, sizeof(*trials));
+    char name[32];
+
+    for (size_t i = first; trials && i < end; i++)
+        if (phases_ns(&s->layer->trials[i]) > 0)
+            trials[count++] = &s->layer->trials[i];
+    if (count) {
+        qsort(trials, count, sizeof(*trials), by_total);
+        snprintf(name, sizeof(name), "c = %u", (uint32_t)trials[0]->row.capacity);
+        series_block(s, name);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct phase_time *of = trials[i]->phases;
+
+        fprintf(s->to, "%zu", count - i);
+        for (int phase = PHASE_TOTAL + 1; phase < PHASE_COUNT; phase++)
+            fprintf(s->to, " %.6g", (double)of[phase].ns * 1e-6);
+        fprintf(s->to, " %.6g %.6g %.6g \"%s\"\n", (double)of[PHASE_TOTAL].ns * 1e-6,
+                (double)of[PHASE_TOTAL].low_ns * 1e-6, (double)of[PHASE_TOTAL].high_ns * 1e-6,
+                PLAN_WORDS(&trials[i]->row.key.plan));
+    }
+    free(trials);
+    s->extent.rows += (uint32_t)count;
+    return end;
+}
+
+void series_phases(struct series *s)
+{
+    size_t drawn = bucket_drawn(s->layer);
+
+    if (s->layer->trial_count)
+        write_phases(s, drawn);
+    for (size_t i = 0, known; i < s->layer->trial_count;)
+        i = i == drawn ? bucket_end(s->layer, i, &known) : write_phases(s, i);
+}
+
+/* ---- what the table cost */
+
+struct spent series_spent_of(const struct scope *scope)
+{
+    struct spent sum = { 0 };
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+
+        for (size_t j = 0; j < layer->trial_count; j++) {
+            sum.search += layer->trials[j].search_steps;
+            sum.contest += layer->trials[j].contest_steps;
+            sum.rounds += layer->trials[j].rounds_steps;
+            sum.trials++;
+        }
+        sum.paper += (uint64_t)shape_paper_trials(&layer->shape) * layer->entry_count;
+        sum.exhaustive += (uint64_t)plan_list(&layer->shape, NULL, 0) * layer->entry_count;
+    }
+    return sum;
+}
+
+void series_spent(struct series *s)
+{
+    struct spent sum = series_spent_of(s->scope);
+
+    if (!sum.trials || !sum.paper)
+        return;
+    fprintf(s->to, "5 %" PRIu64 " \"steps for the search\"\n", sum.search);
+    fprintf(s->to, "4 %" PRIu64 " \"steps against the default\"\n", sum.contest);
+    fprintf(s->to, "3 %" PRIu64 " \"rounds of the table, steps\"\n", sum.rounds);
+    fprintf(s->to, "2 %" PRIu64 " \"paper's search, trials\"\n", sum.paper);
+    fprintf(s->to, "1 %" PRIu64 " \"every plan once\"\n", sum.exhaustive);
+    s->extent = (struct extent){ 5, sum.search + sum.contest + sum.rounds };
 }

@@ -5,6 +5,7 @@
 #ifndef SERIES_H
 #define SERIES_H
 
+#include "contrast.h"
 #include "facts.h"
 #include "plan.h"
 
@@ -35,9 +36,6 @@ struct series {
     struct extent extent;
 };
 void series_block(struct series *series, const char *name); /* begins one */
-/* A row: where it lies and its numbers, then what they rest on. */
-void series_row(struct series *series, uint64_t at, const double *values, size_t count);
-void series_row_end(struct series *series, uint64_t samples, uint64_t throttled);
 
 typedef void series_writer(struct series *series);
 
@@ -45,14 +43,48 @@ series_writer series_times, series_ratios, series_gain, series_where, series_hid
     series_a2a, series_3dh, series_rail, series_spent, series_distribution, series_improvement,
     series_traffic, series_loads, series_phases, series_whatif, series_followed;
 
-/* Of so many capacities series_loads writes a block. */
-int series_load_blocks(const struct layer_facts *layer);
-
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
+
+/* ---- what the page and the scripts have to know of them */
 
 /* So many measured buckets that only some of them are drawn with their bars; the data files always
  * hold all. */
 enum { SERIES_CELLS = 40 };
 bool series_is_thinned(const struct layer_facts *layer);
+
+/* The plans with a band of their own in series_times, the most frequent ones first; the last name
+ * is that of the rest. */
+enum { SERIES_BANDS = 6 };
+struct bands {
+    struct moe_plan plans[SERIES_BANDS];
+    char names[SERIES_BANDS + 1][PLAN_TEXT_BYTES];
+    int count; /* with the rest */
+};
+struct bands series_bands(const struct layer_facts *layer);
+
+/* The capacity whose bars series_phases writes first, which is drawn: that of the bucket with the
+ * most plans whose phases are known, of several the largest. */
+uint32_t series_phases_capacity(const struct layer_facts *layer);
+
+/* The static plans that the table is held against, a line of them each: r=0, the (a, d) at r = 1 of
+ * the paper's Table 6, then those of 3dh and rail where they were tried. */
+enum { SERIES_LINES = 5, SERIES_LINE_PLANS = 4 };
+struct static_line {
+    const char *name; /* "r=0", or the all-to-all */
+    struct moe_plan plans[SERIES_LINE_PLANS];
+    int count; /* 1, or one for each d */
+};
+int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]); /* how many */
+
+/* Over all layers of a scope on as many ranks; 0: on any. */
+struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
+                                 const struct moe_plan *plan);
+
+/* Timed steps by what they were for, and what other searches would have taken. */
+struct spent {
+    uint64_t search, contest, rounds, paper, exhaustive;
+    uint32_t trials;
+};
+struct spent series_spent_of(const struct scope *scope);
 
 #endif

@@ -1,14 +1,9 @@
 /* The report as text for a terminal: headings, remarks, gnuplot's characters, captions broken into
  * lines. */
-#include "sheet.h"
-
-#include "contrast.h"
 #include "drops.h"
 #include "followed.h"
-#include "gains.h"
-#include "origin.h"
 #include "quote.h"
-#include "summary.h"
+#include "remarks.h"
 #include "text.h"
 #include "whatif.h"
 
@@ -53,24 +48,20 @@ static void wrap_plain(const char *text, FILE *to)
 }
 
 /* A command, behind a line feed, is to be pasted: it stays one line. */
-static void print_remark(const char *line, FILE *to)
-{
-    const char *command = strchr(line, '\n');
-    char words[REMARK_BYTES];
-
-    text_put(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
-    wrap_plain(words, to);
-    if (!command)
-        return;
-    fputs("    ", to);
-    quote_plain(command + 1, to);
-    fputc('\n', to);
-}
-
 static void print_remarks(const struct remarks *remarks, FILE *to)
 {
-    for (int i = 0; i < remarks->count; i++)
-        print_remark(remarks->lines[i], to);
+    for (int i = 0; i < remarks->count; i++) {
+        const char *line = remarks->lines[i], *command = strchr(line, '\n');
+        char words[REMARK_BYTES];
+
+        text_put(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
+        wrap_plain(words, to);
+        if (!command)
+            continue;
+        fputs("    ", to);
+        quote_plain(command + 1, to);
+        fputc('\n', to);
+    }
 }
 
 /* gnuplot fills its canvas with blanks and a form feed. */
@@ -111,16 +102,8 @@ static void print_plot(const struct report *report, const struct section *sectio
     }
     print_picture(report->folder, picture->name, to);
     wrap(picture->plot->caption, to);
-    origin_trace(&section->scope, picture, trace, sizeof(trace));
+    remarks_trace(&section->scope, picture, trace, sizeof(trace));
     wrap(trace, to);
-}
-
-static void print_cell(double share, FILE *to)
-{
-    if (isnan(share))
-        fprintf(to, "%8s", "-");
-    else
-        fprintf(to, "%7.1f%%", 100 * share);
 }
 
 static void print_table(const struct section *section, bool worst, FILE *to)
@@ -133,50 +116,48 @@ static void print_table(const struct section *section, bool worst, FILE *to)
         fprintf(to, "  %-14s", lines[i].name);
         for (int j = 0; j < lines[i].count; j++) {
             struct improvement one = series_pooled(&section->scope, 0, &lines[i].plans[j]);
+            double share = worst ? one.worst : one.mean;
 
-            print_cell(worst ? one.worst : one.mean, to);
+            if (isnan(share))
+                fprintf(to, "%8s", "-");
+            else
+                fprintf(to, "%7.1f%%", 100 * share);
         }
         fprintf(to, "\n");
     }
 }
 
-static void print_heading(const struct section *section, FILE *to)
-{
-    const struct layer_facts *layer = &section->scope.layers[0];
-
-    if (section->scope.count > 1) {
-        fprintf(to, "\n== all %zu layers\n", section->scope.count);
-        return;
-    }
-    fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
-    quote_plain(layer->cluster.device, to);
-    fprintf(to, ", %u ranks, buckets ", layer->cluster.ranks);
-    if (layer->declared)
-        fprintf(to, "by %s\n", layer->declared->key);
-    else
-        fprintf(to, "of %u\n", layer->window);
-}
-
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
+    const struct layer_facts *layer = &section->scope.layers[0];
+    bool one = section->scope.count == 1;
     struct remarks remarks;
 
-    print_heading(section, to);
-    origin_remarks(report->facts, &section->scope, &remarks);
+    if (one) {
+        fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
+        quote_plain(layer->cluster.device, to);
+        fprintf(to, ", %u ranks, buckets ", layer->cluster.ranks);
+        if (layer->declared)
+            fprintf(to, "by %s\n", layer->declared->key);
+        else
+            fprintf(to, "of %u\n", layer->window);
+    } else {
+        fprintf(to, "\n== all %zu layers\n", section->scope.count);
+    }
+    remarks_section(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (section->scope.count == 1) {
-        struct remarks next;
+    if (one) {
         char text[HEADLINE_BYTES];
 
-        summary_headline(&section->scope.layers[0], text);
+        remarks_headline(layer, text);
         wrap(text, to);
-        summary_next(report->facts, &section->scope.layers[0], report->db, &next);
-        print_remarks(&next, to);
+        remarks_next(report->facts, layer, report->db, &remarks);
+        print_remarks(&remarks, to);
     }
-    origin_summary(&section->scope, &remarks);
+    remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (section->scope.count == 1 && !section->scope.layers[0].declared) {
-        drops_remarks(&section->scope.layers[0], &remarks);
+    if (one && !layer->declared) {
+        drops_remarks(layer, &remarks);
         print_remarks(&remarks, to);
     }
     whatif_remarks(&section->scope, &remarks);
@@ -199,7 +180,7 @@ void sheet_write(const struct report *report, FILE *to)
     fputs("moetune report of ", to);
     quote_plain(report->db, to);
     fputs("\n", to);
-    origin_overall(report->facts, &remarks);
+    remarks_overall(report->facts, &remarks);
     print_remarks(&remarks, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);

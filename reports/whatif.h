@@ -4,7 +4,7 @@
 #ifndef WHATIF_H
 #define WHATIF_H
 
-#include "origin.h"
+#include "remarks.h"
 
 /* A router and an all-to-all. */
 enum { WHATIF_WAYS = 5 };

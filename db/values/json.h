@@ -57,4 +57,7 @@ void json_quote(const char *text, FILE *to);
 /* A double that reads back the same; null if it is not finite. */
 void json_print(double value, FILE *to);
 
+/* A member of an object, after a comma and a blank: , "name": value */
+void json_member_number(const char *name, double value, FILE *to);
+
 #endif

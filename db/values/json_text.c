@@ -163,3 +163,9 @@ void json_print(double value, FILE *to)
     json_add_number(&t, value);
     write_out(&t, to);
 }
+
+void json_member_number(const char *name, double value, FILE *to)
+{
+    fprintf(to, ", \"%s\": ", name);
+    json_print(value, to);
+}

@@ -1,17 +1,18 @@
-/* Tells how each entry of a bucket came about. */
+/* Tells how each entry of a bucket came about, and what became of every trial. */
 #include "explain.h"
 
 #include "bucket_key.h"
 #include "declaration.h"
+#include "facts.h"
 #include "grid.h"
 #include "load.h"
 #include "plan.h"
 #include "progress.h"
+#include "shape.h"
 #include "status.h"
 #include "tables.h"
 #include "text.h"
 #include "told.h"
-#include "tried.h"
 #include "utf8.h"
 
 #include <inttypes.h>
@@ -19,6 +20,84 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* ---- trials */
+
+/* A dash for what was not measured. */
+static int cell_of_ms(struct grid *grid, int64_t ns)
+{
+    return ns > 0 ? grid_cell(grid, "%.3f", (double)ns * 1e-6) : grid_cell(grid, "-");
+}
+
+/* Three cells: the median of its steps, and the ends of its interval.  One step has none. */
+static int cells_of_steps(struct grid *grid, const struct spread *steps)
+{
+    bool several = steps->count > 1;
+
+    TRY(cell_of_ms(grid, steps->count ? steps->median_ns : 0));
+    TRY(cell_of_ms(grid, several ? steps->low_ns : 0));
+    return cell_of_ms(grid, several ? steps->high_ns : 0);
+}
+
+static const struct grid_column trial_columns[] = {
+    { "layer", GRID_RIGHT },          { "bucket", GRID_RIGHT },
+    { "width", GRID_RIGHT },          { "plan", GRID_LEFT },
+    { "state", GRID_LEFT },           { "steps", GRID_RIGHT },
+    { "median\nms", GRID_POINT },     { "95 %\nlow", GRID_POINT },
+    { "95 %\nhigh", GRID_POINT },     { "compute\nalone ms", GRID_POINT },
+    { "comm\nalone ms", GRID_POINT }, { "sent\nMiB", GRID_POINT },
+    { "memory\nMiB", GRID_POINT },    { "dis-\nturbed", GRID_RIGHT },
+    { "clock\nMHz", GRID_RIGHT },     { "why", GRID_LEFT },
+};
+
+static int add_trial(struct grid *grid, struct store *store, const struct trial_facts *t)
+{
+    const struct trial_row *trial = &t->row;
+    const struct trial_key *key = &trial->key;
+    struct moe_shape shape;
+
+    TRY(store_shape_get(store, key->shape, &shape));
+    TRY(grid_row(grid, trial->state == TRIAL_OK ? INK_PLAIN : INK_BAD));
+    TRY(grid_cell(grid, "%" PRId64, key->shape));
+    if (shape.space) { /* its range, and no width */
+        TRY(grid_cell(grid, "%s", RANGE_TEXT(&shape, key->window, key->bucket, key->bucket)));
+        TRY(grid_cell(grid, "-"));
+    } else {
+        TRY(grid_cell(grid, "%u", key->bucket));
+        TRY(grid_cell(grid, "%u", key->window));
+    }
+    TRY(grid_cell(grid, "%s", PLAN_WORDS(&key->plan)));
+    TRY(grid_cell(grid, "%s", trial_state_words[trial->state]));
+    TRY(grid_cell(grid, "%" PRIu64, t->heat.steps));
+    TRY(cells_of_steps(grid, &t->steps));
+    TRY(cell_of_ms(grid, trial->compute_ns));
+    TRY(cell_of_ms(grid, trial->comm_ns));
+    TRY(grid_cell(grid, "%.3f", (double)trial->sent_bytes * 0x1p-20));
+    TRY(grid_cell(grid, "%.3f", (double)trial->memory_bytes * 0x1p-20));
+    TRY(grid_cell(grid, "%" PRIu64, t->heat.throttled.steps + t->heat.disturbed.steps));
+    TRY(t->heat.clock_low_mhz
+            ? grid_cell(grid, "%u-%u", t->heat.clock_low_mhz, t->heat.clock_high_mhz)
+            : grid_cell(grid, "-"));
+    return grid_cell(grid, "%s", UTF8_LINE(trial->message));
+}
+
+int explain_trials(struct store *store, FILE *to)
+{
+    const struct trial_key every = { .bucket = UINT32_MAX };
+    struct grid grid = GRID_OF(trial_columns);
+    struct trial_list list;
+    int rc = trials_read(store, &every, false, &list);
+
+    for (size_t i = 0; i < list.count && !rc; i++)
+        rc = add_trial(&grid, store, &list.items[i]);
+    if (!rc)
+        grid_print(&grid, to);
+    grid_clear(&grid);
+    trials_free(&list);
+    return rc;
+}
+
+/* ---- an entry */
 
 struct explainer {
     struct store *store;
@@ -53,46 +132,62 @@ static const char *meaning(const char *decision)
     return "";
 }
 
-static const struct grid_column columns[] = {
+static const struct grid_column tried_columns[] = {
     { "plan", GRID_LEFT },       { "steps", GRID_RIGHT },      { "median\nms", GRID_POINT },
     { "95 %\nlow", GRID_POINT }, { "95 %\nhigh", GRID_POINT }, { "against\nthe entry", GRID_POINT },
     { "", GRID_LEFT },
 };
 
-static int add_tried(struct grid *grid, const struct tried *t, const struct tried *chosen,
-                     const struct entry_row *e, const struct moe_shape *shape)
+static int add_tried(struct grid *grid, const struct trial_facts *t,
+                     const struct trial_facts *chosen, const struct entry_row *e,
+                     const struct moe_shape *shape)
 {
-    const struct moe_plan *plan = &t->trial.key.plan;
-    bool ok = t->trial.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan);
+    const struct moe_plan *plan = &t->row.key.plan;
+    bool ok = t->row.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan);
 
     TRY(grid_row(grid, is_entry ? INK_GOOD : ok ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(plan)));
-    TRY(grid_cell(grid, "%zu", t->step.count));
-    TRY(tried_cells(grid, t));
-    if (t->step.count && chosen)
+    TRY(grid_cell(grid, "%zu", t->steps.count));
+    TRY(cells_of_steps(grid, &t->steps));
+    if (t->steps.count && chosen)
         TRY(grid_cell(grid, "%+.1f %%",
-                      100 * ((double)t->step.median_ns / (double)chosen->step.median_ns - 1) +
+                      100 * ((double)t->steps.median_ns / (double)chosen->steps.median_ns - 1) +
                           0.0));
     else
         TRY(grid_cell(grid, "-"));
     if (!ok)
-        return grid_cell(grid, "%s: %s", trial_state_words[t->trial.state],
-                         UTF8_LINE(t->trial.message));
+        return grid_cell(grid, "%s: %s", trial_state_words[t->row.state],
+                         UTF8_LINE(t->row.message));
     return grid_cell(grid, "%s%s", is_entry ? "the entry" : "",
                      !plan_is_default(plan, shape) ? ""
                      : is_entry                    ? ", the default"
                                                    : "the default");
 }
 
+/* By the median of the steps, those without any last. */
+static int by_median(const void *a, const void *b)
+{
+    const struct spread *x = &((const struct trial_facts *)a)->steps;
+    const struct spread *y = &((const struct trial_facts *)b)->steps;
+
+    if (!x->count || !y->count)
+        return !x->count - !y->count;
+    return (x->median_ns > y->median_ns) - (x->median_ns < y->median_ns);
+}
+
 static int print_tried(const struct explainer *x, const struct entry_row *e)
 {
-    struct grid grid = GRID_OF(columns);
-    struct tried_list list;
-    int rc = tried_read(x->store, e->cluster, e->shape, e->window, e->bucket, &list);
-    const struct tried *chosen;
+    const struct trial_key here = { e->cluster, e->shape, e->window, e->bucket, .plan = e->plan };
+    struct grid grid = GRID_OF(tried_columns);
+    const struct trial_facts *chosen = NULL;
+    struct trial_list list;
+    int rc = trials_read(x->store, &here, true, &list);
 
-    tried_sort(&list);
-    chosen = tried_find(&list, &e->plan);
+    if (list.count)
+        qsort(list.items, list.count, sizeof(*list.items), by_median);
+    for (size_t i = 0; i < list.count && !chosen; i++)
+        if (list.items[i].steps.count && plan_equal(&list.items[i].row.key.plan, &e->plan))
+            chosen = &list.items[i];
     for (size_t i = 0; i < list.count && !rc; i++)
         rc = add_tried(&grid, &list.items[i], chosen, e, &x->shape);
     if (!rc && list.count) {
@@ -106,7 +201,7 @@ static int print_tried(const struct explainer *x, const struct entry_row *e)
         fprintf(x->to, "\ntried    nothing here\n");
     }
     grid_clear(&grid);
-    tried_free(&list);
+    trials_free(&list);
     return rc;
 }
 

@@ -44,6 +44,13 @@ int grid_percent(struct grid *grid, double share)
                         : grid_cell(grid, "%.1f", round(share * 1000) / 10 + 0.0);
 }
 
+int grid_gain(struct grid *grid, const struct gain *gain)
+{
+    TRY(grid_percent(grid, gain->value));
+    TRY(grid_percent(grid, gain->low));
+    return grid_percent(grid, gain->high);
+}
+
 int grid_note(struct grid *grid, const char *text)
 {
     char **note = &grid->rows[grid->row_count - 1].note;

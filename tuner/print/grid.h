@@ -3,6 +3,7 @@
 #define GRID_H
 
 #include "screen.h"
+#include "stats.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -40,6 +41,8 @@ int grid_cell(struct grid *grid, const char *format, ...) __attribute__((format(
 
 /* A share in percent; NAN: a dash. */
 int grid_percent(struct grid *grid, double share);
+int grid_gain(struct grid *grid,
+              const struct gain *gain); /* three of them: with its low and high end */
 /* A line of its own below the row, for what is too long for a column. */
 int grid_note(struct grid *grid, const char *text);
 

@@ -1,72 +1,97 @@
-/* Prints the dictionary: entries in the order of buckets, neighbours of one plan as one line. */
+/* Prints the dictionary, table by table: for a person, where neighbours of one plan share a line,
+ * as a list of layers, or as JSON. */
 #include "tables.h"
 
 #include "array.h"
 #include "bucket_key.h"
 #include "declaration.h"
+#include "facts.h"
 #include "grid.h"
+#include "json.h"
 #include "plan.h"
 #include "progress.h"
 #include "rank_speeds.h"
+#include "row.h"
 #include "shape.h"
 #include "shell_word.h"
 #include "standings.h"
 #include "status.h"
 #include "text.h"
 #include "told.h"
-#include "tried.h"
 #include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Buckets first..last, which have the same plan. */
-struct line {
-    struct entry_row first, last;
-    struct entry_row least_sure; /* of them: most may be left there */
-    const struct override_row *pin;
-    double time_log, gain_log, gain_least; /* sums of logarithms; the least gain */
-    uint32_t claims; /* of how many buckets the gains are: of those that have an interval */
-    uint32_t buckets, throttled, undecided, states[ENTRY_STATE_COUNT]; /* by bit of entry_state */
-    int64_t oldest_s, newest_s;
-};
-
-struct printer {
+/* A walk over tables; `view` prints the one that was read last. */
+struct tables {
     struct store *store;
     FILE *to;
-    bool every;
-    bool listed;             /* a line for each table instead of it */
-    unsigned defaults;       /* that the legend names */
     const struct told *told; /* NULL: only the dictionary is wanted */
-    uint32_t only;           /* this width; 0: all */
-    uint32_t tables;         /* that were printed */
-    struct moe_shape shape;  /* of the table that is open */
-    struct line *lines;      /* and its buckets */
-    size_t count;
+    int (*view)(struct tables *tables);
+    uint32_t only;     /* this width; 0: all */
+    bool every;        /* a line for each bucket */
+    unsigned defaults; /* that the legend names */
+    uint32_t count;    /* tables that were printed */
+    /* The table at hand. */
+    struct moe_shape shape;
+    struct entry_row *entries;
+    size_t entry_count;
 };
 
-static const char *reality(const struct cluster *cluster)
+static int end_table(struct tables *t)
 {
-    if (backend_is_real(cluster->backend))
-        return "";
-    return strcmp(cluster->backend, "sim") ? "VIRTUAL ranks beside one that is measured: "
-                                           : "MODELLED, not measured: ";
+    if (!t->entry_count)
+        return OK;
+    TRY(store_shape_get(t->store, t->entries->shape, &t->shape));
+    TRY(t->view(t));
+    t->count++;
+    t->entry_count = 0;
+    return OK;
 }
+
+static int add_entry(void *self, const struct entry_row *e)
+{
+    struct tables *t = self;
+
+    if (t->only && e->window != t->only)
+        return OK;
+    if (t->entry_count && !SAME_TABLE(e, t->entries))
+        TRY(end_table(t));
+    ARRAY_APPEND(t->entries, t->entry_count, *e);
+    return OK;
+}
+
+/* UNSUPPORTED: there is none. */
+static int walk(struct tables *t, int64_t cluster, int64_t shape)
+{
+    int rc = store_entries(t->store, cluster, shape, add_entry, t);
+
+    if (!rc)
+        rc = end_table(t);
+    free(t->entries);
+    return rc ? rc : t->count ? OK : UNSUPPORTED;
+}
+
+/* ---- the lines above a table */
 
 int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FILE *to)
 {
     struct cluster cluster;
     struct moe_shape shape;
+    const char *reality;
     size_t ranks;
     double slowest;
 
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
-    fprintf(to, "layer    %s\ncluster  %s%s, W=%u ranks", SHAPE_TEXT(&shape), reality(&cluster),
+    reality = backend_is_real(cluster.backend) ? ""
+              : strcmp(cluster.backend, "sim") ? "VIRTUAL ranks beside one that is measured: "
+                                               : "MODELLED, not measured: ";
+    fprintf(to, "layer    %s\ncluster  %s%s, W=%u ranks", SHAPE_TEXT(&shape), reality,
             UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, " on %u %snode%s, m=%u%s\n", cluster.nodes,
             cluster.ranks_per_node ? "" : "unequal ", cluster.nodes == 1 ? "" : "s",
@@ -82,12 +107,26 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     return OK;
 }
 
-/* What it is worth as a whole, where that is known. */
-static int print_standing(const struct printer *p, const struct entry_row *e)
+/* How tokens chose experts; where they did so at random nothing is said. */
+static void print_loads(const struct tables *t)
 {
+    const char *said = "";
+
+    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++) {
+        if (strcmp(e->load, said) != 0)
+            fprintf(t->to, "load     %s, from bucket %u on\n",
+                    *e->load ? UTF8_LINE(e->load) : "random", e->bucket);
+        said = e->load;
+    }
+}
+
+/* What the table is worth as a whole, where that is known. */
+static int print_standing(const struct tables *t)
+{
+    const struct entry_row *e = t->entries;
     struct standing_row row;
     char text[STANDING_TEXT_BYTES], *second;
-    int rc = standing_current(p->store, e->cluster, e->shape, e->window, &row);
+    int rc = standing_current(t->store, e->cluster, e->shape, e->window, &row);
 
     if (rc)
         return rc < 0 ? rc : OK;
@@ -95,14 +134,14 @@ static int print_standing(const struct printer *p, const struct entry_row *e)
     second = strstr(text, "default, ");
     if (second)
         second[strlen("default,")] = '\n'; /* a screen is 80 wide */
-    screen_ink(INK_HEAD, p->to);
-    fputs(text, p->to);
-    screen_ink(INK_PLAIN, p->to);
-    fputs("\n\n", p->to);
+    screen_ink(INK_HEAD, t->to);
+    fputs(text, t->to);
+    screen_ink(INK_PLAIN, t->to);
+    fputs("\n\n", t->to);
     return OK;
 }
 
-/* ---- a line */
+/* ---- a line: neighbouring buckets with one plan */
 
 enum { CAPACITY_COLUMN = 1 };
 static const struct grid_column columns[] = {
@@ -111,12 +150,43 @@ static const struct grid_column columns[] = {
     { "how", GRID_LEFT },
 };
 
-/* Four digits: a table of 80 columns has room for no more, and no step is known better. */
-static int cell_of_ms(struct grid *grid, double log_us)
-{
-    double ms = exp(log_us) * 1e-3;
-    int digits = isfinite(ms) && ms > 0 ? (int)fmax(0, fmin(6, 3 - floor(log10(ms)))) : -1;
+struct line {
+    const struct entry_row *first, *last;
+    const struct entry_row *least_sure; /* of those that are undecided: most may be left there */
+    const struct override_row *pin;
+    struct plan_range range;
+    uint32_t buckets, undecided, disturbed;
+};
 
+static struct line line_of(const struct entry_row *entries, size_t count,
+                           const struct override_row *pin)
+{
+    struct line line = { .first = entries,
+                         .last = &entries[count - 1],
+                         .pin = pin,
+                         .range = plan_range_of(entries, count),
+                         .buckets = (uint32_t)count };
+
+    for (const struct entry_row *e = entries; e <= line.last; e++) {
+        line.disturbed += e->throttled > 0;
+        if (!entry_is_undecided(e))
+            continue;
+        if (!line.undecided++ || e->bound > line.least_sure->bound)
+            line.least_sure = e;
+    }
+    return line;
+}
+
+/* Four digits: a table of 80 columns has room for no more, and no step is known better. */
+static int cell_of_time(struct grid *grid, const struct line *line)
+{
+    double log_us = 0, ms;
+    int digits;
+
+    for (const struct entry_row *e = line->first; e <= line->last; e++)
+        log_us += log(e->time_us);
+    ms = exp(log_us / line->buckets) * 1e-3;
+    digits = isfinite(ms) && ms > 0 ? (int)fmax(0, fmin(6, 3 - floor(log10(ms)))) : -1;
     return digits < 0 ? grid_cell(grid, "-") : grid_cell(grid, "%.*f", digits, ms);
 }
 
@@ -126,357 +196,208 @@ static int cell_of_range(struct grid *grid, uint64_t first, uint64_t last)
                          : grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, last);
 }
 
-/* The words of decision.h that a stranger would not understand are said in others. */
-static const char *plainly(const char *decision)
+enum { WORDS_BYTES = 512 };
+
+/* How one bucket's plan was found; the words of decision.h that a stranger would not understand are
+ * said in others. */
+static void add_decision(const struct line *line, char words[WORDS_BYTES])
 {
-    if (!strcmp(decision, "incumbent"))
-        return "kept";
-    if (!strcmp(decision, "alone"))
-        return "default cannot run";
-    return decision;
+    const char *decision = line->first->decision;
+
+    text_put(words, WORDS_BYTES, "%s",
+             !strcmp(decision, "incumbent") ? "kept"
+             : !strcmp(decision, "alone")   ? "default cannot run"
+                                            : UTF8_LINE(decision));
+    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+        if (line->range.states[i] && strcmp(decision, entry_state_words[i]) != 0)
+            text_add(words, WORDS_BYTES, ", %s", entry_state_words[i]);
+    if (line->disturbed)
+        text_add(words, WORDS_BYTES, ", disturbed");
 }
 
-struct how {
-    char text[512];
-    size_t length;
-};
-
-/* Adds to the sentence, after `mark` unless it is empty. */
-static void say(struct how *how, const char *mark, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void say(struct how *how, const char *mark, const char *format, ...)
+/* What is left to be found where it is least sure, and which plan looked like it.  Steps of other
+ * moments differ: what is left is judged by pairs of them, and by neighbours. */
+static int add_undecided(const struct tables *t, const struct line *line, char words[WORDS_BYTES])
 {
-    char words[160];
-    va_list args;
+    const struct entry_row *e = line->least_sure;
+    const struct trial_key key = { e->cluster, e->shape, e->window, e->bucket, .plan = e->plan };
+    char rival[RIVAL_TEXT_BYTES] = "";
+    struct trial_list trials;
+    int rc = trials_read(t->store, &key, true, &trials);
 
-    va_start(args, format);
-    text_put_list(words, sizeof(words), format, args);
-    va_end(args);
-    snprintf(how->text + how->length, sizeof(how->text) - how->length, "%s%s",
-             how->length ? mark : "", words);
-    how->length = strlen(how->text);
-}
-
-/* What is left to be found where it is least sure, and which plan looked like it. */
-static int say_undecided(const struct printer *p, const struct line *line, struct how *how)
-{
-    const struct entry_row *e = &line->least_sure;
-    const struct tried *chosen, *fastest;
-    struct tried_list list;
-    int rc = tried_read(p->store, e->cluster, e->shape, e->window, e->bucket, &list);
-    bool rivalled;
-
-    chosen = tried_find(&list, &e->plan);
-    fastest = tried_fastest(&list);
-    rivalled = !rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns;
+    if (!rc)
+        trials_rival(trials.items, trials.count, e->bucket, &e->plan, rival);
+    trials_free(&trials);
+    text_add(words, WORDS_BYTES, "%s", *words ? ", " : "");
     if (line->buckets > 1)
-        say(how, ", ", "%u undecided", line->undecided);
-    else
-        say(how, ", ", "undecided");
-    /* Steps of other moments differ: what is left is judged by pairs of them, and by neighbours. */
-    if (rivalled)
-        say(how, ": ", "%s took %.1f %% less time in its own %zu step%s",
-            PLAN_WORDS(&fastest->trial.key.plan),
-            100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns),
-            fastest->step.count, fastest->step.count == 1 ? "" : "s");
+        text_add(words, WORDS_BYTES, "%u ", line->undecided);
+    text_add(words, WORDS_BYTES, "undecided%s%s", *rival ? ": " : "", rival);
     if (!isnan(e->bound))
-        say(how, rivalled ? "; by all steps together " : ": ", "at most %.2g %% is left",
-            fmax(e->bound * 100, 0.1));
-    tried_free(&list);
+        text_add(words, WORDS_BYTES, "%s at most %.2g %% is left",
+                 *rival ? "; by all steps together" : ":", fmax(e->bound * 100, 0.1));
     return rc;
 }
 
-/* How one bucket's plan was found. */
-static void say_decision(const struct line *line, struct how *how)
-{
-    const struct entry_row *e = &line->first;
-
-    say(how, ", ", "%s", plainly(UTF8_LINE(e->decision)));
-    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-        if (line->states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
-            say(how, ", ", "%s", entry_state_words[i]);
-    if (line->throttled)
-        say(how, ", ", "disturbed");
-}
-
 /* What a column has no room for: the states of several buckets, what is left, what is pinned. */
-static int say_more(const struct printer *p, const struct line *line, struct how *how)
+static int add_more(const struct tables *t, const struct line *line, char words[WORDS_BYTES])
 {
     for (int i = 1; i < ENTRY_STATE_COUNT && line->buckets > 1; i++)
-        if (line->states[i] && 1u << i != ENTRY_TIE) /* which is undecided */
-            say(how, ", ", "%u %s", line->states[i], entry_state_words[i]);
+        if (line->range.states[i] && 1u << i != ENTRY_TIE) /* which is undecided */
+            text_add(words, WORDS_BYTES, "%s%u %s", *words ? ", " : "", line->range.states[i],
+                     entry_state_words[i]);
     if (line->undecided)
-        TRY(say_undecided(p, line, how));
+        TRY(add_undecided(t, line, words));
     if (line->pin && line->pin->plan.struct_size)
-        say(how, "; ", "pinned: %s", PLAN_WORDS(&line->pin->plan));
+        text_add(words, WORDS_BYTES, "%spinned: %s", *words ? "; " : "",
+                 PLAN_WORDS(&line->pin->plan));
     return OK;
 }
 
 static enum ink ink_of(const struct line *line)
 {
-    if (line->states[1] || line->states[4]) /* stale, refuted */
+    const uint32_t *states = line->range.states;
+
+    if (states[1] || states[4]) /* stale, refuted */
         return INK_BAD;
-    if (line->undecided || line->states[5]) /* cut off */
+    if (line->undecided || states[5]) /* cut off */
         return INK_OPEN;
-    if (line->states[0] == line->buckets)
+    if (states[0] == line->buckets)
         return INK_FAINT;
-    return line->gain_least > 0 ? INK_GOOD : INK_PLAIN;
+    return line->range.gain_least > 0 ? INK_GOOD : INK_PLAIN;
 }
 
-static int cell_of_keys(const struct printer *p, struct grid *grid, const struct line *line)
+static int add_line(const struct tables *t, const struct line *line, struct grid *grid)
 {
-    uint32_t window = line->first.window, first = line->first.bucket, last = line->last.bucket;
-
-    return p->shape.space
-               ? grid_cell(grid, "%s", RANGE_TEXT(&p->shape, window, first, last))
-               : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last));
-}
-
-static int add_row(const struct printer *p, const struct line *line, struct grid *grid)
-{
+    uint32_t window = line->first->window, first = line->first->bucket, last = line->last->bucket;
     uint32_t n = line->buckets;
-    struct how how = { "", 0 }, more = { "", 0 };
+    char how[WORDS_BYTES], more[WORDS_BYTES] = "";
 
     if (n > 1)
-        say(&how, ", ", "%u of %u measured", n - line->states[0], n);
+        snprintf(how, sizeof(how), "%u of %u measured", n - line->range.states[0], n);
     else
-        say_decision(line, &how);
-    TRY(say_more(p, line, &more));
+        add_decision(line, how);
+    TRY(add_more(t, line, more));
     TRY(grid_row(grid, ink_of(line)));
-    TRY(cell_of_range(grid, line->first.bucket, line->last.bucket));
-    TRY(cell_of_keys(p, grid, line));
-    TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first.plan)));
-    TRY(cell_of_ms(grid, line->time_log / n));
-    TRY(grid_percent(grid, line->claims ? 1 - exp(line->gain_log / line->claims) : NAN));
-    TRY(grid_percent(grid, line->gain_least));
-    TRY(grid_cell(grid, "%s", how.text));
-    return *more.text ? grid_note(grid, more.text) : OK;
+    TRY(cell_of_range(grid, first, last));
+    TRY(t->shape.space
+            ? grid_cell(grid, "%s", RANGE_TEXT(&t->shape, window, first, last))
+            : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last)));
+    TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first->plan)));
+    TRY(cell_of_time(grid, line));
+    TRY(grid_percent(grid, line->range.gain));
+    TRY(grid_percent(grid, line->range.gain_least));
+    TRY(grid_cell(grid, "%s", how));
+    return *more ? grid_note(grid, more) : OK;
 }
 
-/* ---- a table */
-
-static void print_age(const struct printer *p)
+static const struct override_row *pin_of(const struct tables *t, const struct entry_row *e)
 {
-    int64_t oldest_s = INT64_MAX, newest_s = 0;
-    const char *from, *to;
-
-    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
-        oldest_s = line->oldest_s < oldest_s ? line->oldest_s : oldest_s;
-        newest_s = line->newest_s > newest_s ? line->newest_s : newest_s;
-    }
-    from = DATE_TEXT(oldest_s, DATE_MINUTE);
-    to = DATE_TEXT(newest_s, DATE_MINUTE);
-    fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
-            strcmp(from, to) ? " to " : "", to,
-            DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
+    return t->told ? told_pin(t->told, e) : NULL;
 }
 
-static void print_pins(const struct printer *p, const struct entry_row *e)
+static int print_lines(const struct tables *t)
 {
-    for (size_t i = 0; i < p->told->pin_count; i++) {
-        const struct override_row *pin = &p->told->pins[i];
-
-        if (!SAME_TABLE(pin, e))
-            continue;
-        fprintf(p->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
-                pin->last, shape_key(&p->shape),
-                RANGE_TEXT(&p->shape, e->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
-                DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
-    }
-}
-
-static int print_footer(const struct printer *p, const struct entry_row *e)
-{
-    char why[WHY_SILENT_BYTES];
-
-    fprintf(p->to, "\n");
-    print_age(p);
-    print_pins(p, e);
-    TRY(told_why_silent(p->told, p->store, e, why));
-    if (*why)
-        fprintf(p->to, "silent    trainers are not told this: %s\n", why);
-    return OK;
-}
-
-static int print_lines(const struct printer *p)
-{
-    const struct declaration *d = declaration_find(p->shape.space);
+    const struct declaration *d = declaration_find(t->shape.space);
     struct grid_column named[sizeof(columns) / sizeof(columns[0])];
+    const struct entry_row *e = t->entries;
     struct grid grid = GRID_OF(named);
     int rc = OK;
 
     memcpy(named, columns, sizeof(columns));
     if (d)
         named[CAPACITY_COLUMN].title = d->key;
+    for (size_t i = 0, end; i < t->entry_count && !rc; i = end) {
+        const struct override_row *pin = pin_of(t, &e[i]);
+        struct line line;
 
-    for (size_t i = 0; i < p->count && !rc; i++)
-        rc = add_row(p, &p->lines[i], &grid);
+        for (end = i + 1; end < t->entry_count && !t->every &&
+                          entries_join(&e[end - 1], &e[end], 1) &&
+                          !strcmp(e[end].load, e[i].load) && pin_of(t, &e[end]) == pin;)
+            end++;
+        line = line_of(&e[i], end - i, pin);
+        rc = add_line(t, &line, &grid);
+    }
     if (!rc)
-        grid_print(&grid, p->to);
+        grid_print(&grid, t->to);
     grid_clear(&grid);
     return rc;
 }
 
-static void print_disturbed(const struct printer *p)
+/* ---- a table for a person */
+
+static void print_disturbed(const struct tables *t)
 {
     uint32_t measured = 0, disturbed = 0;
 
-    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
-        measured += line->buckets - line->states[0];
-        disturbed += line->throttled;
+    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++) {
+        measured += !entry_is(e, ENTRY_INFERRED);
+        disturbed += e->throttled > 0;
     }
     if (disturbed)
-        fprintf(p->to,
+        fprintf(t->to,
                 "%u of %u measured buckets disturbed: other programs, heat or power held steps "
                 "back\n",
                 disturbed, measured);
 }
 
-/* Of how tokens chose experts; where they did so at random nothing is said. */
-static void print_loads(const struct printer *p)
+/* How old the table is, what is pinned in it, and why trainers are not told it. */
+static int print_footer(const struct tables *t)
 {
-    const char *said = "";
+    int64_t oldest_s = INT64_MAX, newest_s = 0;
+    char why[WHY_SILENT_BYTES];
+    const char *from, *to;
 
-    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
-        const struct entry_row *e = &line->first;
-
-        if (strcmp(e->load, said) != 0)
-            fprintf(p->to, "load     %s, from bucket %u on\n",
-                    *e->load ? UTF8_LINE(e->load) : "random", e->bucket);
-        said = e->load;
+    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++) {
+        oldest_s = e->decided_s < oldest_s ? e->decided_s : oldest_s;
+        newest_s = e->decided_s > newest_s ? e->decided_s : newest_s;
     }
+    from = DATE_TEXT(oldest_s, DATE_MINUTE);
+    to = DATE_TEXT(newest_s, DATE_MINUTE);
+    fprintf(t->to, "\ndecided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
+            strcmp(from, to) ? " to " : "", to,
+            DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
+    for (size_t i = 0; i < t->told->pin_count; i++) {
+        const struct override_row *pin = &t->told->pins[i];
+
+        if (!SAME_TABLE(pin, t->entries))
+            continue;
+        fprintf(t->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
+                pin->last, shape_key(&t->shape),
+                RANGE_TEXT(&t->shape, pin->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
+                DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
+    }
+    TRY(told_why_silent(t->told, t->store, t->entries, why));
+    if (*why)
+        fprintf(t->to, "silent    trainers are not told this: %s\n", why);
+    return OK;
 }
 
-static int print_table(struct printer *p)
+static int print_table(struct tables *t)
 {
-    const struct entry_row *e = &p->lines->first;
-    const struct declaration *d;
-    struct moe_plan usual;
+    const struct entry_row *e = t->entries;
+    const struct declaration *d = declaration_find(t->shape.space);
+    struct moe_plan usual = plan_default(&t->shape);
 
-    fprintf(p->to, "%s", p->tables ? "\n" : "");
-    TRY(store_shape_get(p->store, e->shape, &p->shape));
-    p->defaults |= tables_default(&p->shape);
-    TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
-    d = declaration_find(p->shape.space);
-    usual = plan_default(&p->shape);
+    t->defaults |= tables_default(&t->shape);
+    fprintf(t->to, "%s", t->count ? "\n" : "");
+    TRY(tables_heading(t->store, e->cluster, e->shape, t->to));
     if (d)
-        fprintf(p->to, "buckets  by %s\ndefault  %s\n", d->key, PLAN_WORDS(&usual));
+        fprintf(t->to, "buckets  by %s\ndefault  %s\n", d->key, PLAN_WORDS(&usual));
     else
-        fprintf(p->to, "buckets  of width %u\n", e->window);
-    print_loads(p);
-    fprintf(p->to, "\n");
-    TRY(print_standing(p, e));
-    TRY(print_lines(p));
-    print_disturbed(p);
-    return p->told ? print_footer(p, e) : OK;
-}
-
-/* Where there are several: its buckets, what it saves, and what --shape wants to hear. */
-static int list_table(const struct printer *p)
-{
-    const struct entry_row *e = &p->lines->first;
-    struct standing_row row;
-    struct moe_shape shape;
-    int rc = standing_current(p->store, e->cluster, e->shape, e->window, &row);
-    bool known = rc == OK && !isnan(row.gain.value);
-    char buckets[32], saves[16 + INTERVAL_BYTES] = "not known";
-
-    if (rc < 0)
-        return rc;
-    TRY(store_shape_get(p->store, e->shape, &shape));
-    snprintf(buckets, sizeof(buckets), "%u-%u", e->bucket, p->lines[p->count - 1].last.bucket);
-    if (known)
-        text_put(saves, sizeof(saves), "%.1f %%%s", row.gain.value * 100,
-                 INTERVAL_TEXT("%.1f", row.gain.low * 100, row.gain.high * 100));
-    fprintf(p->to, "%-8s %-22s ", buckets, saves);
-    shell_word(SHAPE_TEXT(&shape), p->to);
-    fputc('\n', p->to);
-    return OK;
-}
-
-/* The table that is open is whole. */
-static int end_table(struct printer *p)
-{
-    int rc = !p->count ? OK : p->listed ? list_table(p) : print_table(p);
-
-    p->tables += p->count > 0;
-    p->count = 0;
-    return rc;
-}
-
-/* ---- entries, one after the other */
-
-static bool continues(const struct printer *p, const struct line *line, const struct entry_row *e,
-                      const struct override_row *pin)
-{
-    return !p->every && e->bucket == line->last.bucket + 1 && !strcmp(e->load, line->first.load) &&
-           plan_equal(&e->plan, &line->first.plan) && pin == line->pin;
-}
-
-static void add_to_line(struct line *line, const struct entry_row *e)
-{
-    bool undecided = entry_is_undecided(e);
-
-    if (undecided && (!line->undecided || e->bound > line->least_sure.bound))
-        line->least_sure = *e;
-    line->oldest_s = e->decided_s < line->oldest_s ? e->decided_s : line->oldest_s;
-    line->newest_s = e->decided_s > line->newest_s ? e->decided_s : line->newest_s;
-    for (int i = 0; i < ENTRY_STATE_COUNT; i++)
-        line->states[i] += entry_is(e, 1u << i);
-    line->last = *e;
-    line->buckets++;
-    line->undecided += undecided;
-    line->throttled += e->throttled > 0;
-    line->time_log += log(e->time_us);
-    if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
-        line->claims++;
-        line->gain_log += log1p(-e->gain.value);
-        line->gain_least = fmin(line->gain_least, e->gain.low);
-    }
-}
-
-static int take_entry(void *self, const struct entry_row *e)
-{
-    struct printer *p = self;
-    const struct override_row *pin = p->told ? told_pin(p->told, e) : NULL;
-    struct line *line = p->count ? &p->lines[p->count - 1] : NULL;
-
-    if (p->only && e->window != p->only)
-        return OK;
-    if (line && !SAME_TABLE(e, &line->first)) {
-        TRY(end_table(p));
-        line = NULL;
-    }
-    if (!line || !continues(p, line, e, pin)) {
-        const struct line fresh = { .first = *e,
-                                    .pin = pin,
-                                    .gain_least = NAN,
-                                    .oldest_s = e->decided_s,
-                                    .newest_s = e->decided_s };
-
-        ARRAY_APPEND(p->lines, p->count, fresh);
-        line = &p->lines[p->count - 1];
-    }
-    add_to_line(line, e);
-    return OK;
-}
-
-static int print_entries(struct printer *p, int64_t cluster, int64_t shape)
-{
-    int rc = store_entries(p->store, cluster, shape, take_entry, p);
-
-    if (!rc)
-        rc = end_table(p);
-    free(p->lines);
-    return rc ? rc : p->tables ? OK : UNSUPPORTED;
+        fprintf(t->to, "buckets  of width %u\n", e->window);
+    print_loads(t);
+    fprintf(t->to, "\n");
+    TRY(print_standing(t));
+    TRY(print_lines(t));
+    print_disturbed(t);
+    return t->told ? print_footer(t) : OK;
 }
 
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to)
 {
-    struct printer p = { .store = store, .to = to, .only = window };
+    struct tables t = { .store = store, .to = to, .view = print_table, .only = window };
 
-    return print_entries(&p, cluster, shape);
+    return walk(&t, cluster, shape);
 }
 
 unsigned tables_default(const struct moe_shape *shape)
@@ -499,18 +420,40 @@ void tables_legend(unsigned defaults, FILE *to)
         fprintf(to, "Of a declared space it is the one above its table.\n");
 }
 
+/* ---- a list of them */
+
+/* A line: its buckets, what it saves, and what --shape wants to hear. */
+static int list_table(struct tables *t)
+{
+    const struct entry_row *e = t->entries;
+    struct standing_row row;
+    int rc = standing_current(t->store, e->cluster, e->shape, e->window, &row);
+    char buckets[32], saves[16 + INTERVAL_BYTES] = "not known";
+
+    if (rc < 0)
+        return rc;
+    snprintf(buckets, sizeof(buckets), "%u-%u", e->bucket, e[t->entry_count - 1].bucket);
+    if (rc == OK && !isnan(row.gain.value))
+        text_put(saves, sizeof(saves), "%.1f %%%s", row.gain.value * 100,
+                 INTERVAL_TEXT("%.1f", row.gain.low * 100, row.gain.high * 100));
+    fprintf(t->to, "%-8s %-22s ", buckets, saves);
+    shell_word(SHAPE_TEXT(&t->shape), t->to);
+    fputc('\n', t->to);
+    return OK;
+}
+
 /* Nothing where there is one: its name is the line that comes next. */
 static int list_several(struct store *store, FILE *to)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
-    struct printer p = { .store = store, .to = memory, .listed = true };
-    int rc = memory ? print_entries(&p, 0, 0) : fail(ERR_NOMEM, "a list of tables");
+    struct tables t = { .store = store, .to = memory, .view = list_table };
+    int rc = memory ? walk(&t, 0, 0) : fail(ERR_NOMEM, "a list of tables");
 
     if (memory)
         fclose(memory);
-    if (!rc && p.tables > 1) {
+    if (!rc && t.count > 1) {
         screen_ink(INK_HEAD, to);
         fputs("layers, by their buckets, what they save, and as --shape takes them:\n", to);
         screen_ink(INK_PLAIN, to);
@@ -523,17 +466,124 @@ static int list_several(struct store *store, FILE *to)
 int tables_print_all(struct store *store, bool every, FILE *to)
 {
     struct told told;
-    struct printer p = { .store = store, .to = to, .every = every, .told = &told };
+    struct tables t = {
+        .store = store, .to = to, .told = &told, .view = print_table, .every = every
+    };
     int rc = told_read(store, &told);
 
     if (!rc)
         rc = list_several(store, to);
     if (!rc)
-        rc = print_entries(&p, 0, 0);
+        rc = walk(&t, 0, 0);
     told_free(&told);
     if (!rc) {
         fprintf(to, "\n");
-        tables_legend(p.defaults, to);
+        tables_legend(t.defaults, to);
     }
+    return rc;
+}
+
+/* ---- JSON */
+
+void tables_json_standing(const struct standing_row *row, FILE *to)
+{
+    static const struct standing_row unknown = { .gain = GAIN_UNKNOWN,
+                                                 .static_gain = GAIN_UNKNOWN };
+
+    row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
+}
+
+void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t last, FILE *to)
+{
+    const struct declaration *d = declaration_find(shape->space);
+    char class[DECLARATION_CLASS_BYTES];
+
+    if (!d)
+        return;
+    fprintf(to, ", \"key_from\": %" PRIu64 ", \"key_to\": ", shape_bucket_from(shape, 1, first));
+    if (last / declaration_classes(d) < d->key_edges)
+        fprintf(to, "%" PRIu64, declaration_key(d, last));
+    else
+        fprintf(to, "null");
+    fprintf(to, ", \"class\": ");
+    if (d->class_edges && first == last)
+        json_quote(declaration_class_range(d, first, class), to);
+    else
+        fprintf(to, "null");
+}
+
+static int json_table(struct tables *t)
+{
+    static const struct override_row none;
+    const struct entry_row *first = t->entries;
+    char why[WHY_SILENT_BYTES], hex[2 * HASH_BYTES + 1];
+    struct cluster cluster;
+    struct standing_row row;
+    const char *comma = "";
+    int rc = standing_current(t->store, first->cluster, first->shape, first->window, &row);
+
+    if (rc < 0)
+        return rc;
+    TRY(store_cluster_get(t->store, first->cluster, &cluster));
+    TRY(told_why_silent(t->told, t->store, first, why));
+    cluster_hex(&cluster, hex);
+    fprintf(t->to, "%s{\"cluster\": \"%s\", \"device\": ", t->count ? ",\n" : "", hex);
+    json_quote(cluster.device, t->to);
+    fprintf(t->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
+            backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&t->shape),
+            first->window);
+    if (cluster_has_graphs(&cluster))
+        fprintf(t->to, ", \"graphs\": true");
+    tables_json_standing(rc ? NULL : &row, t->to);
+    fprintf(t->to, ", \"answers\": %s, \"pins\": [", *why ? "false" : "true");
+    for (size_t i = 0; i < t->told->pin_count; i++) {
+        const struct override_row *pin = &t->told->pins[i];
+
+        if (!SAME_TABLE(pin, first))
+            continue;
+        fprintf(t->to, "%s{\"first\": %u", comma, pin->first);
+        tables_json_range(&t->shape, pin->first, pin->last, t->to);
+        row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, t->to);
+        fprintf(t->to, "}");
+        comma = ", ";
+    }
+    fprintf(t->to, "], \"entries\": [\n");
+    for (const struct entry_row *e = first; e < first + t->entry_count; e++) {
+        const struct override_row *pin = told_pin(t->told, e);
+
+        fprintf(t->to, "%s  {\"bucket\": %u", e > first ? ",\n" : "", e->bucket);
+        tables_json_range(&t->shape, e->bucket, e->bucket, t->to);
+        row_json_view(&entry_table, entry_in_show, e, t->to);
+        row_json_view(&override_table, "plan=pinned", pin ? pin : &none, t->to);
+        fprintf(t->to, "}");
+    }
+    fprintf(t->to, "\n]}");
+    return OK;
+}
+
+/* Whole, or not at all: half of it is no JSON. */
+int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
+{
+    char *text = NULL;
+    size_t length = 0;
+    struct told told;
+    struct tables t = {
+        .store = store, .to = open_memstream(&text, &length), .told = &told, .view = json_table
+    };
+    int rc;
+
+    if (!t.to)
+        return fail(ERR_NOMEM, "a table as JSON");
+    rc = told_read(store, &told);
+    fprintf(t.to, "[");
+    if (!rc)
+        rc = walk(&t, cluster, shape);
+    fprintf(t.to, "]\n");
+    if (fclose(t.to) && rc >= 0)
+        rc = fail(ERR_NOMEM, "a table as JSON");
+    if (rc >= 0)
+        fwrite(text, 1, length, to);
+    free(text);
+    told_free(&told);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "grid.h"
 #include "json.h"
 #include "output_file.h"
+#include "quote.h"
 #include "status.h"
 #include "text.h"
 
@@ -34,9 +35,7 @@ static int add_row(const struct verdict *v, struct grid *grid)
     TRY(grid_cell(grid, "%s", v->plan));
     TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));
     TRY(isnan(v->now_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->now_us * 1e-3));
-    TRY(grid_percent(grid, v->gain.value));
-    TRY(grid_percent(grid, v->gain.low));
-    TRY(grid_percent(grid, v->gain.high));
+    TRY(grid_gain(grid, &v->gain));
     TRY(grid_cell(grid, "%u", v->pairs));
     TRY(grid_cell(grid, "%s", v->word));
     return *v->why ? grid_note(grid, v->why) : OK;
@@ -55,10 +54,11 @@ int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to)
     return rc;
 }
 
-static void print_number(const char *name, double value, FILE *to)
+void verdict_json_gain(const struct gain *gain, FILE *to)
 {
-    fprintf(to, ", \"%s\": ", name);
-    json_print(value, to);
+    json_member_number("gain", gain->value, to);
+    json_member_number("gain_low", gain->low, to);
+    json_member_number("gain_high", gain->high, to);
 }
 
 void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
@@ -69,11 +69,9 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
 
         fprintf(to, "%s\n {\"key\": \"%s\", \"plan\": \"%s\", \"pairs\": %u, \"verdict\": \"%s\"",
                 i ? "," : "", v->key, v->plan, v->pairs, v->word);
-        print_number("before_us", v->before_us, to);
-        print_number("now_us", v->now_us, to);
-        print_number("gain", v->gain.value, to);
-        print_number("gain_low", v->gain.low, to);
-        print_number("gain_high", v->gain.high, to);
+        json_member_number("before_us", v->before_us, to);
+        json_member_number("now_us", v->now_us, to);
+        verdict_json_gain(&v->gain, to);
         fprintf(to, ", \"why\": ");
         json_quote(v->why, to);
         fprintf(to, "}");
@@ -83,23 +81,10 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
 
 /* ---- JUnit */
 
-/* XML 1.0 has no other control characters at all. */
-static void xml(const char *text, FILE *to)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '<': fputs("&lt;", to); break;
-        case '>': fputs("&gt;", to); break;
-        case '&': fputs("&amp;", to); break;
-        case '"': fputs("&quot;", to); break;
-        default: fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-        }
-}
-
 static void xml_attribute(const char *name, const char *text, FILE *to)
 {
     fprintf(to, " %s=\"", name);
-    xml(text, to);
+    quote_xml(text, to);
     fputc('"', to);
 }
 
@@ -113,7 +98,7 @@ static void describe(const struct verdict *v, FILE *to)
 {
     struct gain g = v->gain;
 
-    xml(v->word, to);
+    quote_xml(v->word, to);
     if (g.value < 0)
         fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
                 INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
@@ -122,7 +107,7 @@ static void describe(const struct verdict *v, FILE *to)
                 INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
     if (*v->why)
         fputs("; ", to);
-    xml(v->why, to);
+    quote_xml(v->why, to);
 }
 
 static void junit_case(const struct verdict *v, FILE *to)
@@ -163,16 +148,6 @@ static void junit(const char *heading, const struct verdict *verdicts, size_t co
 
 /* ---- Markdown */
 
-/* A cell ends at a bar. */
-static void cell(const char *text, FILE *to)
-{
-    for (; *text; text++) {
-        if (*text == '|')
-            fputc('\\', to);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-    }
-}
-
 static void cell_us(double us, FILE *to)
 {
     if (isnan(us))
@@ -184,9 +159,9 @@ static void cell_us(double us, FILE *to)
 static void markdown_row(const struct verdict *v, FILE *to)
 {
     fputs("| ", to);
-    cell(v->key, to);
+    quote_markdown(v->key, to);
     fputs(" | ", to);
-    cell(v->plan, to);
+    quote_markdown(v->plan, to);
     cell_us(v->before_us, to);
     cell_us(v->now_us, to);
     if (isnan(v->gain.value))
@@ -195,10 +170,10 @@ static void markdown_row(const struct verdict *v, FILE *to)
         fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
                 INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
     fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
-    cell(v->word, to);
+    quote_markdown(v->word, to);
     fputs(v->failed ? "**" : "", to);
     fputs(*v->why ? "; " : "", to);
-    cell(v->why, to);
+    quote_markdown(v->why, to);
     fputs(" |\n", to);
 }
 

@@ -25,6 +25,9 @@ struct verdict {
 int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to);
 void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to);
 
+/* Members of an object: , "gain": ..., "gain_low": ..., "gain_high": ... */
+void verdict_json_gain(const struct gain *gain, FILE *to);
+
 /* Paths, NULL where none is wanted; "-" is standard output. */
 struct verdict_files {
     const char *junit, *markdown;

@@ -1,7 +1,7 @@
 /* A study as text for a terminal, as JSON, and as one page. */
 #include "json.h"
-#include "page.h"
 #include "quote.h"
+#include "report.h"
 #include "study.h"
 #include "text.h"
 

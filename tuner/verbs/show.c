@@ -5,7 +5,6 @@
 #include "paste.h"
 #include "status.h"
 #include "tables.h"
-#include "tried.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -37,7 +36,7 @@ static int show(struct store *store, const char *path, const struct options *o)
     if (o->json)
         return tables_json(store, 0, 0, stdout);
     if (o->trials)
-        return tried_print(store, stdout);
+        return explain_trials(store, stdout);
     if (o->explain != NOT_GIVEN)
         return explain_bucket(store, o->explain, stdout);
     if (o->paste)

@@ -11,8 +11,7 @@
 #include "two_programs.h"
 #include "utf8.h"
 #include "verbs.h"
-#include "verify_entries.h"
-#include "verify_print.h"
+#include "verify.h"
 
 #include <inttypes.h>
 #include <math.h>

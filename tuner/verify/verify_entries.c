@@ -1,11 +1,15 @@
-/* Selects the entries to verify, and sorts them by how doubtful they are. */
-#include "verify_entries.h"
-
+/* Selects the entries to verify, sorts them by how doubtful they are, and prints what came of them.
+ */
 #include "array.h"
+#include "grid.h"
+#include "json.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "tables.h"
+#include "verify.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -19,7 +23,7 @@ struct finding {
     struct verify_entries *claims;
 };
 
-/* ---- entries */
+/* ---- which */
 
 static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shape *shape)
 {
@@ -27,13 +31,6 @@ static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shap
         if (shape_agrees(shape, w->shapes.items[i]))
             return true;
     return !w->shapes.count;
-}
-
-static bool kind_asked_for(const struct verify_wanted *w, const struct entry_row *e)
-{
-    return w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
-           (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
-           w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
 }
 
 /* Where nothing is known of the default plan's time here, it can be timed at least. */
@@ -48,29 +45,29 @@ static enum verify_kind kind_before(const struct finding *f, const struct entry_
     return VERIFY_DEFAULT;
 }
 
-static int add(struct verify_entries *c, const struct verify_result *verdict)
-{
-    ARRAY_APPEND(c->verdicts, c->count, *verdict);
-    return OK;
-}
-
-static int take_entry(void *self, const struct entry_row *e)
+static int add_claim(void *self, const struct entry_row *e)
 {
     struct finding *f = self;
-    struct verify_result verdict = { .claim = *e, .now = { NAN, NAN, NAN } };
+    const struct verify_wanted *w = f->wanted;
+    struct verify_result verdict = { .claim = *e, .now = GAIN_UNKNOWN };
+    bool wanted;
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
     verdict.kind = kind_before(f, e, &verdict.shape);
-    if (e->bucket < f->wanted->first || e->bucket > f->wanted->last ||
-        !shape_asked_for(f->wanted, &verdict.shape))
+    if (e->bucket < w->first || e->bucket > w->last || !shape_asked_for(w, &verdict.shape))
         return OK;
+    wanted = w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
+             (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
+             w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
     /* What was settled before a cut may no longer look like what was asked for: once verified, an
      * entry is not stale. */
-    if (verdict.kind == VERIFY_EARLIER)
-        return add(f->claims, &verdict);
-    f->claims->waiting += entry_is(e, ENTRY_REFUTED);
-    return kind_asked_for(f->wanted, e) && !entry_is(e, ENTRY_REFUTED) ? add(f->claims, &verdict)
-                                                                       : OK;
+    if (verdict.kind != VERIFY_EARLIER) {
+        f->claims->waiting += entry_is(e, ENTRY_REFUTED);
+        if (!wanted || entry_is(e, ENTRY_REFUTED))
+            return OK;
+    }
+    ARRAY_APPEND(f->claims->verdicts, f->claims->count, verdict);
+    return OK;
 }
 
 /* ---- order */
@@ -116,8 +113,6 @@ static int by_bucket(const void *a, const void *b)
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
-/* ---- both */
-
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
@@ -126,7 +121,7 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     *out = (struct verify_entries){ .first_run = INT64_MAX };
     if (!wanted->restart)
         TRY(campaign_first_run(campaign, &out->first_run));
-    TRY(store_entries(campaign->store, campaign->cluster_id, 0, take_entry, &f));
+    TRY(store_entries(campaign->store, campaign->cluster_id, 0, add_claim, &f));
     if (out->count)
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
     else
@@ -174,4 +169,187 @@ void verify_entries_free(struct verify_entries *claims)
 {
     free(claims->verdicts);
     *claims = (struct verify_entries){ 0 };
+}
+
+/* ---- what came of them */
+
+const char *const verify_words[] = { "pending", "earlier", "default", "beats",
+                                     "tie",     "alone",   "refuted", NULL };
+
+struct verify_count verify_count(const struct verify_entries *claims)
+{
+    struct verify_count n = { 0 };
+
+    for (size_t i = 0; i < claims->count; i++) {
+        n.of[claims->verdicts[i].kind]++;
+        n.refuted_earlier += claims->verdicts[i].kind == VERIFY_EARLIER &&
+                             entry_is(&claims->verdicts[i].claim, ENTRY_REFUTED);
+    }
+    return n;
+}
+
+static const char *words_of(const struct verify_result *v)
+{
+    switch (v->kind) {
+    case VERIFY_PENDING: return "not reached";
+    case VERIFY_EARLIER: return "refuted before the cut";
+    case VERIFY_DEFAULT: return "the default";
+    case VERIFY_BEATS: return "beats the default";
+    case VERIFY_TIE: return "not slower";
+    case VERIFY_ALONE: return "runs; the default";
+    case VERIFY_REFUTED: break;
+    }
+    return "refuted";
+}
+
+static const struct grid_column columns[] = {
+    { "bucket", GRID_LEFT },      { "capacity", GRID_LEFT }, { "plan", GRID_LEFT },
+    { "claimed\n%", GRID_POINT }, { "now\n%", GRID_POINT },  { "99 %\nlow", GRID_POINT },
+    { "99 %\nhigh", GRID_POINT }, { "verdict", GRID_LEFT },
+};
+
+static int add_row(const struct verify_result *v, struct grid *grid)
+{
+    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+    bool refuted = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER;
+
+    TRY(grid_row(grid, refuted ? INK_BAD : v->kind == VERIFY_BEATS ? INK_GOOD : INK_PLAIN));
+    TRY(grid_cell(grid, "%u", v->claim.bucket));
+    TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1));
+    TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->claim.plan)));
+    /* What an earlier run found has replaced the claim. */
+    TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value));
+    TRY(grid_gain(grid, &v->now));
+    TRY(grid_cell(grid, "%s%s", words_of(v), v->throttled ? ", disturbed" : ""));
+    return *v->why ? grid_note(grid, v->why) : OK;
+}
+
+static void print_totals(const struct verify_entries *claims, FILE *to)
+{
+    struct verify_count n = verify_count(claims);
+
+    fprintf(to,
+            "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
+            claims->count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT],
+            n.of[VERIFY_REFUTED]);
+    if (n.of[VERIFY_ALONE])
+        fprintf(to, "; %u run where the default does not", n.of[VERIFY_ALONE]);
+    if (n.of[VERIFY_EARLIER])
+        fprintf(to, "; %u before the cut, %u of them refuted", n.of[VERIFY_EARLIER],
+                n.refuted_earlier);
+    if (n.of[VERIFY_PENDING])
+        fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
+    fprintf(to, "\n");
+}
+
+static bool is_shown(const struct verify_result *v)
+{
+    return v->kind != VERIFY_PENDING &&
+           (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
+}
+
+/* Those of one layer, from the i-th on; *next is the first one of the next layer. */
+static int print_layer(struct store *store, const struct verify_entries *claims, size_t i,
+                       size_t *next, FILE *to)
+{
+    const struct verify_result *first = &claims->verdicts[i];
+    struct grid grid = GRID_OF(columns);
+    int rc = tables_heading(store, first->claim.cluster, first->claim.shape, to);
+
+    for (; i < claims->count && claims->verdicts[i].claim.shape == first->claim.shape; i++)
+        if (!rc && is_shown(&claims->verdicts[i]))
+            rc = add_row(&claims->verdicts[i], &grid);
+    *next = i;
+    fprintf(to, "\n");
+    if (!rc)
+        grid_print(&grid, to);
+    fprintf(to, "\n");
+    grid_clear(&grid);
+    return rc;
+}
+
+int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
+{
+    for (size_t i = 0; i < claims->count;)
+        if (is_shown(&claims->verdicts[i]))
+            TRY(print_layer(store, claims, i, &i, to));
+        else
+            i++;
+    print_totals(claims, to);
+    return OK;
+}
+
+/* ---- for other programs */
+
+static struct verdict verdict_of(const struct verify_result *v, const char *layer)
+{
+    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+    struct verdict out = { .group = layer,
+                           .before_us = v->claim.default_us,
+                           .now_us = v->claim.time_us,
+                           .gain = v->now,
+                           .pairs = v->rounds,
+                           .word = words_of(v),
+                           .failed = v->kind == VERIFY_REFUTED ||
+                                     (v->kind == VERIFY_EARLIER && is_shown(v)) };
+
+    snprintf(out.key, sizeof(out.key), "c=%" PRIu64 "-%" PRIu64, first,
+             first + v->claim.window - 1);
+    moe_plan_format(&v->claim.plan, out.plan, sizeof(out.plan));
+    snprintf(out.why, sizeof(out.why), "%s", v->why);
+    return out;
+}
+
+int verify_files(const struct verify_entries *claims, const struct verdict_files *files)
+{
+    struct verdict *verdicts = calloc(claims->count + 1, sizeof(*verdicts));
+    char(*layers)[SHAPE_TEXT_BYTES] = calloc(claims->count + 1, sizeof(*layers));
+    size_t count = 0;
+    int rc = verdicts && layers ? OK : fail(ERR_NOMEM, "%zu verdicts", claims->count);
+
+    for (size_t i = 0; i < claims->count && !rc; i++) {
+        if (!is_shown(&claims->verdicts[i]))
+            continue;
+        shape_format(&claims->verdicts[i].shape, layers[count], sizeof(*layers));
+        verdicts[count] = verdict_of(&claims->verdicts[i], layers[count]);
+        count++;
+    }
+    if (!rc)
+        rc = verdicts_write(files, "the table against the default plan", verdicts, count);
+    free(layers);
+    free(verdicts);
+    return rc;
+}
+
+static void print_object(const struct verify_result *v, FILE *to)
+{
+    fprintf(to,
+            "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
+            ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
+            SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
+            v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
+            entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
+            v->claim.inferred ? "true" : "false");
+    json_member_number("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, to);
+    verdict_json_gain(&v->now, to);
+    fprintf(to,
+            ", \"rounds\": %u, \"throttled\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ",
+            v->rounds, v->throttled, verify_words[v->kind],
+            v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false");
+    json_quote(v->why, to);
+    if (*v->load) {
+        fprintf(to, ", \"load\": ");
+        json_quote(v->load, to);
+    }
+    fprintf(to, "}");
+}
+
+void verify_json(const struct verify_entries *claims, FILE *to)
+{
+    fprintf(to, "[");
+    for (size_t i = 0; i < claims->count; i++) {
+        fprintf(to, "%s\n ", i ? "," : "");
+        print_object(&claims->verdicts[i], to);
+    }
+    fprintf(to, "\n]");
 }

@@ -1,12 +1,11 @@
 /* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
-#include "verify_entry.h"
-
 #include "attempt.h"
 #include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
 #include "status.h"
 #include "text.h"
+#include "verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,21 +90,11 @@ static void name_plans(struct verification *h)
 
 /* ---- what is known */
 
-static int check_memory(struct verification *h, int arm)
-{
-    int64_t bytes, limit = h->terms->memory_limit_bytes;
-
-    if (!is_usable(h, arm))
-        return OK;
-    bytes =
-        account_alone(&h->verdict->shape, &h->terms->machine, &h->arms[arm], h->bucket.capacity);
-    return bytes > limit ? attempt_rule_out(h->campaign, attempt_of(h, arm), bytes, limit) : OK;
-}
-
-/* A plan that this layer does not know cannot even be tried. */
-static int check(struct verification *h)
+/* A plan that this layer does not know cannot even be tried, nor one without memory. */
+static int rule_out(struct verification *h)
 {
     struct attempt *claimed = attempt_of(h, CLAIMED);
+    int64_t limit = h->terms->memory_limit_bytes;
 
     if (!h->arms[CLAIMED].struct_size || !plan_legal(&h->arms[CLAIMED], &h->verdict->shape)) {
         claimed->usable = false;
@@ -113,8 +102,16 @@ static int check(struct verification *h)
         snprintf(claimed->trial.message, sizeof(claimed->trial.message),
                  "it is no plan of this layer");
     }
-    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
-        TRY(check_memory(h, arm));
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++) {
+        int64_t bytes;
+
+        if (!is_usable(h, arm))
+            continue;
+        bytes = account_alone(&h->verdict->shape, &h->terms->machine, &h->arms[arm],
+                              h->bucket.capacity);
+        if (bytes > limit)
+            TRY(attempt_rule_out(h->campaign, attempt_of(h, arm), bytes, limit));
+    }
     return OK;
 }
 
@@ -126,7 +123,7 @@ static bool is_resumed(const struct verification *h)
     return false;
 }
 
-static int forget(struct verification *h, enum sample_kind first, enum sample_kind last)
+static int forget_samples(struct verification *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
 
@@ -135,11 +132,11 @@ static int forget(struct verification *h, enum sample_kind first, enum sample_ki
 }
 
 /* An earlier verification's samples give way to this one's. */
-static int recall(struct verification *h)
+static int load_samples(struct verification *h)
 {
     TRY(bucket_load(&h->bucket));
     if (!is_resumed(h)) {
-        TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
+        TRY(forget_samples(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
         h->bucket.told_count = 0;
     }
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
@@ -148,12 +145,12 @@ static int recall(struct verification *h)
     for (uint32_t i = 0; i < h->bucket.told_count; i++)
         if (h->bucket.told[i].kind == SAMPLE_VERIFY)
             attempt_of(h, h->bucket.told[i].arm)->throttled += h->bucket.told[i].disturbed;
-    return check(h);
+    return rule_out(h);
 }
 
 /* ---- the contests */
 
-static void tell(struct question *q, int arm, int64_t ns)
+static void question_tell(struct question *q, int arm, int64_t ns)
 {
     for (int i = 0; i < q->count; i++)
         if (q->arms[i] == arm)
@@ -162,7 +159,8 @@ static void tell(struct question *q, int arm, int64_t ns)
 
 /* `holder`: the index of the plan that is to be beaten; `in_force`: of the one that stays in doubt,
  * or -1. */
-static void ask(struct verification *h, struct question *q, int count, int holder, int in_force)
+static void question_open(struct verification *h, struct question *q, int count, int holder,
+                          int in_force)
 {
     struct contest_settings settings = { .margin = h->terms->margin,
                                          .seed = h->campaign->setup->seed ^ h->bucket.key.bucket };
@@ -175,12 +173,12 @@ static void ask(struct verification *h, struct question *q, int count, int holde
         contest_open(&q->contest, &settings, plans, count, holder, in_force);
     for (uint32_t i = 0; i < h->bucket.told_count; i++)
         if (h->bucket.told[i].kind == SAMPLE_VERIFY)
-            tell(q, h->bucket.told[i].arm, h->bucket.told[i].ns);
+            question_tell(q, h->bucket.told[i].arm, h->bucket.told[i].ns);
 }
 
 /* The entry's plan is winner and incumbent in one: it stays unless the default beats it.  Where it
  * cannot run the default is timed alone: it is what a trainer will be told. */
-static void ask_both(struct verification *h)
+static void open_questions(struct verification *h)
 {
     struct question *q = &h->over_default;
     int count = 0, holder = -1;
@@ -192,14 +190,14 @@ static void ask_both(struct verification *h)
         q->arms[holder] = h->default_arm;
         count += h->default_arm != CLAIMED;
     }
-    ask(h, q, count, holder, is_usable(h, CLAIMED) ? 0 : -1);
+    question_open(h, q, count, holder, is_usable(h, CLAIMED) ? 0 : -1);
     q = &h->over_claim;
     q->arms[0] = h->challenger;
     q->arms[1] = CLAIMED;
-    ask(h, q, is_usable(h, CLAIMED) && is_usable(h, h->challenger) ? 2 : 0, 1, -1);
+    question_open(h, q, is_usable(h, CLAIMED) && is_usable(h, h->challenger) ? 2 : 0, 1, -1);
 }
 
-static bool beaten(const struct question *q, enum contest_decision how)
+static bool question_says(const struct question *q, enum contest_decision how)
 {
     return q->count == 2 && contest_verdict(&q->contest).decision == how;
 }
@@ -212,7 +210,7 @@ static int next_arm(const struct verification *h)
     int i = a->count ? contest_next(&a->contest) : CONTEST_DONE;
     int k = b->count ? contest_next(&b->contest) : CONTEST_DONE;
 
-    if (i == CONTEST_DONE && beaten(a, CONTEST_DEFAULT))
+    if (i == CONTEST_DONE && question_says(a, CONTEST_DEFAULT))
         return -1;
     if (k != CONTEST_DONE && (i == CONTEST_DONE || contest_verdict(&b->contest).rounds <
                                                        contest_verdict(&a->contest).rounds))
@@ -220,19 +218,19 @@ static int next_arm(const struct verification *h)
     return i == CONTEST_DONE ? -1 : a->arms[i];
 }
 
-static void drop(struct question *q, int arm)
+static void question_drop(struct question *q, int arm)
 {
     for (int i = 0; i < q->count; i++)
         if (q->arms[i] == arm)
             contest_drop(&q->contest, i);
 }
 
-static int meet(struct verification *h)
+static int run_contests(struct verification *h)
 {
     struct step step;
     int arm;
 
-    ask_both(h);
+    open_questions(h);
     while ((arm = next_arm(h)) >= 0) {
         struct attempt *a = attempt_of(h, arm);
 
@@ -240,33 +238,22 @@ static int meet(struct verification *h)
             return ERR_CUT;
         TRY(attempt_step(h->campaign, a, SAMPLE_VERIFY, bucket_count(&h->bucket, arm), &step));
         if (!step.ns) {
-            drop(&h->over_default, arm);
-            drop(&h->over_claim, arm);
+            question_drop(&h->over_default, arm);
+            question_drop(&h->over_claim, arm);
         } else if (step.counts) {
             TRY(bucket_remember(&h->bucket, arm, SAMPLE_VERIFY, step.ns));
-            tell(&h->over_default, arm, step.ns);
-            tell(&h->over_claim, arm, step.ns);
+            question_tell(&h->over_default, arm, step.ns);
+            question_tell(&h->over_claim, arm, step.ns);
         }
     }
     return OK;
-}
-
-static int hold(struct verification *h)
-{
-    bool ran = is_usable(h, CLAIMED);
-    int rc = meet(h);
-
-    if (!rc && ran && !is_usable(h, CLAIMED))
-        rc = meet(h);
-    /* A failure is no less true for the time that is missing. */
-    return rc == ERR_CUT && !is_usable(h, CLAIMED) ? OK : rc;
 }
 
 /* ---- the judgement */
 
 static bool is_outrun(const struct verification *h)
 {
-    return beaten(&h->over_claim, CONTEST_ADOPTED);
+    return question_says(&h->over_claim, CONTEST_ADOPTED);
 }
 
 static enum verify_kind judge(const struct verification *h, const struct contest_verdict *found)
@@ -309,7 +296,7 @@ static void explain(const struct verification *h, struct verify_result *v)
                  INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
 }
 
-static int keep(struct verification *h, struct entry_row *e)
+static int confirm_entry(struct verification *h, struct entry_row *e)
 {
     e->stale = false;
     /* It is not shown to be slower; that it is faster this measurement does not say. */
@@ -321,7 +308,7 @@ static int keep(struct verification *h, struct entry_row *e)
 }
 
 /* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
-static int refute(struct verification *h, struct entry_row *e)
+static int refute_entry(struct verification *h, struct entry_row *e)
 {
     char why[64];
 
@@ -338,11 +325,11 @@ static int refute(struct verification *h, struct entry_row *e)
     text_put(why, sizeof(why), is_outrun(h) ? "verify: %s" : "verify", h->verdict->why);
     TRY(store_entry(h->campaign->store, e, why));
     /* What led tune to the plan, its rounds as well, must not lead it there again. */
-    TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
-    return forget(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
+    TRY(forget_samples(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
+    return forget_samples(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
 }
 
-static void take_times(const struct contest_verdict *v, struct entry_row *out)
+static void set_times(const struct contest_verdict *v, struct entry_row *out)
 {
     double now = v->median_ns * 1e-3 / out->time_us;
 
@@ -402,7 +389,7 @@ static int remember_outcome(const struct verification *h)
     return store_verification(h->campaign->store, &row);
 }
 
-static int settle(struct verification *h)
+static int write_outcome(struct verification *h)
 {
     struct contest_verdict found = contest_verdict(&h->over_default.contest);
     struct verify_result *v = h->verdict;
@@ -413,7 +400,7 @@ static int settle(struct verification *h)
     if (is_usable(h, CLAIMED))
         v->now = found.challenge;
     explain(h, v);
-    take_times(&found, &entry);
+    set_times(&found, &entry);
     v->throttled = entry.throttled = 0;
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         v->throttled += attempt_of(h, arm)->throttled;
@@ -424,7 +411,7 @@ static int settle(struct verification *h)
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
     TRY(remember_outcome(h));
-    return v->kind == VERIFY_REFUTED ? refute(h, &entry) : keep(h, &entry);
+    return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry) : confirm_entry(h, &entry);
 }
 
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
@@ -434,11 +421,19 @@ int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
     int rc;
 
     name_plans(&h);
-    rc = recall(&h);
+    rc = load_samples(&h);
+    if (!rc) {
+        bool ran = is_usable(&h, CLAIMED);
+
+        rc = run_contests(&h);
+        if (!rc && ran && !is_usable(&h, CLAIMED)) /* it failed on the way: the default alone */
+            rc = run_contests(&h);
+        /* A failure is no less true for the time that is missing. */
+        if (rc == ERR_CUT && !is_usable(&h, CLAIMED))
+            rc = OK;
+    }
     if (!rc)
-        rc = hold(&h);
-    if (!rc)
-        rc = settle(&h);
+        rc = write_outcome(&h);
     bucket_forget(&h.bucket);
     return rc;
 }

@@ -1,0 +1,519 @@
+/* Says in sentences how many runs, entries and trials numbers come from and in which state those
+ * are, what a table is worth as a whole, what it cost, and what is still open. */
+#include "remarks.h"
+
+#include "bucket_key.h"
+#include "contrast.h"
+#include "plan.h"
+#include "shape.h"
+#include "shell_word.h"
+#include "text.h"
+#include "utf8.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+static void remark(struct remarks *remarks, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void remark(struct remarks *remarks, const char *format, ...)
+{
+    va_list list;
+
+    if (remarks->count == REMARKS_MAX)
+        return;
+    va_start(list, format);
+    text_put_list(remarks->lines[remarks->count++], REMARK_BYTES, format, list);
+    va_end(list);
+}
+
+/* ---- runs */
+
+enum { RUNS_NAMED = 8 };
+
+struct run_ids {
+    int64_t ids[RUNS_NAMED];
+    int count;
+    bool more;
+};
+
+static void add_run_id(struct run_ids *runs, int64_t id)
+{
+    int i = runs->count;
+
+    for (int j = 0; j < runs->count; j++)
+        if (runs->ids[j] == id)
+            return;
+    if (runs->count == RUNS_NAMED) {
+        runs->more = true;
+        return;
+    }
+    for (; i && runs->ids[i - 1] > id; i--)
+        runs->ids[i] = runs->ids[i - 1];
+    runs->ids[i] = id;
+    runs->count++;
+}
+
+static void runs_text(const struct scope *scope, char *text, size_t size)
+{
+    struct run_ids runs = { .count = 0 };
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+
+        for (size_t j = 0; j < layer->entry_count; j++)
+            add_run_id(&runs, layer->entries[j].run);
+        for (size_t j = 0; j < layer->trial_count; j++)
+            add_run_id(&runs, layer->trials[j].row.run);
+    }
+    text_put(text, size, "run%s", runs.count == 1 ? "" : "s");
+    for (int i = 0; i < runs.count; i++)
+        text_add(text, size, "%s %" PRId64, i ? "," : "", runs.ids[i]);
+    if (runs.more)
+        text_add(text, size, " and more");
+}
+
+static void run_remark(const struct run_row *run, struct remarks *out)
+{
+    if (run->state == RUN_INTERRUPTED || run->state == RUN_KILLED)
+        remark(out,
+               "PARTIAL: run %" PRId64
+               " ended after %u of %u buckets (%s); the same command goes on",
+               run->id, run->buckets_done, run->buckets_planned,
+               run->state == RUN_KILLED ? run_state_words[run->state] : run->now);
+    if (run->state == RUN_RUNNING)
+        remark(out, "PARTIAL: run %" PRId64 " is still running: %u of %u buckets so far", run->id,
+               run->buckets_done, run->buckets_planned);
+    if (run->state == RUN_FAILED)
+        remark(out, "PARTIAL: run %" PRId64 " failed after %u of %u buckets: %s", run->id,
+               run->buckets_done, run->buckets_planned, run->now);
+}
+
+static void heat_remarks(const struct facts *facts, struct remarks *out)
+{
+    struct heat heat = { 0 };
+    char text[HEAT_TEXT_BYTES];
+
+    for (size_t i = 0; i < facts->trial_count; i++)
+        heat_join(&heat, &facts->trials[i].heat);
+    heat_text(&heat, text);
+    if (heat_is_worrying(&heat))
+        remark(out, "THROTTLED: %s: heat or power held a GPU's clock back (see moetune doctor)",
+               text);
+    heat_others_text(&heat, text);
+    if (heat.disturbed.steps > heat.disturbed.set_aside)
+        remark(out, "DISTURBED: %s (see moetune doctor)", text);
+}
+
+void remarks_overall(const struct facts *facts, struct remarks *out)
+{
+    out->count = 0;
+    if (!facts->entry_count && !facts->trial_count)
+        remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
+                    "them)");
+    else if (!facts->trial_count)
+        remark(out, "This database holds no trials: it is a published snapshot, or they have "
+                    "expired.  Plots that need them are left out.");
+    heat_remarks(facts, out);
+    /* What an earlier run left undone, the newest one on that cluster has taken up. */
+    for (size_t i = 0; i < facts->run_count; i++) {
+        bool newest = true;
+
+        for (size_t j = 0; j < i; j++)
+            newest = newest && facts->runs[j].cluster != facts->runs[i].cluster;
+        if (newest)
+            run_remark(&facts->runs[i], out);
+    }
+}
+
+/* ---- sections */
+
+struct counts {
+    uint32_t measured, inferred, stale, cut, missing, trials, states[TRIAL_RULED_OUT + 1];
+    size_t modelled;
+    uint32_t throttled; /* entries whose times are of disturbed steps, at least in part */
+    struct heat heat;
+};
+
+static struct counts counts_of(const struct scope *scope)
+{
+    struct counts c = { 0 };
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+        const struct entry_row *entries = layer->entries;
+        size_t n = layer->entry_count;
+
+        for (size_t j = 0; j < n; j++) {
+            c.measured += !entries[j].inferred;
+            c.inferred += entries[j].inferred;
+            c.stale += entry_is(&entries[j], ENTRY_STALE);
+            c.cut += entry_is(&entries[j], ENTRY_CUT);
+            c.throttled += entries[j].throttled > 0;
+        }
+        if (n)
+            c.missing +=
+                (entries[n - 1].bucket - entries[0].bucket) / facts_stride(layer) + 1 - (uint32_t)n;
+        for (size_t j = 0; j < layer->trial_count; j++) {
+            c.trials++;
+            c.states[layer->trials[j].row.state]++;
+            heat_join(&c.heat, &layer->trials[j].heat);
+        }
+        c.modelled += layer->modelled;
+    }
+    return c;
+}
+
+static void pin_remarks(const struct facts *facts, const struct layer_facts *layer,
+                        struct remarks *out)
+{
+    for (size_t i = 0; i < facts->override_count; i++) {
+        const struct override_row *o = &facts->overrides[i];
+
+        if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
+            o->window == layer->window)
+            remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
+                   PLAN_WORDS(&o->plan), o->first, o->last, o->why);
+    }
+}
+
+/* How tokens chose experts, where not at random: the first that is found, and whether all did so.
+ */
+static void load_remark(const struct scope *scope, struct remarks *out)
+{
+    const struct entry_row *first = NULL;
+    bool several = false;
+
+    for (size_t i = 0; i < scope->count; i++)
+        for (size_t j = 0; j < scope->layers[i].entry_count; j++) {
+            const struct entry_row *e = &scope->layers[i].entries[j];
+
+            first = first || !*e->load ? first : e;
+            several |= first && strcmp(e->load, first->load) != 0;
+        }
+    several |= first && !*scope->layers[0].entries[0].load;
+    if (first)
+        remark(out, "load: tokens chose experts as \"%s\" says%s (moetune-tables(7))",
+               UTF8_LINE(first->load), several ? ", in other entries otherwise" : "");
+}
+
+void remarks_section(const struct facts *facts, const struct scope *scope, struct remarks *out)
+{
+    struct counts c = counts_of(scope);
+    char failed[200] = "";
+
+    out->count = 0;
+    if (c.modelled && c.modelled == scope->count)
+        remark(out, "MODELLED: nothing here was measured; times are those of a cluster described "
+                    "in a file, on a virtual clock");
+    else if (c.modelled)
+        remark(out, "MODELLED in part: %zu of %zu layers were not measured", c.modelled,
+               scope->count);
+    if (!c.measured && !c.inferred)
+        remark(out, "PARTIAL: no bucket is decided yet");
+    else if (c.missing)
+        remark(out, "PARTIAL: %u buckets between the first and the last have no entry", c.missing);
+    if (c.throttled)
+        remark(out,
+               "%s: the times of %u entries are those of a machine that %s held back, at least in "
+               "part: setting such steps aside did not help",
+               c.heat.throttled.steps ? "THROTTLED" : "DISTURBED", c.throttled,
+               c.heat.throttled.steps ? "heat or power" : "other processes");
+    load_remark(scope, out);
+    if (c.stale)
+        remark(out, "%u entries are stale: the machine has changed since", c.stale);
+    if (c.cut)
+        remark(out, "%u entries are cut off: what was known when the time was up, no decision",
+               c.cut);
+    for (int state = TRIAL_NO_MEMORY; state <= TRIAL_RULED_OUT; state++)
+        if (c.states[state])
+            text_add(failed, sizeof(failed), "%s%u %s", *failed ? ", " : "", c.states[state],
+                     trial_state_words[state]);
+    if (*failed)
+        remark(out, "Trials that gave no time: %s", failed);
+    if (c.states[TRIAL_RUNNING])
+        remark(out, "%u trials were cut off, or run now", c.states[TRIAL_RUNNING]);
+    if (scope->count == 1)
+        pin_remarks(facts, &scope->layers[0], out);
+}
+
+static void traffic_remark(const struct layer_facts *layer, struct remarks *out)
+{
+    struct traffic_gain g = contrast_traffic(layer);
+    double one_percent = g.asked ? (double)g.asked / 100 : 1;
+    char gain[160] = "";
+
+    if (!layer->traffic)
+        return;
+    if (!isnan(g.gain))
+        text_put(
+            gain, sizeof(gain),
+            "; weighted by traffic, steps in buckets with an entry take %.1f %% less time than "
+            "with the default plan",
+            100 * g.gain);
+    remark(out,
+           "traffic: %" PRIu64 " look-ups, %.1f %% in measured buckets, %.1f %% in inferred ones, "
+           "%.1f %% in buckets without an entry%s",
+           g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
+           (double)(g.asked - g.measured - g.inferred) / one_percent, gain);
+}
+
+void remarks_totals(const struct scope *scope, struct remarks *out)
+{
+    struct counts c = counts_of(scope);
+    char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES];
+
+    out->count = 0;
+    runs_text(scope, runs, sizeof(runs));
+    heat_text(&c.heat, heat);
+    heat_others_text(&c.heat, others);
+    remark(out, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s%s%s%s%s",
+           c.measured, c.inferred, c.trials, c.heat.steps, runs, *heat ? "; " : "", heat,
+           *others ? "; " : "", others);
+    if (scope->count == 1)
+        traffic_remark(&scope->layers[0], out);
+}
+
+void remarks_trace(const struct scope *scope, const struct picture *picture, char *text,
+                   size_t size)
+{
+    const struct extent *e = &picture->extent;
+    bool thinned = picture->plot->kind & PLOT_BARS && series_is_thinned(&scope->layers[0]);
+    char runs[160], steps[48] = "", throttled[48] = "";
+
+    runs_text(scope, runs, sizeof(runs));
+    if (e->samples)
+        snprintf(steps, sizeof(steps), " from %" PRIu64 " timed steps", e->samples);
+    if (e->throttled)
+        snprintf(throttled, sizeof(throttled), ", %" PRIu64 " of them throttled", e->throttled);
+    snprintf(text, size, "%u %s%s%s; %s%s", e->rows, e->rows == 1 ? "value" : "values", steps,
+             throttled, runs,
+             thinned ? "; not every bucket is drawn, the data file holds all" : "");
+}
+
+/* ---- what it is worth */
+
+/* Without a sign where nothing but zeros would follow it. */
+static double percent(double share, int decimals)
+{
+    double unit = decimals ? 10 : 1;
+
+    return round(share * 100 * unit) / unit + 0.0;
+}
+
+/* Where no rounds tell of the whole: NAN without a measured bucket. */
+static double mean_gain(const struct layer_facts *layer)
+{
+    double sum = 0;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        if (!layer->entries[i].inferred && isfinite(layer->entries[i].gain.value)) {
+            sum += layer->entries[i].gain.value;
+            count++;
+        }
+    return count ? sum / count : NAN;
+}
+
+void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
+{
+    double mean = mean_gain(layer);
+
+    if (!layer->entry_count)
+        snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
+    else if (layer->stands)
+        standing_text(&layer->standing, text);
+    else if (isfinite(mean))
+        snprintf(
+            text, HEADLINE_BYTES,
+            "Saves about %.1f %% against the default: the mean of %u buckets, not yet measured "
+            "as a whole",
+            percent(mean, 1), contrast_measured_buckets(layer));
+    else
+        snprintf(text, HEADLINE_BYTES, "What the table saves is not known");
+}
+
+/* ---- three numbers */
+
+/* A loss is said as one. */
+static void gain_figure(const struct gain *gain, bool known, const char *than, struct figure *out)
+{
+    struct gain loss = { -gain->value, -gain->high, -gain->low };
+    bool is_loss = percent(gain->value, 1) < 0;
+    const struct gain *g = is_loss ? &loss : gain;
+    bool narrow = g->high - g->low < 0.02; /* whole percent would say nothing */
+
+    snprintf(out->number, FIGURE_BYTES, "?");
+    text_put(out->words, FIGURE_BYTES, "less time than %s (unknown)", TEXT_SHORT(than, 40));
+    if (!known || !isfinite(gain->value))
+        return;
+    snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
+    text_put(
+        out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
+        TEXT_SHORT(than, 40),
+        INTERVAL_TEXT(narrow ? "%.1f" : "%.0f", percent(g->low, narrow), percent(g->high, narrow)));
+}
+
+static void cost_figure(const struct layer_facts *layer, struct figure *out)
+{
+    static const struct {
+        double above, unit;
+        const char *name;
+    } units[] = { { 7200, 3600, "h" }, { 120, 60, "min" }, { 1, 1, "s" }, { 0, 1e-3, "ms" } };
+    double steps_s = 0;
+    uint64_t steps = 0;
+    int i = 0;
+
+    for (size_t j = 0; j < layer->trial_count; j++) {
+        steps += layer->trials[j].heat.steps;
+        steps_s += (double)layer->trials[j].taken_ns * 1e-9;
+    }
+    snprintf(out->number, FIGURE_BYTES, "?");
+    snprintf(out->words, FIGURE_BYTES, "of steps: no trials are in this database");
+    if (!steps)
+        return;
+    while (steps_s < units[i].above)
+        i++;
+    snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
+    snprintf(out->words, FIGURE_BYTES, "of %ssteps to tune it: %" PRIu64 " of them",
+             layer->modelled ? "modelled " : "", steps);
+}
+
+void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES])
+{
+    const struct standing_row *s = &layer->standing;
+    struct gain mean = { mean_gain(layer), NAN, NAN };
+    char name[FIGURE_BYTES] = "the best static plan";
+
+    gain_figure(&s->gain, layer->stands, "the default", &out[0]);
+    if (!layer->stands && isfinite(mean.value)) {
+        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(mean.value, 1));
+        snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
+    }
+    if (layer->stands && s->static_plan.struct_size)
+        snprintf(name, sizeof(name), "always %s",
+                 s->static_plan.r || s->static_plan.e ? PLAN_WORDS(&s->static_plan) : "r=0");
+    gain_figure(&s->static_gain, layer->stands, name, &out[1]);
+    if (layer->stands && standing_is_one_plan(s))
+        snprintf(out[1].words, FIGURE_BYTES, "less time than %s: the table is that plan", name);
+    cost_figure(layer, &out[2]);
+}
+
+/* ---- what is open */
+
+struct open_buckets {
+    uint32_t count, first, last;
+    const struct entry_row *worst;
+};
+
+/* Why a bucket is worth another look. */
+enum why { UNDECIDED, OUTDATED, CUT, INFERRED, WHYS };
+
+static bool is_open(const struct entry_row *e, enum why why)
+{
+    switch (why) {
+    case UNDECIDED: return entry_is_undecided(e);
+    case OUTDATED: return !e->inferred && entry_is(e, ENTRY_STALE | ENTRY_IMPORTED | ENTRY_REFUTED);
+    case CUT: return entry_is(e, ENTRY_CUT);
+    default: return e->inferred;
+    }
+}
+
+static struct open_buckets open_buckets(const struct layer_facts *layer, enum why why)
+{
+    struct open_buckets o = { 0 };
+
+    for (size_t i = 0; i < layer->entry_count; i++) {
+        const struct entry_row *e = &layer->entries[i];
+
+        if (!is_open(e, why))
+            continue;
+        if (!o.count++)
+            o.first = e->bucket;
+        o.last = e->bucket;
+        if (!o.worst || e->bound > o.worst->bound || isnan(o.worst->bound))
+            o.worst = e;
+    }
+    return o;
+}
+
+/* The last command that tuned on this cluster; NULL: there is none, or it may have been about
+ * another layer or about other buckets. */
+static const char *last_command(const struct facts *facts, const struct layer_facts *layer)
+{
+    for (size_t i = 0; i < facts->run_count && facts->layer_count == 1; i++) {
+        const char *command = facts->runs[i].command;
+
+        if (facts->runs[i].cluster == layer->cluster_id &&
+            (strstr(command, " tune ") || strstr(command, " --cluster")))
+            return strstr(command, "--buckets") ? NULL : command;
+    }
+    return NULL;
+}
+
+/* A command that measures these buckets again, longer; "" for a cluster whose file is not known,
+ * and for a declared space, whose program is not. */
+static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
+                        const struct open_buckets *o, char *text, size_t size)
+{
+    const char *base = last_command(facts, layer);
+    FILE *to = layer->shape.space ? NULL : fmemopen(text, size, "w");
+
+    *text = 0;
+    if (!to)
+        return;
+    if (base) {
+        fputs(base, to);
+    } else if (!layer->modelled) {
+        fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
+        shell_word(SHAPE_TEXT(&layer->shape), to);
+        fprintf(to, " --window %u --db ", layer->window);
+        shell_word(db, to);
+    }
+    if (base || !layer->modelled)
+        fprintf(to, " --buckets %u:%u %s", o->first, o->last,
+                base && strstr(base, "--effort") ? "--retune" : "--effort thorough");
+    fclose(to);
+}
+
+void remarks_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
+                  struct remarks *out)
+{
+    static const char *const words[WHYS] = {
+        [UNDECIDED] = "undecided: ",
+        [OUTDATED] = "stale, imported or refuted, and to be measured again",
+        [CUT] = "cut off, and no decision: the same command goes on",
+        [INFERRED] = "inferred, which is measuring left out",
+    };
+    uint32_t no_memory = 0;
+
+    out->count = 0;
+    for (enum why why = 0; why < WHYS; why++) {
+        struct open_buckets o = open_buckets(layer, why);
+        char command[sizeof(facts->runs->command) + 64];
+        char rival[RIVAL_TEXT_BYTES] = "", left[48] = "";
+
+        if (!o.count)
+            continue;
+        command_for(facts, layer, db, &o, command, sizeof(command));
+        /* By the medians of their steps, as `moetune show` has it. */
+        if (why == UNDECIDED)
+            trials_rival(layer->trials, layer->trial_count, o.worst->bucket, &o.worst->plan, rival);
+        if (why == UNDECIDED && !isnan(o.worst->bound))
+            text_put(left, sizeof(left), "at most %.0f %% is left", ceil(100 * o.worst->bound));
+        remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s%s%s", o.count,
+               o.count == 1 ? "" : "s", shape_key(&layer->shape),
+               shape_bucket_from(&layer->shape, layer->window, o.first),
+               shape_capacity(&layer->shape, layer->window, o.last), o.count == 1 ? "is" : "are",
+               words[why], rival, *rival ? "; by all steps together " : "", left,
+               *command ? "\n" : "", command);
+    }
+    for (size_t i = 0; i < layer->trial_count; i++)
+        no_memory += layer->trials[i].row.state == TRIAL_NO_MEMORY ||
+                     layer->trials[i].row.state == TRIAL_RULED_OUT;
+    if (no_memory)
+        remark(out, "%u trials had no memory: fewer ranks on a node or --max-memory lets them run",
+               no_memory);
+}
