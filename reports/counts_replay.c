@@ -2,7 +2,7 @@
  * are judged alike. */
 #include "counts_replay.h"
 
-#include "capacities_rule.h"
+#include "capacity_setting.h"
 #include "counts_file.h"
 #include "status.h"
 
@@ -128,7 +128,7 @@ struct run {
     const struct counts_trace *trace;
     enum counts_way way;
     struct moe_capacities *controller; /* of all ways: it knows where experts lie */
-    struct setting setting;            /* the rows of now */
+    struct capacity_setting setting;   /* the rows of now */
     double *factor, *need; /* of the EMA rule: alpha, and the average of what experts need */
 };
 
@@ -149,17 +149,10 @@ static uint32_t rows_for(const struct counts_trace *t, double factor)
     return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
 }
 
-static void settle(struct run *r)
-{
-    static const uint8_t nothing[SHA256_BYTES];
-
-    capacities_settle(r->controller, nothing, &r->setting);
-}
-
 static int follow(struct run *r, size_t step)
 {
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
-    struct setting *s = &r->setting;
+    struct capacity_setting *s = &r->setting;
     const uint32_t *rows;
 
     if (step)
@@ -197,7 +190,7 @@ static void change_by_average(struct run *r, size_t step)
     }
     r->setting.replans += changed;
     if (changed)
-        settle(r);
+        capacities_derive(r->controller, &r->setting);
 }
 
 static int take_step(struct run *r, size_t step)
@@ -254,7 +247,7 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
         r->factor[e] = o.start / even(t);
         r->need[e] = 1;
     }
-    settle(r);
+    capacities_derive(r->controller, &r->setting);
     return OK;
 }
 
