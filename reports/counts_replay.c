@@ -2,8 +2,7 @@
  * are judged alike. */
 #include "counts_replay.h"
 
-#include "capacities_rule.h"
-#include "counts_file.h"
+#include "capacity_setting.h"
 #include "status.h"
 
 #include <math.h>
@@ -14,121 +13,13 @@ const char *const counts_words[] = { "followed", "static", "ema" };
 const char *const counts_names[] = { "followed", "static, factor 2.5", "DynaMoE's EMA rule" };
 const double counts_static_factor = 2.5;
 
-/* ---- reading */
-
-struct reader {
-    struct counts_trace trace;
-    size_t room; /* steps */
-};
-
-static uint32_t largest_of(const struct counts_line *l, uint32_t ranks, uint32_t e)
-{
-    return (uint32_t)(l->largest ? ceil(l->largest[e]) : ceil(l->counts[e] / ranks));
-}
-
-static const char *fault_of(const struct counts_line *l, const struct counts_trace *t)
-{
-    bool empty = true;
-
-    for (uint32_t e = 0; e < l->experts; e++) {
-        if ((l->counts && l->counts[e] >= UINT32_MAX) ||
-            (l->largest && l->largest[e] >= UINT32_MAX))
-            return "has a count that is no number from 0 to 4294967294";
-        empty &= !largest_of(l, t->ranks, e);
-    }
-    return empty ? "counts nothing on any rank" : NULL;
-}
-
-static int check_experts(const struct counts_line *l, uint32_t ranks)
-{
-    return l->experts % ranks && ranks % l->experts
-               ? fail(ERR_ARGUMENT,
-                      "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple of "
-                      "the other",
-                      l->path, l->number, l->experts, ranks)
-               : OK;
-}
-
-static int make_room(struct reader *r)
-{
-    struct counts_trace *t = &r->trace;
-    uint32_t *more;
-
-    if (t->steps < r->room)
-        return OK;
-    r->room = 2 * r->room + 64;
-    more = realloc(t->counts, r->room * t->experts * sizeof(*more));
-    if (!more)
-        return fail(ERR_NOMEM, "%zu steps of %u experts", r->room, t->experts);
-    t->counts = more;
-    return OK;
-}
-
-static int add_step(void *self, const struct counts_line *l)
-{
-    struct reader *r = self;
-    struct counts_trace *t = &r->trace;
-    const char *fault;
-
-    if (!t->experts) {
-        TRY(check_experts(l, t->ranks));
-        t->experts = l->experts;
-    }
-    if (l->experts != t->experts)
-        return fail(ERR_FORMAT,
-                    "%s:%u has not one count for each expert (%u counts; the first line has %u)",
-                    l->path, l->number, l->experts, t->experts);
-    fault = fault_of(l, t);
-    if (fault)
-        return counts_line_wrong(l, fault);
-    TRY(make_room(r));
-    for (uint32_t e = 0; e < t->experts; e++) {
-        t->choices += l->counts ? l->counts[e] / t->ranks : l->largest[e];
-        t->counts[t->steps * t->experts + e] = largest_of(l, t->ranks, e);
-    }
-    t->steps++;
-    return OK;
-}
-
-/* Of a file, or of a text where there is one. */
-static int read_trace(const char *path, const char *text, uint32_t ranks, struct counts_trace *out)
-{
-    struct reader r = { .trace = { .ranks = ranks ? ranks : 1 } };
-    int rc =
-        text ? counts_file_take(text, path, add_step, &r) : counts_file_read(path, add_step, &r);
-
-    if (rc) {
-        counts_free(&r.trace);
-        return rc;
-    }
-    r.trace.choices /= (double)r.trace.steps;
-    *out = r.trace;
-    return OK;
-}
-
-int counts_take(const char *text, const char *origin, uint32_t ranks, struct counts_trace *out)
-{
-    return read_trace(origin, text, ranks, out);
-}
-
-int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
-{
-    return read_trace(path, NULL, ranks, out);
-}
-
-void counts_free(struct counts_trace *trace)
-{
-    free(trace->counts);
-    *trace = (struct counts_trace){ 0 };
-}
-
 /* ---- the ways */
 
 struct run {
     const struct counts_trace *trace;
     enum counts_way way;
     struct moe_capacities *controller; /* of all ways: it knows where experts lie */
-    struct setting setting;            /* the rows of now */
+    struct capacity_setting setting;   /* the rows of now */
     double *factor, *need; /* of the EMA rule: alpha, and the average of what experts need */
 };
 
@@ -149,17 +40,10 @@ static uint32_t rows_for(const struct counts_trace *t, double factor)
     return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
 }
 
-static void settle(struct run *r)
-{
-    static const uint8_t nothing[SHA256_BYTES];
-
-    capacities_settle(r->controller, nothing, &r->setting);
-}
-
 static int follow(struct run *r, size_t step)
 {
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
-    struct setting *s = &r->setting;
+    struct capacity_setting *s = &r->setting;
     const uint32_t *rows;
 
     if (step)
@@ -197,28 +81,12 @@ static void change_by_average(struct run *r, size_t step)
     }
     r->setting.replans += changed;
     if (changed)
-        settle(r);
-}
-
-static int take_step(struct run *r, size_t step)
-{
-    if (r->way == COUNTS_FOLLOWED)
-        return follow(r, step);
-    if (r->way == COUNTS_EMA && step)
-        change_by_average(r, step);
-    return OK;
+        capacities_derive(r->controller, &r->setting);
 }
 
 /* ---- replaying */
 
-static void close_run(struct run *r)
-{
-    moe_capacities_close(r->controller);
-    free(r->setting.rows);
-    free(r->factor);
-    free(r->need);
-}
-
+/* Options with what the trace says, and with a static factor's rows where they leave it open. */
 static struct moe_capacities_options complete(const struct counts_trace *t,
                                               const struct moe_capacities_options *given)
 {
@@ -254,11 +122,12 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
         r->factor[e] = o.start / even(t);
         r->need[e] = 1;
     }
-    settle(r);
+    capacities_derive(r->controller, &r->setting);
     return OK;
 }
 
-static struct counts_step look_at(const struct run *r, size_t step, size_t replans)
+/* What the step comes to under the rows of now; `replans`: so many there were before it. */
+static struct counts_step step_of(const struct run *r, size_t step, size_t replans)
 {
     const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
     struct counts_step s = { .step = step,
@@ -280,16 +149,6 @@ static struct counts_step look_at(const struct run *r, size_t step, size_t repla
 struct totals {
     double rows, fullest, balanced, choices, dropped, ms;
 };
-
-static void add_up(struct totals *t, const struct counts_step *s, const struct counts_price *price)
-{
-    t->rows += (double)s->sum;
-    t->fullest += (double)s->fullest;
-    t->balanced += (double)s->balanced;
-    t->choices += (double)s->total;
-    t->dropped += (double)s->dropped;
-    t->ms += price ? price->ms(price->self, s->key, s->key_r0) : NAN;
-}
 
 static struct counts_sum sum_of(const struct run *r, const struct totals *t)
 {
@@ -325,15 +184,26 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
         size_t replans = run.setting.replans;
         struct counts_step s;
 
-        TRY_OUT(take_step(&run, step));
-        s = look_at(&run, step, replans);
-        add_up(&totals, &s, price);
+        if (way == COUNTS_FOLLOWED)
+            TRY_OUT(follow(&run, step));
+        else if (way == COUNTS_EMA && step)
+            change_by_average(&run, step);
+        s = step_of(&run, step, replans);
+        totals.rows += (double)s.sum;
+        totals.fullest += (double)s.fullest;
+        totals.balanced += (double)s.balanced;
+        totals.choices += (double)s.total;
+        totals.dropped += (double)s.dropped;
+        totals.ms += price ? price->ms(price->self, s.key, s.key_r0) : NAN;
         if (on_step)
             on_step(self, &s);
     }
     *out = sum_of(&run, &totals);
 out:
-    close_run(&run);
+    moe_capacities_close(run.controller);
+    free(run.setting.rows);
+    free(run.factor);
+    free(run.need);
     return rc;
 }
 

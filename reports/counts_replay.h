@@ -4,28 +4,12 @@
 #ifndef COUNTS_REPLAY_H
 #define COUNTS_REPLAY_H
 
+#include "counts_file.h"
 #include "moelookup.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* Steps that follow each other. */
-struct counts_trace {
-    uint32_t experts, ranks;
-    size_t steps;
-    uint32_t *counts; /* (steps, E): choices of an expert, the largest over ranks */
-    double choices;   /* of one rank in one step, k T: their mean */
-};
-
-/* A file as counts_file.h says: the largest over ranks is taken to be the mean, rounded up, unless
- * "largest" says it.  The
- * first line says how many experts there are.  ERR_FORMAT or ERR_IO after a message that names the
- * line; *out is freed by counts_free. */
-int counts_read(const char *path, uint32_t ranks, struct counts_trace *out);
-/* The same from a text. */
-int counts_take(const char *text, const char *origin, uint32_t ranks, struct counts_trace *out);
-void counts_free(struct counts_trace *trace);
 
 enum counts_way { COUNTS_FOLLOWED, COUNTS_STATIC, COUNTS_EMA, COUNTS_WAYS };
 extern const char *const counts_words[]; /* for JSON */
@@ -44,7 +28,7 @@ struct counts_step {
     bool replanned; /* other rows than the step before */
 };
 
-/* What all steps come to. */
+/* All steps together. */
 struct counts_sum {
     size_t steps, replans;
     double factor;         /* rows over choices */

@@ -1,4 +1,4 @@
-/* Reads counts of steps, a line at a time. */
+/* Reads counts of steps, a line at a time or all at once. */
 #include "counts_file.h"
 
 #include "input_file.h"
@@ -21,12 +21,14 @@ struct reading {
     int (*on)(void *self, const struct counts_line *line);
     void *self;
     double *values[LISTS]; /* (COUNTS_EXPERTS_MOST) */
-    uint32_t found[LISTS];
-    double numbers[NUMBERS];
-    int open; /* which list is being read */
-    bool given[LISTS], wrong;
-    const char *wrong_number; /* that is none */
-    bool any;
+    bool any;              /* there was a step */
+    /* What the line that is read now says: */
+    struct members {
+        uint32_t found[LISTS];
+        double numbers[NUMBERS];
+        int open; /* which list is being read */
+        bool given[LISTS], wrong_count, wrong_number;
+    } is;
 };
 
 static int place_of(const char *key, const char *const *words, int count)
@@ -37,118 +39,110 @@ static int place_of(const char *key, const char *const *words, int count)
     return NONE;
 }
 
-static void take_number(struct reading *r, const struct json_value *v)
-{
-    int place = place_of(v->key, number_words, NUMBERS);
-    double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
-
-    if (place == NONE)
-        return;
-    if (!(n >= 1 && n <= UINT32_MAX) || n != floor(n))
-        r->wrong_number = number_words[place];
-    r->numbers[place] = n;
-}
-
 static int on_value(void *self, const struct json_value *v)
 {
     struct reading *r = self;
+    struct members *is = &r->is;
+    double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
     if (v->depth == 1) {
-        r->open = v->kind == JSON_ARRAY ? place_of(v->key, list_words, LISTS) : NONE;
-        if (r->open != NONE) {
-            r->given[r->open] = true;
-            r->found[r->open] = 0;
-        }
-        take_number(r, v);
-    } else if (v->depth == 2 && r->open != NONE && v->kind != JSON_END) {
-        double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
+        int number = place_of(v->key, number_words, NUMBERS);
 
-        r->wrong |= !(n >= 0 && n <= 0x1p53);
-        if (r->found[r->open] < COUNTS_EXPERTS_MOST)
-            r->values[r->open][r->found[r->open]] = n;
-        r->found[r->open]++;
+        is->open = v->kind == JSON_ARRAY ? place_of(v->key, list_words, LISTS) : NONE;
+        if (is->open != NONE) {
+            is->given[is->open] = true;
+            is->found[is->open] = 0;
+        }
+        if (number != NONE) {
+            is->wrong_number |= !(n >= 1 && n <= UINT32_MAX) || n != floor(n);
+            is->numbers[number] = n;
+        }
+    } else if (v->depth == 2 && is->open != NONE && v->kind != JSON_END) {
+        is->wrong_count |= !(n >= 0 && n <= 0x1p53);
+        if (is->found[is->open] < COUNTS_EXPERTS_MOST)
+            r->values[is->open][is->found[is->open]] = n;
+        is->found[is->open]++;
     }
     return OK;
 }
 
 static const char *fault_of(const struct reading *r)
 {
+    const struct members *is = &r->is;
     double sum = 0;
 
-    if (!r->given[COUNTS] && !r->given[LARGEST])
+    if (!is->given[COUNTS] && !is->given[LARGEST])
         return "has no \"counts\"";
-    if (r->wrong)
+    if (is->wrong_count)
         return "has a count that is no number from 0 on";
-    if (r->wrong_number)
+    if (is->wrong_number)
         return "has \"ranks\", \"tokens\" or a \"capacity\" that is no whole number from 1 on";
-    if (r->given[COUNTS] && r->given[LARGEST] && r->found[COUNTS] != r->found[LARGEST])
+    if (is->given[COUNTS] && is->given[LARGEST] && is->found[COUNTS] != is->found[LARGEST])
         return "has not one count for each expert in both of its lists";
     for (int list = 0; list < LISTS; list++)
-        for (uint32_t e = 0; e < r->found[list] && e < COUNTS_EXPERTS_MOST; e++)
+        for (uint32_t e = 0; e < is->found[list] && e < COUNTS_EXPERTS_MOST; e++)
             sum += r->values[list][e];
     return sum > 0 ? NULL : "counts nothing";
 }
 
-int counts_line_wrong(const struct counts_line *line, const char *fault)
+static int line_wrong(const struct counts_line *line, const char *fault)
 {
     return fail(ERR_FORMAT, "%s:%u %s (%u counts)", line->path, line->number, fault, line->experts);
 }
 
 static int on_line(void *self, const char *text, size_t length, uint32_t number)
 {
-    struct reading *r = self, before = *r;
+    struct reading *r = self;
+    struct members *is = &r->is;
     struct counts_line line = { .path = r->path, .number = number };
     const char *fault;
 
     if (strspn(text, " \t\r") >= length)
         return OK;
-    *r = (struct reading){
-        .path = r->path, .on = r->on, .self = r->self, .open = NONE, .any = true
-    };
-    memcpy(r->values, before.values, sizeof(r->values));
+    r->any = true;
+    *is = (struct members){ .open = NONE };
     if (json_read(text, length, NULL, on_value, r))
         return fail(ERR_FORMAT,
                     "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
                     r->path, number);
-    line.experts = r->found[r->given[COUNTS] ? COUNTS : LARGEST];
+    line.experts = is->found[is->given[COUNTS] ? COUNTS : LARGEST];
     fault = fault_of(r);
     if (fault)
-        return counts_line_wrong(&line, fault);
+        return line_wrong(&line, fault);
     if (line.experts > COUNTS_EXPERTS_MOST)
         return fail(ERR_FORMAT, "%s:%u counts %u experts; %d are the most", r->path, number,
                     line.experts, COUNTS_EXPERTS_MOST);
-    line.counts = r->given[COUNTS] ? r->values[COUNTS] : NULL;
-    line.largest = r->given[LARGEST] ? r->values[LARGEST] : NULL;
-    line.ranks = r->numbers[RANKS];
-    line.tokens = r->numbers[TOKENS];
-    line.capacity = r->numbers[CAPACITY];
+    line.counts = is->given[COUNTS] ? r->values[COUNTS] : NULL;
+    line.largest = is->given[LARGEST] ? r->values[LARGEST] : NULL;
+    for (uint32_t e = 0; e < line.experts && line.counts; e++) {
+        line.sum += line.counts[e];
+        line.most = fmax(line.most, line.counts[e]);
+    }
+    line.ranks = is->numbers[RANKS];
+    line.tokens = is->numbers[TOKENS];
+    line.capacity = is->numbers[CAPACITY];
     return r->on(r->self, &line);
 }
 
-static int each_line(struct reading *r, const char *text)
-{
-    uint32_t number = 0;
-
-    for (const char *at = text; *at; at += *at == '\n') {
-        size_t length = strcspn(at, "\n");
-
-        TRY(on_line(r, at, length, ++number));
-        at += length;
-    }
-    return OK;
-}
-
-/* Of a file, or of a text where there is one. */
+/* Reads the file, or the text where there is one. */
 static int read_steps(struct reading *r, const char *text)
 {
+    uint32_t number = 0;
     int rc = OK;
 
     for (int i = 0; i < LISTS; i++) {
         r->values[i] = calloc(COUNTS_EXPERTS_MOST, sizeof(*r->values[i]));
         rc = r->values[i] ? rc : fail(ERR_NOMEM, "counts of experts");
     }
-    if (!rc)
-        rc = text ? each_line(r, text) : input_lines(r->path, on_line, r);
+    if (!rc && !text)
+        rc = input_lines(r->path, on_line, r);
+    while (!rc && text && *text) {
+        size_t length = strcspn(text, "\n");
+
+        rc = on_line(r, text, length, ++number);
+        text += length;
+        text += *text == '\n';
+    }
     if (!rc && !r->any)
         rc = fail(ERR_FORMAT, "%s holds no step", r->path);
     for (int i = 0; i < LISTS; i++)
@@ -162,8 +156,83 @@ int counts_file_read(const char *path, int (*on)(void *self, const struct counts
     return read_steps(&(struct reading){ .path = path, .on = on, .self = self }, NULL);
 }
 
-int counts_file_take(const char *text, const char *path,
-                     int (*on)(void *self, const struct counts_line *line), void *self)
+/* ---- traces */
+
+struct collected {
+    struct counts_trace trace;
+    size_t room; /* steps */
+};
+
+/* What the fullest rank chose an expert, as far as the line says it. */
+static uint32_t largest_of(const struct counts_line *l, uint32_t ranks, uint32_t e)
 {
-    return read_steps(&(struct reading){ .path = path, .on = on, .self = self }, text);
+    return (uint32_t)(l->largest ? ceil(l->largest[e]) : ceil(l->counts[e] / ranks));
+}
+
+static int add_step(void *self, const struct counts_line *l)
+{
+    struct collected *c = self;
+    struct counts_trace *t = &c->trace;
+    bool empty = true;
+
+    if (!t->experts && l->experts % t->ranks && t->ranks % l->experts)
+        return fail(ERR_ARGUMENT,
+                    "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple of "
+                    "the other",
+                    l->path, l->number, l->experts, t->ranks);
+    if (!t->experts)
+        t->experts = l->experts;
+    if (l->experts != t->experts)
+        return fail(ERR_FORMAT,
+                    "%s:%u has not one count for each expert (%u counts; the first line has %u)",
+                    l->path, l->number, l->experts, t->experts);
+    for (uint32_t e = 0; e < t->experts; e++) {
+        if ((l->counts && l->counts[e] >= UINT32_MAX) ||
+            (l->largest && l->largest[e] >= UINT32_MAX))
+            return line_wrong(l, "has a count that is no number from 0 to 4294967294");
+        empty &= !largest_of(l, t->ranks, e);
+    }
+    if (empty)
+        return line_wrong(l, "counts nothing on any rank");
+    if (t->steps == c->room) {
+        uint32_t *more;
+
+        c->room = 2 * c->room + 64;
+        more = realloc(t->counts, c->room * t->experts * sizeof(*more));
+        if (!more)
+            return fail(ERR_NOMEM, "%zu steps of %u experts", c->room, t->experts);
+        t->counts = more;
+    }
+    for (uint32_t e = 0; e < t->experts; e++) {
+        t->choices += l->counts ? l->counts[e] / t->ranks : l->largest[e];
+        t->counts[t->steps * t->experts + e] = largest_of(l, t->ranks, e);
+    }
+    t->steps++;
+    return OK;
+}
+
+int counts_parse(const char *text, const char *path, uint32_t ranks, struct counts_trace *out)
+{
+    struct collected c = { .trace = { .ranks = ranks ? ranks : 1 } };
+    struct reading r = { .path = path, .on = add_step, .self = &c };
+    int rc = read_steps(&r, text);
+
+    if (rc) {
+        counts_free(&c.trace);
+        return rc;
+    }
+    c.trace.choices /= (double)c.trace.steps;
+    *out = c.trace;
+    return OK;
+}
+
+int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
+{
+    return counts_parse(NULL, path, ranks, out);
+}
+
+void counts_free(struct counts_trace *trace)
+{
+    free(trace->counts);
+    *trace = (struct counts_trace){ 0 };
 }

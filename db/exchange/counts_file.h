@@ -12,15 +12,19 @@
 #ifndef COUNTS_FILE_H
 #define COUNTS_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { COUNTS_EXPERTS_MOST = 1 << 16 };
+
+/* ---- one step after the other */
 
 struct counts_line {
     const char *path;
     uint32_t number;                /* from 1 on */
     const double *counts, *largest; /* valid during the call; NULL: not given */
     uint32_t experts;               /* numbers in both */
+    double sum, most;               /* of counts: all of them, and the largest one */
     double ranks, tokens, capacity; /* whole numbers; 0: not given */
 };
 
@@ -31,11 +35,21 @@ struct counts_line {
 int counts_file_read(const char *path, int (*on)(void *self, const struct counts_line *line),
                      void *self);
 
-/* The same from a text, whose lines `path` stands for in messages. */
-int counts_file_take(const char *text, const char *path,
-                     int (*on)(void *self, const struct counts_line *line), void *self);
+/* ---- all steps at once, whose memory grows with the file */
 
-/* ERR_FORMAT after a message that says which line it is of how many counts. */
-int counts_line_wrong(const struct counts_line *line, const char *fault);
+struct counts_trace {
+    uint32_t experts, ranks;
+    size_t steps;
+    uint32_t *counts; /* (steps, E): choices of an expert, the largest over ranks */
+    double choices;   /* of one rank in one step, k T: their mean */
+};
+
+/* The largest over ranks is taken to be the mean, rounded up, unless "largest" says it.  The first
+ * line says how many experts there are.  ERR_FORMAT or ERR_IO after a message that names the line;
+ * *out is freed by counts_free. */
+int counts_read(const char *path, uint32_t ranks, struct counts_trace *out);
+/* The same of a text, for which `path` stands in messages. */
+int counts_parse(const char *text, const char *path, uint32_t ranks, struct counts_trace *out);
+void counts_free(struct counts_trace *trace);
 
 #endif

@@ -1,9 +1,11 @@
 /* Capacities that follow the experts: peaks over two windows, drops against what is in force, and
- * re-plans that adjust every expert at a step that all ranks know. */
-#include "capacities_rule.h"
+ * re-plans that adjust every expert at a step that all ranks know.  All that a controller knows
+ * goes into a checkpoint as bytes. */
+#include "capacity_setting.h"
 
 #include "status.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +13,30 @@ __extension__ typedef unsigned __int128 wide;
 
 enum { EXPERTS_MOST = 1 << 16, GAP_MOST = 1 << 15, STEPS_MOST = 1 << 30, MILLION = 1000000 };
 
-/* ---- options */
+/* Choices of one step, or of several. */
+struct dropped {
+    uint64_t dropped, total;
+};
 
-static const struct moe_capacities_options defaults = MOE_CAPACITIES_OPTIONS_INIT;
+struct moe_capacities {
+    struct moe_capacities_options o;
+    struct capacity_setting now, next;
+    bool waiting;          /* `next` has been decided and comes into force at a later step */
+    bool fed, asked;       /* there was a call */
+    uint64_t last, latest; /* step that was fed last; latest step that was asked for */
+    uint64_t feeds;
+    uint64_t since;          /* steps that were fed since the last re-plan was decided */
+    uint32_t *peak, *before; /* (E), of this window of `hold` steps and of the one before */
+    uint32_t filled;         /* steps in this window */
+    struct dropped *recent;  /* (gap), a ring */
+    uint32_t recent_at, recent_count;
+    struct dropped recent_sum, all;
+    struct sha256 fresh;    /* to begin with: asking a processor what it has takes microseconds */
+    uint64_t *order, *load; /* (E), (W): room for placements */
+    uint32_t *held;         /* (W) */
+};
+
+/* ---- options */
 
 static const struct limit {
     const char *name;
@@ -41,46 +64,115 @@ static uint32_t option(const struct moe_capacities_options *o, const struct limi
     return value;
 }
 
-static bool divides(uint32_t a, uint32_t b)
-{
-    return a % b == 0 || b % a == 0;
-}
-
-int capacities_check(const struct moe_capacities_options *o, bool speaks)
+/* False: `why` says which option has an illegal value, and which values are legal. */
+static bool options_legal(const struct moe_capacities_options *o, char why[128])
 {
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         uint32_t value = option(o, &limits[i]);
 
-        if (value < limits[i].least || value > limits[i].most)
-            return speaks ? fail(ERR_ARGUMENT, "capacities: %s is %u: it must be from %u to %u",
-                                 limits[i].name, value, limits[i].least, limits[i].most)
-                          : ERR_ARGUMENT;
+        if (value >= limits[i].least && value <= limits[i].most)
+            continue;
+        snprintf(why, 128, "%s is %u: it must be from %u to %u", limits[i].name, value,
+                 limits[i].least, limits[i].most);
+        return false;
     }
     if (o->start > o->most)
-        return speaks ? fail(ERR_ARGUMENT, "capacities: start is %u: it must be from 0 to most, %u",
-                             o->start, o->most)
-                      : ERR_ARGUMENT;
-    if (!divides(o->experts, o->ranks))
-        return speaks ? fail(ERR_ARGUMENT,
-                             "capacities: %u experts on %u ranks: one of them must be a multiple "
-                             "of the other",
-                             o->experts, o->ranks)
-                      : ERR_ARGUMENT;
-    return OK;
+        snprintf(why, 128, "start is %u: it must be from 0 to most, %u", o->start, o->most);
+    else if (o->experts % o->ranks && o->ranks % o->experts)
+        snprintf(why, 128, "%u experts on %u ranks: one of them must be a multiple of the other",
+                 o->experts, o->ranks);
+    else
+        return true;
+    return false;
 }
 
-/* A caller's struct may end earlier, or later, than ours. */
-static struct moe_capacities_options take_options(const struct moe_capacities_options *given)
-{
-    struct moe_capacities_options o = defaults;
-    size_t bytes =
-        given->struct_size && given->struct_size < sizeof(o) ? given->struct_size : sizeof(o);
+/* ---- opening and closing */
 
-    memcpy(&o, given, bytes);
+void moe_capacities_close(struct moe_capacities *c)
+{
+    if (!c)
+        return;
+    free(c->now.rows);
+    free(c->next.rows);
+    free(c->peak);
+    free(c->before);
+    free(c->recent);
+    free(c->order);
+    free(c->load);
+    free(c->held);
+    free(c);
+}
+
+static void add_word(struct sha256 *s, uint64_t word)
+{
+    uint8_t bytes[8];
+
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(word >> 8 * i);
+    sha256_add(s, bytes, sizeof(bytes));
+}
+
+/* Continues the chain of settings, of which `before` is the last one's. */
+static void extend_chain(const struct moe_capacities *c, const uint8_t before[SHA256_BYTES],
+                         struct capacity_setting *s)
+{
+    struct sha256 sha = c->fresh;
+
+    sha256_add(&sha, before, SHA256_BYTES);
+    add_word(&sha, s->first);
+    for (uint32_t e = 0; e < c->o.experts; e++)
+        add_word(&sha, s->rows[e]);
+    sha256_end(&sha, s->chain);
+}
+
+int moe_capacities_open(const struct moe_capacities_options *options, struct moe_capacities **out)
+{
+    struct moe_capacities_options o = MOE_CAPACITIES_OPTIONS_INIT;
+    uint8_t chain[SHA256_BYTES];
+    struct moe_capacities *c;
+    struct sha256 sha;
+    char why[128];
+
+    if (!options || !out)
+        return MOE_ERR_ARGUMENT;
+    /* A caller's struct may end earlier, or later, than ours. */
+    memcpy(&o, options,
+           options->struct_size && options->struct_size < sizeof(o) ? options->struct_size
+                                                                    : sizeof(o));
     o.struct_size = sizeof(o);
     if (!o.start)
         o.start = o.most;
-    return o;
+    if (!options_legal(&o, why))
+        return fail(ERR_ARGUMENT, "capacities: %s", why);
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return MOE_ERR_NOMEM;
+    c->o = o;
+    c->now.rows = calloc(o.experts, sizeof(*c->now.rows));
+    c->next.rows = calloc(o.experts, sizeof(*c->next.rows));
+    c->peak = calloc(o.experts, sizeof(*c->peak));
+    c->before = calloc(o.experts, sizeof(*c->before));
+    c->recent = calloc(o.gap, sizeof(*c->recent));
+    c->order = calloc(o.experts, sizeof(*c->order));
+    c->load = calloc(o.ranks, sizeof(*c->load));
+    c->held = calloc(o.ranks, sizeof(*c->held));
+    if (!c->now.rows || !c->next.rows || !c->peak || !c->before || !c->recent || !c->order ||
+        !c->load || !c->held) {
+        moe_capacities_close(c);
+        return MOE_ERR_NOMEM;
+    }
+    sha256_init(&c->fresh);
+    sha = c->fresh;
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        add_word(&sha, option(&o, &limits[i]));
+    sha256_end(&sha, chain);
+    for (uint32_t e = 0; e < o.experts; e++)
+        c->now.rows[e] = o.start;
+    extend_chain(c, chain, &c->now);
+    capacities_derive(c, &c->now);
+    c->since = o.gap; /* the first re-plan need not wait */
+    *out = c;
+    return MOE_OK;
 }
 
 /* ---- where experts lie */
@@ -116,6 +208,8 @@ static void sort_descending(uint64_t *values, uint32_t count)
 /* Keys are rows and, below them, the number of an expert or a rank. */
 enum { NUMBER_BITS = 16 };
 
+/* Deals experts out by size, `each` to a rank: the largest first, to the rank with least.  Returns
+ * the rows of the fullest rank. */
 static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, uint32_t each)
 {
     uint32_t open = c->o.ranks;
@@ -140,51 +234,17 @@ static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, u
     return most;
 }
 
-static uint64_t fullest_in_order(const uint32_t *rows, uint32_t experts, uint32_t each)
-{
-    uint64_t most = 0, sum = 0;
-
-    for (uint32_t e = 0; e < experts; e++) {
-        sum = e % each ? sum + rows[e] : rows[e];
-        most = sum > most ? sum : most;
-    }
-    return most;
-}
-
-/* ---- settings */
-
-static void add_word(struct sha256 *s, uint64_t word)
-{
-    uint8_t bytes[8];
-
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(word >> 8 * i);
-    sha256_add(s, bytes, sizeof(bytes));
-}
-
-static void begin_chain(const struct moe_capacities_options *o, struct sha256 s,
-                        uint8_t chain[SHA256_BYTES])
-{
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        add_word(&s, option(o, &limits[i]));
-    sha256_end(&s, chain);
-}
-
-void capacities_settle(struct moe_capacities *c, const uint8_t before[SHA256_BYTES],
-                       struct setting *s)
+void capacities_derive(struct moe_capacities *c, struct capacity_setting *s)
 {
     uint32_t each = c->o.experts > c->o.ranks ? c->o.experts / c->o.ranks : 1;
-    struct sha256 sha = c->fresh;
+    uint64_t of_rank = 0;
 
-    sha256_add(&sha, before, SHA256_BYTES);
-    add_word(&sha, s->first);
-    s->sum = 0;
+    s->sum = s->fullest = 0;
     for (uint32_t e = 0; e < c->o.experts; e++) {
         s->sum += s->rows[e];
-        add_word(&sha, s->rows[e]);
+        of_rank = e % each ? of_rank + s->rows[e] : s->rows[e];
+        s->fullest = of_rank > s->fullest ? of_rank : s->fullest;
     }
-    sha256_end(&sha, s->chain);
-    s->fullest = fullest_in_order(s->rows, c->o.experts, each);
     s->balanced = each > 1 ? place_greedily(c, s->rows, each) : s->fullest;
     s->key = (uint32_t)((s->fullest + each - 1) / each);
     s->key_r0 = (uint32_t)((s->sum + c->o.experts - 1) / c->o.experts);
@@ -192,7 +252,8 @@ void capacities_settle(struct moe_capacities *c, const uint8_t before[SHA256_BYT
 
 /* ---- deciding */
 
-static uint32_t goal(const struct moe_capacities *c, uint32_t expert)
+/* What a re-plan gives an expert: its peak and slack, rounded up to the grid. */
+static uint32_t wanted_rows(const struct moe_capacities *c, uint32_t expert)
 {
     const struct moe_capacities_options *o = &c->o;
     uint32_t peak = c->peak[expert] > c->before[expert] ? c->peak[expert] : c->before[expert];
@@ -210,17 +271,14 @@ static bool drops_exceed(const struct moe_capacities *c, uint32_t part)
            (wide)c->o.drops * c->recent_sum.total * c->o.gap;
 }
 
-static bool should_grow(const struct moe_capacities *c)
-{
-    return drops_exceed(c, 1) || (c->since >= c->o.gap && drops_exceed(c, 4));
-}
-
+/* At the end of every `hold` steps, if both windows are full: an expert would get less than `low`
+ * of what it has. */
 static bool should_shrink(const struct moe_capacities *c)
 {
     if (c->filled < c->o.hold || c->feeds < 2 * (uint64_t)c->o.hold || c->since < c->o.gap)
         return false;
     for (uint32_t e = 0; e < c->o.experts; e++)
-        if ((uint64_t)goal(c, e) * 1000 < (uint64_t)c->o.low * c->now.rows[e])
+        if ((uint64_t)wanted_rows(c, e) * 1000 < (uint64_t)c->o.low * c->now.rows[e])
             return true;
     return false;
 }
@@ -230,7 +288,7 @@ static void replan(struct moe_capacities *c)
     bool changed = false, early = c->feeds < c->o.hold;
 
     for (uint32_t e = 0; e < c->o.experts; e++) {
-        uint32_t rows = goal(c, e), has = c->now.rows[e];
+        uint32_t rows = wanted_rows(c, e), has = c->now.rows[e];
 
         c->next.rows[e] = early && rows < has ? has : rows;
         changed |= c->next.rows[e] != has;
@@ -239,7 +297,8 @@ static void replan(struct moe_capacities *c)
         return;
     c->next.first = c->last + c->o.delta;
     c->next.replans = c->now.replans + 1;
-    capacities_settle(c, c->now.chain, &c->next);
+    extend_chain(c, c->now.chain, &c->next);
+    capacities_derive(c, &c->next);
     c->waiting = true;
     c->since = 0;
 }
@@ -255,39 +314,25 @@ static bool counts_usable(const uint32_t *counts, uint32_t experts)
     return largest > 0 && largest < UINT32_MAX;
 }
 
-static bool step_usable(const struct moe_capacities *c, uint64_t step)
+/* Raises peaks, and counts what is dropped under the capacities in force. */
+static struct dropped count_step(struct moe_capacities *c, const uint32_t *restrict counts)
 {
-    return step < UINT64_MAX - c->o.delta && (!c->fed || step > c->last) &&
-           (!c->asked || c->latest < step + c->o.delta);
+    const uint32_t *rows = c->now.rows;
+    uint32_t *peak = c->peak;
+    struct dropped of = { 0, 0 };
+
+    for (uint32_t e = 0; e < c->o.experts; e++) {
+        uint32_t n = counts[e];
+
+        peak[e] = n > peak[e] ? n : peak[e];
+        of.total += n;
+        of.dropped += n > rows[e] ? n - rows[e] : 0;
+    }
+    return of;
 }
 
-static void come_into_force(struct moe_capacities *c, uint64_t step)
-{
-    struct setting before = c->now;
-
-    if (!c->waiting || c->next.first > step)
-        return;
-    c->now = c->next;
-    c->next = before;
-    c->waiting = false;
-    for (uint32_t i = 0; i < c->recent_count; i++)
-        c->recent[i].dropped = 0;
-    c->recent_sum.dropped = 0;
-}
-
-static void turn_window(struct moe_capacities *c)
-{
-    uint32_t *peak = c->before;
-
-    if (c->filled < c->o.hold)
-        return;
-    c->before = c->peak;
-    c->peak = peak;
-    memset(peak, 0, c->o.experts * sizeof(*peak));
-    c->filled = 0;
-}
-
-static void remember(struct moe_capacities *c, struct dropped of)
+/* Puts a step into the ring of the last `gap` steps, and into the sum of all. */
+static void remember_dropped(struct moe_capacities *c, struct dropped of)
 {
     struct dropped *place = &c->recent[c->recent_at];
 
@@ -309,45 +354,48 @@ static void remember(struct moe_capacities *c, struct dropped of)
     }
 }
 
-static struct dropped count_step(struct moe_capacities *c, const uint32_t *restrict counts)
-{
-    const uint32_t *rows = c->now.rows;
-    uint32_t *peak = c->peak;
-    struct dropped of = { 0, 0 };
-
-    for (uint32_t e = 0; e < c->o.experts; e++) {
-        uint32_t n = counts[e];
-
-        peak[e] = n > peak[e] ? n : peak[e];
-        of.total += n;
-        of.dropped += n > rows[e] ? n - rows[e] : 0;
-    }
-    return of;
-}
-
 int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t *counts,
                         uint32_t experts)
 {
     if (!c || !counts || experts != c->o.experts || !counts_usable(counts, experts) ||
-        !step_usable(c, step))
+        step >= UINT64_MAX - c->o.delta || (c->fed && step <= c->last) ||
+        (c->asked && c->latest >= step + c->o.delta))
         return MOE_ERR_ARGUMENT;
-    come_into_force(c, step);
-    turn_window(c);
-    remember(c, count_step(c, counts));
+    if (c->waiting && c->next.first <= step) { /* it comes into force */
+        struct capacity_setting before = c->now;
+
+        c->now = c->next;
+        c->next = before;
+        c->waiting = false;
+        for (uint32_t i = 0; i < c->recent_count; i++)
+            c->recent[i].dropped = 0;
+        c->recent_sum.dropped = 0;
+    }
+    if (c->filled >= c->o.hold) { /* the next window begins */
+        uint32_t *peak = c->before;
+
+        c->before = c->peak;
+        c->peak = peak;
+        memset(peak, 0, c->o.experts * sizeof(*peak));
+        c->filled = 0;
+    }
+    remember_dropped(c, count_step(c, counts));
     c->last = step;
     c->fed = true;
     c->feeds++;
     c->since++;
     c->filled++;
-    if (!c->waiting && (should_grow(c) || should_shrink(c)))
+    if (!c->waiting &&
+        (drops_exceed(c, 1) || (c->since >= c->o.gap && drops_exceed(c, 4)) || should_shrink(c)))
         replan(c);
     return MOE_OK;
 }
 
 /* ---- answering */
 
-static void tell(const struct moe_capacities *c, const struct setting *s,
-                 struct moe_capacities_state *out)
+/* Writes the members that the caller's struct has room for. */
+static void write_state(const struct moe_capacities *c, const struct capacity_setting *s,
+                        struct moe_capacities_state *out)
 {
     size_t head = sizeof(out->struct_size), given = out->struct_size;
     struct moe_capacities_state state = {
@@ -372,14 +420,14 @@ static void tell(const struct moe_capacities *c, const struct setting *s,
 int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **rows,
                       struct moe_capacities_state *state_or_null)
 {
-    const struct setting *s;
+    const struct capacity_setting *s;
 
     if (!c || !rows || step == UINT64_MAX || step < c->now.first ||
         (c->fed && step > c->last && step - c->last > c->o.delta))
         return MOE_ERR_ARGUMENT;
     s = c->waiting && step >= c->next.first ? &c->next : &c->now;
     if (state_or_null)
-        tell(c, s, state_or_null);
+        write_state(c, s, state_or_null);
     if (!c->asked || step > c->latest)
         c->latest = step;
     c->asked = true;
@@ -387,63 +435,225 @@ int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **
     return MOE_OK;
 }
 
-/* ---- opening and closing */
+/* ---- a checkpoint: little-endian, every number in its place by the options, and a SHA-256 of the
+ * rest at the end.  One walk over the numbers writes them, reads them and counts their bytes, so
+ * that no two lists need agree. */
 
-void moe_capacities_close(struct moe_capacities *c)
+static const uint8_t magic[8] = { 'm', 'o', 'e', 'c', 'a', 'p', 'a', 1 };
+
+struct walk {
+    uint8_t *at; /* NULL: bytes are only counted */
+    size_t bytes, room;
+    bool reading, bad;
+};
+
+static void walk_bytes(struct walk *w, void *bytes, size_t count)
 {
-    if (!c)
+    if (w->at && w->room - w->bytes < count)
+        w->bad = true;
+    if (w->bad)
         return;
-    free(c->now.rows);
-    free(c->next.rows);
-    free(c->peak);
-    free(c->before);
-    free(c->recent);
-    free(c->order);
-    free(c->load);
-    free(c->held);
-    free(c);
+    if (w->at && w->reading)
+        memcpy(bytes, w->at + w->bytes, count);
+    else if (w->at)
+        memcpy(w->at + w->bytes, bytes, count);
+    w->bytes += count;
 }
 
-static bool make_room(struct moe_capacities *c)
+static void walk_u64(struct walk *w, uint64_t *word)
 {
-    size_t experts = c->o.experts, ranks = c->o.ranks;
+    uint8_t bytes[8];
 
-    c->now.rows = calloc(experts, sizeof(*c->now.rows));
-    c->next.rows = calloc(experts, sizeof(*c->next.rows));
-    c->peak = calloc(experts, sizeof(*c->peak));
-    c->before = calloc(experts, sizeof(*c->before));
-    c->recent = calloc(c->o.gap, sizeof(*c->recent));
-    c->order = calloc(experts, sizeof(*c->order));
-    c->load = calloc(ranks, sizeof(*c->load));
-    c->held = calloc(ranks, sizeof(*c->held));
-    return c->now.rows && c->next.rows && c->peak && c->before && c->recent && c->order &&
-           c->load && c->held;
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(*word >> 8 * i);
+    walk_bytes(w, bytes, sizeof(bytes));
+    if (!w->reading || w->bad)
+        return;
+    *word = 0;
+    for (int i = 0; i < 8; i++)
+        *word |= (uint64_t)bytes[i] << 8 * i;
 }
 
-int moe_capacities_open(const struct moe_capacities_options *options, struct moe_capacities **out)
+static void walk_u32(struct walk *w, uint32_t *value)
 {
-    struct moe_capacities *c;
-    struct moe_capacities_options o;
-    uint8_t chain[SHA256_BYTES];
+    uint64_t word = *value;
 
-    if (!options || !out)
-        return MOE_ERR_ARGUMENT;
-    o = take_options(options);
-    TRY(capacities_check(&o, true));
-    c = calloc(1, sizeof(*c));
-    if (!c)
-        return MOE_ERR_NOMEM;
-    c->o = o;
-    if (!make_room(c)) {
-        moe_capacities_close(c);
-        return MOE_ERR_NOMEM;
+    walk_u64(w, &word);
+    w->bad |= word > UINT32_MAX;
+    *value = (uint32_t)word;
+}
+
+static void walk_flag(struct walk *w, bool *flag)
+{
+    uint64_t word = *flag;
+
+    walk_u64(w, &word);
+    w->bad |= word > 1;
+    *flag = word == 1;
+}
+
+static void walk_u32s(struct walk *w, uint32_t *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        walk_u32(w, &values[i]);
+}
+
+static void walk_options(struct walk *w, struct moe_capacities_options *o)
+{
+    uint8_t begin[sizeof(magic)];
+
+    memcpy(begin, magic, sizeof(magic));
+    walk_bytes(w, begin, sizeof(begin));
+    w->bad |= memcmp(begin, magic, sizeof(magic)) != 0;
+    walk_u32(w, &o->experts);
+    walk_u32(w, &o->ranks);
+    walk_u32(w, &o->start);
+    walk_u32(w, &o->grid);
+    walk_u32(w, &o->hold);
+    walk_u32(w, &o->gap);
+    walk_u32(w, &o->low);
+    walk_u32(w, &o->slack);
+    walk_u32(w, &o->drops);
+    walk_u32(w, &o->most);
+    walk_u32(w, &o->delta);
+}
+
+static void walk_setting(struct walk *w, struct capacity_setting *s, uint32_t experts)
+{
+    walk_u32s(w, s->rows, experts);
+    walk_u64(w, &s->first);
+    walk_u64(w, &s->replans);
+    walk_bytes(w, s->chain, sizeof(s->chain));
+}
+
+static void walk_state(struct walk *w, struct moe_capacities *c)
+{
+    walk_setting(w, &c->now, c->o.experts);
+    walk_setting(w, &c->next, c->o.experts);
+    walk_flag(w, &c->waiting);
+    walk_flag(w, &c->fed);
+    walk_flag(w, &c->asked);
+    walk_u64(w, &c->last);
+    walk_u64(w, &c->latest);
+    walk_u64(w, &c->feeds);
+    walk_u64(w, &c->since);
+    walk_u32s(w, c->peak, c->o.experts);
+    walk_u32s(w, c->before, c->o.experts);
+    walk_u32(w, &c->filled);
+    walk_u32(w, &c->recent_at);
+    walk_u32(w, &c->recent_count);
+    for (uint32_t i = 0; i < c->o.gap; i++) {
+        walk_u64(w, &c->recent[i].dropped);
+        walk_u64(w, &c->recent[i].total);
     }
-    for (uint32_t e = 0; e < o.experts; e++)
-        c->now.rows[e] = o.start;
-    sha256_init(&c->fresh);
-    begin_chain(&o, c->fresh, chain);
-    capacities_settle(c, chain, &c->now);
-    c->since = o.gap; /* the first re-plan need not wait */
+    walk_u64(w, &c->all.dropped);
+    walk_u64(w, &c->all.total);
+}
+
+/* Writes everything but the checksum to `at`, or counts its bytes where that is NULL. */
+static size_t write_walk(const struct moe_capacities *c, uint8_t *at, size_t room)
+{
+    struct moe_capacities copy = *c; /* a walk that writes bytes changes no number */
+    struct walk w = { .at = at, .room = room };
+
+    walk_options(&w, &copy.o);
+    walk_state(&w, &copy);
+    return w.bytes;
+}
+
+static void checksum(const uint8_t *bytes, size_t count, uint8_t out[SHA256_BYTES])
+{
+    struct sha256 s;
+
+    sha256_init(&s);
+    sha256_add(&s, bytes, count);
+    sha256_end(&s, out);
+}
+
+int moe_capacities_save(const struct moe_capacities *c, void *buf, size_t *size)
+{
+    size_t bytes;
+
+    if (!c || !size)
+        return MOE_ERR_ARGUMENT;
+    bytes = write_walk(c, NULL, 0);
+    if (buf && *size < bytes + SHA256_BYTES)
+        return MOE_ERR_ARGUMENT;
+    if (buf) {
+        write_walk(c, buf, bytes);
+        checksum(buf, bytes, (uint8_t *)buf + bytes);
+    }
+    *size = bytes + SHA256_BYTES;
+    return MOE_OK;
+}
+
+/* No expert has more rows than `most`, nor a peak that is no count. */
+static bool rows_sound(const struct moe_capacities *c)
+{
+    for (uint32_t e = 0; e < c->o.experts; e++)
+        if (c->now.rows[e] > c->o.most || c->next.rows[e] > c->o.most || c->peak[e] == UINT32_MAX ||
+            c->before[e] == UINT32_MAX)
+            return false;
+    return true;
+}
+
+static bool steps_sound(const struct moe_capacities *c)
+{
+    uint64_t limit = UINT64_MAX - c->o.delta;
+
+    return c->fed == (c->feeds > 0) && c->last < limit && c->filled <= c->o.hold &&
+           c->filled <= c->feeds && c->now.first < limit && c->recent_count <= c->o.gap &&
+           (c->recent_count == c->o.gap ? c->recent_at < c->o.gap
+                                        : c->recent_at == c->recent_count) &&
+           (!c->waiting ||
+            (c->fed && c->next.first > c->last && c->next.first - c->last <= c->o.delta));
+}
+
+/* Sums are made again, not believed. */
+static bool sum_recent(struct moe_capacities *c)
+{
+    static const uint64_t most = (uint64_t)1 << 48; /* of all experts in one step */
+
+    c->recent_sum = (struct dropped){ 0, 0 };
+    for (uint32_t i = 0; i < c->o.gap; i++) {
+        const struct dropped *d = &c->recent[i];
+
+        if (d->dropped > d->total || d->total > most || (i >= c->recent_count && d->total))
+            return false;
+        c->recent_sum.dropped += d->dropped;
+        c->recent_sum.total += d->total;
+    }
+    return c->all.dropped <= c->all.total && c->all.total >> 63 == 0;
+}
+
+int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **out)
+{
+    struct moe_capacities_options o = MOE_CAPACITIES_OPTIONS_INIT;
+    /* Not written to: the walk reads. */
+    struct walk w = { .at = (uint8_t *)(uintptr_t)buf, .room = size, .reading = true };
+    uint8_t sum[SHA256_BYTES];
+    struct moe_capacities *c;
+    char why[128];
+
+    if (!buf || !out)
+        return MOE_ERR_ARGUMENT;
+    walk_options(&w, &o);
+    if (w.bad || !o.start || !options_legal(&o, why))
+        return MOE_ERR_FORMAT;
+    TRY(moe_capacities_open(&o, &c));
+    if (size != write_walk(c, NULL, 0) + SHA256_BYTES)
+        goto damaged;
+    checksum(buf, size - SHA256_BYTES, sum);
+    if (memcmp(sum, (const uint8_t *)buf + size - SHA256_BYTES, SHA256_BYTES) != 0)
+        goto damaged;
+    walk_state(&w, c);
+    if (w.bad || !rows_sound(c) || !steps_sound(c) || !sum_recent(c))
+        goto damaged;
+    capacities_derive(c, &c->now);
+    capacities_derive(c, &c->next);
     *out = c;
     return MOE_OK;
+damaged:
+    moe_capacities_close(c);
+    return MOE_ERR_FORMAT;
 }

@@ -56,59 +56,7 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static bool is_disabled(void)
-{
-    const char *disable = variable("MOELOOKUP_DISABLE");
-
-    return disable && strcmp(disable, "0") != 0;
-}
-
-/* A plan of a declared space can be read once the tables were. */
-static int read_force(const struct moelookup *table, struct lookup_switches *out)
-{
-    const char *force = variable("MOELOOKUP_FORCE");
-
-    if (!force)
-        return OK;
-    if (plan_parse(force, &out->force)) {
-        lookup_say(table, LOOKUP_ERROR,
-                   "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\", or \"AXIS=VALUE "
-                   "space=NAME\" of a space that a table here has",
-                   force);
-        return ERR_ARGUMENT;
-    }
-    out->forced = true;
-    out->force = plan_canonical(out->force, NULL);
-    return OK;
-}
-
 /* ---- one file */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && !strcmp(text + n - m, end);
-}
-
-/* The first bytes and the size; *fd stays open. */
-static int open_head(const char *path, uint8_t head[8], size_t *size, int *fd)
-{
-    struct stat info;
-    int rc = ERR_IO;
-
-    /* Without O_NONBLOCK a pipe of that name would stop the trainer. */
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
-    if (!fstat(*fd, &info) && S_ISREG(info.st_mode)) {
-        *size = (size_t)info.st_size;
-        rc = pread(*fd, head, 8, 0) == 8 ? OK : ERR_FORMAT;
-    }
-    if (rc)
-        close(*fd);
-    return rc;
-}
 
 static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *set)
 {
@@ -135,35 +83,38 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
     return rc;
 }
 
-static int kind_of(const char *path, int fd, size_t size, enum lookup_kind *kind)
-{
-    bool sealed;
-
-    *kind = LOOKUP_DATABASE;
-    if (!ends_with(path, ".published"))
-        return OK;
-    TRY(seal_check(fd, size, &sealed));
-    *kind = sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT;
-    return OK;
-}
-
 /* UNSUPPORTED: it is not there. */
 static int read_file(const char *path, uint32_t file, struct lookup_set *set)
 {
-    enum lookup_kind kind;
+    static const char published[] = ".published";
+    /* Without O_NONBLOCK a pipe of that name would stop the trainer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = ERR_IO;
+    enum lookup_kind kind = LOOKUP_DATABASE;
+    size_t length = strlen(path), tail = sizeof(published) - 1;
+    struct stat info;
     uint8_t head[8];
-    size_t size;
-    int fd, rc;
+    bool sealed;
 
-    TRY(open_head(path, head, &size, &fd));
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
+        goto out;
+    rc = ERR_FORMAT;
+    if (pread(fd, head, 8, 0) != 8)
+        goto out;
     if (pack_claims(head)) {
-        rc = read_packed(fd, size, file, set);
-        close(fd);
-        return rc;
+        rc = read_packed(fd, (size_t)info.st_size, file, set);
+        goto out;
     }
-    rc = kind_of(path, fd, size, &kind);
+    if (length >= tail && !strcmp(path + length - tail, published)) {
+        TRY_OUT(seal_check(fd, (size_t)info.st_size, &sealed));
+        kind = sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT;
+    }
     close(fd);
-    return rc ? rc : lookup_read_sqlite(path, kind, file, set);
+    return lookup_read_sqlite(path, kind, file, set);
+out:
+    close(fd);
+    return rc;
 }
 
 /* UNSUPPORTED: it is not there.  Nothing of a file that cannot be read whole is kept. */
@@ -219,7 +170,7 @@ static int read_table(const struct moelookup *table, const char *path, uint32_t 
 
 enum { PLACES = 5 };
 
-/* A name that has no room is of no file: it is passed over, never cut to another one. */
+/* Passes over a name that is too long for any file, instead of cutting it to another one. */
 static void add_place(const struct moelookup *table, const char *folder, const char *name,
                       char places[PLACES][PATH_MAX], int *count)
 {
@@ -249,7 +200,7 @@ static int list_places(const struct moelookup *table, char places[PLACES][PATH_M
     return n;
 }
 
-/* What a file that was named, or is on the search path, is not. */
+/* Why a file that was named, or is on the search path, gives no table. */
 static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
     char journal[PATH_MAX];
@@ -308,13 +259,26 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     return rc;
 }
 
-/* Ranks that compute on cores have no NCCL: whoever forces its all-to-all there would be told what
- * no trainer can run. */
-static int check_force(const struct moelookup *table, const struct lookup_set *set)
+/* What $MOELOOKUP_FORCE says.  A plan of a declared space can be read once the tables were. */
+static int read_force(const struct moelookup *table, struct lookup_set *set)
 {
-    const struct lookup_switches *s = &set->switches;
+    const char *force = variable("MOELOOKUP_FORCE");
+    struct lookup_switches *s = &set->switches;
 
-    if (!s->forced || s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
+    if (!force)
+        return OK;
+    if (plan_parse(force, &s->force)) {
+        lookup_say(table, LOOKUP_ERROR,
+                   "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\", or \"AXIS=VALUE "
+                   "space=NAME\" of a space that a table here has",
+                   force);
+        return ERR_ARGUMENT;
+    }
+    s->forced = true;
+    s->force = plan_canonical(s->force, NULL);
+    /* Ranks that compute on cores have no NCCL: whoever forces its all-to-all there would be told
+     * what no trainer can run. */
+    if (s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
         return OK;
     lookup_say(table, LOOKUP_ERROR,
                "MOELOOKUP_FORCE: a=nccl is NCCL's own all-to-all, and every "
@@ -326,6 +290,7 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
 {
     struct moelookup *table;
     struct lookup_set set = { .count = 0 };
+    const char *disable = variable("MOELOOKUP_DISABLE");
     int rc;
 
     if (!out)
@@ -334,11 +299,10 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     if (!table)
         return MOE_ERR_NOMEM;
     table->level = read_level(LOOKUP_WARN);
-    set.switches.disabled = is_disabled();
+    set.switches.disabled = disable && strcmp(disable, "0") != 0;
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
-    TRY_OUT(read_force(table, &set.switches));
-    TRY_OUT(check_force(table, &set));
+    TRY_OUT(read_force(table, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
     table->passed = set.passed;
     (void)moelookup_record(table, NULL); /* nobody's training stops for it */

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A caller from another version hands in another size, 0 for the first; what it does not know is 0.
- */
-static int take_shape(const struct moelookup *table, const struct moe_shape *given,
+/* Completes the caller's shape.  A caller from another version hands in another size, 0 for the
+ * first; what it does not know is 0. */
+static int copy_shape(const struct moelookup *table, const struct moe_shape *given,
                       struct moe_shape *shape)
 {
     size_t size = given->struct_size ? given->struct_size : offsetof(struct moe_shape, layout);
@@ -63,14 +63,8 @@ static const char *implementation_of(const struct lookup_layer *layer)
     return live ? live + strlen(LOOKUP_LIVE) : "";
 }
 
-/* "implementation tutel" is any that begins like this, "implementation moetune" its own. */
-static bool same_implementation(const struct lookup_layer *layer, const char *wanted)
-{
-    const char *mine = implementation_of(layer);
-
-    return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
-}
-
+/* Whether the table is of what the caller of bind named: a device, an implementation or a cluster;
+ * NULL fits any. */
 static bool same_device(const struct lookup_layer *layer, const char *device)
 {
     static const char word[] = "implementation ";
@@ -79,8 +73,12 @@ static bool same_device(const struct lookup_layer *layer, const char *device)
 
     if (!device || !strcmp(device, layer->device))
         return true;
-    if (!strncmp(device, word, strlen(word)))
-        return same_implementation(layer, device + strlen(word));
+    if (!strncmp(device, word, strlen(word))) {
+        /* "implementation tutel" is any that begins like this, "implementation moetune" its own. */
+        const char *wanted = device + strlen(word), *mine = implementation_of(layer);
+
+        return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
+    }
     length = strlen(device);
     if (length == device_length(layer) && !strncmp(device, layer->device, length))
         return true;
@@ -93,52 +91,34 @@ static struct lookup_layer layer_at(const struct choice *c, uint32_t i)
     return pack_layer(c->table->bytes, c->fits[i]);
 }
 
-static void collect(struct choice *c)
+/* The lower, the better the table fits: it is for as many tokens as the shape says, then for as
+ * many layers (a step of one layer comes nearest where any number fits), then it is of an earlier
+ * file. */
+static uint64_t rank_of(const struct choice *c, const struct lookup_layer *layer)
 {
-    for (uint32_t i = 0; i < pack_layer_count(c->table->bytes); i++) {
-        struct lookup_layer layer = pack_layer(c->table->bytes, i);
+    bool other_tokens = c->shape->tokens && layer->shape.tokens != c->shape->tokens;
+    bool other_layers = layer->shape.layers != c->shape->layers;
 
-        if (same_layer(layer.shape, *c->shape) && same_device(&layer, c->device))
-            c->fits[c->count++] = i;
-    }
+    return (uint64_t)other_tokens << 33 | (uint64_t)other_layers << 32 | layer->file;
 }
 
-/* Leaves those with the lowest rank. */
-static void keep_lowest(struct choice *c,
-                        uint64_t (*rank)(const struct choice *c, const struct lookup_layer *layer))
+static void keep_lowest_rank(struct choice *c)
 {
     uint64_t lowest = UINT64_MAX;
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
-        uint64_t r = rank(c, &layer);
+        uint64_t rank = rank_of(c, &layer);
 
-        if (r < lowest) {
-            lowest = r;
+        if (rank < lowest) {
+            lowest = rank;
             kept = 0;
         }
-        if (r == lowest)
+        if (rank == lowest)
             c->fits[kept++] = c->fits[i];
     }
     c->count = kept;
-}
-
-static uint64_t other_tokens(const struct choice *c, const struct lookup_layer *layer)
-{
-    return c->shape->tokens && layer->shape.tokens != c->shape->tokens;
-}
-
-/* A step of one layer comes nearest where any number fits. */
-static uint64_t other_layers(const struct choice *c, const struct lookup_layer *layer)
-{
-    return layer->shape.layers != c->shape->layers;
-}
-
-static uint64_t file_number(const struct choice *c, const struct lookup_layer *layer)
-{
-    (void)c;
-    return layer->file;
 }
 
 static bool all_same(const struct choice *c,
@@ -194,7 +174,8 @@ static uint64_t reach_of(const struct choice *c, uint32_t i)
                : 0;
 }
 
-/* They come in their order. */
+/* Of tables of several widths, which come in the order in which they answer, moves the first one
+ * that reaches far enough to the front. */
 static void put_first_what_answers(struct choice *c)
 {
     uint64_t widest = 0;
@@ -211,14 +192,19 @@ static void put_first_what_answers(struct choice *c)
     c->fits[0] = answers;
 }
 
-/* Several that are left differ in their width alone; the first answers. */
+/* Leaves the tables that answer.  Several that are left differ in their width alone; the first
+ * answers. */
 static int choose(struct choice *c)
 {
+    for (uint32_t i = 0; i < pack_layer_count(c->table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(c->table->bytes, i);
+
+        if (same_layer(layer.shape, *c->shape) && same_device(&layer, c->device))
+            c->fits[c->count++] = i;
+    }
     if (!all_same(c, device_alike))
         return ambiguous(c);
-    keep_lowest(c, other_tokens);
-    keep_lowest(c, other_layers);
-    keep_lowest(c, file_number);
+    keep_lowest_rank(c);
     if (!all_same(c, all_but_window_alike))
         return ambiguous(c);
     put_first_what_answers(c);
@@ -227,27 +213,8 @@ static int choose(struct choice *c)
 
 /* ---- missing */
 
-static bool same_but_ranks(struct moe_shape a, struct moe_shape b)
-{
-    a.ranks = b.ranks;
-    a.ranks_per_node = b.ranks_per_node;
-    a.ranks_per_rack = b.ranks_per_rack;
-    return same_layer(a, b);
-}
-
-static void describe_ranks(const struct moe_shape *s, uint32_t wanted_rack, char *text, size_t size)
-{
-    int used = snprintf(text, size, "the table of this layer is for %u ranks, %u per node",
-                        s->ranks, s->ranks_per_node);
-
-    if (s->ranks_per_rack)
-        snprintf(text + used, size - (size_t)used, ", %u per rack", s->ranks_per_rack);
-    else if (wanted_rack)
-        snprintf(text + used, size - (size_t)used, ", without racks");
-}
-
-/* What there is that comes nearest. */
-static void describe_miss(const struct choice *c, char *text, size_t size)
+/* Says which table comes nearest. */
+static void describe_nearest(const struct choice *c, char *text, size_t size)
 {
     const struct lookup_passed *passed = &c->table->passed;
     uint32_t layers = pack_layer_count(c->table->bytes);
@@ -259,41 +226,44 @@ static void describe_miss(const struct choice *c, char *text, size_t size)
                                : "");
     for (uint32_t i = 0; i < layers; i++) {
         struct lookup_layer layer = pack_layer(c->table->bytes, i);
+        struct moe_shape alike = *c->shape, *s = &layer.shape;
 
-        if (same_layer(layer.shape, *c->shape)) {
+        if (same_layer(*s, alike)) {
             snprintf(text, size, "the table of this layer is for \"%s\", not for \"%s\"",
                      layer.device, c->device ? c->device : "");
             return;
         }
-        if (same_but_ranks(layer.shape, *c->shape))
-            describe_ranks(&layer.shape, c->shape->ranks_per_rack, text, size);
+        alike.ranks = s->ranks;
+        alike.ranks_per_node = s->ranks_per_node;
+        alike.ranks_per_rack = s->ranks_per_rack;
+        if (!same_layer(*s, alike))
+            continue;
+        text_put(text, size, "the table of this layer is for %u ranks, %u per node", s->ranks,
+                 s->ranks_per_node);
+        if (s->ranks_per_rack)
+            text_add(text, size, ", %u per rack", s->ranks_per_rack);
+        else if (c->shape->ranks_per_rack)
+            text_add(text, size, ", without racks");
     }
-}
-
-/* As tune takes it; how many tokens a rank has is for the reader to say where we do not know. */
-static void format_wanted(const struct moe_shape *shape, char *text, size_t size)
-{
-    char *open;
-
-    shape_format(shape, text, size);
-    open = strstr(text, " T=0 ");
-    if (open && !shape->tokens)
-        memmove(open + 3, "?", 1);
 }
 
 static void say_miss(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const struct declaration *d = declaration_find(c->shape->space);
-    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], racks[40] = "";
+    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], racks[40] = "", *unknown;
     struct moe_plan usual = plan_default(c->shape);
     struct moe_shape bare = *c->shape;
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
     bare.space = 0; /* its file says it */
-    format_wanted(&bare, shape, sizeof(shape));
-    describe_miss(c, why, sizeof(why));
+    shape_format(&bare, shape, sizeof(shape));
+    /* How many tokens a rank has is for the reader to say where we do not know. */
+    unknown = strstr(shape, " T=0 ");
+    if (unknown && !bare.tokens)
+        unknown[3] = '?';
+    describe_nearest(c, why, sizeof(why));
     if (c->shape->ranks_per_rack)
         snprintf(racks, sizeof(racks), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
@@ -323,65 +293,52 @@ static void say_hidden(const struct choice *c)
 
 /* What a person pinned holds for capacities, whatever is tuned later: buckets that a pin reaches
  * only in part are pinned, because what it keeps away may be harmful. */
-static int inherit_pin(struct lookup_layer *layer, const struct lookup_layer *from,
-                       struct lookup_pin pin)
-{
-    uint64_t first = (uint64_t)pin.first * from->window / layer->window;
-    uint64_t last = (((uint64_t)pin.last + 1) * from->window - 1) / layer->window;
-
-    if (first > UINT32_MAX)
-        return OK;
-    pin.first = (uint32_t)first;
-    pin.last = last < UINT32_MAX ? (uint32_t)last : UINT32_MAX;
-    return lookup_layer_pin_gaps(layer, pin);
-}
-
 static int inherit_pins(const struct choice *c, struct lookup_layer *layer)
 {
     for (uint32_t i = 1; i < c->count; i++) {
         struct lookup_layer from = layer_at(c, i);
 
-        for (uint32_t p = 0; p < from.pin_count; p++)
-            TRY(inherit_pin(layer, &from, pack_pin(c->table->bytes, c->fits[i], p)));
+        for (uint32_t p = 0; p < from.pin_count; p++) {
+            struct lookup_pin pin = pack_pin(c->table->bytes, c->fits[i], p);
+            uint64_t first = (uint64_t)pin.first * from.window / layer->window;
+            uint64_t last = (((uint64_t)pin.last + 1) * from.window - 1) / layer->window;
+
+            if (first > UINT32_MAX)
+                continue;
+            pin.first = (uint32_t)first;
+            pin.last = last < UINT32_MAX ? (uint32_t)last : UINT32_MAX;
+            TRY(lookup_layer_pin_gaps(layer, pin));
+        }
     }
     return OK;
 }
 
 /* ---- a view */
 
-static int copy_rows(const uint8_t *bytes, uint32_t at, struct lookup_layer *layer)
+/* Copies the layer that answers, which becomes the view's own. */
+static int copy_layer(const struct choice *c, struct lookup_layer *layer)
 {
-    struct lookup_layer from = pack_layer(bytes, at);
+    const uint8_t *bytes = c->table->bytes;
+    uint32_t at = c->fits[0];
+    int rc = ERR_NOMEM;
 
-    *layer = from;
-    layer->entries = malloc(sizeof(*layer->entries) * (from.entry_count + (size_t)1));
-    layer->pins = malloc(sizeof(*layer->pins) * (from.pin_count + (size_t)1));
-    if (!layer->entries || !layer->pins) {
-        free(layer->entries);
-        free(layer->pins);
-        return ERR_NOMEM;
-    }
-    for (uint32_t i = 0; i < from.entry_count; i++)
+    *layer = pack_layer(bytes, at);
+    layer->entries = malloc(sizeof(*layer->entries) * (layer->entry_count + (size_t)1));
+    layer->pins = malloc(sizeof(*layer->pins) * (layer->pin_count + (size_t)1));
+    if (!layer->entries || !layer->pins)
+        goto out;
+    for (uint32_t i = 0; i < layer->entry_count; i++)
         layer->entries[i] = pack_entry(bytes, at, i);
-    layer->pin_room = from.pin_count + 1;
-    for (uint32_t i = 0; i < from.pin_count; i++)
+    layer->pin_room = layer->pin_count + 1;
+    for (uint32_t i = 0; i < layer->pin_count; i++)
         layer->pins[i] = pack_pin(bytes, at, i);
-    return OK;
-}
-
-/* The layer that answers, as the view's own. */
-static int take_layer(const struct choice *c, struct lookup_layer *layer)
-{
-    int rc;
-
-    TRY(copy_rows(c->table->bytes, c->fits[0], layer));
     if (c->count > 1)
         say_hidden(c);
-    rc = inherit_pins(c, layer);
-    if (rc) {
-        free(layer->entries);
-        free(layer->pins);
-    }
+    TRY_OUT(inherit_pins(c, layer));
+    return OK;
+out:
+    free(layer->entries);
+    free(layer->pins);
     return rc;
 }
 
@@ -393,7 +350,7 @@ static int open_view(const struct choice *c, struct moelookup_view **out)
     int rc;
 
     if (c->count)
-        TRY(take_layer(c, &layer));
+        TRY(copy_layer(c, &layer));
     else if (!switches.disabled && !switches.forced)
         say_miss(c);
     if (switches.forced && !plan_legal(&switches.force, c->shape))
@@ -416,11 +373,10 @@ int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
 
     if (!table || !shape || !out)
         return MOE_ERR_ARGUMENT;
-    TRY(take_shape(table, shape, &whole));
+    TRY(copy_shape(table, shape, &whole));
     c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
     if (!c.fits)
         return MOE_ERR_NOMEM;
-    collect(&c);
     TRY_OUT(choose(&c));
     TRY_OUT(open_view(&c, out));
 out:

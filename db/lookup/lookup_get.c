@@ -36,7 +36,8 @@ struct moelookup_view {
 
 /* ---- the ladder */
 
-static uint32_t before(const struct lookup_layer *layer, uint32_t bucket)
+/* How many entries lie in lower buckets. */
+static uint32_t entries_before(const struct lookup_layer *layer, uint32_t bucket)
 {
     uint32_t low = 0, high = layer->entry_count;
 
@@ -96,7 +97,7 @@ static enum moe_source own_source(const struct lookup_entry *own)
 static struct answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
-    uint32_t n = layer->entry_count, at = before(layer, bucket);
+    uint32_t n = layer->entry_count, at = entries_before(layer, bucket);
     bool outside = bucket < entries[0].plan.bucket || bucket > entries[n - 1].plan.bucket;
     enum moe_source near = outside ? MOE_CLAMPED : MOE_NEIGHBOUR;
 
@@ -115,32 +116,28 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
     return answer_of(own ? own : below ? below : above, near);
 }
 
-/* The same in a declared space, where a bucket's neighbours are classes and ranges. */
-static struct answer space_answer(const struct moelookup_view *view, uint32_t bucket)
-{
-    bool outside;
-    const struct lookup_entry *e =
-        lookup_space_entry(&view->layer, view->declared, bucket, &outside);
-
-    return answer_of(e, e->plan.bucket == bucket ? own_source(e)
-                        : outside                ? MOE_CLAMPED
-                                                 : MOE_NEIGHBOUR);
-}
-
 static struct answer answer_for(const struct moelookup_view *view, uint32_t bucket)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket);
+    const struct lookup_entry *e;
+    bool outside;
 
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin)
         return own_answer(pin->plan, MOE_OVERRIDE);
-    if (view->layer.entry_count)
-        return view->declared ? space_answer(view, bucket) : entry_answer(&view->layer, bucket);
-    return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+    if (!view->layer.entry_count)
+        return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+    if (!view->declared)
+        return entry_answer(&view->layer, bucket);
+    /* A bucket's neighbours are classes and ranges. */
+    e = lookup_space_entry(&view->layer, view->declared, bucket, &outside);
+    return answer_of(e, e->plan.bucket == bucket ? own_source(e)
+                        : outside                ? MOE_CLAMPED
+                                                 : MOE_NEIGHBOUR);
 }
 
-/* ---- resolving */
+/* ---- all answers in advance */
 
 static int by_value(const void *a, const void *b)
 {
@@ -177,12 +174,8 @@ static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count
     return at;
 }
 
-static bool same_answer(const struct answer *a, const struct answer *b)
-{
-    return a->own == b->own && !memcmp(&a->plan, &b->plan, sizeof(a->plan));
-}
-
-static int resolve(struct moelookup_view *view)
+/* Works the ladder through for all buckets at which the answer may change. */
+static int list_answers(struct moelookup_view *view)
 {
     uint32_t changes, *at = list_changes(view, &changes);
 
@@ -190,10 +183,12 @@ static int resolve(struct moelookup_view *view)
         return ERR_NOMEM;
     view->answers = malloc(sizeof(*view->answers) * changes);
     for (uint32_t i = 0; i < changes && view->answers; i++) {
+        const struct answer *last = view->count ? &view->answers[view->count - 1] : NULL;
         struct answer answer = answer_for(view, at[i]);
 
         answer.from = at[i];
-        if (!view->count || !same_answer(&view->answers[view->count - 1], &answer))
+        if (!last || last->own != answer.own ||
+            memcmp(&last->plan, &answer.plan, sizeof(answer.plan)) != 0)
             view->answers[view->count++] = answer;
     }
     free(at);
@@ -240,7 +235,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
     view->switches.force = plan_canonical(switches->force, shape);
     view->declared = declaration_find(layer->shape.space);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
-    TRY_OUT(resolve(view));
+    TRY_OUT(list_answers(view));
     TRY_OUT(make_index(view));
     *out = view;
     return OK;
@@ -290,19 +285,15 @@ find(const struct moelookup_view *view, uint32_t bucket)
     return &view->answers[low];
 }
 
-static int count(const struct moelookup_view *view, uint32_t bucket)
-{
-    return counter_count(&view->counter, bucket);
-}
-
-static uint32_t bucket_told(const struct answer *answer, uint32_t asked)
+/* What the plan says of its bucket where `asked` was asked for. */
+static uint32_t told_bucket(const struct answer *answer, uint32_t asked)
 {
     return answer->own ? asked : answer->plan.bucket;
 }
 
-/* The first `bytes` of a plan, save struct_size, which is the caller's. */
-static inline __attribute__((always_inline)) void give(const struct moe_plan *plan, size_t bytes,
-                                                       struct moe_plan *out)
+/* Copies the first `bytes` of a plan, save struct_size, which is the caller's. */
+static inline __attribute__((always_inline)) void copy_plan(const struct moe_plan *plan,
+                                                            size_t bytes, struct moe_plan *out)
 {
     enum { HEAD = offsetof(struct moe_plan, r) };
 
@@ -324,10 +315,10 @@ static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
         plan = plan_default(&view->layer.shape);
         plan.source = MOE_DEFAULT;
     }
-    plan.bucket = bucket_told(answer, bucket);
+    plan.bucket = told_bucket(answer, bucket);
     if (bytes)
-        give(&plan, bytes, out);
-    return count(view, bucket);
+        copy_plan(&plan, bytes, out);
+    return counter_count(&view->counter, bucket);
 }
 
 /* What most of them are: compiled when ctas was the last field. */
@@ -335,14 +326,14 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
 {
-    uint32_t told = bucket_told(answer, bucket);
+    uint32_t told = told_bucket(answer, bucket);
 
     if (out->struct_size != offsetof(struct moe_plan, e) || answer->plan.e != MOE_PADDED ||
         answer->plan.w != MOE_KEEP || answer->plan.space)
         return get_cut(view, answer, bucket, out);
-    give(&answer->plan, offsetof(struct moe_plan, e), out);
+    copy_plan(&answer->plan, offsetof(struct moe_plan, e), out);
     out->bucket = told;
-    return count(view, bucket);
+    return counter_count(&view->counter, bucket);
 }
 
 /* Every call is the last thing that is done: nothing need be kept for afterwards. */
@@ -357,14 +348,14 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
         return moelookup_get_key(view, capacity, 0, out);
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
-    told = bucket_told(answer, bucket);
+    told = told_bucket(answer, bucket);
     if (out->struct_size < sizeof(*out)) /* 0: the first version */
         return get_part(view, answer, bucket, out);
     /* Straight into *out: a copy on the stack, changed and read as a whole, costs three times as
      * much. */
-    give(&answer->plan, sizeof(*out), out);
+    copy_plan(&answer->plan, sizeof(*out), out);
     out->bucket = told;
-    return count(view, bucket);
+    return counter_count(&view->counter, bucket);
 }
 
 /* False: the class of a space that has classes is negative or not a number. */
@@ -388,9 +379,9 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
     answer = find(view, bucket);
     if (out->struct_size < sizeof(*out))
         return get_part(view, answer, bucket, out);
-    give(&answer->plan, sizeof(*out), out);
-    out->bucket = bucket_told(answer, bucket);
-    return count(view, bucket);
+    copy_plan(&answer->plan, sizeof(*out), out);
+    out->bucket = told_bucket(answer, bucket);
+    return counter_count(&view->counter, bucket);
 }
 
 /* ---- capacities that differ: the best plan of either kind, each at an equal capacity of its own
@@ -403,7 +394,7 @@ static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int
 
     if (bucket < 0 || bucket > UINT32_MAX)
         return NULL;
-    at = before(layer, (uint32_t)bucket);
+    at = entries_before(layer, (uint32_t)bucket);
     return at < layer->entry_count && layer->entries[at].plan.bucket == bucket &&
                    fresh(&layer->entries[at])
                ? &layer->entries[at]
@@ -475,27 +466,7 @@ struct uneven_answer {
     struct moe_plan rival; /* struct_size 0: there is none */
 };
 
-/* Where all plans are of one kind, that of the other one's capacity answers, as in any look-up. */
-static struct answer only_kind(const struct moelookup_view *view, uint32_t capacity)
-{
-    struct answer answer = *find(view, bucket_of(view, capacity));
-
-    answer.plan.bucket = bucket_told(&answer, bucket_of(view, capacity));
-    answer.own = 0;
-    return answer;
-}
-
-static struct answer uncompared(const struct moelookup_view *view, uint32_t key,
-                                const struct lookup_entry *of)
-{
-    struct answer answer = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
-
-    if (of && of->plan.bucket == bucket_of(view, key))
-        answer.plan.time_us = answer.plan.default_us = of->plan.default_us;
-    return answer;
-}
-
-/* Both lie in buckets of their own. */
+/* Compares the best plans of both kinds at keys that lie in buckets of their own. */
 static struct uneven_answer compare_kinds(const struct moelookup_view *view, uint32_t key,
                                           uint32_t key_r0)
 {
@@ -506,11 +477,18 @@ static struct uneven_answer compare_kinds(const struct moelookup_view *view, uin
     struct uneven_answer out = { .rival = { 0 } };
 
     if (weights.none || tokens.none) {
-        out.told = only_kind(view, weights.none ? key : key_r0);
+        /* All plans are of one kind: at its capacity that answers, as in any look-up. */
+        uint32_t bucket = bucket_of(view, weights.none ? key : key_r0);
+
+        out.told = *find(view, bucket);
+        out.told.plan.bucket = told_bucket(&out.told, bucket);
+        out.told.own = 0;
         return out;
     }
     if (!tokens.plan || !weights.plan || !(token || weight)) {
-        out.told = uncompared(view, key, tokens.entry);
+        out.told = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
+        if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
+            out.told.plan.time_us = out.told.plan.default_us = tokens.entry->plan.default_us;
         return out;
     }
     out.told.plan = *best.plan;
@@ -527,9 +505,10 @@ static struct uneven_answer compare_kinds(const struct moelookup_view *view, uin
     return out;
 }
 
-/* What answers two equal capacities as one does: a view of a space, or whose layout has every plan
- * compute the rows of all experts; nothing is known, or all of it is said; one bucket. */
-static bool is_one(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
+/* Whether one of both keys alone decides: in a view of a space, or whose layout has every plan
+ * compute the rows of all experts; where nothing is known, or a person said the plan; where both
+ * lie in one bucket. */
+static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
     return view->declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
            view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
@@ -550,8 +529,8 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     return compare_kinds(view, key, key_r0);
 }
 
-/* Which of both is the only one that counts where is_one(). */
-static uint32_t one_key(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
+/* Which of both that is. */
+static uint32_t deciding_key(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
     return view->layer.shape.layout == MOE_LAYOUT_HIDDEN ? key_r0 : key;
 }
@@ -564,16 +543,16 @@ int moelookup_get_uneven(const struct moelookup_view *view, uint32_t key, uint32
 
     if (!view || !out || key_r0 > key)
         return MOE_ERR_ARGUMENT;
-    if (is_one(view, key, key_r0))
-        return moelookup_get(view, one_key(view, key, key_r0), out);
+    if (one_key_decides(view, key, key_r0))
+        return moelookup_get(view, deciding_key(view, key, key_r0), out);
     answer = find_uneven(view, key, key_r0);
     bucket = bucket_of(view, key);
-    count(view, bucket_of(view, key_r0));
+    counter_count(&view->counter, bucket_of(view, key_r0));
     if (out->struct_size < sizeof(*out))
         return get_part(view, &answer.told, bucket, out);
-    give(&answer.told.plan, sizeof(*out), out);
-    out->bucket = bucket_told(&answer.told, bucket);
-    return count(view, bucket);
+    copy_plan(&answer.told.plan, sizeof(*out), out);
+    out->bucket = told_bucket(&answer.told, bucket);
+    return counter_count(&view->counter, bucket);
 }
 
 uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
@@ -690,19 +669,6 @@ static const char *bucket_name(const struct moelookup_view *view, uint32_t bucke
     return room;
 }
 
-/* What was asked, and the bucket that it falls into. */
-static void append_asked(struct sentence *s, const struct moelookup_view *view, uint64_t key,
-                         uint32_t bucket)
-{
-    char room[RANGE_TEXT_BYTES];
-
-    if (view->declared)
-        append(s, "%s=%llu, %s: ", view->declared->key, (unsigned long long)key,
-               bucket_name(view, bucket, room));
-    else
-        append(s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
-}
-
 int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, double class, char *text,
                           size_t size)
 {
@@ -716,8 +682,12 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket);
     plan = answer->plan;
-    plan.bucket = bucket_told(answer, bucket);
-    append_asked(&s, view, key, bucket);
+    plan.bucket = told_bucket(answer, bucket);
+    if (view->declared)
+        append(&s, "%s=%llu, %s: ", view->declared->key, (unsigned long long)key,
+               bucket_name(view, bucket, room));
+    else
+        append(&s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
     append(&s, "%s; ", PLAN_TEXT(&plan));
     append(&s, reason_for(view, &plan), bucket_name(view, plan.bucket, room));
     if (plan.time_us > 0)
@@ -741,10 +711,10 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
 
     if (!view || (!text && size) || key_r0 > key)
         return MOE_ERR_ARGUMENT;
-    if (is_one(view, key, key_r0))
-        return moelookup_explain(view, one_key(view, key, key_r0), text, size);
+    if (one_key_decides(view, key, key_r0))
+        return moelookup_explain(view, deciding_key(view, key, key_r0), text, size);
     a = find_uneven(view, key, key_r0);
-    plan->bucket = bucket_told(&a.told, bucket_of(view, key));
+    plan->bucket = told_bucket(&a.told, bucket_of(view, key));
     append(&s, "c=%u, with r=0 %u, buckets %u and %u of width %u: %s; ", key, key_r0,
            bucket_of(view, key), bucket_of(view, key_r0), view->layer.window, PLAN_TEXT(plan));
     append(&s, plan->source == MOE_EXACT ? "exact: measured in %s" : reason_for(view, plan),

@@ -83,11 +83,6 @@ static void put_packed(uint8_t *row, const plan_place at, uint64_t packed)
         row[at[i]] = (uint8_t)(packed >> 8 * i);
 }
 
-static void put_plan(uint8_t *row, const plan_place at, const struct moe_plan *plan)
-{
-    put_packed(row, at, plan_pack(plan));
-}
-
 static uint64_t get_packed(const uint8_t *row, const plan_place at)
 {
     uint64_t packed = 0;
@@ -251,34 +246,30 @@ struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
                                 get_plan(row, in_pin, space_of(bytes, layer)) };
 }
 
-static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct lookup_set *set)
-{
-    struct lookup_layer from = pack_layer(bytes, at), *to;
-    uint32_t entries = from.entry_count, pins = from.pin_count;
-
-    from.file += file;
-    from.decided_s = pack_layer_count(bytes) - at; /* they come in their order */
-    to = lookup_set_layer(set, &from);
-    if (!to)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < entries; i++) {
-        struct lookup_entry entry = pack_entry(bytes, at, i);
-
-        entry.file = from.file;
-        TRY(lookup_layer_add(to, &entry));
-    }
-    for (uint32_t i = 0; i < pins; i++) {
-        struct lookup_pin pin = pack_pin(bytes, at, i);
-
-        TRY(lookup_layer_pin(to, &pin));
-    }
-    return OK;
-}
-
 int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 {
-    for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
-        TRY(merge_layer(bytes, i, file, set));
+    uint32_t layers = pack_layer_count(bytes);
+
+    for (uint32_t at = 0; at < layers; at++) {
+        struct lookup_layer from = pack_layer(bytes, at), *to;
+
+        from.file += file;
+        from.decided_s = layers - at; /* they come in their order */
+        to = lookup_set_layer(set, &from);
+        if (!to)
+            return ERR_NOMEM;
+        for (uint32_t i = 0; i < from.entry_count; i++) {
+            struct lookup_entry entry = pack_entry(bytes, at, i);
+
+            entry.file = from.file;
+            TRY(lookup_layer_add(to, &entry));
+        }
+        for (uint32_t i = 0; i < from.pin_count; i++) {
+            struct lookup_pin pin = pack_pin(bytes, at, i);
+
+            TRY(lookup_layer_pin(to, &pin));
+        }
+    }
     return OK;
 }
 
@@ -307,28 +298,24 @@ static uint32_t version_of_plan(const struct moe_plan *plan)
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
-static uint32_t version_of_entry(const struct lookup_entry *e)
-{
-    return e->other.struct_size || e->no_other ? 6 : version_of_plan(&e->plan);
-}
-
-static uint32_t version_of_layer(const struct lookup_layer *layer)
-{
-    uint32_t version = version_of_shape(&layer->shape);
-
-    for (uint32_t i = 0; i < layer->entry_count; i++)
-        version = newer(version, version_of_entry(&layer->entries[i]));
-    for (uint32_t i = 0; i < layer->pin_count; i++)
-        version = newer(version, version_of_plan(&layer->pins[i].plan));
-    return version;
-}
-
+/* The oldest version that says everything. */
 static uint32_t version_for(const struct lookup_set *set)
 {
     uint32_t version = set->switches.forced ? version_of_plan(&set->switches.force) : 1;
 
-    for (uint32_t i = 0; i < set->count; i++)
-        version = newer(version, version_of_layer(&set->layers[i]));
+    for (uint32_t i = 0; i < set->count; i++) {
+        const struct lookup_layer *layer = &set->layers[i];
+
+        version = newer(version, version_of_shape(&layer->shape));
+        for (uint32_t j = 0; j < layer->entry_count; j++) {
+            const struct lookup_entry *e = &layer->entries[j];
+            bool others = e->other.struct_size || e->no_other;
+
+            version = newer(version, others ? 6 : version_of_plan(&e->plan));
+        }
+        for (uint32_t j = 0; j < layer->pin_count; j++)
+            version = newer(version, version_of_plan(&layer->pins[j].plan));
+    }
     return version;
 }
 
@@ -358,18 +345,11 @@ static void write_entry(uint8_t *row, const struct lookup_entry *e)
     put_float(row + 12, e->plan.default_us);
     row[18] =
         (uint8_t)(e->flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
-    put_plan(row, in_entry, &e->plan);
+    put_packed(row, in_entry, plan_pack(&e->plan));
     if (other) {
         put_float(row + ENTRY, e->other.time_us);
-        put_plan(row, in_other, &e->other);
+        put_packed(row, in_other, plan_pack(&e->other));
     }
-}
-
-static void write_pin(uint8_t *row, const struct lookup_pin *pin)
-{
-    put(row, pin->first);
-    put(row + 4, pin->last);
-    put_plan(row, in_pin, &pin->plan);
 }
 
 /* The spaces of layers and of the forced plan, each once and in the order of ids, which is that of
@@ -411,26 +391,22 @@ static struct sizes measure(const struct lookup_set *set)
     return s;
 }
 
-static void write_switches(const struct lookup_switches *s, uint8_t *bytes)
-{
-    uint32_t space = s->forced ? s->force.space : 0;
-
-    put(bytes + 20,
-        (s->disabled ? DISABLED : 0) | (s->forced ? FORCED : 0) | (space ? DECLARED : 0));
-    if (s->forced)
-        put_packed(bytes, forced_at, plan_pack(&s->force) | (uint64_t)space << CHOICE_BITS);
-}
-
 /* Writes everything but the checksum; the bytes are zero before. */
 static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
 {
+    const struct lookup_switches *switches = &set->switches;
+    uint32_t force_space = switches->forced ? switches->force.space : 0;
     uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at, *space = bytes + s.spaces_at;
 
     memcpy(bytes, magic, sizeof(magic));
     put(bytes + 8, s.version);
     put(bytes + 12, (uint32_t)s.total);
     put(bytes + 16, set->count);
-    write_switches(&set->switches, bytes);
+    put(bytes + 20, (switches->disabled ? DISABLED : 0) | (switches->forced ? FORCED : 0) |
+                        (force_space ? DECLARED : 0));
+    if (switches->forced)
+        put_packed(bytes, forced_at,
+                   plan_pack(&switches->force) | (uint64_t)force_space << CHOICE_BITS);
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 
@@ -438,8 +414,11 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
                     (size_t)(entry - bytes), (size_t)(pin - bytes));
         for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version))
             write_entry(entry, &layer->entries[j]);
-        for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN)
-            write_pin(pin, &layer->pins[j]);
+        for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN) {
+            put(pin, layer->pins[j].first);
+            put(pin + 4, layer->pins[j].last);
+            put_packed(pin, in_pin, plan_pack(&layer->pins[j].plan));
+        }
     }
     for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));) {
         size_t length = strlen(d->text);
@@ -493,37 +472,25 @@ int pack_set(struct lookup_set *set, uint8_t **bytes, size_t *size)
 
 /* ---- checking */
 
-/* True if the rows of every layer lie inside. */
-static bool within(const uint8_t *bytes, size_t size)
+/* False: rows of some layer lie outside, or overlap another's, which could make far more rows than
+ * there are bytes.  *end: where all rows end. */
+static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
 {
-    uint32_t layers = pack_layer_count(bytes);
+    uint32_t layers = pack_layer_count(bytes), version = version_of(bytes);
 
-    if (layers > (size - HEADER) / record_bytes(version_of(bytes)))
+    if (layers > (size - HEADER) / record_bytes(version))
         return false;
+    *end = HEADER;
     for (uint32_t i = 0; i < layers; i++) {
         const uint8_t *record = record_of(bytes, i);
-        uint64_t entries = get(record + ENTRIES_AT), pins = get(record + PINS_AT);
+        uint64_t entries = entry_bytes(version) * (uint64_t)get(record + ENTRY_COUNT_AT);
+        uint64_t pins = (uint64_t)PIN * get(record + PIN_COUNT_AT);
 
-        if (entries + entry_bytes(version_of(bytes)) * (uint64_t)get(record + ENTRY_COUNT_AT) >
-                size ||
-            pins + (uint64_t)PIN * get(record + PIN_COUNT_AT) > size)
+        if (get(record + ENTRIES_AT) + entries > size || get(record + PINS_AT) + pins > size)
             return false;
+        *end += record_bytes(version) + entries + pins;
     }
-    return true;
-}
-
-/* Where the rows end, if no layer overlaps another: that could make far more rows than there are
- * bytes. */
-static uint64_t end_of_rows(const uint8_t *bytes)
-{
-    uint64_t total = HEADER;
-
-    for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
-        total +=
-            record_bytes(version_of(bytes)) +
-            (uint64_t)entry_bytes(version_of(bytes)) * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
-            (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
-    return total;
+    return *end <= size;
 }
 
 /* From here on this process knows the spaces that stand behind the rows. */
@@ -547,7 +514,7 @@ static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
     return at == size ? OK : ERR_FORMAT;
 }
 
-static bool sane_switches(const uint8_t *bytes)
+static bool switches_sound(const uint8_t *bytes)
 {
     struct lookup_switches s = pack_switches(bytes);
     struct moe_plan again = plan_canonical(s.force, NULL);
@@ -581,14 +548,14 @@ out:
 int pack_check(const uint8_t *bytes, size_t size)
 {
     uint8_t sum[SHA256_BYTES];
+    uint64_t end;
 
     if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) || get(bytes + 12) != size ||
         version_of(bytes) < 1 || version_of(bytes) > VERSION)
         return ERR_FORMAT;
     checksum(bytes, size, sum);
-    if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !within(bytes, size) ||
-        end_of_rows(bytes) > size)
+    if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !check_rows(bytes, size, &end))
         return ERR_FORMAT;
-    TRY(learn_spaces(bytes, end_of_rows(bytes), size));
-    return sane_switches(bytes) ? compare_with_rewritten(bytes, size) : ERR_FORMAT;
+    TRY(learn_spaces(bytes, end, size));
+    return switches_sound(bytes) ? compare_with_rewritten(bytes, size) : ERR_FORMAT;
 }

@@ -1,13 +1,14 @@
-/* Keeps the counts of what is asked, and writes them to a file.
+/* Records in files what trainers ask, and what their gates choose.
  *
- * A line is written by one write() to a file that is opened for appending, so lines of several
- * views, processes and jobs stay whole beside each other; whoever reads adds them up.  Only the
- * process that opened a table records, not those that unpacked it: all ranks ask the same. */
+ * Both append lines, each by one write() to a file that is opened for appending, so lines of
+ * several processes and jobs stay whole beside each other.  The child of a fork() records nothing:
+ * what it has are its parent's counts. */
 #include "lookup_record.h"
 
 #include "json.h"
 #include "lookup.h"
 #include "plan.h"
+#include "random.h"
 #include "shape.h"
 #include "status.h"
 
@@ -16,10 +17,64 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- files of lines */
+
+/* ERR_IO, with errno: it cannot be opened, or is no file. */
+static int open_lines(const char *path, int *fd)
+{
+    struct stat is;
+
+    *fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (*fd < 0)
+        return ERR_IO;
+    if (!fstat(*fd, &is) && S_ISREG(is.st_mode))
+        return OK;
+    close(*fd);
+    *fd = -1;
+    errno = EINVAL;
+    return ERR_IO;
+}
+
+static int write_all(int fd, const char *bytes, size_t length)
+{
+    while (length) {
+        ssize_t wrote = write(fd, bytes, length);
+
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return ERR_IO;
+        bytes += wrote;
+        length -= (size_t)wrote;
+    }
+    return OK;
+}
+
+/* Half a line at the end, of somebody who died in the middle of it or whose disk was full, must not
+ * spoil ours.  (Of somebody who is just writing it: an empty line does no harm.)  *end: how long
+ * the file is then. */
+static int end_half_line(int fd, off_t *end)
+{
+    char last = '\n';
+
+    *end = lseek(fd, 0, SEEK_END);
+    if (*end < 0 || (*end && pread(fd, &last, 1, *end - 1) != 1))
+        return ERR_IO;
+    if (last == '\n')
+        return OK;
+    ++*end;
+    return write_all(fd, "\n", 1);
+}
+
+/* ---- recorders of look-ups: only the process that opened a table records, not those that unpacked
+ * it, because all ranks ask the same.  Whoever reads the lines adds them up. */
 
 enum { NEAR_LEAST = 1 << 10, NEAR_MOST = 1 << 14, FAR = 1 << 12, PROBES = 8 };
 
@@ -45,87 +100,37 @@ struct recorder {
     pthread_mutex_t lock; /* of everything here; counting never takes it */
     uint64_t users;       /* the table, and counters */
     struct counter *first;
-    pid_t process; /* a child after fork() has its parent's counts, which are not its own */
+    pid_t process; /* that may write */
     char path[PATH_MAX];
 };
-
-/* ---- the file */
-
-static int open_file(const char *path, int *fd)
-{
-    struct stat is;
-
-    *fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (*fd < 0)
-        return ERR_IO;
-    if (!fstat(*fd, &is) && S_ISREG(is.st_mode))
-        return OK;
-    close(*fd);
-    errno = EINVAL;
-    return ERR_IO;
-}
-
-/* Of somebody who died in the middle of it, or whose disk was full: it must not spoil ours.  (Of
- * somebody who is just writing it: an empty line does no harm.) */
-static bool ends_in_half_a_line(int fd)
-{
-    off_t end = lseek(fd, 0, SEEK_END);
-    char last;
-
-    return end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n';
-}
-
-/* `line` has a line feed before it and one at its end. */
-static int append_line(const char *path, const char *line, size_t length)
-{
-    ssize_t wrote;
-    int fd;
-
-    TRY(open_file(path, &fd));
-    if (!ends_in_half_a_line(fd)) {
-        line++;
-        length--;
-    }
-    do
-        wrote = write(fd, line, length);
-    while (wrote < 0 && errno == EINTR);
-    return close(fd) || wrote != (ssize_t)length ? ERR_IO : OK;
-}
-
-/* ---- recorders */
-
-/* The whole path as it is now: the trainer may change its folder later. */
-static int whole_path(const char *path, char out[PATH_MAX])
-{
-    char folder[PATH_MAX] = "";
-
-    if (*path != '/' && !getcwd(folder, sizeof(folder)))
-        return ERR_IO;
-    if (snprintf(out, PATH_MAX, "%s%s%s", folder, *path == '/' ? "" : "/", path) < PATH_MAX)
-        return OK;
-    errno = ENAMETOOLONG;
-    return ERR_IO;
-}
 
 int recorder_open(const char *path, struct recorder **out)
 {
     struct recorder *r = calloc(1, sizeof(*r));
-    int fd = -1, rc = r ? whole_path(path, r->path) : ERR_NOMEM;
+    char folder[PATH_MAX] = "";
+    int fd, rc = ERR_IO;
 
-    if (!rc)
-        rc = open_file(r->path, &fd);
-    if (!rc && pthread_mutex_init(&r->lock, NULL))
-        rc = ERR_NOMEM;
-    if (fd >= 0)
-        close(fd);
-    if (rc) {
-        free(r);
-        return rc;
+    if (!r)
+        return ERR_NOMEM;
+    /* The whole path as it is now: the trainer may change its folder later. */
+    if (*path != '/' && !getcwd(folder, sizeof(folder)))
+        goto out;
+    if (snprintf(r->path, PATH_MAX, "%s%s%s", folder, *path == '/' ? "" : "/", path) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        goto out;
     }
+    TRY_OUT(open_lines(r->path, &fd)); /* to say now that it cannot be */
+    close(fd);
+    rc = ERR_NOMEM;
+    if (pthread_mutex_init(&r->lock, NULL))
+        goto out;
     r->users = 1;
     r->process = getpid();
     *out = r;
     return OK;
+out:
+    free(r);
+    return rc;
 }
 
 static bool is_ours(const struct recorder *r)
@@ -133,8 +138,8 @@ static bool is_ours(const struct recorder *r)
     return r->process == getpid();
 }
 
-/* Leaves the recorder, which the last user frees, and unlocks it. */
-static void leave(struct recorder *r)
+/* Unlocks the recorder for the last time for one of its users; the last user frees it. */
+static void recorder_release(struct recorder *r)
 {
     bool last = --r->users == 0;
 
@@ -145,38 +150,30 @@ static void leave(struct recorder *r)
     free(r);
 }
 
-/* ---- counting */
-
-static uint32_t far_home(uint32_t bucket)
-{
-    return bucket * 0x9e3779b9u >> 20; /* FAR places */
-}
-
-/* The bucket's place, taken if it is free; false: it is another's. */
-static bool take_place(struct far *far, uint64_t key)
-{
-    uint64_t there = atomic_load_explicit(&far->key, memory_order_relaxed);
-
-    if (!there)
-        atomic_compare_exchange_strong(&far->key, &there, key);
-    return !there || there == key;
-}
+/* ---- counting look-ups */
 
 static void count_far(struct counter_more *more, uint32_t bucket)
 {
-    for (uint32_t i = 0; i < PROBES; i++) {
-        struct far *far = &more->far[(far_home(bucket) + i) % FAR];
+    uint64_t key = (uint64_t)bucket + 1;
+    uint32_t home = bucket * 0x9e3779b9u >> 20; /* FAR places */
 
-        if (take_place(far, (uint64_t)bucket + 1)) {
-            atomic_fetch_add_explicit(&far->count, 1, memory_order_relaxed);
-            return;
-        }
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct far *far = &more->far[(home + i) % FAR];
+        uint64_t owner = atomic_load_explicit(&far->key, memory_order_relaxed);
+
+        if (!owner)
+            atomic_compare_exchange_strong(&far->key, &owner, key);
+        if (owner && owner != key)
+            continue;
+        atomic_fetch_add_explicit(&far->count, 1, memory_order_relaxed);
+        return;
     }
     atomic_fetch_add_explicit(&more->lost, 1, memory_order_relaxed);
 }
 
-/* A view is const to whoever asks it, but who owns its shards is not. */
-static bool take_slot(const struct counter_slot *slot, uintptr_t self)
+/* False: the slot is another thread's.  A view is const to whoever asks it, but who owns its slots
+ * is not. */
+static bool claim_slot(const struct counter_slot *slot, uintptr_t self)
 {
     uintptr_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
 
@@ -185,35 +182,30 @@ static bool take_slot(const struct counter_slot *slot, uintptr_t self)
     return !owner || owner == self;
 }
 
-/* The thread's own shard, taken if need be; NULL: none is left.  Stacks of threads lie some pages
- * apart, always as many. */
-static const struct counter_slot *own_slot(const struct counter *counter, uintptr_t self)
-{
-    uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
-
-    if (take_slot(&counter->slots[0], self))
-        return &counter->slots[0];
-    for (uint32_t i = 0; i < COUNTER_SHARDS; i++)
-        if (take_slot(&counter->slots[(home + i) % COUNTER_SHARDS], self))
-            return &counter->slots[(home + i) % COUNTER_SHARDS];
-    return NULL;
-}
-
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket)
 {
-    const struct counter_slot *slot = bucket < counter->near ? own_slot(counter, self) : NULL;
     _Atomic uint64_t *shared = counter->more->counts + (size_t)COUNTER_SHARDS * counter->near;
+    /* Stacks of threads lie some pages apart, always as many. */
+    uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
 
-    if (bucket >= counter->near)
+    if (bucket >= counter->near) {
         count_far(counter->more, bucket);
-    else if (!slot)
-        atomic_fetch_add_explicit(&shared[bucket], 1, memory_order_relaxed);
-    else
-        counter_add(&slot->counts[bucket]);
+        return MOE_OK;
+    }
+    for (uint32_t i = 0; i <= COUNTER_SHARDS; i++) {
+        const struct counter_slot *slot =
+            &counter->slots[i ? (home + i - 1) % COUNTER_SHARDS : 0]; /* the first comes first */
+
+        if (claim_slot(slot, self)) {
+            counter_add(&slot->counts[bucket]);
+            return MOE_OK;
+        }
+    }
+    atomic_fetch_add_explicit(&shared[bucket], 1, memory_order_relaxed); /* no slot is left */
     return MOE_OK;
 }
 
-/* ---- lines */
+/* ---- lines of look-ups */
 
 static uint64_t near_count(const struct counter *t, uint32_t bucket)
 {
@@ -240,7 +232,7 @@ static int by_bucket(const void *a, const void *b)
 }
 
 /* Everything that is not written yet, by bucket; there is room for near + FAR. */
-static size_t collect(const struct counter *t, struct asked *out)
+static size_t collect_unwritten(const struct counter *t, struct asked *out)
 {
     struct counter_more *more = t->more;
     size_t count = 0;
@@ -262,44 +254,51 @@ static size_t collect(const struct counter *t, struct asked *out)
     return count;
 }
 
-static int format_line(const struct counter *t, const struct asked *asked, size_t count,
-                       uint64_t lost, char **line, size_t *length)
+static int append_line(const char *path, const char *line, size_t length)
 {
-    FILE *to = open_memstream(line, length);
+    off_t end;
+    int fd, rc;
 
-    if (!to)
-        return ERR_NOMEM;
-    fprintf(to, "\n%s,\"lost\":%" PRIu64 ",\"asked\":[", t->more->head, lost);
-    for (size_t i = 0; i < count; i++)
-        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", asked[i].bucket,
-                plan_source_words[lookup_view_source(t->more->view, asked[i].bucket)],
-                asked[i].now - *asked[i].written);
-    fprintf(to, "]}\n");
-    return fclose(to) ? ERR_NOMEM : OK;
+    TRY(open_lines(path, &fd));
+    rc = end_half_line(fd, &end);
+    if (!rc)
+        rc = write_all(fd, line, length);
+    return close(fd) || rc ? ERR_IO : OK;
 }
 
-/* Writes a counter's line; the caller holds the recorder's lock. */
-static int write_counter(const struct counter *t)
+/* Appends a line with what a counter has not written yet; the caller holds the recorder's lock. */
+static int counter_write(const struct counter *t)
 {
     struct counter_more *more = t->more;
     struct asked *asked = malloc(sizeof(*asked) * (t->near + (size_t)FAR + 1));
     uint64_t lost = atomic_load(&more->lost);
     char *line = NULL;
     size_t length, count;
+    FILE *to;
     int rc = OK;
 
     if (!asked)
         return ERR_NOMEM;
-    count = collect(t, asked);
-    if (count || lost != more->lost_written) {
-        rc = format_line(t, asked, count, lost - more->lost_written, &line, &length);
-        if (!rc)
-            rc = append_line(more->recorder->path, line, length);
-        for (size_t i = 0; i < count && !rc; i++)
-            *asked[i].written = asked[i].now;
-        if (!rc)
-            more->lost_written = lost;
-    }
+    count = collect_unwritten(t, asked);
+    if (!count && lost == more->lost_written)
+        goto out;
+    rc = ERR_NOMEM;
+    to = open_memstream(&line, &length);
+    if (!to)
+        goto out;
+    fprintf(to, "%s,\"lost\":%" PRIu64 ",\"asked\":[", more->head, lost - more->lost_written);
+    for (size_t i = 0; i < count; i++)
+        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", asked[i].bucket,
+                plan_source_words[lookup_view_source(more->view, asked[i].bucket)],
+                asked[i].now - *asked[i].written);
+    fprintf(to, "]}\n");
+    if (fclose(to))
+        goto out;
+    TRY_OUT(append_line(more->recorder->path, line, length));
+    for (size_t i = 0; i < count; i++)
+        *asked[i].written = asked[i].now;
+    more->lost_written = lost;
+out:
     free(line);
     free(asked);
     return rc;
@@ -313,7 +312,7 @@ int counter_flush(const struct counter *t)
     if (!is_ours(r))
         return OK;
     pthread_mutex_lock(&r->lock);
-    rc = write_counter(t);
+    rc = counter_write(t);
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
@@ -324,8 +323,8 @@ void recorder_close(struct recorder *r)
         return;
     pthread_mutex_lock(&r->lock);
     for (struct counter *t = r->first; t; t = t->more->next)
-        write_counter(t);
-    leave(r);
+        counter_write(t);
+    recorder_release(r);
 }
 
 /* ---- counters */
@@ -358,37 +357,22 @@ static void free_more(struct counter_more *more)
     free(more);
 }
 
-static uint32_t near_for(uint32_t last)
-{
-    uint32_t near = NEAR_LEAST;
-
-    while (near < NEAR_MOST && near / 2 <= last)
-        near *= 2;
-    return near;
-}
-
-/* Pages that nobody counts in are never touched: most of this is only reserved. */
-static struct counter_more *new_more(uint32_t near)
+int counter_open(struct recorder *r, const struct counter_of *of, struct counter *out)
 {
     struct counter_more *more = calloc(1, sizeof(*more));
+    uint32_t near = NEAR_LEAST;
+    int rc = ERR_NOMEM;
 
     if (!more)
-        return NULL;
+        return ERR_NOMEM;
+    while (near < NEAR_MOST && near / 2 <= of->last)
+        near *= 2;
+    /* Pages that nobody counts in are never touched: most of this is only reserved. */
     more->counts = calloc((size_t)(COUNTER_SHARDS + 1) * near, sizeof(*more->counts));
     more->written = calloc(near + (size_t)FAR, sizeof(*more->written));
     more->far = calloc(FAR, sizeof(*more->far));
     if (more->counts && more->written && more->far)
-        return more;
-    free_more(more);
-    return NULL;
-}
-
-int counter_open(struct recorder *r, const struct counter_of *of, struct counter *out)
-{
-    uint32_t near = near_for(of->last);
-    struct counter_more *more = new_more(near);
-    int rc = more ? format_head(of, more->head, sizeof(more->head)) : ERR_NOMEM;
-
+        rc = format_head(of, more->head, sizeof(more->head));
     if (rc) {
         free_more(more);
         return rc;
@@ -418,15 +402,296 @@ void counter_close(struct counter *t)
     r = t->more->recorder;
     if (is_ours(r)) {
         pthread_mutex_lock(&r->lock);
-        write_counter(t);
+        counter_write(t);
         if (t->more->previous)
             t->more->previous->more->next = t->more->next;
         else
             r->first = t->more->next;
         if (t->more->next)
             t->more->next->more->previous = t->more->previous;
-        leave(r);
+        recorder_release(r);
     }
     free_more(t->more);
     t->near = 0;
+}
+
+/* ---- a record of steps: how many tokens chose each expert, a line for a step, in a file that
+ * stays short.
+ *
+ * Steps are taken from blocks of `stride` steps, one of each, at a place that is drawn.  Where
+ * `room` lines are there, of each two that follow each other one is drawn and stays, and blocks
+ * become twice as long.  So in a block every step is as likely as any other, whatever has a period.
+ *
+ * What could not be written as a whole is cut off again.  The shorter file is written beside the
+ * old one and takes its name. */
+
+enum { EXPERTS_MOST = 1 << 16, ROOM_MOST = 1 << 20, PIECE = 1 << 16, HEAD_BYTES = 160 };
+
+struct recorded_step {
+    uint64_t step;
+    uint32_t capacity;
+};
+
+struct moe_counts {
+    struct moe_counts_options o;
+    pid_t process; /* that may write */
+    int file;      /* -1: nobody wants to know */
+    mode_t mode;
+    char path[PATH_MAX], beside[PATH_MAX + 8];
+    off_t before, end;           /* bytes that were there; bytes with our lines */
+    uint64_t calls, next;        /* steps that were handed in; the one that is recorded next */
+    uint64_t stride;             /* of one block */
+    struct recorded_step *steps; /* (room) */
+    uint32_t *counts;            /* (room, E) */
+    uint32_t count;
+    char *text; /* of lines on their way out */
+    size_t used, text_room;
+    size_t line_bytes; /* of the longest line */
+    bool fault_said;
+};
+
+static int check_counts_options(const struct moe_counts_options *o)
+{
+    if (o->experts < 1 || o->experts > EXPERTS_MOST)
+        return fail(ERR_ARGUMENT, "counts: experts is %u: it must be from 1 to %d", o->experts,
+                    EXPERTS_MOST);
+    if (o->ranks < 1 || o->ranks > EXPERTS_MOST)
+        return fail(ERR_ARGUMENT, "counts: ranks is %u: it must be from 1 to %d", o->ranks,
+                    EXPERTS_MOST);
+    if (o->tokens && (o->top_k < 1 || o->top_k > o->experts))
+        return fail(ERR_ARGUMENT, "counts: top_k is %u: with tokens it must be from 1 to %u",
+                    o->top_k, o->experts);
+    if (o->every < 1)
+        return fail(ERR_ARGUMENT, "counts: every is 0: it must be from 1 to %u", UINT32_MAX);
+    if (o->room < 2 || o->room > ROOM_MOST || o->room % 2)
+        return fail(ERR_ARGUMENT, "counts: room is %u: it must be an even number from 2 to %d",
+                    o->room, ROOM_MOST);
+    return OK;
+}
+
+static int open_counts_file(const char *path, struct moe_counts *c)
+{
+    struct stat is;
+
+    TRY(open_lines(path, &c->file));
+    /* Where it lies, whatever the folder is later, and behind links. */
+    if (fstat(c->file, &is) || !realpath(path, c->path))
+        return ERR_IO;
+    snprintf(c->beside, sizeof(c->beside), "%s.short", c->path);
+    c->mode = is.st_mode & 0777;
+    TRY(end_half_line(c->file, &c->before));
+    c->end = c->before;
+    return OK;
+}
+
+/* The step that is recorded of a block. */
+static uint64_t step_in_block(uint64_t stride, uint64_t block)
+{
+    return block * stride + random_bits(stride, block) % stride;
+}
+
+int moe_counts_open(const struct moe_counts_options *options, const char *path_or_null,
+                    struct moe_counts **out)
+{
+    struct moe_counts_options o = MOE_COUNTS_OPTIONS_INIT;
+    const char *path = path_or_null ? path_or_null : getenv("MOELOOKUP_COUNTS");
+    struct moe_counts *c;
+    int rc;
+
+    if (!options || !out)
+        return MOE_ERR_ARGUMENT;
+    memcpy(&o, options,
+           options->struct_size && options->struct_size < sizeof(o) ? options->struct_size
+                                                                    : sizeof(o));
+    TRY(check_counts_options(&o));
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return MOE_ERR_NOMEM;
+    c->o = o;
+    c->file = -1;
+    c->process = getpid();
+    c->stride = o.every;
+    c->next = step_in_block(c->stride, 0);
+    if (path && *path) {
+        TRY_OUT(open_counts_file(path, c));
+        c->line_bytes = HEAD_BYTES + 11 * (size_t)o.experts;
+        c->text_room = c->line_bytes > PIECE ? c->line_bytes : PIECE;
+        c->steps = calloc(o.room, sizeof(*c->steps));
+        c->counts = calloc((size_t)o.room * o.experts, sizeof(*c->counts));
+        c->text = malloc(c->text_room);
+        rc = ERR_NOMEM;
+        if (!c->steps || !c->counts || !c->text)
+            goto out;
+    }
+    *out = c;
+    return MOE_OK;
+out:
+    moe_counts_close(c);
+    return rc;
+}
+
+void moe_counts_close(struct moe_counts *c)
+{
+    if (!c)
+        return;
+    if (c->file >= 0)
+        close(c->file);
+    free(c->steps);
+    free(c->counts);
+    free(c->text);
+    free(c);
+}
+
+static uint32_t *counts_of(const struct moe_counts *c, uint32_t i)
+{
+    return c->counts + (size_t)i * c->o.experts;
+}
+
+static void add_member(struct moe_counts *c, const char *key, uint64_t value)
+{
+    size_t n = 0, length = strlen(key);
+    char digits[20];
+
+    memcpy(c->text + c->used, key, length);
+    c->used += length;
+    do
+        digits[n++] = (char)('0' + value % 10);
+    while (value /= 10);
+    while (n)
+        c->text[c->used++] = digits[--n];
+}
+
+static void add_line(struct moe_counts *c, const struct recorded_step *s, const uint32_t *counts)
+{
+    static const char end[] = { ']', '}', '\n' };
+
+    add_member(c, "{\"step\":", s->step);
+    add_member(c, ",\"ranks\":", c->o.ranks);
+    if (c->o.tokens)
+        add_member(c, ",\"tokens\":", c->o.tokens);
+    if (s->capacity)
+        add_member(c, ",\"capacity\":", s->capacity);
+    for (uint32_t e = 0; e < c->o.experts; e++)
+        add_member(c, e ? "," : ",\"counts\":[", counts[e]);
+    memcpy(c->text + c->used, end, sizeof(end));
+    c->used += sizeof(end);
+}
+
+/* Which of lines 2 i and 2 i + 1 stays. */
+static uint32_t survivor(const struct moe_counts *c, uint32_t i)
+{
+    return 2 * i + (uint32_t)(random_bits(c->stride, i) >> 63);
+}
+
+/* What was in the file before it was opened, and the lines that stay. */
+static int write_shorter(struct moe_counts *c, int to, off_t *end)
+{
+    for (off_t at = 0; at < c->before;) {
+        size_t left = (size_t)(c->before - at);
+        ssize_t got = pread(c->file, c->text, left < c->text_room ? left : c->text_room, at);
+
+        if (got <= 0)
+            return ERR_IO;
+        TRY(write_all(to, c->text, (size_t)got));
+        at += got;
+    }
+    *end = c->before;
+    c->used = 0;
+    for (uint32_t i = 0; i < c->count / 2; i++) {
+        if (c->used + c->line_bytes > c->text_room) {
+            TRY(write_all(to, c->text, c->used));
+            *end += (off_t)c->used;
+            c->used = 0;
+        }
+        add_line(c, &c->steps[survivor(c, i)], counts_of(c, survivor(c, i)));
+    }
+    *end += (off_t)c->used;
+    return write_all(to, c->text, c->used);
+}
+
+static int halve(struct moe_counts *c)
+{
+    int to = open(c->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
+    off_t end;
+
+    if (to < 0)
+        return ERR_IO;
+    if (write_shorter(c, to, &end) || rename(c->beside, c->path)) {
+        close(to);
+        unlink(c->beside);
+        return ERR_IO;
+    }
+    close(c->file);
+    c->file = to;
+    c->end = end;
+    for (uint32_t i = 0; i < c->count / 2; i++) {
+        c->steps[i] = c->steps[survivor(c, i)];
+        memmove(counts_of(c, i), counts_of(c, survivor(c, i)), c->o.experts * sizeof(*c->counts));
+    }
+    c->count /= 2;
+    c->stride *= 2;
+    return OK;
+}
+
+static const char *fault_of(const struct moe_counts *c, const uint32_t *counts)
+{
+    uint64_t sum = 0, all = (uint64_t)c->o.ranks * c->o.tokens;
+    bool twice = false;
+
+    for (uint32_t e = 0; e < c->o.experts; e++) {
+        if (counts[e] == UINT32_MAX)
+            return "a count of 4294967295, as -1 looks: 0 and up is wanted";
+        sum += counts[e];
+        twice |= all && counts[e] > all;
+    }
+    if (!sum)
+        return "all counts are 0: choices of one step are wanted";
+    if (all && sum != all * c->o.top_k)
+        return "counts add up to another number than ranks tokens top_k";
+    return twice ? "an expert was chosen more often than there are tokens" : NULL;
+}
+
+static int record_step(struct moe_counts *c, const struct recorded_step *s, const uint32_t *counts)
+{
+    const char *fault = fault_of(c, counts);
+
+    if (fault && !c->fault_said)
+        fail(ERR_ARGUMENT, "counts of step %llu: %s", (unsigned long long)s->step, fault);
+    c->fault_said |= fault != NULL;
+    if (fault)
+        return MOE_ERR_ARGUMENT;
+    if (c->count == c->o.room) /* an earlier attempt failed */
+        TRY(halve(c));
+    c->used = 0;
+    add_line(c, s, counts);
+    if (write_all(c->file, c->text, c->used)) {
+        int error = errno;
+
+        if (ftruncate(c->file, c->end)) /* a reader is told which line is cut */
+            errno = error;
+        return ERR_IO;
+    }
+    c->end += (off_t)c->used;
+    c->steps[c->count] = *s;
+    memcpy(counts_of(c, c->count++), counts, c->o.experts * sizeof(*counts));
+    if (c->count == c->o.room)
+        (void)halve(c); /* the step is in the file: the next one tries again, and says so */
+    return OK;
+}
+
+int moe_counts_step(struct moe_counts *c, uint64_t step, uint32_t capacity, const uint32_t *counts,
+                    uint32_t experts)
+{
+    uint64_t call;
+    int rc = MOE_OK;
+
+    if (!c || !counts || experts != c->o.experts)
+        return MOE_ERR_ARGUMENT;
+    call = c->calls++;
+    if (call != c->next || c->file < 0)
+        return MOE_OK;
+    if (c->process == getpid())
+        rc = record_step(c, &(struct recorded_step){ step, capacity }, counts);
+    c->next = step_in_block(c->stride, call / c->stride + 1);
+    return rc;
 }

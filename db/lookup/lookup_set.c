@@ -137,16 +137,8 @@ static float sane_time(float us)
     return us > 0 && us <= 1e30f ? us : 0;
 }
 
-/* One more than the last bucket that a layer can have. */
-static uint64_t end_of_buckets(const struct lookup_layer *layer)
-{
-    const struct declaration *d = declaration_find(layer->shape.space);
-
-    return d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
-}
-
-/* What is kept of it is a legal plan of the other kind with its time, or that there is none, or
- * nothing. */
+/* Leaves of the entry's other plan a legal one of the other kind with its time, or that there is
+ * none, or nothing. */
 static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
 {
     bool kinds = !shape->space && shape->layout == MOE_LAYOUT_EXPERTS;
@@ -166,7 +158,8 @@ static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
 
 static void tidy_entries(struct lookup_layer *layer)
 {
-    uint64_t end = end_of_buckets(layer);
+    const struct declaration *d = declaration_find(layer->shape.space);
+    uint64_t end = d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
     uint32_t kept = 0;
 
     if (layer->entry_count)
@@ -208,7 +201,7 @@ int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
     return OK;
 }
 
-/* As they come from packed bytes. */
+/* Whether pins need no work, as where they come from packed bytes. */
 static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
@@ -250,61 +243,24 @@ static int tidy_pins(struct lookup_layer *layer)
     return OK;
 }
 
-static bool printable(const char device[LOOKUP_DEVICE_BYTES])
+/* A layer of a legal shape, on a device whose name is printable and padded with 0. */
+static bool is_sound(const struct lookup_layer *layer)
 {
-    size_t length = strnlen(device, LOOKUP_DEVICE_BYTES);
-
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)device[i] < ' ' || device[i] == 0x7f)
-            return false;
-    for (size_t i = length; i < LOOKUP_DEVICE_BYTES; i++)
-        if (device[i])
-            return false;
-    return length < LOOKUP_DEVICE_BYTES;
-}
-
-static bool sound(const struct lookup_layer *layer)
-{
+    size_t length = strnlen(layer->device, LOOKUP_DEVICE_BYTES);
     char why[SHAPE_FAULT_BYTES];
 
-    return layer->window && (!layer->shape.space || layer->window == 1) &&
-           printable(layer->device) && !shape_fault(&layer->shape, why, sizeof(why));
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)layer->device[i] < ' ' || layer->device[i] == 0x7f)
+            return false;
+    for (size_t i = length; i < LOOKUP_DEVICE_BYTES; i++)
+        if (layer->device[i])
+            return false;
+    return length < LOOKUP_DEVICE_BYTES && layer->window &&
+           (!layer->shape.space || layer->window == 1) &&
+           !shape_fault(&layer->shape, why, sizeof(why));
 }
 
-/* Moves everything from one layer to the end of another. */
-static int join(struct lookup_layer *into, struct lookup_layer *from)
-{
-    for (uint32_t i = 0; i < from->entry_count; i++)
-        TRY(lookup_layer_add(into, &from->entries[i]));
-    for (uint32_t i = 0; i < from->pin_count; i++)
-        TRY(lookup_layer_pin(into, &from->pins[i]));
-    /* Dates are compared within a file; that of the first file stands for the layer. */
-    if (from->file == into->file && from->decided_s > into->decided_s)
-        into->decided_s = from->decided_s;
-    layer_free(from);
-    memset(from, 0, sizeof(*from));
-    return OK;
-}
-
-static int join_equals(struct lookup_set *set)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < set->count; i++) {
-        struct lookup_layer *layer = &set->layers[i];
-
-        if (kept && !layer_order(&set->layers[kept - 1], layer)) {
-            TRY(join(&set->layers[kept - 1], layer));
-        } else if (kept++ != i) {
-            set->layers[kept - 1] = *layer;
-            memset(layer, 0, sizeof(*layer));
-        }
-    }
-    set->count = kept;
-    return OK;
-}
-
-static bool filled(const struct lookup_layer *layer)
+static bool has_rows(const struct lookup_layer *layer)
 {
     return layer->entry_count || layer->pin_count;
 }
@@ -319,6 +275,35 @@ static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_l
         else
             layer_free(&set->layers[i]);
     set->count = kept;
+}
+
+/* Moves the rows of layers that are the same one, which follow each other, to the first of them. */
+static int join_equals(struct lookup_set *set)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct lookup_layer *into = kept ? &set->layers[kept - 1] : NULL, *from = &set->layers[i];
+
+        if (!into || layer_order(into, from)) {
+            if (kept++ != i) {
+                set->layers[kept - 1] = *from;
+                memset(from, 0, sizeof(*from));
+            }
+            continue;
+        }
+        for (uint32_t j = 0; j < from->entry_count; j++)
+            TRY(lookup_layer_add(into, &from->entries[j]));
+        for (uint32_t j = 0; j < from->pin_count; j++)
+            TRY(lookup_layer_pin(into, &from->pins[j]));
+        /* Dates are compared within a file; that of the first file stands for the layer. */
+        if (from->file == into->file && from->decided_s > into->decided_s)
+            into->decided_s = from->decided_s;
+        layer_free(from);
+        memset(from, 0, sizeof(*from));
+    }
+    set->count = kept;
+    return OK;
 }
 
 static int by_value(const void *a, const void *b)
@@ -361,30 +346,26 @@ static int64_t declared_last(const struct lookup_set *set, uint32_t space)
     return last;
 }
 
-static bool is_other_version(uint32_t space, uint32_t other)
-{
-    const struct declaration *a = declaration_find(space), *b = declaration_find(other);
-
-    return a && b && a != b && !strcmp(a->name, b->name);
-}
-
 /* Any number does that is larger for older ones. */
 void lookup_set_age(struct lookup_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++) {
         uint32_t space = set->layers[i].shape.space;
-        int64_t declared = space ? declared_last(set, space) : 0;
+        const struct declaration *d = declaration_find(space), *other;
+        int64_t declared = d ? declared_last(set, space) : 0;
 
-        for (uint32_t j = 0; j < set->count && space; j++)
-            if (set->layers[j].declared > declared &&
-                is_other_version(space, set->layers[j].shape.space))
+        for (uint32_t j = 0; j < set->count && d; j++) {
+            other = declaration_find(set->layers[j].shape.space);
+            if (other && other != d && !strcmp(other->name, d->name) &&
+                set->layers[j].declared > declared)
                 set->layers[i].file++;
+        }
     }
 }
 
 int lookup_set_tidy(struct lookup_set *set)
 {
-    keep_only(set, sound);
+    keep_only(set, is_sound);
     if (set->count)
         qsort(set->layers, set->count, sizeof(*set->layers), by_layer_and_file);
     TRY(join_equals(set));
@@ -392,7 +373,7 @@ int lookup_set_tidy(struct lookup_set *set)
         tidy_entries(&set->layers[i]);
         TRY(tidy_pins(&set->layers[i]));
     }
-    keep_only(set, filled);
+    keep_only(set, has_rows);
     if (set->count)
         qsort(set->layers, set->count, sizeof(*set->layers), by_place_and_width);
     return number_files(set);

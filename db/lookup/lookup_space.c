@@ -35,13 +35,6 @@ static uint32_t farness(uint32_t bucket, uint32_t other, uint32_t classes)
     return ranges * CLASSES + steps;
 }
 
-static bool is_near(uint32_t bucket, uint32_t other, uint32_t classes)
-{
-    uint32_t a = bucket / classes, b = other / classes;
-
-    return a == b || a + 1 == b || b + 1 == a;
-}
-
 /* The rungs of moelookup_get, where the bucket's own entry is the nearest of all. */
 const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
                                               const struct declaration *d, uint32_t bucket,
@@ -53,10 +46,12 @@ const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
     end = layer->entries + layer->entry_count;
     for (const struct lookup_entry *e = layer->entries; e < end; e++) {
         uint32_t far = farness(bucket, e->plan.bucket, classes);
+        uint32_t other = e->plan.bucket / classes;
+        bool beside = other == range || other + 1 == range || range + 1 == other;
 
         if (!nearest || far < farness(bucket, nearest->plan.bucket, classes))
             nearest = e;
-        if (e->flags & LOOKUP_STALE || !is_near(bucket, e->plan.bucket, classes))
+        if (e->flags & LOOKUP_STALE || !beside)
             continue;
         if (!fresh || far < farness(bucket, fresh->plan.bucket, classes))
             fresh = e;
@@ -93,30 +88,6 @@ static const struct declaration *find_called(const struct moelookup *table, cons
     return found;
 }
 
-/* Tables that were packed before they kept which version is the newest do not say it. */
-static int several_versions(const struct moelookup *table, const char *name,
-                            const struct declaration *d, const struct declaration *other, bool told)
-{
-    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
-
-    lookup_say(table, told ? LOOKUP_INFO : LOOKUP_ERROR,
-               told ? "the space \"%s\" is here in several versions: %s, the newest that has "
-                      "entries, answers, and not %s"
-                    : "the space \"%s\" is here in several versions, name one: %s, %s",
-               name, declaration_tag(d, a), declaration_tag(other, b));
-    return told ? MOE_OK : MOE_ERR_AMBIGUOUS;
-}
-
-/* A text is several lines, a name is one. */
-static int take_text(const char *text, uint32_t *out)
-{
-    const struct declaration *d;
-
-    TRY(declaration_register(text, &d)); /* which has said it */
-    *out = d->id;
-    return MOE_OK;
-}
-
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
@@ -124,21 +95,35 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
 
     if (!table || !name || !out)
         return MOE_ERR_ARGUMENT;
-    if (strchr(name, '\n'))
-        return take_text(name, out);
+    if (strchr(name, '\n')) { /* a text is several lines, a name is one */
+        TRY(declaration_register(name, &d));
+        *out = d->id;
+        return MOE_OK;
+    }
     d = find_called(table, name, NULL, &lowest);
     if (!d) {
         lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
         return MOE_ERR_ARGUMENT;
     }
     other = find_called(table, name, d, &next);
-    if (other)
-        TRY(several_versions(table, name, d, other, next > lowest));
+    if (other) {
+        /* Tables that were packed before they kept which version is the newest do not say it. */
+        bool told = next > lowest;
+        char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+
+        lookup_say(table, told ? LOOKUP_INFO : LOOKUP_ERROR,
+                   told ? "the space \"%s\" is here in several versions: %s, the newest that has "
+                          "entries, answers, and not %s"
+                        : "the space \"%s\" is here in several versions, name one: %s, %s",
+                   name, declaration_tag(d, a), declaration_tag(other, b));
+        if (!told)
+            return MOE_ERR_AMBIGUOUS;
+    }
     *out = d->id;
     return MOE_OK;
 }
 
-/* Its layer came before, on another cluster. */
+/* Whether an earlier layer is of the same shape, on another cluster. */
 static bool came_before(const struct moelookup *table, uint32_t layer)
 {
     struct moe_shape shape = pack_layer(table->bytes, layer).shape, before;
@@ -151,48 +136,35 @@ static bool came_before(const struct moelookup *table, uint32_t layer)
     return false;
 }
 
-static bool has_space(const struct moelookup *table, uint32_t space)
-{
-    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++)
-        if (pack_layer(table->bytes, i).shape.space == space)
-            return true;
-    return false;
-}
-
-/* A layer that no table has (k = 0), for which the default plan answers. */
-static int take_bare(uint32_t space, struct moe_shape *out)
-{
-    struct moe_shape bare = { .experts = 1,
-                              .model_dim = 1,
-                              .hidden_dim = 1,
-                              .ranks = 1,
-                              .ranks_per_node = 1,
-                              .space = space };
-
-    if (!declaration_find(space))
-        return MOE_ERR_ARGUMENT;
-    bare.struct_size = out->struct_size < sizeof(bare) ? out->struct_size : (uint32_t)sizeof(bare);
-    memcpy(out, &bare, bare.struct_size);
-    return MOE_OK;
-}
-
 int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
                           struct moe_shape *out)
 {
+    /* A layer that no table has (k = 0), for which the default plan answers. */
+    struct moe_shape shape = { .experts = 1,
+                               .model_dim = 1,
+                               .hidden_dim = 1,
+                               .ranks = 1,
+                               .ranks_per_node = 1,
+                               .space = space };
     uint32_t size = out ? out->struct_size : 0;
+    bool has_space = false, found = false;
 
     if (!table || !space || size < offsetof(struct moe_shape, space) + sizeof(out->space))
         return MOE_ERR_ARGUMENT;
-    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
-        struct moe_shape shape = pack_layer(table->bytes, i).shape;
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes) && !found; i++) {
+        struct moe_shape layer = pack_layer(table->bytes, i).shape;
 
-        if (shape.space != space || came_before(table, i) || at--)
+        has_space |= layer.space == space;
+        if (layer.space != space || came_before(table, i) || at--)
             continue;
-        shape.struct_size = size < sizeof(shape) ? size : (uint32_t)sizeof(shape);
-        memcpy(out, &shape, shape.struct_size);
-        return MOE_OK;
+        shape = layer;
+        found = true;
     }
-    return at || has_space(table, space) ? MOE_ERR_ARGUMENT : take_bare(space, out);
+    if (!found && (at || has_space || !declaration_find(space)))
+        return MOE_ERR_ARGUMENT;
+    shape.struct_size = size < sizeof(shape) ? size : (uint32_t)sizeof(shape);
+    memcpy(out, &shape, shape.struct_size);
+    return MOE_OK;
 }
 
 /* ---- values of a plan */

@@ -48,13 +48,14 @@ static int status_of(int code)
     return ERR_FORMAT;
 }
 
-/* "file:///a%20b.db?mode=rw": a name may hold what has a meaning in a URI.  Without the "//" a path
- * that begins so would name a host, without the "./" ":memory:" no file.  The caller frees it. */
+/* The name that SQLite opens, as "file:///a%20b.db?mode=rw": a name may hold what has a
+ * meaning in a URI.  Without the "//" a path that begins so would name a host, without the "./"
+ * ":memory:" no file.  NULL: out of memory; the caller frees it. */
 static char *uri_of(const char *path, enum lookup_kind kind)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
-    const char *end = kind == LOOKUP_DATABASE ? "?mode=rw" : "?mode=ro&immutable=1",
-               *hex = "0123456789ABCDEF";
+    const char *end = kind == LOOKUP_DATABASE ? "?mode=rw" : "?mode=ro&immutable=1";
+    const char *hex = "0123456789ABCDEF";
     char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
 
     if (!uri)
@@ -77,17 +78,12 @@ static char *uri_of(const char *path, enum lookup_kind kind)
 
 /* Nothing is written but by SQLite itself, which takes back what a writer that was killed in a
  * database had begun.  Where it may not write it reads what needs no such thing. */
-static int open_file(const char *path, enum lookup_kind kind, sqlite3 **db)
+static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
+    int flags = kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
     char *uri = uri_of(path, kind);
-    int code = SQLITE_NOMEM;
+    int code = uri ? sqlite3_open_v2(uri, db, flags | SQLITE_OPEN_URI, NULL) : SQLITE_NOMEM;
 
-    if (uri)
-        code = sqlite3_open_v2(
-            uri, db,
-            (kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
-                SQLITE_OPEN_URI,
-            NULL);
     free(uri);
     TRY(status_of(code));
     TRY(status_of(sqlite3_exec(*db, "PRAGMA query_only=ON", NULL, NULL, NULL)));
@@ -104,7 +100,7 @@ static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **s)
 }
 
 /* The one number that a query gives. */
-static int ask(sqlite3 *db, const char *sql, int64_t *value)
+static int query_number(sqlite3 *db, const char *sql, int64_t *value)
 {
     sqlite3_stmt *s = NULL;
     int code, rc = prepare(db, sql, &s);
@@ -119,26 +115,27 @@ static int ask(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_file(sqlite3 *db, enum lookup_kind kind, int64_t *version,
-                      struct lookup_passed *passed)
+static int check_database(sqlite3 *db, enum lookup_kind kind, int64_t *version,
+                          struct lookup_passed *passed)
 {
     int64_t application, tables, sound = 1;
 
-    TRY(ask(db, "PRAGMA application_id", &application));
-    TRY(ask(db, "PRAGMA user_version", version));
+    TRY(query_number(db, "PRAGMA application_id", &application));
+    TRY(query_number(db, "PRAGMA user_version", version));
     if (application == STORE_APPLICATION && *version > STORE_VERSION)
         passed->newer = *version;
     if (application != STORE_APPLICATION || *version < 1 || *version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of that name could run for ever. */
-    TRY(ask(db,
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
-            " ('entry', 'override', 'shape', 'fingerprint', 'fingerprint_field')",
-            &tables));
+    TRY(query_number(
+        db,
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
+        " ('entry', 'override', 'shape', 'fingerprint', 'fingerprint_field')",
+        &tables));
     /* A snapshot is small; a work database with every sample is not. */
     if (kind == LOOKUP_SNAPSHOT)
-        TRY(ask(db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'",
-                &sound));
+        TRY(query_number(
+            db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'", &sound));
     return tables == 5 && sound ? OK : ERR_FORMAT;
 }
 
@@ -154,7 +151,7 @@ struct reader {
     bool skipped;  /* those rows are not for us */
 };
 
-/* Half of a text is none: a zero byte inside ends it for us. */
+/* Rejects a text with an embedded zero byte, which would end it for us: "". */
 static const char *text(sqlite3_stmt *s, int column)
 {
     const char *value = (const char *)sqlite3_column_text(s, column);
@@ -178,40 +175,42 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
     return true;
 }
 
-static void pass_over(struct reader *r)
-{
-    struct lookup_passed *passed = &r->set->passed;
-
-    if (!backend_is_real(text(r->cluster, 2)))
-        passed->modelled = true;
-    else if (!sqlite3_column_int(r->cluster, 4))
-        passed->elsewhere = true;
-}
-
-/* False for a cluster that must not answer here: modelled, with another meaning of r, d, a, or of
- * another site. */
+/* *usable, false for a cluster that must not answer here: modelled, with another meaning of r, d,
+ * a, or of another site. */
 static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
 {
+    const char *device, *backend;
+    bool real, here;
     int code;
 
     sqlite3_reset(r->cluster);
     sqlite3_bind_int64(r->cluster, 1, id);
     code = sqlite3_step(r->cluster);
-    *usable = code == SQLITE_ROW && read_hash(text(r->cluster, 0), layer->cluster) &&
-              strlen(text(r->cluster, 1)) < sizeof(layer->device) &&
-              backend_is_real(text(r->cluster, 2)) &&
-              sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
-              sqlite3_column_int(r->cluster, 4);
-    if (*usable && strcmp(text(r->cluster, 2), "live"))
-        strcpy(layer->device, text(r->cluster, 1));
-    else if (*usable)
-        snprintf(layer->device, sizeof(layer->device), "%s" LOOKUP_LIVE "%s", text(r->cluster, 1),
+    *usable = false;
+    if (code != SQLITE_ROW)
+        return status_of(code);
+    device = text(r->cluster, 1);
+    backend = text(r->cluster, 2);
+    real = backend_is_real(backend);
+    here = sqlite3_column_int(r->cluster, 4);
+    *usable = real && here && read_hash(text(r->cluster, 0), layer->cluster) &&
+              strlen(device) < sizeof(layer->device) &&
+              sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS;
+    if (!*usable) {
+        r->set->passed.modelled |= !real;
+        r->set->passed.elsewhere |= real && !here;
+        return OK;
+    }
+    if (strcmp(backend, "live"))
+        strcpy(layer->device, device);
+    else
+        snprintf(layer->device, sizeof(layer->device), "%s" LOOKUP_LIVE "%s", device,
                  text(r->cluster, 5));
-    if (*usable)
-        *(strcmp(text(r->cluster, 2), "host") ? &r->set->on_others : &r->set->on_cores) = true;
-    else if (code == SQLITE_ROW)
-        pass_over(r);
-    return status_of(code);
+    if (strcmp(backend, "host"))
+        r->set->on_others = true;
+    else
+        r->set->on_cores = true;
+    return OK;
 }
 
 static int read_shape(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
@@ -324,13 +323,6 @@ enum { SPACES_SINCE = 11 };
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
     ", (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1"
-/* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
- * and a neighbouring bucket may still hold what was refuted. */
-static const char entries_with[] =
-    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-    "stale AND decision <> 'refuted', %s, %s, %s FROM entry ORDER BY fingerprint, shape, window, "
-    "id";
-
 /* What was made for look-ups alone need not hold dates; before version 12 other plans were not
  * kept. */
 static int read_entries(struct reader *r, bool travels)
@@ -338,18 +330,24 @@ static int read_entries(struct reader *r, bool travels)
     int64_t dated, others;
     char sql[320];
 
-    TRY(ask(r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'",
-            &dated));
-    TRY(ask(r->db,
-            "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
-            " ('other', 'other_us', 'no_other')",
-            &others));
-    snprintf(sql, sizeof(sql), entries_with, travels ? "tier = 'imported'" : "0",
-             dated ? "decided_s" : "0", others ? "other, other_us, no_other" : "NULL, 0, 0");
+    TRY(query_number(
+        r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'", &dated));
+    TRY(query_number(r->db,
+                     "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
+                     " ('other', 'other_us', 'no_other')",
+                     &others));
+    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
+     * measured, and a neighbouring bucket may still hold what was refuted. */
+    snprintf(sql, sizeof(sql),
+             "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
+             "stale AND decision <> 'refuted', %s, %s, %s FROM entry "
+             "ORDER BY fingerprint, shape, window, id",
+             travels ? "tier = 'imported'" : "0", dated ? "decided_s" : "0",
+             others ? "other, other_us, no_other" : "NULL, 0, 0");
     return read_rows(r, sql, add_entry);
 }
 
-/* What cannot be read is a layer's that is not for us. */
+/* A space that cannot be read is that of a layer that is not for us. */
 static int read_spaces(struct reader *r)
 {
     const struct declaration *d;
@@ -384,8 +382,8 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
     struct reader r = { .file = file, .set = set };
     int rc;
 
-    TRY_OUT(open_file(path, kind, &r.db));
-    TRY_OUT(check_file(r.db, kind, &r.version, &set->passed));
+    TRY_OUT(open_database(path, kind, &r.db));
+    TRY_OUT(check_database(r.db, kind, &r.version, &set->passed));
     TRY_OUT(read_all(&r));
     lookup_set_age(set);
 out:

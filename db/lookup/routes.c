@@ -131,7 +131,7 @@ static uint16_t *ids_of(const struct moe_routes *r, int32_t at)
     return r->ids + (size_t)at * r->o.rows * r->o.top_k;
 }
 
-static void take_out_of_order(struct moe_routes *r, int32_t at)
+static void unlink_room(struct moe_routes *r, int32_t at)
 {
     struct room *room = &r->rooms[at];
 
@@ -139,7 +139,7 @@ static void take_out_of_order(struct moe_routes *r, int32_t at)
     *(room->newer == NONE ? &r->newest : &r->rooms[room->newer].older) = room->older;
 }
 
-static void make_newest(struct moe_routes *r, int32_t at)
+static void append_room(struct moe_routes *r, int32_t at)
 {
     r->rooms[at].older = r->newest;
     r->rooms[at].newer = NONE;
@@ -147,19 +147,11 @@ static void make_newest(struct moe_routes *r, int32_t at)
     r->newest = at;
 }
 
-static void forget_key(struct moe_routes *r, int32_t at)
-{
-    int32_t *link = &r->slots[slot_of(r, r->rooms[at].key)];
-
-    while (*link != at)
-        link = &r->rooms[*link].chain;
-    *link = r->rooms[at].chain;
-}
-
+/* A room for a new key: a free one, else that of the batch that was put longest ago. */
 static int32_t room_for(struct moe_routes *r, uint64_t key)
 {
     uint32_t slot = slot_of(r, key);
-    int32_t at;
+    int32_t at, *link;
 
     if (r->taken < r->o.rooms) {
         at = (int32_t)r->taken++;
@@ -170,13 +162,16 @@ static int32_t room_for(struct moe_routes *r, uint64_t key)
                  r->o.rooms);
         r->full_said = true;
         at = r->oldest;
-        take_out_of_order(r, at);
-        forget_key(r, at);
+        unlink_room(r, at);
+        link = &r->slots[slot_of(r, r->rooms[at].key)];
+        while (*link != at)
+            link = &r->rooms[*link].chain;
+        *link = r->rooms[at].chain;
     }
     r->rooms[at].key = key;
     r->rooms[at].chain = r->slots[slot];
     r->slots[slot] = at;
-    make_newest(r, at);
+    append_room(r, at);
     return at;
 }
 
@@ -192,7 +187,8 @@ static uint32_t next_token(struct moe_routes *r)
     return r->token;
 }
 
-static bool usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
+/* Whether every id is an expert's, and no token has one twice. */
+static bool ids_usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
 {
     uint32_t k = r->o.top_k;
 
@@ -236,15 +232,15 @@ int moe_routes_put(struct moe_routes *r, uint64_t key, const int32_t *ids, uint3
     uint16_t *place;
     int32_t at;
 
-    if (!r || !ids || !rows || rows > r->o.rows || top_k != r->o.top_k || !usable(r, ids, rows))
+    if (!r || !ids || !rows || rows > r->o.rows || top_k != r->o.top_k || !ids_usable(r, ids, rows))
         return MOE_ERR_ARGUMENT;
     at = find(r, key);
     if (at == NONE) {
         at = room_for(r, key);
     } else {
         known = r->rooms[at].rows == rows ? rows : 0;
-        take_out_of_order(r, at);
-        make_newest(r, at);
+        unlink_room(r, at);
+        append_room(r, at);
     }
     place = ids_of(r, at);
     for (uint32_t t = 0; t < known; t++)

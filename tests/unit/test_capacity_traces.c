@@ -2,6 +2,7 @@
  * rule of DynaMoE's authors; MOETUNE_TEST_VERBOSE=1 prints it. */
 #include "capacity_traces.h"
 #include "check.h"
+#include "counts_replay.h"
 #include "folder.h"
 #include "status.h"
 

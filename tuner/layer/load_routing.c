@@ -50,42 +50,36 @@ static int wrong(const struct counts_line *l, const struct moe_shape *s, const c
 }
 
 /* Who says of how many tokens the counts are is taken at their word. */
-static int check_choices(const struct counts_line *l, const struct moe_shape *s, double sum)
+static int check_choices(const struct counts_line *l, const struct moe_shape *s)
 {
     double choices = l->ranks * l->tokens * s->top_k;
 
-    if (!l->ranks || !l->tokens || (sum == choices && l->tokens == s->tokens))
+    if (!l->ranks || !l->tokens || (l->sum == choices && l->tokens == s->tokens))
         return OK;
     if (l->tokens != s->tokens)
         return fail(ERR_FORMAT, "%s:%u was recorded with T=%.0f; the layer has T=%u (--tokens)",
                     l->path, l->number, l->tokens, s->tokens);
     return fail(ERR_FORMAT, "%s:%u counts %.0f choices; W T k = %.0f %.0f %u are %.0f", l->path,
-                l->number, sum, l->ranks, l->tokens, s->top_k, choices);
-}
-
-static double largest(const double *values, uint32_t count)
-{
-    double most = 0;
-
-    for (uint32_t e = 0; e < count; e++)
-        most = fmax(most, values[e]);
-    return most;
+                l->number, l->sum, l->ranks, l->tokens, s->top_k, choices);
 }
 
 /* c that the trainer had, or that drops nothing, of as many choices as the layer has. */
-static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape *s, double sum)
+static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape *s)
 {
     double ranks = l->ranks ? l->ranks : s->ranks;
-    double most = l->capacity  ? l->capacity
-                  : l->largest ? largest(l->largest, l->experts)
-                               : largest(l->counts, l->experts) / ranks;
+    double most = l->largest ? 0 : l->most / ranks;
 
-    return (uint64_t)ceil(most * ((double)s->top_k * s->tokens * ranks / sum) - 1e-9);
+    for (uint32_t e = 0; e < l->experts && l->largest; e++)
+        most = fmax(most, l->largest[e]);
+    if (l->capacity)
+        most = l->capacity;
+    return (uint64_t)ceil(most * ((double)s->top_k * s->tokens * ranks / l->sum) - 1e-9);
 }
 
 /* ---- buckets */
 
-static size_t place_of(const struct routing_file *f, uint64_t key)
+/* The bucket of that key, which may be new. */
+static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out)
 {
     size_t low = 0, high = f->count;
 
@@ -97,14 +91,7 @@ static size_t place_of(const struct routing_file *f, uint64_t key)
         else
             high = middle;
     }
-    return low;
-}
-
-static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out)
-{
-    size_t at = place_of(f, key);
-
-    if (at == f->count || f->buckets[at].key != key) {
+    if (low == f->count || f->buckets[low].key != key) {
         struct bucket fresh = { .key = key }, *more = f->buckets;
 
         if (f->count == f->room) {
@@ -116,29 +103,23 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out
         fresh.steps = more ? calloc(DRAWN, sizeof(*fresh.steps)) : NULL;
         if (!fresh.steps)
             return fail(ERR_NOMEM, "%zu buckets of recorded steps", f->count + 1);
-        memmove(more + at + 1, more + at, (f->count++ - at) * sizeof(*more));
-        more[at] = fresh;
+        memmove(more + low + 1, more + low, (f->count++ - low) * sizeof(*more));
+        more[low] = fresh;
     }
-    *out = &f->buckets[at];
+    *out = &f->buckets[low];
     return OK;
 }
 
-/* Where step n of a bucket goes; DRAWN: it is not among those that are held. */
-static uint32_t draw_place(const struct bucket *b)
+/* Step n of a bucket is held, in place of another one if need be, or is not drawn. */
+static int draw_step(struct bucket *b, const struct counts_line *l, struct drawn_step step)
 {
-    uint64_t place = b->seen < DRAWN ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
-
-    return place < DRAWN ? (uint32_t)place : DRAWN;
-}
-
-static int keep_step(struct bucket *b, const struct counts_line *l, struct drawn_step step)
-{
-    uint32_t at = draw_place(b);
-    struct drawn_step *to = &b->steps[at];
+    uint64_t at = b->seen < DRAWN ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
+    struct drawn_step *to;
 
     step.number = b->seen++;
-    if (at == DRAWN)
+    if (at >= DRAWN)
         return OK;
+    to = &b->steps[at];
     step.count = to->count ? to->count : calloc(l->experts, sizeof(*step.count));
     if (!step.count)
         return fail(ERR_NOMEM, "%u counts", l->experts);
@@ -154,25 +135,21 @@ static int on_step(void *self, const struct counts_line *l)
     const struct moe_shape *s = f->shape;
     struct drawn_step step = { 0 };
     struct bucket *bucket = NULL;
-    double sum = 0, most;
 
     if (!l->counts)
         return wrong(l, s, "has no \"counts\"");
     if (l->experts != s->experts)
         return wrong(l, s, "has not one count for each expert");
-    for (uint32_t e = 0; e < l->experts; e++)
-        sum += l->counts[e];
-    most = largest(l->counts, l->experts);
-    if (!(sum > 0))
+    if (!(l->sum > 0))
         return wrong(l, s, "counts nothing");
-    if (load_fault(sum, most, s->top_k))
-        return wrong(l, s, load_fault(sum, most, s->top_k));
-    TRY(check_choices(l, s, sum));
-    step.skew = most * l->experts / sum;
-    step.capacity = capacity_of(l, s, sum);
+    if (load_fault(l->sum, l->most, s->top_k))
+        return wrong(l, s, load_fault(l->sum, l->most, s->top_k));
+    TRY(check_choices(l, s));
+    step.skew = l->most * l->experts / l->sum;
+    step.capacity = capacity_of(l, s);
     f->file.steps[replay_class(step.skew)]++;
     TRY(find_bucket(f, step.capacity / f->window, &bucket));
-    return keep_step(bucket, l, step);
+    return draw_step(bucket, l, step);
 }
 
 /* ---- choosing */
@@ -203,8 +180,9 @@ static int by_capacity(const void *a, const void *b)
     return x->capacity != y->capacity ? (x->capacity < y->capacity ? -1 : 1) : by_skew(x, y);
 }
 
-/* Buckets take turns until `limit` steps are given out.  Returns how many are. */
-static uint32_t give_out(struct routing_file *f, uint32_t limit)
+/* How many steps each bucket gets: they take turns until `limit` are dealt.  Returns how many are.
+ */
+static uint32_t deal_steps(struct routing_file *f, uint32_t limit)
 {
     uint32_t given = 0;
 
@@ -220,11 +198,14 @@ static uint32_t give_out(struct routing_file *f, uint32_t limit)
     return given;
 }
 
-/* Each bucket's steps in the middle of equal parts of all that it holds, by capacity. */
-static void choose(const struct routing_file *f, struct drawn_step *chosen[REPLAY_STEPS_MOST])
+static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
 {
-    uint32_t n = 0;
+    const struct moe_shape *s = f->shape;
+    struct drawn_step *chosen[REPLAY_STEPS_MOST] = { NULL };
+    uint32_t count = deal_steps(f, limit), n = 0;
+    struct replayed *r;
 
+    /* Each bucket's steps in the middle of equal parts of all that it holds, by capacity. */
     for (size_t i = 0; i < f->count; i++) {
         struct bucket *b = &f->buckets[i];
 
@@ -232,16 +213,6 @@ static void choose(const struct routing_file *f, struct drawn_step *chosen[REPLA
             chosen[n++] = &b->steps[(2 * j + 1) * b->count / (2 * b->wanted)];
     }
     qsort(chosen, n, sizeof(*chosen), by_capacity);
-}
-
-static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
-{
-    const struct moe_shape *s = f->shape;
-    struct drawn_step *chosen[REPLAY_STEPS_MOST] = { NULL };
-    uint32_t count = give_out(f, limit);
-    struct replayed *r;
-
-    choose(f, chosen);
     TRY(replay_open(s, f->window, count, &r));
     for (uint32_t i = 0; i < count; i++) {
         r->capacity[i] = chosen[i]->capacity;
@@ -260,7 +231,7 @@ static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, stru
     char text[LOAD_TEXT_BYTES];
     int rc;
 
-    for (; limit > 1 && give_out(f, limit) > 1; limit--) {
+    for (; limit > 1 && deal_steps(f, limit) > 1; limit--) {
         TRY(make_replay(f, limit, &replay));
         if (replay_text(replay, text, most) < most)
             return load_new_replay(f->shape, seed, replay, out);
@@ -271,16 +242,6 @@ static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, stru
         load_fill((*out)->first, f->shape->experts, f->shape->tokens, f->shape->top_k,
                   f->buckets[0].steps[f->buckets[0].count / 2].count);
     return rc;
-}
-
-static void close_file(struct routing_file *f)
-{
-    for (size_t i = 0; i < f->count; i++) {
-        for (uint32_t j = 0; j < f->buckets[i].count; j++)
-            free(f->buckets[i].steps[j].count);
-        free(f->buckets[i].steps);
-    }
-    free(f->buckets);
 }
 
 int load_open_routing(const struct moe_shape *shape, uint32_t window, uint64_t seed,
@@ -301,6 +262,11 @@ int load_open_routing(const struct moe_shape *shape, uint32_t window, uint64_t s
     }
     if (!rc)
         (*out)->file = f.file;
-    close_file(&f);
+    for (size_t i = 0; i < f.count; i++) {
+        for (uint32_t j = 0; j < f.buckets[i].count; j++)
+            free(f.buckets[i].steps[j].count);
+        free(f.buckets[i].steps);
+    }
+    free(f.buckets);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* Reads traces of capacities, and makes one up. */
 #include "capacity_trace.h"
 
-#include "counts_replay.h"
+#include "counts_file.h"
 #include "input_file.h"
 #include "shape.h"
 #include "status.h"
@@ -27,17 +27,6 @@ static int add(struct capacity_trace *t, size_t *room, uint32_t capacity)
     return OK;
 }
 
-/* ---- a capacity on each line */
-
-/* 0: that is none. */
-static uint32_t parse_capacity(const char *word, size_t length)
-{
-    char *end;
-    unsigned long value = *word >= '0' && *word <= '9' ? strtoul(word, &end, 10) : 0;
-
-    return value >= 1 && value <= TRACE_CAPACITY_MOST && end == word + length ? (uint32_t)value : 0;
-}
-
 static int read_lines(const char *text, const char *path, struct capacity_trace *t)
 {
     uint32_t number = 0;
@@ -45,51 +34,44 @@ static int read_lines(const char *text, const char *path, struct capacity_trace 
 
     for (const char *at = text; *at; at += *at == '\n') {
         const char *word = at + strspn(at, " \t\r");
-        size_t length = strcspn(word, " \t\r#\n");
+        size_t length = strcspn(word, " \t\r#\n"), line = strcspn(word, "\r\n");
         const char *rest = word + length + strspn(word + length, " \t\r");
-        uint32_t capacity = parse_capacity(word, length);
+        char *end = NULL;
+        unsigned long value = *word >= '0' && *word <= '9' ? strtoul(word, &end, 10) : 0;
 
         number++;
         if (*rest && *rest != '#' && *rest != '\n')
             return fail(ERR_ARGUMENT, "%s:%u: one capacity is wanted, not \"%.*s\"", path, number,
-                        (int)(strcspn(word, "\r\n") < 40 ? strcspn(word, "\r\n") : 40), word);
-        if (length && !capacity)
+                        (int)(line < 40 ? line : 40), word);
+        if (length && (value < 1 || value > TRACE_CAPACITY_MOST || end != word + length))
             return fail(ERR_ARGUMENT, "%s:%u: a capacity from 1 to %d is wanted, not \"%.*s\"",
                         path, number, TRACE_CAPACITY_MOST, (int)(length < 40 ? length : 40), word);
         if (length)
-            TRY(add(t, &room, capacity));
+            TRY(add(t, &room, (uint32_t)value));
         at += strcspn(at, "\n");
     }
     return t->steps ? OK : fail(ERR_ARGUMENT, "%s holds no capacity", path);
 }
 
-/* ---- what a gate chose */
-
-static uint32_t largest_of(const struct counts_trace *counts, size_t step)
-{
-    uint32_t largest = 1;
-
-    for (uint32_t e = 0; e < counts->experts; e++)
-        if (counts->counts[step * counts->experts + e] > largest)
-            largest = counts->counts[step * counts->experts + e];
-    return largest;
-}
-
-static int take_counts(const char *text, const char *path, const struct moe_shape *shape,
-                       struct capacity_trace *t)
+/* Of what a gate chose: the capacities that drop nothing. */
+static int parse_counts(const char *text, const char *path, const struct moe_shape *shape,
+                        struct capacity_trace *t)
 {
     struct counts_trace counts;
     size_t room = 0;
     int rc = OK;
 
-    if (counts_take(text, path, shape->ranks, &counts))
+    if (counts_parse(text, path, shape->ranks, &counts))
         return ERR_ARGUMENT;
     if (counts.experts != shape->experts)
         rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", path, counts.experts,
                   SHAPE_TEXT(shape));
     for (size_t i = 0; i < counts.steps && !rc; i++) {
-        uint32_t largest = largest_of(&counts, i);
+        const uint32_t *rows = counts.counts + i * counts.experts;
+        uint32_t largest = 1;
 
+        for (uint32_t e = 0; e < counts.experts; e++)
+            largest = rows[e] > largest ? rows[e] : largest;
         rc = largest <= TRACE_CAPACITY_MOST
                  ? add(t, &room, largest)
                  : fail(ERR_ARGUMENT, "%s: step %zu: an expert has %u rows; %d are the most", path,
@@ -110,7 +92,7 @@ int capacity_trace_read(const char *path, const struct moe_shape *shape, struct 
     if (strlen(text) != length)
         rc = fail(ERR_ARGUMENT, "%s is no text", path);
     else if (text[strspn(text, " \t\r\n")] == '{')
-        rc = take_counts(text, path, shape, &t);
+        rc = parse_counts(text, path, shape, &t);
     else
         rc = read_lines(text, path, &t);
     free(text);

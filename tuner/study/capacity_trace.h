@@ -13,7 +13,7 @@ struct capacity_trace {
     size_t steps;         /* one at least */
 };
 
-/* A capacity on each line, with comments after "#"; or what a gate chose, as counts_read() has it:
+/* A capacity on each line, with comments after "#"; or what a gate chose, as counts_file.h has it:
  * then a step's capacity is the one that drops nothing.  ERR_ARGUMENT after a message that names
  * the line; ERR_IO. */
 int capacity_trace_read(const char *path, const struct moe_shape *shape,

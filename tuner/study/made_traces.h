@@ -2,7 +2,7 @@
 #ifndef MADE_TRACES_H
 #define MADE_TRACES_H
 
-#include "counts_replay.h"
+#include "counts_file.h"
 
 /* One step: so many choices fall on experts one by one, as tokens do. */
 void made_draw(uint64_t key, uint64_t step, const double *share, uint32_t experts, uint32_t choices,
