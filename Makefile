@@ -125,15 +125,16 @@ $(BUILD)/forked/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
-# A study's own cluster goes into the program: its lines, quoted.
+# A study and the cluster of its paper go into the program: their lines, quoted.
 $(BUILD)/%.inc: tests/data/clusters/%.txt
 	@mkdir -p $(@D)
 	$(Q)sed -e '/^ *#/d; /^ *$$/d; s/["\\]/\\&/g; s/.*/"&\\n"/' $< >$@
-$(BUILD)/tuner/study/tutel_machine.o: $(BUILD)/ndm-a100.inc
-$(BUILD)/tuner/study/hexa_machine.o: $(BUILD)/workstation-4x4090.inc
-$(BUILD)/tuner/study/smile_machine.o: $(BUILD)/p4d-16-nccl210.inc
-$(BUILD)/tuner/study/dynamoe_machine.o: $(BUILD)/p100-4.inc
-$(BUILD)/tuner/study/%_machine.o: OWN += -I$(BUILD)
+$(BUILD)/%.inc: tuner/study/%.study
+	@mkdir -p $(@D)
+	$(Q)sed -e '/^ *#/d; /^ *$$/d; s/["\\]/\\&/g; s/.*/"&",/' $< >$@
+STUDY_FILES := $(basename $(notdir $(wildcard tuner/study/*.study))) ndm-a100 workstation-4x4090 p4d-16-nccl210 p100-4
+$(BUILD)/tuner/study/study.o: $(STUDY_FILES:%=$(BUILD)/%.inc)
+$(BUILD)/tuner/study/study.o: OWN += -I$(BUILD)
 
 # The files of `moetune init` as well: byte by byte, for they are longer than C promises a string may be.
 INIT_FILES := $(sort $(wildcard tuner/program/init/*/*.py tuner/program/init/*/*.space))

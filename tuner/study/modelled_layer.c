@@ -4,7 +4,6 @@
 #include "layer_options.h"
 #include "random.h"
 #include "status.h"
-#include "tutel_rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static int find_cluster(const struct study_ask *ask, struct cluster *out)
     if (ask->sim) {
         TRY(cluster_read_model(ask->sim, ranks, out));
     } else {
-        TRY(cluster_parse(tutel_machine(), "the paper's cluster", out));
+        TRY(cluster_parse(study_tutel.machine, "the paper's cluster", out));
         if (ranks)
             TRY(cluster_resize(out, ranks));
         TRY(cluster_check_model(out, "the paper's cluster"));

@@ -7,7 +7,6 @@
 #include "settings.h"
 #include "status.h"
 #include "store.h"
-#include "study_cells.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -65,17 +64,17 @@ static int put_summary(const struct search_study *s, const char *name, struct su
     char row[ROW_BYTES];
 
     row_name(s, name, row);
-    TRY(put_value(table, row, "regret, %", column_mean(&sum->regret)));
-    TRY(put_value(table, row, "worst, %", column_at(&sum->regret, 1)));
-    TRY(put_value(table, row, "best plan, %", share * (double)sum->best));
-    TRY(put_value(table, row, "to default, %", column_mean(&sum->harm)));
-    TRY(put_value(table, row, "harm, %", fmax(0, column_at(&sum->harm, 1))));
-    TRY(put_value(table, row, "steps", column_mean(&sum->samples)));
-    TRY(put_value(table, row, "bound, %", column_mean(&sum->bound)));
-    TRY(put_value(table, row, "bound fails, %",
-                  bounded > 0 ? 100 * (1 - (double)sum->covered / bounded) : NAN));
-    TRY(put_value(table, row, "undecided, %", share * (double)sum->undecided));
-    TRY(put_value(table, row, "hidden, %", sum->undecided ? 100 * sum->hidden : NAN));
+    TRY(study_put_value(table, row, "regret, %", column_mean(&sum->regret)));
+    TRY(study_put_value(table, row, "worst, %", column_at(&sum->regret, 1)));
+    TRY(study_put_value(table, row, "best plan, %", share * (double)sum->best));
+    TRY(study_put_value(table, row, "to default, %", column_mean(&sum->harm)));
+    TRY(study_put_value(table, row, "harm, %", fmax(0, column_at(&sum->harm, 1))));
+    TRY(study_put_value(table, row, "steps", column_mean(&sum->samples)));
+    TRY(study_put_value(table, row, "bound, %", column_mean(&sum->bound)));
+    TRY(study_put_value(table, row, "bound fails, %",
+                        bounded > 0 ? 100 * (1 - (double)sum->covered / bounded) : NAN));
+    TRY(study_put_value(table, row, "undecided, %", share * (double)sum->undecided));
+    TRY(study_put_value(table, row, "hidden, %", sum->undecided ? 100 * sum->hidden : NAN));
     return judge_limit(s, row, sum);
 }
 
@@ -278,11 +277,11 @@ static int put_axis(const struct search_study *s, size_t axis)
     }
     fputs("]", s->details);
     row_name(s, plan_axes[axis].name, row);
-    rc = put_value(table, row, "values", (double)w.count);
+    rc = study_put_value(table, row, "values", (double)w.count);
     if (!rc)
-        rc = put_value(table, row, "worth, %", column_mean(&w.worth));
+        rc = study_put_value(table, row, "worth, %", column_mean(&w.worth));
     if (!rc)
-        rc = put_value(table, row, "at worst, %", 100 * w.worst);
+        rc = study_put_value(table, row, "at worst, %", 100 * w.worst);
     free(w.worth.values);
     return rc;
 }
@@ -468,7 +467,7 @@ static const struct study_row rows[] = {
       "Values: that plans of --axes have and can run with.  Worth: by how much the best plan that "
       "leaves the axis at its default is slower than the best of all, a mean over the buckets.  At "
       "worst: likewise, with the worst of the axis's values, in the worst bucket." },
-    { NULL },
+    { .name = "" },
 };
 
 const struct study study_search = {

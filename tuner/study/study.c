@@ -10,6 +10,82 @@
 
 const char *const study_mark_words[] = { "fitted", "predicted", "not published" };
 
+/* Files that the build quotes: a cluster of tests/data/clusters as one text, a study's lines. */
+static const char ndm_a100[] =
+#include <ndm-a100.inc>
+    ;
+static const char workstation_4x4090[] =
+#include <workstation-4x4090.inc>
+    ;
+static const char p4d_16_nccl210[] =
+#include <p4d-16-nccl210.inc>
+    ;
+static const char p100_4[] =
+#include <p100-4.inc>
+    ;
+static const char *const tutel_lines[] = {
+#include <tutel.inc>
+    NULL
+};
+static const char *const hexa_lines[] = {
+#include <hexa.inc>
+    NULL
+};
+static const char *const smile_lines[] = {
+#include <smile.inc>
+    NULL
+};
+static const char *const dynamoe_lines[] = {
+#include <dynamoe.inc>
+    NULL
+};
+
+const struct study study_tutel = {
+    .name = "tutel",
+    .paper = "Tutel: Adaptive Mixture-of-Experts at Scale (arXiv 2206.03382)",
+    .assumptions =
+        "k=2, f=1 and f32 where the paper does not say; training: forward and backward.  "
+        "Times are those of our executor on a virtual clock.",
+    .most_ranks = 2048,
+    .machine = ndm_a100,
+    .lines = tutel_lines,
+};
+
+static const struct study study_hexa = {
+    .name = "hexa",
+    .paper = "HEXA-MoE: Efficient and Heterogeneous-aware MoE Acceleration with ZERO Computation "
+             "Redundancy (arXiv 2411.01288)",
+    .assumptions = "The cluster was invented, by data sheets: nothing in it is fitted to the "
+                   "paper.  Times are those of our executor on a virtual clock, bytes those that "
+                   "its layer allocates; f=1 where the paper does not say.",
+    .most_ranks = 4,
+    .machine = workstation_4x4090,
+    .lines = hexa_lines,
+};
+
+static const struct study study_smile = {
+    .name = "smile",
+    .paper = "SMILE: Scaling Mixture-of-Experts with Efficient Bi-level Routing (arXiv 2212.05191)",
+    .assumptions = "GELU and f32.  Times are those of our executor on a virtual "
+                   "clock.  Table 3's exchanges and the scaling by nodes fitted the cluster.",
+    .most_ranks = 128,
+    .machine = p4d_16_nccl210,
+    .lines = smile_lines,
+};
+
+static const struct study study_dynamoe = {
+    .name = "dynamoe",
+    .paper = "DynaMoE: Optimizing Mixture of Experts using Dynamic Recompilations (arXiv "
+             "2205.01848)",
+    .assumptions = "The cluster was invented, by data sheets: nothing in it is fitted to the "
+                   "paper.  The paper's layers are CNNs and MLPs of sizes that it does not give; "
+                   "ours is E=8 k=1 D=1024 H=4096, 1024 tokens per GPU, f32, training, r=1 d=1 "
+                   "a=linear.  Times are those of our executor on a virtual clock.",
+    .most_ranks = 4,
+    .machine = p100_4,
+    .lines = dynamoe_lines,
+};
+
 const struct study *const studies[] = { &study_tutel,  &study_hexa,  &study_smile, &study_dynamoe,
                                         &study_search, &study_trace, NULL };
 
@@ -37,16 +113,16 @@ int study_find(const char *name, const struct study **out)
     return fail(ERR_ARGUMENT, "no study \"%s\"; there is %s", name, names);
 }
 
-static int check_only(const struct study *study, const char *only)
+static int check_only(const struct study_result *result)
 {
     char names[NAMES_BYTES] = "";
 
-    for (const struct study_row *row = study->rows; row->name; row++) {
-        if (!only || !strcmp(row->name, only))
+    for (size_t i = 0; *result->rows[i].name; i++) {
+        if (study_shows(result, i))
             return OK;
-        add_name(names, row->name);
+        add_name(names, result->rows[i].name);
     }
-    return fail(ERR_ARGUMENT, "--only %s: %s has %s", only, study->name, names);
+    return fail(ERR_ARGUMENT, "--only %s: %s has %s", result->only, result->study->name, names);
 }
 
 /* All that is missing at once, for as many ranks as any row has. */
@@ -69,28 +145,13 @@ static int check_machine(const struct study *study, const struct cluster *machin
                   : OK;
 }
 
-/* Noise would be compared with what was published. */
-static void silence(struct cluster *machine)
-{
-    cluster_silence(machine);
-    snprintf(machine->backend, sizeof(machine->backend), "sim");
-}
-
 static int find_machine(const struct study *study, const char *sim, struct cluster *out)
 {
-    TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine(), own_name, out));
+    TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine, own_name, out));
     TRY(check_machine(study, out, sim ? sim : own_name));
-    silence(out);
+    cluster_silence(out); /* noise would be compared with what was published */
+    snprintf(out->backend, sizeof(out->backend), "sim");
     return OK;
-}
-
-static size_t count_rows(const struct study *study)
-{
-    size_t count = 0;
-
-    while (study->rows[count].name)
-        count++;
-    return count;
 }
 
 /* No number of another cluster was chosen by what the paper says. */
@@ -108,7 +169,7 @@ static int judge_machine(struct study_result *result)
              "This is not the cluster of the study, %s: nothing was fitted to it, and what is said "
              "of the study's cluster is not said of this one.",
              own.name);
-    for (size_t i = 0; i < count_rows(result->study); i++)
+    for (size_t i = 0; *result->rows[i].name; i++)
         for (size_t k = 0; k < result->tables[i].count; k++)
             if (result->tables[i].cells[k].mark == STUDY_FITTED)
                 result->tables[i].cells[k].mark = STUDY_PREDICTED;
@@ -117,20 +178,27 @@ static int judge_machine(struct study_result *result)
 
 bool study_shows(const struct study_result *result, size_t i)
 {
-    return !result->only || !strcmp(result->study->rows[i].name, result->only);
+    return !result->only || !strcmp(result->rows[i].name, result->only);
 }
 
-static int fill_rows(const struct study_ask *ask, struct study_result *result)
+/* Each row with an empty table. */
+static int open_tables(const struct study *study, struct study_result *result)
 {
-    const struct study *study = result->study;
-    int rc = OK;
+    size_t count = 0;
 
-    TRY(check_only(study, ask->only));
-    TRY(find_machine(study, ask->sim, &result->machine));
-    for (size_t i = 0; study->rows[i].name && !rc; i++)
-        if (study->rows[i].fill && study_shows(result, i))
-            rc = study->rows[i].fill(&result->machine, &result->tables[i]);
-    return !rc && ask->sim ? judge_machine(result) : rc;
+    if (study->lines) {
+        TRY(paper_tables(study, &result->rows));
+    } else {
+        while (*study->rows[count].name)
+            count++;
+        result->rows = malloc((count + 1) * sizeof(*result->rows));
+        if (result->rows)
+            memcpy(result->rows, study->rows, (count + 1) * sizeof(*result->rows));
+    }
+    for (count = 0; result->rows && *result->rows[count].name; count++)
+        continue;
+    result->tables = calloc(count + 1, sizeof(*result->tables));
+    return result->rows && result->tables ? OK : fail(ERR_NOMEM, "a study");
 }
 
 int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out)
@@ -138,28 +206,34 @@ int study_run(const struct study *study, const struct study_ask *ask, struct stu
     struct study_result result = { .study = study, .only = ask->only };
     int rc;
 
-    result.tables = calloc(count_rows(study), sizeof(*result.tables));
-    rc = result.tables ? OK : fail(ERR_NOMEM, "a study");
-    if (!rc)
-        rc = study->run ? study->run(ask, &result) : fill_rows(ask, &result);
-    if (rc)
-        study_free(&result);
-    else
-        *out = result;
+    TRY_OUT(open_tables(study, &result));
+    if (study->run) {
+        TRY_OUT(study->run(ask, &result));
+    } else {
+        TRY_OUT(check_only(&result));
+        TRY_OUT(find_machine(study, ask->sim, &result.machine));
+        TRY_OUT(paper_fill(study, &result.machine, ask->only, result.tables));
+        if (ask->sim)
+            TRY_OUT(judge_machine(&result));
+    }
+    *out = result;
+    return OK;
+out:
+    study_free(&result);
     return rc;
 }
 
 void study_free(struct study_result *result)
 {
-    for (size_t i = 0; result->tables && i < count_rows(result->study); i++)
+    for (size_t i = 0; result->tables && *result->rows[i].name; i++)
         free(result->tables[i].cells);
     free(result->tables);
+    free(result->rows);
     free(result->details);
-    result->tables = NULL;
-    result->details = NULL;
+    *result = (struct study_result){ 0 };
 }
 
-int study_put(struct study_table *t, const char *row, const char *column, struct study_cell value)
+int study_put(struct study_table *t, const struct study_cell *cell)
 {
     if (t->count == t->room) {
         size_t room = t->room ? 2 * t->room : 16;
@@ -170,8 +244,15 @@ int study_put(struct study_table *t, const char *row, const char *column, struct
         t->cells = cells;
         t->room = room;
     }
-    snprintf(value.row, sizeof(value.row), "%s", row);
-    snprintf(value.column, sizeof(value.column), "%s", column);
-    t->cells[t->count++] = value;
+    t->cells[t->count++] = *cell;
     return OK;
+}
+
+int study_put_value(struct study_table *t, const char *row, const char *column, double value)
+{
+    struct study_cell cell = { .value = value, .published = NAN, .mark = STUDY_UNPUBLISHED };
+
+    snprintf(cell.row, sizeof(cell.row), "%s", row);
+    snprintf(cell.column, sizeof(cell.column), "%s", column);
+    return study_put(t, &cell);
 }

@@ -24,16 +24,16 @@ struct study_table {
     size_t count, room;
 };
 
-/* A column that has an unknown value keeps its place. */
-int study_put(struct study_table *table, const char *row, const char *column,
-              struct study_cell value);
+int study_put(struct study_table *table, const struct study_cell *cell);
+/* Nothing was published. */
+int study_put_value(struct study_table *table, const char *row, const char *column, double value);
 
+/* What is said of a table. */
 struct study_row {
-    const char *name; /* as --only has it */
-    const char *title, *unit;
-    const char *assumptions; /* what the paper leaves open, and what is compared */
-    int (*fill)(const struct cluster *machine, struct study_table *table);
-    const char *not_yet; /* which feature is missing, where there is no `fill` */
+    char name[16]; /* as --only has it */
+    char title[80], unit[24];
+    char assumptions[960]; /* what the paper leaves open, and what is compared */
+    char not_yet[64];      /* which feature is missing; "": none */
 };
 
 /* What a study is asked.  Of `tune` only what layer_rows and study_verb.c's rows fill. */
@@ -63,11 +63,12 @@ struct study {
     const char *summary;  /* of a study without a paper */
     const char *argument; /* that may follow its name, as --help has it; NULL: none */
     unsigned options;     /* enum study_options; 0: STUDY_OF_ROWS */
-    /* Where rows are not filled one by one: sets the result's machine, remark and tables. */
+    /* Of a study without a paper: sets the result's machine, remark and tables. */
     int (*run)(const struct study_ask *ask, struct study_result *result);
-    uint32_t most_ranks;          /* that any of its rows models */
-    const char *(*machine)(void); /* text of the cluster it is made for */
-    const struct study_row *rows; /* end with a NULL name */
+    const struct study_row *rows; /* of such a study; end with an empty name */
+    uint32_t most_ranks;          /* that any table of a paper models */
+    const char *machine;          /* text of the cluster it is made for */
+    const char *const *lines;     /* of NAME.study; end with NULL */
 };
 
 extern const struct study *const studies[]; /* end with NULL */
@@ -77,7 +78,8 @@ int study_find(const char *name, const struct study **out);
 struct study_result {
     const struct study *study;
     struct cluster machine;
-    struct study_table *tables; /* one for each row of the study */
+    struct study_row *rows;     /* end with an empty name */
+    struct study_table *tables; /* one for each row */
     const char *only;           /* the one row that was computed; NULL: all */
     char remark[512];           /* what is said of what was asked; "": nothing */
     char *details;              /* a member of the JSON, beside the tables; NULL: none */
@@ -88,17 +90,22 @@ struct study_result {
 int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out);
 void study_free(struct study_result *result);
 
-/* The i-th row of its study has a table here. */
+/* The i-th row has a table here. */
 bool study_shows(const struct study_result *result, size_t i);
 
 const char *study_title(const struct study *study);
+
+/* The tables of a paper's study as its lines have them: the caller's to free. */
+int paper_tables(const struct study *study, struct study_row **out);
+/* Computes their cells, or of one table alone. */
+int paper_fill(const struct study *study, const struct cluster *machine, const char *only,
+               struct study_table *tables);
 
 /* The same numbers in three forms. */
 void study_print(const struct study_result *result, FILE *to);
 void study_json(const struct study_result *result, FILE *to);
 void study_page(const struct study_result *result, FILE *to);
 
-extern const struct study study_tutel, study_hexa, study_smile, study_dynamoe;
-extern const struct study study_search, study_trace;
+extern const struct study study_tutel, study_search, study_trace;
 
 #endif

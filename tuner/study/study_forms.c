@@ -104,12 +104,12 @@ void study_print(const struct study_result *r, FILE *to)
     if (*r->remark)
         fprintf(to, "%s\n", r->remark);
     fputs(r->study->paper ? "(published), (fitted*)\n\n" : "\n", to);
-    for (size_t i = 0; r->study->rows[i].name; i++) {
-        const struct study_row *row = &r->study->rows[i];
+    for (size_t i = 0; *r->rows[i].name; i++) {
+        const struct study_row *row = &r->rows[i];
 
         if (!study_shows(r, i))
             continue;
-        if (row->not_yet) {
+        if (*row->not_yet) {
             fprintf(to, "%s: %s: not yet (%s)\n", row->name, row->title, row->not_yet);
             continue;
         }
@@ -143,7 +143,7 @@ static void json_table(const struct study_row *row, const struct study_table *t,
 {
     json_member(first ? "\n  {" : ",\n  {", "name", row->name, to);
     json_member(", ", "title", row->title, to);
-    if (row->not_yet) {
+    if (*row->not_yet) {
         json_member(", ", "not_yet", row->not_yet, to);
         fputs("}", to);
         return;
@@ -169,10 +169,10 @@ void study_json(const struct study_result *r, FILE *to)
     json_member(",\n ", "assumptions", r->study->assumptions, to);
     json_member(",\n ", "cluster", cluster, to);
     fputs(",\n \"tables\": [", to);
-    for (size_t i = 0; r->study->rows[i].name; i++) {
+    for (size_t i = 0; *r->rows[i].name; i++) {
         if (!study_shows(r, i))
             continue;
-        json_table(&r->study->rows[i], &r->tables[i], first, to);
+        json_table(&r->rows[i], &r->tables[i], first, to);
         first = false;
     }
     fprintf(to, "]%s%s}\n", r->details ? ",\n " : "", r->details ? r->details : "");
@@ -226,7 +226,7 @@ static void page_row(const struct study_row *row, const struct study_table *t, F
 {
     fprintf(to, "<section id=\"%s\">\n", row->name);
     element("h2", row->title, to);
-    if (row->not_yet) {
+    if (*row->not_yet) {
         fprintf(to, "<p class=\"note\">%s: not yet (%s)</p>\n", row->name, row->not_yet);
     } else {
         fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
@@ -252,9 +252,9 @@ void study_page(const struct study_result *r, FILE *to)
     element("p", r->study->assumptions, to);
     if (*r->remark)
         element("p", r->remark, to);
-    for (size_t i = 0; r->study->rows[i].name; i++)
+    for (size_t i = 0; *r->rows[i].name; i++)
         if (study_shows(r, i))
-            page_row(&r->study->rows[i], &r->tables[i], to);
+            page_row(&r->rows[i], &r->tables[i], to);
     cluster_format(&r->machine, cluster, sizeof(cluster));
     fputs("<details><summary>The cluster</summary>\n", to);
     element("pre", cluster, to);

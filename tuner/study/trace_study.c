@@ -4,7 +4,6 @@
 #include "modelled_layer.h"
 #include "plan.h"
 #include "status.h"
-#include "study_cells.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -182,10 +181,10 @@ static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
 static int put_way(struct study_table *table, const char *row, struct way way, double default_ns,
                    double oracle_ns)
 {
-    TRY(put_value(table, row, "time, ms", way.ns * 1e-6));
-    TRY(put_value(table, row, "of default, %", 100 * way.ns / default_ns));
-    TRY(put_value(table, row, "above best, %", 100 * (way.ns / oracle_ns - 1)));
-    return isnan(way.trials) ? OK : put_value(table, row, "trials", way.trials);
+    TRY(study_put_value(table, row, "time, ms", way.ns * 1e-6));
+    TRY(study_put_value(table, row, "of default, %", 100 * way.ns / default_ns));
+    TRY(study_put_value(table, row, "above best, %", 100 * (way.ns / oracle_ns - 1)));
+    return isnan(way.trials) ? OK : study_put_value(table, row, "trials", way.trials);
 }
 
 static int mean_of_runs(struct replay *r, struct way *table, struct way *trainer)
@@ -315,7 +314,7 @@ static const struct study_row rows[] = {
       "libmoetune, told of the cluster, which begins with the default plan and tries others while "
       "it trains.  Trials: the table's steps, before the training; the trainer's steps under other "
       "plans than the best known one, whose time is in its sum.  Both are means over the seeds." },
-    { NULL },
+    { .name = "" },
 };
 
 const struct study study_trace = {
