@@ -1,8 +1,8 @@
 /* The head that all scripts share, and running gnuplot as a child process without a shell. */
 #include "gnuplot.h"
 
-#include "bucket_key.h"
 #include "quote.h"
+#include "shape.h"
 #include "status.h"
 #include "text.h"
 

@@ -6,7 +6,6 @@
 #include "plan.h"
 #include "standings.h"
 #include "text.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

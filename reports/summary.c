@@ -1,11 +1,9 @@
 /* The head of a report: gains of the table as a whole, its cost, and what is still open. */
 #include "summary.h"
 
-#include "bucket_key.h"
 #include "contrast.h"
 #include "plan.h"
 #include "shape.h"
-#include "shell_word.h"
 #include "text.h"
 
 #include <inttypes.h>

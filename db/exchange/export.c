@@ -3,7 +3,6 @@
 #include "export.h"
 
 #include "array.h"
-#include "bucket_key.h"
 #include "declaration.h"
 #include "json.h"
 #include "plan.h"

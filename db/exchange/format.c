@@ -7,7 +7,6 @@
 #include "plan.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <errno.h>
 #include <inttypes.h>

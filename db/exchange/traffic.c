@@ -10,7 +10,6 @@
 #include "shape.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <math.h>
 #include <stdlib.h>

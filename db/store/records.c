@@ -6,7 +6,6 @@
 #include "schema.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -452,20 +452,6 @@ int store_check_named(const char *path, const char *by)
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
 }
 
-/* Where the user's own database is, if nothing names another. */
-static int default_path(char *path, size_t size, int *length)
-{
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-
-    if (data && *data == '/')
-        *length = snprintf(path, size, "%s/moetune/moetune.db", data);
-    else if (home && *home)
-        *length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
-    else
-        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
-    return OK;
-}
-
 int store_path(const char *given, unsigned use, char *path, size_t size)
 {
     const struct {
@@ -473,7 +459,7 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
     } names[] = { { "--db", given },
                   { "MOETUNE_DB", getenv("MOETUNE_DB") },
                   { "MOELOOKUP_DB", getenv("MOELOOKUP_DB") } };
-    const char *named = NULL;
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME"), *named = NULL;
     int length = 0;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !named; i++)
@@ -481,8 +467,12 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
             named = names[i].name;
             length = snprintf(path, size, "%s", names[i].value);
         }
-    if (!named)
-        TRY(default_path(path, size, &length));
+    if (!named && data && *data == '/')
+        length = snprintf(path, size, "%s/moetune/moetune.db", data);
+    else if (!named && home && *home)
+        length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
+    else if (!named)
+        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
     if (length < (int)size && (use & STORE_MODELLED) && !given) {
         const char *slash = strrchr(path, '/');
         size_t folder = slash ? (size_t)(slash + 1 - path) : 0;

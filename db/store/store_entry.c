@@ -4,7 +4,6 @@
 
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #define PHASES_H
 
 #include "marks.h"
-#include "phase.h"
 #include "stats.h"
+#include "store.h"
 
 /* Samples of which the least and the most enclose the median with 95 %. */
 enum { PHASE_SAMPLES_LEAST = 6 };

@@ -1,18 +1,17 @@
 /* Tells how each entry of a bucket came about. */
 #include "explain.h"
 
-#include "bucket_key.h"
 #include "declaration.h"
 #include "grid.h"
 #include "load_words.h"
 #include "plan.h"
 #include "progress.h"
+#include "shape.h"
 #include "status.h"
 #include "tables.h"
 #include "text.h"
 #include "told.h"
 #include "tried.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

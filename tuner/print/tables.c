@@ -2,20 +2,17 @@
 #include "tables.h"
 
 #include "array.h"
-#include "bucket_key.h"
 #include "declaration.h"
 #include "grid.h"
 #include "plan.h"
 #include "progress.h"
 #include "rank_speeds.h"
 #include "shape.h"
-#include "shell_word.h"
 #include "standings.h"
 #include "status.h"
 #include "text.h"
 #include "told.h"
 #include "tried.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

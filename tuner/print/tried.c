@@ -6,7 +6,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
-#include "utf8.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
