@@ -182,7 +182,7 @@ int store_publish(struct store *store)
 /* ---- opening */
 
 /* Whatever is at the path, as far as it can be looked at without changing it. */
-static int inspect(struct store *store, int *version)
+static int check_file(struct store *store, int *version)
 {
     char answer[512];
 
@@ -201,7 +201,7 @@ static int check_sound(struct store *store, int *version)
     int rc = open_file(store, store->path, SQLITE_OPEN_READWRITE);
 
     if (!rc)
-        rc = inspect(store, version);
+        rc = check_file(store, version);
     if (!rc && *version)
         rc = migrate(store, *version);
     log_only(heard);
@@ -261,7 +261,7 @@ static int open_for_writing(struct store *store, unsigned flags)
         TRY(repair(store));
     TRY(make_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
-    TRY(inspect(store, &version));
+    TRY(check_file(store, &version));
     TRY(migrate(store, version));
     /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
     if (version && !has_journal(store))
@@ -335,7 +335,7 @@ static int migrate_in_memory(struct store *store, int version)
     return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
 }
 
-static int hand_out(struct store *store, int rc, struct store **out)
+static int finish_reading(struct store *store, int rc, struct store **out)
 {
     if (!rc)
         rc = read_spaces(store);
@@ -354,14 +354,14 @@ static int read_one(const char *path, struct store **out)
     TRY(new_store(path, &store));
     rc = open_to_read(store);
     if (!rc)
-        rc = inspect(store, &version);
+        rc = check_file(store, &version);
     if (!rc && version && version < STORE_VERSION)
         rc = migrate_in_memory(store, version);
     if (!rc && !version) {
         note("%s is empty", path);
         rc = UNSUPPORTED;
     }
-    return hand_out(store, rc, out);
+    return finish_reading(store, rc, out);
 }
 
 int store_dry_run(const char *path, struct store **out)
@@ -373,10 +373,10 @@ int store_dry_run(const char *path, struct store **out)
     if (access(path, F_OK))
         rc = open_file(store, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     else if (!(rc = open_to_read(store)))
-        rc = inspect(store, &version);
+        rc = check_file(store, &version);
     if (!rc)
         rc = migrate_in_memory(store, version);
-    return hand_out(store, rc, out);
+    return finish_reading(store, rc, out);
 }
 
 /* A writer is in the middle of a commit, or was killed there and left what this process has no

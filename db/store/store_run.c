@@ -148,13 +148,11 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                                                           : "WHERE " RECORDS_BUCKET " ORDER BY id",
                                      keys, 4 };
     struct row_list list;
-    const struct trial_row *trials;
     int rc = OK;
 
     TRY(row_list(&store->records, &query, &list));
-    trials = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &trials[i]);
+    EACH_ROW (trial_row, trial, list)
+        rc = rc ? rc : each(self, trial);
     free(list.rows);
     return rc;
 }
