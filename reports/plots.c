@@ -2,11 +2,11 @@
  * that its layer asks for, and the script of its kind. */
 #include "plots.h"
 
-#include "bucket_key.h"
 #include "contrast.h"
 #include "followed.h"
 #include "moelookup.h"
 #include "quote.h"
+#include "shape.h"
 #include "text.h"
 
 #include <math.h>

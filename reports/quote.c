@@ -2,7 +2,7 @@
  * cannot take as they are. */
 #include "quote.h"
 
-#include "utf8.h"
+#include "text.h"
 
 struct escape {
     char letter;

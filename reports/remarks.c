@@ -2,13 +2,10 @@
  * are, what a table is worth as a whole, what it cost, and what is still open. */
 #include "remarks.h"
 
-#include "bucket_key.h"
 #include "contrast.h"
 #include "plan.h"
 #include "shape.h"
-#include "shell_word.h"
 #include "text.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

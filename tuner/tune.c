@@ -6,7 +6,6 @@
 #include "paste.h"
 #include "screen.h"
 #include "settings.h"
-#include "shell_word.h"
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"

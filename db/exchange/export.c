@@ -3,7 +3,6 @@
 #include "export.h"
 
 #include "array.h"
-#include "bucket_key.h"
 #include "declaration.h"
 #include "json.h"
 #include "plan.h"
@@ -402,28 +401,6 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
 
 /* ---- to compile in */
 
-/* What could end a comment or a line is left out. */
-static void print_comment(const char *text, FILE *to)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text >= ' ' && *text != '*' && *text != '\\')
-            putc(*text, to);
-}
-
-static int print_layer_comment(struct lines *lines, size_t i, FILE *to)
-{
-    const struct line *line = &lines->list[i];
-
-    if (i && !strcmp(line->cluster, lines->list[i - 1].cluster) &&
-        !strcmp(line->layer, lines->list[i - 1].layer))
-        return OK;
-    TRY(read_cluster(lines, line->entry.cluster));
-    fprintf(to, "    /* ");
-    print_comment(lines->known.device, to);
-    fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);
-    return OK;
-}
-
 /* One bit per axis: a quiet one has a column only where some plan uses it. */
 static uint32_t header_axes(const struct lines *lines)
 {
@@ -437,28 +414,6 @@ static uint32_t header_axes(const struct lines *lines)
         axes |= (uint32_t)used << axis;
     }
     return axes;
-}
-
-static bool uses(const struct lines *lines, uint32_t a)
-{
-    for (size_t i = 0; i < lines->count; i++)
-        if (lines->list[i].entry.plan.a == a)
-            return true;
-    return false;
-}
-
-/* What numbers of quiet axes mean. */
-static void print_words(uint32_t axes, FILE *to)
-{
-    for (size_t i = 0; i < plan_axis_count; i++) {
-        const struct axis *axis = &plan_axes[i];
-
-        if (!(axes >> i & 1) || !axis->quiet || !axis->words)
-            continue;
-        fprintf(to, "; %s:", axis->name);
-        for (int word = 0; axis->words[word]; word++)
-            fprintf(to, "%s %d %s", word ? "," : "", word, axis->words[word]);
-    }
 }
 
 /* Prints the names of these axes, or their values in the plan. */
@@ -475,31 +430,58 @@ static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
     }
 }
 
-/* Its columns are moetune's own axes. */
-static int refuse_declared(const struct lines *lines)
+/* Says what numbers mean: of `a` those that every reader knows and those that some plan has, of
+ * quiet axes all. */
+static void print_words(const struct lines *lines, uint32_t axes, FILE *to)
 {
+    fputs("a: 0 linear, 1 2dh", to);
+    for (uint32_t a = MOE_A2A_RAIL; a < PLAN_A2A_COUNT; a++) {
+        size_t i = 0;
+
+        while (i < lines->count && lines->list[i].entry.plan.a != a)
+            i++;
+        if (i < lines->count)
+            fprintf(to, ", %u %s", a, plan_axes[PLAN_A].words[a]);
+    }
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        const struct axis *axis = &plan_axes[i];
+
+        if (!(axes >> i & 1) || !axis->quiet || !axis->words)
+            continue;
+        fprintf(to, "; %s:", axis->name);
+        for (int word = 0; axis->words[word]; word++)
+            fprintf(to, "%s %d %s", word ? "," : "", word, axis->words[word]);
+    }
+}
+
+/* Before the first entry of a layer; what could end a comment or a line is left out. */
+static int print_layer_comment(struct lines *lines, size_t i, FILE *to)
+{
+    const struct line *line = &lines->list[i];
+
+    if (i && !strcmp(line->cluster, lines->list[i - 1].cluster) &&
+        !strcmp(line->layer, lines->list[i - 1].layer))
+        return OK;
+    TRY(read_cluster(lines, line->entry.cluster));
+    fprintf(to, "    /* ");
+    for (const char *c = lines->known.device; *c; c++)
+        if ((unsigned char)*c >= ' ' && *c != '*' && *c != '\\')
+            putc(*c, to);
+    fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);
+    return OK;
+}
+
+static int write_header(struct lines *lines, FILE *to)
+{
+    uint32_t axes = header_axes(lines);
+    int rc = OK;
+
     for (size_t i = 0; i < lines->count; i++)
         if (lines->list[i].declared)
             return fail(ERR_ARGUMENT,
                         "--format header has columns for r, d and a, and layers here have plans of "
                         "the space %s: --format jsonl, csv or packed, or --shape of another layer",
                         lines->list[i].declared->name);
-    return OK;
-}
-
-int export_header(struct store *store, const struct export_options *options, FILE *to)
-{
-    struct lines lines;
-    uint32_t axes;
-    int rc = OK;
-
-    TRY(collect_all(store, options, &lines));
-    rc = refuse_declared(&lines);
-    if (rc) {
-        free(lines.list);
-        return rc;
-    }
-    axes = header_axes(&lines);
     fprintf(to,
             "/* A table of moetune: the plan of every bucket, c_from <= c < c_from + window. */\n"
             "static const struct {\n"
@@ -507,22 +489,29 @@ int export_header(struct store *store, const struct export_options *options, FIL
             "    unsigned window;\n    unsigned long long c_from;\n"
             "    unsigned ");
     print_axes(axes, NULL, to);
-    fputs("; /* a: 0 linear, 1 2dh", to);
-    for (uint32_t a = MOE_A2A_RAIL; a < PLAN_A2A_COUNT; a++)
-        if (uses(&lines, a))
-            fprintf(to, ", %u %s", a, plan_axes[PLAN_A].words[a]);
-    print_words(axes, to);
+    fputs("; /* ", to);
+    print_words(lines, axes, to);
     fprintf(to, " */\n} moetune_table[] = {\n");
-    for (size_t i = 0; i < lines.count && !rc; i++) {
-        const struct entry_row *e = &lines.list[i].entry;
+    for (size_t i = 0; i < lines->count && !rc; i++) {
+        const struct entry_row *e = &lines->list[i].entry;
 
-        rc = print_layer_comment(&lines, i, to);
-        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", ", lines.list[i].cluster,
-                lines.list[i].layer, e->window, (uint64_t)e->bucket * e->window);
+        rc = print_layer_comment(lines, i, to);
+        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", ", lines->list[i].cluster,
+                lines->list[i].layer, e->window, (uint64_t)e->bucket * e->window);
         print_axes(axes, &e->plan, to);
         fputs(" },\n", to);
     }
     fprintf(to, "};\n");
+    return rc;
+}
+
+int export_header(struct store *store, const struct export_options *options, FILE *to)
+{
+    struct lines lines;
+    int rc;
+
+    TRY(collect_all(store, options, &lines));
+    rc = write_header(&lines, to);
     free(lines.list);
     return rc ? rc : finish(to);
 }

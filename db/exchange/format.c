@@ -7,7 +7,6 @@
 #include "plan.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,8 +62,8 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
     return ERR_ARGUMENT;
 }
 
-/* The answer for a bucket of a declared space, or for the capacity that is asked for. */
-static int ask(struct answers *a, const struct answers_choice *choice, uint32_t bucket)
+/* Adds the answer for a bucket of a declared space, or for the capacity that is asked for. */
+static int add_answer(struct answers *a, const struct answers_choice *choice, uint32_t bucket)
 {
     struct answer answer = { bucket, choice->key, choice->key, MOE_PLAN_INIT };
 
@@ -80,7 +79,7 @@ static int ask(struct answers *a, const struct answers_choice *choice, uint32_t 
     return OK;
 }
 
-static int ask_all(struct answers *a, const struct answers_choice *choice)
+static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
     uint32_t buckets = a->space ? declaration_buckets(a->space) : 1;
     uint32_t classes = a->space ? declaration_classes(a->space) : 1, meant = 0;
@@ -93,7 +92,7 @@ static int ask_all(struct answers *a, const struct answers_choice *choice)
     for (uint32_t b = 0; b < buckets; b++)
         if ((!choice->keyed || b / classes == meant / classes) &&
             (choice->class < 0 || b % classes == meant % classes))
-            TRY(ask(a, choice, b));
+            TRY(add_answer(a, choice, b));
     return OK;
 }
 
@@ -113,7 +112,7 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
     if (choice->class >= 0 && !(a.space && a.space->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind(table, &a.shape, SHA256_HEX(layer.cluster), &a.view));
-    TRY_OUT(ask_all(&a, choice));
+    TRY_OUT(add_answers(&a, choice));
     *out = a;
     return OK;
 out:

@@ -130,8 +130,8 @@ static const struct plan_word *word_called(const struct naming *n, const struct 
     return NULL;
 }
 
-/* What was read; the last one counts where a name comes twice. */
-static void take(struct plan_words *out, const struct plan_word *word, const char *value)
+/* Notes what was read; the last one counts where a name comes twice. */
+static void note_value(struct plan_words *out, const struct plan_word *word, const char *value)
 {
     size_t at = 0;
 
@@ -182,7 +182,7 @@ static int read_env(const struct format_job *job, const char *text, size_t lengt
         *value++ = 0;
         word = word_called(&variables, job, &words, line);
         if (word)
-            take(out, word, value);
+            note_value(out, word, value);
     }
     return OK;
 }
@@ -239,7 +239,7 @@ static int take_flag(const struct format_job *job, const struct plan_words *word
         value = strsep(rest, " ");
     if (!value)
         return fail(ERR_FORMAT, "%s has no value", flag);
-    take(out, word, value);
+    note_value(out, word, value);
     return OK;
 }
 
@@ -256,7 +256,7 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
         return fail(ERR_FORMAT, "more flags than there are axes");
     for (size_t i = 0; i < words.count; i++)
         if (is_switch(job, words.list[i].axis)) /* off, unless it is there */
-            take(out, &words.list[i], "off");
+            note_value(out, &words.list[i], "off");
     while ((flag = strsep(&rest, " ")) != NULL)
         if (*flag)
             TRY(take_flag(job, &words, flag, &rest, out));
@@ -400,7 +400,7 @@ static int take_value(void *self, const struct json_value *v)
     } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))
-            take(&r->now, word, v->value);
+            note_value(&r->now, word, v->value);
     }
     return OK;
 }

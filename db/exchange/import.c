@@ -12,8 +12,6 @@
 #include "standings.h"
 #include "status.h"
 #include "text.h"
-#include "utf8.h"
-#include "word.h"
 
 #include <assert.h>
 #include <math.h>

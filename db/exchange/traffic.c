@@ -10,7 +10,6 @@
 #include "shape.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,8 +24,8 @@ static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
 struct line {
     const char *origin;
     uint32_t number;
-    unsigned seen;    /* members, as bits */
-    const char *open; /* the array we are in, or NULL */
+    unsigned seen; /* members, as bits */
+    bool in_asked; /* what follows is of that array */
     struct traffic_layer layer;
     /* of one row of "asked" */
     int place;
@@ -59,22 +58,6 @@ static bool is_text(const struct json_value *v)
 
 /* ---- members */
 
-static int take_format(struct line *line, const struct json_value *v)
-{
-    return is_text(v) && !strcmp(v->value, "moetune-traffic")
-               ? OK
-               : wrong(line, v->key, "is not moetune-traffic");
-}
-
-static int take_version(struct line *line, const struct json_value *v)
-{
-    double version;
-
-    return is_whole(v, 1e9, &version) && version >= 1 && version <= TRAFFIC_VERSION
-               ? OK
-               : wrong(line, v->key, "is from another moetune than this one can read");
-}
-
 static int take_layer(struct line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
@@ -94,70 +77,51 @@ static int take_layer(struct line *line, const struct json_value *v)
     return OK;
 }
 
-static int take_window(struct line *line, const struct json_value *v)
-{
-    double window;
-
-    if (!is_whole(v, UINT32_MAX, &window) || window < 1)
-        return wrong(line, v->key, "is no width");
-    line->layer.window = (uint32_t)window;
-    return OK;
-}
-
-static int take_cluster(struct line *line, const struct json_value *v)
-{
-    line->cluster = v->kind != JSON_NULL;
-    if (line->cluster && (!is_text(v) || v->length != SHA256_HEX_BYTES - 1 ||
-                          strspn(v->value, "0123456789abcdef") != v->length))
-        return wrong(line, v->key, "is no hash");
-    return OK;
-}
-
-static int take_device(struct line *line, const struct json_value *v)
-{
-    line->device = v->kind != JSON_NULL;
-    return !line->device || is_text(v) ? OK : wrong(line, v->key, "is no name");
-}
-
-static int take_lost(struct line *line, const struct json_value *v)
-{
-    double lost;
-
-    if (!is_whole(v, count_most, &lost))
-        return wrong(line, v->key, "is no count");
-    line->layer.lost = (uint64_t)lost;
-    return OK;
-}
-
-static int open_asked(struct line *line, const struct json_value *v)
-{
-    if (v->kind != JSON_ARRAY)
-        return wrong(line, v->key, "is no list");
-    line->open = "asked";
-    return OK;
-}
-
-static const struct member {
-    const char *name;
-    int (*take)(struct line *line, const struct json_value *v);
-} members[] = {
-    { "format", take_format }, { "version", take_version }, { "layer", take_layer },
-    { "window", take_window }, { "cluster", take_cluster }, { "device", take_device },
-    { "lost", take_lost },     { "asked", open_asked },
-};
-enum { MEMBER_COUNT = sizeof(members) / sizeof(members[0]) };
+enum member { FORMAT, VERSION, LAYER, WINDOW, CLUSTER, DEVICE, LOST, ASKED, MEMBERS };
+static const char *const member_words[MEMBERS + 1] = { "format",  "version", "layer", "window",
+                                                       "cluster", "device",  "lost",  "asked" };
 
 static int take_member(struct line *line, const struct json_value *v)
 {
-    for (unsigned i = 0; i < MEMBER_COUNT; i++) {
-        if (strcmp(members[i].name, v->key) != 0)
-            continue;
-        if (line->seen >> i & 1)
-            return wrong(line, v->key, "comes twice");
-        line->seen |= 1u << i;
-        return members[i].take(line, v);
+    int member = word_find(member_words, v->key);
+    bool null = v->kind == JSON_NULL, good = false;
+    double number = 0;
+
+    if (member < 0)
+        return wrong(line, v->key, "is not known to this version");
+    if (line->seen >> member & 1)
+        return wrong(line, v->key, "comes twice");
+    line->seen |= 1u << member;
+    switch ((enum member)member) {
+    case FORMAT:
+        good = is_text(v) && !strcmp(v->value, "moetune-traffic");
+        return good ? OK : wrong(line, v->key, "is not moetune-traffic");
+    case VERSION:
+        good = is_whole(v, 1e9, &number) && number >= 1 && number <= TRAFFIC_VERSION;
+        return good ? OK : wrong(line, v->key, "is from another moetune than this one can read");
+    case LAYER: return take_layer(line, v);
+    case WINDOW:
+        good = is_whole(v, UINT32_MAX, &number) && number >= 1;
+        line->layer.window = (uint32_t)number;
+        return good ? OK : wrong(line, v->key, "is no width");
+    case CLUSTER:
+        line->cluster = !null;
+        good = null || (is_text(v) && v->length == SHA256_HEX_BYTES - 1 &&
+                        strspn(v->value, "0123456789abcdef") == v->length);
+        return good ? OK : wrong(line, v->key, "is no hash");
+    case DEVICE:
+        line->device = !null;
+        return null || is_text(v) ? OK : wrong(line, v->key, "is no name");
+    case LOST:
+        good = is_whole(v, count_most, &number);
+        line->layer.lost = (uint64_t)number;
+        return good ? OK : wrong(line, v->key, "is no count");
+    case ASKED:
+        line->in_asked = v->kind == JSON_ARRAY;
+        return line->in_asked ? OK : wrong(line, v->key, "is no list");
+    case MEMBERS: break;
     }
-    return wrong(line, v->key, "is not known to this version");
+    return OK;
 }
 
 /* ---- rows of "asked" */
@@ -202,12 +166,12 @@ static int on_value(void *self, const struct json_value *v)
         return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK
                                                              : wrong(line, "line", "is no object");
     if (v->depth == 1 && v->kind == JSON_END) {
-        line->open = NULL;
+        line->in_asked = false;
         return OK;
     }
     if (v->depth == 1)
         return take_member(line, v);
-    if (!line->open || v->depth > 3)
+    if (!line->in_asked || v->depth > 3)
         return wrong(line, v->key ? v->key : "value", "is in an unexpected place");
     if (v->depth == 2 && v->kind == JSON_END)
         return end_row(line);
@@ -268,25 +232,19 @@ static int add_up(const struct line *line, struct traffic *t)
     return merge(&t->layers[t->count - 1], &line->layer);
 }
 
-/* Members come in any order: what a space says of them is known at the end. */
-static int check_declared(const struct line *line)
+/* Members come in any order: what must fit together is known at the end. */
+static int check_line(const struct line *line)
 {
     const struct traffic_layer *l = &line->layer;
     const struct declaration *d = declaration_find(l->shape.space);
 
+    for (int i = 0; i < MEMBERS; i++)
+        if (!(line->seen >> i & 1))
+            return wrong(line, member_words[i], "is missing");
     if (d && l->window != 1)
         return wrong(line, "window", "is not 1, as buckets of a declared space are");
     if (d && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= declaration_buckets(d))
         return wrong(line, "asked", "has a bucket that is none of the layer's space");
-    return OK;
-}
-
-static int check_line(const struct line *line)
-{
-    for (unsigned i = 0; i < MEMBER_COUNT; i++)
-        if (!(line->seen >> i & 1))
-            return wrong(line, members[i].name, "is missing");
-    TRY(check_declared(line));
     return line->cluster == line->device
                ? OK
                : wrong(line, "device", "and \"cluster\" are both there or both null");

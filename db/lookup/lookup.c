@@ -6,7 +6,6 @@
 #include "status.h"
 #include "store.h"
 #include "text.h"
-#include "word.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "declaration.h"
 #include "plan.h"
 #include "status.h"
-#include "utf8.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -6,7 +6,6 @@
 #include "schema.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -117,8 +116,8 @@ static int flush_journal(struct records *r)
     return OK;
 }
 
-/* What was not flushed yet is forgotten as well: on a full disk it would come back later. */
-static void take_back(struct records *r)
+/* Forgets what was not flushed yet as well: on a full disk it would come back later. */
+static void roll_back(struct records *r)
 {
     sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
     if (!r->journal || r->journal_at < 0)
@@ -142,14 +141,14 @@ int records_commit(struct records *r)
     if (!rc)
         rc = schema_run(r->db, r->path, "COMMIT");
     if (rc)
-        take_back(r);
+        roll_back(r);
     return rc;
 }
 
 void records_rollback(struct records *r)
 {
     if (r->changing)
-        take_back(r);
+        roll_back(r);
     r->changing = false;
 }
 
@@ -198,7 +197,7 @@ static void put_sql(const struct insertion *how, const char *table, const struct
 }
 
 /* Text is not copied: it lives until the step that follows. */
-static void bind(sqlite3_stmt *statement, int at, const struct column *c)
+static void bind_column(sqlite3_stmt *statement, int at, const struct column *c)
 {
     if (c->kind == COLUMN_INTEGER)
         sqlite3_bind_int64(statement, at, c->integer);
@@ -259,7 +258,7 @@ static int insert(struct records *r, const struct insertion *how, const char *ta
         TRY(prepare(r, how->verb, table, sql, &statement));
     }
     for (size_t i = 0; i < count; i++)
-        bind(statement, (int)i + 1, &columns[i]);
+        bind_column(statement, (int)i + 1, &columns[i]);
     code = sqlite3_step(statement);
     sqlite3_reset(statement);
     return code == SQLITE_DONE ? OK : schema_status(r->db, code, r->path, "cannot be written");
@@ -479,7 +478,7 @@ struct line {
     int value_count;
 };
 
-static int take_special(struct line *line, const struct json_value *v)
+static int read_special(struct line *line, const struct json_value *v)
 {
     char *to = !strcmp(v->key, "table")    ? line->table
                : !strcmp(v->key, "delete") ? line->delete
@@ -492,7 +491,7 @@ static int take_special(struct line *line, const struct json_value *v)
     return OK;
 }
 
-static int take_column(struct line *line, const struct json_value *v)
+static int read_column(struct line *line, const struct json_value *v)
 {
     struct column *c = &line->columns[line->count];
 
@@ -518,7 +517,7 @@ static int take_column(struct line *line, const struct json_value *v)
     return OK;
 }
 
-static int take_value(void *self, const struct json_value *v)
+static int read_member(void *self, const struct json_value *v)
 {
     struct line *line = self;
 
@@ -527,14 +526,14 @@ static int take_value(void *self, const struct json_value *v)
     if (v->depth > 1 || !v->key)
         return ERR_FORMAT;
     if (!strcmp(v->key, "table") || !strcmp(v->key, "delete") || !strcmp(v->key, "where"))
-        return take_special(line, v);
+        return read_special(line, v);
     if (*line->delete) {
         if (line->value_count == 8 || v->kind != JSON_NUMBER)
             return ERR_FORMAT;
         line->values[line->value_count++] = strtoll(v->value, NULL, 10);
         return OK;
     }
-    return take_column(line, v);
+    return read_column(line, v);
 }
 
 /* Only deletions that this program writes are carried out. */
@@ -550,7 +549,7 @@ static const char *const tables[] = { "meta",         "fingerprint", "fingerprin
                                       "standing",     "load",        "phase",
                                       "verification", NULL };
 
-static int apply(struct records *r, const struct line *line)
+static int apply_line(struct records *r, const struct line *line)
 {
     int table = word_find(tables, *line->delete ? line->delete : line->table);
     int deletion = word_find(deletions, line->where);
@@ -568,7 +567,7 @@ static int apply(struct records *r, const struct line *line)
     if (code != SQLITE_OK)
         return ERR_FORMAT;
     for (size_t i = 0; i < line->count; i++)
-        bind(statement, (int)i + 1, &line->columns[i]);
+        bind_column(statement, (int)i + 1, &line->columns[i]);
     code = sqlite3_step(statement);
     sqlite3_finalize(statement);
     return code == SQLITE_DONE ? OK : ERR_FORMAT;
@@ -580,9 +579,9 @@ static int replay_line(struct records *r, const char *text, size_t length)
     int rc = line ? OK : ERR_NOMEM;
 
     if (!rc)
-        rc = json_read(text, length, "journal", take_value, line);
+        rc = json_read(text, length, "journal", read_member, line);
     if (!rc)
-        rc = apply(r, line);
+        rc = apply_line(r, line);
     for (size_t i = 0; line && i < line->count; i++)
         free((char *)line->columns[i].text);
     free(line);

@@ -79,8 +79,8 @@ static bool is_plan(const char *text)
     return !plan_parse(text, &plan);
 }
 
-/* SQL's functions: `user_data` is one of the above. */
-static void judge(sqlite3_context *context, int count, sqlite3_value **values)
+/* A function of SQL: `user_data` says which of the above it asks. */
+static void judge_text(sqlite3_context *context, int count, sqlite3_value **values)
 {
     bool (*const *makes_sense)(const char *) = sqlite3_user_data(context);
     const char *text = (const char *)sqlite3_value_text(values[0]);
@@ -92,7 +92,7 @@ static void judge(sqlite3_context *context, int count, sqlite3_value **values)
     log_only(heard);
 }
 
-static int teach(struct records *r)
+static int add_functions(struct records *r)
 {
     static const struct {
         const char *name;
@@ -106,7 +106,7 @@ static int teach(struct records *r)
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && code == SQLITE_OK; i++)
         code = sqlite3_create_function(r->db, functions[i].name, 1, flags,
-                                       (void *)&functions[i].makes_sense, judge, NULL, NULL);
+                                       (void *)&functions[i].makes_sense, judge_text, NULL, NULL);
     return schema_status(r->db, code, r->path, "cannot be read");
 }
 
@@ -117,7 +117,7 @@ int repair_check(struct records *r)
     TRY(schema_ask(r->db, r->path, "PRAGMA integrity_check(1)", answer, sizeof(answer)));
     if (strcmp(answer, "ok") != 0)
         return fail(ERR_CORRUPT, "%s is damaged (%s)", r->path, answer);
-    TRY(teach(r));
+    TRY(add_functions(r));
     for (int i = 0; i < RULE_COUNT; i++) {
         snprintf(sql, sizeof(sql), "SELECT '%s ' || rowid FROM %s WHERE %s LIMIT 1", rules[i].table,
                  rules[i].table, rules[i].senseless);
@@ -206,7 +206,7 @@ int repair_fill(struct records *r, const char *aside)
     TRY(store_beside(r->path, ".published", snapshot));
     if (!access(journal, F_OK))
         TRY(records_replay(r, journal, &lines, &skipped));
-    TRY(teach(r));
+    TRY(add_functions(r));
     TRY(leave_out_senseless(r, true, &senseless));
     fill_gaps(r, snapshot, lines > skipped);
     fill_gaps(r, aside, lines > skipped);

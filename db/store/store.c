@@ -182,7 +182,7 @@ int store_publish(struct store *store)
 /* ---- opening */
 
 /* Whatever is at the path, as far as it can be looked at without changing it. */
-static int inspect(struct store *store, int *version)
+static int check_file(struct store *store, int *version)
 {
     char answer[512];
 
@@ -201,7 +201,7 @@ static int check_sound(struct store *store, int *version)
     int rc = open_file(store, store->path, SQLITE_OPEN_READWRITE);
 
     if (!rc)
-        rc = inspect(store, version);
+        rc = check_file(store, version);
     if (!rc && *version)
         rc = migrate(store, *version);
     log_only(heard);
@@ -261,7 +261,7 @@ static int open_for_writing(struct store *store, unsigned flags)
         TRY(repair(store));
     TRY(make_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
-    TRY(inspect(store, &version));
+    TRY(check_file(store, &version));
     TRY(migrate(store, version));
     /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
     if (version && !has_journal(store))
@@ -335,7 +335,7 @@ static int migrate_in_memory(struct store *store, int version)
     return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
 }
 
-static int hand_out(struct store *store, int rc, struct store **out)
+static int finish_reading(struct store *store, int rc, struct store **out)
 {
     if (!rc)
         rc = read_spaces(store);
@@ -354,14 +354,14 @@ static int read_one(const char *path, struct store **out)
     TRY(new_store(path, &store));
     rc = open_to_read(store);
     if (!rc)
-        rc = inspect(store, &version);
+        rc = check_file(store, &version);
     if (!rc && version && version < STORE_VERSION)
         rc = migrate_in_memory(store, version);
     if (!rc && !version) {
         note("%s is empty", path);
         rc = UNSUPPORTED;
     }
-    return hand_out(store, rc, out);
+    return finish_reading(store, rc, out);
 }
 
 int store_dry_run(const char *path, struct store **out)
@@ -373,10 +373,10 @@ int store_dry_run(const char *path, struct store **out)
     if (access(path, F_OK))
         rc = open_file(store, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     else if (!(rc = open_to_read(store)))
-        rc = inspect(store, &version);
+        rc = check_file(store, &version);
     if (!rc)
         rc = migrate_in_memory(store, version);
-    return hand_out(store, rc, out);
+    return finish_reading(store, rc, out);
 }
 
 /* A writer is in the middle of a commit, or was killed there and left what this process has no
@@ -452,20 +452,6 @@ int store_check_named(const char *path, const char *by)
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
 }
 
-/* Where the user's own database is, if nothing names another. */
-static int default_path(char *path, size_t size, int *length)
-{
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-
-    if (data && *data == '/')
-        *length = snprintf(path, size, "%s/moetune/moetune.db", data);
-    else if (home && *home)
-        *length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
-    else
-        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
-    return OK;
-}
-
 int store_path(const char *given, unsigned use, char *path, size_t size)
 {
     const struct {
@@ -473,7 +459,7 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
     } names[] = { { "--db", given },
                   { "MOETUNE_DB", getenv("MOETUNE_DB") },
                   { "MOELOOKUP_DB", getenv("MOELOOKUP_DB") } };
-    const char *named = NULL;
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME"), *named = NULL;
     int length = 0;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !named; i++)
@@ -481,8 +467,12 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
             named = names[i].name;
             length = snprintf(path, size, "%s", names[i].value);
         }
-    if (!named)
-        TRY(default_path(path, size, &length));
+    if (!named && data && *data == '/')
+        length = snprintf(path, size, "%s/moetune/moetune.db", data);
+    else if (!named && home && *home)
+        length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
+    else if (!named)
+        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
     if (length < (int)size && (use & STORE_MODELLED) && !given) {
         const char *slash = strrchr(path, '/');
         size_t folder = slash ? (size_t)(slash + 1 - path) : 0;

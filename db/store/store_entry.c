@@ -4,7 +4,6 @@
 
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -165,13 +164,11 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
                                      " ORDER BY fingerprint, shape, window, bucket",
                                      keys, 2 };
     struct row_list list;
-    const struct entry_row *entries;
     int rc = OK;
 
     TRY(row_list(&store->records, &query, &list));
-    entries = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &entries[i]);
+    EACH_ROW (entry_row, entry, list)
+        rc = rc ? rc : each(self, entry);
     free(list.rows);
     return rc;
 }

@@ -148,13 +148,11 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                                                           : "WHERE " RECORDS_BUCKET " ORDER BY id",
                                      keys, 4 };
     struct row_list list;
-    const struct trial_row *trials;
     int rc = OK;
 
     TRY(row_list(&store->records, &query, &list));
-    trials = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &trials[i]);
+    EACH_ROW (trial_row, trial, list)
+        rc = rc ? rc : each(self, trial);
     free(list.rows);
     return rc;
 }
@@ -227,6 +225,25 @@ int store_samples_all(struct store *store, store_sample_visitor *each, void *sel
 }
 
 /* ---- phases */
+
+const char *const phase_titles[PHASE_COUNT] = {
+    [PHASE_TOTAL] = "total",
+    [PHASE_BETWEEN] = "exchanges between nodes",
+    [PHASE_INSIDE] = "exchanges inside nodes",
+    [PHASE_GATE] = "gate and route",
+    [PHASE_ENCODE] = "encode and decode",
+    [PHASE_EXPERTS] = "experts",
+    [PHASE_OTHER] = "other",
+};
+const char *const phase_words[PHASE_COUNT + 1] = {
+    [PHASE_TOTAL] = "total",
+    [PHASE_BETWEEN] = "exchanges_between",
+    [PHASE_INSIDE] = "exchanges_inside",
+    [PHASE_GATE] = "gate_and_route",
+    [PHASE_ENCODE] = "encode_and_decode",
+    [PHASE_EXPERTS] = "experts",
+    [PHASE_OTHER] = "other",
+};
 
 #define AT(member) ROW_AT(struct phase_row, member)
 static const struct row_field phase_fields[] = {

@@ -5,10 +5,20 @@
 #include "status.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 /* Room for one more item of `bytes`: the array, where it is now.  NULL, said, and the array stays.
  */
-void *array_more(void *array, size_t count, size_t bytes);
+static inline void *array_more(void *array, size_t count, size_t bytes)
+{
+    void *more = array;
+
+    if ((count & (count - 1)) == 0)
+        more = realloc(array, (count ? 2 * count : 1) * bytes);
+    if (!more)
+        fail(ERR_NOMEM, "%zu rows", count);
+    return more;
+}
 
 /* Appends a value, or returns ERR_NOMEM from the function it stands in. */
 #define ARRAY_APPEND(array, count, value)                                                          \

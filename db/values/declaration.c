@@ -139,7 +139,8 @@ const char *declaration_refusal(const struct declaration *d, uint32_t choice, si
     return NULL;
 }
 
-/* ---- the legal plans, axis by axis, and no further where some need cannot become true any more.
+/* ---- the legal plans: values are chosen axis by axis, and no further where some need cannot
+ * become true any more.
  *
  * A need is true if one of its alternatives is, what stands between two |, and an alternative is
  * ruled out by the first of its comparisons that is not.  So what is kept of the values so far is
@@ -147,7 +148,7 @@ const char *declaration_refusal(const struct declaration *d, uint32_t choice, si
 
 enum { SET_WORDS = DECLARATION_COMPARISONS_MAX / 64, COMPARED_MAX = 1 << 27 };
 
-/* Of alternatives of all needs, numbered as they stand there. */
+/* A set of alternatives of all needs, which are numbered as they stand there. */
 struct set {
     uint64_t word[SET_WORDS];
 };
@@ -448,7 +449,7 @@ const struct declaration *declaration_find(uint32_t id)
 
 /* Owns `space` from here on, and frees it where an equal one is known.  ERR_FORMAT: *out is another
  * one with the same id. */
-static int add(struct declaration *space, const struct declaration **out)
+static int add_known(struct declaration *space, const struct declaration **out)
 {
     struct known *more = malloc(sizeof(*more));
     const struct declaration *there;
@@ -481,7 +482,7 @@ int declaration_register(const char *text, const struct declaration **out)
     int rc;
 
     TRY(declaration_parse(text, &space));
-    rc = add(space, &there);
+    rc = add_known(space, &there);
     if (rc == ERR_FORMAT)
         return fail(rc,
                     "this declared space has the same number %08x as %s: change the name of one",
@@ -499,7 +500,7 @@ int declaration_learn(const char *text, const struct declaration **out)
     struct declaration *space;
 
     TRY(declaration_fault(text, &space, why, sizeof(why)));
-    TRY(add(space, &there));
+    TRY(add_known(space, &there));
     *out = there;
     return OK;
 }
@@ -510,7 +511,7 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
     return room;
 }
 
-/* Without '@' it is a name alone. */
+/* A text without '@' is a name alone, any other one a tag. */
 static bool is_called(const struct declaration *d, const char *name, size_t length)
 {
     char tag[DECLARATION_TAG_BYTES];

@@ -96,14 +96,14 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Those of values. */
+/* Values are made of these. */
 static bool is_letter(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c && strchr("_.+-", c));
 }
 
-/* Only digits, perhaps with a minus before them. */
+/* A number is only digits, perhaps with a minus before them. */
 static bool span_is_number(struct span s)
 {
     size_t i = s.length && *s.at == '-', digits = s.length - i;
@@ -135,7 +135,7 @@ static bool span_number(struct span s, int64_t least, int64_t most, int64_t *out
     return true;
 }
 
-/* The same of a decimal with up to three digits behind its point, above 0, as thousandths. */
+/* Gives a decimal above 0 with up to three digits behind its point as thousandths. */
 static bool span_thousandths(struct span s, int64_t *out)
 {
     int64_t whole, part = 0;
@@ -201,7 +201,7 @@ static int read_end(struct reader *in)
     return s.length ? wrong(in, "%s follows, where the line should end", SHOWN(s)) : OK;
 }
 
-/* The next word as a name. */
+/* Reads the next word as a name, which may have a minus inside. */
 static int read_name(struct reader *in, const char *of_what, bool minus,
                      char name[DECLARATION_NAME_BYTES])
 {
@@ -224,7 +224,7 @@ static int read_name(struct reader *in, const char *of_what, bool minus,
     return OK;
 }
 
-/* The next word as a name that no axis, key or class has. */
+/* Reads the next word as a name that no axis, key or class has. */
 static int read_new_name(struct reader *in, const char *of_what, char name[DECLARATION_NAME_BYTES])
 {
     const struct declaration *d = in->d;
@@ -326,7 +326,7 @@ static int by_number(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Up to "default".  Integers have one text each, and an order. */
+/* Reads them up to "default".  Integers have one text each, and an order. */
 static int read_values(struct reader *in, struct values *v)
 {
     struct span s;
@@ -441,7 +441,7 @@ struct side {
     struct declared_term term;
 };
 
-/* What is left of the line, from the next word on. */
+/* Skips blanks and gives what is left of the line. */
 static struct span rest_of(struct reader *in)
 {
     while (in->at < in->end && strchr(" \t\r", *in->at))
@@ -526,7 +526,7 @@ static int read_relation(struct reader *in, enum declared_relation *relation)
     return wrong(in, "%s stands where =, !=, <, <=, >, >= or divides should", SHOWN(rest));
 }
 
-/* The side is an axis of words alone; d->axes: it is not. */
+/* Gives the axis of words that is all of a side; d->axes: there is none. */
 static size_t axis_of_words(const struct declaration *d, const struct side *s)
 {
     size_t axis = declaration_axis(d, s->word.at, s->word.length);
@@ -550,7 +550,7 @@ static bool match_words(const struct declaration *d, struct side *s, struct side
     return true;
 }
 
-/* A list that ends with dots before it becomes too long for a sentence. */
+/* Adds to a list that ends with dots before it becomes too long for a sentence. */
 static void list_word(char list[LIST_BYTES], const char *word)
 {
     size_t used = strlen(list);

@@ -2,7 +2,7 @@
 #include "fault.h"
 
 #include "status.h"
-#include "word.h"
+#include "text.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

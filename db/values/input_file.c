@@ -41,18 +41,12 @@ static int open_input(const char *path, size_t most, int *fd)
     return rc;
 }
 
-static bool is_pipe(int fd)
-{
-    struct stat is;
-
-    return !fstat(fd, &is) && S_ISFIFO(is.st_mode);
-}
-
 /* *got 0: the end.  The end of a pipe before its first byte may be that nobody has opened it yet.
  */
 static int read_some(int fd, const char *path, char *to, size_t room, bool begun, size_t *got)
 {
-    bool waits = !begun && is_pipe(fd);
+    struct stat is;
+    bool waits = !begun && !fstat(fd, &is) && S_ISFIFO(is.st_mode);
 
     for (;;) {
         struct pollfd input = { .fd = fd, .events = POLLIN };
@@ -126,26 +120,21 @@ struct lines {
     uint32_t number;
 };
 
-static int tell_line(struct lines *l, size_t length)
+/* Hands on the lines that are whole, and at the end of the file also what has no end. */
+static int tell_lines(struct lines *l, bool at_end)
 {
-    char *line = l->bytes + l->begin;
+    while (l->begin < l->end) {
+        char *line = l->bytes + l->begin, *end = memchr(line, '\n', l->end - l->begin);
+        size_t length = end ? (size_t)(end - line) : l->end - l->begin;
 
-    l->number++;
-    if (memchr(line, 0, length))
-        return fail(ERR_FORMAT, "%s is no text: line %u has a zero byte", l->path, l->number);
-    line[length] = 0;
-    return l->on(l->self, line, length, l->number);
-}
-
-static int tell_lines(struct lines *l)
-{
-    char *end;
-
-    while ((end = memchr(l->bytes + l->begin, '\n', l->end - l->begin))) {
-        size_t length = (size_t)(end - (l->bytes + l->begin));
-
-        TRY(tell_line(l, length));
-        l->begin += length + 1;
+        if (!end && !at_end)
+            return OK;
+        l->number++;
+        if (memchr(line, 0, length))
+            return fail(ERR_FORMAT, "%s is no text: line %u has a zero byte", l->path, l->number);
+        line[length] = 0;
+        TRY(l->on(l->self, line, length, l->number));
+        l->begin += length + (end != NULL);
     }
     return OK;
 }
@@ -188,10 +177,8 @@ int input_lines(const char *path,
         begun |= !rc && got;
         l.end += rc ? 0 : got;
         if (!rc)
-            rc = tell_lines(&l);
+            rc = tell_lines(&l, !got);
     }
-    if (!rc && l.end > l.begin)
-        rc = tell_line(&l, l.end - l.begin);
     close(fd);
     free(l.bytes);
     return rc;

@@ -31,13 +31,13 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static void skip(struct reader *r)
+static void skip_blanks(struct reader *r)
 {
     while (r->at < r->end && is_space(*r->at))
         r->at++;
 }
 
-static bool take(struct reader *r, char c)
+static bool accept(struct reader *r, char c)
 {
     if (r->at == r->end || *r->at != c)
         return false;
@@ -94,7 +94,7 @@ static int read_unicode(struct reader *r, char *to, size_t *used)
 
     TRY(read_hex(r, &c));
     if (c >= 0xd800 && c < 0xdc00) {
-        if (!take(r, '\\') || !take(r, 'u'))
+        if (!accept(r, '\\') || !accept(r, 'u'))
             return wrong(r, "half of a surrogate pair");
         TRY(read_hex(r, &low));
         if (low < 0xdc00 || low > 0xdfff)
@@ -122,7 +122,7 @@ static int read_escape(struct reader *r, char *to, size_t *used)
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const char *found;
 
-    if (take(r, 'u'))
+    if (accept(r, 'u'))
         return read_unicode(r, to, used);
     found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
     if (!found)
@@ -136,7 +136,7 @@ static int read_string(struct reader *r, char *to, size_t *length)
 {
     size_t used = 0;
 
-    if (!take(r, '"'))
+    if (!accept(r, '"'))
         return wrong(r, "a string is wanted");
     for (;;) {
         size_t plain = plain_bytes(r);
@@ -144,11 +144,11 @@ static int read_string(struct reader *r, char *to, size_t *length)
         memcpy(to + used, r->at, plain);
         used += plain;
         r->at += plain;
-        if (!take(r, '\\'))
+        if (!accept(r, '\\'))
             break;
         TRY(read_escape(r, to, &used));
     }
-    if (!take(r, '"'))
+    if (!accept(r, '"'))
         return wrong(r, r->at < r->end ? "a control character in a string"
                                        : "a string without an end");
     to[used] = 0;
@@ -156,7 +156,7 @@ static int read_string(struct reader *r, char *to, size_t *length)
     return OK;
 }
 
-static size_t digits(struct reader *r)
+static size_t skip_digits(struct reader *r)
 {
     size_t n = 0;
 
@@ -172,16 +172,16 @@ static int read_number(struct reader *r, size_t *length)
     const char *begin = r->at;
     bool zero;
 
-    take(r, '-');
+    accept(r, '-');
     zero = r->at < r->end && *r->at == '0';
-    if (zero ? (r->at++, false) : !digits(r))
+    if (zero ? (r->at++, false) : !skip_digits(r))
         return wrong(r, "a value is wanted");
-    if (take(r, '.') && !digits(r))
+    if (accept(r, '.') && !skip_digits(r))
         return wrong(r, "digits after the point are wanted");
-    if (take(r, 'e') || take(r, 'E')) {
-        if (!take(r, '+'))
-            take(r, '-');
-        if (!digits(r))
+    if (accept(r, 'e') || accept(r, 'E')) {
+        if (!accept(r, '+'))
+            accept(r, '-');
+        if (!skip_digits(r))
             return wrong(r, "digits of the exponent are wanted");
     }
     *length = (size_t)(r->at - begin);
@@ -190,7 +190,7 @@ static int read_number(struct reader *r, size_t *length)
     return OK;
 }
 
-static bool word(struct reader *r, const char *text)
+static bool accept_word(struct reader *r, const char *text)
 {
     size_t n = strlen(text);
 
@@ -208,22 +208,22 @@ static int read_members(struct reader *r, int depth, bool object)
     char close = object ? '}' : ']';
     size_t length;
 
-    skip(r);
-    if (take(r, close))
+    skip_blanks(r);
+    if (accept(r, close))
         return OK;
     for (;;) {
-        skip(r);
+        skip_blanks(r);
         if (object) {
             TRY(read_string(r, r->key, &length));
-            skip(r);
-            if (!take(r, ':'))
+            skip_blanks(r);
+            if (!accept(r, ':'))
                 return wrong(r, "\":\" is wanted");
         }
         TRY(read_value(r, depth + 1, object ? r->key : NULL));
-        skip(r);
-        if (take(r, close))
+        skip_blanks(r);
+        if (accept(r, close))
             return OK;
-        if (!take(r, ','))
+        if (!accept(r, ','))
             return wrong(r, object ? "\",\" or \"}\" is wanted" : "\",\" or \"]\" is wanted");
     }
 }
@@ -243,16 +243,16 @@ static int read_value(struct reader *r, int depth, const char *key)
 {
     struct json_value value = { .depth = depth, .key = key };
 
-    skip(r);
-    if (take(r, '{') || take(r, '[')) {
+    skip_blanks(r);
+    if (accept(r, '{') || accept(r, '[')) {
         value.kind = r->at[-1] == '{' ? JSON_OBJECT : JSON_ARRAY;
         return read_nested(r, &value);
     }
-    if (word(r, "null")) {
+    if (accept_word(r, "null")) {
         value.kind = JSON_NULL;
-    } else if (word(r, "true")) {
+    } else if (accept_word(r, "true")) {
         value.kind = JSON_TRUE;
-    } else if (word(r, "false")) {
+    } else if (accept_word(r, "false")) {
         value.kind = JSON_FALSE;
     } else if (r->at < r->end && *r->at == '"') {
         value.kind = JSON_STRING;
@@ -283,7 +283,7 @@ int json_read(const char *text, size_t length, const char *origin,
     r.key = r.buffer + length + 8;
     rc = read_value(&r, 0, NULL);
     if (!rc)
-        skip(&r);
+        skip_blanks(&r);
     if (!rc && r.at != r.end)
         rc = wrong(&r, "something follows the document");
     free(r.buffer);

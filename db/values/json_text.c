@@ -1,7 +1,7 @@
 /* Writes JSON; libmoelookup has this file, too, without libm and whatever the locale. */
 #include "json.h"
 
-#include "utf8.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>

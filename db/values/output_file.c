@@ -18,7 +18,7 @@
 
 enum { NAME_KEPT = 200 }; /* letters: the rest of a file's name is for what is added */
 
-static int is_in_the_way(const char *path)
+static int refuse_irregular(const char *path)
 {
     return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
 }
@@ -37,7 +37,7 @@ static int find_place(const char *path, char place[PATH_MAX])
     }
     if (!realpath(path, place) || stat(place, &is))
         return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
-    return S_ISREG(is.st_mode) ? OK : is_in_the_way(path);
+    return S_ISREG(is.st_mode) ? OK : refuse_irregular(path);
 }
 
 /* "FOLDER/NAME.": what all temporary files of one place begin with; its length. */
@@ -79,7 +79,7 @@ int output_begin(const char *path, struct output_file *out)
 }
 
 /* Best effort: whoever may not give a file away keeps it. */
-static void take_mode(int fd, const struct stat *like)
+static void copy_mode(int fd, const struct stat *like)
 {
     struct stat is;
 
@@ -92,7 +92,7 @@ static void take_mode(int fd, const struct stat *like)
         errno = 0;
 }
 
-/* The names of a folder, onto the disk. */
+/* Writes the names of a file's folder onto the disk. */
 static int sync_folder(const char *file)
 {
     char path[PATH_MAX];
@@ -114,9 +114,9 @@ int output_end(struct output_file *file, int rc, const char *like, bool lasting)
 
     if (!rc && (!lstat(file->path, &is) || (like && !stat(like, &is)))) {
         if (S_ISREG(is.st_mode))
-            take_mode(fileno(file->to), &is);
+            copy_mode(fileno(file->to), &is);
         else
-            rc = is_in_the_way(file->path);
+            rc = refuse_irregular(file->path);
     }
     bad = fflush(file->to) || ferror(file->to) || (!rc && lasting && fsync(fileno(file->to)));
     if ((fclose(file->to) || bad || (!rc && rename(file->temporary, file->path))) && !rc)
@@ -171,13 +171,13 @@ int output_open(const char *path, int flags, const char *like, int *fd)
         return fail(ERR_IO, "%s: %s%s", path, strerror(errno),
                     errno == EACCES ? " (it and its folder must be writable)" : "");
     if (*fd < 0)
-        return is_in_the_way(path);
+        return refuse_irregular(path);
     if (fstat(*fd, &is) || !S_ISREG(is.st_mode)) {
         close(*fd);
-        return is_in_the_way(path);
+        return refuse_irregular(path);
     }
     if (like && !stat(like, &other))
-        take_mode(*fd, &other);
+        copy_mode(*fd, &other);
     return OK;
 }
 

@@ -2,7 +2,6 @@
  * buckets), and what is illegal; tuner/layer/README.md explains the formulas. */
 #include "shape.h"
 
-#include "bucket_key.h"
 #include "declaration.h"
 #include "status.h"
 #include "text.h"

@@ -60,6 +60,18 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape);
  */
 uint32_t shape_paper_trials(const struct moe_shape *shape);
 
+/* Which bucket of which layer on which machine. */
+struct bucket_key {
+    int64_t cluster, shape; /* ids in the store */
+    uint32_t window, bucket;
+};
+
+/* The capacity that stands for a bucket: its upper edge. */
+static inline uint64_t bucket_capacity(uint32_t window, uint32_t bucket)
+{
+    return ((uint64_t)bucket + 1) * window - 1;
+}
+
 /* moe_window() of the shape; 1 where a space declares the buckets. */
 uint32_t shape_window(const struct moe_shape *shape);
 

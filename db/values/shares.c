@@ -48,15 +48,6 @@ static unsigned exponent_of(double speed)
     return exponent ? exponent : 1;
 }
 
-static unsigned largest_exponent(const double *speeds, uint32_t ranks)
-{
-    unsigned largest = 0;
-
-    for (uint32_t q = 0; q < ranks; q++)
-        largest = exponent_of(speeds[q]) > largest ? exponent_of(speeds[q]) : largest;
-    return largest;
-}
-
 static uint64_t weight_of(double speed, unsigned largest)
 {
     uint64_t leading = (uint64_t)1 << FRACTION_BITS, bits = bits_of(speed);
@@ -64,15 +55,6 @@ static uint64_t weight_of(double speed, unsigned largest)
     unsigned shift = largest - exponent_of(speed);
 
     return shift < WEIGHT_BITS ? fraction << GUARD_BITS >> shift : 0;
-}
-
-static struct claim claim_of(uint64_t weight, wide sum, uint64_t total, uint64_t grain)
-{
-    wide rows = (wide)total * weight / sum;
-
-    return (struct claim){ .rest = (uint64_t)rows % grain,
-                           .whole = (uint64_t)rows - (uint64_t)rows % grain,
-                           .part = (wide)total * weight % sum };
 }
 
 /* Who gets the next grain comes first. */
@@ -87,10 +69,33 @@ static int by_remainder(const void *a, const void *b)
     return x->rank < y->rank ? -1 : 1;
 }
 
-/* All that is left is less than the remainders' sum, and none of these is a whole grain: a piece
- * each is enough. */
-static void give(struct claim *claims, uint32_t ranks, uint64_t left, uint64_t grain, uint64_t *out)
+int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t grain, uint64_t *out)
 {
+    struct claim *claims;
+    uint64_t left = total;
+    wide sum = 0;
+    unsigned largest = 0;
+
+    if (!speeds || !out || !grain || total > total_most || !speeds_usable(speeds, ranks))
+        return MOE_ERR_ARGUMENT;
+    claims = malloc(ranks * sizeof(*claims));
+    if (!claims)
+        return MOE_ERR_NOMEM;
+    for (uint32_t q = 0; q < ranks; q++)
+        largest = exponent_of(speeds[q]) > largest ? exponent_of(speeds[q]) : largest;
+    for (uint32_t q = 0; q < ranks; q++)
+        sum += weight_of(speeds[q], largest);
+    for (uint32_t q = 0; q < ranks; q++) {
+        wide weight = weight_of(speeds[q], largest), rows = total * weight / sum;
+        uint64_t rest = (uint64_t)rows % grain;
+
+        claims[q] = (struct claim){
+            .whole = (uint64_t)rows - rest, .rest = rest, .part = total * weight % sum, .rank = q
+        };
+        left -= claims[q].whole;
+    }
+    /* All that is left is less than the remainders' sum, and none of these is a whole grain: a
+     * piece each is enough. */
     qsort(claims, ranks, sizeof(*claims), by_remainder);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t piece = left < grain ? left : grain;
@@ -98,29 +103,6 @@ static void give(struct claim *claims, uint32_t ranks, uint64_t left, uint64_t g
         out[claims[i].rank] = claims[i].whole + piece;
         left -= piece;
     }
-}
-
-int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t grain, uint64_t *out)
-{
-    struct claim *claims;
-    uint64_t left = total;
-    wide sum = 0;
-    unsigned largest;
-
-    if (!speeds || !out || !grain || total > total_most || !speeds_usable(speeds, ranks))
-        return MOE_ERR_ARGUMENT;
-    claims = malloc(ranks * sizeof(*claims));
-    if (!claims)
-        return MOE_ERR_NOMEM;
-    largest = largest_exponent(speeds, ranks);
-    for (uint32_t q = 0; q < ranks; q++)
-        sum += weight_of(speeds[q], largest);
-    for (uint32_t q = 0; q < ranks; q++) {
-        claims[q] = claim_of(weight_of(speeds[q], largest), sum, total, grain);
-        claims[q].rank = q;
-        left -= claims[q].whole;
-    }
-    give(claims, ranks, left, grain, out);
     free(claims);
     return MOE_OK;
 }

@@ -2,7 +2,6 @@
 #include "status.h"
 
 #include "text.h"
-#include "utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 /* `size` is of the whole room, which ends with a NUL.  True: all of it is there. */
 bool text_put(char *room, size_t size, const char *format, ...)
@@ -50,5 +52,41 @@ const char *interval_text(const char *format, double low, double high, bool bare
  * besides: blanks and a plus before it, hexadecimal digits, nan and infinity, what is too large.
  * `end` NULL: nothing may stand behind it; else it is set to what does. */
 bool number_read(const char *text, const char **end, double *value);
+
+/* Where a word stands in a list that ends with NULL; -1: it is none of them. */
+static inline int word_find(const char *const *words, const char *word)
+{
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(words[i], word))
+            return i;
+    return -1;
+}
+
+/* ---- One character at a time of text that may come from anywhere; it ends with a NUL. */
+
+/* Bytes of the character that begins here, or 0: no UTF-8, or one that XML forbids. */
+size_t utf8_bytes(const unsigned char *c);
+
+/* Whether a character would move a terminal's cursor, end a line, or turn the order of letters. */
+bool utf8_is_control(const unsigned char *c);
+
+/* What a terminal must not get becomes question marks, byte for byte: controls and what is no
+ * UTF-8.  Line feeds and tabs stay if `lines`. */
+void utf8_clean(char *text, size_t length, bool lines);
+
+/* A copy without any control, for a line of output, which one that ends lines would forge; what
+ * does not fit is cut.  Returns `out`. */
+const char *utf8_line(const char *text, char *out, size_t size);
+/* The same of an array; the result lasts as long as the block around it. */
+#define UTF8_LINE(array) utf8_line(array, (char[sizeof(array)]){ 0 }, sizeof(array))
+
+/* How many bytes at the end of a text begin a character that they do not end. */
+size_t utf8_unfinished(const char *text, size_t length);
+
+/* ---- Command lines that are printed to be typed again. */
+
+/* One word, in quotes where a shell would read it as something else; bytes that a terminal must
+ * not get are written as bash, ksh and zsh read them. */
+void shell_word(const char *word, FILE *to);
 
 #endif

@@ -3,10 +3,10 @@
 #include "worked_example.h"
 
 #include "a2a.h"
-#include "bucket_key.h"
 #include "crew.h"
 #include "geometry.h"
 #include "host.h"
+#include "shape.h"
 #include "sim.h"
 #include "sim_model.h"
 #include "status.h"

@@ -2,7 +2,6 @@
  * what the code computes. */
 #include "worked_example.h"
 
-#include "bucket_key.h"
 #include "contest.h"
 #include "costs.h"
 #include "decision.h"
@@ -10,6 +9,7 @@
 #include "drift.h"
 #include "export.h"
 #include "rounds.h"
+#include "shape.h"
 #include "space.h"
 #include "status.h"
 #include "store.h"

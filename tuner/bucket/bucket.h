@@ -13,10 +13,10 @@
 #ifndef BUCKET_H
 #define BUCKET_H
 
-#include "bucket_key.h"
 #include "decision.h"
 #include "dictionary.h"
 #include "ledger.h"
+#include "shape.h"
 
 /* A sample that counts. */
 struct told {

@@ -2,8 +2,8 @@
 #include "dictionary.h"
 
 #include "arms.h"
-#include "bucket_key.h"
 #include "plan.h"
+#include "shape.h"
 #include "status.h"
 
 #include <math.h>

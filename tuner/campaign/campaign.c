@@ -10,7 +10,6 @@
 #include "host.h"
 #include "launch.h"
 #include "recognise.h"
-#include "shell_word.h"
 #include "status.h"
 #include "text.h"
 #include "worker.h"

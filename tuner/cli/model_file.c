@@ -5,7 +5,6 @@
 #include "json.h"
 #include "status.h"
 #include "text.h"
-#include "word.h"
 
 #include <math.h>
 #include <stdio.h>

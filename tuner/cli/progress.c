@@ -5,7 +5,6 @@
 #include "screen.h"
 #include "status.h"
 #include "text.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * own go past it. */
 #include "screen.h"
 
-#include "utf8.h"
+#include "text.h"
 
 #include <errno.h>
 #include <limits.h>

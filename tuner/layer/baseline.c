@@ -4,9 +4,9 @@
 #include "baseline.h"
 
 #include "padded.h"
-#include "phase.h"
 #include "shape.h"
 #include "status.h"
+#include "store.h"
 
 const char *const baseline_words[] = { "dense", "rigid", "naive", NULL };
 

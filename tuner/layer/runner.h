@@ -6,9 +6,9 @@
 
 #include "marks.h"
 #include "measure.h"
-#include "phase.h"
 #include "rig.h"
 #include "stats.h"
+#include "store.h"
 
 /* Where a step's time goes: each kernel and exchange belongs to a phase, whose time is what its
  * work takes while the other stream is muted. */

@@ -1,7 +1,6 @@
 /* Tells how each entry of a bucket came about, and what became of every trial. */
 #include "explain.h"
 
-#include "bucket_key.h"
 #include "declaration.h"
 #include "facts.h"
 #include "grid.h"
@@ -13,7 +12,6 @@
 #include "tables.h"
 #include "text.h"
 #include "told.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

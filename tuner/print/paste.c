@@ -5,8 +5,8 @@
 #include "export.h"
 #include "moelookup.h"
 #include "shape.h"
-#include "shell_word.h"
 #include "status.h"
+#include "text.h"
 #include "told.h"
 
 #include <ctype.h>

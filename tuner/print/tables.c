@@ -3,7 +3,6 @@
 #include "tables.h"
 
 #include "array.h"
-#include "bucket_key.h"
 #include "declaration.h"
 #include "facts.h"
 #include "grid.h"
@@ -13,12 +12,10 @@
 #include "rank_speeds.h"
 #include "row.h"
 #include "shape.h"
-#include "shell_word.h"
 #include "standings.h"
 #include "status.h"
 #include "text.h"
 #include "told.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

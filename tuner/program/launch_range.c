@@ -4,7 +4,7 @@
 
 #include "plan.h"
 #include "status.h"
-#include "utf8.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>

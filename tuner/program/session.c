@@ -6,7 +6,6 @@
 #include "shape.h"
 #include "status.h"
 #include "text.h"
-#include "utf8.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
 #include "capacities.h"
 #include "cluster.h"
 #include "moelookup.h"
-#include "phase.h"
+#include "store.h"
 
 /* Of the slowest rank. */
 struct modelled_step {

@@ -1,5 +1,4 @@
 /* moetune diff: where two tables would tell a trainer something else. */
-#include "bucket_key.h"
 #include "grid.h"
 #include "plan.h"
 #include "shape.h"

@@ -5,9 +5,9 @@
  * and the indented lines after it, which are what to type. */
 #include "common_rows.h"
 #include "output_file.h"
-#include "shell_word.h"
 #include "status.h"
 #include "suggest.h"
+#include "text.h"
 #include "verbs.h"
 
 #include <errno.h>

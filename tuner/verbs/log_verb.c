@@ -5,7 +5,6 @@
 #include "status.h"
 #include "store.h"
 #include "text.h"
-#include "utf8.h"
 #include "verbs.h"
 
 #include <limits.h>

@@ -1,6 +1,5 @@
 /* moetune override: plans that a person pins, whatever was measured. */
 #include "array.h"
-#include "bucket_key.h"
 #include "common_rows.h"
 #include "declaration.h"
 #include "gpu_list.h"
@@ -15,7 +14,6 @@
 #include "tables.h"
 #include "text.h"
 #include "told.h"
-#include "utf8.h"
 #include "verbs.h"
 
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include "status.h"
 #include "store.h"
 #include "text.h"
-#include "utf8.h"
 #include "verbs.h"
 
 #include <inttypes.h>

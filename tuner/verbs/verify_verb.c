@@ -9,7 +9,6 @@
 #include "text.h"
 #include "tune_options.h"
 #include "two_programs.h"
-#include "utf8.h"
 #include "verbs.h"
 #include "verify.h"
 
