@@ -14,7 +14,8 @@
 #include <stdbool.h>
 
 enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_IMPORTED = 4 };
-/* Of a packed entry alone: the row of the other plan says something; none of its kind can run. */
+/* Flags of a packed entry alone: its row holds a plan of the other kind; none of that kind can
+ * run. */
 enum { LOOKUP_FLAGS = 7, LOOKUP_OTHER = 8, LOOKUP_NO_OTHER = 16 };
 
 /* Buckets first..last, for which a person chose the plan. */
@@ -57,7 +58,7 @@ struct lookup_switches {
     struct moe_plan force;
 };
 
-/* What files hold that answers nobody here. */
+/* What was found in files that answers nobody here. */
 struct lookup_passed {
     bool modelled, elsewhere; /* tables of clusters that are not there, or of other sites */
     int64_t newer;            /* version of a database that a later moetune wrote; 0: none */
@@ -68,8 +69,8 @@ struct lookup_set {
     uint32_t count, room;
     struct lookup_switches switches;
     struct lookup_passed passed;
-    bool on_cores,
-        on_others; /* of which clusters they are: computing on cores; or not, or unknown */
+    bool on_cores;  /* some layer is of a cluster that computes on cores */
+    bool on_others; /* some layer is of another one, or of one that is not known */
 };
 
 /* ---- sets (lookup_set.c) */
@@ -122,7 +123,8 @@ void pack_seal(uint8_t *bytes, size_t size);
 
 /* ---- SQLite (lookup_sqlite.c) */
 
-/* Whether anybody may write to the file, and whether it is known to be whole. */
+/* A database may be written to while it is read; a snapshot is not, and a sealed one is known to be
+ * whole. */
 enum lookup_kind { LOOKUP_DATABASE, LOOKUP_SNAPSHOT, LOOKUP_SEALED };
 
 /* Adds what a database or snapshot holds for real clusters.  MOE_ERR_IO, MOE_ERR_FORMAT (also
@@ -138,8 +140,8 @@ struct moelookup {
     uint8_t *bytes;
     size_t size;
     enum lookup_level level;     /* what is said on standard error */
-    struct recorder *recorder;   /* of what its views are asked; NULL: none */
-    struct lookup_passed passed; /* not known of tables that were unpacked */
+    struct recorder *recorder;   /* counts what views are asked; NULL: nobody does */
+    struct lookup_passed passed; /* zeros in tables that were unpacked */
 };
 
 /* Says it on standard error if the table's level allows. */

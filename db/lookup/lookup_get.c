@@ -93,7 +93,7 @@ static enum moe_source own_source(const struct lookup_entry *own)
     return own->flags & LOOKUP_INFERRED ? MOE_INFERRED : MOE_EXACT;
 }
 
-/* An entry of this bucket or of others near it; the layer has one at least. */
+/* The answer of an entry of this bucket or of others near it; the layer has one at least. */
 static struct answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
@@ -285,7 +285,7 @@ find(const struct moelookup_view *view, uint32_t bucket)
     return &view->answers[low];
 }
 
-/* What the plan says of its bucket where `asked` was asked for. */
+/* The bucket that a plan names where `asked` was asked for. */
 static uint32_t told_bucket(const struct answer *answer, uint32_t asked)
 {
     return answer->own ? asked : answer->plan.bucket;
@@ -321,7 +321,7 @@ static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
     return counter_count(&view->counter, bucket);
 }
 
-/* What most of them are: compiled when ctas was the last field. */
+/* Most such callers were compiled when ctas was the last field. */
 static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
@@ -336,7 +336,7 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
     return counter_count(&view->counter, bucket);
 }
 
-/* Every call is the last thing that is done: nothing need be kept for afterwards. */
+/* Each branch ends with a call, so nothing need be kept for afterwards. */
 int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
 {
     const struct answer *answer;
@@ -505,7 +505,7 @@ static struct uneven_answer compare_kinds(const struct moelookup_view *view, uin
     return out;
 }
 
-/* Whether one of both keys alone decides: in a view of a space, or whose layout has every plan
+/* Whether one of both keys decides alone: in a view of a space, or whose layout has every plan
  * compute the rows of all experts; where nothing is known, or a person said the plan; where both
  * lie in one bucket. */
 static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
@@ -529,7 +529,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     return compare_kinds(view, key, key_r0);
 }
 
-/* Which of both that is. */
+/* The key that decides alone. */
 static uint32_t deciding_key(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
     return view->layer.shape.layout == MOE_LAYOUT_HIDDEN ? key_r0 : key;

@@ -213,7 +213,7 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
     return layer;
 }
 
-/* Of the layer's plans; 0: moetune's own. */
+/* The space of the layer's plans; 0: moetune's own. */
 static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
 {
     return version_of(bytes) > 4 ? get(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
@@ -493,7 +493,7 @@ static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
     return *end <= size;
 }
 
-/* From here on this process knows the spaces that stand behind the rows. */
+/* Makes the spaces that stand behind the rows known to this process. */
 static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
 {
     char text[DECLARATION_TEXT_BYTES + 1];
@@ -526,7 +526,7 @@ static bool switches_sound(const uint8_t *bytes)
              !plan_parse(text, &again) && plan_equal(&s.force, &again)));
 }
 
-/* What was read is written again: whatever differs is not ours. */
+/* Writes again what was read: whatever differs was not written by us. */
 static int compare_with_rewritten(const uint8_t *bytes, size_t size)
 {
     struct lookup_set set = { .switches = pack_switches(bytes) };

@@ -11,8 +11,8 @@
 /* Where the counts of a table's views go; shared by the table and its views. */
 struct recorder;
 
-/* Threads have a shard each, the one that came first the first; what further threads ask goes into
- * one they share. */
+/* Each thread has a shard of its own, the one that came first the first; further threads share one
+ * more. */
 enum { COUNTER_SHARDS = 64 };
 
 struct counter_slot {
@@ -20,24 +20,25 @@ struct counter_slot {
     _Atomic uint64_t *counts;
 };
 
-/* The counts of one view, and a part of it, so that a look-up need not follow a pointer: of buckets
- * below `near` in arrays, of those beyond in a hash table. */
+/* The counts of one view, which holds it in place, so that a look-up need not follow a pointer.
+ * Buckets below `near` are counted in arrays, those beyond in a hash table. */
 struct counter {
     uint32_t near;             /* 0: nobody wants to know */
     struct counter_more *more; /* what is rarely needed */
     struct counter_slot slots[COUNTER_SHARDS];
 };
 
-/* Of the lines that are written; db/exchange/traffic.h says what is in them. */
+/* The version of the lines that are written; db/exchange/traffic.h says what is in them. */
 enum { TRAFFIC_VERSION = 1 };
 
 /* MOE_ERR_IO, with errno, if nothing can be appended to that file. */
 int recorder_open(const char *path, struct recorder **out);
-/* For the table: what its views have counted is written; they may outlive it. */
+/* Writes what the table's views have counted; they may outlive it. */
 void recorder_close(struct recorder *recorder); /* NULL is fine */
 
-/* For a new view of that layer; `last` is the last bucket its table knows.  The recorder lives as
- * long as its counters.  `cluster` (hexadecimal) and `device` are NULL where no table answers. */
+/* What a new view's counter counts; `last` is the last bucket its table knows.  The recorder lives
+ * as long as its counters.  `cluster` (hexadecimal) and `device` are NULL where no table answers.
+ */
 struct counter_of {
     const struct moelookup_view *view;
     const struct moe_shape *shape;
@@ -51,7 +52,7 @@ int counter_open(struct recorder *recorder, const struct counter_of *of, struct 
 int counter_flush(const struct counter *counter);
 void counter_close(struct counter *counter); /* flushes; fine if it was never opened */
 
-/* From another thread than the one that came first, or for a bucket that is far away. */
+/* Counts for another thread than the one that came first, or in a bucket that is far away. */
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket);
 
 /* A number no other living thread has: reading the thread pointer takes one instruction, where an
@@ -71,14 +72,16 @@ static inline uintptr_t counter_self(void)
 #endif
 }
 
-/* To a count that no other thread writes: an atomic addition would cost five times as much. */
+/* Adds one to a count that no other thread writes: an atomic addition would cost five times as
+ * much.
+ */
 static inline void counter_add(_Atomic uint64_t *count)
 {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
 
-/* MOE_OK: as the last call of a look-up it needs nothing to be kept for it. */
+/* Returns MOE_OK, so that a look-up can end with this call and need not keep anything for it. */
 static inline int counter_count(const struct counter *counter, uint32_t bucket)
 {
     const struct counter_slot *first = &counter->slots[0];

@@ -12,7 +12,7 @@
 /* Untidy pins cost the square of their number; all files together hold fewer. */
 enum { PINS_MAX = 1 << 16 };
 
-/* Room for one more; doubling. */
+/* Makes room for one more item: doubles it. */
 static int grow(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
 {
     uint32_t more = *room ? 2 * *room : 8;
@@ -85,7 +85,7 @@ static int place_order(const struct lookup_layer *a, const struct lookup_layer *
     return by ? by : memcmp(&a->shape, &b->shape, sizeof(a->shape));
 }
 
-/* What makes two layers the same one. */
+/* 0: both are the same layer. */
 static int layer_order(const struct lookup_layer *a, const struct lookup_layer *b)
 {
     int by = place_order(a, b);
@@ -335,7 +335,7 @@ static int number_files(struct lookup_set *set)
     return OK;
 }
 
-/* The last of the space's layers says when it was declared. */
+/* When the space was declared: the largest number of its layers says it. */
 static int64_t declared_last(const struct lookup_set *set, uint32_t space)
 {
     int64_t last = 0;
@@ -346,7 +346,8 @@ static int64_t declared_last(const struct lookup_set *set, uint32_t space)
     return last;
 }
 
-/* Any number does that is larger for older ones. */
+/* Adds to a layer's file how many layers of newer versions there are: any number would do that is
+ * larger for older ones. */
 void lookup_set_age(struct lookup_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++) {

@@ -1,4 +1,4 @@
-/* A database or its snapshot into a lookup_set.  The only part that knows SQLite; with
+/* Reads a database or its snapshot into a lookup_set.  The only part that knows SQLite; with
  * MOELOOKUP_NO_SQLITE there are packed tables only. */
 #include "lookup.h"
 
@@ -76,8 +76,8 @@ static char *uri_of(const char *path, enum lookup_kind kind)
     return uri;
 }
 
-/* Nothing is written but by SQLite itself, which takes back what a writer that was killed in a
- * database had begun.  Where it may not write it reads what needs no such thing. */
+/* Opens it for reading.  SQLite alone writes: it takes back what a writer that was killed in the
+ * database had begun.  Where it may not write, it reads a database that needs no such repair. */
 static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
     int flags = kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
@@ -316,7 +316,7 @@ static int read_rows(struct reader *r, const char *sql,
     return rc ? rc : status_of(code);
 }
 
-/* Version of the database. */
+/* The version of databases from which on they have spaces. */
 enum { SPACES_SINCE = 11 };
 
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
@@ -360,7 +360,7 @@ static int read_spaces(struct reader *r)
     return rc ? rc : status_of(code);
 }
 
-/* Before version 2 every table was its own site's. */
+/* Reads everything.  Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)
 {
     bool travels = r->version >= 2;

@@ -12,8 +12,7 @@ __extension__ typedef unsigned __int128 wide;
 
 enum { EXPERTS_MOST = 1 << 16, TOP_K_MOST = 64, ROOMS_MOST = 1 << 30, NONE = -1 };
 
-/* A batch.  All of them are in one ring by when they were put: the next of the last is the oldest.
- */
+/* What is kept of a batch.  Rooms are linked by when their batches were put. */
 struct room {
     uint64_t key;
     uint32_t rows;
@@ -206,7 +205,8 @@ static bool ids_usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
     return true;
 }
 
-/* Neither has an expert twice, so as many in common as there are is equality. */
+/* Whether both choose the same experts: neither has one twice, so that is where they have as many
+ * in common as there are. */
 static bool same_set(struct moe_routes *r, const uint16_t *old, const int32_t *ids)
 {
     uint32_t k = r->o.top_k, token = 0, common = 0;

@@ -34,10 +34,11 @@ class Recorded(unittest.TestCase):
 
     def in_c(self, path, steps):
         """Through the C calls alone."""
-        from moelookup._library import CountsOptions, library
+        from moelookup._declared import moe_counts_options
+        from moelookup._library import library
 
         functions, pointer = library().functions, ctypes.c_void_p()
-        options = CountsOptions(ctypes.sizeof(CountsOptions), 4, 0, 3, 0, 2, 6)
+        options = moe_counts_options(ctypes.sizeof(moe_counts_options), 4, 0, 3, 0, 2, 6)
         self.assertEqual(functions.moe_counts_open(ctypes.byref(options), path.encode(), ctypes.byref(pointer)), 0)
         for step in range(steps):
             numbers = (ctypes.c_uint32 * 4)(*self.counts(step))

@@ -252,7 +252,7 @@ class Tuners(Case):
 
     def test_a_second_one_only_looks_up(self):
         first = self.tuner()
-        run(first, 300)
+        until_decided(first)
         with silent():
             second = self.tuner()
         self.assertTrue(second.status().looking_up)

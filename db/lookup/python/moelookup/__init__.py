@@ -10,14 +10,11 @@ The contract is that of moelookup.h, of which this is a thin layer.  moelookup.t
 between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 """
 
+from ._declared import Source
 from ._library import Error, library_version
-from .counts import Counts, record_counts
-from .following import Beside, Capacities, Routes, State
+from .following import Beside, Capacities, Counts, Routes, State, record_counts
+from .plan import Plan, Shape, SpacePlan
 from .table import (
-    Plan,
-    Shape,
-    Source,
-    SpacePlan,
     SpaceView,
     Table,
     View,

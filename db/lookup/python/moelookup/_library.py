@@ -1,23 +1,17 @@
-"""Finds libmoelookup.so.1, or another library of ours, and declares its functions."""
+"""Finds libmoelookup.so.1, or another library of ours, and what calls into it need."""
 
 import ctypes
 import functools
+import operator
 import os
 import sys
-from ctypes import (
-    POINTER,
-    c_char_p,
-    c_double,
-    c_int,
-    c_int64,
-    c_size_t,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-)
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from ctypes import c_void_p, sizeof
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
+
+from ._declared import moelookup_functions
 
 NAME = "libmoelookup.so.1"
+UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
 
 
 class Error(Exception):
@@ -34,90 +28,7 @@ class Error(Exception):
         return type(self), (str(self), self.status)
 
 
-class ShapeStruct(ctypes.Structure):
-    """struct moe_shape."""
-
-    _fields_ = [
-        (name, c_uint32)
-        for name in (
-            "struct_size experts top_k model_dim hidden_dim ranks ranks_per_node dtype train"
-            " activation tokens layout shares layers groups group_limit router"
-            " order projection combine ranks_per_rack space"
-        ).split()
-    ]
-
-
-class CapacitiesOptions(ctypes.Structure):
-    """struct moe_capacities_options."""
-
-    _fields_ = [
-        (name, c_uint32)
-        for name in (
-            "struct_size experts ranks start grid hold gap low slack drops most delta"
-        ).split()
-    ]
-
-
-class RoutesOptions(ctypes.Structure):
-    """struct moe_routes_options."""
-
-    _fields_ = [
-        (name, c_uint32)
-        for name in "struct_size experts top_k rooms rows on off first_pass".split()
-    ]
-
-
-class CountsOptions(ctypes.Structure):
-    """struct moe_counts_options."""
-
-    _fields_ = [
-        (name, c_uint32)
-        for name in "struct_size experts top_k ranks tokens every room".split()
-    ]
-
-
-PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
-    "moelookup_open": (c_int, [c_char_p, POINTER(c_void_p)]),
-    "moelookup_bind": (c_int, [c_void_p, POINTER(ShapeStruct), c_char_p, POINTER(c_void_p)]),
-    "moelookup_digest": (c_int, [c_void_p, c_char_p]),
-    "moelookup_pack": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
-    "moelookup_unpack": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
-    "moelookup_explain": (c_int, [c_void_p, c_uint32, c_char_p, c_size_t]),
-    "moelookup_get_uneven": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p]),
-    "moelookup_explain_uneven": (c_int, [c_void_p, c_uint32, c_uint32, c_char_p, c_size_t]),
-    "moelookup_space": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
-    "moelookup_space_layer": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(ShapeStruct)]),
-    "moelookup_get_key": (c_int, [c_void_p, c_uint64, c_double, c_void_p]),
-    "moelookup_explain_key": (c_int, [c_void_p, c_uint64, c_double, c_char_p, c_size_t]),
-    "moelookup_number": (c_int, [c_void_p, c_char_p, POINTER(c_int64)]),
-    "moe_plan_format": (c_int, [c_void_p, c_char_p, c_size_t]),
-    "moelookup_record": (c_int, [c_void_p, c_char_p]),
-    "moelookup_flush": (c_int, [c_void_p]),
-    "moelookup_view_free": (None, [c_void_p]),
-    "moelookup_close": (None, [c_void_p]),
-    "moelookup_strerror": (c_char_p, [c_int]),
-    "moelookup_version": (c_char_p, []),
-    "moe_capacity": (c_uint64, [c_double, c_uint32, c_uint32, c_uint64, c_uint64]),
-    "moe_window": (c_uint32, [c_uint32, c_uint32, c_uint64]),
-    "moe_shares": (c_int, [POINTER(c_double), c_uint32, c_uint64, c_uint64, POINTER(c_uint64)]),
-    "moe_capacities_open": (c_int, [POINTER(CapacitiesOptions), POINTER(c_void_p)]),
-    "moe_capacities_feed": (c_int, [c_void_p, c_uint64, POINTER(c_uint32), c_uint32]),
-    "moe_capacities_at": (c_int, [c_void_p, c_uint64, POINTER(POINTER(c_uint32)), c_void_p]),
-    "moe_capacities_save": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
-    "moe_capacities_load": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
-    "moe_capacities_close": (None, [c_void_p]),
-    "moe_counts_open": (c_int, [POINTER(CountsOptions), c_char_p, POINTER(c_void_p)]),
-    "moe_counts_step": (c_int, [c_void_p, c_uint64, c_uint32, POINTER(c_uint32), c_uint32]),
-    "moe_counts_close": (None, [c_void_p]),
-    "moe_routes_open": (c_int, [POINTER(RoutesOptions), POINTER(c_void_p)]),
-    "moe_routes_put": (
-        c_int,
-        [c_void_p, c_uint64, c_void_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
-    ),
-    "moe_routes_get": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t, POINTER(c_uint32)]),
-    "moe_routes_decide": (c_int, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_uint32)]),
-    "moe_routes_close": (None, [c_void_p]),
-}
+# ---- libraries
 
 
 def _places(name: str, variable: str) -> Iterator[str]:
@@ -150,6 +61,16 @@ def load(name: str, variable: str) -> ctypes.CDLL:
     )
 
 
+def declare(library: Any, what: str, functions: Dict[str, Tuple[Any, List[Any]]]) -> None:
+    """Tells ctypes what the functions take and return; `what` must have all of them."""
+    try:
+        for name, (result, arguments) in functions.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as error:
+        raise Error(f"{library._name} is not a whole {what}: {error}") from None
+
+
 class Library:
     """The functions of the C library by name; get() is the one that is called at every step."""
 
@@ -158,17 +79,13 @@ class Library:
         # Through PyDLL a call keeps the interpreter's lock: it takes far less time than to give the
         # lock back, and no other thread can close a table while it is in use.
         self.functions = ctypes.PyDLL(releasing._name)
-        try:
-            for name, (result, arguments) in PROTOTYPES.items():
-                function = getattr(self.functions, name)
-                function.restype, function.argtypes = result, arguments
-            self.open = releasing.moelookup_open  # reads files, perhaps over a network
-            self.open.restype, self.open.argtypes = PROTOTYPES["moelookup_open"]
-            # Without argtypes the arguments must be of ctypes' own types, save an integer, whose
-            # low 32 bits are passed; in return the call takes half the time.
-            self.get = self.functions.moelookup_get
-        except AttributeError as error:
-            raise Error(f"{releasing._name} is not a whole libmoelookup: {error}") from None
+        declare(self.functions, "libmoelookup", moelookup_functions)
+        self.open = releasing.moelookup_open  # reads files, perhaps over a network
+        self.open.restype, self.open.argtypes = moelookup_functions["moelookup_open"]
+        # A function object of its own, without argtypes: then arguments must be of ctypes' own
+        # types, save an integer, whose low 32 bits are passed; in return the call takes half the
+        # time.
+        self.get = self.functions["moelookup_get"]
 
     def check(self, status: int, what: str) -> None:
         if status:
@@ -185,3 +102,76 @@ def library() -> Library:
 def library_version() -> str:
     """Of the C library that was loaded."""
     return str(library().functions.moelookup_version().decode())
+
+
+# ---- arguments
+
+
+def whole(name: str, value: Any, limit: int = UINT32_MAX) -> int:
+    number = operator.index(value)
+    if not 0 <= number <= limit:
+        raise ValueError(f"{name} is {number}: it must be from 0 to {limit}")
+    return number
+
+
+def c_text(name: str, value: bytes) -> bytes:
+    if b"\0" in value:  # where C would stop reading
+        raise ValueError(f"{name} holds a zero byte")
+    return value
+
+
+def fill(kind: Any, **values: Any) -> Any:
+    """A struct of whole numbers, which knows its size."""
+    return kind(sizeof(kind), **{name: whole(name, value) for name, value in values.items()})
+
+
+_Self = TypeVar("_Self", bound="Owned")
+
+
+class Owned:
+    """A pointer that the library gave out, given back once.
+
+    Immutable otherwise, so threads share it and a copy is the thing itself.
+    """
+
+    __slots__ = ("_pointer", "_owned", "_free", "__weakref__")
+
+    def __init__(self, pointer: c_void_p, free: Callable[[Optional[int]], None]) -> None:
+        # Whoever empties the list frees: close() may be called by two threads at once.  The
+        # function is kept here because at interpreter shutdown modules may be gone before objects.
+        self._owned = [pointer.value]
+        self._free = free
+        self._pointer = pointer
+
+    def close(self) -> None:
+        """May be called again; happens by itself when nobody holds the object any more."""
+        try:
+            address = self._owned.pop()
+        except (AttributeError, IndexError):  # never came to be; closed before
+            return
+        self._pointer.value = None  # which the library refuses from here on
+        self._free(address)
+
+    def _live(self) -> c_void_p:
+        if not self._owned:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._pointer
+
+    def __enter__(self: _Self) -> _Self:
+        self._live()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, _: Any) -> _Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to its process")

@@ -1,19 +1,89 @@
-"""Capacities that follow the experts, and routes that are known: see moelookup.h for the rules."""
+"""What a gate chooses: counts that are recorded, capacities that follow the experts, and routes that
+are known.  See moelookup.h for the rules."""
 
 import array
+import os
 import queue
 import struct
 import threading
-from ctypes import POINTER, byref, c_char, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
-from ctypes import cast, create_string_buffer
+from ctypes import POINTER, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import create_string_buffer, sizeof
 from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
-from ._library import CapacitiesOptions, RoutesOptions, library
-from .table import Plan, View, _Owned, _whole
+from ._declared import (
+    moe_capacities_options,
+    moe_capacities_state,
+    moe_counts_options,
+    moe_routes_options,
+)
+from ._library import UINT64_MAX, Owned, c_text, fill, library, whole
+from .plan import Plan
+from .table import View
 
-_STATE = struct.Struct("=2I7Q2I")  # struct moe_capacities_state
-_NEVER = 2**64 - 1
-_UINT64_MAX = 2**64 - 1
+
+def _buffer(what: str, numbers: Any, kind: Any, code: str) -> Any:
+    """Numbers of a list, an array or a tensor on the CPU as an array of C."""
+    try:
+        values = array.array(code, numbers)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"{what}: {error}") from None
+    return (kind * len(values)).from_buffer(values) if values else (kind * 0)()
+
+
+class Counts(Owned):
+    """Records how many tokens chose each expert; record_counts() opens one."""
+
+    __slots__ = ()
+
+    def step(self, step: int, counts: Any, capacity: int = 0) -> None:
+        """counts[e]: choices of expert e in this step, dropped or not, over all ranks.
+
+        A list, an array or a tensor on the CPU.  capacity: c of this step; 0: not known.
+        """
+        buffer = _buffer(f"counts of step {step}", counts, c_uint32, "I")
+        status = library().functions.moe_counts_step(
+            self._live(),
+            whole("step", step, UINT64_MAX),
+            whole("capacity", capacity),
+            buffer,
+            len(buffer),
+        )
+        library().check(status, f"counts of step {step}")
+
+
+def record_counts(
+    path: Union[None, str, bytes, "os.PathLike[str]"] = None,
+    *,
+    experts: int,
+    top_k: int = 0,
+    ranks: int = 1,
+    tokens: int = 0,
+    every: int = 1,
+    room: int = 1024,
+) -> Counts:
+    """Opens a recorder: with moelookup.record_counts(...) as counts: counts.step(i, n).
+
+    None: the file that $MOELOOKUP_COUNTS names; where it names none, nothing is recorded.  With
+    tokens, T of each rank, all counts of a step are to add up to ranks * tokens * top_k.
+    """
+    options = fill(
+        moe_counts_options,
+        experts=experts,
+        top_k=top_k,
+        ranks=ranks,
+        tokens=tokens,
+        every=every,
+        room=room,
+    )
+    name = None if path is None else c_text("path", os.fsencode(path))
+    pointer = c_void_p()
+    status = library().functions.moe_counts_open(byref(options), name, byref(pointer))
+    what = "record counts" if name is None else f"record counts in {os.fsdecode(name)}"
+    library().check(status, what)
+    return Counts(pointer, library().functions.moe_counts_close)
+
+
+# ---- capacities
 
 
 class State(NamedTuple):
@@ -32,7 +102,7 @@ class State(NamedTuple):
     key_r0: int = 0  # as key, of plans with r = 0: every rank computes the rows of all experts
 
 
-class Capacities(_Owned):
+class Capacities(Owned):
     """A capacity for each expert: its peak of the last steps, changed seldom and at the same step
     on every rank.
 
@@ -57,16 +127,26 @@ class Capacities(_Owned):
         drops: int = 500,
         delta: int = 1,
     ) -> None:
-        given = dict(experts=experts, ranks=ranks, start=start, grid=grid, hold=hold, gap=gap)
-        given.update(low=low, slack=slack, drops=drops, most=most, delta=delta)
-        whole = {name: _whole(name, value) for name, value in given.items()}
-        options = CapacitiesOptions(struct_size=sizeof(CapacitiesOptions), **whole)
+        options = fill(
+            moe_capacities_options,
+            experts=experts,
+            ranks=ranks,
+            start=start,
+            grid=grid,
+            hold=hold,
+            gap=gap,
+            low=low,
+            slack=slack,
+            drops=drops,
+            most=most,
+            delta=delta,
+        )
         pointer = c_void_p()
         status = library().functions.moe_capacities_open(byref(options), byref(pointer))
         library().check(status, "capacities")
-        self._take(pointer, whole["experts"], whole["delta"])
+        self._own(pointer, options.experts, options.delta)
 
-    def _take(self, pointer: c_void_p, experts: int, delta: int) -> None:
+    def _own(self, pointer: c_void_p, experts: int, delta: int) -> None:
         super().__init__(pointer, library().functions.moe_capacities_close)
         self.experts, self.delta = experts, delta
 
@@ -75,30 +155,24 @@ class Capacities(_Owned):
 
         They act at step + delta.  A list, an array or a tensor on the CPU.
         """
-        try:
-            values = array.array("I", counts)
-        except (OverflowError, TypeError) as error:
-            raise ValueError(f"counts of step {step}: {error}") from None
-        buffer = (c_uint32 * len(values)).from_buffer(values) if values else (c_uint32 * 1)()
+        buffer = _buffer(f"counts of step {step}", counts, c_uint32, "I")
         status = library().functions.moe_capacities_feed(
-            self._live(), _whole("step", step, _UINT64_MAX), buffer, len(values)
+            self._live(), whole("step", step, UINT64_MAX), buffer, len(buffer)
         )
-        library().check(status, f"feed step {step}, {len(values)} counts")
+        library().check(status, f"feed step {step}, {len(buffer)} counts")
 
     def at(self, step: int) -> State:
         """What is in force at a step.  Its counts must have been fed up to step - delta."""
-        rows = POINTER(c_uint32)()
-        state = (c_char * _STATE.size).from_buffer_copy(_STATE.pack(_STATE.size, *[0] * 10))
+        rows, now = POINTER(c_uint32)(), moe_capacities_state(sizeof(moe_capacities_state))
         status = library().functions.moe_capacities_at(
-            self._live(), _whole("step", step, _UINT64_MAX), byref(rows), byref(state)
+            self._live(), whole("step", step, UINT64_MAX), byref(rows), byref(now)
         )
         library().check(status, f"capacities at step {step}")
-        _, key, total, fullest, balanced, first, pending, *rest = _STATE.unpack(state.raw)
-        replans, digest, dropped_ppm, key_r0 = rest
-        told = tuple(rows[: self.experts])
-        later = None if pending == _NEVER else pending
-        sizes = total, fullest, balanced
-        return State(told, key, *sizes, first, later, replans, digest, dropped_ppm, key_r0)
+        told = {name: getattr(now, name) for name in State._fields if name != "total"}
+        told.update(rows=tuple(rows[: self.experts]), total=now.rows)
+        if now.pending == UINT64_MAX:
+            told["pending"] = None
+        return State(**told)
 
     def save(self) -> bytes:
         """All that it knows, for a checkpoint."""
@@ -116,7 +190,7 @@ class Capacities(_Owned):
         library().check(status, "load capacities")
         self = cls.__new__(cls)
         words = struct.unpack_from("<11Q", data, 8)  # the options, in their order
-        self._take(pointer, words[0], words[10])
+        self._own(pointer, words[0], words[10])
         return self
 
 
@@ -177,7 +251,10 @@ class Beside:
         self._thread.join()
 
 
-class Routes(_Owned):
+# ---- routes
+
+
+class Routes(Owned):
     """Which experts the tokens of batches chose when they were last seen.
 
     rooms batches of at most `rows` tokens are kept; on, off (thousandths) and first_pass say when
@@ -197,15 +274,21 @@ class Routes(_Owned):
         off: int = 900,
         first_pass: int = 10,
     ) -> None:
-        given = dict(experts=experts, top_k=top_k, rooms=rooms, rows=rows, on=on, off=off)
-        whole = {name: _whole(name, value) for name, value in given.items()}
-        whole["first_pass"] = _whole("first_pass", first_pass)
-        options = RoutesOptions(struct_size=sizeof(RoutesOptions), **whole)
+        options = fill(
+            moe_routes_options,
+            experts=experts,
+            top_k=top_k,
+            rooms=rooms,
+            rows=rows,
+            on=on,
+            off=off,
+            first_pass=first_pass,
+        )
         pointer = c_void_p()
         status = library().functions.moe_routes_open(byref(options), byref(pointer))
         library().check(status, "routes")
         super().__init__(pointer, library().functions.moe_routes_close)
-        self.top_k, self.rows = whole["top_k"], whole["rows"]
+        self.top_k, self.rows = options.top_k, options.rows
 
     def put(self, key: int, ids: Any) -> Tuple[int, int]:
         """Stores a batch's ids: rows of top_k experts, as lists or a tensor on the CPU.
@@ -218,17 +301,13 @@ class Routes(_Owned):
             if len(row) != self.top_k:
                 raise ValueError(f"a token has {len(row)} experts: top_k is {self.top_k}")
             flat.extend(row)
-        try:
-            values = array.array("i", flat)
-        except (OverflowError, TypeError) as error:
-            raise ValueError(f"ids of batch {key}: {error}") from None
+        buffer = _buffer(f"ids of batch {key}", flat, c_int32, "i")
         same, compared = c_uint64(), c_uint64()
-        address = cast(values.buffer_info()[0], c_void_p) if values else None
         status = library().functions.moe_routes_put(
             self._live(),
-            _whole("key", key, _UINT64_MAX),
-            address,
-            len(values) // self.top_k,
+            whole("key", key, UINT64_MAX),
+            buffer,
+            len(buffer) // self.top_k,
             self.top_k,
             byref(same),
             byref(compared),
@@ -238,10 +317,10 @@ class Routes(_Owned):
 
     def get(self, key: int) -> Optional[List[List[int]]]:
         """What was put last under this key; None: nothing, or it had to go."""
-        room = (c_uint32 * (self.rows * self.top_k))()
+        room = (c_int32 * (self.rows * self.top_k))()
         rows = c_uint32()
         status = library().functions.moe_routes_get(
-            self._live(), _whole("key", key, _UINT64_MAX), room, len(room), byref(rows)
+            self._live(), whole("key", key, UINT64_MAX), room, len(room), byref(rows)
         )
         library().check(status, f"get batch {key}")
         k = self.top_k
@@ -250,8 +329,8 @@ class Routes(_Owned):
     def decide(self, number: int, same: int, total: int) -> bool:
         """Whether to use known routes from here on; totals of pass `number`, summed over ranks."""
         on = c_uint32()
-        whole = [_whole(name, value, _UINT64_MAX) for name, value in
-                 (("pass", number), ("same", same), ("total", total))]
-        status = library().functions.moe_routes_decide(self._live(), *whole, byref(on))
+        said = (("pass", number), ("same", same), ("total", total))
+        totals = [whole(name, value, UINT64_MAX) for name, value in said]
+        status = library().functions.moe_routes_decide(self._live(), *totals, byref(on))
         library().check(status, f"decide at pass {number}: {same} of {total}")
         return bool(on.value)

@@ -19,7 +19,8 @@ import os
 import threading
 from typing import Any, Callable, Collection, Dict, Optional, Tuple
 
-from .table import Plan, View, capacity
+from .plan import Plan
+from .table import View, capacity
 
 _MOST_CHUNKS = 32  # what Tutel's overlap can hold
 _ROUTING = "extract_critical"  # the function of Tutel that turns scores into a capacity

@@ -13,8 +13,9 @@ declared space.  What is learnt, moelookup looks up.
 """
 
 from moelookup import Error, Plan, Shape, Source, capacity
+from moelookup.plan import words
 
-from .lines import Asker, Attached, asker, attach, words
+from .lines import Asker, Attached, asker, attach
 from .tuner import Status, Tuner, library_version
 
 __version__ = "0.1.0"

@@ -2,29 +2,18 @@
 
 import contextlib
 import os
-import re
 import stat
 from typing import IO, Any, Dict, Optional, Tuple, Union
 
 from moelookup import Error, Plan, Shape, Source
-from moelookup.table import _whole
+from moelookup._library import UINT64_MAX, whole
+from moelookup.plan import Words, parse_plan, words
 
 from .tuner import Status, Tuner, _time
 
 _TO, _FROM, _WINDOW = "MOETUNE_TO", "MOETUNE_FROM", "MOETUNE_WINDOW"
 _LAYER = "MOETUNE_LAYER"
 _SPACE, _LAUNCH = "MOETUNE_SPACE", "MOETUNE_PLAN"
-_NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
-_WORDS = {"a"} | {name for name, v in Plan._field_defaults.items() if isinstance(v, str)}
-
-
-Words = Dict[str, Union[int, str]]
-
-
-def words(text: str) -> Words:
-    """ "E=8 dtype=f32": {"E": 8, "dtype": "f32"}; so layers and plans are written."""
-    pairs = (word.partition("=") for word in text.split())
-    return {name: int(v) if re.fullmatch("-?[0-9]+", v) else v for name, _, v in pairs}
 
 
 def is_attached() -> bool:
@@ -40,9 +29,9 @@ def attached_window() -> int:
 
 def check_attached(layer: Dict[str, Any]) -> None:
     """Refuses a layer that is not the one that the command's flags name."""
-    said = dict(pair.partition("=")[::2] for pair in os.environ.get(_LAYER, "").split())
+    said = words(os.environ.get(_LAYER, ""))
     names = zip(("E", "k", "D", "H", "W", "dtype"), (*Shape._fields[:5], "dtype"))
-    mine = {short: str(layer[name]) for short, name in names if name in layer and short in said}
+    mine = {short: layer[name] for short, name in names if name in layer and short in said}
     other = [
         f"{short}={said[short]}, not {one}" for short, one in mine.items() if one != said[short]
     ]
@@ -136,8 +125,8 @@ class Attached(_Speaker):
         self._last: Optional[str] = None
 
     def ask(self, capacity: int) -> Plan:
-        rows = _whole("capacity", capacity)
-        plan = _plan(self._say(f"ask {rows}", "plan")[1])
+        rows = whole("capacity", capacity)
+        plan = parse_plan(self._say(f"ask {rows}", "plan")[1], Source.TENTATIVE)
         self._last, self._asked = f"{rows} {plan}", True
         return plan
 
@@ -153,7 +142,7 @@ class Attached(_Speaker):
         rows, _, plan = bytes(order).rstrip(b"\0").decode("ascii", "replace").partition(" ")
         if rows != str(capacity):
             raise Error(f"follow: no order for capacity {capacity}", -3)
-        return _plan(plan)
+        return parse_plan(plan, Source.TENTATIVE)
 
     # As Tuner's: here every step is an exchange, and what those take is not counted.
 
@@ -190,7 +179,7 @@ class Asker(_Speaker):
         """The value of every axis; None: this launch has shown what was wanted, and is to end.
 
         key: this step's number of whatever the space has ranges of; skew: likewise of its class."""
-        line = f"ask {_whole('key', key, 2**64 - 1)}" + ("" if skew is None else f" {float(skew)!r}")
+        line = f"ask {whole('key', key, UINT64_MAX)}" + ("" if skew is None else f" {float(skew)!r}")
         word, plan = self._say(line, "plan", "end")
         self._asked = word == "plan"
         return words(plan) if self._asked else None
@@ -199,7 +188,7 @@ class Asker(_Speaker):
         """How long the step took, the slowest rank; bytes of memory it had; and what else a guard
         is to look at."""
         said = repr(_time(time_us)) + (
-            "" if memory is None else f" memory={_whole('memory', memory, 2**63)}"
+            "" if memory is None else f" memory={whole('memory', memory, 2**63)}"
         )
         for name, value in measured.items():
             said += f" {name}={float(value)!r}"  # also nan, which no guard lets pass
@@ -249,18 +238,3 @@ def _is_pipe(descriptor: int) -> bool:
         return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
     except OSError:
         return False
-
-
-def _plan(text: str) -> Plan:
-    """ "r=2 d=4 a=2dh": r, d and a, and whatever axis a plan has besides."""
-    said = dict(word.partition("=")[::2] for word in text.split())
-    if not {"r", "d", "a"} <= said.keys():
-        raise Error(f"{text!r} is no plan", -3)
-    unknown = said.keys() - (set(Plan._fields) - _NOT_IN_TEXT)
-    if unknown:
-        raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
-    try:
-        values: Dict[str, Any] = {n: v if n in _WORDS else int(v) for n, v in said.items()}
-    except ValueError:
-        raise Error(f"{text!r} is no plan", -3) from None
-    return Plan(source=Source.TENTATIVE, **values)

@@ -18,7 +18,8 @@ from typing import Any, Callable, List, Mapping, Optional, Tuple
 import torch
 import torch.distributed as dist
 from moelookup import Error, Plan, Shape
-from moelookup.table import checked_shape, window
+from moelookup.plan import checked_shape
+from moelookup.table import window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
 from .lines import Attached, OnePlan, Words, asker, attached_window, check_attached, is_attached

@@ -1,31 +1,16 @@
 """struct moetune of moetune.h: one layer's tuner, on one rank."""
 
-import ctypes
 import functools
 import os
-from ctypes import (
-    POINTER,
-    byref,
-    c_char_p,
-    c_double,
-    c_int,
-    c_size_t,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-    create_string_buffer,
-    sizeof,
-)
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from ctypes import byref, c_uint32, c_void_p, create_string_buffer, sizeof
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
-from moelookup._library import Error, ShapeStruct, library, load
-from moelookup.table import (
+from moelookup._declared import moetune_functions, moetune_options, moetune_status
+from moelookup._library import UINT64_MAX, Error, Owned, c_text, declare, library, load, whole
+from moelookup.plan import (
     Plan,
     Shape,
     SpacePlan,
-    _Owned,
-    _text,
-    _whole,
     checked_shape,
     new_plan,
     plan_struct,
@@ -38,31 +23,6 @@ ORDER_BYTES, ORDERS = 32, 9  # of one; how many an exchange may have
 US_MOST = 1e12  # no time is longer
 NEVER = 2**32 - 1  # of rest()
 _FAILED = 1e300  # MOETUNE_FAILED
-
-
-class _Options(ctypes.Structure):
-    """struct moetune_options.  The callbacks stay empty: Python carries orders itself, so that what
-    goes wrong on the way is an exception there."""
-
-    _fields_ = [
-        *((name, c_uint32) for name in ("struct_size", "rank", "window", "seed")),
-        *((name, c_double) for name in ("share", "margin")),
-        *((name, c_char_p) for name in ("layer", "cluster", "axes")),
-        *((name, c_void_p) for name in ("broadcast", "largest", "now_us", "self")),
-        ("harm", c_double),
-        ("space", c_char_p),
-    ]
-
-
-class _StatusStruct(ctypes.Structure):
-    """struct moetune_status."""
-
-    _fields_ = [
-        *((name, c_uint32) for name in ("struct_size", "looking_up")),
-        *((name, c_uint64) for name in ("steps", "tried")),
-        *((name, c_double) for name in ("time_us", "cost_us", "own_us")),
-        *((name, c_uint32) for name in ("decided", "open", "alarms", "replaced")),
-    ]
 
 
 class Status(NamedTuple):
@@ -80,38 +40,11 @@ class Status(NamedTuple):
     replaced: int = 0  # entries whose plan changed after that
 
 
-_PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
-    "moetune_open": (c_int, [c_char_p, POINTER(ShapeStruct), POINTER(_Options), POINTER(c_void_p)]),
-    "moetune_ask": (c_int, [c_void_p, c_uint32, c_void_p]),
-    "moetune_ask_key": (c_int, [c_void_p, c_uint64, c_double, c_void_p]),
-    "moetune_bucket": (c_int, [c_void_p, c_uint64, c_double, POINTER(c_uint32)]),
-    "moetune_format": (c_int, [c_void_p, c_char_p, c_size_t]),
-    "moetune_tell": (c_int, [c_void_p, c_double]),
-    "moetune_order": (c_int, [c_void_p, c_char_p]),
-    "moetune_follow": (c_int, [c_void_p, c_char_p, c_uint32, c_void_p]),
-    "moetune_due": (c_int, [c_void_p]),
-    "moetune_known": (c_int, [c_void_p, c_uint32, c_void_p]),
-    "moetune_orders": (c_int, [c_void_p, c_char_p, c_uint32, POINTER(c_uint32)]),
-    "moetune_obey": (c_int, [c_void_p, c_char_p, c_uint32, c_uint32, c_void_p]),
-    "moetune_rest": (c_int, [c_void_p, c_uint32, c_void_p, POINTER(c_uint32)]),
-    "moetune_passed": (c_int, [c_void_p, c_uint32, c_void_p, c_double]),
-    "moetune_spent": (c_int, [c_void_p, c_double]),
-    "moetune_status": (c_int, [c_void_p, POINTER(_StatusStruct)]),
-    "moetune_close": (None, [c_void_p]),
-    "moetune_version": (c_char_p, []),
-}
-
-
 @functools.lru_cache(maxsize=None)
 def _functions() -> Any:
     """Loaded at the first use; gives the interpreter's lock back while it searches or writes."""
     functions = load(NAME, "MOETUNE_LIBRARY")
-    try:
-        for name, (result, arguments) in _PROTOTYPES.items():
-            function = getattr(functions, name)
-            function.restype, function.argtypes = result, arguments
-    except AttributeError as error:
-        raise Error(f"{functions._name} is not a whole libmoetune: {error}") from None
+    declare(functions, "libmoetune", moetune_functions)
     return functions
 
 
@@ -120,7 +53,7 @@ def library_version() -> str:
     return str(_functions().moetune_version().decode())
 
 
-class Tuner(_Owned):
+class Tuner(Owned):
     """Answers at every step, and learns from what it is told.
 
     db: the database, made if it is not there; None: $MOETUNE_DB, else $MOELOOKUP_DB,
@@ -182,16 +115,18 @@ class Tuner(_Owned):
         self.shape, shape = checked_shape(
             Shape(*sizes, dtype, train, activation, tokens, *later, ranks_per_rack)
         )
-        options = _Options(
-            struct_size=sizeof(_Options),
-            rank=_whole("rank", rank),
-            window=_whole("window", window),
-            seed=_whole("seed", seed),
+        # The callbacks stay empty: Python carries orders itself, so that what goes wrong on the way
+        # is an exception there.
+        options = moetune_options(
+            struct_size=sizeof(moetune_options),
+            rank=whole("rank", rank),
+            window=whole("window", window),
+            seed=whole("seed", seed),
             share=_share("share", share),
             margin=_share("margin", margin),
             harm=_share("harm", harm),
             **{
-                name: None if text is None else _text(name, text.encode())
+                name: None if text is None else c_text(name, text.encode())
                 for name, text in (
                     ("layer", layer),
                     ("cluster", cluster),
@@ -200,7 +135,7 @@ class Tuner(_Owned):
                 )
             },
         )
-        name = None if db is None else _text("db", os.fsencode(db))
+        name = None if db is None else c_text("db", os.fsencode(db))
         pointer = c_void_p()
         status = _functions().moetune_open(name, byref(shape), byref(options), byref(pointer))
         library().check(status, f"open {os.fsdecode(name or b'')} for {self.shape}")
@@ -217,14 +152,14 @@ class Tuner(_Owned):
     def ask(self, capacity: int) -> Plan:
         """The plan for this step.  Its source is TENTATIVE where the bucket is being measured."""
         plan = new_plan()
-        status = _functions().moetune_ask(self._live(), _whole("capacity", capacity), plan)
+        status = _functions().moetune_ask(self._live(), whole("capacity", capacity), plan)
         library().check(status, f"ask {capacity}")
         return self._read(plan)
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
         """The plan for this step of a declared space, {"chunks": 2, ...}, as SpaceView.plan has it."""
         plan = new_plan()
-        key = _whole("key", key, 2**64 - 1)
+        key = whole("key", key, UINT64_MAX)
         status = _functions().moetune_ask_key(self._live(), key, klass, plan)
         library().check(status, f"ask_key({key}, {klass})")
         answer: SpacePlan = self._read(plan)
@@ -233,7 +168,7 @@ class Tuner(_Owned):
     def bucket(self, key: int, klass: float = 0.0) -> int:
         """What stands for key and class where the other functions take a capacity."""
         bucket = c_uint32()
-        key = _whole("key", key, 2**64 - 1)
+        key = whole("key", key, UINT64_MAX)
         status = _functions().moetune_bucket(self._live(), key, klass, byref(bucket))
         library().check(status, f"bucket({key}, {klass})")
         return bucket.value
@@ -258,7 +193,7 @@ class Tuner(_Owned):
         """Another rank's order as a plan; an Error if it is none for this capacity."""
         if len(order) != ORDER_BYTES:
             raise ValueError(f"an order has {ORDER_BYTES} bytes, not {len(order)}")
-        plan, rows = new_plan(), _whole("capacity", capacity)
+        plan, rows = new_plan(), whole("capacity", capacity)
         status = _functions().moetune_follow(self._live(), bytes(order), rows, plan)
         library().check(status, f"follow: an order for capacity {rows}")
         return self._read(plan)
@@ -271,7 +206,7 @@ class Tuner(_Owned):
 
     def known(self, capacity: int) -> Plan:
         """The plan of a step that is no exchange."""
-        plan, rows = new_plan(), _whole("capacity", capacity)
+        plan, rows = new_plan(), whole("capacity", capacity)
         status = _functions().moetune_known(self._live(), rows, plan)
         library().check(status, f"known {rows}: an exchange is due")
         return self._read(plan)
@@ -285,7 +220,7 @@ class Tuner(_Owned):
 
     def obey(self, orders: bytes, capacity: int) -> Plan:
         """Rank 0's orders as this step's plan, on every rank; bytes may follow them."""
-        plan, rows, room = new_plan(), _whole("capacity", capacity), len(orders) // ORDER_BYTES
+        plan, rows, room = new_plan(), whole("capacity", capacity), len(orders) // ORDER_BYTES
         status = _functions().moetune_obey(self._live(), bytes(orders), room, rows, plan)
         library().check(status, f"obey: orders for capacity {rows}")
         return self._read(plan)
@@ -294,7 +229,7 @@ class Tuner(_Owned):
         """The best plan known in the capacity's bucket, and for how many steps nothing else will be
         answered there (NEVER: as long as steps take what they should)."""
         plan, steps = new_plan(), c_uint32()
-        rows = _whole("capacity", capacity)
+        rows = whole("capacity", capacity)
         status = _functions().moetune_rest(self._live(), rows, plan, byref(steps))
         library().check(status, f"rest {capacity}")
         return self._read(plan), steps.value
@@ -302,7 +237,7 @@ class Tuner(_Owned):
     def passed(self, capacity: int, plan: Plan, time_us: Optional[float]) -> None:
         """A step that was not asked for, under a plan that known() or rest() had named; None: which
         could not be run."""
-        rows = _whole("capacity", capacity)
+        rows = whole("capacity", capacity)
         text = plan_struct(plan) if self._declared is None else self._declared[str(plan)]
         told = _FAILED if time_us is None else _time(time_us)
         status = _functions().moetune_passed(self._live(), rows, text, told)
@@ -313,7 +248,7 @@ class Tuner(_Owned):
         library().check(_functions().moetune_spent(self._live(), float(us)), "spent")
 
     def status(self) -> Status:
-        status = _StatusStruct(struct_size=sizeof(_StatusStruct))
+        status = moetune_status(struct_size=sizeof(moetune_status))
         library().check(_functions().moetune_status(self._live(), byref(status)), "status")
         values = {name: getattr(status, name) for name in Status._fields}
         return Status(**dict(values, looking_up=bool(status.looking_up)))

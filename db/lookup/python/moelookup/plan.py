@@ -1,0 +1,174 @@
+"""Plans and shapes, as structs of the C libraries and as text."""
+
+import re
+from ctypes import byref, c_char, create_string_buffer, sizeof
+from typing import Any, Dict, NamedTuple, Tuple, Union
+
+from . import _declared as c
+from ._declared import Source
+from ._library import Error, library, whole
+
+Words = Dict[str, Union[int, str]]
+
+
+def words(text: str) -> Words:
+    """ "E=8 dtype=f32": {"E": 8, "dtype": "f32"}; so layers and plans are written."""
+    pairs = (word.partition("=") for word in text.split())
+    return {name: int(v) if re.fullmatch("-?[0-9]+", v) else v for name, _, v in pairs}
+
+
+# ---- plans
+
+
+class Plan(NamedTuple):
+    """One way to run the layer.  Times are microseconds of a step, 0 = unknown."""
+
+    r: int = 1  # parallelism degree; 0 = pure data parallel
+    d: int = 1  # pipelining degree
+    a: str = "linear"  # all-to-all: "linear", "2dh", "nccl", "rail" or "3dh"
+    source: Source = Source.DEFAULT
+    bucket: int = 0  # the bucket it was measured for
+    time_us: float = 0.0
+    default_us: float = 0.0
+    ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
+    e: str = "padded"  # which rows of experts are computed: "padded" or, with r=0, "sparse"
+    w: str = "keep"  # gathered weights: "keep" until backward, or "cache": gathered again
+    proto: str = "auto"  # NCCL_PROTO of weights' communicators: "ll", "ll128", "simple"
+
+    def __str__(self) -> str:
+        """The text form: r, d and a, and of the later axes those that are not as usual."""
+        usual = self._field_defaults
+        later = [name for name in _AXES[3:] if getattr(self, name) != usual[name]]
+        return " ".join(f"{name}={getattr(self, name)}" for name in (*_AXES[:3], *later))
+
+
+_AXES = ("r", "d", "a", "ctas", "e", "w", "proto")  # in the order of the text
+_PLAN_WORDS = {"a": c.moe_a2a, "e": c.moe_experts, "w": c.moe_weights, "proto": c.moe_proto}
+
+
+def parse_plan(text: str, source: Source) -> Plan:
+    """The reverse of str(plan)."""
+    said: Dict[str, Any] = dict(words(text))
+    unknown = said.keys() - set(_AXES)
+    if not {"r", "d", "a"} <= said.keys():
+        raise Error(f"{text!r} is no plan", -3)
+    if unknown:
+        raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
+    if any(type(value) is not type(Plan._field_defaults[name]) for name, value in said.items()):
+        raise Error(f"{text!r} is no plan", -3)
+    return Plan(source=source, **said)
+
+
+_EMPTY = bytes(c.moe_plan(sizeof(c.moe_plan), r=1, d=1, source=Source.DEFAULT))
+
+
+def new_plan() -> Any:
+    """An empty struct moe_plan to be filled; its bytes are for read_plan."""
+    return (c_char * len(_EMPTY)).from_buffer_copy(_EMPTY)
+
+
+def read_plan(answer: bytes) -> Plan:
+    plan = c.moe_plan.from_buffer_copy(answer)
+    values = {name: getattr(plan, name) for name in Plan._fields}
+    values.update({name: said[values[name]] for name, said in _PLAN_WORDS.items()})
+    return Plan(**dict(values, source=Source(plan.source)))
+
+
+def plan_struct(plan: Plan) -> bytes:
+    """A struct moe_plan, the other way."""
+    values = {name: said.index(getattr(plan, name)) for name, said in _PLAN_WORDS.items()}
+    return bytes(c.moe_plan(sizeof(c.moe_plan), **dict(plan._asdict(), **values)))
+
+
+class SpacePlan(Words):
+    """A plan of a declared space: values by axis, in the order of the declaration.
+
+    An axis that the space has not is a KeyError.  Times are microseconds of a step, 0 = unknown."""
+
+    def __init__(self, values: Words, text: str, *rest: Any) -> None:
+        super().__init__(values)
+        self._text = text
+        self.source, self.bucket, self.time_us, self.default_us = rest
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> Any:
+        rest = self.source, self.bucket, self.time_us, self.default_us
+        return type(self), (dict(self), self._text, *rest)
+
+
+def read_space_plan(plan: Any, plan_format: Any = None) -> SpacePlan:
+    """Of a struct moe_plan; what looks like an integer is int, as moetune.Asker has it.
+
+    plan_format: of the library that knows the space; None: moelookup's."""
+    room = create_string_buffer(512)
+    plan_format = plan_format or library().functions.moe_plan_format
+    library().check(min(plan_format(byref(plan), room, len(room)), 0), "plan")
+    text = room.value.decode()
+    values = words(text.rpartition(" ")[0])  # the last word names the space
+    told = c.moe_plan.from_buffer_copy(plan.raw)
+    return SpacePlan(
+        values, text, Source(told.source), told.bucket, told.time_us, told.default_us
+    )
+
+
+# ---- shapes
+
+
+class Shape(NamedTuple):
+    """One MoE layer on its group of ranks; see struct moe_shape."""
+
+    experts: int
+    top_k: int
+    model_dim: int
+    hidden_dim: int
+    ranks: int
+    ranks_per_node: int
+    dtype: str
+    train: bool
+    activation: str
+    tokens: int
+    layout: str = "experts"  # what a rank holds: "experts", or "hidden": units of every expert
+    shares: str = "equal"  # or by the ranks' speed: "tokens", "hidden" (units), "speed": both
+    layers: int = 0  # in a step; 0 = any
+    groups: int = 0  # of experts; 0 = none
+    group_limit: int = 0  # a token's experts are of so many groups
+    router: str = "softmax"  # "sigmoid", "bilevel": a group, then a place in it, or "cosine"
+    order: str = "token"  # whose choices get slots first: or of the surest tokens, "priority"
+    projection: int = 0  # dimensions of a cosine router; 0 = 256, at most model_dim
+    combine: str = "sum"  # what a token gets: or "choices", a row for each of them
+    ranks_per_rack: int = 0  # of several nodes near each other; 0 = all are alike
+
+
+# Fields of a Shape that are no numbers, and what they are by the number in the struct.
+_SHAPE_WORDS: Dict[str, Tuple[Any, ...]] = {
+    "dtype": c.moe_dtype,
+    "train": (False, True),
+    "activation": c.moe_act,
+    "layout": c.moe_layout,
+    "shares": c.moe_shares_by,
+    "router": c.moe_router,
+    "order": c.moe_order,
+    "combine": c.moe_combine,
+}
+_C_NAMES = {"train": "pass"}  # where the struct has another name
+
+
+def checked_shape(given: Shape) -> Tuple[Shape, c.moe_shape]:
+    """Whole numbers and known words; what else must hold the library says."""
+    numbers = [name for name in Shape._fields if name not in _SHAPE_WORDS]
+    values: Dict[str, Any] = {name: whole(name, getattr(given, name)) for name in numbers}
+    shape = given._replace(train=bool(given.train), **values)
+    for name, known in _SHAPE_WORDS.items():
+        word = getattr(shape, name)
+        if word not in known:
+            raise ValueError(f"{name} is {word!r}: it must be one of {', '.join(known)}")
+        values[_C_NAMES.get(name, name)] = known.index(word)
+    return shape, c.moe_shape(sizeof(c.moe_shape), **values)
+
+
+def shape_words(shape: c.moe_shape) -> Dict[str, Any]:
+    """A struct moe_shape as bind() takes it."""
+    said = {name: getattr(shape, _C_NAMES.get(name, name)) for name in Shape._fields}
+    return dict(said, **{name: known[said[name]] for name, known in _SHAPE_WORDS.items()})
