@@ -219,8 +219,8 @@ void rig_close(struct rig *rig)
 {
     if (!rig)
         return;
-    reference_close(rig->reference);
-    spot_close(rig->spot);
+    judge_close(rig->reference);
+    judge_close(rig->spot);
     device_release(rig->engine->device, rig->cold);
     device_release(rig->engine->device, rig->memory);
     layer_close(rig->layer);
@@ -232,7 +232,7 @@ void rig_close(struct rig *rig)
 
 static void forget_reference(struct rig *rig)
 {
-    reference_close(rig->reference);
+    judge_close(rig->reference);
     rig->reference = NULL;
 }
 
