@@ -91,7 +91,7 @@ static int open_given(const struct rig *rig, const struct exec *exec, uint64_t e
     return rc;
 }
 
-/* Of all ranks; collective. */
+/* The same of all ranks' layers; collective. */
 static int gather_given(struct rig *rig, const struct exec *exec, struct given_rows *out)
 {
     uint64_t each = rig_most_tokens(rig);
@@ -180,7 +180,7 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     return world_settle(rig->world, rc);
 }
 
-/* By what a cosine router multiplies its cosines, their rounding included. */
+/* What a cosine router multiplies its cosines by, their rounding included; 1 of another. */
 static double cosine_factor(const struct rig *rig, const struct exec *exec)
 {
     struct data data = data_of_layer(&rig->data, number_of(rig, exec));
@@ -217,7 +217,7 @@ struct comparison {
     uint64_t width;      /* of a row */
 };
 
-static int fetch(const struct rig *rig, const struct comparison *c, char *to)
+static int download_values(const struct rig *rig, const struct comparison *c, char *to)
 {
     size_t bytes = c->width * dtype_bytes(c->dtype);
     int rc = OK;
@@ -259,12 +259,14 @@ static int check_values(const struct comparison *c, const float *got, double all
         (double)got[at], c->want[at], most);
 }
 
-static int compare(const struct rig *rig, const struct comparison *c, double allowed, double *worst)
+static int compare_values(const struct rig *rig, const struct comparison *c, double allowed,
+                          double *worst)
 {
     size_t bytes = c->count * dtype_bytes(c->dtype);
     void *raw = malloc(bytes + 1);
     float *got = malloc(c->count * sizeof(*got) + 1);
-    int rc = raw && got ? fetch(rig, c, raw) : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
+    int rc =
+        raw && got ? download_values(rig, c, raw) : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
 
     if (!rc) {
         row_load(c->dtype, raw, 0, got, c->count);
@@ -275,7 +277,7 @@ static int compare(const struct rig *rig, const struct comparison *c, double all
     return rc;
 }
 
-/* What a cosine router has beside its projection. */
+/* Compares the gradients of what a cosine router has beside its projection. */
 static int compare_cosine(const struct rig *rig, const struct exec *exec, double allowed,
                           double *worst)
 {
@@ -295,12 +297,12 @@ static int compare_cosine(const struct rig *rig, const struct exec *exec, double
                                 .count = layer_cosine(s, i),
                                 .dtype = MOE_F32 };
 
-        TRY(compare(rig, &c, allowed, worst));
+        TRY(compare_values(rig, &c, allowed, worst));
     }
     return OK;
 }
 
-/* The loss of balance, and how many choices found no slot. */
+/* Compares the loss of balance, and how many choices found no slot. */
 static int compare_numbers(struct rig *rig, struct exec *exec, double allowed)
 {
     const struct judge *want = rig->reference;
@@ -334,7 +336,7 @@ static int compare_weights(struct rig *rig, struct exec *exec, double allowed, d
                                 .count = layer_units(s, rig->layer->hidden, i),
                                 .dtype = s->dtype };
 
-        TRY(compare(rig, &c, 2 * allowed, worst));
+        TRY(compare_values(rig, &c, 2 * allowed, worst));
     }
     return OK;
 }
@@ -365,17 +367,17 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                .dtype = MOE_F32 };
 
     TRY(compare_numbers(rig, exec, allowed));
-    TRY(compare(rig, &y, allowed, worst));
+    TRY(compare_values(rig, &y, allowed, worst));
     if (s->pass != MOE_TRAIN)
         return OK;
-    TRY(compare(rig, &grad_x, allowed, worst));
-    TRY(compare(rig, &gate, allowed, worst));
+    TRY(compare_values(rig, &grad_x, allowed, worst));
+    TRY(compare_values(rig, &gate, allowed, worst));
     TRY(compare_cosine(rig, exec, allowed, worst));
     return compare_weights(rig, exec, allowed, worst);
 }
 
 /* The largest error over the ranks, and whether any of them found one too large. */
-static int agree(struct rig *rig, int rc, double mine, double *worst)
+static int agree_on_worst(struct rig *rig, int rc, double mine, double *worst)
 {
     int64_t millionths = (int64_t)(fmin(mine, 1e9) * 1e6);
 
@@ -384,7 +386,7 @@ static int agree(struct rig *rig, int rc, double mine, double *worst)
     return world_settle(rig->world, rc);
 }
 
-/* Where a test wants a result to be wrong. */
+/* Makes a token's result wrong where a test asks for it. */
 static void inject_fault(struct rig *rig, const char *point, uint64_t token)
 {
     static const uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in 16 bits */
@@ -404,7 +406,7 @@ static int check_layer(struct rig *rig, struct exec *exec, double *worst)
     if (!rig->reference)
         TRY(make_reference(rig, exec));
     rc = compare_all(rig, exec, &mine);
-    rc = agree(rig, rc, mine, &most);
+    rc = agree_on_worst(rig, rc, mine, &most);
     *worst = fmax(*worst, most);
     if (is_alone(rig))
         return rc;
@@ -425,8 +427,8 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
 
 /* ---- some tokens of a step at the layer's real size */
 
-/* Row t of a layer's results. */
-static int spoil(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
+/* Overwrites row t of a layer's results. */
+static int spoil_row(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
 {
     struct device *device = rig->engine->device;
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
@@ -456,14 +458,14 @@ int rig_spoil(struct rig *rig)
         memset(nothing, 0xff, bytes); /* NaN in every type */
     for (uint32_t l = 0; l < layer_count(&rig->data.shape); l++)
         for (uint32_t i = 0; i < count && !rc; i++)
-            rc = spoil(rig, l, is_alone(rig) ? s->token[i] : i, nothing);
+            rc = spoil_row(rig, l, is_alone(rig) ? s->token[i] : i, nothing);
     free(nothing);
     return world_settle(rig->world, rc);
 }
 
-/* What the last step was to give. */
-static int expect(struct rig *rig, const struct data *data, const int32_t *expert,
-                  const int64_t *slot, const uint32_t *turn)
+/* Sets what the last step was to give. */
+static int expect_results(struct rig *rig, const struct data *data, const int32_t *expert,
+                          const int64_t *slot, const uint32_t *turn)
 {
     const struct capacities capacities = rig_capacities(rig);
     const struct routed_tokens own = { .rank = rig->layer->rank,
@@ -498,7 +500,7 @@ static int look_at_routing(struct rig *rig, const struct data *data, const struc
     if (!rc && exec->router.turn)
         rc = device_download(device, turn, exec->router.turn, rig->layer->tokens * sizeof(*turn));
     if (!rc)
-        rc = expect(rig, data, expert, slot, exec->router.turn ? turn : NULL);
+        rc = expect_results(rig, data, expert, slot, exec->router.turn ? turn : NULL);
     free(expert);
     free(slot);
     free(turn);
@@ -522,7 +524,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     c.row = rig->spot->row;
     c.count = (uint64_t)rig->spot->count * rig->spot->rows * p->model_dim;
     c.want = rig->spot->y;
-    TRY(compare(rig, &c, allowed, worst));
+    TRY(compare_values(rig, &c, allowed, worst));
     if (p->pass != MOE_TRAIN)
         return OK;
     c.name = "dx";
@@ -532,7 +534,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     c.want = rig->spot->grad_x;
     c.term = rig->spot->grad_x_term;
     c.slack = rig->spot->grad_x_slack;
-    return compare(rig, &c, allowed, worst);
+    return compare_values(rig, &c, allowed, worst);
 }
 
 /* One layer of several: what is kept for other plans would not fit what they give it. */
@@ -560,5 +562,5 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
         rc = compare_some(rig, &rig->data, exec, &mine);
     for (uint32_t i = 0; !is_alone(rig) && i < layer_count(&rig->data.shape) && !rc; i++)
         rc = compare_layer(rig, &exec[i], &mine);
-    return agree(rig, rc, mine, worst);
+    return agree_on_worst(rig, rc, mine, worst);
 }
