@@ -30,8 +30,8 @@ static struct {
     struct world *world;
     struct engine engine;
     uint64_t seed;
-    struct reference *other; /* of the data that a rig does not hold now */
-    uint32_t plans;          /* of which baselines were asked for */
+    struct judge *other; /* of the data that a rig does not hold now */
+    uint32_t plans;      /* of which baselines were asked for */
     int passed, failed;
 } all;
 
@@ -96,7 +96,7 @@ static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, 
 /* Other weights, tokens and gradients; once more: those that it had. */
 static int exchange_data(struct rig *rig)
 {
-    struct reference *other = all.other;
+    struct judge *other = all.other;
     int rc;
 
     all.other = rig->reference;
@@ -265,7 +265,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
             run_variants(s, rig, plans[i], &kept, bytes);
     }
     free(kept);
-    reference_close(all.other);
+    judge_close(all.other);
     all.other = NULL;
     rig_close(rig);
 }

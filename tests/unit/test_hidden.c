@@ -144,7 +144,7 @@ static int exchange_tokens(struct rig *rig)
 {
     int rc;
 
-    reference_close(rig->reference);
+    judge_close(rig->reference);
     rig->reference = NULL;
     rig->data.seed ^= 1;
     rc = data_fill_layer(&rig->data, rig->layer);

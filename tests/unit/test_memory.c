@@ -4,9 +4,9 @@
 
 #include "account.h"
 #include "exec.h"
+#include "judge.h"
 #include "plan.h"
 #include "random.h"
-#include "reference.h"
 #include "shape.h"
 #include "status.h"
 #include "worker.h"

@@ -64,7 +64,7 @@ static int know_others(struct rig *rig, struct exec *known)
 
 static void forget_reference(struct rig *rig)
 {
-    reference_close(rig->reference);
+    judge_close(rig->reference);
     rig->reference = NULL;
 }
 

@@ -2,7 +2,7 @@
  * kernels that are wrong for large layers alone are found.  Started by mpirun. */
 #include "check.h"
 
-#include "reference.h"
+#include "judge.h"
 #include "rig.h"
 #include "shape.h"
 #include "status.h"
@@ -89,11 +89,11 @@ static void check_against_reference(const struct rig *rig)
     uint32_t D = rig->data.shape.model_dim;
 
     for (uint32_t i = 0; i < rig->spot->count; i++) {
-        const struct reference *r = rig->reference;
+        const struct judge *r = rig->reference;
         size_t at = (size_t)rig->spot->token[i] * D;
 
-        CHECK(difference(rig->spot->want_y + (size_t)i * D, r->y + at, D) < 1e-12);
-        CHECK(difference(rig->spot->want_grad_x + (size_t)i * D, r->grad_x + at, D) < 1e-12);
+        CHECK(difference(rig->spot->y + (size_t)i * D, r->y + at, D) < 1e-12);
+        CHECK(difference(rig->spot->grad_x + (size_t)i * D, r->grad_x + at, D) < 1e-12);
     }
 }
 
@@ -133,7 +133,7 @@ static void tokens_must_become_what_the_reference_says(void)
         for (uint32_t activation = MOE_RELU; activation <= MOE_SWIGLU; activation++) {
             struct moe_shape shape = layer_of(TOKENS, k, activation);
             struct rig *rig = open_layer(&shape, 7);
-            const struct spot *spot;
+            const struct judge *spot;
 
             check_at(rig, &plans[0], 30);
             spot = rig->spot;
@@ -144,19 +144,78 @@ static void tokens_must_become_what_the_reference_says(void)
         }
 }
 
+/* What a layer of one rank makes of its one token, in the direction of its gradient; *grad_x: (D)
+ * of the token, or NULL. */
+static double result_of(const struct data *data, double *grad_x)
+{
+    double logit[2] = { 0 }, sum = 0;
+    int32_t expert[2];
+    struct routed_tokens own = { .tokens = 1, .expert = expert };
+    struct judge *judge = NULL;
+    uint32_t D = data->shape.model_dim;
+
+    for (uint32_t e = 0; e < 2; e++)
+        for (uint32_t i = 0; i < D; i++)
+            logit[e] += (double)data_gate(data, e, i) * (double)data->given->tokens[i];
+    expert[0] = logit[1] > logit[0];
+    expert[1] = !expert[0];
+    CHECK(!reference_open(data, 0, 1, expert, 1, &judge));
+    CHECK(!judge_expect(judge, &own, &(struct capacities){ 1, NULL }, false));
+    for (uint32_t i = 0; i < D; i++)
+        sum += (double)data->given->grads[i] * judge->y[i];
+    if (grad_x)
+        memcpy(grad_x, judge->grad_x, D * sizeof(*grad_x));
+    judge_close(judge);
+    return sum;
+}
+
+/* That of the gates included. */
+static void a_gradient_is_the_slope_of_a_result(void)
+{
+    enum { D = 40 };
+    float token[D], grad[D];
+    struct given_rows given = { token, grad, 1, 0 };
+    struct data data = { .seed = 5 };
+    double grad_x[D];
+
+    for (uint32_t activation = MOE_RELU + 1; activation <= MOE_SWIGLU; activation++) {
+        data.shape = layer_of(1, 2, activation);
+        data.shape.experts = 2;
+        data.shape.ranks = data.shape.ranks_per_node = 1;
+        for (uint32_t i = 0; i < D; i++) {
+            token[i] = data_token(&data, 0, 0, i);
+            grad[i] = data_grad(&data, 0, 0, i);
+        }
+        data.given = &given;
+        result_of(&data, grad_x);
+        for (uint32_t i = 0; i < D; i++) {
+            float was = token[i], above = was + 0x1p-10f, below = was - 0x1p-10f;
+            double most, least;
+
+            token[i] = above;
+            most = result_of(&data, NULL);
+            token[i] = below;
+            least = result_of(&data, NULL);
+            token[i] = was;
+            CHECK(fabs((most - least) / (double)(above - below) - grad_x[i]) < 1e-4);
+        }
+        data.given = NULL;
+    }
+}
+
 static void threads_change_nothing(void)
 {
     struct data data = { .shape = layer_of(8, 1, MOE_RELU), .seed = 1 };
     static const int32_t expert[] = { 0, 1, 1, 0, 0, 1, 1, 0 };
-    struct spot *one = NULL, *more = NULL;
+    struct judge *one = NULL, *more = NULL;
 
     CHECK(!spot_open(&data, 0, 8, expert, 1, &one));
     CHECK(!spot_open(&data, 0, 8, expert, 3, &more));
-    CHECK(one->count == 8 && !memcmp(one->token, more->token, sizeof(one->token)));
+    CHECK(one->count == 8 && !memcmp(one->token, more->token, 8 * sizeof(*one->token)));
     CHECK(!memcmp(one->out, more->out, sizeof(double) * 8 * data.shape.model_dim));
     CHECK(!memcmp(one->back, more->back, sizeof(double) * 8 * data.shape.model_dim));
-    spot_close(one);
-    spot_close(more);
+    judge_close(one);
+    judge_close(more);
 }
 
 /* By the memory that they take: 1.3e8 products each, then too many for more than two. */
@@ -327,6 +386,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(a_row_of_weights_is_what_its_elements_are),
         TEST(tokens_must_become_what_the_reference_says),
+        TEST(a_gradient_is_the_slope_of_a_result),
         TEST(threads_change_nothing),
         TEST(the_larger_a_layer_the_fewer_tokens),
         TEST(few_units_lie_at_the_bend),

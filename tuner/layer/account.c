@@ -2,8 +2,8 @@
 #include "account.h"
 
 #include "exec.h"
+#include "judge.h"
 #include "parts.h"
-#include "reference.h"
 #include "rig.h"
 #include "shape.h"
 

@@ -109,7 +109,7 @@ static int prepare(struct exec *x)
 
 /* ---- What a plan does not go with */
 
-/* Why not; NULL: it can. */
+/* Why known routes do not go with a plan; NULL: they do. */
 static const char *refuses_known(const struct moe_shape *shape, const struct moe_plan *plan)
 {
     struct moe_plan canonical = plan_canonical(*plan, shape);
@@ -166,8 +166,6 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
                         device_compute_type(engine->device, layer->shape.dtype));
         x[i].engine = engine;
         x[i].first = x;
-    }
-    for (uint32_t i = 0; i < n; i++) {
         x[i].state = calloc(1, x->way->state_bytes);
         TRY_OUT(x[i].state ? OK : fail(ERR_NOMEM, "an executor's state"));
     }

@@ -33,19 +33,13 @@ static uint64_t step_through(uint64_t seed, uint64_t n)
     return step;
 }
 
-/* Counts say nothing of groups, and the choices that are made of them keep no limit. */
-static int check_router(const struct moe_shape *shape)
-{
-    return shape->groups ? fail(ERR_ARGUMENT,
-                                "G=%u: experts in groups are chosen at random; --skew and "
-                                "--routing go with a layer without groups",
-                                shape->groups)
-                         : OK;
-}
-
 int load_check_width(const struct moe_shape *shape)
 {
-    TRY(check_router(shape));
+    if (shape->groups) /* counts say nothing of them, and choices made of counts keep no limit */
+        return fail(ERR_ARGUMENT,
+                    "G=%u: experts in groups are chosen at random; --skew and --routing go with a "
+                    "layer without groups",
+                    shape->groups);
     if (shape->router == MOE_ROUTER_COSINE && shape->projection < shape->experts)
         return fail(ERR_ARGUMENT,
                     "experts can be given a load where P >= E; here router=cosine compares in P=%u "

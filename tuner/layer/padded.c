@@ -133,7 +133,7 @@ void padded_close(struct exec *x)
 
 /* ---- Products */
 
-/* The same where experts differ. */
+/* One product per local expert, whose numbers of rows differ. */
 static int product_of_rows(const struct exec *x, const struct gemm *g)
 {
     return launch_gemm_rows(x->engine->compute,
@@ -188,7 +188,7 @@ static int align_rows(const struct exec *x, uint64_t columns, const void *from, 
 }
 
 /* One product per local expert; its matrices lie one after the other. */
-static int product(const struct exec *x, struct gemm g)
+static int multiply_rows(const struct exec *x, struct gemm g)
 {
     g.dtype = x->compute_type;
     if (x->geometry.before)
@@ -211,40 +211,40 @@ static int product(const struct exec *x, struct gemm g)
 /* (rows, D) times a hidden-major matrix, transposed: (rows, hidden). */
 static int to_hidden(const struct exec *x, const void *in, const void *weight, void *out)
 {
-    return product(x, (struct gemm){ .transpose_b = true,
-                                     .m = rows(x),
-                                     .n = x->geometry.hidden,
-                                     .k = x->layer->shape.model_dim,
-                                     .a = in,
-                                     .b = weight,
-                                     .c = out });
+    return multiply_rows(x, (struct gemm){ .transpose_b = true,
+                                           .m = rows(x),
+                                           .n = x->geometry.hidden,
+                                           .k = x->layer->shape.model_dim,
+                                           .a = in,
+                                           .b = weight,
+                                           .c = out });
 }
 
 /* (rows, hidden) times a hidden-major matrix: (rows, D). */
 static int from_hidden(const struct exec *x, const void *in, const void *weight, bool keep,
                        void *out)
 {
-    return product(x, (struct gemm){ .keep = keep,
-                                     .m = rows(x),
-                                     .n = x->layer->shape.model_dim,
-                                     .k = x->geometry.hidden,
-                                     .a = in,
-                                     .b = weight,
-                                     .c = out });
+    return multiply_rows(x, (struct gemm){ .keep = keep,
+                                           .m = rows(x),
+                                           .n = x->layer->shape.model_dim,
+                                           .k = x->geometry.hidden,
+                                           .a = in,
+                                           .b = weight,
+                                           .c = out });
 }
 
 /* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
 static int weight_grad(const struct exec *x, const void *hidden, const void *outer, bool keep,
                        void *grad)
 {
-    return product(x, (struct gemm){ .transpose_a = true,
-                                     .keep = keep,
-                                     .m = x->geometry.hidden,
-                                     .n = x->layer->shape.model_dim,
-                                     .k = rows(x),
-                                     .a = hidden,
-                                     .b = outer,
-                                     .c = grad });
+    return multiply_rows(x, (struct gemm){ .transpose_a = true,
+                                           .keep = keep,
+                                           .m = x->geometry.hidden,
+                                           .n = x->layer->shape.model_dim,
+                                           .k = rows(x),
+                                           .a = hidden,
+                                           .b = outer,
+                                           .c = grad });
 }
 
 static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
@@ -310,7 +310,7 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
                                                .to = out });
 }
 
-/* Of all rows, or of none: of b1 or b2. */
+/* The gradient of b1 or b2 (i = 0 or 1), a sum over all rows or over none. */
 static int bias_grad(const struct exec *x, int i, const void *from, bool any, uint64_t width,
                      bool keep)
 {

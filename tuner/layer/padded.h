@@ -13,9 +13,8 @@ struct padded {
     void *grad_post, *grad_up;     /* one chunk; the gradient of pre overwrites grad_post */
     /* Of the baseline `rigid` (baseline.h), where rows of experts are (peers, local, rows): those
      * of each peer have products of their own. */
-    void *peers_bias[2],
-        *peers_grad[2]; /* b1 and b2, repeated and to be added up: (peers, local, ...) */
-    void *aligned[2];   /* rows as the sums over them want them, once more: (local, peers, rows) */
+    void *peers_bias[2], *peers_grad[2]; /* (peers, local, ...) of b1 and b2 */
+    void *aligned[2]; /* rows as the sums over them want them, once more: (local, peers, rows) */
 };
 
 /* Layout of `state`, open and close, as in struct way_ops. */

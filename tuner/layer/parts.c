@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* `total` in shares; speeds NULL: all alike. */
-static int cut(const double *speeds, uint32_t ranks, uint64_t total, uint32_t *out)
+static int cut_shares(const double *speeds, uint32_t ranks, uint64_t total, uint32_t *out)
 {
     uint64_t *shares = calloc(ranks, sizeof(*shares));
     int rc = shares ? OK : fail(ERR_NOMEM, "shares of %u ranks", ranks);
@@ -36,9 +36,9 @@ int parts_open(const struct moe_shape *shape, const double *speeds, struct parts
         return fail(ERR_NOMEM, "parts of %u ranks", p.ranks);
     p.first_unit = p.tokens + p.ranks;
     p.hidden = p.first_unit + p.ranks;
-    TRY_OUT(cut(of_tokens, p.ranks, (uint64_t)p.ranks * shape->tokens, p.tokens));
+    TRY_OUT(cut_shares(of_tokens, p.ranks, (uint64_t)p.ranks * shape->tokens, p.tokens));
     if (shape->layout == MOE_LAYOUT_HIDDEN)
-        TRY_OUT(cut(of_hidden, p.ranks, shape->hidden_dim, p.hidden));
+        TRY_OUT(cut_shares(of_hidden, p.ranks, shape->hidden_dim, p.hidden));
     for (uint32_t q = 0; q < p.ranks; q++) {
         if (shape->layout != MOE_LAYOUT_HIDDEN)
             p.hidden[q] = shape->hidden_dim / slices;

@@ -344,13 +344,7 @@ static double weight_of(const struct plain *p, uint32_t expert)
     return p->probability[expert];
 }
 
-int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert)
-{
-    return plain_route_known(p, rank, t, expert, expert);
-}
-
-int plain_route_known(struct plain *p, int rank, uint64_t t, const int32_t *expert,
-                      const int32_t *live)
+int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert, const int32_t *live)
 {
     double chosen = ROUTE_LEAST;
 

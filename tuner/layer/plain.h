@@ -10,7 +10,6 @@
 /* Where a token goes. */
 struct choice {
     uint32_t expert;
-    bool kept; /* the caller's to say */
     double gate;
 };
 
@@ -54,12 +53,10 @@ void plain_close(struct plain *p); /* a zeroed one is fine */
 void plain_load(struct plain *p, int rank, uint64_t token);
 
 /* Its gates, for the k experts that the step chose; rank and token are only said.  ERR_WRONG if
- * they are not the best ones (within the rounding of what multiplied), or not experts at all. */
-int plain_route(struct plain *p, int rank, uint64_t token, const int32_t *expert);
-
-/* Gates of choices that were known before; the best ones must be `live`. */
-int plain_route_known(struct plain *p, int rank, uint64_t token, const int32_t *expert,
-                      const int32_t *live);
+ * `live`, the same or, of choices that were known before, what they would be now, are not the best
+ * ones (within the rounding of what multiplied), or not experts at all. */
+int plain_route(struct plain *p, int rank, uint64_t token, const int32_t *expert,
+                const int32_t *live);
 
 /* Where its choice j's row of y has its gradient. */
 const double *plain_grad_row(const struct plain *p, uint32_t j);

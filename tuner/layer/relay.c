@@ -1,4 +1,4 @@
-/* Rows to a node and back, and the slots that they get there. */
+/* Sends rows to a node and back, and finds the slots that they get there. */
 #include "relay.h"
 
 #include "node_rows.h"
@@ -179,7 +179,7 @@ static struct routing to_nodes(const struct exec *x)
                              .needed = r->node_needed };
 }
 
-/* And a relayed row like a token, those between the rows of two nodes like one without choices. */
+/* A relayed row is like a token, those between the rows of two nodes like one without choices. */
 static struct routing to_experts(const struct exec *x)
 {
     const struct moe_shape *s = &x->layer->shape;

@@ -75,7 +75,7 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
     return arena.used_bytes;
 }
 
-/* Addresses of the rows, which the host keeps. */
+/* Finds the addresses of the rows, which the host keeps. */
 static int open_rows(struct rig *rig, uint32_t compute_type)
 {
     uint32_t last = layer_count(&rig->data.shape);
@@ -114,7 +114,7 @@ static int fill_attention(const struct attention *at, struct device *device)
     return rc;
 }
 
-static int fill(struct rig *rig)
+static int fill_inputs(struct rig *rig)
 {
     TRY(data_fill_layer(&rig->data, rig->layer));
     TRY(fill_attention(&rig->attention, rig->engine->device));
@@ -140,7 +140,7 @@ static int set_up(struct rig *rig)
     rig->layer->losses = rig->losses; /* there is one layer then */
     if (rig->engine->device->cache_bytes)
         TRY(device_alloc(rig->engine->device, rig->engine->device->cache_bytes, &rig->cold));
-    return rig->engine->device->modelled ? OK : fill(rig);
+    return rig->engine->device->modelled ? OK : fill_inputs(rig);
 }
 
 /* The most that any rank, and any step of its load, needs by `look`. */
@@ -219,8 +219,8 @@ void rig_close(struct rig *rig)
 {
     if (!rig)
         return;
-    reference_close(rig->reference);
-    spot_close(rig->spot);
+    judge_close(rig->reference);
+    judge_close(rig->spot);
     device_release(rig->engine->device, rig->cold);
     device_release(rig->engine->device, rig->memory);
     layer_close(rig->layer);
@@ -232,7 +232,7 @@ void rig_close(struct rig *rig)
 
 static void forget_reference(struct rig *rig)
 {
-    reference_close(rig->reference);
+    judge_close(rig->reference);
     rig->reference = NULL;
 }
 

@@ -6,8 +6,7 @@
 
 #include "data.h"
 #include "exec.h"
-#include "reference.h"
-#include "spot.h"
+#include "judge.h"
 #include "world.h"
 
 /* What the host issues in one step, and how long that takes it: all before it waits. */
@@ -40,12 +39,12 @@ struct rig {
     size_t memory_bytes;                    /* of layer, these and `cold` */
     float *losses; /* (T,k) of MOE_COMBINE_CHOICES in training; else NULL */
     void *cold;    /* written between timed steps so that none finds its rows in a cache; or NULL */
-    struct reference *reference; /* made at the first check */
-    struct spot *spot;           /* made at the first check of some tokens */
-    struct issued issued;        /* in the last step */
-    enum routes routes;          /* of executors from now on: set by who opened it */
-    uint32_t baseline;           /* enum baseline, likewise */
-    bool graphs;                 /* runners launch steps as graphs: set by who opened it */
+    struct judge *reference; /* made at the first check */
+    struct judge *spot;      /* made at the first check of some tokens */
+    struct issued issued;    /* in the last step */
+    enum routes routes;      /* of executors from now on: set by who opened it */
+    uint32_t baseline;       /* enum baseline, likewise */
+    bool graphs;             /* runners launch steps as graphs: set by who opened it */
 };
 
 uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */
@@ -92,7 +91,7 @@ int rig_capture(struct rig *rig, struct exec *exec, struct graph **out);
 int rig_check(struct rig *rig, struct exec *exec, double *worst);
 
 /* For a layer at its real size: compares what the last step gave with what some of its tokens must
- * become (see spot.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
+ * become (see judge.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
  * results that will be looked at: a step that leaves them as they are is wrong.  Of recorded steps
  * it is the first. */
 int rig_spoil(struct rig *rig);

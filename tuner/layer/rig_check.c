@@ -11,46 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everybody's choices, `each` of every rank: padded to the most tokens for one gather.
- * Collective; the caller frees them. */
-static int gather_choices(struct rig *rig, const int32_t *from, size_t each, int32_t **out)
+/* Numbers of four bytes that each rank has on its device, `mine` of this one's and room for `each`
+ * of every rank, for one gather.  *out stays NULL where there are none.  Collective; the caller
+ * frees them. */
+static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t each, void **out)
 {
-    uint32_t ranks = rig->data.shape.ranks;
-    size_t mine = (size_t)rig->layer->tokens * rig->data.shape.top_k;
-    int32_t *send = calloc(each + 1, sizeof(*send)), *all = calloc(each * ranks + 1, sizeof(*all));
-    int rc = send && all ? OK : fail(ERR_NOMEM, "the choices of all ranks");
-
-    if (!rc)
-        rc = device_download(rig->engine->device, send, from, mine * sizeof(*send));
-    rc = world_settle(rig->world, rc);
-    if (!rc)
-        rc = world_gather(rig->world, send, all, each * sizeof(*send));
-    free(send);
-    if (rc)
-        free(all);
-    else
-        *out = all;
-    return rc;
-}
-
-/* Likewise the order in which their tokens got slots; *out stays NULL where it is theirs. */
-static int gather_turns(struct rig *rig, struct exec *exec, size_t each, uint32_t **out)
-{
-    size_t bytes = each * sizeof(**out);
-    uint32_t *send, *all;
+    enum { WIDTH = sizeof(int32_t) };
+    void *send, *all;
     int rc;
 
-    if (!exec->router.turn)
+    if (!from)
         return OK;
-    send = calloc(each + 1, sizeof(*send));
-    all = calloc(each * rig->data.shape.ranks + 1, sizeof(*all));
-    rc = send && all ? OK : fail(ERR_NOMEM, "the turns of all ranks");
+    send = calloc(each + 1, WIDTH);
+    all = calloc(each * rig->data.shape.ranks + 1, WIDTH);
+    rc = send && all ? OK : fail(ERR_NOMEM, "the choices of all ranks");
     if (!rc)
-        rc = device_download(rig->engine->device, send, exec->router.turn,
-                             rig->layer->tokens * sizeof(*send));
+        rc = device_download(rig->engine->device, send, from, mine * WIDTH);
     rc = world_settle(rig->world, rc);
     if (!rc)
-        rc = world_gather(rig->world, send, all, bytes);
+        rc = world_gather(rig->world, send, all, each * WIDTH);
     free(send);
     if (rc)
         free(all);
@@ -112,7 +91,7 @@ static int open_given(const struct rig *rig, const struct exec *exec, uint64_t e
     return rc;
 }
 
-/* Of all ranks; collective. */
+/* The same of all ranks' layers; collective. */
 static int gather_given(struct rig *rig, const struct exec *exec, struct given_rows *out)
 {
     uint64_t each = rig_most_tokens(rig);
@@ -133,41 +112,75 @@ static int gather_given(struct rig *rig, const struct exec *exec, struct given_r
     return rc;
 }
 
-static int make_reference(struct rig *rig, struct exec *exec)
+static int threads_of(const struct rig *rig)
+{
+    return allowance_cores() / world_neighbours(rig->world);
+}
+
+/* What all ranks' tokens chose; NULL where there is no such thing. */
+struct choices_of_ranks {
+    void *expert, *live, *turn;
+};
+
+static int judge_all(struct rig *rig, const struct exec *exec, const struct data *data,
+                     const struct choices_of_ranks *all, struct judge **out)
+{
+    const struct capacities capacities = rig_capacities(rig);
+    uint32_t ranks = rig->data.shape.ranks;
+    int self = rig->layer->rank;
+    size_t each = rig_most_tokens(rig), k = rig->data.shape.top_k;
+    struct routed_tokens *of = calloc(ranks, sizeof(*of));
+    struct judge *judge = NULL;
+    int rc = of ? OK : fail(ERR_NOMEM, "choices of %u ranks", ranks);
+
+    for (uint32_t q = 0; q < ranks && !rc; q++) {
+        of[q] = (struct routed_tokens){ .rank = (int)q, .tokens = rig->parts.tokens[q] };
+        of[q].expert = (const int32_t *)all->expert + q * each * k;
+        if (all->live)
+            of[q].live = (const int32_t *)all->live + q * each * k;
+        if (all->turn)
+            of[q].turn = (const uint32_t *)all->turn + q * each;
+    }
+    if (!rc)
+        rc = reference_open(data, self, of[self].tokens, of[self].expert, threads_of(rig), &judge);
+    if (!rc)
+        rc = judge_expect(judge, &of[self], &capacities, exec->router.routes == ROUTES_ZERO);
+    if (!rc && rig->data.shape.pass == MOE_TRAIN)
+        rc = judge_parameters(judge, of, &capacities);
+    free(of);
+    if (rc)
+        judge_close(judge);
+    else
+        *out = judge;
+    return rc;
+}
+
+static int make_reference(struct rig *rig, const struct exec *exec)
 {
     struct data data = data_of_layer(&rig->data, number_of(rig, exec));
     struct given_rows given = { 0 };
-    struct batch_of_tokens batch = { .ranks = (int)rig->data.shape.ranks,
-                                     .tokens = rig->parts.tokens,
-                                     .each = rig_most_tokens(rig) * rig->data.shape.top_k,
-                                     .each_turn = rig_most_tokens(rig),
-                                     .capacities = rig_capacities(rig) };
-    int32_t *choices = NULL, *live = NULL;
-    uint32_t *turns = NULL;
-    int rc = gather_choices(rig, exec->router.expert, batch.each, &choices);
+    struct choices_of_ranks all = { NULL, NULL, NULL };
+    uint64_t each = rig_most_tokens(rig), k = rig->data.shape.top_k, mine = rig->layer->tokens;
+    int rc = gather_numbers(rig, exec->router.expert, mine * k, each * k, &all.expert);
 
-    if (!rc && exec->router.live)
-        rc = gather_choices(rig, exec->router.live, batch.each, &live);
     if (!rc)
-        rc = gather_turns(rig, exec, batch.each_turn, &turns);
-    batch.expert = choices;
-    batch.turn = turns;
-    batch.live = live;
-    batch.zero = exec->router.routes == ROUTES_ZERO;
+        rc = gather_numbers(rig, exec->router.live, mine * k, each * k, &all.live);
+    if (!rc)
+        rc = gather_numbers(rig, exec->router.turn, mine, each, &all.turn);
     if (!rc && !is_alone(rig)) {
         rc = gather_given(rig, exec, &given);
         data.given = &given;
     }
     if (!rc)
-        rc = reference_open(&data, &batch, rig->layer->rank, &rig->reference);
+        rc = judge_all(rig, exec, &data, &all, &rig->reference);
     close_given(&given);
-    free(choices);
-    free(turns);
-    free(live);
+    free(all.expert);
+    free(all.live);
+    free(all.turn);
     return world_settle(rig->world, rc);
 }
 
-/* By what a cosine router multiplies its cosines, their rounding included. */
+/* What a cosine router multiplies its cosines by, their rounding included; 1 of another. */
 static double cosine_factor(const struct rig *rig, const struct exec *exec)
 {
     struct data data = data_of_layer(&rig->data, number_of(rig, exec));
@@ -204,7 +217,7 @@ struct comparison {
     uint64_t width;      /* of a row */
 };
 
-static int fetch(const struct rig *rig, const struct comparison *c, char *to)
+static int download_values(const struct rig *rig, const struct comparison *c, char *to)
 {
     size_t bytes = c->width * dtype_bytes(c->dtype);
     int rc = OK;
@@ -217,7 +230,7 @@ static int fetch(const struct rig *rig, const struct comparison *c, char *to)
     return rc;
 }
 
-static int judge(const struct comparison *c, const float *got, double allowed, double *worst)
+static int check_values(const struct comparison *c, const float *got, double allowed, double *worst)
 {
     double scale = c->term, most = 0;
     uint64_t at = 0;
@@ -246,49 +259,53 @@ static int judge(const struct comparison *c, const float *got, double allowed, d
         (double)got[at], c->want[at], most);
 }
 
-static int compare(const struct rig *rig, const struct comparison *c, double allowed, double *worst)
+static int compare_values(const struct rig *rig, const struct comparison *c, double allowed,
+                          double *worst)
 {
     size_t bytes = c->count * dtype_bytes(c->dtype);
     void *raw = malloc(bytes + 1);
     float *got = malloc(c->count * sizeof(*got) + 1);
-    int rc = raw && got ? fetch(rig, c, raw) : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
+    int rc =
+        raw && got ? download_values(rig, c, raw) : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
 
     if (!rc) {
         row_load(c->dtype, raw, 0, got, c->count);
-        rc = judge(c, got, allowed, worst);
+        rc = check_values(c, got, allowed, worst);
     }
     free(raw);
     free(got);
     return rc;
 }
 
-/* What a cosine router has beside its projection. */
+/* Compares the gradients of what a cosine router has beside its projection. */
 static int compare_cosine(const struct rig *rig, const struct exec *exec, double allowed,
                           double *worst)
 {
     static const char *const names[COSINE_COUNT] = { "dbias", "drows", "dscale" };
-    const struct reference *want = rig->reference;
+    const struct plain_cosine *cosine = &rig->reference->p.cosine;
     const struct moe_shape *s = &rig->data.shape;
+    const double *grads[COSINE_COUNT] = { cosine->grad_bias, cosine->grad_experts,
+                                          &cosine->grad_scale };
+    const double *sizes[COSINE_COUNT] = { cosine->grad_bias_size, cosine->grad_experts_size,
+                                          &cosine->grad_scale_size };
 
     for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
-        struct comparison c = {
-            .name = names[i],
-            .got = (const char *)exec->layer->grad_cosine[i],
-            .want = i == COSINE_SCALE ? &want->grad_scale : want->grad_cosine[i],
-            .size = i == COSINE_SCALE ? &want->grad_scale_size : want->grad_cosine_size[i],
-            .count = layer_cosine(s, i),
-            .dtype = MOE_F32
-        };
+        struct comparison c = { .name = names[i],
+                                .got = (const char *)exec->layer->grad_cosine[i],
+                                .want = grads[i],
+                                .size = sizes[i],
+                                .count = layer_cosine(s, i),
+                                .dtype = MOE_F32 };
 
-        TRY(compare(rig, &c, allowed, worst));
+        TRY(compare_values(rig, &c, allowed, worst));
     }
     return OK;
 }
 
-/* The loss of balance, and how many choices found no slot. */
+/* Compares the loss of balance, and how many choices found no slot. */
 static int compare_numbers(struct rig *rig, struct exec *exec, double allowed)
 {
-    const struct reference *want = rig->reference;
+    const struct judge *want = rig->reference;
     const struct capacities capacities = rig_capacities(rig);
     double loss = 0;
     int64_t dropped = 0;
@@ -306,7 +323,7 @@ static int compare_numbers(struct rig *rig, struct exec *exec, double allowed)
 static int compare_weights(struct rig *rig, struct exec *exec, double allowed, double *worst)
 {
     static const char *const names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
-    const struct reference *want = rig->reference;
+    const struct judge *want = rig->reference;
     const struct moe_shape *s = &rig->data.shape;
 
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
@@ -319,14 +336,14 @@ static int compare_weights(struct rig *rig, struct exec *exec, double allowed, d
                                 .count = layer_units(s, rig->layer->hidden, i),
                                 .dtype = s->dtype };
 
-        TRY(compare(rig, &c, 2 * allowed, worst));
+        TRY(compare_values(rig, &c, 2 * allowed, worst));
     }
     return OK;
 }
 
 static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 {
-    const struct reference *want = rig->reference;
+    const struct judge *want = rig->reference;
     const struct moe_shape *s = &rig->data.shape;
     uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
     double allowed = rounding_of(rig, exec);
@@ -350,17 +367,17 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                .dtype = MOE_F32 };
 
     TRY(compare_numbers(rig, exec, allowed));
-    TRY(compare(rig, &y, allowed, worst));
+    TRY(compare_values(rig, &y, allowed, worst));
     if (s->pass != MOE_TRAIN)
         return OK;
-    TRY(compare(rig, &grad_x, allowed, worst));
-    TRY(compare(rig, &gate, allowed, worst));
+    TRY(compare_values(rig, &grad_x, allowed, worst));
+    TRY(compare_values(rig, &gate, allowed, worst));
     TRY(compare_cosine(rig, exec, allowed, worst));
     return compare_weights(rig, exec, allowed, worst);
 }
 
 /* The largest error over the ranks, and whether any of them found one too large. */
-static int agree(struct rig *rig, int rc, double mine, double *worst)
+static int agree_on_worst(struct rig *rig, int rc, double mine, double *worst)
 {
     int64_t millionths = (int64_t)(fmin(mine, 1e9) * 1e6);
 
@@ -369,7 +386,7 @@ static int agree(struct rig *rig, int rc, double mine, double *worst)
     return world_settle(rig->world, rc);
 }
 
-/* Where a test wants a result to be wrong. */
+/* Makes a token's result wrong where a test asks for it. */
 static void inject_fault(struct rig *rig, const char *point, uint64_t token)
 {
     static const uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in 16 bits */
@@ -389,11 +406,11 @@ static int check_layer(struct rig *rig, struct exec *exec, double *worst)
     if (!rig->reference)
         TRY(make_reference(rig, exec));
     rc = compare_all(rig, exec, &mine);
-    rc = agree(rig, rc, mine, &most);
+    rc = agree_on_worst(rig, rc, mine, &most);
     *worst = fmax(*worst, most);
     if (is_alone(rig))
         return rc;
-    reference_close(rig->reference);
+    judge_close(rig->reference);
     rig->reference = NULL;
     return rc;
 }
@@ -410,8 +427,8 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
 
 /* ---- some tokens of a step at the layer's real size */
 
-/* Row t of a layer's results. */
-static int spoil(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
+/* Overwrites row t of a layer's results. */
+static int spoil_row(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
 {
     struct device *device = rig->engine->device;
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
@@ -429,7 +446,7 @@ static int spoil(const struct rig *rig, uint32_t layer, uint32_t t, const char *
 int rig_spoil(struct rig *rig)
 {
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
-    const struct spot *s = rig->spot;
+    const struct judge *s = rig->spot;
     /* Which tokens of several layers will be looked at is not known before. */
     uint32_t count = !is_alone(rig) ? rig->layer->tokens : s ? s->count : 0;
     char *nothing = malloc(bytes);
@@ -441,25 +458,30 @@ int rig_spoil(struct rig *rig)
         memset(nothing, 0xff, bytes); /* NaN in every type */
     for (uint32_t l = 0; l < layer_count(&rig->data.shape); l++)
         for (uint32_t i = 0; i < count && !rc; i++)
-            rc = spoil(rig, l, is_alone(rig) ? s->token[i] : i, nothing);
+            rc = spoil_row(rig, l, is_alone(rig) ? s->token[i] : i, nothing);
     free(nothing);
     return world_settle(rig->world, rc);
 }
 
-/* What the last step was to give. */
-static int expect(struct rig *rig, const struct data *data, const int32_t *expert,
-                  const int64_t *slot, const uint32_t *turn)
+/* Sets what the last step was to give. */
+static int expect_results(struct rig *rig, const struct data *data, const int32_t *expert,
+                          const int64_t *slot, const uint32_t *turn)
 {
     const struct capacities capacities = rig_capacities(rig);
+    const struct routed_tokens own = { .rank = rig->layer->rank,
+                                       .tokens = rig->layer->tokens,
+                                       .expert = expert,
+                                       .slot = slot,
+                                       .turn = turn };
 
-    if (rig->spot && !spot_fits(rig->spot, expert)) {
-        spot_close(rig->spot);
+    if (rig->spot && !judge_fits(rig->spot, expert)) {
+        judge_close(rig->spot);
         rig->spot = NULL;
     }
     if (!rig->spot)
-        TRY(spot_open(data, rig->layer->rank, rig->layer->tokens, expert,
-                      allowance_cores() / world_neighbours(rig->world), &rig->spot));
-    return spot_expect(rig->spot, expert, slot, turn, &capacities);
+        TRY(spot_open(data, rig->layer->rank, rig->layer->tokens, expert, threads_of(rig),
+                      &rig->spot));
+    return judge_expect(rig->spot, &own, &capacities, false);
 }
 
 static int look_at_routing(struct rig *rig, const struct data *data, const struct exec *exec)
@@ -478,7 +500,7 @@ static int look_at_routing(struct rig *rig, const struct data *data, const struc
     if (!rc && exec->router.turn)
         rc = device_download(device, turn, exec->router.turn, rig->layer->tokens * sizeof(*turn));
     if (!rc)
-        rc = expect(rig, data, expert, slot, exec->router.turn ? turn : NULL);
+        rc = expect_results(rig, data, expert, slot, exec->router.turn ? turn : NULL);
     free(expert);
     free(slot);
     free(turn);
@@ -501,18 +523,18 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     inject_fault(rig, "large", rig->spot->row[0]);
     c.row = rig->spot->row;
     c.count = (uint64_t)rig->spot->count * rig->spot->rows * p->model_dim;
-    c.want = rig->spot->want_y;
-    TRY(compare(rig, &c, allowed, worst));
+    c.want = rig->spot->y;
+    TRY(compare_values(rig, &c, allowed, worst));
     if (p->pass != MOE_TRAIN)
         return OK;
     c.name = "dx";
     c.row = rig->spot->token;
     c.count = (uint64_t)rig->spot->count * p->model_dim;
     c.got = rig->grads[at];
-    c.want = rig->spot->want_grad_x;
+    c.want = rig->spot->grad_x;
     c.term = rig->spot->grad_x_term;
-    c.slack = rig->spot->slack;
-    return compare(rig, &c, allowed, worst);
+    c.slack = rig->spot->grad_x_slack;
+    return compare_values(rig, &c, allowed, worst);
 }
 
 /* One layer of several: what is kept for other plans would not fit what they give it. */
@@ -525,7 +547,7 @@ static int compare_layer(struct rig *rig, const struct exec *exec, double *worst
     TRY(open_given(rig, exec, rig->layer->tokens, &given));
     data.given = &given;
     rc = compare_some(rig, &data, exec, worst);
-    spot_close(rig->spot);
+    judge_close(rig->spot);
     rig->spot = NULL;
     close_given(&given);
     return rc;
@@ -540,5 +562,5 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
         rc = compare_some(rig, &rig->data, exec, &mine);
     for (uint32_t i = 0; !is_alone(rig) && i < layer_count(&rig->data.shape) && !rc; i++)
         rc = compare_layer(rig, &exec[i], &mine);
-    return agree(rig, rc, mine, worst);
+    return agree_on_worst(rig, rc, mine, worst);
 }

@@ -72,7 +72,7 @@ int router_convert(const struct router *router, struct stream *stream, uint64_t 
                                                .to = to });
 }
 
-/* Of matrices of f32 where `dtype` says so, else of the gate's type; gives f32. */
+/* The product of matrices of this type, as f32. */
 static int product_of(struct engine *engine, uint32_t dtype, struct gemm g)
 {
     g.dtype = dtype;
@@ -81,7 +81,7 @@ static int product_of(struct engine *engine, uint32_t dtype, struct gemm g)
     return launch_gemm(engine->compute, &g);
 }
 
-static int product(const struct router *router, struct engine *engine, struct gemm g)
+static int gate_product(const struct router *router, struct engine *engine, struct gemm g)
 {
     return product_of(engine, layer_gate_type(router->layer), g);
 }
@@ -91,17 +91,17 @@ static int project(const struct router *router, struct engine *engine, float *to
 {
     const struct moe_shape *s = &router->layer->shape;
 
-    return product(router, engine,
-                   (struct gemm){ .transpose_b = true,
-                                  .m = router->layer->tokens,
-                                  .n = shape_gate_rows(s),
-                                  .k = s->model_dim,
-                                  .a = router->x,
-                                  .b = router->layer->gate,
-                                  .c = to });
+    return gate_product(router, engine,
+                        (struct gemm){ .transpose_b = true,
+                                       .m = router->layer->tokens,
+                                       .n = shape_gate_rows(s),
+                                       .k = s->model_dim,
+                                       .a = router->x,
+                                       .b = router->layer->gate,
+                                       .c = to });
 }
 
-/* From projected tokens to logits. */
+/* Makes logits of projected tokens. */
 static int cosines(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
@@ -136,7 +136,7 @@ static int cosines(const struct router *router, struct engine *engine)
                                      .c = router->probability });
 }
 
-/* Whose softmax makes gates and gradients as that of plain logits does. */
+/* A cosine router makes gates and gradients of its logits as that of plain logits does. */
 static uint32_t kind_of(const struct router *router)
 {
     uint32_t kind = router->layer->shape.router;
@@ -183,7 +183,7 @@ static double balance_factor(const struct moe_shape *shape, const double weight[
     return weight[level] * (level ? shape_gate_columns(shape) - first : first);
 }
 
-/* Shares of choices and means of probabilities. */
+/* Finds the shares of choices and the means of probabilities. */
 static int balance(const struct router *router, struct engine *engine)
 {
     const struct moe_shape *s = &router->layer->shape;
@@ -222,8 +222,8 @@ static int balance_backward(const struct router *router, struct engine *engine)
 }
 
 /* given: of known routes, whose slots are there. */
-static int forward(struct router *router, struct engine *engine, const void *x, bool given,
-                   uint64_t capacity)
+static int forward_gate(struct router *router, struct engine *engine, const void *x, bool given,
+                        uint64_t capacity)
 {
     const struct moe_shape *s = &router->layer->shape;
     bool widen = layer_gate_type(router->layer) != s->dtype;
@@ -264,7 +264,7 @@ int router_forward(struct router *router, struct engine *engine, const void *x, 
     int rc;
 
     engine->compute->purpose = PHASE_GATE;
-    rc = forward(router, engine, x, false, capacity);
+    rc = forward_gate(router, engine, x, false, capacity);
     engine->compute->purpose = 0;
     return rc;
 }
@@ -274,7 +274,7 @@ int router_gates(struct router *router, struct engine *engine, const void *x)
     int rc;
 
     engine->compute->purpose = PHASE_GATE;
-    rc = forward(router, engine, x, true, 0);
+    rc = forward_gate(router, engine, x, true, 0);
     engine->compute->purpose = 0;
     return rc;
 }
@@ -319,7 +319,7 @@ int router_know(struct router *router, const int32_t *expert)
     return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
 }
 
-/* From gradients of logits to those of the rows whose products they are. */
+/* Takes gradients of logits to the rows whose products logits are. */
 static int cosine_products_backward(const struct router *router, struct engine *engine)
 {
     const struct moe_shape *s = &router->layer->shape;
@@ -342,7 +342,7 @@ static int cosine_products_backward(const struct router *router, struct engine *
                                      .c = c->grad_token });
 }
 
-/* To those of projected tokens, and of what only this router has. */
+/* Takes them on to projected tokens, and to what only this router has. */
 static int cosines_backward(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
@@ -382,7 +382,7 @@ static int cosines_backward(const struct router *router, struct engine *engine)
                                                .to = layer->grad_cosine[COSINE_BIAS] });
 }
 
-static int backward(struct router *router, struct engine *engine, bool keep)
+static int backward_gate(struct router *router, struct engine *engine, bool keep)
 {
     const struct moe_shape *s = &router->layer->shape;
     bool cosine = s->router == MOE_ROUTER_COSINE;
@@ -410,22 +410,22 @@ static int backward(struct router *router, struct engine *engine, bool keep)
         TRY(cosines_backward(router, engine));
     if (type != MOE_F32)
         TRY(router_convert(router, engine->compute, rows, MOE_F32, wide, type, grad));
-    TRY(product(router, engine,
-                (struct gemm){ .transpose_a = true,
-                               .m = rows,
-                               .n = s->model_dim,
-                               .k = tokens,
-                               .a = grad,
-                               .b = router->x,
-                               .c = router->layer->grad_gate }));
-    return product(router, engine,
-                   (struct gemm){ .keep = keep,
-                                  .m = tokens,
-                                  .n = s->model_dim,
-                                  .k = rows,
-                                  .a = grad,
-                                  .b = router->layer->gate,
-                                  .c = router->grad_x });
+    TRY(gate_product(router, engine,
+                     (struct gemm){ .transpose_a = true,
+                                    .m = rows,
+                                    .n = s->model_dim,
+                                    .k = tokens,
+                                    .a = grad,
+                                    .b = router->x,
+                                    .c = router->layer->grad_gate }));
+    return gate_product(router, engine,
+                        (struct gemm){ .keep = keep,
+                                       .m = tokens,
+                                       .n = s->model_dim,
+                                       .k = rows,
+                                       .a = grad,
+                                       .b = router->layer->gate,
+                                       .c = router->grad_x });
 }
 
 /* Where each choice has a loss, its gate's gradient is that loss. */
@@ -450,7 +450,7 @@ int router_backward(struct router *router, struct engine *engine, bool keep)
     engine->compute->purpose = PHASE_GATE;
     rc = keep_losses(router, engine);
     if (!rc)
-        rc = backward(router, engine, keep);
+        rc = backward_gate(router, engine, keep);
     engine->compute->purpose = 0;
     return rc;
 }

@@ -49,7 +49,7 @@ struct one_step {
     struct stream *marked; /* of the two the one that works; NULL: a step that is only timed */
 };
 
-static void mute(struct engine *engine, enum step_mode mode)
+static void mute_other_stream(struct engine *engine, enum step_mode mode)
 {
     engine->comm->muted = mode == STEP_COMPUTE;
     engine->compute->muted = mode == STEP_COMM;
@@ -64,13 +64,14 @@ static int step(void *self)
 
     inject_fault();
     exec->graph = s->mode == STEP_EAGER || s->marked ? NULL : s->runner->graphs[s->mode];
-    mute(rig->engine, exec->graph ? STEP_BOTH : s->mode); /* a graph was captured muted */
+    mute_other_stream(rig->engine,
+                      exec->graph ? STEP_BOTH : s->mode); /* a graph was captured muted */
     rc = s->marked ? marks_begin(&s->runner->marks, s->marked) : OK;
     if (!rc)
         rc = rig_step(rig, exec);
     if (s->marked)
         marks_end(s->marked);
-    mute(rig->engine, STEP_BOTH);
+    mute_other_stream(rig->engine, STEP_BOTH);
     exec->graph = NULL;
     return rc;
 }
@@ -86,9 +87,9 @@ static int prepare_graph(struct runner *runner, enum step_mode mode)
 
     if (!rig->graphs || !runner->warm || mode == STEP_EAGER || runner->graphs[mode])
         return OK;
-    mute(rig->engine, mode);
+    mute_other_stream(rig->engine, mode);
     rc = rig_capture(rig, runner->exec, &runner->graphs[mode]);
-    mute(rig->engine, STEP_BOTH);
+    mute_other_stream(rig->engine, STEP_BOTH);
     TRY(rc);
     for (int i = 0; i < 2; i++)
         TRY(measure_once(rig->world, rig->engine, NULL, step, &one, &measured));

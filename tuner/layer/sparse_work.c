@@ -5,7 +5,7 @@
 #include "shape.h"
 #include "status.h"
 
-/* Of one rank; without a load as balanced routing has it. */
+/* Rows that one rank keeps; without a load those of balanced routing. */
 static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
 {
     const struct moe_shape *s = &layer->shape;

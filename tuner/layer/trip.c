@@ -14,20 +14,17 @@ static size_t bytes_of(const struct trip *trip, uint64_t rows)
     return size_product(size_product(rows, trip->width), dtype_bytes(trip->dtype));
 }
 
-/* Of one expert; the mean where they differ, which is the same on every rank. */
-static size_t block_bytes(const struct trip *trip)
-{
-    return bytes_of(trip, geometry_before(trip->geometry, trip->experts)) / trip->experts;
-}
-
-/* Where a rank has one expert, each pair of ranks exchanges one block in any case. */
+/* Where a rank has one expert, each pair of ranks exchanges one block in any case.  Of experts that
+ * differ the mean block counts, which is the same on every rank. */
 static bool goes_direct(const struct trip *trip, const struct wire *wire)
 {
+    size_t all = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
+
     if (!wire || !wire->apart_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry) ||
         trip->rigid)
         return false;
     return trip->geometry->local == 1 ||
-           (trip->dtype == trip->compute_type && block_bytes(trip) >= wire->apart_bytes);
+           (trip->dtype == trip->compute_type && all / trip->experts >= wire->apart_bytes);
 }
 
 static bool leaves_as_it_lies(const struct trip *trip)
@@ -48,18 +45,6 @@ static bool arranged_as_received(const struct trip *trip)
             trip->geometry->local == 1);
 }
 
-/* Scratch of the all-to-all: of equal blocks, or of as many rows as each peer gets. */
-static uint64_t scratch_elements(const struct trip *trip, const struct topology *topology)
-{
-    const struct geometry *g = trip->geometry;
-
-    if (g->before)
-        return size_product(a2a_scratch_rows(trip->algorithm, topology, trip->uneven->peers),
-                            trip->width);
-    return a2a_scratch(trip->algorithm, topology,
-                       size_product(geometry_local_rows(g), trip->width));
-}
-
 void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
                  bool keep_in, struct arena *arena)
 {
@@ -67,7 +52,7 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
     uint64_t leaving = size_product(geometry_before(g, trip->experts), g->shares);
     uint64_t all = size_product(size_product(leaving, g->chunks), trip->width);
     uint64_t sent = size_product(size_product(leaving, g->copies), trip->width);
-    uint64_t seen = size_product(geometry_seen_rows(g), trip->width);
+    uint64_t seen = size_product(geometry_seen_rows(g), trip->width), scratch;
     size_t width = dtype_bytes(trip->dtype);
 
     trip->direct = goes_direct(trip, wire);
@@ -91,8 +76,15 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
                               ? (struct chunks){ arena_take(arena, all, width), 0 }
                               : chunks_take(arena, sent, width, g->chunks);
     trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
-    if (!stays(g))
-        trip->scratch = arena_take(arena, scratch_elements(trip, topology), width);
+    if (stays(g))
+        return;
+    /* Of equal blocks, or of as many rows as each peer gets. */
+    scratch = g->before
+                  ? size_product(a2a_scratch_rows(trip->algorithm, topology, trip->uneven->peers),
+                                 trip->width)
+                  : a2a_scratch(trip->algorithm, topology,
+                                size_product(geometry_local_rows(g), trip->width));
+    trip->scratch = arena_take(arena, scratch, width);
 }
 
 /* Where block n of a rank's own order comes home to: partial results that are still to be summed

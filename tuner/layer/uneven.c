@@ -59,7 +59,7 @@ struct place {
     void *host;
 };
 
-static struct place take(struct image *image, uint64_t words)
+static struct place take_words(struct image *image, uint64_t words)
 {
     struct place place = {
         image->device ? image->device + image->words * sizeof(uint64_t) : NULL,
@@ -72,7 +72,7 @@ static struct place take(struct image *image, uint64_t words)
 
 static uint64_t *take_numbers(struct image *image, uint64_t count, const uint64_t **device)
 {
-    struct place place = take(image, count);
+    struct place place = take_words(image, count);
 
     *device = place.device;
     return place.host;
@@ -101,7 +101,7 @@ static void put_numbers(struct uneven *u, const struct moe_shape *shape, const s
 static struct row_block *take_table(struct image *image, uint64_t count, uint64_t rows,
                                     struct block_table *out)
 {
-    struct place place = take(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
+    struct place place = take_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
 
     *out = (struct block_table){ place.device, count, rows };
     return place.host;

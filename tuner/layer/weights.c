@@ -17,35 +17,35 @@ static bool is_bias(enum tensor tensor)
 }
 
 /* Whether what kernels read lies as it is stored. */
-static bool same(const struct weights *weights, enum tensor tensor)
+static bool lies_as_stored(const struct weights *weights, enum tensor tensor)
 {
     return weights->compute_type == weights->layer->shape.dtype &&
            !(is_bias(tensor) && units_first(weights));
 }
 
 /* A wire's own sum has equal slices. */
-static bool reduced(const struct weights *weights, const struct wire *wire, const struct weight *w)
+static bool is_summed_by_wire(const struct weights *weights, const struct wire *wire,
+                              const struct weight *w)
 {
     return wire && reduce_applies(wire, w->group, weights->layer->shape.dtype) &&
            (!w->unit || parts_hidden_equal(weights->layer->parts));
 }
 
 /* `theirs` if there is another whose memory this one shares. */
-static void *take(struct arena *arena, bool shares, void *theirs, uint64_t elements, size_t width)
+static void *take_or_share(struct arena *arena, bool shares, void *theirs, uint64_t elements,
+                           size_t width)
 {
     return shares ? theirs : arena_take(arena, elements, width);
 }
 
-/* Elements of what is gathered of a tensor at a time. */
-static uint64_t room_of(const struct weights *weights, const struct weight *w)
+/* Of the largest piece: what a room holds. */
+static uint32_t units_most(const struct weights *weights)
 {
     uint32_t most = 0;
 
-    if (!weights->rooms || !w->unit || w->group.count == 1)
-        return w->all;
     for (uint32_t i = 0; i < weights->piece_count; i++)
         most = weights->pieces[i].units > most ? weights->pieces[i].units : most;
-    return size_product(w->unit, (uint64_t)weights->rooms * most);
+    return most;
 }
 
 static void weight_layout(struct weights *weights, enum tensor i, const struct wire *wire,
@@ -55,39 +55,28 @@ static void weight_layout(struct weights *weights, enum tensor i, const struct w
     struct weight *w = &weights->tensors[i];
     const struct weight *first = weights->first ? &weights->first->tensors[i] : w;
     size_t storage = dtype_bytes(layer->shape.dtype), compute = dtype_bytes(weights->compute_type);
-    bool shared = w->group.count > 1, as_it_is = same(weights, i);
+    bool shared = w->group.count > 1, as_it_is = lies_as_stored(weights, i);
     bool again = weights->first != NULL, cached = again && weights->rooms;
-    uint64_t room = room_of(weights, w);
+    uint64_t room = w->all; /* of what is gathered at a time */
 
-    w->whole = shared ? take(arena, cached, first->whole, room, storage) : layer->slice[i];
-    w->compute = as_it_is ? w->whole : take(arena, cached, first->compute, room, compute);
+    if (weights->rooms && w->unit && shared)
+        room = size_product(w->unit, (uint64_t)weights->rooms * units_most(weights));
+    w->whole = shared ? take_or_share(arena, cached, first->whole, room, storage) : layer->slice[i];
+    w->compute = as_it_is ? w->whole : take_or_share(arena, cached, first->compute, room, compute);
     if (layer->shape.pass != MOE_TRAIN)
         return;
-    w->grad =
-        shared || !as_it_is ? take(arena, again, first->grad, w->all, compute) : layer->grad[i];
+    w->grad = shared || !as_it_is ? take_or_share(arena, again, first->grad, w->all, compute)
+                                  : layer->grad[i];
     if (!shared) {
         w->grad_out = layer->grad[i];
         return;
     }
-    w->grad_out = as_it_is ? w->grad : take(arena, again, first->grad_out, w->all, storage);
-    w->parts = reduced(weights, wire, w)
+    w->grad_out =
+        as_it_is ? w->grad : take_or_share(arena, again, first->grad_out, w->all, storage);
+    w->parts = is_summed_by_wire(weights, wire, w)
                    ? NULL
-                   : take(arena, again, first->parts,
-                          size_product(w->slice, (uint64_t)w->group.count), storage);
-}
-
-/* One after the other, or each in its turn in one of the rooms. */
-static void place_pieces(struct weights *weights)
-{
-    uint32_t most = 0;
-
-    for (uint32_t i = 0; i < weights->piece_count; i++)
-        most = weights->pieces[i].units > most ? weights->pieces[i].units : most;
-    for (uint32_t i = 0; i < weights->piece_count; i++) {
-        struct weights_piece *p = &weights->pieces[i];
-
-        p->place = weights->rooms ? i % weights->rooms * most : p->first;
-    }
+                   : take_or_share(arena, again, first->parts,
+                                   size_product(w->slice, (uint64_t)w->group.count), storage);
 }
 
 /* Where all ranks' hidden units are joined, pieces of theirs; else this rank's or its group's. */
@@ -108,13 +97,12 @@ static void cut_pieces(struct weights *weights, const struct geometry *g)
                           : weights->layer->hidden;
         before += p->units;
     }
-    place_pieces(weights);
-}
+    /* They lie one after the other, or each in its turn in one of the rooms. */
+    for (uint32_t i = 0; i < weights->piece_count; i++) {
+        struct weights_piece *p = &weights->pieces[i];
 
-static uint64_t whole_of(const struct weights *weights, const struct weight *w)
-{
-    return w->unit && w->group.count > 1 ? size_product(w->unit, weights->layer->shape.hidden_dim)
-                                         : size_product(w->slice, (uint64_t)w->group.count);
+        p->place = weights->rooms ? i % weights->rooms * units_most(weights) : p->first;
+    }
 }
 
 void weights_layout(struct weights *weights, const struct layer *layer, const struct geometry *g,
@@ -131,7 +119,8 @@ void weights_layout(struct weights *weights, const struct layer *layer, const st
         w->group = i == TENSOR_B2 ? g->bias2 : g->weights;
         w->slice = layer_units(shape, layer->hidden, i);
         w->unit = units_first(weights) && i != TENSOR_B2 ? layer_units(shape, 1, i) : 0;
-        w->all = whole_of(weights, w);
+        w->all = w->unit && w->group.count > 1 ? size_product(w->unit, shape->hidden_dim)
+                                               : size_product(w->slice, (uint64_t)w->group.count);
         if (layer_slice(shape, i))
             weight_layout(weights, i, wire, arena);
     }
@@ -197,12 +186,12 @@ static int add_scatter(struct weights *weights, const struct wire *wire, enum te
 
     if (!w->unit && i)
         return OK;
-    if (!w->unit && reduced(weights, wire, w))
+    if (!w->unit && is_summed_by_wire(weights, wire, w))
         return reduce_add(&weights->scatter, w->group, w->grad_out, grad, slice);
     if (!w->unit)
         return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, slice);
     m.whole = (char *)w->grad_out + weights->pieces[i].first * unit_bytes(weights, w);
-    if (reduced(weights, wire, w))
+    if (is_summed_by_wire(weights, wire, w))
         return reduce_add(&weights->scatter, w->group, m.whole, own_piece(weights, w, i, grad),
                           units_of(weights, i, 0) * unit_bytes(weights, w));
     m.own = own_piece(weights, w, i, w->parts);
@@ -269,8 +258,8 @@ int weights_gather(struct weights *weights, struct engine *engine)
 
 /* ---- Converting */
 
-/* Of weights, not of rows. */
-static int launch(struct stream *stream, const struct move *m)
+/* Moves of weights do not count as encoding, which moves of rows are. */
+static int launch_weight_move(struct stream *stream, const struct move *m)
 {
     int rc;
 
@@ -281,17 +270,17 @@ static int launch(struct stream *stream, const struct move *m)
 }
 
 /* `terms` runs of `elements`, one after the other, are summed; one term is a conversion. */
-static int sum(struct stream *stream, uint64_t elements, uint64_t terms, uint32_t from_type,
-               const void *from, uint32_t to_type, void *to)
+static int sum_terms(struct stream *stream, uint64_t elements, uint64_t terms, uint32_t from_type,
+                     const void *from, uint32_t to_type, void *to)
 {
-    return launch(stream, &(struct move){ .from_type = from_type,
-                                          .to_type = to_type,
-                                          .block = elements,
-                                          .dims = { 1, 1, 1 },
-                                          .terms = terms,
-                                          .term_stride = 1,
-                                          .from = from,
-                                          .to = to });
+    return launch_weight_move(stream, &(struct move){ .from_type = from_type,
+                                                      .to_type = to_type,
+                                                      .block = elements,
+                                                      .dims = { 1, 1, 1 },
+                                                      .terms = terms,
+                                                      .term_stride = 1,
+                                                      .from = from,
+                                                      .to = to });
 }
 
 /* A tensor, or a piece of it, between its two places: elements from `first` on. */
@@ -317,7 +306,8 @@ static struct conversion conversion_of(const struct weights *weights, enum tenso
 }
 
 /* Stored (rows, E, block): units of b1, or ranks' columns of b2; computed (E, rows, block). */
-static int turn(const struct weights *weights, struct stream *stream, const struct conversion *c)
+static int turn_bias(const struct weights *weights, struct stream *stream,
+                     const struct conversion *c)
 {
     const struct moe_shape *s = &weights->layer->shape;
     uint64_t block = c->tensor == TENSOR_B2 ? shape_bias2_slice(s) : 1;
@@ -336,18 +326,18 @@ static int turn(const struct weights *weights, struct stream *stream, const stru
         m.from_stride[0] = m.to_stride[0], m.from_stride[1] = m.to_stride[1];
         m.to_stride[0] = 1, m.to_stride[1] = experts;
     }
-    return launch(stream, &m);
+    return launch_weight_move(stream, &m);
 }
 
-static int convert(const struct weights *weights, struct stream *stream, struct conversion c)
+static int convert_tensor(const struct weights *weights, struct stream *stream, struct conversion c)
 {
     c.from = (const char *)c.from + c.first * dtype_bytes(c.from_type);
     c.to = (char *)c.to + c.first * dtype_bytes(c.to_type);
     if (!c.elements)
         return OK;
     if (is_bias(c.tensor) && units_first(weights))
-        return turn(weights, stream, &c);
-    return sum(stream, c.elements, 1, c.from_type, c.from, c.to_type, c.to);
+        return turn_bias(weights, stream, &c);
+    return sum_terms(stream, c.elements, 1, c.from_type, c.from, c.to_type, c.to);
 }
 
 int weights_ready(struct weights *weights, struct engine *engine, uint32_t piece)
@@ -364,7 +354,7 @@ int weights_ready(struct weights *weights, struct engine *engine, uint32_t piece
         c.to = w->compute;
         c.first = weights->pieces[piece].place * w->unit;
         if (w->compute != w->whole)
-            TRY(convert(weights, engine->compute, c));
+            TRY(convert_tensor(weights, engine->compute, c));
     }
     return OK;
 }
@@ -399,7 +389,7 @@ static int store_grads(const struct weights *weights, struct stream *stream, uin
         c.to = w->grad_out;
         c.home = true;
         if (w->grad_out != w->grad)
-            TRY(convert(weights, stream, c));
+            TRY(convert_tensor(weights, stream, c));
     }
     return OK;
 }
@@ -426,8 +416,8 @@ int weights_finish(struct weights *weights, struct engine *engine)
         const struct weight *w = &weights->tensors[i];
 
         if (w->slice && w->parts)
-            TRY(sum(engine->compute, w->slice, (uint64_t)w->group.count, storage, w->parts, storage,
-                    weights->layer->grad[i]));
+            TRY(sum_terms(engine->compute, w->slice, (uint64_t)w->group.count, storage, w->parts,
+                          storage, weights->layer->grad[i]));
     }
     return OK;
 }

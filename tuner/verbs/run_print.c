@@ -3,8 +3,8 @@
 
 #include "baseline.h"
 #include "capacities.h"
+#include "judge.h"
 #include "load.h"
-#include "reference.h"
 #include "rig.h"
 #include "shape.h"
 #include "stats.h"

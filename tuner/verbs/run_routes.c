@@ -1,7 +1,7 @@
 /* Fresh and known steps by turns, and what is gained. */
 #include "run_routes.h"
 
-#include "reference.h"
+#include "judge.h"
 #include "status.h"
 
 #include <math.h>

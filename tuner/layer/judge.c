@@ -1,0 +1,750 @@
+/* Takes tokens of a rank through their experts, whose weights are drawn unit by unit, and adds up
+ * what comes of it. */
+#include "judge.h"
+
+#include "random.h"
+#include "shape.h"
+#include "status.h"
+
+#include <math.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which tokens */
+
+static uint32_t spot_tokens(const struct moe_shape *s, uint32_t tokens)
+{
+    static const double products_most = 1e9;
+    double matrices = s->activation == MOE_SWIGLU ? 3 : 2, passes = s->pass == MOE_TRAIN ? 2 : 1;
+    double most = products_most / (passes * matrices * s->top_k * s->model_dim * s->hidden_dim);
+    uint32_t count = most < 2 ? 2 : (most < SPOT_MOST ? (uint32_t)most : SPOT_MOST);
+
+    return count < tokens ? count : tokens;
+}
+
+/* The last that the rule serves at the expert with the most tokens: dropped if any is.  Without
+ * memory to count, any token. */
+static uint32_t last_in_line(const struct judge *j, const int32_t *expert)
+{
+    uint32_t *line = calloc(j->p.E, sizeof(*line)), most = 0, last = 0;
+
+    for (uint32_t c = 0; c < j->p.k && line; c++)
+        for (uint32_t t = 0; t < j->tokens; t++) {
+            uint32_t e = (uint32_t)expert[(size_t)t * j->p.k + c];
+
+            if (e < j->p.E && ++line[e] >= most) {
+                most = line[e];
+                last = t;
+            }
+        }
+    free(line);
+    return last;
+}
+
+/* From somewhere in the batch on, the first that goes to expert e. */
+static uint32_t next_for(const struct judge *j, const int32_t *expert, uint32_t from, uint32_t e)
+{
+    for (uint32_t i = 0; i < j->tokens; i++) {
+        uint32_t t = (from + i) % j->tokens;
+
+        for (uint32_t c = 0; c < j->p.k; c++)
+            if ((uint32_t)expert[(size_t)t * j->p.k + c] == e)
+                return t;
+    }
+    return from;
+}
+
+static uint32_t candidate(const struct judge *j, const int32_t *expert, uint32_t i)
+{
+    uint32_t somewhere = random_below(j->p.data->seed, (uint64_t)j->rank << 32 | i, j->tokens);
+
+    switch (i) {
+    case 0: return last_in_line(j, expert);
+    case 1: return j->tokens - 1 - somewhere / 2; /* kernels go wrong at a batch's end */
+    case 2: return j->tokens - 1;
+    case 3: return 0;
+    default: return next_for(j, expert, somewhere, (i + (uint32_t)j->rank) % j->p.E);
+    }
+}
+
+static bool looks_at(const struct judge *j, uint32_t token)
+{
+    bool found = j->count == j->tokens;
+
+    for (uint32_t i = 0; i < j->count && !found; i++)
+        found = j->token[i] == token;
+    return found;
+}
+
+static void pick_tokens(struct judge *j, const int32_t *expert, uint32_t most)
+{
+    for (uint32_t i = 0; i < 4 * SPOT_MOST && j->count < most; i++) {
+        uint32_t token = candidate(j, expert, i);
+
+        if (!looks_at(j, token))
+            j->token[j->count++] = token;
+    }
+}
+
+/* ---- one hidden unit of an expert */
+
+/* Its rows of the three matrices, and its bias. */
+struct unit {
+    float *w1, *w3, *w2;
+    double bias;
+};
+
+static void draw_unit(const struct plain *p, uint32_t e, uint32_t h, struct unit *u)
+{
+    data_weight_row(p->data, TENSOR_W1, e, h, u->w1);
+    data_weight_row(p->data, TENSOR_W2, e, h, u->w2);
+    if (p->data->shape.activation == MOE_SWIGLU)
+        data_weight_row(p->data, TENSOR_W3, e, h, u->w3);
+    u->bias = (double)data_weight(p->data, TENSOR_B1, e, h, 0);
+}
+
+/* What it makes of a token, and of the gradient of the row of y that its expert gave. */
+struct unit_values {
+    double post;              /* hidden value */
+    double grad_pre, grad_up; /* gradients before the activation, of W1's and of W3's products */
+    double bent;              /* by how much grad_pre may be off at ReLU's bend */
+};
+
+static struct unit_values pass_unit(const struct plain *p, const struct unit *u, const double *x,
+                                    const double *grad_row)
+{
+    uint32_t kind = p->data->shape.activation;
+    double pre = u->bias + plain_dot(u->w1, x, p->D), act = plain_act(kind, pre), grad;
+    double up = kind == MOE_SWIGLU ? plain_dot(u->w3, x, p->D) : 1;
+    struct unit_values v = { .post = act * up };
+
+    if (p->data->shape.pass != MOE_TRAIN)
+        return v;
+    grad = plain_dot(u->w2, grad_row, p->D);
+    v.grad_pre = grad * plain_act_slope(kind, pre) * up;
+    v.grad_up = grad * act;
+    v.bent = plain_is_at_bend(p, u->bias, pre) ? fabs(grad) : 0;
+    return v;
+}
+
+/* ---- what experts make of the tokens */
+
+/* A thread takes one expert after the other. */
+struct share {
+    struct judge *judge;
+    atomic_uint *next; /* expert that nobody has taken */
+    size_t *choices;   /* (count k) room for those of an expert, as i k + j */
+    struct unit unit;
+};
+
+/* Adds what the unit makes of one of the choices. */
+static void add_unit(struct judge *j, const struct unit *u, size_t choice)
+{
+    uint32_t D = j->p.D;
+    size_t i = choice / j->p.k, at = choice * D;
+    struct unit_values v =
+        pass_unit(&j->p, u, j->x + i * D, j->grad_y + (j->rows > 1 ? choice : i) * D);
+
+    plain_axpy(v.post, u->w2, j->out + at, D);
+    if (j->p.data->shape.pass != MOE_TRAIN)
+        return;
+    plain_axpy(v.grad_pre, u->w1, j->back + at, D);
+    if (v.bent > 0)
+        plain_add_sizes(v.bent, u->w1, j->bent + at, D);
+    if (j->p.data->shape.activation == MOE_SWIGLU)
+        plain_axpy(v.grad_up, u->w3, j->back + at, D);
+}
+
+/* All that is looked at of one expert: its weights are drawn once. */
+static void pass_expert(struct share *share, uint32_t e)
+{
+    struct judge *j = share->judge;
+    size_t n = 0;
+
+    for (size_t at = 0; at < (size_t)j->count * j->p.k; at++)
+        if ((uint32_t)j->expert[at] == e)
+            share->choices[n++] = at;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t c = 0; c < j->p.D; c++)
+            j->out[share->choices[i] * j->p.D + c] =
+                (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
+    for (uint32_t h = 0; h < j->p.H && n; h++) {
+        draw_unit(&j->p, e, h, &share->unit);
+        for (size_t i = 0; i < n; i++)
+            add_unit(j, &share->unit, share->choices[i]);
+    }
+}
+
+static void *pass_share(void *self)
+{
+    struct share *share = self;
+    uint32_t e;
+
+    while ((e = atomic_fetch_add(share->next, 1)) < share->judge->p.E)
+        pass_expert(share, e);
+    return NULL;
+}
+
+/* The caller does what threads that cannot be had leave. */
+static int pass_experts(struct judge *j, int threads)
+{
+    enum { THREADS_MOST = 16 };
+    pthread_t thread[THREADS_MOST];
+    struct share share[THREADS_MOST];
+    size_t D = j->p.D, choices = (size_t)j->count * j->p.k;
+    int n = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST), started = 1;
+    float *rows = calloc((size_t)n * 3 * D, sizeof(*rows));
+    size_t *lists = calloc((size_t)n * choices + 1, sizeof(*lists));
+    atomic_uint next = 0;
+    int rc = rows && lists ? OK : fail(ERR_NOMEM, "rows of an expert");
+
+    for (int i = 0; i < n && !rc; i++) {
+        float *mine = rows + (size_t)i * 3 * D;
+
+        share[i] = (struct share){
+            j, &next, lists + (size_t)i * choices, { mine, mine + D, mine + 2 * D, 0 }
+        };
+    }
+    while (!rc && started < n &&
+           !pthread_create(&thread[started], NULL, pass_share, &share[started]))
+        started++;
+    if (!rc)
+        pass_share(&share[0]);
+    for (int i = 1; i < started; i++)
+        pthread_join(thread[i], NULL);
+    free(rows);
+    free(lists);
+    return rc;
+}
+
+/* ---- open and close */
+
+static double *doubles(uint64_t count, int *rc)
+{
+    double *memory = calloc(count + 1, sizeof(*memory));
+
+    if (!memory && !*rc)
+        *rc = fail(ERR_NOMEM, "%llu numbers of the reference", (unsigned long long)count);
+    return memory;
+}
+
+static int allocate_tokens(struct judge *j, uint32_t most)
+{
+    uint64_t rows = (uint64_t)most * j->p.D, n = (uint64_t)most + 1;
+    int rc = OK;
+
+    j->token = calloc(n, sizeof(*j->token));
+    j->row = calloc(n * j->rows, sizeof(*j->row));
+    j->expert = calloc(n * j->p.k, sizeof(*j->expert));
+    if (!j->token || !j->row || !j->expert)
+        rc = fail(ERR_NOMEM, "%u tokens computed anew", most);
+    j->x = doubles(rows, &rc);
+    j->grad_y = doubles(rows * j->rows, &rc);
+    j->out = doubles(rows * j->p.k, &rc);
+    j->back = doubles(rows * j->p.k, &rc);
+    j->bent = doubles(rows * j->p.k, &rc);
+    j->y = doubles(rows * j->rows, &rc);
+    j->grad_x = doubles(rows, &rc);
+    j->grad_x_slack = doubles(rows, &rc);
+    return rc;
+}
+
+static int allocate_parameters(struct judge *j)
+{
+    const struct moe_shape *s = &j->p.data->shape;
+    uint64_t gate = (uint64_t)j->p.rows * j->p.D;
+    struct parts parts;
+    uint32_t hidden;
+    int rc = parts_open(s, j->p.data->speeds, &parts);
+
+    if (rc)
+        return rc;
+    hidden = parts.hidden[j->rank];
+    parts_close(&parts);
+    j->grad_gate = doubles(gate, &rc);
+    j->grad_gate_size = doubles(gate, &rc);
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++)
+        j->grad[i] = doubles(layer_units(s, hidden, i), &rc);
+    j->grad_size[TENSOR_B1] = doubles(layer_units(s, hidden, TENSOR_B1), &rc);
+    j->grad_size[TENSOR_B2] = doubles(layer_units(s, hidden, TENSOR_B2), &rc);
+    if (s->activation == MOE_RELU) {
+        j->grad_slack[TENSOR_W1] = doubles(layer_units(s, hidden, TENSOR_W1), &rc);
+        j->grad_slack[TENSOR_B1] = doubles(layer_units(s, hidden, TENSOR_B1), &rc);
+    }
+    return rc;
+}
+
+/* parameters: of all tokens, too. */
+static int judge_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
+                      bool parameters, int threads, struct judge **out)
+{
+    struct judge *j = calloc(1, sizeof(*j));
+    uint32_t most = parameters ? tokens : spot_tokens(&data->shape, tokens), D, k;
+    int rc;
+
+    if (!j)
+        return fail(ERR_NOMEM, "a judge");
+    TRY_OUT(plain_open(data, &j->p));
+    D = j->p.D;
+    k = j->p.k;
+    j->rank = rank;
+    j->tokens = tokens;
+    j->rows = shape_result_rows(&data->shape);
+    j->parameters = parameters;
+    TRY_OUT(allocate_tokens(j, most));
+    if (parameters) {
+        TRY_OUT(allocate_parameters(j));
+        for (j->count = 0; j->count < tokens; j->count++)
+            j->token[j->count] = j->count;
+    } else {
+        pick_tokens(j, expert, most);
+    }
+    for (uint32_t i = 0; i < j->count; i++) {
+        plain_load(&j->p, rank, j->token[i]);
+        memcpy(j->x + (size_t)i * D, j->p.x, D * sizeof(*j->x));
+        memcpy(j->grad_y + (size_t)i * j->rows * D, j->p.grad, j->rows * D * sizeof(*j->grad_y));
+        for (uint32_t r = 0; r < j->rows; r++)
+            j->row[i * j->rows + r] = j->token[i] * j->rows + r;
+        memcpy(j->expert + (size_t)i * k, expert + (size_t)j->token[i] * k, k * sizeof(*expert));
+    }
+    TRY_OUT(pass_experts(j, threads));
+    *out = j;
+    return OK;
+out:
+    judge_close(j);
+    return rc;
+}
+
+int reference_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
+                   int threads, struct judge **out)
+{
+    return judge_open(data, rank, tokens, expert, true, threads, out);
+}
+
+int spot_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
+              int threads, struct judge **out)
+{
+    return judge_open(data, rank, tokens, expert, false, threads, out);
+}
+
+void judge_close(struct judge *j)
+{
+    if (!j)
+        return;
+    plain_close(&j->p);
+    free(j->token);
+    free(j->row);
+    free(j->expert);
+    free(j->x);
+    free(j->grad_y);
+    free(j->out);
+    free(j->back);
+    free(j->bent);
+    free(j->y);
+    free(j->grad_x);
+    free(j->grad_x_slack);
+    free(j->grad_gate);
+    free(j->grad_gate_size);
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        free(j->grad[i]);
+        free(j->grad_size[i]);
+        free(j->grad_slack[i]);
+    }
+    free(j);
+}
+
+bool judge_fits(const struct judge *j, const int32_t *expert)
+{
+    uint32_t k = j->p.k;
+
+    for (uint32_t i = 0; i < j->count; i++)
+        if (memcmp(j->expert + (size_t)i * k, expert + (size_t)j->token[i] * k,
+                   k * sizeof(*expert)) != 0)
+            return false;
+    return true;
+}
+
+/* ---- gates, turns and slots */
+
+/* The token at hand from here on, and its gates. */
+static int route_token(struct judge *j, const struct routed_tokens *of, uint32_t token)
+{
+    const int32_t *expert = of->expert + (size_t)token * j->p.k;
+
+    plain_load(&j->p, of->rank, token);
+    return plain_route(&j->p, of->rank, token, expert,
+                       of->live ? of->live + (size_t)token * j->p.k : expert);
+}
+
+/* Each token takes one turn, and of those that are looked at no less important one goes before:
+ * rounding may explain the order. */
+static int check_turns(struct judge *j, const struct routed_tokens *of)
+{
+    bool *seen = calloc((size_t)of->tokens + 1, sizeof(*seen));
+    double least = INFINITY;
+    int rc = seen ? OK : fail(ERR_NOMEM, "turns");
+
+    for (uint32_t i = 0; i < of->tokens && !rc; i++) {
+        uint32_t t = of->turn[i];
+
+        if (t >= of->tokens || seen[t]) {
+            rc = fail(ERR_WRONG, "rank %d: token %u takes a turn twice, or is none", of->rank, t);
+            break;
+        }
+        seen[t] = true;
+        if (!j->parameters && !looks_at(j, t))
+            continue;
+        rc = route_token(j, of, t);
+        if (!rc && plain_importance(&j->p) > least + plain_importance_slack(&j->p))
+            rc = fail(ERR_WRONG, "rank %d token %u: a less important one went before", of->rank, t);
+        least = rc ? 0 : fmin(least, plain_importance(&j->p));
+    }
+    free(seen);
+    return rc;
+}
+
+/* The slots of the rule: all first choices in the order of turns, then all second choices; whoever
+ * comes late is dropped, which is -1.  The caller frees them. */
+static int find_slots(struct judge *j, const struct routed_tokens *of, const struct capacities *c,
+                      int64_t **out)
+{
+    uint32_t k = j->p.k;
+    int64_t *filled = calloc(j->p.E, sizeof(*filled));
+    int64_t *slot = calloc((size_t)of->tokens * k + 1, sizeof(*slot));
+    int rc = filled && slot ? OK : fail(ERR_NOMEM, "slots of %u tokens", of->tokens);
+
+    if (!rc && of->turn)
+        rc = check_turns(j, of);
+    for (uint32_t n = 0; n < k && !rc; n++)
+        for (uint32_t i = 0; i < of->tokens && !rc; i++) {
+            uint32_t t = of->turn ? of->turn[i] : i;
+            size_t at = (size_t)t * k + n;
+            int32_t e = of->expert[at];
+
+            if (e < 0 || (uint32_t)e >= j->p.E) {
+                rc = fail(ERR_WRONG, "rank %d token %u: no expert %d", of->rank, t, e);
+                break;
+            }
+            slot[at] = filled[e]++;
+            if ((uint64_t)slot[at] >= capacity_of(c, (uint64_t)e))
+                slot[at] = -1;
+            if (of->slot && of->slot[at] != slot[at])
+                rc = fail(ERR_WRONG, "rank %d token %u choice %u: slot %lld, should be %lld",
+                          of->rank, t, n, (long long)of->slot[at], (long long)slot[at]);
+        }
+    free(filled);
+    if (rc)
+        free(slot);
+    else
+        *out = slot;
+    return rc;
+}
+
+/* ---- what a rank's own tokens must become */
+
+static void add(double scale, const double *from, double *to, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] += scale * from[i];
+}
+
+static double largest(const double *of, uint32_t n)
+{
+    double most = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        most = fmax(most, fabs(of[i]));
+    return most;
+}
+
+/* Token i, which is routed: what its kept choices add up, and the gradients of their gates. Returns
+ * the size of these, were all their terms positive. */
+static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, double *gate_grad)
+{
+    uint32_t D = j->p.D;
+    bool alone = j->p.data->shape.combine == MOE_COMBINE_CHOICES;
+    double *y = j->y + (size_t)i * j->rows * D, *grad_x = j->grad_x + (size_t)i * D;
+    double size = 0;
+
+    memset(y, 0, j->rows * D * sizeof(*y));
+    memset(grad_x, 0, D * sizeof(*grad_x));
+    memset(j->grad_x_slack + (size_t)i * D, 0, D * sizeof(*grad_x));
+    for (uint32_t n = 0; n < j->p.k; n++) {
+        double gate = j->p.choices[n].gate;
+        size_t at = ((size_t)i * j->p.k + n) * D;
+
+        gate_grad[n] = 0;
+        if (slot[n] < 0)
+            continue;
+        add(alone ? 1 : gate, j->out + at, y + (j->rows > 1 ? n * D : 0), D);
+        add(gate, j->back + at, grad_x, D);
+        add(gate, j->bent + at, j->grad_x_slack + (size_t)i * D, D);
+        for (uint32_t d = 0; d < D && !alone; d++) {
+            gate_grad[n] += j->out[at + d] * j->p.grad[d];
+            size += gate * fabs(j->out[at + d] * j->p.grad[d]);
+        }
+        if (alone) { /* of sum(gate * loss) */
+            gate_grad[n] = j->p.loss[n];
+            size += gate * fabs(j->p.loss[n]);
+        }
+    }
+    return size;
+}
+
+/* The gate's part of token i's gradient, and of the gate's own. */
+static void add_gate(struct judge *j, uint32_t i, const double *gate_grad, double size)
+{
+    uint32_t D = j->p.D;
+    double *grad_x = j->grad_x + (size_t)i * D;
+
+    j->grad_x_term = fmax(j->grad_x_term, largest(grad_x, D)); /* what experts gave */
+    plain_route_back(&j->p, gate_grad, size);
+    for (uint32_t r = 0; r < j->p.rows; r++) {
+        const float *gate = j->p.gate + (size_t)r * D;
+
+        plain_axpy(j->p.row_grad[r], gate, grad_x, D);
+        for (uint32_t d = 0; d < D; d++) /* terms of random signs add up to a sqrt(D)-th of their
+                                          * sizes */
+            j->grad_x_term =
+                fmax(j->grad_x_term, fabs(j->p.row_size[r] * (double)gate[d]) / sqrt(D));
+        if (!j->parameters)
+            continue;
+        add(j->p.row_grad[r], j->p.x, j->grad_gate + (size_t)r * D, D);
+        for (uint32_t d = 0; d < D; d++)
+            j->grad_gate_size[(size_t)r * D + d] += fabs(j->p.row_size[r] * j->p.x[d]);
+    }
+}
+
+int judge_expect(struct judge *j, const struct routed_tokens *own,
+                 const struct capacities *capacities, bool zero)
+{
+    uint32_t k = j->p.k;
+    double *gate_grad = calloc(k, sizeof(*gate_grad)), size;
+    int64_t *slot = NULL;
+    int rc = gate_grad ? find_slots(j, own, capacities, &slot) : fail(ERR_NOMEM, "gates");
+
+    if (!rc && j->p.data->balance)
+        plain_count(&j->p, own->expert, j->tokens);
+    j->grad_x_term = j->balance = 0;
+    j->dropped = 0;
+    for (size_t at = 0; at < (size_t)j->tokens * k && !rc; at++)
+        j->dropped += slot[at] < 0;
+    for (uint32_t i = 0; i < j->count && !rc; i++) {
+        rc = route_token(j, own, j->token[i]);
+        if (rc)
+            break;
+        j->balance += j->p.data->balance ? plain_balance(&j->p) : 0;
+        size = add_choices(j, i, slot + (size_t)j->token[i] * k, gate_grad);
+        if (zero && j->p.changed)
+            memset(gate_grad, 0, k * sizeof(*gate_grad));
+        if (j->p.data->shape.pass == MOE_TRAIN)
+            add_gate(j, i, gate_grad, size);
+    }
+    free(slot);
+    free(gate_grad);
+    return rc;
+}
+
+/* ---- what tokens of any rank give this rank's slice of the weights */
+
+/* This rank's slice: some hidden units of each of its experts, and some columns of b2. */
+struct slice {
+    uint32_t first_expert, experts, first_unit, units, first_column, columns;
+    struct unit *unit; /* (experts,units) */
+    float *rows;       /* theirs */
+};
+
+static int slice_open(const struct judge *j, struct slice *out)
+{
+    const struct moe_shape *s = &j->p.data->shape;
+    uint32_t slices = shape_slices(s), place = (uint32_t)j->rank % slices, D = j->p.D;
+    struct slice x = { .experts = shape_local_experts(s), .columns = shape_bias2_slice(s) };
+    struct parts parts;
+    size_t all;
+
+    TRY(parts_open(s, j->p.data->speeds, &parts));
+    x.first_expert = (uint32_t)j->rank / slices * x.experts;
+    x.first_unit = parts.first_unit[j->rank];
+    x.units = parts.hidden[j->rank];
+    x.first_column = place * x.columns;
+    parts_close(&parts);
+    if (x.first_column + x.columns > D) /* the last ones are padding */
+        x.columns = x.first_column < D ? D - x.first_column : 0;
+    all = (size_t)x.experts * x.units;
+    x.unit = calloc(all + 1, sizeof(*x.unit));
+    x.rows = calloc(all * 3 * D + 1, sizeof(*x.rows));
+    if (!x.unit || !x.rows) {
+        free(x.unit);
+        free(x.rows);
+        return fail(ERR_NOMEM, "weights of %zu hidden units", all);
+    }
+    for (size_t i = 0; i < all; i++) {
+        float *row = x.rows + i * 3 * D;
+
+        x.unit[i] = (struct unit){ row, row + D, row + 2 * D, 0 };
+        draw_unit(&j->p, x.first_expert + (uint32_t)(i / x.units),
+                  x.first_unit + (uint32_t)(i % x.units), &x.unit[i]);
+    }
+    *out = x;
+    return OK;
+}
+
+/* A choice of the token at hand for one of the slice's experts. */
+static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
+{
+    const struct moe_shape *s = &j->p.data->shape;
+    const struct choice *c = &j->p.choices[choice];
+    const double *row = plain_grad_row(&j->p, choice);
+    uint32_t D = j->p.D, local = c->expert - x->first_expert, cut = shape_bias2_slice(s);
+    double **grad = j->grad, *term = j->grad_term, gate = c->gate;
+    double x_most = largest(j->p.x, D), row_most = largest(row, D);
+
+    for (uint32_t h = 0; h < x->units; h++) {
+        struct unit_values v = pass_unit(&j->p, &x->unit[local * x->units + h], j->p.x, row);
+        uint64_t at = s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * x->experts + local
+                                                     : (uint64_t)local * x->units + h;
+
+        add(gate * v.grad_pre, j->p.x, grad[TENSOR_W1] + at * D, D);
+        if (s->activation == MOE_SWIGLU)
+            add(gate * v.grad_up, j->p.x, grad[TENSOR_W3] + at * D, D);
+        if (v.bent > 0) {
+            for (uint32_t i = 0; i < D; i++)
+                j->grad_slack[TENSOR_W1][at * D + i] += gate * v.bent * fabs(j->p.x[i]);
+            j->grad_slack[TENSOR_B1][at] += gate * v.bent;
+        }
+        grad[TENSOR_B1][at] += gate * v.grad_pre;
+        j->grad_size[TENSOR_B1][at] += fabs(gate * v.grad_pre);
+        add(gate * v.post, row, grad[TENSOR_W2] + at * D, D);
+        term[TENSOR_W1] = fmax(term[TENSOR_W1], x_most * fabs(gate * v.grad_pre));
+        term[TENSOR_W3] = fmax(term[TENSOR_W3], x_most * fabs(gate * v.grad_up));
+        term[TENSOR_W2] = fmax(term[TENSOR_W2], gate * fabs(v.post) * row_most);
+    }
+    for (uint32_t i = 0; i < x->columns; i++) {
+        double b2 = gate * row[x->first_column + i];
+
+        grad[TENSOR_B2][local * cut + i] += b2;
+        j->grad_size[TENSOR_B2][local * cut + i] += fabs(b2);
+    }
+}
+
+static int add_tokens(struct judge *j, const struct slice *slice, const struct routed_tokens *of,
+                      const struct capacities *capacities)
+{
+    uint32_t k = j->p.k;
+    int64_t *slot;
+    int rc = OK;
+
+    TRY(find_slots(j, of, capacities, &slot));
+    for (uint32_t t = 0; t < of->tokens && !rc; t++) {
+        rc = route_token(j, of, t);
+        for (uint32_t n = 0; n < k && !rc; n++)
+            if (slot[(size_t)t * k + n] >= 0 &&
+                j->p.choices[n].expert - slice->first_expert < slice->experts)
+                add_slice(j, slice, n);
+    }
+    free(slot);
+    return rc;
+}
+
+int judge_parameters(struct judge *j, const struct routed_tokens *ranks,
+                     const struct capacities *capacities)
+{
+    struct slice slice = { .experts = 0 };
+    int rc = OK;
+
+    TRY(slice_open(j, &slice));
+    for (uint32_t q = 0; q < j->p.data->shape.ranks && !rc; q++)
+        rc = add_tokens(j, &slice, &ranks[q], capacities);
+    free(slice.unit);
+    free(slice.rows);
+    return rc;
+}
+
+/* ---- how much of it is bearable */
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* Plain loops in double precision do some 1e9 products a second. */
+struct moe_shape reference_shape(struct moe_shape shape)
+{
+    static const double products_most = 1e9, weights_most = 1 << 20;
+    uint32_t slices = shape_slices(&shape), cut = (48 + slices - 1) / slices * slices;
+    double expert = (double)shape.model_dim * shape.hidden_dim;
+
+    shape.layers = at_most(shape.layers, 3); /* a first one, a last one, and one between */
+    if (layer_count(&shape) * 12 * expert * shape.tokens * shape.top_k < products_most &&
+        expert * shape.experts <= weights_most)
+        return shape;
+    shape.tokens = at_most(shape.tokens, 96);
+    shape.model_dim = at_most(shape.model_dim, 48);
+    if (shape.hidden_dim > cut) /* what is cut unevenly stays so */
+        shape.hidden_dim = cut + shape.hidden_dim % slices;
+    return shape;
+}
+
+bool reference_is_bearable(const struct moe_shape *s)
+{
+    static const double products_most = 2e10, weights_most = 1 << 28;
+    double expert = (double)s->model_dim * s->hidden_dim;
+
+    return layer_count(s) * 12 * expert * s->tokens * s->top_k < products_most &&
+           expert * s->experts < weights_most;
+}
+
+uint64_t reference_capacity(const struct moe_shape *shape)
+{
+    return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
+}
+
+/* Of what is kept of each token that is looked at. */
+static size_t token_bytes(const struct moe_shape *s, uint64_t count)
+{
+    uint64_t numbers = 3 + 2 * (uint64_t)shape_result_rows(s) + 3 * (uint64_t)s->top_k;
+
+    return numbers * count * s->model_dim * sizeof(double);
+}
+
+size_t reference_bytes(const struct moe_shape *s)
+{
+    uint64_t rows = (uint64_t)s->tokens * s->model_dim,
+             gate = (uint64_t)shape_gate_rows(s) * s->model_dim;
+    uint64_t choices = (uint64_t)s->ranks * s->tokens * s->top_k;
+    uint64_t results = rows * shape_result_rows(s), cosine = layer_cosine(s, COSINE_ROWS);
+    uint64_t floats = gate, doubles = 2 * gate + 3 * cosine;
+    uint64_t compared = results > gate ? results : gate;
+    bool bends = s->activation == MOE_RELU;
+
+    if (layer_count(s) > 1) /* tokens and gradients that it is given: of all ranks, and to send */
+        floats += 2 * ((uint64_t)s->ranks + 1) * rows;
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        uint64_t slice = layer_slice(s, i);
+
+        floats += i == TENSOR_W1 ? 3 * slice : 0; /* a slice's units are drawn with room for W3 */
+        doubles += i == TENSOR_B1 || i == TENSOR_B2 ? 2 * slice : slice;
+        doubles += bends && (i == TENSOR_W1 || i == TENSOR_B1) ? slice : 0;
+        compared = slice > compared ? slice : compared;
+    }
+    return token_bytes(s, s->tokens) + floats * sizeof(float) + doubles * sizeof(double) +
+           choices * 2 * sizeof(int32_t) + (uint64_t)s->tokens * s->top_k * 2 * sizeof(int64_t) +
+           (s->order == MOE_ORDER_PRIORITY ? 2 * (uint64_t)s->ranks * s->tokens * sizeof(uint32_t)
+                                           : 0) +
+           compared * (sizeof(float) + dtype_bytes(s->dtype));
+}
+
+size_t spot_bytes(const struct moe_shape *s)
+{
+    /* Of several layers tokens and gradients that one is given, as f32 and as they came. */
+    size_t given = layer_count(s) > 1 ? 3 * (size_t)s->tokens * s->model_dim : 0;
+
+    return given * sizeof(float) + token_bytes(s, spot_tokens(s, s->tokens)) +
+           (size_t)s->tokens * (s->order == MOE_ORDER_PRIORITY ? sizeof(uint32_t) : 0) +
+           4 * layer_cosine(s, COSINE_ROWS) * sizeof(double) +
+           ((size_t)shape_gate_rows(s) + 3) * s->model_dim * sizeof(float) +
+           (size_t)s->tokens * s->top_k * (sizeof(int32_t) + 2 * sizeof(int64_t));
+}
