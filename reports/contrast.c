@@ -184,28 +184,23 @@ uint32_t contrast_measured_buckets(const struct layer_facts *layer)
     return count;
 }
 
-static void compare_bucket(const struct entry_row *entry, const struct step_time *step,
-                           struct improvement *sum)
-{
-    double ratio = step->us / entry->time_us;
-
-    if (!isfinite(ratio) || ratio <= 0)
-        return;
-    sum->buckets++;
-    sum->measured += step->measured;
-    sum->mean += ratio - 1;
-    sum->log_mean += log(ratio);
-    sum->worst = fmax(sum->worst, ratio - 1);
-}
-
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     struct improvement sum = { .worst = -INFINITY };
     const struct step_time *row = row_of(layer, plan);
 
-    for (size_t i = 0; row && i < layer->entry_count; i++)
-        if (!layer->entries[i].inferred)
-            compare_bucket(&layer->entries[i], &row[i], &sum);
+    for (size_t i = 0; row && i < layer->entry_count; i++) {
+        const struct entry_row *e = &layer->entries[i];
+        double ratio = row[i].us / e->time_us;
+
+        if (e->inferred || !isfinite(ratio) || ratio <= 0)
+            continue;
+        sum.buckets++;
+        sum.measured += row[i].measured;
+        sum.mean += ratio - 1;
+        sum.log_mean += log(ratio);
+        sum.worst = fmax(sum.worst, ratio - 1);
+    }
     if (!sum.buckets)
         return (struct improvement){ .mean = NAN, .worst = NAN, .log_mean = NAN };
     sum.mean /= sum.buckets;
@@ -222,7 +217,7 @@ static int by_mean(const void *left, const void *right)
     return plan_order(&a->plan, &b->plan);
 }
 
-static int rank(const struct layer_facts *layer)
+static int rank_plans(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
     uint32_t buckets = contrast_measured_buckets(layer);
@@ -257,7 +252,7 @@ int contrast_prepare(struct layer_facts *layer)
         return fail(ERR_NOMEM, "the plans of a layer");
     TRY(list_plans(layer, layer->contrasts));
     TRY(fill_steps(layer));
-    return rank(layer);
+    return rank_plans(layer);
 }
 
 void contrast_free(struct layer_facts *layer)

@@ -182,7 +182,7 @@ static int by_importance(const void *a, const void *b)
     return x->token < y->token ? -1 : 1;
 }
 
-static bool take_turns(struct routed *r)
+static bool sort_by_importance(struct routed *r)
 {
     struct place *places = calloc(r->tokens, sizeof(*places));
 
@@ -197,21 +197,15 @@ static bool take_turns(struct routed *r)
     return true;
 }
 
-/* As many as take a second at most. */
-static uint32_t tokens_of(const struct moe_shape *s)
-{
-    double most = 0x1p28 / ((double)s->experts * s->top_k * s->top_k);
-
-    return (uint32_t)fmin(fmin(s->tokens, TOKENS_MOST), most);
-}
-
 static bool route_all(const struct layer_facts *layer, struct routed *r)
 {
+    const struct moe_shape *s = &layer->shape;
+    double a_second = 0x1p28 / ((double)s->experts * s->top_k * s->top_k); /* tokens that take it */
     size_t choices;
 
-    *r = (struct routed){ .tokens = tokens_of(&layer->shape),
-                          .experts = layer->shape.experts,
-                          .top_k = layer->shape.top_k };
+    *r = (struct routed){ .tokens = (uint32_t)fmin(fmin(s->tokens, TOKENS_MOST), a_second),
+                          .experts = s->experts,
+                          .top_k = s->top_k };
     choices = (size_t)r->tokens * r->top_k;
     r->logits = calloc(r->experts, sizeof(*r->logits));
     r->expert = calloc(choices + 1, sizeof(*r->expert));
@@ -225,7 +219,7 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
         return false;
     for (uint32_t t = 0; t < r->tokens; t++)
         route_token(r, layer->popularity, t);
-    return take_turns(r);
+    return sort_by_importance(r);
 }
 
 /* ---- slots */
@@ -235,7 +229,7 @@ struct shares {
 };
 
 /* Of what finds no slot; turn NULL: tokens as they lie. */
-static struct shares drop(const struct routed *r, const uint32_t *turn, uint64_t capacity)
+static struct shares dropped_shares(const struct routed *r, const uint32_t *turn, uint64_t capacity)
 {
     struct shares all = { 0 }, lost = { 0 };
 
@@ -265,7 +259,8 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
 
     for (int i = 0; i < DROP_FACTORS && routed; i++) {
         uint64_t capacity = moe_capacity(factors[i], r.top_k, r.experts, r.tokens, 0);
-        struct shares token = drop(&r, NULL, capacity), priority = drop(&r, r.turn, capacity);
+        struct shares token = dropped_shares(&r, NULL, capacity),
+                      priority = dropped_shares(&r, r.turn, capacity);
 
         out[i] = (struct drops){ factors[i],
                                  capacity,

@@ -64,17 +64,6 @@ double followed_ms(void *self, uint32_t key, uint32_t key_r0)
                                            : fmin(tokens, weights);
 }
 
-/* All ways of the layer's counts, under default options. */
-static int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS])
-{
-    const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
-    struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };
-
-    for (int way = 0; way < COUNTS_WAYS; way++)
-        TRY(counts_replay(layer->counts, &options, way, &price, NULL, NULL, &out[way]));
-    return OK;
-}
-
 /* ---- remarks */
 
 static void sizes_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
@@ -110,12 +99,17 @@ static void time_remark(const struct layer_facts *layer, const struct counts_sum
 
 void followed_remarks(const struct scope *scope, struct remarks *out)
 {
+    const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
     const struct layer_facts *layer = &scope->layers[0];
+    struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };
     struct counts_sum sums[COUNTS_WAYS];
 
     out->count = 0;
-    if (scope->count > 1 || !layer->counts || followed_sums(layer, sums))
+    if (scope->count > 1 || !layer->counts)
         return;
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        if (counts_replay(layer->counts, &options, way, &price, NULL, NULL, &sums[way]))
+            return;
     sizes_remark(layer, sums, out->lines[out->count++]);
     time_remark(layer, sums, out->lines[out->count++]);
 }
@@ -135,7 +129,7 @@ struct bins {
     const struct counts_price *price;
 };
 
-static void add_step(void *self, const struct counts_step *s)
+static void bins_add(void *self, const struct counts_step *s)
 {
     struct bins *b = self;
     size_t bin = s->step / b->steps_each;
@@ -154,7 +148,7 @@ static void add_step(void *self, const struct counts_step *s)
         fmax(b->ms[bin], b->price->ms(b->price->self, s->key, s->key_r0)); /* passes over NAN */
 }
 
-static void clear(struct bins *b)
+static void bins_clear(struct bins *b)
 {
     memset(b->need, 0, BINS * b->trace->experts * sizeof(*b->need));
     memset(b->factor, 0, BINS * b->trace->experts * sizeof(*b->factor));
@@ -234,8 +228,8 @@ void series_followed(struct series *s)
         return;
     if (bins_open(s->layer, &price, &bins)) {
         for (int i = 0; i < COUNTS_WAYS; i++) {
-            clear(&bins);
-            if (counts_replay(s->layer->counts, &options, order[i], &price, add_step, &bins, &sum))
+            bins_clear(&bins);
+            if (counts_replay(s->layer->counts, &options, order[i], &price, bins_add, &bins, &sum))
                 break;
             write_way(s, &bins, order[i]);
             if (order[i] == COUNTS_FOLLOWED)

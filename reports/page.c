@@ -525,24 +525,10 @@ static void print_whatif(const struct scope *scope, FILE *to)
 
 /* ---- sections */
 
-static void print_cluster(const struct layer_facts *layer, FILE *to)
-{
-    const struct cluster *c = &layer->cluster;
-
-    fputs("<p>", to);
-    if (layer->modelled)
-        fputs("MODELLED: ", to);
-    quote_html(c->device, to);
-    fprintf(to, ", %u ranks on %u node%s; buckets ", c->ranks, c->nodes, c->nodes == 1 ? "" : "s");
-    if (layer->declared)
-        fprintf(to, "by %s</p>\n", layer->declared->key);
-    else
-        fprintf(to, "of %u rows</p>\n", layer->window);
-}
-
 static void print_headline(const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
+    const struct cluster *c = &layer->cluster;
     char text[HEADLINE_BYTES];
     struct figure figures[FIGURES];
 
@@ -553,8 +539,13 @@ static void print_headline(const struct section *section, FILE *to)
         fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
     fputs("</dl>\n<p><b>", to);
     print_title(section, to);
-    fputs("</b></p>\n", to);
-    print_cluster(layer, to);
+    fprintf(to, "</b></p>\n<p>%s", layer->modelled ? "MODELLED: " : "");
+    quote_html(c->device, to);
+    fprintf(to, ", %u ranks on %u node%s; buckets ", c->ranks, c->nodes, c->nodes == 1 ? "" : "s");
+    if (layer->declared)
+        fprintf(to, "by %s</p>\n", layer->declared->key);
+    else
+        fprintf(to, "of %u rows</p>\n", layer->window);
 }
 
 /* Steps by what they were for, beside what other searches would have taken. */

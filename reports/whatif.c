@@ -255,24 +255,19 @@ static void way_row(struct series *s, const struct moe_shape *shape, const struc
     s->extent.throttled += step.throttled;
 }
 
-static void pair_blocks(struct series *s, const struct whatif_pair *pair)
-{
-    for (int i = 0; i < WHATIF_WAYS; i++) {
-        const struct moe_shape *shape = whatif_shape(pair, i);
-        struct whatif_row row = { .capacity = 0 };
-
-        series_block(s, whatif_ways[i].name);
-        fprintf(s->to, "# %s\n", SHAPE_TEXT(shape));
-        while (whatif_next(pair, &row))
-            if (row.best[i])
-                way_row(s, shape, row.best[i]);
-    }
-}
-
 void series_whatif(struct series *s)
 {
     struct whatif_pair pair;
 
     for (size_t i = 0; whatif_pair(s->scope, i, &pair); i++)
-        pair_blocks(s, &pair);
+        for (int way = 0; way < WHATIF_WAYS; way++) {
+            const struct moe_shape *shape = whatif_shape(&pair, way);
+            struct whatif_row row = { .capacity = 0 };
+
+            series_block(s, whatif_ways[way].name);
+            fprintf(s->to, "# %s\n", SHAPE_TEXT(shape));
+            while (whatif_next(&pair, &row))
+                if (row.best[way])
+                    way_row(s, shape, row.best[way]);
+        }
 }

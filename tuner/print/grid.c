@@ -201,19 +201,14 @@ static void put_wrapped(struct pen *pen, const char *text, int indent)
     }
 }
 
-static bool has_two_lines(const struct grid *grid)
+static void print_titles(const struct grid *grid, const struct widths *w, struct pen *pen)
 {
     bool two = false;
 
     for (size_t j = 0; j < grid->column_count; j++)
         two |= strchr(grid->columns[j].title, '\n') != NULL;
-    return two;
-}
-
-static void print_titles(const struct grid *grid, const struct widths *w, struct pen *pen)
-{
     screen_ink(INK_HEAD, pen->to);
-    for (int line = has_two_lines(grid) ? 0 : 1; line < 2; line++) {
+    for (int line = two ? 0 : 1; line < 2; line++) {
         for (size_t j = 0; j < grid->column_count; j++) {
             size_t bytes;
             const char *title = title_line(grid->columns[j].title, line, &bytes);

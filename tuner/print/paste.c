@@ -43,74 +43,56 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
     return OK;
 }
 
-/* The words of an enum in capitals are its names in moelookup.h. */
-static void print_constant(const char *member, const char *word, FILE *to)
+/* The words of an enum in capitals are its names in moelookup.h, after its prefix. */
+static void print_constant(const char *member, const char *prefix, const char *word, FILE *to)
 {
-    fprintf(to, " shape.%s = MOE_", member);
+    fprintf(to, " shape.%s = MOE_%s", member, prefix);
     for (; *word; word++)
         putc(toupper((unsigned char)*word), to);
     putc(';', to);
 }
 
-/* Words that most layers do without. */
-static void print_later_c(const struct moe_shape *s, FILE *to)
+/* Members that most layers do without, in lines that belong together. */
+static void print_later(const struct moe_shape *s, bool python, FILE *to)
 {
-    if (s->layout || s->shares || s->layers)
-        fputs("\n         ", to);
-    if (s->layout == MOE_LAYOUT_HIDDEN)
-        fputs(" shape.layout = MOE_LAYOUT_HIDDEN;", to);
-    if (s->shares) {
-        static const char *const names[] = { [MOE_SHARES_SPEED] = "SPEED",
-                                             [MOE_SHARES_TOKENS] = "TOKENS",
-                                             [MOE_SHARES_HIDDEN] = "HIDDEN" };
+    const struct {
+        int line;
+        uint32_t value; /* 0: it is not said */
+        const char *name;
+        const char *prefix, *const *words; /* NULL: a number */
+    } members[] = {
+        { 1, s->layout, "layout", "LAYOUT_", layout_words },
+        { 1, s->shares, "shares", "SHARES_", shares_words },
+        { 1, s->layers, "layers" },
+        { 2, s->groups, "groups" },
+        { 2, s->group_limit, "group_limit" },
+        { 2, s->router, "router", "ROUTER_", router_words },
+        { 2, s->projection, "projection" },
+        { 3, s->order, "order", "ORDER_", order_words },
+        { 4, s->combine, "combine", "COMBINE_", combine_words },
+        { 5, s->ranks_per_rack, "ranks_per_rack" },
+    };
+    int line = 0;
 
-        fprintf(to, " shape.shares = MOE_SHARES_%s;", names[s->shares]);
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const char *name = members[i].name;
+        const char *word = members[i].words ? members[i].words[members[i].value] : NULL;
+
+        if (!members[i].value)
+            continue;
+        fputs(python ? "," : "", to);
+        if (members[i].line != line)
+            fputs(python ? "\n             " : "\n         ", to);
+        line = members[i].line;
+        if (!python && word)
+            print_constant(name, members[i].prefix, word, to);
+        else if (!python)
+            fprintf(to, " shape.%s = %u;", name, members[i].value);
+        else if (word)
+            fprintf(to, " %s=\"%s\"", name, word);
+        else
+            fprintf(to, " %s=%u", name, members[i].value);
     }
-    if (s->layers)
-        fprintf(to, " shape.layers = %u;", s->layers);
-    if (s->groups || s->router)
-        fputs("\n         ", to);
-    if (s->groups)
-        fprintf(to, " shape.groups = %u; shape.group_limit = %u;", s->groups, s->group_limit);
-    if (s->router == MOE_ROUTER_SIGMOID)
-        fputs(" shape.router = MOE_ROUTER_SIGMOID;", to);
-    if (s->router == MOE_ROUTER_BILEVEL)
-        fputs(" shape.router = MOE_ROUTER_BILEVEL;", to);
-    if (s->router == MOE_ROUTER_COSINE)
-        fprintf(to, " shape.router = MOE_ROUTER_COSINE; shape.projection = %u;", s->projection);
-    if (s->order == MOE_ORDER_PRIORITY)
-        fputs("\n          shape.order = MOE_ORDER_PRIORITY;", to);
-    if (s->combine == MOE_COMBINE_CHOICES)
-        fputs("\n          shape.combine = MOE_COMBINE_CHOICES;", to);
-    if (s->ranks_per_rack)
-        fprintf(to, "\n          shape.ranks_per_rack = %u;", s->ranks_per_rack);
-}
-
-static void print_later_python(const struct moe_shape *s, FILE *to)
-{
-    if (s->layout || s->shares || s->layers)
-        fputs(",\n             ", to);
-    if (s->layout)
-        fprintf(to, " layout=\"%s\"%s", layout_words[s->layout], s->shares || s->layers ? "," : "");
-    if (s->shares)
-        fprintf(to, " shares=\"%s\"%s", shares_words[s->shares], s->layers ? "," : "");
-    if (s->layers)
-        fprintf(to, " layers=%u", s->layers);
-    if (s->groups || s->router)
-        fputs(",\n             ", to);
-    if (s->groups)
-        fprintf(to, " groups=%u, group_limit=%u%s", s->groups, s->group_limit,
-                s->router ? "," : "");
-    if (s->router)
-        fprintf(to, " router=\"%s\"", router_words[s->router]);
-    if (s->projection)
-        fprintf(to, ", projection=%u", s->projection);
-    if (s->order)
-        fprintf(to, ",\n              order=\"%s\"", order_words[s->order]);
-    if (s->combine)
-        fprintf(to, ",\n              combine=\"%s\"", combine_words[s->combine]);
-    if (s->ranks_per_rack)
-        fprintf(to, ",\n              ranks_per_rack=%u", s->ranks_per_rack);
 }
 
 static void print_c(const struct moe_shape *s, FILE *to)
@@ -123,10 +105,10 @@ static void print_c(const struct moe_shape *s, FILE *to)
             "         ",
             s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
             s->tokens);
-    print_constant("dtype", dtype_words[s->dtype], to);
-    print_constant("pass", pass_words[s->pass], to);
-    print_constant("activation", activation_words[s->activation], to);
-    print_later_c(s, to);
+    print_constant("dtype", "", dtype_words[s->dtype], to);
+    print_constant("pass", "", pass_words[s->pass], to);
+    print_constant("activation", "", activation_words[s->activation], to);
+    print_later(s, false, to);
     fprintf(to, "\n"
                 "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
                 "&view);\n"
@@ -143,7 +125,7 @@ static void print_python(const struct moe_shape *s, FILE *to)
             s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
             s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
             activation_words[s->activation]);
-    print_later_python(s, to);
+    print_later(s, true, to);
     fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
 }
 

@@ -55,11 +55,6 @@ const struct override_row *told_pin(const struct told *told, const struct entry_
     return override_of((struct row_list){ told->pins, told->pin_count }, &key);
 }
 
-static bool same_layer(const struct told_table *t, int64_t cluster, int64_t shape)
-{
-    return t->cluster == cluster && t->shape == shape;
-}
-
 uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape)
 {
     const struct told_table *end = told->tables + told->table_count;
@@ -67,10 +62,10 @@ uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape)
     uint64_t widest = 0;
 
     for (const struct told_table *t = told->tables; t < end; t++)
-        if (same_layer(t, cluster, shape) && t->width.reach > widest)
+        if (t->cluster == cluster && t->shape == shape && t->width.reach > widest)
             widest = t->width.reach;
     for (const struct told_table *t = told->tables; t < end; t++)
-        if (same_layer(t, cluster, shape) && !width_is_short(t->width.reach, widest) &&
+        if (t->cluster == cluster && t->shape == shape && !width_is_short(t->width.reach, widest) &&
             (!best || width_order(&t->width, best) < 0))
             best = &t->width;
     return best ? best->window : 0;

@@ -248,33 +248,27 @@ static bool is_shown(const struct verify_result *v)
            (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
 }
 
-/* Those of one layer, from the i-th on; *next is the first one of the next layer. */
-static int print_layer(struct store *store, const struct verify_entries *claims, size_t i,
-                       size_t *next, FILE *to)
-{
-    const struct verify_result *first = &claims->verdicts[i];
-    struct grid grid = GRID_OF(columns);
-    int rc = tables_heading(store, first->claim.cluster, first->claim.shape, to);
-
-    for (; i < claims->count && claims->verdicts[i].claim.shape == first->claim.shape; i++)
-        if (!rc && is_shown(&claims->verdicts[i]))
-            rc = add_row(&claims->verdicts[i], &grid);
-    *next = i;
-    fprintf(to, "\n");
-    if (!rc)
-        grid_print(&grid, to);
-    fprintf(to, "\n");
-    grid_clear(&grid);
-    return rc;
-}
-
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
 {
-    for (size_t i = 0; i < claims->count;)
-        if (is_shown(&claims->verdicts[i]))
-            TRY(print_layer(store, claims, i, &i, to));
-        else
-            i++;
+    const struct verify_result *v = claims->verdicts;
+
+    for (size_t i = 0, end; i < claims->count; i = end) { /* layer by layer */
+        struct grid grid = GRID_OF(columns);
+        int rc = OK;
+
+        for (end = i; end < claims->count && v[end].claim.shape == v[i].claim.shape; end++)
+            if (!rc && is_shown(&v[end]))
+                rc = add_row(&v[end], &grid);
+        if (!rc && grid.row_count)
+            rc = tables_heading(store, v[i].claim.cluster, v[i].claim.shape, to);
+        if (!rc && grid.row_count) {
+            fprintf(to, "\n");
+            grid_print(&grid, to);
+            fprintf(to, "\n");
+        }
+        grid_clear(&grid);
+        TRY(rc);
+    }
     print_totals(claims, to);
     return OK;
 }
