@@ -7,7 +7,6 @@
 #include "output_file.h"
 #include "shell_word.h"
 #include "status.h"
-#include "suggest.h"
 #include "verbs.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
-#include "option_values.h"
 #include "plan.h"
 #include "space.h"
 #include "status.h"
