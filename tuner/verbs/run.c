@@ -383,7 +383,8 @@ static int measure_known(struct subject *s, const struct run_options *o, uint64_
     bool some = o->check && !whole;
     struct runner known = { 0 };
     struct turns t = { .subjects = s, .known = &known, .rounds = o->reps };
-    int64_t *fresh = calloc(TURNS * (size_t)o->reps, sizeof(*fresh)), *step;
+    size_t reps = o->reps;
+    int64_t *fresh = calloc((TURNS + 1) * reps, sizeof(*fresh)), *step, *gain_ppm;
     int rc;
 
     t.ns = fresh;
@@ -397,14 +398,16 @@ static int measure_known(struct subject *s, const struct run_options *o, uint64_
         TRY_OUT(rig_check_some(rig, known.exec, &s->known.error));
     s->error = fmax(s->error, s->known.error);
     TRY_OUT(take_turns(&t, TURNS, seed, known_turn));
-    step = fresh + o->reps;
-    s->known.gate = spread_of(fresh + GATE * (size_t)o->reps, o->reps);
-    s->known.step = spread_of(step, o->reps);
-    s->known.fresh = spread_of(fresh, o->reps);
-    /* Of each round: how much less the known step took, in millionths of the fresh one. */
-    for (uint32_t i = 0; i < o->reps; i++)
-        step[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
-    s->known.gain_ppm = spread_of(step, o->reps);
+    step = fresh + KNOWN * reps;
+    gain_ppm = fresh + TURNS * reps;
+    /* Of each round, while samples are in the order of rounds: how much less the known step took.
+     */
+    for (size_t i = 0; i < reps; i++)
+        gain_ppm[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
+    s->known.gain_ppm = spread_of(gain_ppm, reps);
+    s->known.fresh = spread_of(fresh, reps);
+    s->known.step = spread_of(step, reps);
+    s->known.gate = spread_of(fresh + GATE * reps, reps);
 out:
     runner_close(&known);
     free(fresh);
