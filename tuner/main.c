@@ -1,7 +1,5 @@
 /* moetune: the table of verbs, and the one place where a status becomes an exit code. */
-#include "completion.h"
 #include "launch.h"
-#include "manual.h"
 #include "screen.h"
 #include "status.h"
 #include "verbs.h"

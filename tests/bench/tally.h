@@ -2,7 +2,7 @@
 #ifndef TALLY_H
 #define TALLY_H
 
-#include "outcomes.h"
+#include "true_bucket.h"
 
 typedef double statistic(const struct column *column); /* such as column_mean() */
 double column_p99(const struct column *column);

@@ -7,12 +7,12 @@
 
 #include "costs.h"
 #include "decision.h"
-#include "outcomes.h"
 #include "plan.h"
 #include "posterior.h"
 #include "random.h"
 #include "rounds.h"
 #include "surface.h"
+#include "true_bucket.h"
 
 #include <math.h>
 #include <stdlib.h>

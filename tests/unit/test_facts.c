@@ -2,7 +2,6 @@
 #include "check.h"
 
 #include "allowance.h"
-#include "gpus.h"
 #include "machine.h"
 #include "rank_speeds.h"
 

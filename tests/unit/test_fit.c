@@ -3,12 +3,9 @@
  */
 #include "check.h"
 
-#include "least_squares.h"
-#include "link_fit.h"
-#include "partners.h"
-#include "quota.h"
+#include "fits.h"
+#include "probe.h"
 #include "random.h"
-#include "rate_fit.h"
 #include "stats.h"
 
 #include <math.h>

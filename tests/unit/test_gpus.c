@@ -1,7 +1,7 @@
 /* What is said of GPUs, from conditions that are invented here, so that no GPU is needed. */
 #include "check.h"
 
-#include "gpu_doctor.h"
+#include "doctor.h"
 #include "machine.h"
 #include "nvml.h"
 

@@ -1,6 +1,6 @@
 /* Writes a function for bash's complete -F: what may come next, by verb and by the option before.
  */
-#include "completion.h"
+#include "verb.h"
 
 #include <string.h>
 

@@ -1,7 +1,5 @@
 /* Writes moetune(1) in the man macros. */
-#include "manual.h"
-
-#include "option_values.h"
+#include "verb.h"
 
 #include <stdlib.h>
 #include <string.h>

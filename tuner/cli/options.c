@@ -1,14 +1,17 @@
-/* Reads a command line by a table of options, with getopt_long. */
+/* Reads a command line by a table of options, with getopt_long: the table, the values, what was
+ * probably meant, the line. */
 #include "options.h"
 
-#include "option_values.h"
+#include "common_rows.h"
 #include "status.h"
-#include "suggest.h"
 #include "text.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- tables */
@@ -32,6 +35,307 @@ static size_t flatten(const struct option_row *rows, size_t offset, struct optio
 size_t options_flatten(const struct option_row *rows, struct option_row out[OPTION_ROWS_MAX])
 {
     return flatten(rows, 0, out, 0);
+}
+
+/* ---- the values of options, by their kind */
+
+const char *const graphs_words[] = { "auto", "on", "off", NULL };
+
+static int bad_value(const struct option_row *row, const char *text, const char *wanted)
+{
+    return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", row->name, *text ? text : "\"\"", wanted);
+}
+
+static bool has_range(const struct option_row *row)
+{
+    return row->least < row->most;
+}
+
+static int out_of_range(const struct option_row *row, const char *text, const char *what)
+{
+    char wanted[96] = "";
+
+    if (has_range(row))
+        snprintf(wanted, sizeof(wanted), "%s from %.10g to %.10g", what, row->least, row->most);
+    return bad_value(row, text, *wanted ? wanted : what);
+}
+
+static bool fits(const struct option_row *row, double value)
+{
+    return !has_range(row) || (value >= row->least && value <= row->most);
+}
+
+static int take_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || !fits(row, (double)value))
+        return out_of_range(row, text, "a whole number");
+    if (errno || value > most)
+        return fail(ERR_ARGUMENT, "--%s %s: at most %llu is wanted", row->name, text,
+                    (unsigned long long)most);
+    *out = value;
+    return OK;
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+/* "2GiB" with one of the units; an empty unit is the first.  Up to `most` of it. */
+static bool read_quantity(const char *text, const struct unit *units, size_t count, double most,
+                          double *out)
+{
+    const char *end;
+    double value;
+
+    if (number_read(text, &end, &value) && value > 0)
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(end, units[i].name) && value <= most / units[i].factor) {
+                *out = value * units[i].factor;
+                return true;
+            }
+    return false;
+}
+
+bool bytes_read(const char *text, int64_t *bytes)
+{
+    static const struct unit units[] = {
+        { "", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }
+    };
+    double value;
+
+    if (!read_quantity(text, units, 4, 0x1p60, &value))
+        return false;
+    *bytes = (int64_t)ceil(value); /* 0 would mean that nothing is said */
+    return true;
+}
+
+static int refuse_word(const struct option_row *row, const char *text, const char *what)
+{
+    char wanted[128];
+
+    text_put(wanted, sizeof(wanted), "%s", what);
+    for (uint32_t i = 0; row->words[i]; i++)
+        text_add(wanted, sizeof(wanted), " %s", row->words[i]);
+    return bad_value(row, text, wanted);
+}
+
+/* Its index, or that of the NULL at the end. */
+static uint32_t find_word(const char *const *words, const char *text, size_t length)
+{
+    uint32_t i = 0;
+
+    while (words[i] && (strlen(words[i]) != length || memcmp(words[i], text, length) != 0))
+        i++;
+    return i;
+}
+
+static int take_words(const struct option_row *row, const char *text, uint32_t *mask)
+{
+    uint32_t found = 0;
+
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+        uint32_t i = find_word(row->words, at, length);
+
+        if (!row->words[i] || (found >> i & 1))
+            return refuse_word(row, text, "one or more of");
+        found |= 1u << i;
+        at += length;
+        if (!*at)
+            break;
+    }
+    *mask = found;
+    return OK;
+}
+
+int option_take(const struct option_row *row, const char *text, void *target)
+{
+    static const struct unit times[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
+    void *at = (char *)target + row->offset;
+    struct option_list *list = at;
+    uint64_t whole;
+    uint32_t word;
+    double number;
+
+    switch (row->kind) {
+    case OPTION_FLAG: *(bool *)at = true; return OK;
+    case OPTION_SEED: return take_whole(row, text, UINT64_MAX, at);
+    case OPTION_NUMBER:
+        if (!number_read(text, NULL, &number) || !fits(row, number))
+            return out_of_range(row, text, "a number");
+        *(double *)at = number;
+        return OK;
+    case OPTION_TIME:
+        return read_quantity(text, times, 3, 1e9, at)
+                   ? OK
+                   : bad_value(row, text, "a time such as 90s, 10m or 2h");
+    case OPTION_BYTES:
+        return bytes_read(text, at) ? OK : bad_value(row, text, "a size such as 512MiB or 2GiB");
+    case OPTION_WORD:
+        word = find_word(row->words, text, strlen(text));
+        if (!row->words[word])
+            return refuse_word(row, text, "one of");
+        *(uint32_t *)at = word;
+        return OK;
+    case OPTION_WORDS: return take_words(row, text, at);
+    case OPTION_TEXT:
+        if (!*text) /* a variable of a script that nobody set */
+            return bad_value(row, text, row->value);
+        *(const char **)at = text;
+        return OK;
+    case OPTION_MAYBE_TEXT: *(const char **)at = text; return OK;
+    case OPTION_LIST:
+        if (list->count == OPTION_LIST_MAX)
+            return fail(ERR_ARGUMENT, "--%s is given more than %d times", row->name,
+                        OPTION_LIST_MAX);
+        if (!*text)
+            return bad_value(row, text, row->value);
+        list->items[list->count++] = text;
+        return OK;
+    case OPTION_COUNT:
+    case OPTION_GROUP: break;
+    }
+    TRY(take_whole(row, text, UINT32_MAX, &whole));
+    *(uint32_t *)at = (uint32_t)whole;
+    return OK;
+}
+
+static size_t bytes_of(enum option_kind kind)
+{
+    switch (kind) {
+    case OPTION_FLAG: return sizeof(bool);
+    case OPTION_COUNT:
+    case OPTION_WORD:
+    case OPTION_WORDS: return sizeof(uint32_t);
+    case OPTION_SEED: return sizeof(uint64_t);
+    case OPTION_NUMBER:
+    case OPTION_TIME: return sizeof(double);
+    case OPTION_BYTES: return sizeof(int64_t);
+    case OPTION_TEXT:
+    case OPTION_MAYBE_TEXT: return sizeof(const char *);
+    case OPTION_LIST: return sizeof(struct option_list);
+    case OPTION_GROUP: break;
+    }
+    return 0;
+}
+
+bool option_is_given(const struct option_row *row, const void *options, const void *defaults)
+{
+    return memcmp((const char *)options + row->offset, (const char *)defaults + row->offset,
+                  bytes_of(row->kind)) != 0;
+}
+
+static void format_default(const struct option_row *row, const void *defaults, char *text,
+                           size_t size)
+{
+    const void *at = (const char *)defaults + row->offset;
+    const char *word = NULL;
+
+    *text = 0;
+    switch (row->kind) {
+    case OPTION_COUNT:
+        if (*(const uint32_t *)at && *(const uint32_t *)at != UINT32_MAX)
+            snprintf(text, size, "%u", *(const uint32_t *)at);
+        break;
+    case OPTION_SEED:
+        snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case OPTION_NUMBER:
+        if (!isnan(*(const double *)at))
+            snprintf(text, size, "%g", *(const double *)at);
+        break;
+    case OPTION_WORD:
+        if (*(const uint32_t *)at != UINT32_MAX)
+            word = row->words[*(const uint32_t *)at];
+        break;
+    case OPTION_TEXT:
+    case OPTION_MAYBE_TEXT: word = *(const char *const *)at; break;
+    case OPTION_TIME:
+    case OPTION_BYTES:
+    case OPTION_WORDS:
+    case OPTION_FLAG:
+    case OPTION_LIST:
+    case OPTION_GROUP: break;
+    }
+    if (word)
+        snprintf(text, size, "%s", word);
+}
+
+void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size)
+{
+    const char *end = strrchr(row->help, ']');
+    char value[256] = "";
+
+    if (defaults && !(end && !end[1])) /* the words do not say it themselves */
+        format_default(row, defaults, value, sizeof(value));
+    snprintf(text, size, *value ? "%s [%s]" : "%s", row->help, value);
+}
+
+/* ---- "did you mean": the word at the least distance of Damerau and Levenshtein, in which swapping
+ * two adjacent letters counts one */
+
+enum { LETTERS_MAX = 32 };
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned d[LETTERS_MAX + 1][LETTERS_MAX + 1];
+    size_t n = strlen(a), m = strlen(b);
+
+    if (n > LETTERS_MAX || m > LETTERS_MAX)
+        return LETTERS_MAX;
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j <= m; j++) {
+            if (!i || !j) {
+                d[i][j] = (unsigned)(i + j);
+                continue;
+            }
+            d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
+                            d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    return d[n][m];
+}
+
+static void append(char *text, size_t size, const char *prefix, const char *word)
+{
+    text_add(text, size, "%s%s%s", *text ? " or " : "did you mean ", prefix, word);
+}
+
+void suggest(const char *typed, const char *const *words, size_t count, const char *prefix,
+             char *text, size_t size)
+{
+    size_t length = strlen(typed);
+    unsigned nearest = (unsigned)length / 3 + 1;
+    const char *found = NULL;
+
+    *text = 0;
+    for (size_t i = 0; i < count && length; i++)
+        if (!strncmp(words[i], typed, length))
+            append(text, size, prefix, words[i]);
+    for (size_t i = 0; i < count && !*text; i++) {
+        unsigned far = distance(typed, words[i]);
+
+        if (far < nearest || (far == nearest && !found && far < length)) {
+            nearest = far;
+            found = words[i];
+        }
+    }
+    if (found)
+        append(text, size, prefix, found);
+    if (*text)
+        snprintf(text + strlen(text), size - strlen(text), "?");
 }
 
 /* ---- the command line */

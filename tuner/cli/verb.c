@@ -1,10 +1,8 @@
 /* Finds the verb and its options in a command line, and prints --help. */
 #include "verb.h"
 
-#include "option_values.h"
 #include "screen.h"
 #include "status.h"
-#include "suggest.h"
 #include "text.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Asks the CUDA runtime, cuBLAS and NCCL which GPUs there are and what drives them. */
-#include "cuda_gpus.h"
+#include "gpu_list.h"
 
 #include "cuda.h"
 #include "cuda_blas.h"
@@ -9,7 +9,7 @@
 #include <nccl.h>
 #include <stdio.h>
 
-static void take(struct gpus *gpus, int ordinal)
+static void add_gpu(struct gpus *gpus, int ordinal)
 {
     struct gpu *gpu = &gpus->list[gpus->count];
     struct cudaDeviceProp properties;
@@ -74,7 +74,7 @@ void cuda_gpus(struct gpus *out)
     cudaError_t code = cudaGetDeviceCount(&count);
 
     for (int i = 0; !code && i < count && out->count < GPUS_MAX; i++)
-        take(out, i);
+        add_gpu(out, i);
     look_at_libraries(out);
     look_at_peers(out);
     if (*out->why)

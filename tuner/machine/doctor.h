@@ -3,6 +3,7 @@
 #define DOCTOR_H
 
 #include "discover.h"
+#include "gpu_list.h"
 
 #include <stdio.h>
 
@@ -44,6 +45,24 @@ void doctor_account(bool waits, bool steal, struct findings *out);
 /* Collective; on every rank the same, into empty findings: what hosts say of themselves, clocks, an
  * empty collective. */
 int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out);
+
+/* What a rank sees of its GPU; of fixed size, so that ranks can gather it.  -1: not known. */
+struct gpu_condition {
+    char host[64], bus[24], name[96], throttled[16]; /* throttled: by what, or "" */
+    int32_t seen;                                    /* GPUs */
+    int32_t out_of_reach; /* of those, whose memory this one's kernels cannot address */
+    int32_t clock_mhz, clock_max_mhz, persistence, mig, links, busy_percent;
+    int32_t copies_beside;         /* gpus_copies_beside(), of rank 0: who looks must be alone */
+    int32_t driver, runtime, nccl; /* as struct gpus has them */
+};
+
+struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host);
+
+/* Checks of ranks that compute on GPUs. */
+void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out);
+
+/* Says why ranks do not compute on GPUs although their host has NVIDIA GPUs on its bus. */
+void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out);
 
 enum finding_level findings_worst(const struct findings *findings);
 

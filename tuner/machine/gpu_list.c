@@ -1,17 +1,18 @@
-/* Answers about GPUs that are the same in programs with and without the CUDA unit; without it there
+/* Answers about GPUs that are the same in programs with and without the CUDA unit: without it there
  * are none. */
 #include "gpu_list.h"
 
 #include "blas.h"
-#ifdef MOETUNE_CUDA
-#include "cuda_gpus.h"
-#endif
 #include "moelookup.h"
+#include "nvml.h"
 #include "status.h"
 #include "world.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+enum { BUSY_PERCENT = 5, LOOKS = 20 };
 
 struct gpus gpus_here(void)
 {
@@ -60,20 +61,16 @@ uint32_t gpus_dtype(const char *device)
     return strcmp(device, "cuda") ? MOE_F32 : MOE_BF16;
 }
 
-static int check_cores(const char *device)
-{
-    if (blas_version() || !strcmp(gpus_device(device), "cuda"))
-        return OK;
-    return fail(ERR_DEVICE, "device host: ranks that compute on cores need OpenBLAS, and this "
-                            "moetune was built without it (BLAS=0, or none was found)");
-}
-
 int gpus_check_device(const char *device, bool elsewhere)
 {
     struct gpus gpus;
 
-    if (!strcmp(device, "auto") || !strcmp(device, "host"))
-        return elsewhere ? OK : check_cores(device);
+    if (!strcmp(device, "auto") || !strcmp(device, "host")) {
+        if (elsewhere || blas_version() || !strcmp(gpus_device(device), "cuda"))
+            return OK;
+        return fail(ERR_DEVICE, "device host: ranks that compute on cores need OpenBLAS, and this "
+                                "moetune was built without it (BLAS=0, or none was found)");
+    }
     if (strcmp(device, "cuda") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\": auto, host or cuda is wanted", device);
     gpus = gpus_here();
@@ -92,5 +89,42 @@ int gpus_agree_device(struct world *world, const char *device, const char **out)
     }
     TRY(world_settle(world, gpus_check_device(device, false)));
     *out = device;
+    return OK;
+}
+
+/* The least of some seconds: NVML averages over the last one, in which ranks of an earlier run may
+ * have ended. */
+static int least_busy_percent(const struct nvml *nvml)
+{
+    static const struct timespec between_looks = { .tv_nsec = 200000000 };
+    int least = nvml_busy_percent(nvml);
+
+    for (int i = 1; i < LOOKS && least > BUSY_PERCENT; i++) {
+        int now;
+
+        nanosleep(&between_looks, NULL);
+        now = nvml_busy_percent(nvml);
+        least = now < least ? now : least;
+    }
+    return least;
+}
+
+int gpu_check_ready(const struct gpu *gpu)
+{
+    struct nvml *nvml = nvml_open(gpu->bus);
+    bool is_cut = nvml_mig(nvml) == 1;
+    int busy = is_cut ? 0 : least_busy_percent(nvml);
+
+    nvml_close(nvml);
+    if (is_cut)
+        return fail(ERR_DEVICE,
+                    "%s (%s) is cut into MIG instances, and a part of a GPU is measured only with "
+                    "--oversubscribe",
+                    gpu->name, gpu->bus);
+    if (busy > BUSY_PERCENT)
+        return fail(ERR_DEVICE,
+                    "%s (%s) is %d %% busy with another program (nvidia-smi names it), and is "
+                    "shared only with --oversubscribe",
+                    gpu->name, gpu->bus, busy);
     return OK;
 }

@@ -45,10 +45,20 @@ uint32_t gpus_dtype(const char *device);
  * answers, and for cores without a BLAS, unless ranks run elsewhere. */
 int gpus_check_device(const char *device, bool elsewhere);
 
+/* Before it is measured, so that what is measured is its own: ERR_DEVICE after a message if it is
+ * cut into instances (MIG), or is busy and stays so for some seconds.  What NVML does not know is
+ * no reason. */
+int gpu_check_ready(const struct gpu *gpu);
+
 struct world;
 
 /* What all ranks use: "auto" is cuda where every rank has a GPU; another name is checked.
  * Collective, the same status on every rank. */
 int gpus_agree_device(struct world *world, const char *device, const char **out);
+
+/* What cuda_gpus.c answers where there is a CUDA unit; -1: none, not known. */
+void cuda_gpus(struct gpus *out);
+int cuda_gpus_own(void);
+int cuda_gpus_copies_beside(void);
 
 #endif

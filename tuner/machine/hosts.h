@@ -1,7 +1,9 @@
-/* A list of hosts as a user gives it: "a:8,b:8", or a file with a line for each. */
+/* Hosts as a user gives them ("a:8,b:8", or a file with a line for each), or as Slurm says in the
+ * environment of a program that runs inside one of its jobs. */
 #ifndef HOSTS_H
 #define HOSTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,5 +26,15 @@ void hosts_free(struct hosts *hosts);
 
 /* "a:8,b:8", for a launcher; the caller frees it.  NULL: out of memory. */
 char *hosts_format(const struct hosts *hosts);
+
+/* True inside a job that says how many tasks each of its nodes has room for.  Its nodes are those
+ * that ranks run on: under salloc not the machine that this program runs on. */
+bool slurm_job(void);
+
+/* How many ranks to start in this job's allocation, and how many of them on a node: `wanted`, or
+ * all that it has room for when 0.  Nodes are filled one after the other, as mpirun does;
+ * *ranks_per_node is 0 where they get different numbers.  Outside a job both are left alone.
+ * ERR_ARGUMENT if several nodes have no room for so many, or in any task of srun but the first. */
+int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node);
 
 #endif

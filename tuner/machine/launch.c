@@ -5,7 +5,6 @@
 #include "keeper.h"
 #include "launcher.h"
 #include "own_cores.h"
-#include "slurm.h"
 #include "status.h"
 #include "verb.h"
 

@@ -3,9 +3,7 @@
 
 #include "allowance.h"
 #include "blas.h"
-#include "first_line.h"
 #include "gpu_list.h"
-#include "gpus.h"
 #include "nvml.h"
 #include "sha256.h"
 #include "text.h"
@@ -21,6 +19,36 @@
 #include <unistd.h>
 
 extern char **environ;
+
+/* Behind the blanks; NULL if the line is of another name. */
+static const char *value_behind(const char *line, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (strncmp(line, name, length))
+        return NULL;
+    line += length;
+    line += strspn(line, " \t");
+    if (length && *line++ != ':')
+        return NULL;
+    return line + strspn(line, " \t");
+}
+
+bool first_line(const char *path, const char *name, char *text, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    const char *value = NULL;
+    char line[256];
+
+    *text = 0;
+    while (file && !value && fgets(line, sizeof(line), file))
+        value = value_behind(line, name);
+    if (value)
+        text_put(text, size, "%.*s", (int)strcspn(value, "\n"), value);
+    if (file)
+        fclose(file);
+    return value != NULL;
+}
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; the kernels it picked belong to it too. */
 static void compute_library(char *text, size_t size, char *version, size_t version_size)
@@ -191,6 +219,118 @@ static void network(char *text, size_t size)
     else
         any_in("/sys/class/net", interface_up, &out);
 }
+
+/* ---- GPUs on the bus: models come from the drivers, links from the bus.  Which of them are joined
+ * by NVLink or xGMI only their vendors' libraries say, and not every build has one. */
+
+enum { PATH_BYTES = 512, KIND_BYTES = 128, KINDS = 8 };
+
+/* Models of GPUs, and how many there are of each. */
+struct gpu_kinds {
+    char text[KINDS][KIND_BYTES];
+    int counts[KINDS], count;
+};
+
+static const struct vendor {
+    const char *id, *name, *fabric;
+} vendors[] = { { "0x10de", "NVIDIA", "NVLink" }, { "0x1002", "AMD", "xGMI" } };
+
+static void read_property(const char *root, const char *device, const char *name, char *text,
+                          size_t size)
+{
+    char path[PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, device, name);
+    first_line(path, "", text, size);
+}
+
+static const struct vendor *vendor_of(const char *root, const char *device)
+{
+    char class[16], id[16];
+
+    read_property(root, device, "class", class, sizeof(class));
+    read_property(root, device, "vendor", id, sizeof(id));
+    for (int i = 0; i < (int)(sizeof(vendors) / sizeof(vendors[0])); i++)
+        if (!strncmp(class, "0x03", 4) && !strcmp(id, vendors[i].id))
+            return &vendors[i];
+    return NULL;
+}
+
+static void read_model(const char *root, const char *device, const struct vendor *vendor,
+                       char *text, size_t size)
+{
+    char path[PATH_BYTES], model[64];
+    bool named;
+
+    read_property(root, device, "product_name", model, sizeof(model));
+    if (!*model) {
+        snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, device);
+        first_line(path, "Model", model, sizeof(model));
+    }
+    named = strstr(model, vendor->name) != NULL;
+    if (!*model)
+        snprintf(text, size, "%s GPU of unknown model", vendor->name);
+    else
+        snprintf(text, size, "%s%s%s", named ? "" : vendor->name, named ? "" : " ", model);
+}
+
+/* What the device and its slot can do: a link that is idle may be slower now. */
+static void read_link(const char *root, const char *device, char *text, size_t size)
+{
+    char speed[32], width[16];
+
+    read_property(root, device, "max_link_speed", speed, sizeof(speed));
+    read_property(root, device, "max_link_width", width, sizeof(width));
+    if (strtod(speed, NULL) > 0 && atoi(width) > 0 && atoi(width) < 255)
+        snprintf(text, size, "PCIe %g GT/s x%d", strtod(speed, NULL), atoi(width));
+    else
+        snprintf(text, size, "PCIe unknown");
+}
+
+static void look_at_gpu(const char *root, const char *device, struct gpu_kinds *kinds)
+{
+    const struct vendor *vendor = vendor_of(root, device);
+    char model[80], link[48], kind[KIND_BYTES];
+    int i = 0;
+
+    if (!vendor)
+        return;
+    read_model(root, device, vendor, model, sizeof(model));
+    read_link(root, device, link, sizeof(link));
+    text_put(kind, sizeof(kind), "%s (%s, %s unknown)", TEXT_SHORT(model, 60), link,
+             vendor->fabric);
+    while (i < kinds->count && strcmp(kinds->text[i], kind) != 0)
+        i++;
+    if (i == KINDS)
+        return;
+    if (i == kinds->count)
+        text_put(kinds->text[kinds->count++], KIND_BYTES, "%s", kind);
+    kinds->counts[i]++;
+}
+
+void gpus_describe(const char *root, char *text, size_t size)
+{
+    struct gpu_kinds kinds = { .count = 0 };
+    char path[PATH_BYTES];
+    struct dirent **devices;
+    int count;
+
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
+    count = scandir(path, &devices, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        look_at_gpu(root, devices[i]->d_name, &kinds);
+        free(devices[i]);
+    }
+    if (count >= 0)
+        free(devices);
+    snprintf(text, size, count < 0 ? "GPUs unknown" : "no GPU");
+    if (kinds.count)
+        *text = 0;
+    for (int i = 0; i < kinds.count; i++)
+        text_add(text, size, "%s%d x %s", i ? " + " : "", kinds.counts[i], kinds.text[i]);
+}
+
+/* ---- this host */
 
 static void build(char hex[SHA256_HEX_BYTES])
 {

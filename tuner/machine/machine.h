@@ -4,6 +4,16 @@
 
 #include "cluster.h"
 
+/* One fact out of a file of /proc or /sys: the value in the first line that says "NAME: value",
+ * with blanks wherever; without a name ("") that line itself.  False, and an empty text, if there
+ * is no such line. */
+bool first_line(const char *path, const char *name, char *text, size_t size);
+
+/* The GPUs of this machine as far as the kernel tells without their vendors' libraries: "8 x NVIDIA
+ * H200 (PCIe 32 GT/s x16, NVLink unknown)", kinds joined by " + "; "no GPU"; "GPUs unknown" where
+ * there is no list of devices.  `root` is in front of /sys and /proc: "", save in tests. */
+void gpus_describe(const char *root, char *text, size_t size);
+
 /* What one host says of itself; of fixed size, so that ranks can gather it.  "" or 0: not known. */
 struct host_facts {
     char host[64], device[96], caches[64], network[64], gpus[192], system[96];

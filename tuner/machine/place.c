@@ -5,7 +5,6 @@
 #include "allowance.h"
 #include "discover.h"
 #include "gpu_list.h"
-#include "gpu_ready.h"
 #include "status.h"
 
 #include <string.h>

@@ -1,17 +1,397 @@
-/* Runs a survey on the ranks and turns its times into the model fields of a cluster. */
+/* Times kernels, exchanges and steps on the ranks, and turns the times into the model fields of a
+ * cluster. */
 #include "probe.h"
 
-#include "quota.h"
+#include "allowance.h"
+#include "host.h"
+#include "plan.h"
 #include "rank_speeds.h"
-#include "replay.h"
 #include "stats.h"
 #include "status.h"
-#include "survey.h"
+#include "timetable.h"
+#include "worker.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the pauses that control groups account for, seen by a thread that is kept busy */
+
+enum {
+    PAUSES_MAX = 512,
+    PAUSE_NS = 100000, /* what is shorter is not looked at */
+};
+
+int64_t quota_period_ns(void)
+{
+    return allowance_here().period_ns;
+}
+
+static int64_t thread_ran_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+double quota_share_of(const struct quota_pause *pauses, size_t count)
+{
+    double shares[PAUSES_MAX];
+
+    for (size_t i = 0; i + 1 < count; i++)
+        shares[i] = (double)(pauses[i + 1].ran_ns - pauses[i].ran_ns) /
+                    (double)(pauses[i + 1].end_ns - pauses[i].end_ns);
+    return count > 1 ? median_of(shares, count - 1) : 1;
+}
+
+double quota_share(int64_t ns)
+{
+    struct quota_pause pauses[PAUSES_MAX];
+    size_t count = 0;
+    int64_t begin = host_clock_ns(), last = begin, now, held = allowance_here().held_ns;
+
+    while ((now = host_clock_ns()) - begin < ns && count < PAUSES_MAX) {
+        bool paused = now - last > PAUSE_NS;
+        int64_t held_now = paused ? allowance_here().held_ns : held;
+
+        if (held_now > held)
+            pauses[count++] = (struct quota_pause){ now, thread_ran_ns() };
+        held = held_now;
+        last = paused ? host_clock_ns() : now;
+    }
+    return quota_share_of(pauses, count);
+}
+
+/* ---- partners: each rank is in a ring with its group, where it exchanges with the neighbours on
+ * both sides, or with everybody where they are few */
+
+const char *const link_level_words[] = { "inside", "between", NULL };
+
+/* How many ranks of the same node come before this one. */
+static int place_of(const int *node, int rank)
+{
+    int place = 0;
+
+    for (int q = 0; q < rank; q++)
+        place += node[q] == node[rank];
+    return place;
+}
+
+static bool in_group(const int *node, int rank, int place, enum link_level level, int q)
+{
+    return level == LINK_INSIDE ? node[q] == node[rank] : place_of(node, q) == place;
+}
+
+/* The member of rank's group that lies `steps` ranks on, members counted in a ring. */
+static int member(const int *node, int ranks, int rank, int place, enum link_level level, int steps)
+{
+    int q = rank;
+
+    while (steps > 0) {
+        q = (q + 1) % ranks;
+        steps -= in_group(node, rank, place, level, q);
+    }
+    return q;
+}
+
+int partners_find(const int *node, int ranks, int rank, enum link_level level,
+                  int partners[PARTNERS_MAX])
+{
+    int place = place_of(node, rank), group = 0, count = 0;
+
+    for (int q = 0; q < ranks; q++)
+        group += in_group(node, rank, place, level, q);
+    for (int step = 1; step < group && group - 1 <= PARTNERS_MAX; step++)
+        partners[count++] = member(node, ranks, rank, place, level, step);
+    for (int step = 1; step <= PARTNERS_MAX / 2 && group - 1 > PARTNERS_MAX; step++) {
+        partners[count++] = member(node, ranks, rank, place, level, step);
+        partners[count++] = member(node, ranks, rank, place, level, group - step);
+    }
+    return count;
+}
+
+/* ---- what is timed: who exchanges with whom, kernels, messages of every size, both beside each
+ * other, and the steps of a small layer */
+
+enum { SURVEY_STEPS = 4 }; /* SUBJECT_STEPs: steps of the layer in one round */
+
+struct survey {
+    struct probe *probe; /* borrowed; hosts, nodes and the layer are written there */
+    struct world *world; /* borrowed, as is the engine */
+    struct engine *engine;
+    struct workbench bench;
+    struct timetable table;
+    struct rig *rig;
+    struct runner runner;
+    int partners[LINK_LEVELS][PARTNERS_MAX], partner_count[LINK_LEVELS];
+    int most_partners[LINK_LEVELS]; /* over the ranks; 0: no rank has this kind of link */
+};
+
+enum {
+    COPY_BYTES = 32 << 20, /* past a processor's last cache, with as much to copy to */
+    COPY_CACHES = 4,       /* of a device that says how large its cache is */
+    COPY_BYTES_LEAST = 8 << 20,
+    TRAFFIC_BYTES = 8 << 20, /* of one exchange, per rank and direction */
+    LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
+    MANY = 4,                /* messages per partner, to tell latency from messages */
+    SPEEDS = 8,              /* halves of products per round for the ranks' own speeds */
+    SPEED_ROWS = 64,         /* about a millisecond: shorter than a slice of the scheduler */
+    SHORT_BYTES = 16384,
+    TOO_LONG_NS = 40000000, /* longer messages are not tried any more */
+    OVERLAP_BYTES = 256 << 10,
+    OVERLAP_ROWS = 64,
+    OVERLAP_NS = 4000000, /* of communication */
+    OVERLAP_EXCHANGES = 16,
+    OVERLAP_PRODUCTS = 400 /* two tasks each, of the 1,024 that a stream takes */
+};
+
+static const size_t message_bytes[] = { 8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304 };
+enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
+
+static const uint64_t product_rows[PROBE_PRODUCTS] = { 1, 4, 16, 64, 256, PRODUCT_ROWS };
+
+/* Who is where. */
+static int find_nodes(struct survey *s)
+{
+    const struct topology *topology = world_topology(s->world);
+    struct probe *probe = s->probe;
+    size_t ranks = (size_t)probe->rank_count;
+    char mine[PROBE_HOST_BYTES] = "unknown", *all = calloc(ranks, sizeof(mine));
+    int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu host names", ranks));
+
+    gethostname(mine, sizeof(mine) - 1);
+    if (!rc)
+        rc = world_gather(s->world, mine, all, sizeof(mine));
+    for (size_t q = 0; q < ranks && !rc; q++)
+        memcpy(probe->ranks[q].host, all + q * sizeof(mine), sizeof(mine));
+    free(all);
+    for (int q = 0; q < probe->rank_count && !rc; q++) {
+        int same = 0;
+
+        while (strcmp(probe->ranks[same].host, probe->ranks[q].host) != 0)
+            same++;
+        probe->ranks[q].node = topology->ranks_per_node ? q / topology->ranks_per_node : same;
+    }
+    return rc;
+}
+
+static int find_partners(struct survey *s)
+{
+    const struct topology *t = world_topology(s->world);
+    int *node = calloc((size_t)t->ranks, sizeof(*node));
+    int64_t most[LINK_LEVELS];
+    int rc = world_settle(s->world, node ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
+
+    for (int q = 0; q < t->ranks && !rc; q++)
+        node[q] = s->probe->ranks[q].node;
+    for (int level = 0; level < LINK_LEVELS && !rc; level++) {
+        s->partner_count[level] =
+            partners_find(node, t->ranks, t->rank, (enum link_level)level, s->partners[level]);
+        most[level] = s->partner_count[level];
+    }
+    free(node);
+    TRY(rc);
+    TRY(world_max(s->world, most, LINK_LEVELS));
+    for (int level = 0; level < LINK_LEVELS; level++)
+        s->most_partners[level] = (int)most[level];
+    return OK;
+}
+
+static int add_kernels(struct survey *s)
+{
+    struct subject *x;
+
+    TRY(timetable_add(&s->table, SUBJECT_EMPTY, &x));
+    TRY(timetable_add(&s->table, SUBJECT_LAUNCH, &x));
+    x->chore.launches = x->repeats = LAUNCHES;
+    TRY(timetable_add(&s->table, SUBJECT_COPY, &x));
+    x->chore.copies = 1;
+    for (int i = 0; i < PROBE_PRODUCTS; i++) {
+        TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &x));
+        x->chore.products = 1;
+        x->chore.rows = product_rows[i];
+        TRY(timetable_lengthen(&s->table, x));
+    }
+    for (int i = 0; i < SPEEDS; i++) {
+        TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
+        x->chore.halves = 1;
+        x->chore.rows = SPEED_ROWS;
+    }
+    return OK;
+}
+
+static int add_exchange(struct survey *s, enum subject_kind kind, enum link_level level, int copies,
+                        size_t bytes, struct subject **out)
+{
+    TRY(timetable_add(&s->table, kind, out));
+    (*out)->level = level;
+    (*out)->messages = copies * s->most_partners[level];
+    (*out)->bytes = (double)bytes;
+    (*out)->chore.exchanges = 1;
+    return world_settle(s->world,
+                        workbench_add(&s->bench, s->partners[level], s->partner_count[level],
+                                      copies, bytes, &(*out)->chore));
+}
+
+static bool fits(const struct survey *s, enum link_level level, int copies, size_t bytes)
+{
+    size_t room = s->bench.bytes < TRAFFIC_BYTES ? s->bench.bytes : TRAFFIC_BYTES;
+
+    return (size_t)copies * (size_t)s->most_partners[level] * bytes <= room;
+}
+
+static int add_size(struct survey *s, enum link_level level, int copies, size_t bytes, int64_t *ns)
+{
+    struct subject *x;
+
+    TRY(add_exchange(s, SUBJECT_EXCHANGE, level, copies, bytes, &x));
+    TRY(timetable_try(&s->table, x, ns));
+    return *ns < TOO_LONG_NS ? timetable_lengthen(&s->table, x) : OK;
+}
+
+/* What a single try says of short messages on a busy machine may be far off: they are always
+ * measured, or the fit would have too little to go by. */
+static bool is_too_long(size_t bytes, int64_t ns)
+{
+    return bytes > SHORT_BYTES && ns >= TOO_LONG_NS;
+}
+
+/* From small to large, so that a slow link is found out before it is asked for much. */
+static int add_sizes(struct survey *s, enum link_level level)
+{
+    int64_t ns = 0, many_ns;
+
+    for (int i = 0; i < MESSAGES; i++) {
+        size_t bytes = message_bytes[i];
+
+        if (!fits(s, level, 1, bytes) || is_too_long(bytes, ns))
+            break;
+        TRY(add_size(s, level, 1, bytes, &ns));
+        if (fits(s, level, MANY, bytes) && !is_too_long(bytes, MANY * ns))
+            TRY(add_size(s, level, MANY, bytes, &many_ns));
+    }
+    return OK;
+}
+
+static size_t overlap_bytes(const struct survey *s, enum link_level level)
+{
+    const struct subject *x = NULL;
+    double largest = 0;
+
+    while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
+        if (x->bytes <= OVERLAP_BYTES && x->bytes > largest)
+            largest = x->bytes;
+    return (size_t)largest;
+}
+
+static int at_most(int64_t value, int most)
+{
+    return value < 1 ? 1 : (value > most ? most : (int)value);
+}
+
+/* Compute is half as long again as communication: it is then slowed for as long as that lasts. */
+static int add_overlap(struct survey *s, enum link_level level)
+{
+    struct subject *comm, *compute, *both;
+    size_t bytes = overlap_bytes(s, level);
+    int64_t exchange_ns, product_ns;
+
+    TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
+    TRY(timetable_try(&s->table, comm, &exchange_ns));
+    comm->chore.exchanges = at_most(OVERLAP_NS / (exchange_ns + 1), OVERLAP_EXCHANGES);
+    TRY(timetable_add(&s->table, SUBJECT_COMPUTE, &compute));
+    compute->level = level;
+    compute->chore.products = 1;
+    compute->chore.rows = OVERLAP_ROWS;
+    TRY(timetable_try(&s->table, compute, &product_ns));
+    compute->chore.products =
+        at_most(comm->chore.exchanges * exchange_ns * 3 / 2 / (product_ns + 1), OVERLAP_PRODUCTS);
+    TRY(add_exchange(s, SUBJECT_BOTH, level, 1, bytes, &both));
+    both->chore.exchanges = comm->chore.exchanges;
+    both->chore.products = compute->chore.products;
+    both->chore.rows = OVERLAP_ROWS;
+    return OK;
+}
+
+/* Steps of a small layer with an expert per rank, cut in two chunks: kernels of every kind,
+ * exchanges, and some of both at a time. */
+static int add_steps(struct survey *s, uint64_t seed)
+{
+    const struct topology *t = world_topology(s->world);
+    struct moe_shape shape = { .struct_size = sizeof(shape),
+                               .experts = (uint32_t)t->ranks,
+                               .top_k = t->ranks > 1 ? 2 : 1,
+                               .tokens = 256,
+                               .model_dim = 128,
+                               .hidden_dim = 256,
+                               .ranks = (uint32_t)t->ranks,
+                               .ranks_per_node = (uint32_t)t->ranks_per_node,
+                               .dtype = MOE_F32,
+                               .pass = MOE_TRAIN };
+    struct data data = { .shape = shape, .seed = seed };
+    struct subject *x;
+
+    s->probe->shape = shape;
+    s->probe->plan = plan_default(&shape);
+    s->probe->plan.d = 2;
+    TRY(rig_open(s->world, s->engine, &data, NULL, 1, &s->rig));
+    s->probe->capacity = s->rig->capacity;
+    TRY(runner_open(s->rig, &s->probe->plan, &s->runner));
+    TRY(runner_warm(&s->runner, 2));
+    s->table.runner = &s->runner;
+    for (int i = 0; i < SURVEY_STEPS; i++)
+        TRY(timetable_add(&s->table, SUBJECT_STEP, &x));
+    return OK;
+}
+
+/* Past the last cache of every rank's device; less where ranks are many and memory is small. */
+static int open_bench(struct survey *s)
+{
+    struct device *device = s->engine->device;
+    /* Those beside this one may have devices of their own, but are few then. */
+    int64_t free_each = device_free_bytes(device) / world_neighbours(s->world) / 4;
+    int64_t agreed[2] = { -free_each, (int64_t)device->cache_bytes * COPY_CACHES };
+    size_t bytes = COPY_BYTES;
+
+    TRY(world_max(s->world, agreed, 2));
+    bytes = (int64_t)bytes < agreed[1] ? (size_t)agreed[1] : bytes;
+    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes) > -agreed[0])
+        bytes /= 2;
+    TRY(world_settle(s->world, workbench_open(s->engine, bytes, &s->bench)));
+    s->table.world = s->world;
+    s->table.bench = &s->bench;
+    return OK;
+}
+
+/* Prepares everything in `survey`, which holds probe, world and engine already and must be closed
+ * even after a failure. */
+static int survey_open(struct survey *s, uint64_t seed)
+{
+    TRY(find_nodes(s));
+    TRY(find_partners(s));
+    TRY(open_bench(s));
+    TRY(add_kernels(s));
+    for (int level = 0; level < LINK_LEVELS; level++)
+        if (s->most_partners[level]) {
+            TRY(add_sizes(s, (enum link_level)level));
+            TRY(add_overlap(s, (enum link_level)level));
+        }
+    return add_steps(s, seed);
+}
+
+static void survey_close(struct survey *s)
+{
+    runner_close(&s->runner);
+    rig_close(s->rig);
+    timetable_free(&s->table);
+    workbench_close(&s->bench);
+}
+
+/* ---- what the times say */
 
 static void read_kernels(const struct survey *s, struct probe *p)
 {
@@ -86,39 +466,25 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* All ranks at once: those of one group share its quota. */
-static int find_quota_share(struct world *world, double *share)
-{
-    enum { PERIODS = 10, LEAST_NS = 300000000 };
-    int64_t ns = PERIODS * quota_period_ns();
-
-    TRY(world_max(world, &ns, 1));
-    *share = ns ? quota_share(ns > LEAST_NS ? ns : LEAST_NS) : 1;
-    return OK;
-}
-
-static double median_ns(const struct own_sample *samples, size_t count)
-{
-    int64_t ns[OWN_SAMPLES];
-
-    for (size_t i = 0; i < count; i++)
-        ns[i] = samples[i].ns;
-    return count ? (double)spread_of(ns, count).median_ns : NAN;
-}
-
-/* A device of its own is not slowed by what else goes on. */
+/* What half a product takes of this rank.  A device of its own is not slowed by what else goes on;
+ * a core may be held back by a quota, which all ranks look for at once: those of one group share
+ * it. */
 static int own_half_ns(const struct survey *s, double *ns)
 {
+    enum { PERIODS = 10, LEAST_NS = 300000000 };
     struct own_sample samples[OWN_SAMPLES];
     size_t count = timetable_own(&s->table, samples);
-    double share;
+    int64_t looking_ns = PERIODS * quota_period_ns(), times[OWN_SAMPLES];
 
     if (s->engine->device->asynchronous) {
-        *ns = median_ns(samples, count);
+        for (size_t i = 0; i < count; i++)
+            times[i] = samples[i].ns;
+        *ns = count ? (double)spread_of(times, count).median_ns : NAN;
         return OK;
     }
-    TRY(find_quota_share(s->world, &share));
-    *ns = own_fit_ns(samples, count, share);
+    TRY(world_max(s->world, &looking_ns, 1));
+    *ns = own_fit_ns(samples, count,
+                     !looking_ns ? 1 : quota_share(looking_ns > LEAST_NS ? looking_ns : LEAST_NS));
     return OK;
 }
 
@@ -156,6 +522,32 @@ static void tidy(struct cluster *model)
         snprintf(text, sizeof(text), "%.4g", *value);
         *value = *value >= f->least && *value <= f->most ? strtod(text, NULL) : NAN;
     }
+}
+
+/* What the model makes of one step without noise: NAN, silently, if the description cannot be
+ * modelled. */
+static double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
+                        const struct moe_plan *plan, uint64_t capacity)
+{
+    struct cluster c = *cluster;
+    struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = INT64_MAX };
+    struct order step = { .kind = ORDER_STEP, .plan = *plan, .capacity = capacity };
+    struct reply reply = { .state = TRIAL_FAILED };
+    struct worker *worker = NULL;
+    bool modelled;
+
+    snprintf(c.backend, sizeof(c.backend), "sim");
+    cluster_silence(&c);
+    log_only(false);
+    modelled = !cluster_check_model(&c, "");
+    log_only(true);
+    if (!modelled || worker_open_model(&c, 0, NULL, 0, &worker))
+        return NAN;
+    worker_do(worker, &layer, &reply);
+    if (reply.state == TRIAL_OK)
+        worker_do(worker, &step, &reply);
+    worker_close(worker);
+    return reply.state == TRIAL_OK ? (double)reply.ns : NAN;
 }
 
 static int measure(const struct probe_setup *setup, struct survey *s)

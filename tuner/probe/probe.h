@@ -8,11 +8,43 @@
 
 #include "cluster.h"
 #include "engine.h"
-#include "link_fit.h"
+#include "fits.h"
 #include "moelookup.h"
-#include "partners.h"
-#include "rate_fit.h"
 #include "world.h"
+
+/* With whom a rank exchanges when one kind of link is measured.  Pure; the same answer for all who
+ * ask with the same nodes. */
+enum link_level { LINK_INSIDE, LINK_BETWEEN, LINK_LEVELS };
+extern const char *const link_level_words[];
+
+/* Enough to see how messages add up; with all of 2,047 others, memory would decide the sizes. */
+enum { PARTNERS_MAX = 8 };
+
+/* node[q] tells rank q's node from others.  Inside: ranks of the same node; between: the ranks that
+ * have the same place in other nodes, so that all ranks of a node send at once.  Whoever is a
+ * rank's partner has that rank as his.  Returns how many there are, 0 to PARTNERS_MAX. */
+int partners_find(const int *node, int ranks, int rank, enum link_level level,
+                  int partners[PARTNERS_MAX]);
+
+/* What a quota of processor time (cpu.max of a control group) leaves to a rank.  It strikes in
+ * pauses, between which the rank is as fast as any, so the time of a product does not tell of it;
+ * and others' programs make pauses that pass, which its account does. */
+
+/* Of this process's quotas, the longest period; 0: there is none. */
+int64_t quota_period_ns(void);
+
+/* The share of a core that quotas leave to this thread, which keeps it busy for `ns`: some ten
+ * periods say it.  1 if they did not hold it back. */
+double quota_share(int64_t ns);
+
+/* A quota's pause has ended: periods begin there, with all that the quota gives. */
+struct quota_pause {
+    int64_t end_ns, ran_ns; /* ran: the thread, until then */
+};
+
+/* The median over the spans between such ends; 1 where there are none.  A span in which others took
+ * so much that the quota was not used up says too little, and has company. */
+double quota_share_of(const struct quota_pause *pauses, size_t count);
 
 enum {
     PROBE_ROUNDS_LEAST = 5,

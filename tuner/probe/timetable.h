@@ -2,11 +2,9 @@
 #ifndef TIMETABLE_H
 #define TIMETABLE_H
 
-#include "rate_fit.h"
+#include "probe.h"
 #include "runner.h"
 #include "workbench.h"
-
-#include "partners.h"
 
 enum subject_kind {
     SUBJECT_EMPTY, /* a step in which nothing is done */

@@ -1,7 +1,7 @@
 /* Reads the lines of programs, word by word. */
 #include "lines.h"
 
-#include "option_values.h"
+#include "options.h"
 #include "status.h"
 #include "text.h"
 

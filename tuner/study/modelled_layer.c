@@ -37,23 +37,8 @@ static int find_cluster(const struct study_ask *ask, struct cluster *out)
     return set_racks(out, ask->tune.setup.where.ranks_per_rack);
 }
 
-static bool names_a_layer(const struct tune_options *o)
-{
-    return o->shapes.count || o->models.count ||
-           memcmp(&o->layer, &tune_defaults.layer, sizeof(o->layer)) != 0;
-}
-
-/* Of Tutel's Figure 1, whose numbers are of this storage. */
-static void take_example(struct layer_options *layer)
-{
-    layer->dtype = MOE_F32;
-    layer->experts = 16;
-    layer->tokens = 512;
-    layer->model_dim = layer->hidden_dim = 2048;
-}
-
-/* What ranks of shares by speed are given, as `tune` finds it in what `probe` measured. */
-static int give_speeds(const struct cluster *cluster, struct space *space)
+/* How fast the ranks of shares by speed are, as `tune` finds it in what `probe` measured. */
+static int learn_speeds(const struct cluster *cluster, struct space *space)
 {
     struct load *speeds;
 
@@ -69,6 +54,7 @@ static int give_speeds(const struct cluster *cluster, struct space *space)
 
 int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *l)
 {
+    struct layer_options *layer = &l->options.layer;
     int rc = OK;
 
     *l = (struct modelled_layer){ .options = ask->tune,
@@ -78,12 +64,18 @@ int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *l)
         return fail(ERR_ARGUMENT, "one layer is wanted: a single --shape or --model");
     TRY(load_options_check(&ask->tune.load));
     TRY(find_cluster(ask, &l->cluster));
-    if (!names_a_layer(&l->options))
-        take_example(&l->options.layer);
+    if (!ask->tune.shapes.count && !ask->tune.models.count &&
+        !memcmp(layer, &tune_defaults.layer, sizeof(*layer))) {
+        /* That of Tutel's Figure 1, whose numbers are of this storage. */
+        layer->dtype = MOE_F32;
+        layer->experts = 16;
+        layer->tokens = 512;
+        layer->model_dim = layer->hidden_dim = 2048;
+    }
     TRY(tune_request_make(&l->options, &l->cluster, &l->request));
     for (size_t i = 0; i < l->request.space_count && !rc; i++)
-        rc = give_speeds(&l->cluster, &l->request.spaces[i]);
-    modelled_layer_take(l, 0);
+        rc = learn_speeds(&l->cluster, &l->request.spaces[i]);
+    modelled_layer_choose(l, 0);
     if (rc)
         modelled_layer_close(l);
     return rc;
@@ -95,7 +87,7 @@ void modelled_layer_close(struct modelled_layer *l)
     tune_request_free(&l->request);
 }
 
-void modelled_layer_take(struct modelled_layer *l, size_t setting)
+void modelled_layer_choose(struct modelled_layer *l, size_t setting)
 {
     step_times_close(&l->times);
     l->space = &l->request.spaces[setting];

@@ -25,7 +25,7 @@ int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *out)
 void modelled_layer_close(struct modelled_layer *layer);
 
 /* Looks at another setting; what was known of times is forgotten. */
-void modelled_layer_take(struct modelled_layer *layer, size_t setting);
+void modelled_layer_choose(struct modelled_layer *layer, size_t setting);
 
 /* What steps take at these capacities, under the layer's load. */
 int modelled_layer_time(struct modelled_layer *layer, const uint64_t *capacities, size_t count);

@@ -2,7 +2,6 @@
  * it would publish; likewise the table that `tune` made, and what each axis has to offer. */
 #include "json.h"
 #include "modelled_layer.h"
-#include "option_values.h"
 #include "plan.h"
 #include "settings.h"
 #include "status.h"
@@ -431,7 +430,7 @@ static int judge_all(struct search_study *s)
     print_vocabulary(s->details);
     fputs("\"judged\": [", s->details);
     for (size_t i = 0; i < s->layer.request.space_count; i++) {
-        modelled_layer_take(&s->layer, i);
+        modelled_layer_choose(&s->layer, i);
         fputs(i ? "," : "", s->details);
         TRY(judge_setting(s));
     }

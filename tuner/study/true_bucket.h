@@ -1,12 +1,23 @@
 /* A bucket whose true times are known is tuned by noisy ones, as `tune` would: what it would
- * publish, and what the truth says of that. */
+ * publish, what the truth says of that, and means over many such buckets. */
 #ifndef TRUE_BUCKET_H
 #define TRUE_BUCKET_H
 
 #include "decision.h"
 #include "noise.h"
-#include "outcomes.h"
 #include "search.h"
+#include "stats.h"
+
+/* What came of one bucket. */
+struct outcome {
+    int arm; /* that would be published */
+    double regret, bound, lost;
+    double harm;                /* slower than the default by this share */
+    uint32_t samples, searched; /* steps; those that the search asked for */
+    bool first, bounded;
+    bool undecided;   /* as entry_is_undecided() has it */
+    struct gain gain; /* claimed, over the default */
+};
 
 struct true_bucket {
     uint64_t capacity;
@@ -26,5 +37,28 @@ struct outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
  * The search must be one that can say something of a bucket with a usable arm. */
 struct outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
                                 struct noise *noise, const struct effort *effort);
+
+struct column {
+    double *values;
+    size_t count, room;
+};
+
+void column_add(struct column *c, double value);
+double column_mean(const struct column *c); /* NAN if nothing was added */
+double column_at(const struct column *c, double quantile);
+
+/* All zero: nothing yet. */
+struct summary {
+    struct column regret, harm, samples, searched, first_samples, lost, bound; /* shares in % */
+    size_t harmed, hurt, covered; /* slower than the default by 1 %, by 5 %; within the bound */
+    size_t best;                  /* no plan is faster */
+    size_t undecided;
+    double hidden; /* the largest regret of those, a share */
+};
+
+void summary_add(struct summary *s, const struct outcome *o);
+void summary_free(struct summary *s);
+
+int ascending(const void *a, const void *b); /* doubles, for qsort */
 
 #endif

@@ -7,7 +7,6 @@
 #include "gpu_list.h"
 #include "misses.h"
 #include "model_file.h"
-#include "option_values.h"
 #include "own_space.h"
 #include "plan.h"
 #include "shape.h"

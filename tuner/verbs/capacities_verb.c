@@ -87,19 +87,6 @@ static int find_layer(const struct options *o, struct replay *r)
     return OK;
 }
 
-static int check_layer(const struct options *o, const struct replay *r)
-{
-    const struct moe_shape *shape = &r->layer->shape;
-
-    if (shape->experts != r->trace.experts)
-        return fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", r->path,
-                    r->trace.experts, SHAPE_TEXT(shape));
-    if (o->policy.ranks && o->policy.ranks != shape->ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u, but the layer is %s", o->policy.ranks,
-                    SHAPE_TEXT(shape));
-    return OK;
-}
-
 /* ---- text */
 
 static const struct grid_column columns[] = {
@@ -232,20 +219,12 @@ static int print_text(const struct options *o, struct replay *r)
 
 /* ---- the verb */
 
-static int replay_all(const struct options *o, struct replay *r)
-{
-    struct counts_price price = { followed_ms, (void *)(uintptr_t)r->layer };
-
-    for (int way = 0; way < COUNTS_WAYS; way++)
-        TRY(counts_replay(&r->trace, &o->policy, way, r->layer ? &price : NULL, NULL, NULL,
-                          &r->sums[way]));
-    return OK;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct replay r = { .path = call->arguments[0] };
+    struct counts_price price = { followed_ms, NULL };
+    const struct moe_shape *shape;
     int rc = OK;
 
     if (!r.path)
@@ -253,13 +232,23 @@ static int run(const struct verb_call *call, void *options)
                                   "[12, 7, ...]} for each step");
     if (o->db || o->shape)
         TRY_OUT(find_layer(o, &r));
+    shape = r.layer ? &r.layer->shape : NULL;
+    price.self = (void *)(uintptr_t)r.layer;
     TRY_OUT(counts_read(r.path,
                         o->policy.ranks ? o->policy.ranks
-                        : r.layer       ? r.layer->shape.ranks
+                        : shape         ? shape->ranks
                                         : 1,
                         &r.trace));
-    TRY_OUT(r.layer ? check_layer(o, &r) : OK);
-    TRY_OUT(replay_all(o, &r));
+    if (shape && shape->experts != r.trace.experts)
+        rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", r.path,
+                  r.trace.experts, SHAPE_TEXT(shape));
+    else if (shape && o->policy.ranks && o->policy.ranks != shape->ranks)
+        rc = fail(ERR_ARGUMENT, "--ranks %u, but the layer is %s", o->policy.ranks,
+                  SHAPE_TEXT(shape));
+    TRY_OUT(rc);
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        TRY_OUT(counts_replay(&r.trace, &o->policy, way, shape ? &price : NULL, NULL, NULL,
+                              &r.sums[way]));
     rc = o->json ? print_json(o, &r) : print_text(o, &r);
 out:
     counts_free(&r.trace);

@@ -1,9 +1,10 @@
 /* moetune export: tables for other sites. */
 #include "common_rows.h"
 #include "export.h"
-#include "export_answers.h"
+#include "format.h"
 #include "output_file.h"
 #include "shape.h"
+#include "space_file.h"
 #include "status.h"
 #include "store.h"
 #include "verbs.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The first ones hold a table, the others what it answers for one layer. */
@@ -26,7 +28,10 @@ struct options {
     const char *db, *shape, *fingerprint, *file;
     uint32_t format;
     bool identify, full;
-    struct answers_options answers;
+    /* Of answers for one layer: */
+    const char *space, *key, *class;
+    struct option_list sets;
+    bool check;
 };
 
 static const struct option_row rows[] = {
@@ -42,19 +47,20 @@ static const struct option_row rows[] = {
     { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
     DB_ROW(OPTION(db)),
     { "answers for a layer: env, flags, json, vllm-moe, sglang-deepep", .kind = OPTION_GROUP },
-    { "space", "NAME", OPTION_TEXT, OPTION(answers.space),
-      "its layer; --shape where it has several" },
-    { "key", "N", OPTION_TEXT, OPTION(answers.key),
+    { "space", "NAME", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
+    { "key", "N", OPTION_TEXT, OPTION(key),
       "only for this key; for a layer of moetune's own: its capacity" },
-    { "class", "X", OPTION_TEXT, OPTION(answers.class), "only for this class beside the key" },
-    { "set", "NAME=VALUE", OPTION_LIST, OPTION(answers.sets),
+    { "class", "X", OPTION_TEXT, OPTION(class), "only for this class beside the key" },
+    { "set", "NAME=VALUE", OPTION_LIST, OPTION(sets),
       "what the reader calls an axis (nothing: leave it out), or a fact of its file" },
-    { "check", NULL, OPTION_FLAG, OPTION(answers.check),
+    { "check", NULL, OPTION_FLAG, OPTION(check),
       "read the file back by the reader's rules, say what answers which keys" },
     { NULL },
 };
 
 static const struct options defaults = { .format = FORM_JSONL };
+
+/* ---- a table */
 
 static int write_packed(const char *path, FILE *to)
 {
@@ -118,6 +124,94 @@ static int write_out(struct store *store, const char *path, const struct options
     return rc;
 }
 
+/* ---- the answers for one layer, as other programs read them */
+
+static int read_sets(const struct options *o, struct format_set *sets)
+{
+    for (int i = 0; i < o->sets.count; i++) {
+        const char *text = o->sets.items[i], *value = strchr(text, '=');
+        size_t length = value ? (size_t)(value - text) : 0;
+
+        if (!length || length >= sizeof(sets[i].name))
+            return fail(ERR_ARGUMENT, "--set %s: NAME=VALUE is wanted", text);
+        snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
+        sets[i].value = value + 1;
+    }
+    return OK;
+}
+
+/* A folder's file has the name that its reader looks for. */
+static int find_place(const struct format *format, const struct format_job *job, const char *file,
+                      char path[PATH_MAX])
+{
+    char name[FORMAT_NAME_BYTES];
+    struct stat is;
+    size_t length = strlen(file);
+    bool folder = (!stat(file, &is) && S_ISDIR(is.st_mode)) || file[length - 1] == '/';
+
+    if (folder && !format->file_name)
+        return fail(ERR_ARGUMENT, "--output %s: a file is wanted", file);
+    if (folder)
+        TRY(format->file_name(job, name));
+    if (snprintf(path, PATH_MAX, "%s%s%s", file, folder && file[length - 1] != '/' ? "/" : "",
+                 folder ? name : "") >= PATH_MAX)
+        return fail(ERR_ARGUMENT, "--output: the name is too long");
+    return format_check_name(format, job, path);
+}
+
+static int write_answers(const struct format *format, const struct answers *answers,
+                         const struct options *o)
+{
+    struct format_set sets[OPTION_LIST_MAX];
+    struct format_job job = { answers, sets, (size_t)o->sets.count };
+    struct output_file output;
+    char path[PATH_MAX];
+
+    TRY(read_sets(o, sets));
+    TRY(format_check(format, &job));
+    if (!o->file)
+        return format->write(&job, stdout);
+    TRY(find_place(format, &job, o->file, path));
+    TRY(output_begin(path, &output));
+    TRY(output_end(&output, format->write(&job, output.to), NULL, true));
+    if (format->file_name)
+        note("%s", path);
+    return o->check ? format_read_back(format, &job, path) : OK;
+}
+
+/* The answers for one layer, in one of the formats; read back where that is asked for. */
+static int export_answers(const struct format *format, const char *table, const struct options *o)
+{
+    struct answers_choice choice = { .space = o->space,
+                                     .shape = o->shape,
+                                     .cluster = o->fingerprint,
+                                     .keyed = o->key,
+                                     .class = -1 };
+    struct moe_shape any = MOE_SHAPE_INIT;
+    struct moelookup *open;
+    struct answers answers;
+    int rc;
+
+    if (o->shape && shape_parse(o->shape, &any))
+        return ERR_ARGUMENT;
+    if (o->check && !o->file)
+        return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
+    if (o->key)
+        TRY(space_key_read(o->key, &choice.key));
+    if (o->class)
+        TRY(space_class_read(o->class, &choice.class));
+    TRY(moelookup_open(table, &open));
+    rc = answers_open(open, &choice, &answers);
+    if (!rc) {
+        rc = write_answers(format, &answers, o);
+        answers_close(&answers);
+    }
+    moelookup_close(open);
+    return rc;
+}
+
+/* ---- */
+
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
@@ -130,7 +224,7 @@ static int run(const struct verb_call *call, void *options)
         o->file = NULL;
     if (o->format == FORM_PACKED && (o->shape || o->fingerprint))
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
-    if (o->format < FORM_ANSWERS && answers_options_given(&o->answers))
+    if (o->format < FORM_ANSWERS && (o->space || o->key || o->class || o->sets.count || o->check))
         return fail(ERR_ARGUMENT,
                     "--format %s holds tables: --space, --key, --class, --set and "
                     "--check go with env, flags, json, vllm-moe, sglang-deepep",
@@ -140,8 +234,7 @@ static int run(const struct verb_call *call, void *options)
                     format_words[o->format]);
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
-        return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o->shape,
-                              o->fingerprint, &o->answers, o->file);
+        return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o);
     TRY(store_read(path, &store));
     rc = write_out(store, path, o);
     if (rc == UNSUPPORTED)

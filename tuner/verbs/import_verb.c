@@ -74,18 +74,7 @@ static int open_store(struct session *s)
     return s->options->dry ? store_dry_run(path, &s->store) : store_open(path, 0, &s->store);
 }
 
-static void print_result(const struct session *s, const char *path, const struct import_result *got)
-{
-    if (got->known)
-        printf("%s: came in before, nothing to do\n", path);
-    else
-        printf("%s: %u entries of %u clusters: %u new, %u the same, %u replace what was known, %u "
-               "do not; %u conflicts%s\n",
-               path, got->entries, got->clusters, got->added, got->same, got->replaced, got->lost,
-               got->conflicts, s->options->dry ? " (nothing was written)" : "");
-}
-
-static int take_in(struct session *s, const char *path)
+static int import_file(struct session *s, const char *path)
 {
     const struct import_options options = { .conflict = on_conflict, .self = s };
     struct import_table *table = NULL;
@@ -105,7 +94,13 @@ static int take_in(struct session *s, const char *path)
     TRY(rc);
     s->tables++;
     s->conflicts += got.conflicts;
-    print_result(s, path, &got);
+    if (got.known)
+        printf("%s: came in before, nothing to do\n", path);
+    else
+        printf("%s: %u entries of %u clusters: %u new, %u the same, %u replace what was known, %u "
+               "do not; %u conflicts%s\n",
+               path, got.entries, got.clusters, got.added, got.same, got.replaced, got.lost,
+               got.conflicts, s->options->dry ? " (nothing was written)" : "");
     return OK;
 }
 
@@ -131,7 +126,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
     return OK;
 }
 
-static int settle(struct session *s)
+static int compare_clusters(struct session *s)
 {
     TRY(store_clusters_elsewhere(s->store, compare_here, s));
     if (s->here)
@@ -143,22 +138,17 @@ static int settle(struct session *s)
     return store_publish(s->store);
 }
 
-static int take_all(struct session *s, char **files, int count)
-{
-    for (int i = 0; i < count; i++)
-        TRY(take_in(s, files[i]));
-    if (!s->tables)
-        return UNSUPPORTED;
-    if (!s->options->dry)
-        TRY(settle(s));
-    return s->options->strict && s->conflicts ? ERR_WRONG : OK;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct session s = { .options = options };
-    int rc = take_all(&s, call->arguments, call->count);
+    int rc = OK;
 
+    for (int i = 0; i < call->count; i++)
+        TRY_OUT(import_file(&s, call->arguments[i]));
+    if (s.tables && !s.options->dry)
+        TRY_OUT(compare_clusters(&s));
+    rc = !s.tables ? UNSUPPORTED : s.options->strict && s.conflicts ? ERR_WRONG : OK;
+out:
     store_close(s.store);
     return rc;
 }

@@ -6,7 +6,6 @@
 #include "common_rows.h"
 #include "output_file.h"
 #include "status.h"
-#include "suggest.h"
 #include "text.h"
 #include "verbs.h"
 

@@ -63,7 +63,7 @@ static const struct option_list *asked_of(const struct options *o)
     return o->space ? &o->keys : &o->capacities;
 }
 
-static int take_key(const struct options *o, int at, uint64_t *key)
+static int read_key(const struct options *o, int at, uint64_t *key)
 {
     const char *text = asked_of(o)->items[at];
     char *end;
@@ -164,7 +164,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     uint64_t key = 0;
     char why[1024];
 
-    TRY(take_key(o, at, &key));
+    TRY(read_key(o, at, &key));
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
     if (o->json)
@@ -391,7 +391,7 @@ static int run(const struct verb_call *call, void *options)
                     o->space ? "lookup --space: --key N or --digest is wanted"
                              : "lookup: --capacity C, --capacities LIST or --digest is wanted");
     for (int i = 0; i < asked_of(o)->count; i++)
-        TRY(take_key(o, i, &key));
+        TRY(read_key(o, i, &key));
     return look_up(o);
 }
 

@@ -62,14 +62,14 @@ struct target {
     char hex[2 * HASH_BYTES + 1];
 };
 
-static int take_cluster(struct target *t, int64_t id)
+static int read_cluster(struct target *t, int64_t id)
 {
     TRY(store_cluster_get(t->store, id, &t->cluster));
     cluster_hex(&t->cluster, t->hex);
     return OK;
 }
 
-/* The cluster at hand, by --fingerprint. */
+/* Whether --fingerprint is of the cluster at hand. */
 static bool is_meant(const struct target *t)
 {
     return cluster_hex_agrees(t->hex, t->options->fingerprint);
@@ -86,7 +86,7 @@ static int match(void *self, const struct entry_row *entry)
         (t->options->window && entry->window != t->options->window) ||
         (t->found && entry->cluster == t->row.cluster))
         return OK;
-    TRY(take_cluster(t, entry->cluster));
+    TRY(read_cluster(t, entry->cluster));
     if (!is_meant(t))
         return OK;
     ARRAY_APPEND(t->clusters, t->found, entry->cluster);
@@ -96,7 +96,7 @@ static int match(void *self, const struct entry_row *entry)
 }
 
 /* The one that is asked for, or that of the table that answers. */
-static int take_width(struct target *t)
+static int find_width(struct target *t)
 {
     struct told told;
     int rc = told_read(t->store, &told);
@@ -114,7 +114,7 @@ static int several_clusters(struct target *t)
                   t->found, SHAPE_TEXT(&t->shape));
 
     for (size_t i = 0; i < t->found; i++) {
-        TRY(take_cluster(t, t->clusters[i]));
+        TRY(read_cluster(t, t->clusters[i]));
         note("  --fingerprint %.12s  %s, %s", t->hex, t->cluster.backend,
              UTF8_LINE(t->cluster.device));
     }
@@ -138,7 +138,7 @@ static int find_layer(struct target *t)
     TRY(store_entries(t->store, 0, 0, match, t));
     if (!t->found)
         return no_layer(t);
-    return t->found == 1 ? take_width(t) : several_clusters(t);
+    return t->found == 1 ? find_width(t) : several_clusters(t);
 }
 
 /* ---- by the name of its space */
@@ -154,7 +154,7 @@ static int match_newest(void *self, const struct entry_row *entry)
     d = declaration_find(shape.space);
     if (!d || !declaration_is_called(d, t->options->space) || entry->shape <= t->declared)
         return OK;
-    TRY(take_cluster(t, entry->cluster));
+    TRY(read_cluster(t, entry->cluster));
     if (!is_meant(t))
         return OK;
     t->space = d;
@@ -170,7 +170,7 @@ static int match_space(void *self, const struct entry_row *entry)
     TRY(store_shape_get(t->store, entry->shape, &shape));
     if (!t->space || shape.space != t->space->id || !stated_layer_fits(&t->options->stated, &shape))
         return OK;
-    TRY(take_cluster(t, entry->cluster));
+    TRY(read_cluster(t, entry->cluster));
     if (!is_meant(t))
         return OK;
     if (!t->shape.struct_size)
@@ -178,14 +178,6 @@ static int match_space(void *self, const struct entry_row *entry)
     else if (!shape_equal(&shape, &t->shape))
         t->other = shape;
     return OK;
-}
-
-static int several_layers(const struct target *t)
-{
-    return fail(ERR_AMBIGUOUS,
-                "--space %s: several layers of it are here; options, or --shape, must say which: "
-                "%s; %s",
-                t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
 }
 
 static int find_space_layer(struct target *t)
@@ -198,7 +190,10 @@ static int find_space_layer(struct target *t)
     TRY(store_entries(t->store, 0, 0, match_newest, t));
     TRY(store_entries(t->store, 0, 0, match_space, t));
     if (t->other.struct_size)
-        return several_layers(t);
+        return fail(ERR_AMBIGUOUS,
+                    "--space %s: several layers of it are here; options, or --shape, must say "
+                    "which: %s; %s",
+                    t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
     return t->shape.struct_size
                ? OK
                : fail(ERR_ARGUMENT,
@@ -208,7 +203,7 @@ static int find_space_layer(struct target *t)
                       t->options->fingerprint ? ", on a cluster whose hash begins so" : "");
 }
 
-static int take_layer(struct target *t)
+static int choose_layer(struct target *t)
 {
     return t->options->space ? find_space_layer(t)
                              : stated_layer_shape(&t->options->stated,
@@ -218,7 +213,7 @@ static int take_layer(struct target *t)
 /* ---- the range */
 
 /* Of a space with classes all of them, unless one is named. */
-static int take_key(struct target *t, const struct declaration *d)
+static int read_key(struct target *t, const struct declaration *d)
 {
     const struct options *o = t->options;
     double class = 0;
@@ -235,7 +230,7 @@ static int take_key(struct target *t, const struct declaration *d)
     return OK;
 }
 
-static int take_range(struct target *t)
+static int read_range(struct target *t)
 {
     const struct options *o = t->options;
     const struct declaration *d = declaration_find(t->shape.space);
@@ -244,22 +239,11 @@ static int take_range(struct target *t)
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
     if (o->key && !d)
         return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
-    return o->key ? take_key(t, d) : space_buckets(o->buckets, &t->row.first, &t->row.last);
-}
-
-/* A space has so many buckets and no more. */
-static int check_range(const struct target *t)
-{
-    const struct declaration *d = declaration_find(t->shape.space);
-
-    return d && t->row.last >= declaration_buckets(d)
-               ? fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
-                      t->options->buckets, d->name, declaration_buckets(d) - 1)
-               : OK;
+    return o->key ? read_key(t, d) : space_buckets(o->buckets, &t->row.first, &t->row.last);
 }
 
 /* Its space is the layer's; the plan need not say it. */
-static int take_declared(uint32_t space, const char *text, struct moe_plan *out)
+static int read_declared(uint32_t space, const char *text, struct moe_plan *out)
 {
     const struct declaration *d = declaration_find(space);
     uint32_t choice;
@@ -272,13 +256,13 @@ static int take_declared(uint32_t space, const char *text, struct moe_plan *out)
     return OK;
 }
 
-static int take_plan(struct target *t)
+static int read_plan(struct target *t)
 {
     const struct options *o = t->options;
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
-    TRY(t->shape.space ? take_declared(t->shape.space, o->plan, &t->row.plan)
+    TRY(t->shape.space ? read_declared(t->shape.space, o->plan, &t->row.plan)
                        : layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan, &t->shape);
@@ -332,10 +316,16 @@ static int check_a2a(const struct target *t)
 
 static int set(struct target *t)
 {
-    TRY(take_layer(t));
-    TRY(take_range(t));
-    TRY(check_range(t));
-    TRY(take_plan(t));
+    const struct declaration *d;
+
+    TRY(choose_layer(t));
+    TRY(read_range(t));
+    d = declaration_find(t->shape.space);
+    /* A space has so many buckets and no more; taking pins away from beyond them does no harm. */
+    if (d && t->row.last >= declaration_buckets(d))
+        return fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
+                    t->options->buckets, d->name, declaration_buckets(d) - 1);
+    TRY(read_plan(t));
     TRY(find_layer(t));
     TRY(check_a2a(t));
     TRY(print_ends(t));
@@ -350,8 +340,8 @@ static int unset(struct target *t)
 {
     uint32_t count;
 
-    TRY(take_layer(t));
-    TRY(take_range(t));
+    TRY(choose_layer(t));
+    TRY(read_range(t));
     TRY(find_layer(t));
     TRY(print_ends(t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
@@ -369,7 +359,7 @@ static int print_row(struct target *t, const struct override_row *row)
     struct moe_shape shape;
 
     TRY(store_shape_get(t->store, row->shape, &shape));
-    TRY(take_cluster(t, row->cluster));
+    TRY(read_cluster(t, row->cluster));
     if (!is_meant(t))
         return OK;
     t->found++;
@@ -401,12 +391,16 @@ static const struct {
     bool writes;
 } actions[] = { { "set", set, true }, { "unset", unset, true }, { "list", list, false } };
 
-static int act(const struct options *o, size_t action)
+static int run(const struct verb_call *call, void *options)
 {
+    const struct options *o = options;
     struct target t = { .options = o };
     char path[PATH_MAX];
+    size_t action = 0;
     int rc;
 
+    while (strcmp(actions[action].name, call->arguments[0]) != 0)
+        action++;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     /* An override belongs to something that was measured: no database is made for it. */
     TRY(store_read(path, &t.store));
@@ -418,15 +412,6 @@ static int act(const struct options *o, size_t action)
     free(t.clusters);
     store_close(t.store);
     return rc;
-}
-
-static int run(const struct verb_call *call, void *options)
-{
-    size_t action = 0;
-
-    while (strcmp(actions[action].name, call->arguments[0]) != 0)
-        action++;
-    return act(options, action);
 }
 
 const struct verb override_verb = {

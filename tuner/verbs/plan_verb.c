@@ -177,13 +177,6 @@ static void print_json(const struct tune_request *r, const struct space *space,
     printf("\"known_buckets\": %u}", f->known);
 }
 
-/* The cluster under whose name the table lies. */
-static int find_table(const struct tune_request *r, struct cluster *out)
-{
-    *out = r->cluster;
-    return r->declared ? exec_cluster(r, &r->spaces[0].shape, out) : OK;
-}
-
 static void print_miss_json(const struct tune_request *r, const struct miss *e, bool first)
 {
     const struct moe_shape *shape = &r->spaces[e->space].shape;
@@ -216,7 +209,9 @@ static int print_all(struct tune_request *r, struct store *store)
     struct cluster table;
 
     if (r->options->misses.count) {
-        TRY(find_table(r, &table));
+        table = r->cluster; /* under whose name the table lies */
+        if (r->declared)
+            TRY(exec_cluster(r, &r->spaces[0].shape, &table));
         TRY(misses_list(r, store, &table, &misses));
     }
     if (r->options->json)
@@ -238,29 +233,6 @@ static int print_all(struct tune_request *r, struct store *store)
     }
     if (r->options->json)
         printf("]\n");
-    return OK;
-}
-
-static int find_place(const struct tune_options *o, struct cluster *here)
-{
-    struct launch_where where;
-    struct hosts hosts;
-    int rc = place_find(&o->setup.where, &hosts, &where, here);
-
-    hosts_free(&hosts);
-    return rc;
-}
-
-/* Whatever the layer is: the program alone knows what its plans take. */
-static int print_space(const struct tune_options *o)
-{
-    const struct declaration *d;
-
-    TRY(space_file_read(o->space, &d));
-    if (o->json)
-        space_print_json(d, stdout);
-    else
-        space_print(d, stdout);
     return OK;
 }
 
@@ -286,18 +258,28 @@ static int run(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
     struct cluster here = cluster_unknown(), known;
+    const struct declaration *declared;
     struct tune_request request;
+    struct launch_where where;
+    struct hosts hosts;
     struct store *store;
     bool none;
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->space && strcmp(o->space, own_space_name) != 0 && !o->misses.count)
-        return print_space(o);
-    if (o->space && o->misses.count)
+    if (o->space && strcmp(o->space, own_space_name) != 0 && !o->misses.count) {
+        /* Whatever the layer is: the program alone knows what its plans take. */
+        TRY(space_file_read(o->space, &declared));
+        (o->json ? space_print_json : space_print)(declared, stdout);
+        return OK;
+    }
+    if (o->space && o->misses.count) {
         here = exec_machine(&o->setup.where);
-    else
-        TRY(o->setup.sim ? OK : find_place(o, &here));
+    } else if (!o->setup.sim) {
+        rc = place_find(&o->setup.where, &hosts, &where, &here);
+        hosts_free(&hosts);
+        TRY(rc);
+    }
     TRY(tune_request_make(o, &here, &request));
     if (request.own) {
         rc = print_own(&request);

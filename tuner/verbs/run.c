@@ -1,4 +1,5 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
+#include "run.h"
 #include "account.h"
 #include "allowance.h"
 #include "baseline.h"
@@ -10,9 +11,7 @@
 #include "measure.h"
 #include "model_engine.h"
 #include "place.h"
-#include "run_print.h"
-#include "run_steps.h"
-#include "runner.h"
+#include "reference.h"
 #include "shape.h"
 #include "speeds.h"
 #include "stats.h"
@@ -24,6 +23,9 @@
 #include <string.h>
 
 enum { PLANS_MAX = 256 };
+
+const char *const run_routes_words[] = { "fresh", "known", "both", NULL };
+const char *const run_changed_words[] = { "keep", "zero", NULL };
 
 static const struct run_options defaults = {
     .where = PLACE_DEFAULTS,
@@ -80,8 +82,8 @@ static const struct option_row rows[] = {
 #undef AT
 
 /* All that apply, to known routes and to capacities of experts too. */
-static size_t list_all(const struct run_options *o, const struct moe_shape *shape, bool known,
-                       struct moe_plan *plans, size_t room)
+static size_t all_plans(const struct run_options *o, const struct moe_shape *shape, bool known,
+                        struct moe_plan *plans, size_t room)
 {
     size_t n = plan_list(shape, plans, room), kept = 0;
 
@@ -104,7 +106,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
         struct moe_plan plan;
 
         if (!strcmp(list->items[i], "all")) {
-            n += list_all(o, shape, known, plans + n, PLANS_MAX - n);
+            n += all_plans(o, shape, known, plans + n, PLANS_MAX - n);
             continue;
         }
         TRY(layer_options_plan(list->items[i], &plan));
@@ -189,13 +191,11 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     for (size_t i = 0; i < count; i++) {
         uint32_t baselines = baselines_of(o, shape, &plans[i], capacities, &(const char *){ NULL });
 
-        machine.baseline = 0;
-        bytes += (o->routes == RUN_FRESH ? 1 : 2) *
-                 (double)account_capacities(shape, &machine, &plans[i], capacities);
-        for (uint32_t bit = 1; bit <= baselines; bit <<= 1) {
-            machine.baseline = baselines & bit;
-            if (machine.baseline)
-                bytes += (double)account_capacities(shape, &machine, &plans[i], capacities);
+        for (uint32_t bit = 0; bit <= baselines; bit = bit ? bit << 1 : 1) {
+            machine.baseline = bit;
+            if (!bit || baselines & bit)
+                bytes += (!bit && o->routes != RUN_FRESH ? 2 : 1) *
+                         (double)account_capacities(shape, &machine, &plans[i], capacities);
         }
     }
     if (o->check && !on_gpu)
@@ -215,19 +215,14 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 static int check_load(const struct run_options *o, const struct moe_shape *shape)
 {
     struct load *load;
-    int rc;
+    int rc = OK;
 
     TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
-    rc = o->routes == RUN_FRESH ? OK : run_steps_check_known(load);
+    if (o->routes != RUN_FRESH && load_step_count(load) > 1)
+        rc = fail(ERR_ARGUMENT, "--routes known or both: in the steps of --routing tokens choose "
+                                "other experts each; known routes go with a file of one step");
     load_close(load);
     return rc;
-}
-
-static int check_balance(const struct run_options *o, const struct moe_shape *shape)
-{
-    double weight[2];
-
-    return o->balance ? balance_parse(o->balance, shape, weight) : OK;
 }
 
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
@@ -235,6 +230,7 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 {
     struct capacities capacities;
     uint64_t *given;
+    double weight[2];
     int rc;
 
     if (o->where.virtual.ranks && o->check)
@@ -245,7 +241,8 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
     TRY(check_load(o, shape));
-    TRY(check_balance(o, shape));
+    if (o->balance)
+        TRY(balance_parse(o->balance, shape, weight));
     if (o->changed && o->routes == RUN_FRESH)
         return fail(ERR_ARGUMENT, "--changed goes with --routes known or both");
     if (shape->order == MOE_ORDER_PRIORITY && o->routes != RUN_FRESH)
@@ -260,43 +257,211 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     return rc;
 }
 
-/* A rank that stands for all of them is alone, whichever it is. */
-static bool speaks(const struct world *world, const struct run_options *o)
-{
-    return o->sim || o->where.virtual.ranks || world_topology(world)->rank == 0;
-}
+/* ---- measuring: by turns, so that what slows some steps down meets all plans alike */
 
-static int measure_all(struct subject *subjects, int count, const struct run_options *o)
-{
-    int modes = subjects[0].runner.rig->graphs ? STEP_MODES + 1 : STEP_MODES;
-    int n = count * modes, *order = calloc((size_t)n, sizeof(*order)), rc;
-    int64_t *samples = calloc((size_t)n * o->reps, sizeof(*samples));
+/* What is measured in each of some rounds, in an order that is drawn for each. */
+struct turns {
+    struct subject *subjects;
+    int modes;            /* of each subject's steps */
+    struct runner *known; /* beside the one subject */
+    uint32_t rounds;
+    int64_t *ns; /* or phases: by turn and round */
+    struct phase_times *phases;
+};
 
-    rc = order && samples ? OK : fail(ERR_NOMEM, "%u samples", o->reps);
-    TRY_OUT(world_settle(subjects[0].runner.rig->world, rc));
-    for (uint32_t round = 0; round < o->reps; round++) {
-        measure_order(o->seed, round, n, order);
-        for (int i = 0; i < n; i++)
-            TRY_OUT(runner_step(&subjects[order[i] / modes].runner,
-                                (enum step_mode)(order[i] % modes),
-                                &samples[(size_t)order[i] * o->reps + round]));
+static int take_turns(struct turns *t, int count, uint64_t seed,
+                      int (*turn)(struct turns *t, int which, uint32_t round))
+{
+    int *order = calloc((size_t)count, sizeof(*order));
+    int rc = order && (t->ns || t->phases) ? OK : fail(ERR_NOMEM, "%u samples", t->rounds);
+
+    TRY_OUT(world_settle(t->subjects->runner.rig->world, rc));
+    for (uint32_t round = 0; round < t->rounds; round++) {
+        measure_order(seed, round, count, order);
+        for (int i = 0; i < count; i++)
+            TRY_OUT(turn(t, order[i], round));
     }
-    for (int i = 0; i < n; i++)
-        subjects[i / modes].spread[i % modes] = spread_of(&samples[(size_t)i * o->reps], o->reps);
 out:
     free(order);
-    free(samples);
     return rc;
 }
 
-static int open_runner(struct rig *rig, const struct moe_plan *plan, uint32_t baseline,
-                       struct runner *out)
+static int step_turn(struct turns *t, int which, uint32_t round)
 {
+    return runner_step(&t->subjects[which / t->modes].runner, (enum step_mode)(which % t->modes),
+                       &t->ns[(size_t)which * t->rounds + round]);
+}
+
+static int measure_steps(struct subject *subjects, size_t count, const struct run_options *o)
+{
+    int modes = subjects[0].runner.rig->graphs ? STEP_MODES + 1 : STEP_MODES;
+    int n = (int)count * modes, rc;
+    struct turns t = { .subjects = subjects, .modes = modes, .rounds = o->reps };
+
+    t.ns = calloc((size_t)n * o->reps, sizeof(*t.ns));
+    rc = take_turns(&t, n, o->seed, step_turn);
+    for (int i = 0; i < n && !rc; i++)
+        subjects[i / modes].spread[i % modes] = spread_of(&t.ns[(size_t)i * o->reps], o->reps);
+    free(t.ns);
+    return rc;
+}
+
+static int phase_turn(struct turns *t, int which, uint32_t round)
+{
+    return runner_phases(&t->subjects[which].runner, &t->phases[(size_t)which * t->rounds + round]);
+}
+
+/* At least so often that each phase has an interval. */
+static int measure_phases(struct subject *subjects, size_t count, const struct run_options *o)
+{
+    uint32_t n = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
+    struct turns t = { .subjects = subjects, .rounds = n };
+    struct phase_times unused;
+    int rc = OK;
+
+    t.phases = calloc(count * n, sizeof(*t.phases));
+    for (size_t i = 0; i < count && !rc; i++) /* makes the events */
+        rc = runner_phases(&subjects[i].runner, &unused);
+    if (!rc)
+        rc = take_turns(&t, (int)count, o->seed, phase_turn);
+    for (size_t i = 0; i < count && !rc; i++)
+        rc = phases_spread(&t.phases[i * n], n, &subjects[i].phases);
+    free(t.phases);
+    return rc;
+}
+
+/* ---- known routes */
+
+/* A runner whose choices are those that `fresh`, which has run, has made. */
+static int open_known(struct runner *fresh, const struct run_options *o, struct runner *out)
+{
+    struct rig *rig = fresh->rig;
+    struct runner known = { 0 };
     int rc;
 
-    rig->baseline = baseline;
-    rc = runner_open(rig, plan, out);
+    rig->routes = o->changed ? ROUTES_ZERO : ROUTES_KEEP;
+    rc = runner_open(rig, &fresh->plan, &known);
+    rig->routes = ROUTES_FRESH;
+    if (!rc)
+        rc = rig_know(rig, fresh->exec, known.exec);
+    if (rc)
+        runner_close(&known);
+    else
+        *out = known;
+    return rc;
+}
+
+static int route(void *self)
+{
+    struct runner *fresh = self;
+
+    return rig_route(fresh->rig, fresh->exec);
+}
+
+/* What is timed of a plan: a fresh step, a known one, the gate alone. */
+enum { FRESH, KNOWN, GATE, TURNS };
+
+static int known_turn(struct turns *t, int which, uint32_t round)
+{
+    struct runner *fresh = &t->subjects->runner;
+    int64_t *ns = &t->ns[(size_t)which * t->rounds + round];
+    struct measured measured;
+
+    if (which != GATE)
+        return runner_step(which == KNOWN ? t->known : fresh, STEP_BOTH, ns);
+    TRY(measure_once(fresh->rig->world, fresh->rig->engine, NULL, route, fresh, &measured));
+    *ns = measured.ns;
+    return OK;
+}
+
+static int measure_known(struct subject *s, const struct run_options *o, uint64_t seed)
+{
+    enum { WARMUP = 2 };
+    struct rig *rig = s->runner.rig;
+    bool whole = o->check && reference_is_bearable(&rig->data.shape);
+    bool some = o->check && !whole;
+    struct runner known = { 0 };
+    struct turns t = { .subjects = s, .known = &known, .rounds = o->reps };
+    size_t reps = o->reps;
+    int64_t *fresh = calloc((TURNS + 1) * reps, sizeof(*fresh)), *step, *gain_ppm;
+    int rc;
+
+    t.ns = fresh;
+    TRY_OUT(open_known(&s->runner, o, &known));
+    if (whole)
+        TRY_OUT(rig_check(rig, known.exec, &s->known.error));
+    if (some)
+        TRY_OUT(rig_spoil(rig));
+    TRY_OUT(runner_warm(&known, WARMUP));
+    if (some)
+        TRY_OUT(rig_check_some(rig, known.exec, &s->known.error));
+    s->error = fmax(s->error, s->known.error);
+    TRY_OUT(take_turns(&t, TURNS, seed, known_turn));
+    step = fresh + KNOWN * reps;
+    gain_ppm = fresh + TURNS * reps;
+    /* Of each round, while samples are in the order of rounds: how much less the known step took.
+     */
+    for (size_t i = 0; i < reps; i++)
+        gain_ppm[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
+    s->known.gain_ppm = spread_of(gain_ppm, reps);
+    s->known.fresh = spread_of(fresh, reps);
+    s->known.step = spread_of(step, reps);
+    s->known.gate = spread_of(fresh + GATE * reps, reps);
+out:
+    runner_close(&known);
+    free(fresh);
+    return rc;
+}
+
+/* ---- plans */
+
+/* Compares the results with the reference in each of the recorded steps that have this capacity. */
+static int check_steps(struct rig *rig, struct subject *s)
+{
+    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
+    double error;
+
+    for (uint32_t i = 0; i < steps.count; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(rig_check(rig, s->runner.exec, &error));
+        s->error = fmax(s->error, error);
+    }
+    return OK;
+}
+
+/* Choices dropped over all ranks, on average over these steps. */
+static int count_dropped(struct rig *rig, struct subject *s)
+{
+    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
+    int64_t sum = 0, one;
+
+    if (steps.count == 1)
+        return rig_dropped(rig, s->runner.exec, &s->dropped);
+    for (uint32_t i = 0; i < steps.count; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(runner_warm(&s->runner, 1));
+        TRY(rig_dropped(rig, s->runner.exec, &one));
+        sum += one;
+    }
+    s->dropped = (sum + steps.count / 2) / steps.count;
+    return OK;
+}
+
+static int open_subject(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
+                        struct subject *s)
+{
+    struct runner fresh = { 0 };
+    int rc;
+
+    rig->baseline = s->baseline;
+    rc = runner_open(rig, plan, o->routes == RUN_KNOWN ? &fresh : &s->runner);
     rig->baseline = 0;
+    if (!rc && o->routes == RUN_KNOWN) {
+        rc = runner_warm(&fresh, 1);
+        if (!rc)
+            rc = open_known(&fresh, o, &s->runner);
+        runner_close(&fresh);
+    }
     return rc;
 }
 
@@ -306,90 +471,57 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
                    struct subject *s)
 {
     bool whole = o->check && reference_is_bearable(&rig->data.shape);
+    bool some = o->check && !whole;
 
-    if (o->routes == RUN_KNOWN)
-        TRY(run_routes_open(rig, plan, run_routes_of(o->changed), &s->runner));
-    else
-        TRY(open_runner(rig, plan, s->baseline, &s->runner));
+    TRY(open_subject(rig, plan, o, s));
     if (whole)
-        TRY(run_steps_check(rig, &s->runner, &s->error));
+        TRY(check_steps(rig, s));
     TRY(rig_replay(rig, load_steps(rig->data.load, rig->capacity).first));
-    if (o->check && !whole)
+    if (some)
         TRY(rig_spoil(rig));
     TRY(runner_warm(&s->runner, o->warmup + 1));
-    if (o->check && !whole)
+    if (some)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
-    return run_steps_dropped(rig, &s->runner, &s->dropped);
+    return count_dropped(rig, s);
 }
 
-/* A plan, and behind it its baselines. */
-static int prepare_plan(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                        struct subject *subjects, size_t *count)
+/* A rank that stands for all of them is alone, whichever it is. */
+static bool speaks(const struct world *world, const struct run_options *o)
 {
-    const struct capacities capacities = rig_capacities(rig);
-    const char *why;
-    uint32_t baselines = baselines_of(o, &rig->data.shape, plan, &capacities, &why);
-
-    TRY(prepare(rig, plan, o, &subjects[(*count)++]));
-    for (uint32_t bit = 1; bit <= baselines; bit <<= 1) {
-        if (!(baselines & bit))
-            continue;
-        subjects[*count].baseline = bit;
-        TRY(prepare(rig, plan, o, &subjects[(*count)++]));
-    }
-    return OK;
+    return o->sim || o->where.virtual.ranks || world_topology(world)->rank == 0;
 }
 
+/* Each plan, and behind it its baselines. */
 static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_count,
                      const struct run_options *o)
 {
+    const struct capacities capacities = rig_capacities(rig);
     struct subject *subjects = calloc(plan_count * (1 + BASELINE_COUNT), sizeof(*subjects));
+    const char *why_not;
     size_t count = 0;
     int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", plan_count));
 
-    for (size_t i = 0; i < plan_count && !rc; i++)
-        rc = prepare_plan(rig, &plans[i], o, subjects, &count);
+    for (size_t i = 0; i < plan_count && !rc; i++) {
+        uint32_t baselines = baselines_of(o, &rig->data.shape, &plans[i], &capacities, &why_not);
+
+        for (uint32_t bit = 0; bit <= baselines && !rc; bit = bit ? bit << 1 : 1)
+            if (!bit || baselines & bit) {
+                subjects[count].baseline = bit;
+                rc = prepare(rig, &plans[i], o, &subjects[count++]);
+            }
+    }
     if (!rc)
-        rc = measure_all(subjects, (int)count, o);
-    if (!rc && o->routes == RUN_BOTH)
-        rc = run_routes(subjects, count, run_routes_of(o->changed), o->check, o->reps, o->seed);
+        rc = measure_steps(subjects, count, o);
+    for (size_t i = 0; i < count && o->routes == RUN_BOTH && !rc; i++)
+        rc = measure_known(&subjects[i], o, o->seed + i);
     if (!rc && o->phases)
-        rc = run_phases(subjects, count, o->reps, o->seed);
+        rc = measure_phases(subjects, count, o);
     if (!rc && speaks(rig->world, o))
         run_print(rig, subjects, count, o);
     for (size_t i = 0; subjects && i < count; i++)
         runner_close(&subjects[i].runner);
     free(subjects);
-    return rc;
-}
-
-static int set_capacities(struct rig *rig, const struct run_options *o)
-{
-    struct capacities capacities;
-    uint64_t *given;
-    int rc;
-
-    if (!o->capacities)
-        return OK;
-    TRY(most_capacities(o, &rig->data.shape, &given, &capacities));
-    rc = rig_set_capacities(rig, given);
-    free(given);
-    return rc;
-}
-
-static int run_data(struct world *world, struct engine *engine, const struct data *data,
-                    const struct moe_plan *plans, size_t count, const struct run_options *o)
-{
-    struct rig *rig;
-    int rc;
-
-    TRY(rig_open(world, engine, data, NULL, o->factor, &rig));
-    rig->graphs = o->graphs == GRAPHS_ON;
-    rc = world_settle(world, set_capacities(rig, o));
-    if (!rc)
-        rc = run_plans(rig, plans, count, o);
-    rig_close(rig);
     return rc;
 }
 
@@ -401,8 +533,11 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     struct data data = {
         .shape = *shape, .seed = o->seed, .speeds = speeds, .between = o->load.between
     };
-    double balance[2];
+    struct capacities capacities;
+    uint64_t *given = NULL;
     struct load *load = NULL;
+    struct rig *rig = NULL;
+    double balance[2];
     int rc;
 
     if (o->balance)
@@ -414,10 +549,21 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     TRY(rc);
     TRY(world_settle(world, load_open(shape, shape_window(shape), o->seed, &o->load, &load)));
     data.load = load_counts(load);
-    rc = run_data(world, engine, &data, plans, count, o);
+    TRY_OUT(rig_open(world, engine, &data, NULL, o->factor, &rig));
+    rig->graphs = o->graphs == GRAPHS_ON;
+    rc = most_capacities(o, shape, &given, &capacities);
+    if (!rc && given)
+        rc = rig_set_capacities(rig, given);
+    TRY_OUT(world_settle(world, rc));
+    rc = run_plans(rig, plans, count, o);
+out:
+    free(given);
+    rig_close(rig);
     load_close(load);
     return rc;
 }
+
+/* ---- where: ranks, one that stands for them, or a model */
 
 /* The rank that stands for all: where experts differ, the one that they keep busy longest. */
 static int fullest_rank(const struct run_options *o, const struct moe_shape *shape, int *rank)
@@ -429,21 +575,6 @@ static int fullest_rank(const struct run_options *o, const struct moe_shape *sha
     *rank = capacities_fullest(&capacities, shape);
     free(given);
     return OK;
-}
-
-/* The engine of a rank, or of one that stands for many: then *world becomes theirs. */
-static int open_engine(struct world **world, const struct run_options *o, const char *device,
-                       const struct moe_shape *shape, struct engine *engine)
-{
-    const struct place_setup *where = &o->where;
-    int rank;
-
-    if (where->virtual.ranks) {
-        TRY(fullest_rank(o, shape, &rank));
-        return virtual_open(&where->virtual, where->ranks_per_node, where->ranks_per_rack, rank,
-                            device, world, engine);
-    }
-    return engine_open(*world, device, NULL, engine);
 }
 
 /* The shape of the layer on the ranks that are there, or on those that one stands for. */
@@ -464,14 +595,14 @@ static int on_rank(struct world *world, const void *options)
 {
     const struct run_options *o = options;
     const struct topology *t = world_topology(world);
-    struct world *theirs = world;
+    struct world *theirs = world; /* or that of the rank that stands for many */
     struct moe_shape shape;
     const char *device;
     struct moe_plan plans[PLANS_MAX];
     struct engine engine = { 0 };
     double *speeds = NULL;
     size_t count;
-    int rc;
+    int rank, rc;
 
     TRY(gpus_agree_device(world, o->where.device, &device));
     shape = shape_on(o, device, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
@@ -483,7 +614,14 @@ static int on_rank(struct world *world, const void *options)
     /* The machine's cores are counted before the engine takes a share of them. */
     if (shape.shares != MOE_SHARES_EQUAL)
         TRY(speeds_agree(world, o->speeds, &o->where, shape.ranks, &speeds));
-    rc = open_engine(&theirs, o, device, &shape, &engine);
+    if (o->where.virtual.ranks) {
+        rc = fullest_rank(o, &shape, &rank);
+        if (!rc)
+            rc = virtual_open(&o->where.virtual, o->where.ranks_per_node, o->where.ranks_per_rack,
+                              rank, device, &theirs, &engine);
+    } else {
+        rc = engine_open(world, device, NULL, &engine);
+    }
     if (!rc) {
         rc = run_layer(theirs, &engine, &shape, speeds, plans, count, o);
         engine_close(&engine);

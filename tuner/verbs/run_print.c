@@ -1,10 +1,11 @@
 /* The printed forms of a run: one table for a person, one object of JSON for programs. */
-#include "run_print.h"
+#include "run.h"
 
 #include "baseline.h"
 #include "capacities.h"
 #include "judge.h"
 #include "load.h"
+#include "plan.h"
 #include "rig.h"
 #include "shape.h"
 #include "stats.h"
@@ -15,6 +16,28 @@
 #include <stdio.h>
 #include <string.h>
 
+/* "r=1 d=1 a=linear dense" where it is a baseline.  The result lasts as long as the block around
+ * it. */
+enum { SUBJECT_TEXT_BYTES = PLAN_TEXT_BYTES + 16 };
+#define SUBJECT_TEXT(subject) subject_text(subject, (char[SUBJECT_TEXT_BYTES]){ 0 })
+
+static const char *subject_text(const struct subject *subject, char room[SUBJECT_TEXT_BYTES])
+{
+    const char *word = "";
+
+    for (int i = 0; baseline_words[i]; i++)
+        if (subject->baseline == 1u << i)
+            word = baseline_words[i];
+    snprintf(room, SUBJECT_TEXT_BYTES, "%s%s%s", PLAN_TEXT(&subject->runner.plan), *word ? " " : "",
+             word);
+    return room;
+}
+
+static double ms(int64_t ns)
+{
+    return (double)ns * 1e-6;
+}
+
 /* The part of the shorter of compute and communication that disappears when both run together. */
 static double hidden_share(const struct subject *s)
 {
@@ -23,39 +46,6 @@ static double hidden_share(const struct subject *s)
     double comm = (double)s->spread[STEP_COMM].median_ns;
 
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
-}
-
-static void print_graphs(const struct subject *subjects, size_t count, int wide)
-{
-    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
-           "%-*s %9s %9s %9s %9s\n",
-           wide, "plan", "nodes", "host", "step", "eager");
-    for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-
-        printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(x),
-               x->runner.graphs[STEP_BOTH]->nodes, (double)x->runner.replay_host_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
-               (double)x->spread[STEP_EAGER].median_ns * 1e-6);
-    }
-}
-
-/* Of a check that a plan has passed. */
-static const char *check_word(const struct rig *rig, const struct run_options *o)
-{
-    return !o->check ? "" : reference_is_bearable(&rig->data.shape) ? "ok" : "some tokens ok";
-}
-
-static int widest_plan(const struct subject *subjects, size_t count)
-{
-    size_t widest = 18;
-
-    for (size_t i = 0; i < count; i++) {
-        size_t width = strlen(SUBJECT_TEXT(&subjects[i]));
-
-        widest = width > widest ? width : widest;
-    }
-    return (int)widest;
 }
 
 /* "291 to 830 tokens", of the ranks. */
@@ -158,37 +148,113 @@ static void print_heading(const struct rig *rig, const struct subject *subjects,
            o->reps);
 }
 
-static void print_plan(const struct subject *x, int wide, const char *check)
+static double ceiling_percent(const struct subject *s)
 {
-    char hidden[16] = "-";
+    return s->known.fresh.median_ns
+               ? 100 * (double)s->known.gate.median_ns / (double)s->known.fresh.median_ns
+               : 0;
+}
 
-    if (!isnan(hidden_share(x)))
-        text_put(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-    printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
-           (double)x->spread[STEP_BOTH].median_ns * 1e-6,
-           (double)x->spread[STEP_BOTH].low_ns * 1e-6, (double)x->spread[STEP_BOTH].high_ns * 1e-6,
-           (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
-           (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
-           (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20, check);
+static void print_known(const struct subject *subjects, size_t count, int wide)
+{
+    printf(
+        "\nknown routes: slots from choices that are there, the gate behind the first send; gain "
+        "%% of\nthe fresh step of the same round; no more can be gained than the gate takes "
+        "alone\n\n%-*s %9s %9s %7s %18s %9s %8s\n",
+        wide, "plan", "fresh", "known", "gain %", "95 % interval", "gate", "gate %");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *s = &subjects[i];
+
+        printf("%-*s %9.3f %9.3f %7.2f %7.2f to %7.2f %9.3f %8.2f\n", wide,
+               PLAN_TEXT(&s->runner.plan), ms(s->known.fresh.median_ns),
+               ms(s->known.step.median_ns), (double)s->known.gain_ppm.median_ns * 1e-4,
+               (double)s->known.gain_ppm.low_ns * 1e-4, (double)s->known.gain_ppm.high_ns * 1e-4,
+               ms(s->known.gate.median_ns), ceiling_percent(s));
+    }
+}
+
+static void print_phases_of(const struct subject *subject, int wide)
+{
+    const struct spread *share = &subject->phases.exchanges_ppm, *of = subject->phases.of;
+
+    for (int i = 0; i < PHASE_COUNT; i++)
+        if (of[i].high_ns) /* the plan has such work */
+            printf("%-*s %-23s %9.3f %9.3f-%9.3f %6.3f\n", wide, i ? "" : SUBJECT_TEXT(subject),
+                   phase_titles[i], ms(of[i].median_ns), ms(of[i].low_ns), ms(of[i].high_ns),
+                   (double)of[i].median_ns / (double)of[PHASE_TOTAL].median_ns);
+    printf("%-*s %-23s %9s %9.3f-%9.3f %6.3f\n", wide, "", "share of exchanges", "",
+           ms(share->low_ns), ms(share->high_ns), ms(share->median_ns));
+}
+
+static void print_phases(const struct subject *subjects, size_t count, int wide)
+{
+    printf("\nphases one after the other, each while the other stream is muted\n\n"
+           "%-*s %-23s %9s %19s %6s\n",
+           wide, "plan", "phase", "ms", "95 % interval", "share");
+    for (size_t i = 0; i < count; i++)
+        print_phases_of(&subjects[i], wide);
+    printf("\nissued by the host in one step, before it waits\n\n%-*s %9s %9s %9s %9s\n", wide,
+           "plan", "kernels", "events", "exchanges", "host");
+    for (size_t i = 0; i < count; i++) {
+        const struct issued *x = &subjects[i].runner.issued;
+
+        printf("%-*s %9" PRId64 " %9" PRId64 " %9" PRId64 " %9.3f\n", wide,
+               SUBJECT_TEXT(&subjects[i]), x->kernels, x->events, x->exchanges, ms(x->host_ns));
+    }
+}
+
+static void print_graphs(const struct subject *subjects, size_t count, int wide)
+{
+    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
+           "%-*s %9s %9s %9s %9s\n",
+           wide, "plan", "nodes", "host", "step", "eager");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+
+        printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(x),
+               x->runner.graphs[STEP_BOTH]->nodes, ms(x->runner.replay_host_ns),
+               ms(x->spread[STEP_BOTH].median_ns), ms(x->spread[STEP_EAGER].median_ns));
+    }
 }
 
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
                        const struct run_options *o)
 {
-    int wide = widest_plan(subjects, count);
+    bool whole = reference_is_bearable(&rig->data.shape);
+    int wide = 18;
 
+    for (size_t i = 0; i < count; i++) {
+        int width = (int)strlen(SUBJECT_TEXT(&subjects[i]));
+
+        wide = width > wide ? width : wide;
+    }
     print_heading(rig, subjects, o);
     printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
            "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
-    for (size_t i = 0; i < count; i++)
-        print_plan(&subjects[i], wide, check_word(rig, o));
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        const struct spread *step = &x->spread[STEP_BOTH];
+        char hidden[16] = "-";
+
+        if (!isnan(hidden_share(x)))
+            text_put(hidden, sizeof(hidden), "%.2f", hidden_share(x));
+        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
+               ms(step->median_ns), ms(step->low_ns), ms(step->high_ns),
+               ms(x->spread[STEP_COMPUTE].median_ns), ms(x->spread[STEP_COMM].median_ns), hidden,
+               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
+               !o->check ? ""
+               : whole   ? "ok"
+                         : "some tokens ok");
+    }
     if (o->routes == RUN_BOTH)
-        run_routes_text(subjects, count, wide);
+        print_known(subjects, count, wide);
     if (o->phases)
-        run_phases_text(subjects, count, wide);
+        print_phases(subjects, count, wide);
     if (rig->graphs)
         print_graphs(subjects, count, wide);
 }
+
+/* ---- JSON */
 
 static void print_spread(const char *name, const struct spread *s)
 {
@@ -267,6 +333,33 @@ static void json_heading(const struct rig *rig, const struct subject *subjects,
         printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
 }
 
+static void json_known(const struct subject *s)
+{
+    printf(", \"known\": {\"fresh_ns\": %lld, \"known_ns\": %lld, \"gate_ns\": %lld, "
+           "\"gain\": %.6f, \"gain_low\": %.6f, \"gain_high\": %.6f, \"ceiling\": %.6f}",
+           (long long)s->known.fresh.median_ns, (long long)s->known.step.median_ns,
+           (long long)s->known.gate.median_ns, (double)s->known.gain_ppm.median_ns * 1e-6,
+           (double)s->known.gain_ppm.low_ns * 1e-6, (double)s->known.gain_ppm.high_ns * 1e-6,
+           ceiling_percent(s) / 100);
+}
+
+static void json_phases(const struct subject *subject)
+{
+    const struct spread *share = &subject->phases.exchanges_ppm, *of = subject->phases.of;
+    const struct issued *x = &subject->runner.issued;
+
+    printf(", \"phases\": {");
+    for (int i = 0; i < PHASE_COUNT; i++)
+        printf("\"%s\": {\"median_ns\": %" PRId64 ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64
+               "}, ",
+               phase_words[i], of[i].median_ns, of[i].low_ns, of[i].high_ns);
+    printf("\"share_of_exchanges\": {\"median\": %.6f, \"low\": %.6f, \"high\": %.6f}}",
+           ms(share->median_ns), ms(share->low_ns), ms(share->high_ns));
+    printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
+           ", \"host_ns\": %" PRId64,
+           x->kernels, x->events, x->exchanges, x->host_ns);
+}
+
 static void json_plan(const struct rig *rig, const struct subject *x, const struct run_options *o)
 {
     printf("\n  {\"plan\": \"%s\", ", PLAN_TEXT(&x->runner.plan));
@@ -288,18 +381,22 @@ static void json_plan(const struct rig *rig, const struct subject *x, const stru
     printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
            x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
     if (o->routes == RUN_BOTH)
-        run_routes_json(x);
+        json_known(x);
     if (o->phases)
-        run_phases_json(x);
+        json_phases(x);
     if (o->check)
         printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
                reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens", x->error);
     printf("}");
 }
 
-static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
-                       const struct run_options *o)
+void run_print(const struct rig *rig, const struct subject *subjects, size_t count,
+               const struct run_options *o)
 {
+    if (!o->json) {
+        print_text(rig, subjects, count, o);
+        return;
+    }
     json_heading(rig, subjects, o);
     printf(" \"plans\": [");
     for (size_t i = 0; i < count; i++) {
@@ -307,10 +404,4 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         json_plan(rig, &subjects[i], o);
     }
     printf("\n ]}\n");
-}
-
-void run_print(const struct rig *rig, const struct subject *subjects, size_t count,
-               const struct run_options *o)
-{
-    (o->json ? print_json : print_text)(rig, subjects, count, o);
 }

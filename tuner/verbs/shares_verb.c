@@ -44,47 +44,28 @@ struct shares {
     uint64_t *batch, *hidden; /* of each rank */
 };
 
-static void free_shares(struct shares *shares)
-{
-    free(shares->speeds);
-    free(shares->batch);
-    free(shares->hidden);
-}
-
 /* ---- the speeds */
-
-static int find_here(const struct options *o, struct cluster *here)
-{
-    struct launch_where where;
-    struct hosts hosts;
-    int rc = place_find(&o->where, &hosts, &where, here);
-
-    hosts_free(&hosts);
-    return rc;
-}
 
 static int find_speeds(const struct options *o, struct shares *out)
 {
     struct cluster here = cluster_unknown();
+    struct launch_where where;
+    struct hosts hosts;
     char path[PATH_MAX];
+    int rc;
 
     if (o->speeds)
         return speeds_take(o->speeds, &out->speeds, &out->ranks);
     /* Without a probe nothing is known, which is said below; a name of no file is a slip. */
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
-    TRY(find_here(o, &here));
+    rc = place_find(&o->where, &hosts, &where, &here);
+    hosts_free(&hosts);
+    TRY(rc);
     out->ranks = here.ranks;
     return speeds_known(o->db, &here, &out->speeds);
 }
 
 /* ---- the shares */
-
-static int make_room(struct shares *s)
-{
-    s->batch = calloc(s->ranks, sizeof(*s->batch));
-    s->hidden = calloc(s->ranks, sizeof(*s->hidden));
-    return s->batch && s->hidden ? OK : fail(ERR_NOMEM, "%u ranks", s->ranks);
-}
 
 /* A rank without work would still be waited for. */
 static int divide(const struct shares *s, const char *option, uint32_t total, uint64_t *out)
@@ -164,32 +145,30 @@ static void print_json(const struct options *o, const struct shares *s)
     printf("}\n");
 }
 
-static int check(const struct verb_call *call, struct options *o)
-{
-    o->where.hosts = call->arguments[0];
-    if (!o->batch && !o->hidden)
-        return fail(ERR_ARGUMENT, "shares: --batch N or --hidden H is wanted");
-    if (o->speeds && (o->where.hosts || o->where.ranks))
-        return fail(ERR_ARGUMENT, "--speeds says how many ranks there are: no HOSTS, no --ranks");
-    return OK;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct shares shares = { 0 };
     int rc;
 
-    TRY(check(call, o));
+    o->where.hosts = call->arguments[0];
+    if (!o->batch && !o->hidden)
+        return fail(ERR_ARGUMENT, "shares: --batch N or --hidden H is wanted");
+    if (o->speeds && (o->where.hosts || o->where.ranks))
+        return fail(ERR_ARGUMENT, "--speeds says how many ranks there are: no HOSTS, no --ranks");
     TRY_OUT(find_speeds(o, &shares));
-    TRY_OUT(make_room(&shares));
+    shares.batch = calloc(shares.ranks, sizeof(*shares.batch));
+    shares.hidden = calloc(shares.ranks, sizeof(*shares.hidden));
+    TRY_OUT(shares.batch && shares.hidden ? OK : fail(ERR_NOMEM, "%u ranks", shares.ranks));
     if (o->batch)
         TRY_OUT(divide(&shares, "--batch", o->batch, shares.batch));
     if (o->hidden)
         TRY_OUT(divide(&shares, "--hidden", o->hidden, shares.hidden));
     (o->json ? print_json : print_text)(o, &shares);
 out:
-    free_shares(&shares);
+    free(shares.speeds);
+    free(shares.batch);
+    free(shares.hidden);
     return rc;
 }
 

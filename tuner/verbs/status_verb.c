@@ -1,6 +1,5 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
-#include "option_values.h"
 #include "progress.h"
 #include "screen.h"
 #include "status.h"

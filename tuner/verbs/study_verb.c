@@ -1,6 +1,5 @@
 /* moetune study: what is computed on a modelled cluster.  Starts no ranks and measures nothing. */
 #include "common_rows.h"
-#include "option_values.h"
 #include "output_file.h"
 #include "status.h"
 #include "study.h"

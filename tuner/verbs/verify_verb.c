@@ -2,7 +2,6 @@
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
-#include "option_values.h"
 #include "plan.h"
 #include "space.h"
 #include "status.h"
@@ -102,7 +101,7 @@ static int verify_one(struct verifying *v, struct verify_result *d)
 }
 
 /* Once for the buckets of one load. */
-static void say_unknown(struct verifying *v, const struct verify_result *d)
+static void note_unknown_load(struct verifying *v, const struct verify_result *d)
 {
     if (strcmp(v->unknown_load, d->claim.load) != 0)
         note("not reached: what was tuned under the load \"%s\": this database does not know its "
@@ -129,7 +128,7 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     rc = load_open_text(&d->shape, seed, rc == OK ? text : name, out);
     if (!rc)
         return OK;
-    say_unknown(v, d);
+    note_unknown_load(v, d);
     return UNSUPPORTED;
 }
 
@@ -333,23 +332,16 @@ static int run(void *self)
     return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
-static int check_shapes(const struct option_list *shapes)
-{
-    for (int i = 0; i < shapes->count; i++) {
-        struct moe_shape any = { .struct_size = sizeof(any) };
-
-        if (shape_parse(shapes->items[i], &any))
-            return ERR_ARGUMENT;
-    }
-    return OK;
-}
-
 static int prepare(void *self, const struct cluster *here)
 {
     struct verifying *v = self;
     struct options *o = v->options;
 
-    TRY(check_shapes(&o->wanted.shapes));
+    for (int i = 0; i < o->wanted.shapes.count; i++) {
+        struct moe_shape any = { .struct_size = sizeof(any) };
+
+        TRY(shape_parse(o->wanted.shapes.items[i], &any) ? ERR_ARGUMENT : OK);
+    }
     TRY(load_options_check(&o->load));
     if (o->buckets)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
@@ -366,28 +358,25 @@ static int prepare(void *self, const struct cluster *here)
 static const char *const with_programs[] = {
     "exec",   "against",  "against-table", "warmup",        "space", "launch-steps",
     "margin", "seed",     "budget",        "trial-timeout", "db",    "json",
-    "junit",  "markdown", "color",         "quiet"
+    "junit",  "markdown", "color",         "quiet",         NULL
 };
-
-static bool is_heeded(const char *name)
-{
-    for (size_t i = 0; i < sizeof(with_programs) / sizeof(with_programs[0]); i++)
-        if (!strcmp(name, with_programs[i]))
-            return true;
-    return false;
-}
 
 static int check_programs(const struct options *o)
 {
     struct option_row all[OPTION_ROWS_MAX];
     size_t count = options_flatten(rows, all);
 
-    for (size_t i = 0; i < count && o->programs.exec; i++)
-        if (all[i].name && !is_heeded(all[i].name) && option_is_given(&all[i], o, &defaults))
+    for (size_t i = 0; i < count && o->programs.exec; i++) {
+        size_t k = 0;
+
+        while (with_programs[k] && all[i].name && strcmp(all[i].name, with_programs[k]) != 0)
+            k++;
+        if (all[i].name && !with_programs[k] && option_is_given(&all[i], o, &defaults))
             return fail(ERR_ARGUMENT,
                         "--exec does not go with --%s: the programs run steps of "
                         "their own",
                         all[i].name);
+    }
     if ((o->json && (verdicts_here(o->files.junit) || verdicts_here(o->files.markdown))) ||
         (verdicts_here(o->files.junit) && verdicts_here(o->files.markdown)))
         return fail(ERR_ARGUMENT, "only one of --json, --junit - and --markdown - can be printed "

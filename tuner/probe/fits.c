@@ -1,0 +1,449 @@
+/* Fits: a solver, and the link, the device and the noise whose constants it finds. */
+#include "fits.h"
+
+#include "stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- weighted least squares over every set of unknowns that may be zero, reweighted until
+ * equations that are far off weigh little */
+
+enum { ITERATIONS = 30, ALL = UNKNOWNS_MAX, SAMPLES_MAX = 64 };
+
+/* Columns are scaled to length 1; a pivot below this is rounding. */
+static const double least_pivot = 1e-9;
+
+/* Deviations below this share count as if they were this large. */
+static const double least_deviation = 2e-3;
+
+struct problem {
+    const struct equation *rows;
+    size_t count;
+    int unknowns;
+    double scale[ALL]; /* of each column */
+};
+
+static double part(const struct problem *p, size_t row, int column)
+{
+    return p->rows[row].part[column] / p->scale[column];
+}
+
+static double deviation(const struct problem *p, size_t row, const double *x)
+{
+    double sum = -1;
+
+    for (int i = 0; i < p->unknowns; i++)
+        sum += part(p, row, i) * x[i];
+    return sum;
+}
+
+static double weight(const struct problem *p, size_t row, const double *x)
+{
+    return p->rows[row].weight / fmax(fabs(deviation(p, row, x)), least_deviation);
+}
+
+static double cost(const struct problem *p, const double *weights_from, const double *x)
+{
+    double sum = 0;
+
+    for (size_t row = 0; row < p->count; row++) {
+        double off = deviation(p, row, x);
+
+        sum += weight(p, row, weights_from) * off * off;
+    }
+    return sum;
+}
+
+/* Normal equations of the columns in `set`; the others stand for x = 0. */
+static void set_up(const struct problem *p, const double *weights_from, unsigned set,
+                   double m[ALL][ALL + 1])
+{
+    memset(m, 0, ALL * sizeof(*m));
+    for (size_t row = 0; row < p->count; row++) {
+        double w = weight(p, row, weights_from);
+
+        for (int i = 0; i < p->unknowns; i++) {
+            for (int j = 0; j < p->unknowns; j++)
+                m[i][j] += w * part(p, row, i) * part(p, row, j);
+            m[i][ALL] += w * part(p, row, i);
+        }
+    }
+    for (int i = 0; i < p->unknowns; i++)
+        for (int j = 0; j < p->unknowns; j++)
+            if (i != j && !(set >> i & set >> j & 1))
+                m[i][j] = 0;
+    for (int i = 0; i < p->unknowns; i++)
+        if (!(set >> i & 1))
+            m[i][ALL] = 0;
+}
+
+/* Cholesky would do; elimination needs no second half.  The matrix is symmetric and not negative,
+ * so its diagonal holds good pivots. */
+static bool eliminate(double m[ALL][ALL + 1], int n, double *x)
+{
+    double diagonal[ALL];
+
+    for (int i = 0; i < n; i++)
+        diagonal[i] = m[i][i];
+    for (int i = 0; i < n; i++) {
+        if (!(m[i][i] > least_pivot * diagonal[i]))
+            return false;
+        for (int j = i + 1; j < n; j++) {
+            double factor = m[j][i] / m[i][i];
+
+            for (int k = i; k < ALL; k++)
+                m[j][k] -= factor * m[i][k];
+            m[j][ALL] -= factor * m[i][ALL];
+        }
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        x[i] = m[i][ALL];
+        for (int j = i + 1; j < n; j++)
+            x[i] -= m[i][j] * x[j];
+        x[i] /= m[i][i];
+    }
+    return true;
+}
+
+/* The best of all sets of unknowns that are not zero: with four of them, fifteen. */
+static bool solve(const struct problem *p, const double *weights_from, double *out)
+{
+    double least = INFINITY, m[ALL][ALL + 1], x[ALL];
+
+    for (unsigned set = (1u << p->unknowns) - 1; set; set--) {
+        bool is_legal;
+        double now;
+
+        set_up(p, weights_from, set, m);
+        if (!eliminate(m, p->unknowns, x)) {
+            if (set == (1u << p->unknowns) - 1)
+                return false; /* not all are determined */
+            continue;
+        }
+        is_legal = true;
+        for (int i = 0; i < p->unknowns; i++)
+            is_legal = is_legal && x[i] >= 0;
+        if (!is_legal)
+            continue;
+        now = cost(p, weights_from, x);
+        if (now < least) {
+            least = now;
+            memcpy(out, x, sizeof(x));
+        }
+    }
+    return isfinite(least);
+}
+
+static bool find_scale(struct problem *p)
+{
+    for (int i = 0; i < p->unknowns; i++) {
+        double sum = 0;
+
+        for (size_t row = 0; row < p->count; row++)
+            sum += p->rows[row].part[i] * p->rows[row].part[i];
+        p->scale[i] = sqrt(sum);
+        if (!(p->scale[i] > 0 && isfinite(p->scale[i])))
+            return false;
+    }
+    return p->count > 0;
+}
+
+bool least_deviations(const struct equation *equations, size_t count, int unknowns, double *x)
+{
+    struct problem p = { .rows = equations, .count = count, .unknowns = unknowns };
+    double now[ALL] = { 0 }, next[ALL] = { 0 };
+
+    if (!find_scale(&p))
+        return false;
+    for (int i = 0; i < ITERATIONS; i++) { /* at x = 0 all deviations are 1 and all weights equal */
+        if (!solve(&p, now, next))
+            return false;
+        memcpy(now, next, sizeof(now));
+    }
+    for (int i = 0; i < unknowns; i++)
+        x[i] = now[i] / p.scale[i];
+    return true;
+}
+
+/* ---- a link: one linear fit for every message size up to which issuing might decide, of which the
+ * one that explains most wins */
+
+static const struct link_fit no_link = { NAN, NAN, NAN, NAN, NAN };
+
+double link_ns(const struct link_fit *fit, int messages, double bytes)
+{
+    double port_ns = (bytes + fit->half_kib * 1024) / fit->bandwidth_gbs;
+
+    return fit->latency_us * 1e3 + messages * fmax(fit->message_us * 1e3, port_ns);
+}
+
+static size_t keep_times(const struct link_sample *samples, size_t count, struct link_sample *out)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count && kept < SAMPLES_MAX; i++) {
+        const struct link_sample *s = &samples[i];
+
+        if (s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns))
+            out[kept++] = *s;
+    }
+    return kept;
+}
+
+/* The next larger size among the samples; INFINITY if there is none. */
+static double size_after(const struct link_sample *samples, size_t count, double bytes)
+{
+    double next = INFINITY;
+
+    for (size_t i = 0; i < count; i++)
+        if (samples[i].bytes > bytes)
+            next = fmin(next, samples[i].bytes);
+    return next;
+}
+
+/* Where a link is no line, large messages decide: there are few of them, but they are what steps
+ * wait for, and a link may let a burst through faster than it can go on. */
+static double sample_weight(const struct link_sample *s)
+{
+    return sqrt(s->ns);
+}
+
+/* Up to `issued` bytes a message costs what issuing costs, above it what the port needs. */
+static struct equation equation_of(const struct link_sample *s, double issued)
+{
+    double n = s->messages;
+
+    if (s->bytes <= issued)
+        return (struct equation){ { 1 / s->ns, n / s->ns, 0, 0 }, sample_weight(s) };
+    return (struct equation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns }, sample_weight(s) };
+}
+
+static bool fit_above(const struct link_sample *samples, size_t count, double issued,
+                      struct link_fit *out)
+{
+    struct equation rows[SAMPLES_MAX];
+    double x[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per byte */
+
+    for (size_t i = 0; i < count; i++)
+        rows[i] = equation_of(&samples[i], issued);
+    if (!least_deviations(rows, count, 4, x) || !(x[3] > 0))
+        return false;
+    *out = (struct link_fit){ .latency_us = x[0] * 1e-3,
+                              .message_us = x[1] * 1e-3,
+                              .bandwidth_gbs = 1 / x[3],
+                              .half_kib = x[2] / x[3] / 1024 };
+    return true;
+}
+
+static double total_error(const struct link_fit *fit, const struct link_sample *samples,
+                          size_t count)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct link_sample *x = &samples[i];
+
+        sum += sample_weight(x) * fabs(log(link_ns(fit, x->messages, x->bytes) / x->ns));
+    }
+    return sum;
+}
+
+struct link_fit link_fit(const struct link_sample *samples, size_t count)
+{
+    struct link_sample times[SAMPLES_MAX];
+    struct link_fit best = no_link, fit;
+    size_t n = keep_times(samples, count, times);
+    double least = INFINITY, errors[SAMPLES_MAX];
+
+    /* The smallest messages always count as issued: where the port's cost of a message is the
+     * larger one, the two cannot be told apart, and it is a thread of ours that pays. */
+    for (double issued = size_after(times, n, 0);
+         isfinite(size_after(times, n, size_after(times, n, issued)));
+         issued = size_after(times, n, issued)) {
+        double error;
+
+        if (!fit_above(times, n, issued, &fit))
+            continue;
+        error = total_error(&fit, times, n);
+        if (error < least) {
+            least = error;
+            best = fit;
+        }
+    }
+    if (!isfinite(least))
+        return best;
+    for (size_t i = 0; i < n; i++)
+        errors[i] = fabs(link_ns(&best, times[i].messages, times[i].bytes) / times[i].ns - 1);
+    best.error = median_of(errors, n);
+    return best;
+}
+
+/* ---- a device: straight lines through times; its noise: medians of logarithms */
+
+/* A product this close to what its bytes take may be waiting for them. */
+static const double near_floor = 1.3;
+
+static bool tells(const struct product_sample *s)
+{
+    return s->smallest > 0 && s->ops > 0 && s->ns > 0 && isfinite(s->smallest) &&
+           isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor * s->floor_ns);
+}
+
+struct product_fit product_fit(const struct product_sample *samples, size_t count)
+{
+    struct equation rows[SAMPLES_MAX];
+    double x[UNKNOWNS_MAX]; /* ns per operation, and that times half_rows */
+    size_t n = 0;
+
+    for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
+        const struct product_sample *s = &samples[i];
+
+        if (tells(s))
+            rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 },
+                                           sqrt(s->ns) };
+    }
+    if (!least_deviations(rows, n, 2, x) || !(x[0] > 0))
+        return (struct product_fit){ NAN, NAN };
+    return (struct product_fit){ 1 / x[0], x[1] / x[0] };
+}
+
+double product_fit_ns(const struct product_fit *fit, const struct product_sample *s)
+{
+    double ns = s->ops / fit->gflops * (s->smallest + fit->half_rows) / s->smallest;
+
+    return fmax(ns, s->floor_ns);
+}
+
+double own_fit_ns(const struct own_sample *samples, size_t count, double quota_share)
+{
+    int64_t ran[OWN_SAMPLES];
+    double pace = INFINITY;
+
+    for (size_t i = 0; i < count; i++) {
+        ran[i] = samples[i].ran_ns;
+        pace = fmin(pace, (double)samples[i].ns / (double)ran[i]);
+    }
+    /* A product longer than what the quota gives at a time has pauses in any case. */
+    if (quota_share < 1)
+        pace = fmax(isfinite(pace) ? pace : 1, 1 / quota_share);
+    return count ? (double)spread_of(ran, count).median_ns * pace : NAN;
+}
+
+double overlap_fit(double comm_ns, double compute_ns, double both_ns)
+{
+    double lost;
+
+    if (!(comm_ns > 0 && compute_ns > 0 && both_ns > 0))
+        return NAN;
+    /* While communication runs, 1 / (1 + slow-down) of the compute gets done. */
+    lost = (both_ns - compute_ns) / comm_ns;
+    if (both_ns <= fmax(comm_ns, compute_ns))
+        return 0;
+    return lost < 1 ? fmin(lost / (1 - lost), OVERLAP_MOST) : OVERLAP_MOST;
+}
+
+/* The deviation of a normal distribution whose values differ so: half of all pairs differ by less
+ * than 0.954 deviations. */
+static double deviation_of_pairs(const double *logs, size_t rounds, size_t per_round)
+{
+    size_t pairs = rounds * per_round * (per_round - 1) / 2, n = 0;
+    double *apart = malloc(pairs * sizeof(*apart)), median;
+
+    if (!apart)
+        return NAN;
+    for (size_t round = 0; round < rounds; round++)
+        for (size_t i = 0; i < per_round; i++)
+            for (size_t j = 0; j < i; j++)
+                apart[n++] = fabs(logs[round * per_round + i] - logs[round * per_round + j]);
+    median = median_of(apart, n);
+    free(apart);
+    return median / 0.9538726;
+}
+
+/* Halfway, in logarithms, to three times the median: unless that is ordinary noise. */
+static bool is_outlier(double log_ratio, double sigma)
+{
+    return log_ratio > fmax(log(3) / 2, 4 * sigma);
+}
+
+static double share_of_outliers(const double *logs, size_t count, double middle, double sigma)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        n += is_outlier(logs[i] - middle, sigma);
+    return (double)n / (double)count;
+}
+
+/* The mean of a round's logarithms without outliers; the middle if nothing is left. */
+static double round_mean(const double *logs, size_t count, double middle, double sigma)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (!is_outlier(logs[i] - middle, sigma)) {
+            sum += logs[i];
+            n++;
+        }
+    return n ? sum / (double)n : middle;
+}
+
+/* What rounds differ by beyond what a mean of `per_round` steps does anyway. */
+static double slow_part(double *means, size_t rounds, double middle, double sigma, size_t per_round)
+{
+    double spread;
+
+    for (size_t i = 0; i < rounds; i++)
+        means[i] = fabs(means[i] - middle);
+    spread = median_of(means, rounds) / 0.6744898;
+    return sqrt(fmax(0, spread * spread - sigma * sigma / (double)per_round));
+}
+
+static double percent(double share)
+{
+    return share < NOISE_MOST / 100.0 ? 100 * share : NOISE_MOST;
+}
+
+static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
+{
+    size_t count = rounds * per_round;
+    double *copy = logs + count, *means = copy + count, middle, sigma;
+    struct noise_fit fit;
+
+    for (size_t i = 0; i < count; i++)
+        copy[i] = logs[i];
+    middle = median_of(copy, count);
+    sigma = deviation_of_pairs(logs, rounds, per_round);
+    if (isnan(sigma))
+        return (struct noise_fit){ NAN, NAN, NAN };
+    for (size_t i = 0; i < rounds; i++)
+        means[i] = copy[i] = round_mean(logs + i * per_round, per_round, middle, sigma);
+    fit = (struct noise_fit){
+        .noise = percent(sigma),
+        .outliers = percent(share_of_outliers(logs, count, middle, sigma)),
+        .drift = percent(slow_part(means, rounds, median_of(copy, rounds), sigma, per_round)),
+    };
+    return fit;
+}
+
+struct noise_fit noise_fit(const int64_t *ns, size_t rounds, size_t per_round)
+{
+    struct noise_fit fit = { NAN, NAN, NAN };
+    size_t count = rounds * per_round;
+    double *logs = NULL;
+    bool all = rounds >= 3 && per_round >= 2;
+
+    for (size_t i = 0; i < count && all; i++)
+        all = ns[i] > 0;
+    if (all)
+        logs = malloc((2 * count + rounds) * sizeof(*logs));
+    for (size_t i = 0; i < count && logs; i++)
+        logs[i] = log((double)ns[i]);
+    if (logs)
+        fit = fit_logs(logs, rounds, per_round);
+    free(logs);
+    return fit;
+}
