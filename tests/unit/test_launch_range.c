@@ -5,7 +5,6 @@
 
 #include "arms.h"
 #include "declaration.h"
-#include "launch_ways.h"
 #include "plan.h"
 
 #include <string.h>
@@ -162,8 +161,10 @@ static uint32_t vain_launches(struct run *run, uint32_t *on_occasion)
         launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
         own += launch_range_wants(r, &run->now) && !r->on_occasion;
         *on_occasion += launch_range_wants(r, &run->now) && r->on_occasion;
-        gives_up = launch_range_gives_up(r, &run->now);
-        CHECK(gives_up == (r->state == RANGE_GIVEN_UP) && gives_up == (own == LAUNCH_PATIENCE));
+        gives_up = launch_range_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
+        CHECK(gives_up == (own == LAUNCH_PATIENCE));
+        if (gives_up)
+            r->state = RANGE_GIVEN_UP;
         CHECK(!launch_range_next(r));
     }
     return own;
