@@ -4,8 +4,10 @@
 
 #include "arms.h"
 #include "array.h"
+#include "host.h"
 #include "known_machine.h"
 #include "launch_range.h"
+#include "measuring_run.h"
 #include "plan.h"
 #include "recognise.h"
 #include "status.h"
@@ -15,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct tuning {
     struct launches launches;
@@ -27,10 +28,9 @@ struct tuning {
     struct row_list pins;         /* a person's word: what they cover is left alone */
     struct launch_range **ranges; /* in the order in which they were asked for */
     size_t range_count;
-    struct run_row run;
+    struct run run;
     uint32_t barren; /* launches in a row that failed between steps */
     char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
-    double alive_s;
     int arm; /* of the launch under way: the plan it was told last */
 };
 
@@ -85,15 +85,18 @@ static struct launch_counts count(void *self)
                                              count_ranges(t, RANGE_PINNED) };
 }
 
-/* For whoever looks while it runs (`moetune status`). */
-static int write_run(struct tuning *t)
+static void count_in_row(struct tuning *t)
 {
     struct launch_counts counts = count(t);
 
-    t->run.buckets_done = counts.decided;
-    t->run.buckets_planned = counts.ranges;
-    TRY(store_run_update(t->dictionary.store, &t->run));
-    return store_commit(t->dictionary.store);
+    t->run.row.buckets_done = counts.decided;
+    t->run.row.buckets_planned = counts.ranges;
+}
+
+static int write_run(struct tuning *t)
+{
+    count_in_row(t);
+    return run_write(&t->run);
 }
 
 /* ---- what a launch is to show */
@@ -150,7 +153,8 @@ static int begin(void *self, const char *words)
     l->watch.steps =
         t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
     l->in_doubt = *t->silent_end && l->now.number == 2;
-    text_put(t->run.now, sizeof(t->run.now), "launch %" PRIu32 ": %s", l->now.number, words);
+    text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
+             words);
     return write_run(t);
 }
 
@@ -205,7 +209,7 @@ static int step(void *self, struct watched *range, int64_t ns)
     r->failing = false;
     if (!l->sampled || !launch_range_wants(r, &l->now) || r->wanted != t->arm)
         return OK;
-    t->run.samples_search++;
+    t->run.row.samples_search++;
     TRY(launch_range_step(r, &l->now, ns, l->watch.steps));
     return range->samples == samples ? OK : write_run(t);
 }
@@ -229,16 +233,9 @@ static int failed(void *self, struct watched *range, enum trial_state state, con
     return store_commit(t->dictionary.store);
 }
 
-/* Other hosts take an owner for dead that is silent for a minute. */
 static void stay_alive(void *self)
 {
-    struct tuning *t = self;
-    double now_s = (double)time(NULL);
-
-    if (now_s - t->alive_s < 10)
-        return;
-    store_heartbeat(t->dictionary.store);
-    t->alive_s = now_s;
+    run_stay_alive(&((struct tuning *)self)->run, (double)host_clock_ns() * 1e-3);
 }
 
 /* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
@@ -383,22 +380,16 @@ static const struct launch_client client = { .range = range_at,
 
 static int begin_run(struct tuning *t)
 {
-    const struct live_setup *setup = t->setup;
-    struct run_row *run = &t->run;
+    static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
+    struct dictionary *d = &t->dictionary;
 
-    *run = (struct run_row){ .cluster = t->dictionary.cluster,
-                             .state = RUN_RUNNING,
-                             .started_s = time(NULL),
-                             .seed = setup->seed };
-    snprintf(run->search, sizeof(run->search), "blind");
-    snprintf(run->effort, sizeof(run->effort), "%s", setup->effort->name);
-    snprintf(run->command, sizeof(run->command), "%s", setup->command);
-    snprintf(run->now, sizeof(run->now), "launching");
-    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
-    TRY(store_run_begin(t->dictionary.store, run));
-    t->dictionary.run = run->id;
-    TRY(dictionary_first_run(&t->dictionary, setup->command));
-    return store_commit(t->dictionary.store);
+    t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
+    TRY(run_begin(&t->run, d->cluster, t->setup->seed, "blind", t->setup->effort->name,
+                  t->setup->command));
+    d->run = t->run.row.id;
+    TRY(run_first(d->store, d->cluster, t->setup->command, false, &d->first_run));
+    d->pairs_since = d->first_run;
+    return OK;
 }
 
 static int recall_range(void *self, const struct trial_row *trial)
@@ -452,16 +443,6 @@ static int tune(struct tuning *t)
     for (size_t i = 0; i < t->range_count && rc == ERR_CUT; i++)
         TRY(launch_range_next(t->ranges[i]));
     return rc;
-}
-
-static int end_run(struct tuning *t, int rc)
-{
-    struct run_row *run = &t->run;
-
-    run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
-    snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
-    TRY(write_run(t));
-    return store_publish(t->dictionary.store);
 }
 
 /* Ranges where no plan runs, which is said. */
@@ -528,8 +509,9 @@ int tune_launches(struct session *session, const struct live_setup *setup,
     };
     *out = (struct launches_report){ 0 };
     rc = tune(t);
-    if (t->run.id) {
-        said = end_run(t, rc);
+    if (t->run.row.id) {
+        count_in_row(t);
+        said = run_end(&t->run, rc, NULL, true);
         report(t, out);
     }
     store_close(t->dictionary.store);
