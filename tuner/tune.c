@@ -265,7 +265,7 @@ static int print_text(const struct tuning *t)
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
            " to warm up, in %s;\n          the paper's search takes %" PRIu64
            " trials for these buckets\n",
-           c->run.samples_search, c->run.samples_default, c->run.samples_warm,
+           c->run.row.samples_search, c->run.row.samples_default, c->run.row.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
     TRY(print_settings(t, print_setting));
@@ -296,13 +296,13 @@ static int print_json(const struct tuning *t)
     char digest[SHA256_HEX_BYTES];
 
     TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
-    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.state],
+    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.row.state],
            digest);
     json_quote(c->path, stdout);
     printf(", \"seconds\": %.3f, \"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64
            ", \"warm_steps\": %" PRIu64 ", \"paper_trials\": %" PRIu64 ",\n\"layers\": [",
-           seconds_taken(t), c->run.samples_search, c->run.samples_default, c->run.samples_warm,
-           paper_trials(t));
+           seconds_taken(t), c->run.row.samples_search, c->run.row.samples_default,
+           c->run.row.samples_warm, paper_trials(t));
     for (size_t i = 0; i < t->swept; i++) {
         const struct sweep_result *r = &t->results[i];
 

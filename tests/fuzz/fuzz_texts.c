@@ -6,7 +6,7 @@
 #include "counts_replay.h"
 #include "declaration.h"
 #include "fuzzer.h"
-#include "launch_words.h"
+#include "launches.h"
 #include "layer_options.h"
 #include "lines.h"
 #include "load.h"

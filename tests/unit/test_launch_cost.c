@@ -1,5 +1,5 @@
 /* How many steps of a launch make a sample: beside trying all numbers. */
-#include "launch_cost.h"
+#include "launches.h"
 
 #include "check.h"
 #include "folder.h"

@@ -5,7 +5,6 @@
 
 #include "arms.h"
 #include "declaration.h"
-#include "launch_ways.h"
 #include "plan.h"
 
 #include <string.h>
@@ -15,7 +14,7 @@ enum { BUCKET = 1 };
 static const struct declaration *space;
 
 /* One run of moetune on a database. */
-struct run {
+struct one_run {
     struct dictionary dictionary;
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint32_t way_of[SEARCH_ARMS_MAX];
@@ -23,7 +22,7 @@ struct run {
     struct launch_range range;
 };
 
-static void list_arms(struct run *run, const struct moe_shape *shape)
+static void list_arms(struct one_run *run, const struct moe_shape *shape)
 {
     struct dictionary *d = &run->dictionary;
     struct moe_plan usual = plan_default(shape);
@@ -38,7 +37,7 @@ static void list_arms(struct run *run, const struct moe_shape *shape)
     d->default_arm = arms_find(run->arms, d->arm_count, &usual);
 }
 
-static void begin(struct run *run, const char *path)
+static void begin(struct one_run *run, const char *path)
 {
     struct moe_shape shape = some_shape(32);
     struct cluster cluster = some_cluster("a device");
@@ -47,12 +46,12 @@ static void begin(struct run *run, const char *path)
     struct dictionary *d = &run->dictionary;
 
     shape.space = space->id;
-    *run = (struct run){ .now = { .way_of = run->way_of },
-                         .dictionary = { .declared = space,
-                                         .window = 1,
-                                         .arms = run->arms,
-                                         .effort = &efforts[1],
-                                         .harm = 0.01 } };
+    *run = (struct one_run){ .now = { .way_of = run->way_of },
+                             .dictionary = { .declared = space,
+                                             .window = 1,
+                                             .arms = run->arms,
+                                             .effort = &efforts[1],
+                                             .harm = 0.01 } };
     list_arms(run, &shape);
     CHECK(!store_open(path, STORE_RELAXED, &d->store));
     CHECK(!store_cluster(d->store, &cluster, &d->cluster));
@@ -67,14 +66,14 @@ static void begin(struct run *run, const char *path)
     CHECK(!launch_range_begin(&run->range));
 }
 
-static void end(struct run *run)
+static void end(struct one_run *run)
 {
     launch_range_close(&run->range);
     CHECK(!store_commit(run->dictionary.store));
     store_close(run->dictionary.store);
 }
 
-static void launch(struct run *run, uint32_t way)
+static void launch(struct one_run *run, uint32_t way)
 {
     run->now.number++;
     run->now.way = way;
@@ -97,7 +96,7 @@ static int64_t step_ns(const struct truth *truth, int arm)
 }
 
 /* Launches until so many samples came, or all is known. */
-static void sample(struct run *run, uint32_t samples, const struct truth *truth)
+static void sample(struct one_run *run, uint32_t samples, const struct truth *truth)
 {
     struct launch_range *r = &run->range;
 
@@ -118,7 +117,7 @@ static uint32_t cut_often(const char *path)
     struct truth truth = { draw(1000), -1 };
     enum range_state state = RANGE_OPEN;
     struct entry_row entry;
-    struct run run;
+    struct one_run run;
     uint32_t cuts = 0;
 
     while (state == RANGE_OPEN) {
@@ -151,7 +150,7 @@ static void a_range_that_is_cut_off_says_nothing_and_goes_on(void)
 
 /* Launches that show nothing: one that the range wants, and one that it would like to see on the
  * occasion.  How many of the former gave it up. */
-static uint32_t vain_launches(struct run *run, uint32_t *on_occasion)
+static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
 {
     struct launch_range *r = &run->range;
     uint32_t own = 0;
@@ -162,8 +161,10 @@ static uint32_t vain_launches(struct run *run, uint32_t *on_occasion)
         launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
         own += launch_range_wants(r, &run->now) && !r->on_occasion;
         *on_occasion += launch_range_wants(r, &run->now) && r->on_occasion;
-        gives_up = launch_range_gives_up(r, &run->now);
-        CHECK(gives_up == (r->state == RANGE_GIVEN_UP) && gives_up == (own == LAUNCH_PATIENCE));
+        gives_up = launch_range_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
+        CHECK(gives_up == (own == LAUNCH_PATIENCE));
+        if (gives_up)
+            r->state = RANGE_GIVEN_UP;
         CHECK(!launch_range_next(r));
     }
     return own;
@@ -172,7 +173,7 @@ static uint32_t vain_launches(struct run *run, uint32_t *on_occasion)
 static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
 {
     uint32_t on_occasion = 0;
-    struct run run;
+    struct one_run run;
 
     for (int i = 0; i < 20; i++) {
         char name[32];
@@ -189,7 +190,7 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
 
 /* ---- decided again */
 
-static void read_beliefs(const struct run *run, struct normal *levels)
+static void read_beliefs(const struct one_run *run, struct normal *levels)
 {
     struct search *search = run->range.dictionary.search;
 
@@ -198,7 +199,7 @@ static void read_beliefs(const struct run *run, struct normal *levels)
 }
 
 /* False: what is left has decided it. */
-static bool fail_and_begin_again(struct run *run, const char *path, int arm)
+static bool fail_and_begin_again(struct one_run *run, const char *path, int arm)
 {
     bool open;
     struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
@@ -220,7 +221,7 @@ static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
     uint32_t open = 0;
 
     for (int i = 0; i < 20; i++) {
-        struct run run;
+        struct one_run run;
         char name[32];
         int arm;
 

@@ -1,7 +1,5 @@
 /* What programs say, what must hold of it, and the command lines of launches. */
-#include "launch_watch.h"
-#include "launch_ways.h"
-#include "launch_words.h"
+#include "launches.h"
 #include "lines.h"
 
 #include "check.h"

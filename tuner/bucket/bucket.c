@@ -317,13 +317,14 @@ int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64
 {
     struct store *store = b->dictionary->store;
     struct attempt *a = &b->attempts[arm];
+    struct sample_row sample = { .kind = bucket_sample_kind(purpose),
+                                 .round = bucket_count(b, arm),
+                                 .ns = ns,
+                                 .run = b->dictionary->run };
+    bool counts; /* always: nobody has said that it was disturbed */
 
     TRY(ledger_end(store, a, TRIAL_OK, ""));
-    TRY(store_sample(store, a->trial.id,
-                     &(struct sample_row){ .kind = bucket_sample_kind(purpose),
-                                           .round = bucket_count(b, arm),
-                                           .ns = ns,
-                                           .run = b->dictionary->run }));
+    TRY(ledger_sample(store, a, &sample, &counts));
     return bucket_tell(b, purpose, arm, ns);
 }
 

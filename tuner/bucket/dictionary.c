@@ -12,24 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-int dictionary_first_run(struct dictionary *d, const char *command)
-{
-    struct row_list runs;
-
-    d->first_run = d->run;
-    TRY(store_runs(d->store, &runs));
-    EACH_ROW (run_row, r, runs) {
-        if (r->cluster != d->cluster)
-            continue;
-        if (strcmp(r->command, command) != 0)
-            break;
-        d->first_run = r->id;
-    }
-    d->pairs_since = d->first_run;
-    free(runs.rows);
-    return OK;
-}
-
 uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket)
 {
     return d->declared ? declaration_key(d->declared, bucket) : bucket_capacity(d->window, bucket);

@@ -25,10 +25,6 @@ struct dictionary {
     uint32_t patience;   /* likewise; 0: the effort's */
 };
 
-/* Sets first_run: this run, which was begun, and those on its cluster since one of another command.
- */
-int dictionary_first_run(struct dictionary *d, const char *command);
-
 /* The capacity that stands for a bucket, or the key. */
 uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket);
 

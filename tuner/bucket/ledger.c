@@ -78,3 +78,10 @@ bool ledger_counts(struct attempt *a, const struct sample_row *sample)
     a->throttled += sample->gpu.throttled == SAMPLE_DISTURBED;
     return sample->gpu.throttled != SAMPLE_SET_ASIDE;
 }
+
+int ledger_sample(struct store *store, struct attempt *a, const struct sample_row *sample,
+                  bool *counts)
+{
+    *counts = ledger_counts(a, sample);
+    return store_sample(store, a->trial.id, sample);
+}

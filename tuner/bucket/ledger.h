@@ -37,6 +37,10 @@ int ledger_memory(struct store *store, struct attempt *attempt, int64_t bytes);
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,
                const char *message);
 
+/* A step of it, as the database's next sample; then whether it counts. */
+int ledger_sample(struct store *store, struct attempt *attempt, const struct sample_row *sample,
+                  bool *counts);
+
 /* Whether it counts; to be asked once for every sample, for the attempt counts disturbed ones. */
 bool ledger_counts(struct attempt *attempt, const struct sample_row *sample);
 

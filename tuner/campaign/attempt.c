@@ -18,7 +18,7 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
     a->usable = false;
     if (trial->id && trial->state == TRIAL_RULED_OUT)
         return OK;
-    trial->run = c->run.id;
+    trial->run = c->run.row.id;
     TRY(store_trial_begin(c->store, trial));
     trial->state = TRIAL_RULED_OUT;
     trial->memory_bytes = bytes;
@@ -60,9 +60,8 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     a->held_back = disturbed ? a->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
     snprintf(s->load, sizeof(s->load), "%s", c->load);
-    out->counts = ledger_counts(a, s);
     heat_add(&c->heat, s);
-    TRY(store_sample(c->store, a->trial.id, s));
+    TRY(ledger_sample(c->store, a, s, &out->counts));
     /* Ever longer, 50 ms to .4 s: a step that follows at once finds the same heat or rival. */
     if (!out->counts && !c->setup->sim)
         usleep(25000u << (a->held_back > c->held_back ? a->held_back : c->held_back));
@@ -72,9 +71,9 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
 /* Before it runs and after: the first time a plan is set up and checked, which takes longer. */
 static void show(struct campaign *c, const struct attempt *a, const char *what)
 {
-    text_put(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
-             a->trial.capacity, PLAN_TEXT(&a->trial.key.plan));
-    progress_show(&c->progress, "%s%s", c->run.now, what);
+    text_put(c->run.row.now, sizeof(c->run.row.now), "bucket %u (c=%" PRIu64 ") %s",
+             a->trial.key.bucket, a->trial.capacity, PLAN_TEXT(&a->trial.key.plan));
+    progress_show(&c->progress, "%s%s", c->run.row.now, what);
 }
 
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
@@ -88,7 +87,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     int64_t number;
     int rc;
 
-    TRY(ledger_begin(c->store, c->run.id, a, false));
+    TRY(ledger_begin(c->store, c->run.row.id, a, false));
     TRY(store_next_sample(c->store, &number));
     order.sample = (uint64_t)number;
     show(c, a, "");
@@ -100,16 +99,16 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     TRY(rc);
     TRY(conclude(c, a, &reply));
     *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
-    c->run.samples_warm += reply.warm_steps;
+    c->run.row.samples_warm += reply.warm_steps;
     if (out->ns) {
-        *(kind == SAMPLE_SEARCH ? &c->run.samples_search : &c->run.samples_default) += 1;
+        *(kind == SAMPLE_SEARCH ? &c->run.row.samples_search : &c->run.row.samples_default) += 1;
         TRY(keep_sample(c, a,
                         &(struct sample_row){ .kind = kind,
                                               .round = round,
                                               .ns = out->ns,
                                               .gpu = reply.gpu,
                                               .lost_ns = reply.lost_ns,
-                                              .run = c->run.id },
+                                              .run = c->run.row.id },
                         out));
     }
     TRY(campaign_commit(c));

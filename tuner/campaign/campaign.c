@@ -344,39 +344,28 @@ int campaign_recognise(struct campaign *c)
     return recognise(c->store, &c->cluster, &c->cluster_id);
 }
 
+static double host_us(void *self)
+{
+    (void)self;
+    return (double)host_clock_ns() * 1e-3;
+}
+
 int campaign_begin(struct campaign *c, const char *search, const char *effort, uint32_t buckets)
 {
-    struct run_row *run = &c->run;
+    static const struct run_pace pace = { .commit_every_us = 5e4,
+                                          .publish_share = 0.05,
+                                          .alive_every_us = 2e6 };
 
-    *run = (struct run_row){ .cluster = c->cluster_id,
-                             .state = RUN_RUNNING,
-                             .started_s = time(NULL),
-                             .seed = c->setup->seed,
-                             .buckets_planned = buckets };
-    snprintf(run->search, sizeof(run->search), "%s", search);
-    snprintf(run->effort, sizeof(run->effort), "%s", effort);
-    snprintf(run->command, sizeof(run->command), "%s", c->command);
-    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
+    c->run = (struct run){
+        .store = c->store, .row = { .buckets_planned = buckets }, .pace = pace, .now_us = host_us
+    };
     c->progress.buckets = buckets;
-    TRY(store_run_begin(c->store, run));
-    return store_commit(c->store);
+    return run_begin(&c->run, c->cluster_id, c->setup->seed, search, effort, c->command);
 }
 
 int campaign_first_run(const struct campaign *c, int64_t *run)
 {
-    struct row_list runs;
-
-    *run = INT64_MAX;
-    TRY(store_runs(c->store, &runs));
-    EACH_ROW (run_row, r, runs) {
-        if (r->cluster != c->cluster_id)
-            continue;
-        if (r->state == RUN_COMPLETE || strcmp(r->command, c->command) != 0)
-            break;
-        *run = r->id;
-    }
-    free(runs.rows);
-    return OK;
+    return run_first(c->store, c->cluster_id, c->command, true, run);
 }
 
 static const char *why_cut(const struct campaign *c)
@@ -393,17 +382,12 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
     int said;
 
     log_line_clear();
-    c->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
-    snprintf(c->run.now, sizeof(c->run.now), "%s",
-             rc == ERR_CUT ? why_cut(c) : run_state_words[c->run.state]);
-    said = store_run_update(c->store, &c->run);
-    if (!said)
-        said = store_publish(c->store);
+    said = run_end(&c->run, rc, rc == ERR_CUT ? why_cut(c) : NULL, true);
     if (!said && (!rc || rc == ERR_CUT))
         said = print(self);
     fflush(stdout);
     if (rc == ERR_CUT)
-        note("%s; what is measured is kept.  To go on: %s", c->run.now, c->command);
+        note("%s; what is measured is kept.  To go on: %s", c->run.row.now, c->command);
     return rc ? rc : said;
 }
 
@@ -425,31 +409,17 @@ void campaign_print_heat(const struct campaign *c, FILE *to)
 
 int campaign_commit(struct campaign *c)
 {
-    static const int64_t commit_every_ns = 50000000, report_every_ns = 2000000000;
-    int64_t now_ns = host_clock_ns();
+    double now_us = host_us(NULL);
+    int rc = run_stay_alive(&c->run, now_us);
 
-    if (now_ns - c->reported_ns >= report_every_ns) {
-        c->reported_ns = now_ns;
-        TRY(store_heartbeat(c->store));
-        TRY(store_run_update(c->store, &c->run));
-    }
-    if (now_ns - c->committed_ns < commit_every_ns)
-        return OK;
-    TRY(store_commit(c->store));
-    c->committed_ns = host_clock_ns();
-    return OK;
+    if (rc == OK)
+        rc = store_run_update(c->store, &c->run.row);
+    return rc < 0 ? rc : run_commit(&c->run, now_us);
 }
 
-/* Publishes so seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
+/* So seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
 int campaign_publish(struct campaign *c, bool now)
 {
-    int64_t begun_ns = host_clock_ns();
-
-    if (!now && c->published_ns && begun_ns - c->published_ns < 20 * c->publish_took_ns)
-        return OK;
-    TRY(store_run_update(c->store, &c->run));
-    TRY(store_publish(c->store));
-    c->published_ns = c->committed_ns = host_clock_ns();
-    c->publish_took_ns = c->published_ns - begun_ns;
-    return OK;
+    c->run.unpublished = true;
+    return run_publish(&c->run, host_us(NULL), now);
 }

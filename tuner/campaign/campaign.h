@@ -7,6 +7,7 @@
 #include "crew.h"
 #include "heat.h"
 #include "load.h"
+#include "measuring_run.h"
 #include "place.h"
 #include "progress.h"
 #include "store.h"
@@ -44,13 +45,12 @@ struct campaign {
     struct world *world; /* under a launcher; NULL: ranks are started, at `where` */
     struct launch_where where;
     struct hosts hosts;
-    struct run_row run;
+    struct run run;
     struct progress progress;
     struct heat heat;              /* of this run's steps */
     char load[LOAD_NAME_BYTES];    /* of the steps that are under way */
     uint32_t held_back;            /* disturbed steps in a row, whatever plan they were of */
     int64_t begun_ns, deadline_ns; /* on the host clock; deadline 0: none */
-    int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
 };
 
 /* What a verb does with it. */

@@ -31,8 +31,8 @@ static int write_entry(struct live *live, struct cell *cell, const struct entry_
     live->status.replaced += replaced;
     live->decided++;
     live->insights++;
-    live->unpublished = true;
-    live->run.buckets_done++;
+    live->run.unpublished = true;
+    live->run.row.buckets_done++;
     cell->bucket.entry = *entry;
     cell->bucket.known = true;
     bucket_forget(&cell->bucket);
@@ -241,7 +241,8 @@ int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpo
     if (live->proven[arm] < cell->bucket.capacity)
         live->proven[arm] = cell->bucket.capacity;
     TRY(bucket_learn(&cell->bucket, purpose, arm, ns));
-    *(purpose == DECISION_SEARCH ? &live->run.samples_search : &live->run.samples_default) += 1;
+    *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
+                                 : &live->run.row.samples_default) += 1;
     follow_leader(live, cell);
     return OK;
 }
@@ -256,7 +257,7 @@ int live_expire(struct live *live, struct cell *cell, const char *why, bool rema
     cell->rematch = rematch;
     cell->answer.source = MOE_STALE;
     live->decided -= live->decided > 0;
-    live->unpublished = true;
+    live->run.unpublished = true;
     return OK;
 }
 

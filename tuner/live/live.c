@@ -8,10 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double commit_every_us = 1e6, commit_at_last_us = 20e6, alive_every_us = 10e6;
-/* Committing and publishing take at most these shares of the time: disks differ. */
-static const double commit_share = 0.001, publish_share = 0.01;
-
 static double clock_us(const struct live *live)
 {
     return live->setup.now_us(live->setup.self);
@@ -30,52 +26,19 @@ static bool learns(const struct live *live)
     return live->dictionary.store && !live->status.looking_up;
 }
 
-/* ---- durability */
-
-static int publish(struct live *live, double now_us)
-{
-    if (live->setup.dry_run)
-        live->unpublished = false; /* there is nobody to read it */
-    if (!live->unpublished ||
-        (live->published_us > 0 &&
-         publish_share * (now_us - live->published_us) < live->publish_took_us))
-        return OK;
-    TRY(store_run_update(live->dictionary.store, &live->run));
-    TRY(store_publish(live->dictionary.store));
-    live->unpublished = false;
-    live->committed_us = live->published_us = clock_us(live);
-    live->publish_took_us = live->published_us - now_us;
-    return OK;
-}
-
-static int commit(struct live *live, double now_us)
-{
-    double since_us = now_us - live->committed_us;
-
-    if (since_us < commit_every_us ||
-        (since_us < commit_at_last_us && commit_share * since_us < live->commit_took_us))
-        return OK;
-    TRY(store_commit(live->dictionary.store));
-    live->committed_us = clock_us(live);
-    live->commit_took_us = live->committed_us - now_us;
-    return OK;
-}
-
-/* Other hosts take an owner for dead that is silent for a minute. */
+/* What was learnt becomes durable, if it is time. */
 static void keep(struct live *live, double now_us)
 {
-    int rc = OK;
+    int rc;
 
     if (!learns(live))
         return;
-    if (now_us - live->alive_us >= alive_every_us) {
-        live->alive_us = now_us;
-        store_heartbeat(live->dictionary.store);
-    }
-    if (live->unpublished)
-        rc = publish(live, now_us);
+    run_stay_alive(&live->run, now_us);
+    if (live->setup.dry_run)
+        live->run.unpublished = false; /* there is nobody to read it */
+    rc = run_publish(&live->run, now_us, false);
     if (!rc)
-        rc = commit(live, now_us);
+        rc = run_commit(&live->run, now_us);
     if (rc)
         live_give_up(live);
 }
@@ -163,7 +126,7 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     }
     live->asked++;
     *p = (struct pending){ .cell = cell, .capacity = capacity, .arm = cell->best };
-    if (cell->state == CELL_OPEN || live->unpublished || !(live->asked % 64))
+    if (cell->state == CELL_OPEN || live->run.unpublished || !(live->asked % 64))
         choose(live, cell, clock_us(live));
     cell->last_step = live->asked;
     *plan = cell->answer;

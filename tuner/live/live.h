@@ -6,6 +6,7 @@
 #include "budget.h"
 #include "cell.h"
 #include "cluster.h"
+#include "measuring_run.h"
 #include "moetune.h"
 
 /* A bucket that is to be measured, and how often trainers asked for it. */
@@ -46,7 +47,7 @@ struct live {
     uint32_t class_count;
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
-    struct run_row run;
+    struct run run;
     /* What libmoelookup says: pins, and answers without a store.  NULL in a dry run. */
     struct moelookup_view *view;
 
@@ -67,8 +68,6 @@ struct live {
     } pending;
     uint64_t asked;
     struct moetune_status status;
-    bool unpublished;
-    double committed_us, commit_took_us, published_us, publish_took_us, alive_us;
 };
 
 /* Takes the lease, or looks up if another process has it. */

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { EFFORT = 1 /* normal */ };
 
@@ -250,23 +249,28 @@ static int open_view(struct live *live, const char *path, const struct cluster *
 
 static int begin_run(struct live *live)
 {
-    struct run_row *run = &live->run;
+    /* Committing and publishing take at most these shares of the time: disks differ. */
+    static const struct run_pace pace = { .commit_every_us = 1e6,
+                                          .commit_share = 0.001,
+                                          .commit_at_last_us = 20e6,
+                                          .publish_share = 0.01,
+                                          .alive_every_us = 10e6 };
+    struct dictionary *d = &live->dictionary;
+    const char *command = live->setup.command;
 
-    *run = (struct run_row){ .cluster = live->dictionary.cluster,
-                             .state = RUN_RUNNING,
-                             .started_s = time(NULL),
-                             .seed = live->setup.seed };
-    snprintf(run->search, sizeof(run->search), "%s", live->dictionary.search->ops->name);
-    snprintf(run->effort, sizeof(run->effort), "%s", live->dictionary.effort->name);
-    snprintf(run->command, sizeof(run->command), "%s",
-             live->setup.command ? live->setup.command : "a trainer, with libmoetune");
-    snprintf(run->now, sizeof(run->now), "training");
-    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
-    TRY(store_run_begin(live->dictionary.store, run));
-    live->dictionary.run = run->id;
-    if (live->setup.command)
-        TRY(dictionary_first_run(&live->dictionary, live->setup.command));
-    return store_commit(live->dictionary.store);
+    live->run = (struct run){ .store = d->store,
+                              .row = { .now = "training" },
+                              .pace = pace,
+                              .now_us = live->setup.now_us,
+                              .self = live->setup.self };
+    TRY(run_begin(&live->run, d->cluster, live->setup.seed, d->search->ops->name, d->effort->name,
+                  command ? command : "a trainer, with libmoetune"));
+    d->run = live->run.row.id;
+    if (!command)
+        return OK;
+    TRY(run_first(d->store, d->cluster, command, false, &d->first_run));
+    d->pairs_since = d->first_run;
+    return OK;
 }
 
 static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
@@ -370,21 +374,12 @@ out:
     return rc;
 }
 
-static void end_run(struct live *live)
-{
-    live->run.state = RUN_COMPLETE;
-    snprintf(live->run.now, sizeof(live->run.now), "%s", run_state_words[RUN_COMPLETE]);
-    if (!store_run_update(live->dictionary.store, &live->run) && live->decided &&
-        !live->setup.dry_run)
-        store_publish(live->dictionary.store);
-}
-
 void live_close(struct live *live)
 {
     if (!live)
         return;
-    if (live->dictionary.store && live->run.id)
-        end_run(live);
+    if (live->dictionary.store && live->run.row.id)
+        run_end(&live->run, OK, NULL, live->decided && !live->setup.dry_run);
     store_close(live->dictionary.store);
     moelookup_view_free(live->view);
     for (uint32_t i = 1; i < live->class_count; i++)

@@ -5,7 +5,6 @@
 #include "gpu_list.h"
 #include "host.h"
 #include "known.h"
-#include "launch_words.h"
 #include "launches.h"
 #include "live.h"
 #include "machine.h"
@@ -17,6 +16,7 @@
 #include "status.h"
 #include "tables.h"
 #include "text.h"
+#include "tune_launches.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -425,7 +425,7 @@ static int hold(struct exec_protocol *v)
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
     setup = live_setup_of(v, cluster);
-    rc = launches ? launches_tune(&v->session, &setup, v->options, &v->report)
+    rc = launches ? tune_launches(&v->session, &setup, v->options, &v->report)
                   : tune_live(v, &setup);
     log_line_clear();
     if (rc == ERR_LAUNCH && v->report.cluster)

@@ -14,6 +14,7 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
                       const struct search_setup *search)
 {
     *r = (struct launch_range){ .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1 };
+    r->watched.bucket = bucket;
     r->shown = calloc(shared->arm_count, sizeof(*r->shown));
     if (!r->shown)
         return fail(ERR_NOMEM, "plans of a range");
@@ -156,6 +157,14 @@ bool launch_range_wants(const struct launch_range *r, const struct launch_under_
     return r->state == RANGE_OPEN && can_show(r, launch, r->wanted);
 }
 
+enum launch_wish launch_range_wish(const struct launch_range *r,
+                                   const struct launch_under_way *launch)
+{
+    if (!launch_range_wants(r, launch))
+        return WISH_NOTHING;
+    return r->on_occasion ? WISH_OCCASION : WISH_SAMPLE;
+}
+
 void launch_range_look(struct launch_range *r, const struct launch_under_way *launch)
 {
     bool among[SEARCH_ARMS_MAX];
@@ -206,14 +215,6 @@ int launch_range_end(struct launch_range *r, const struct launch_under_way *laun
     return launch_range_wants(r, launch) && r->arm == r->wanted && r->watched.steps >= least
                ? learn(r, launch, watched_sample(&r->watched))
                : OK;
-}
-
-bool launch_range_gives_up(struct launch_range *r, const struct launch_under_way *launch)
-{
-    if (!launch_range_wants(r, launch) || r->on_occasion || !watched_in_vain(&r->watched))
-        return false;
-    r->state = RANGE_GIVEN_UP;
-    return true;
 }
 
 int launch_range_next(struct launch_range *r)

@@ -4,7 +4,9 @@
 #define LAUNCH_RANGE_H
 
 #include "bucket.h"
-#include "launch_watch.h"
+#include "launches.h"
+
+#include <stddef.h>
 
 enum range_state {
     RANGE_NEW, /* nothing is asked of a decision yet */
@@ -16,6 +18,7 @@ enum range_state {
 };
 
 struct launch_range {
+    struct watched watched;       /* first: see launch_range_of() */
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
     enum range_state state;
@@ -28,12 +31,17 @@ struct launch_range {
     bool cut;         /* its entry is what an earlier run could say when its time was up */
     uint32_t *shown;  /* by arm: the last launch in which it gave a sample */
 
-    struct watched watched;
-
     /* Of the launch under way. */
     int arm;      /* whose steps are gathered; -1: none */
     bool failing; /* its last plan failed */
 };
+
+/* The range that the launcher knows by this. */
+static inline struct launch_range *launch_range_of(struct watched *watched)
+{
+    return (struct launch_range *)watched;
+}
+_Static_assert(offsetof(struct launch_range, watched) == 0, "launch_range_of() casts");
 
 /* Reads what earlier runs left; everything of `shared` but its search is taken. */
 int launch_range_open(struct launch_range *range, const struct dictionary *shared, uint32_t bucket,
@@ -49,14 +57,11 @@ int launch_range_begin(struct launch_range *range);
 /* A launch begins. */
 void launch_range_reset(struct launch_range *range);
 
-/* A launch under way, of a way to start the program, as each arm has one. */
-struct launch_under_way {
-    uint32_t number, way;
-    const uint32_t *way_of;
-};
-
 /* Whether the launch can show what is wanted. */
 bool launch_range_wants(const struct launch_range *range, const struct launch_under_way *launch);
+/* The same as the launcher asks it. */
+enum launch_wish launch_range_wish(const struct launch_range *range,
+                                   const struct launch_under_way *launch);
 
 /* Where it cannot, the decision may want another arm that it can show: the start is paid for. */
 void launch_range_look(struct launch_range *range, const struct launch_under_way *launch);
@@ -73,11 +78,6 @@ int launch_range_step(struct launch_range *range, const struct launch_under_way 
 /* The program ended before there were so many steps: if they are `least`, they have to do. */
 int launch_range_end(struct launch_range *range, const struct launch_under_way *launch,
                      uint32_t least);
-
-/* The launch ended well: whether the range is given up, for this was the last of LAUNCH_PATIENCE in
- * a row that were started for it and did not show it.  None owes what was wanted on the occasion.
- */
-bool launch_range_gives_up(struct launch_range *range, const struct launch_under_way *launch);
 
 /* After a launch: what the decision asks for, wherever it can be shown; the entry, if the launch's
  * last sample has decided the range. */

@@ -1,478 +1,503 @@
-/* Decides which launch comes next, and what it is asked to show. */
-#include "launches_state.h"
+/* Which launch comes next, how long it goes on, and what its program is answered. */
+#include "launches.h"
 
-#include "arms.h"
 #include "array.h"
 #include "costs.h"
 #include "host.h"
-#include "launch_words.h"
 #include "plan.h"
-#include "recognise.h"
+#include "stats.h"
 #include "status.h"
 #include "text.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
-/* ---- ranges */
+/* ---- ways */
 
-static struct launch_range *find_range(const struct launches *l, uint32_t bucket)
+static size_t find_way(const struct declaration *d, const struct way *ways, size_t count,
+                       const struct moe_plan *plans, uint32_t choice)
 {
-    for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->bucket.key.bucket == bucket)
-            return l->ranges[i];
-    return NULL;
+    size_t w = 0;
+
+    while (w < count && !declaration_same_launch(d, choice, plans[ways[w].arm].choice))
+        w++;
+    return w;
 }
 
-/* What never comes up for other ranges does not for this one. */
-static int leave_out_broken(struct launches *l, struct launch_range *r)
+/* How many live axes a choice has as the default has them. */
+static size_t likeness(const struct declaration *d, uint32_t choice)
 {
-    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
-        if (l->ways[l->way_of[arm]].broken)
-            TRY(launch_range_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
+    size_t alike = 0;
+
+    for (size_t a = 0; a < d->axes; a++)
+        alike += !d->axis[a].restart && declaration_value(d, choice, a) == d->axis[a].fallback;
+    return alike;
+}
+
+int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
+              uint32_t *way_of, struct way **ways, size_t *way_count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t w = find_way(d, *ways, *way_count, plans, plans[i].choice);
+        const struct way fresh = { .arm = (int)i, .safe = (int)i };
+
+        if (w == *way_count)
+            ARRAY_APPEND(*ways, *way_count, fresh);
+        else if (likeness(d, plans[i].choice) > likeness(d, plans[(*ways)[w].safe].choice))
+            (*ways)[w].safe = (int)i;
+        way_of[i] = (uint32_t)w;
+    }
     return OK;
 }
 
-/* What its samples say of the ways to start the program. */
-static void recall_ways(struct launches *l, const struct launch_range *r)
+int ways_next(const struct way *ways, size_t count, uint32_t launches)
 {
-    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
-        if (bucket_count(&r->bucket, arm))
-            l->ways[l->way_of[arm]].runs = true;
-}
+    double most = 0;
+    int next = -1;
 
-static int add_range(struct launches *l, uint32_t bucket, struct launch_range **out)
-{
-    struct launch_range *r = calloc(1, sizeof(*r));
+    for (size_t w = 0; w < count; w++) {
+        double urgent = ways[w].votes * (launches + 1 - ways[w].last);
+        bool again = launches && ways[w].last == launches;
 
-    if (!r)
-        return fail(ERR_NOMEM, "a range");
-    ARRAY_APPEND(l->ranges, l->range_count, r);
-    TRY(launch_range_open(r, &l->dictionary, bucket, &l->search));
-    recall_ways(l, r);
-    TRY(leave_out_broken(l, r));
-    *out = r;
-    r->demand = live_demand(l->setup, bucket);
-    return launch_range_pin(r, l->pins) ? OK : launch_range_begin(r);
-}
-
-static uint32_t count_ranges(const struct launches *l, enum range_state state)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < l->range_count; i++)
-        count += l->ranges[i]->state == state;
-    return count;
-}
-
-/* Those that this run is to decide. */
-static uint32_t count_wanted(const struct launches *l)
-{
-    return (uint32_t)l->range_count - count_ranges(l, RANGE_LEFT_OUT) -
-           count_ranges(l, RANGE_PINNED);
-}
-
-/* ---- which launch next */
-
-/* -1: nothing is wanted. */
-static int next_way(const struct launches *l)
-{
-    int next;
-
-    for (size_t w = 0; w < l->way_count; w++)
-        l->ways[w].votes = 0;
-    for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->state == RANGE_OPEN)
-            l->ways[l->way_of[l->ranges[i]->wanted]].votes += (double)l->ranges[i]->demand;
-    next = ways_next(l->ways, l->way_count, l->now.number);
-    /* Ranges that nobody asked for yet show under the default. */
-    if (next < 0 && (!l->now.number || !l->range_count))
-        return (int)l->way_of[l->dictionary.default_arm];
+        if (urgent > 0 &&
+            (next < 0 || (urgent > most && !again) || (launches && ways[next].last == launches))) {
+            most = urgent;
+            next = (int)w;
+        }
+    }
     return next;
+}
+
+/* ---- command lines */
+
+bool launch_matters(const struct declaration *d)
+{
+    for (size_t a = 0; a < d->axes; a++)
+        if (d->axis[a].restart)
+            return true;
+    return false;
+}
+
+static const char *value_of(const struct declaration *d, uint32_t choice, size_t axis)
+{
+    return d->axis[axis].text[declaration_value(d, choice, axis)];
+}
+
+char *launch_words(const struct declaration *d, uint32_t choice, char text[DECLARATION_PLAN_BYTES])
+{
+    *text = 0;
+    for (size_t a = 0; a < d->axes; a++)
+        if (d->axis[a].restart)
+            text_add(text, DECLARATION_PLAN_BYTES, "%s%s=%s", *text ? " " : "", d->axis[a].name,
+                     value_of(d, choice, a));
+    return text;
+}
+
+/* The length of "{word}"; 0: that is not what stands there. */
+static size_t braced(const char *at)
+{
+    size_t length = 1;
+
+    if (*at != '{' || !(isalpha((unsigned char)at[1]) || at[1] == '_'))
+        return 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_')
+        length++;
+    return at[length] == '}' ? length + 1 : 0;
+}
+
+static int find_axis(const struct declaration *d, const char *word, size_t length, size_t *axis)
+{
+    *axis = declaration_axis(d, word, length);
+    if (*axis == d->axes)
+        return fail(ERR_ARGUMENT,
+                    "--exec: {%.*s} is no axis of %s; {{%.*s}} stands for the word in braces",
+                    (int)length, word, d->name, (int)length, word);
+    if (!d->axis[*axis].restart)
+        return fail(ERR_ARGUMENT,
+                    "--exec: {%s} varies while the program runs, so it is told by \"plan\", not by "
+                    "the command line; declare it \"restart\" or leave it out",
+                    d->axis[*axis].name);
+    return OK;
+}
+
+int launch_command(const char *command, const struct declaration *d, uint32_t choice, char **out)
+{
+    char *text = NULL;
+    size_t size, length, axis;
+    FILE *to = open_memstream(&text, &size);
+    int rc = to ? OK : fail(ERR_NOMEM, "a command line");
+
+    while (!rc && *command) {
+        if (command[0] == '{' && (length = braced(command + 1)) && command[length + 1] == '}') {
+            fprintf(to, "%.*s", (int)length, command + 1);
+            command += length + 2;
+        } else if (command[0] == '$' && (length = braced(command + 1))) {
+            fprintf(to, "%.*s", (int)length + 1, command);
+            command += length + 1;
+        } else if ((length = braced(command))) {
+            rc = find_axis(d, command + 1, length - 2, &axis);
+            if (!rc)
+                fputs(value_of(d, choice, axis), to);
+            command += length;
+        } else {
+            fputc(*command++, to);
+        }
+    }
+    if (to && fclose(to) && !rc)
+        rc = fail(ERR_NOMEM, "a command line");
+    if (rc)
+        free(text);
+    else
+        *out = text;
+    return rc;
+}
+
+/* ---- ranges */
+
+/* So many times the least steps of a sample a launch goes on that looks which ranges there are, and
+ * one that waits for a range to be asked for, or would like to see it. */
+enum { LOOK = 8, WAIT = 32, PASS_BY = 2 };
+
+void watched_reset(struct watched *r)
+{
+    r->asked = 0;
+    r->steps = 0;
+    r->learnt = false;
+}
+
+bool watched_step(struct watched *r, int64_t ns, uint32_t steps, int64_t *sample)
+{
+    r->ns[r->steps++] = ns;
+    if (r->steps < steps)
+        return false;
+    *sample = watched_sample(r);
+    return true;
+}
+
+int64_t watched_sample(struct watched *r)
+{
+    double values[TUNE_LAUNCH_STEPS_MAX], most, mean = 0, log_mean = 0;
+
+    for (uint32_t i = 0; i < r->steps; i++)
+        values[i] = (double)r->ns[i];
+    most = 2 * median_of(values, r->steps);
+    for (uint32_t i = 0; i < r->steps; i++) {
+        values[i] = fmax(1, fmin(values[i], most));
+        mean += values[i] / r->steps;
+        log_mean += log(values[i]) / r->steps;
+    }
+    for (uint32_t i = 0; i < r->steps; i++)
+        r->squares += pow(log(values[i]) - log_mean, 2);
+    r->spare += r->steps - 1;
+    r->samples++;
+    r->steps = 0;
+    r->learnt = true;
+    r->missed = 0;
+    return llround(mean);
+}
+
+bool watched_in_vain(struct watched *r)
+{
+    return !r->learnt && ++r->missed >= LAUNCH_PATIENCE;
+}
+
+bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t ranges,
+                  bool on_occasion, uint64_t question)
+{
+    uint64_t rounds = (uint64_t)(on_occasion ? PASS_BY : WAIT) * w->least;
+
+    return question - r->asked < rounds * ranges;
+}
+
+bool watch_looks(const struct launch_watch *w, uint64_t question)
+{
+    return (w->looking || w->newest) && question <= 2 * w->newest + (uint64_t)LOOK * w->least;
+}
+
+void watched_add(struct watched *all, const struct watched *r)
+{
+    all->samples += r->samples;
+    all->spare += r->spare;
+    all->squares += r->squares;
+}
+
+/* ---- cost */
+
+void launch_cost_started(struct launch_cost *c, int64_t now_ns)
+{
+    c->started_ns = now_ns;
+    c->asked_ns = c->told_ns = 0;
+}
+
+void launch_cost_asked(struct launch_cost *c, int64_t now_ns)
+{
+    if (!c->asked_ns)
+        c->asked_ns = now_ns;
+}
+
+void launch_cost_told(struct launch_cost *c, int64_t now_ns)
+{
+    c->told_ns = now_ns;
+}
+
+void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
+{
+    int64_t inside_ns = c->told_ns - c->asked_ns;
+
+    if (!c->told_ns || now_ns < 0)
+        return;
+    c->inside_ns += (double)inside_ns;
+    c->outside_ns += (double)(now_ns - c->started_ns - inside_ns);
+}
+
+/* Samples of n steps cost o + n c each and have the variance l^2 + v / n.  Those say most for their
+ * cost that make (o + n c) (l^2 + v / n) least, with n = sqrt(o v / c) / l; around that it is
+ * nearly flat, and small samples can be spent where they matter. */
+uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
+{
+    static const double luck = 0.02; /* l: of log(ns) between launches */
+    /* Before steps are known, as if so many had scattered by so much. */
+    static const double guessed = 4, guess = 0.05;
+    static const double dearer = 1.25; /* than the least */
+    double v = (ranges->squares + guessed * guess * guess) / (guessed + ranges->spare);
+    double of_launch, of_step, least, best;
+    uint32_t n = LAUNCH_STEPS_LEAST;
+
+    if (!ranges->samples || !(c->inside_ns > 0))
+        return n;
+    of_launch = c->outside_ns / ranges->samples;
+    of_step = c->inside_ns / (double)(ranges->samples + ranges->spare);
+    least = pow(luck * sqrt(of_launch) + sqrt(of_step * v), 2);
+    best = sqrt(of_launch * v / of_step) / luck;
+    while (n < fmin(best, TUNE_LAUNCH_STEPS_MAX) &&
+           (of_launch + n * of_step) * (luck * luck + v / n) > dearer * least)
+        n++;
+    return n;
 }
 
 /* ---- answers */
 
-static int best_here(const struct launches *l, const struct launch_range *r)
+const struct launched_program *launches_program(const struct launches *l)
 {
-    return launch_range_best(r, &l->now, l->ways[l->now.way].safe);
-}
-
-/* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them now
- * is cheaper than a launch for each. */
-static bool is_failing(const struct launches *l, const struct launch_range *r)
-{
-    int arm = r->failing && r->state == RANGE_OPEN ? best_here(l, r) : -1;
-
-    return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm);
+    return &l->programs[l->now.way / (l->way_count / l->program_count)];
 }
 
 /* Whether the launch can show more that is wanted, or ranges that nobody knows. */
-static bool goes_on(const struct launches *l)
+static bool goes_on(const struct launches *l, uint64_t question)
 {
-    uint64_t question = l->session->asked + 1;
+    struct watched *range;
+    size_t count = 0;
 
-    for (size_t i = 0; i < l->range_count; i++) {
-        const struct launch_range *r = l->ranges[i];
+    while (l->client->range(l->self, count))
+        count++;
+    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
+        enum launch_wish wish = l->client->wish(l->self, range);
 
-        if ((launch_range_wants(r, &l->now) || is_failing(l, r)) &&
-            watch_awaits(&l->watch, &r->watched, l->range_count, r->on_occasion, question))
+        if (wish && watch_awaits(&l->watch, range, count, wish == WISH_OCCASION, question))
             return true;
     }
     return watch_looks(&l->watch, question);
 }
 
-static int choose(struct launches *l, struct launch_range *r)
-{
-    const struct way *way = &l->ways[l->now.way];
-    /* A launch that came to nothing under these values shows first whether it runs at all. */
-    bool in_doubt = way->stillborn && !way->runs;
-
-    l->range = r;
-    l->sampled = launch_range_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
-    l->arm = l->sampled ? r->wanted : best_here(l, r);
-    return l->arm < 0 ? UNSUPPORTED : OK;
-}
-
-static int is_asked(void *self, const struct said *ask, struct moe_plan *plan)
+static int answer_ask(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct launches *l = self;
     uint32_t bucket = declaration_bucket(l->space, ask->key, ask->class_thousandths);
-    struct launch_range *r = find_range(l, bucket);
+    uint64_t question = l->session->asked + 1;
+    struct watched *range;
+    size_t i = 0;
 
+    l->heard = true;
     launch_cost_asked(&l->cost, host_clock_ns());
-    if (!r) {
-        TRY(add_range(l, bucket, &r));
-        launch_range_look(r, &l->now);
-        l->watch.newest = l->session->asked + 1;
+    while ((range = l->client->range(l->self, i)) && range->bucket != bucket)
+        i++;
+    if (!range) {
+        TRY(l->client->add(l->self, bucket, &range));
+        l->watch.newest = question;
     }
-    r->watched.asked = l->session->asked + 1;
-    if (!goes_on(l))
+    range->asked = question;
+    if (!goes_on(l, question))
         return UNSUPPORTED;
-    TRY(choose(l, r));
-    *plan = l->arms[l->arm];
-    return OK;
+    l->range = range;
+    return l->client->choose(l->self, range, plan);
 }
 
-static void show(struct launches *l)
-{
-    struct progress *p = &l->session->progress;
-
-    p->done = count_ranges(l, RANGE_DECIDED);
-    p->buckets = count_wanted(l);
-    p->steps = l->told;
-    progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number, l->space->key,
-                  l->session->key, PLAN_WORDS(&l->session->plan));
-}
-
-/* For whoever looks while it runs (`moetune status`). */
-static int write_run(struct launches *l)
-{
-    l->run.buckets_done = count_ranges(l, RANGE_DECIDED);
-    l->run.buckets_planned = count_wanted(l);
-    TRY(store_run_update(l->dictionary.store, &l->run));
-    return store_commit(l->dictionary.store);
-}
-
-static int is_told(void *self, const struct said *tell)
+static int answer_tell(void *self, const struct said *tell)
 {
     struct launches *l = self;
-    uint32_t samples = l->range->watched.samples;
+    struct progress *p = &l->session->progress;
+    struct launch_counts counts = l->client->count(l->self);
+    bool two = l->program_count > 1;
 
     l->ways[l->now.way].runs = true;
-    l->range->failing = false;
     l->told++;
     l->tried += l->sampled;
     launch_cost_told(&l->cost, host_clock_ns());
-    show(l);
-    if (!l->sampled || !launch_range_wants(l->range, &l->now) || l->range->wanted != l->arm)
-        return OK;
-    l->run.samples_search++;
-    TRY(launch_range_step(l->range, &l->now, tell->ns, l->watch.steps));
-    return l->range->watched.samples == samples ? OK : write_run(l);
+    p->done = counts.decided;
+    p->buckets = counts.ranges;
+    p->steps = l->told;
+    progress_show(p, "launch %" PRIu32 "%s%s: %s=%" PRIu64 " %s", l->now.number, two ? ", " : "",
+                  two ? launches_program(l)->name : "", l->space->key, l->session->key,
+                  PLAN_WORDS(&l->session->plan));
+    return l->client->step(l->self, l->range, tell->ns);
 }
 
-static int is_told_memory(void *self, int64_t bytes)
+static int answer_memory(void *self, int64_t bytes)
 {
     struct launches *l = self;
 
-    return ledger_memory(l->dictionary.store, &l->range->bucket.attempts[l->arm], bytes);
+    return l->client->memory ? l->client->memory(l->self, l->range, bytes) : OK;
 }
 
-static int is_told_failure(void *self, enum trial_state state, const char *why)
+static int answer_failed(void *self, enum trial_state state, const char *why)
 {
     struct launches *l = self;
 
     l->ways[l->now.way].runs = true; /* it came up, and says what it cannot do */
-    l->range->failing = true;
-    TRY(launch_range_fail(l->range, l->arm, state, why));
-    launch_range_look(l->range, &l->now);
-    return store_commit(l->dictionary.store);
+    return l->client->failed(l->self, l->range, state, why);
 }
 
-static struct moetune_status status_of(void *self)
+static struct moetune_status answer_status(void *self)
 {
     const struct launches *l = self;
+    struct launch_counts counts = l->client->count(l->self);
 
-    return (struct moetune_status){ .decided = count_ranges(l, RANGE_DECIDED),
-                                    .open = count_ranges(l, RANGE_OPEN),
-                                    .steps = l->told,
-                                    .tried = l->tried };
+    return (struct moetune_status){
+        .decided = counts.decided, .open = counts.open, .steps = l->told, .tried = l->tried
+    };
 }
 
-/* Other hosts take an owner for dead that is silent for a minute. */
-static void stay_alive(void *self)
+static void idle(void *self)
 {
     struct launches *l = self;
-    double now_s = (double)time(NULL);
 
-    if (now_s - l->alive_s < 10)
-        return;
-    store_heartbeat(l->dictionary.store);
-    l->alive_s = now_s;
+    if (l->client->idle)
+        l->client->idle(l->self);
 }
 
-static const struct session_ops ops = { .ask = is_asked,
-                                        .tell = is_told,
-                                        .memory = is_told_memory,
-                                        .failed = is_told_failure,
-                                        .status = status_of,
-                                        .idle = stay_alive };
+static const struct session_ops ops = { .ask = answer_ask,
+                                        .tell = answer_tell,
+                                        .memory = answer_memory,
+                                        .failed = answer_failed,
+                                        .status = answer_status,
+                                        .idle = idle };
 
 /* ---- launches */
 
-/* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
- * up half as many are: the next run may come no further. */
-static int take_rest(struct launches *l, bool cut)
+bool launches_learnt(const struct launches *l)
 {
-    uint32_t least = cut ? (l->watch.least + 1) / 2 : l->watch.least;
+    struct watched *range;
 
-    for (size_t i = 0; i < l->range_count; i++)
-        TRY(launch_range_end(l->ranges[i], &l->now, least));
-    return OK;
+    for (size_t i = 0; (range = l->client->range(l->self, i)); i++)
+        if (range->learnt)
+            return true;
+    return false;
 }
 
-/* By what the launches so far cost, and by how far their steps scatter. */
-static uint32_t steps_of_sample(const struct launches *l)
+/* What the launch was started for, ended well and did not show. */
+static void count_misses(const struct launches *l)
 {
-    struct watched all = { .samples = 0 };
+    struct watched *range;
+    char text[80];
 
-    for (size_t i = 0; i < l->range_count; i++)
-        watched_add(&all, &l->ranges[i]->watched);
-    return l->options->launch_steps ? l->options->launch_steps : launch_pace(&l->cost, &all);
-}
-
-static int begin_launch(struct launches *l, uint32_t number, const char *words)
-{
-    struct way *way = &l->ways[number];
-
-    l->now.way = number;
-    l->watch.looking = !l->now.number;
-    l->watch.steps = steps_of_sample(l);
-    l->watch.newest = 0;
-    way->last = ++l->now.number;
-    way->launches++;
-    l->range = NULL;
-    for (size_t i = 0; i < l->range_count; i++) {
-        launch_range_reset(l->ranges[i]);
-        launch_range_look(l->ranges[i], &l->now);
+    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
+        if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
+            continue;
+        declaration_range(l->space, range->bucket, text, sizeof(text));
+        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
+             l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
+        l->client->leave(l->self, range);
     }
-    text_put(l->run.now, sizeof(l->run.now), "launch %" PRIu32 ": %s", l->now.number, words);
-    return write_run(l);
+}
+
+static int judge_end(struct launches *l, const struct launch_end *end)
+{
+    const struct session *s = l->session;
+
+    if (!s->dismissed && (end->hung || end->exit_code)) {
+        l->silent = 0;
+        return l->client->ended(l->self, end);
+    }
+    l->silent = s->asked ? 0 : l->silent + 1;
+    if (l->silent >= LAUNCH_PATIENCE)
+        return fail(ERR_LAUNCH, "%s ended %d times in a row without asking anything",
+                    launches_program(l)->name, LAUNCH_PATIENCE);
+    count_misses(l);
+    return l->client->ended(l->self, NULL);
 }
 
 static int launch(struct launches *l, uint32_t number)
 {
-    uint32_t choice = l->arms[l->ways[number].arm].choice;
+    struct way *way = &l->ways[number];
+    uint32_t choice = l->plans[way->arm].choice;
     char words[DECLARATION_PLAN_BYTES], *command;
     struct launch_end end;
     int rc;
 
-    TRY(begin_launch(l, number, launch_words(l->space, choice, words)));
-    TRY(launch_command(l->options->exec, l->space, choice, &command));
+    l->now.way = number;
+    way->last = ++l->now.number;
+    way->launches++;
+    l->watch.newest = 0;
+    l->range = NULL;
+    TRY(l->client->begin(l->self, launch_words(l->space, choice, words)));
+    TRY(launch_command(launches_program(l)->command, l->space, choice, &command));
     launch_cost_started(&l->cost, host_clock_ns());
-    rc = session_launch(l->session, command, words, *l->silent_end && l->now.number == 2, &end);
+    rc = session_launch(l->session, command, words, l->in_doubt, &end);
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
-    if (!rc || rc == ERR_CUT)
-        rc = take_rest(l, rc == ERR_CUT) ? ERR_IO : rc;
-    if (!rc)
-        rc = launches_judge_end(l, &end);
-    for (size_t i = 0; i < l->range_count && !rc; i++)
-        rc = launch_range_next(l->ranges[i]);
-    return rc;
+    if (l->client->gather && (!rc || rc == ERR_CUT))
+        rc = l->client->gather(l->self, rc == ERR_CUT) ? ERR_IO : rc;
+    return rc ? rc : judge_end(l, &end);
 }
 
-/* ---- opening */
-
-static int list_arms(struct launches *l, const struct live_setup *setup)
+int launches_run(struct launches *l)
 {
-    struct arms_setup arms = { .axes = setup->axes, .foreign = true };
-    struct moe_plan usual = plan_default(&setup->shape);
+    for (;;) {
+        int way, rc;
 
-    TRY(arms_list(&setup->shape, &arms, l->arms, &l->dictionary.arm_count));
-    l->dictionary.default_arm = arms_find(l->arms, l->dictionary.arm_count, &usual);
-    return ways_list(l->space, l->arms, l->dictionary.arm_count, l->way_of, &l->ways,
-                     &l->way_count);
-}
-
-static int begin_run(struct launches *l, const struct live_setup *setup)
-{
-    struct run_row *run = &l->run;
-
-    *run = (struct run_row){ .cluster = l->dictionary.cluster,
-                             .state = RUN_RUNNING,
-                             .started_s = time(NULL),
-                             .seed = setup->seed };
-    snprintf(run->search, sizeof(run->search), "blind");
-    snprintf(run->effort, sizeof(run->effort), "%s", setup->effort->name);
-    snprintf(run->command, sizeof(run->command), "%s", setup->command);
-    snprintf(run->now, sizeof(run->now), "launching");
-    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
-    TRY(store_run_begin(l->dictionary.store, run));
-    l->dictionary.run = run->id;
-    TRY(dictionary_first_run(&l->dictionary, setup->command));
-    return store_commit(l->dictionary.store);
-}
-
-static int recall_range(void *self, const struct trial_row *trial)
-{
-    struct launches *l = self;
-    struct launch_range *r;
-
-    return find_range(l, trial->key.bucket) ? OK : add_range(l, trial->key.bucket, &r);
-}
-
-static int open_store(struct launches *l, const struct live_setup *setup)
-{
-    struct dictionary *d = &l->dictionary;
-    struct launch_range *range;
-    struct cluster cluster;
-
-    TRY(live_cluster(setup, &cluster));
-    TRY(store_open(setup->path, setup->store_flags, &d->store));
-    TRY(recognise(d->store, &cluster, &d->cluster));
-    TRY(store_shape(d->store, &setup->shape, &d->shape));
-    l->search =
-        (struct search_setup){ .shape = setup->shape,
-                               .arms = l->arms,
-                               .arm_count = d->arm_count,
-                               .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
-                               .worth = setup->effort->worth,
-                               .seed = setup->seed };
-    TRY(store_overrides(d->store, &l->pins));
-    TRY(begin_run(l, setup));
-    if (l->options->retune)
-        TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
-                         "to be measured again"));
-    for (size_t i = 0; i < setup->demand_count; i++)
-        TRY(add_range(l, setup->demands[i].bucket, &range));
-    return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
-}
-
-static int end_run(struct launches *l, int rc)
-{
-    struct run_row *run = &l->run;
-
-    run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
-    snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
-    TRY(write_run(l));
-    return store_publish(l->dictionary.store);
-}
-
-/* Where no plan runs, which is said. */
-static uint32_t count_barren(const struct launches *l)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < l->range_count; i++) {
-        const struct bucket *b = &l->ranges[i]->bucket;
-        char range[64];
-
-        if (l->ranges[i]->state != RANGE_DECIDED || b->known)
-            continue;
-        count++;
-        declaration_range(l->space, b->key.bucket, range, sizeof(range));
-        note("%s %s is not decided: no plan runs there; the default one: %s", l->space->key, range,
-             b->attempts[l->dictionary.default_arm].trial.message);
-    }
-    return count;
-}
-
-static void report(const struct launches *l, struct launches_report *out)
-{
-    *out = (struct launches_report){ .cluster = l->dictionary.cluster,
-                                     .shape = l->dictionary.shape,
-                                     .launches = l->now.number,
-                                     .ranges = count_wanted(l),
-                                     .decided = count_ranges(l, RANGE_DECIDED) - count_barren(l),
-                                     .given_up = count_ranges(l, RANGE_GIVEN_UP),
-                                     .steps = l->watch.least };
-    for (size_t w = 0; w < l->way_count; w++)
-        out->ways += l->ways[w].launches > 0;
-}
-
-static void close_launches(struct launches *l)
-{
-    store_close(l->dictionary.store);
-    for (size_t i = 0; i < l->range_count; i++) {
-        launch_range_close(l->ranges[i]);
-        free(l->ranges[i]);
-    }
-    free(l->ranges);
-    free(l->pins.rows);
-    free(l->ways);
-    free(l);
-}
-
-static int tune(struct launches *l, const struct live_setup *setup)
-{
-    char *command;
-    int rc, way;
-
-    TRY(launch_command(l->options->exec, l->space, l->space->usual, &command));
-    free(command);
-    TRY(list_arms(l, setup));
-    TRY(open_store(l, setup));
-    for (rc = OK; !rc && (way = next_way(l)) >= 0;)
+        for (size_t w = 0; w < l->way_count; w++)
+            l->ways[w].votes = 0;
+        l->client->vote(l->self);
+        way = ways_next(l->ways, l->way_count, l->now.number);
+        if (way < 0)
+            return OK;
         rc = launch(l, (uint32_t)way);
-    for (size_t i = 0; i < l->range_count && rc == ERR_CUT; i++)
-        TRY(launch_range_next(l->ranges[i]));
-    return rc;
+        if (rc)
+            return rc;
+    }
 }
 
-int launches_tune(struct session *session, const struct live_setup *setup,
-                  const struct tune_options *options, struct launches_report *out)
+int launches_open(struct launches *l)
 {
-    uint32_t steps = options->launch_steps;
-    struct launches *l = calloc(1, sizeof(*l));
-    int rc, said = OK;
+    struct way *all;
+    size_t count;
+    char *command;
 
-    if (!l)
-        return fail(ERR_NOMEM, "launches");
-    *l = (struct launches){ .session = session,
-                            .setup = setup,
-                            .space = session->space,
-                            .options = options,
-                            .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST },
-                            .dictionary = { .window = setup->window,
-                                            .declared = session->space,
-                                            .arms = l->arms,
-                                            .effort = setup->effort,
-                                            .harm = setup->harm,
-                                            .margin = setup->margin } };
-    *out = (struct launches_report){ 0 };
-    l->now.way_of = l->way_of;
-    session->ops = &ops;
-    session->self = l;
-    rc = tune(l, setup);
-    if (l->run.id) {
-        said = end_run(l, rc);
-        report(l, out);
+    for (size_t i = 0; i < l->program_count; i++) {
+        TRY(launch_command(l->programs[i].command, l->space, l->space->usual, &command));
+        free(command);
     }
-    close_launches(l);
-    return rc ? rc : said;
+    TRY(ways_list(l->space, l->plans, l->plan_count, l->way_of, &l->ways, &l->way_count));
+    count = l->way_count;
+    all = realloc(l->ways, l->program_count * count * sizeof(*all));
+    if (!all)
+        return fail(ERR_NOMEM, "ways to start programs");
+    /* What is learnt of one program says nothing of the other. */
+    for (size_t i = 1; i < l->program_count; i++)
+        memcpy(all + i * count, all, count * sizeof(*all));
+    l->ways = all;
+    l->way_count = l->program_count * count;
+    l->now.way_of = l->way_of;
+    l->session->ops = &ops;
+    l->session->self = l;
+    return OK;
+}
+
+void launches_close(struct launches *l)
+{
+    free(l->ways);
 }

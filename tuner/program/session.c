@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ERRORS_MAX = 100, ERRORS_SAID = 2, ENDS_MAX = 100 };
-/* Between steps a program may do other things for longer than a step takes. */
-const double session_patience_between = 10;
+enum { BAD_LINES_MAX = 100, BAD_LINES_SAID = 2, LATE_LINES_MAX = 100 };
+/* Between steps a program may do other things, for so many times as long as a step may take. */
+static const double patience_between = 10;
 
 static volatile sig_atomic_t stop;
 
@@ -25,49 +25,53 @@ static void on_signal(int number)
     stop = 1;
 }
 
-bool session_stopped(void)
-{
-    return stop;
-}
-
 void session_catch_signals(void)
 {
     signal(SIGPIPE, SIG_IGN);
     launch_on_stop(on_signal);
 }
 
+static const char *name_of(const struct session *s)
+{
+    return s->name ? s->name : "the program";
+}
+
 /* ---- answers: one line each */
 
-static int answer_error(struct session *s, const char *why, char *answer)
+static int answer_error(struct session *s, const char *why)
 {
-    static const char said[] = "the program writes \"%s\", which is not understood: %s";
+    static const char said[] = "%s writes \"%s\", which is not understood: %s";
     char line[100];
 
-    text_put(answer, SAID_LINE_BYTES, "error %s", why);
+    if (s->strict)
+        return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted (%s)", name_of(s),
+                    TEXT_SHORT(s->line, 80), s->running ? "tell MICROSECONDS" : "ask CAPACITY",
+                    why);
+    text_put(s->answer, sizeof(s->answer), "error %s", why);
     utf8_line(s->line, line, sizeof(line));
-    if (++s->errors == ERRORS_MAX)
-        return fail(ERR_ARGUMENT, said, line, why);
-    if (s->errors <= ERRORS_SAID) /* many programs do not look at the answer */
-        note(said, line, why);
+    if (++s->bad_lines == BAD_LINES_MAX)
+        return fail(ERR_ARGUMENT, said, name_of(s), line, why);
+    if (s->bad_lines <= BAD_LINES_SAID) /* many programs do not look at the answer */
+        note(said, name_of(s), line, why);
     return OK;
 }
 
-static int answer_ask(struct session *s, const struct said *ask, char *answer)
+static int answer_ask(struct session *s, const struct said *ask)
 {
     int rc;
 
-    if (s->running && s->space)
-        return answer_error(s, "ask: the last plan's time was not told", answer);
+    if (s->running && (s->space || s->strict))
+        return answer_error(s, "ask: the last plan's time was not told");
     s->key = ask->key;
     rc = s->ops->ask(s->self, ask, &s->plan);
     s->asked++;
     s->running = !rc;
     if (rc == UNSUPPORTED) {
         s->dismissed = true;
-        snprintf(answer, SAID_LINE_BYTES, "end");
+        snprintf(s->answer, sizeof(s->answer), "end");
         return OK;
     }
-    snprintf(answer, SAID_LINE_BYTES, "plan %s", PLAN_WORDS(&s->plan));
+    snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(&s->plan));
     return rc;
 }
 
@@ -99,73 +103,57 @@ static int refuse(struct session *s, const struct said *tell)
     return UNSUPPORTED;
 }
 
-static int answer_tell(struct session *s, const struct said *tell, char *answer)
+static int answer_tell(struct session *s, const struct said *tell)
 {
     int rc;
 
     if (!s->running)
-        return answer_error(s, "tell: nothing was asked", answer);
+        return answer_error(s, "tell: nothing was asked");
     s->running = false;
     s->told++;
-    snprintf(answer, SAID_LINE_BYTES, "ok");
+    snprintf(s->answer, sizeof(s->answer), "ok");
     if (tell->memory_bytes && s->ops->memory)
         TRY(s->ops->memory(s->self, tell->memory_bytes));
     rc = refuse(s, tell);
     return rc == UNSUPPORTED ? s->ops->tell(s->self, tell) : rc;
 }
 
-static int answer_failed(struct session *s, const struct said *failed, char *answer)
+static int answer_failed(struct session *s, const struct said *failed)
 {
     int rc;
 
     if (!s->running)
-        return answer_error(s, "failed: nothing was asked", answer);
+        return answer_error(s, "failed: nothing was asked");
     s->running = false;
     s->told++;
-    snprintf(answer, SAID_LINE_BYTES, "ok");
+    snprintf(s->answer, sizeof(s->answer), "ok");
     rc = s->ops->failed(s->self, TRIAL_FAILED, failed->reason);
     return rc == UNSUPPORTED ? OK : rc;
 }
 
-static int answer_status(struct session *s, const struct said *said, char *answer)
+static int answer_status(struct session *s, const struct said *said)
 {
     struct moetune_status now = s->ops->status(s->self);
 
     (void)said;
-    snprintf(answer, SAID_LINE_BYTES, "status decided %u open %u steps %" PRIu64 " tried %" PRIu64,
-             now.decided, now.open, now.steps, now.tried);
+    snprintf(s->answer, sizeof(s->answer),
+             "status decided %u open %u steps %" PRIu64 " tried %" PRIu64, now.decided, now.open,
+             now.steps, now.tried);
     return OK;
 }
 
-static int (*const answers[])(struct session *s, const struct said *said, char *answer) = {
+static int (*const answers[])(struct session *s, const struct said *said) = {
     [SAID_ASK] = answer_ask,
     [SAID_TELL] = answer_tell,
     [SAID_FAILED] = answer_failed,
     [SAID_STATUS] = answer_status,
 };
 
-static int answer_line(struct session *s, const char *line, char *answer)
-{
-    char why[SAID_WHY_BYTES];
-    struct said said;
-
-    s->line = line;
-    if (s->dismissed) { /* who was told to end and goes on is not heard */
-        s->ends++;
-        snprintf(answer, SAID_LINE_BYTES, "end");
-        return OK;
-    }
-    return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
-                                                 : answer_error(s, why, answer);
-}
-
 /* ---- one launch */
 
-static bool out_of_patience(const struct session *s)
+static double patience_s(const struct session *s)
 {
-    double limit_s = s->silence_s * (s->running ? 1 : session_patience_between);
-
-    return (double)(host_clock_ns() - s->heard_ns) * 1e-9 > limit_s;
+    return s->silence_s * (s->running ? 1 : patience_between);
 }
 
 /* Of a program that is no longer in doubt. */
@@ -198,57 +186,41 @@ static void keep_last_lines(const struct session *s, char *room, size_t size)
             text_add(room, size, "%s%s", *room ? " | " : "", line + strspn(line, " \t"));
 }
 
-static void wait_on(struct session *s)
+static int send_answer(struct session *s)
 {
-    if (s->asked)
-        pass_errors(s);
-    progress_tick(&s->progress);
-    if (s->ops->idle)
-        s->ops->idle(s->self);
+    s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
+    if (child_write(&s->child, s->answer) == OK || s->dismissed || child_ended(&s->child))
+        return OK;
+    return fail(ERR_LAUNCH, "%s does not read what it is answered", name_of(s));
 }
 
-static int reply(struct session *s, const char *line)
+static int answer_line(struct session *s, const char *line)
 {
-    char answer[SAID_LINE_BYTES];
+    char why[SAID_WHY_BYTES];
+    struct said said;
 
+    s->line = line;
     s->heard_ns = host_clock_ns();
     s->spoken = true;
     pass_errors(s);
-    TRY(answer_line(s, line, answer));
-    s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
-    if (child_write(&s->child, answer) == OK || s->dismissed || child_ended(&s->child))
-        return OK;
-    return fail(ERR_LAUNCH, "the program does not read what it is answered");
-}
-
-/* OK: it has ended, or is to be ended. */
-static int listen(struct session *s, bool *hung)
-{
-    char line[SAID_LINE_BYTES];
-
-    for (;;) {
-        bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
-        int rc = child_read(&s->child, s->dismissed, line, sizeof(line));
-
-        if (stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns))
-            return ERR_CUT;
-        if (rc == OK) {
-            TRY(reply(s, line));
-            if (s->ends > ENDS_MAX)
-                return OK;
-            continue;
-        }
-        if (ended || rc != UNSUPPORTED)
-            return OK;
-        *hung = out_of_patience(s);
-        if (*hung)
-            return OK;
-        wait_on(s);
+    if (s->dismissed) { /* who was told to end and goes on is not heard */
+        s->late_lines++;
+        snprintf(s->answer, sizeof(s->answer), "end");
+    } else if (said_read(line, s->space, &said, why)) {
+        TRY(answers[said.word](s, &said));
+    } else {
+        TRY(answer_error(s, why));
     }
+    return s->held ? OK : send_answer(s);
 }
 
-int session_launch(struct session *s, const char *command, const char *plan, bool in_doubt,
-                   struct launch_end *out)
+int session_release(struct session *s)
+{
+    s->held = false;
+    return send_answer(s);
+}
+
+int session_start(struct session *s, const char *command, const char *plan, bool in_doubt)
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
@@ -256,17 +228,49 @@ int session_launch(struct session *s, const char *command, const char *plan, boo
                              .space = s->space ? s->space->text : NULL,
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
-    int rc;
 
-    *out = (struct launch_end){ .hung = false };
-    s->running = s->dismissed = false;
+    s->held = s->running = s->dismissed = false;
     s->asked = s->told = 0;
-    s->ends = 0;
+    s->late_lines = 0;
     s->standard_error = job.errors;
     s->passed = 0;
-    rc = child_start(&job, &s->child);
+    return child_start(&job, &s->child);
+}
+
+int session_listen(struct session *s, bool *hung)
+{
+    char line[SAID_LINE_BYTES];
+
     s->heard_ns = host_clock_ns();
-    rc = rc ? rc : listen(s, &out->hung);
+    for (;;) {
+        bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
+        int rc = child_read(&s->child, s->dismissed, line, sizeof(line));
+
+        if (stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns))
+            return ERR_CUT;
+        if (rc == OK) {
+            TRY(answer_line(s, line));
+            if (s->held)
+                return OK;
+            if (s->late_lines > LATE_LINES_MAX)
+                return UNSUPPORTED;
+            continue;
+        }
+        *hung = !ended && rc == UNSUPPORTED &&
+                (double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience_s(s);
+        if (ended || *hung || rc != UNSUPPORTED)
+            return UNSUPPORTED;
+        if (s->asked)
+            pass_errors(s);
+        progress_tick(&s->progress);
+        if (s->ops->idle)
+            s->ops->idle(s->self);
+    }
+}
+
+void session_end(struct session *s, int rc, struct launch_end *out)
+{
+    out->by_itself = s->child.talk.pid && child_ended(&s->child);
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
     if (s->standard_error && !s->spoken && !rc && !out->hung)
         keep_last_lines(s, out->last_lines, sizeof(out->last_lines));
@@ -275,14 +279,25 @@ int session_launch(struct session *s, const char *command, const char *plan, boo
     if (s->standard_error)
         fclose(s->standard_error);
     s->standard_error = NULL;
+}
+
+int session_launch(struct session *s, const char *command, const char *plan, bool in_doubt,
+                   struct launch_end *out)
+{
+    int rc;
+
+    *out = (struct launch_end){ .hung = false };
+    rc = session_start(s, command, plan, in_doubt);
+    rc = rc ? rc : session_listen(s, &out->hung);
+    rc = rc == UNSUPPORTED ? OK : rc;
+    session_end(s, rc, out);
     return rc;
 }
 
 char *launch_why(const struct session *s, const struct launch_end *end, char why[LAUNCH_WHY_BYTES])
 {
     if (end->hung)
-        snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s",
-                 s->silence_s * (s->running ? 1 : session_patience_between));
+        snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s", patience_s(s));
     else
         text_put(why, LAUNCH_WHY_BYTES, "%s", end->how);
     return why;

@@ -1,5 +1,6 @@
 /* One launch of a program after the other: its lines are read, checked and answered; what a plan is
- * answered, and what follows from its times, is somebody else's. */
+ * answered, and what follows from its times, is somebody else's.  Two sessions are led in turn by
+ * holding answers back. */
 #ifndef SESSION_H
 #define SESSION_H
 
@@ -12,7 +13,8 @@
 
 #include <sys/types.h>
 
-/* Who tunes. */
+/* Who decides what a program is answered.  Each of the first four may set session->held: the answer
+ * waits for session_release(). */
 struct session_ops {
     /* UNSUPPORTED: nothing more is wanted of this launch. */
     int (*ask)(void *self, const struct said *ask, struct moe_plan *plan);
@@ -29,6 +31,8 @@ struct session {
     /* Of whoever opens it. */
     const struct session_ops *ops;
     void *self;
+    const char *name; /* in messages; NULL: "the program" */
+    bool strict;      /* a line that is not understood ends the session by ERR_ARGUMENT */
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
@@ -46,30 +50,38 @@ struct session {
     off_t passed;         /* bytes of that which went to ours */
     struct child child;
     const char *line; /* under way */
-    bool running;     /* a step, under `plan` */
-    bool dismissed;   /* it was told that nothing more is wanted */
+    char answer[SAID_LINE_BYTES];
+    bool held;      /* the answer is not sent yet */
+    bool running;   /* a step, under `plan` */
+    bool dismissed; /* it was told that nothing more is wanted */
     struct moe_plan plan;
     uint64_t key;
-    uint64_t asked, told;  /* in this launch */
-    uint32_t errors, ends; /* lines not understood, in all launches; asked after it was dismissed */
+    uint64_t asked, told; /* in this launch */
+    uint32_t bad_lines;   /* that were not understood, in all launches */
+    uint32_t late_lines;  /* after it was dismissed */
     int64_t heard_ns;
 };
 
 /* How a launch ended. */
 struct launch_end {
-    bool hung; /* and was ended */
+    bool hung;      /* and was ended */
+    bool by_itself; /* it was not we who ended it */
     int exit_code;
     char how[128];
     char last_lines[400]; /* of its standard error, where that was kept and it said nothing else */
 };
 
-/* Between steps a program may be silent for so many times as long as in one. */
-extern const double session_patience_between;
-
-/* From here on signals that end a job end the launch under way, by ERR_CUT; and whether one came.
- */
+/* From here on signals that end a job end the launch under way, by ERR_CUT. */
 void session_catch_signals(void);
-bool session_stopped(void);
+
+/* The parts of session_launch(), for who leads several sessions.  `listen` answers lines until an
+ * answer is held back; UNSUPPORTED: the program has ended, hangs, or goes on after it was
+ * dismissed. A session that was never started may be ended.  *out keeps `hung` and gets the rest.
+ */
+int session_start(struct session *session, const char *command, const char *plan, bool in_doubt);
+int session_listen(struct session *session, bool *hung);
+int session_release(struct session *session);
+void session_end(struct session *session, int rc, struct launch_end *out);
 
 /* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
  * `in_doubt`: if it never speaks, what it writes to standard error is for *out alone.
@@ -77,7 +89,7 @@ bool session_stopped(void);
 int session_launch(struct session *session, const char *command, const char *plan, bool in_doubt,
                    struct launch_end *out);
 
-/* A plan that was under way when it ended: why it failed; returns `why`. */
+/* Why what was under way when it ended failed; returns `why`. */
 enum { LAUNCH_WHY_BYTES = 200 };
 char *launch_why(const struct session *session, const struct launch_end *end,
                  char why[LAUNCH_WHY_BYTES]);

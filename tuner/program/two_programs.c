@@ -1,18 +1,24 @@
-/* Lets two programs that run our own plans run a step each, in turn and in shuffled order, until it
- * is known at every capacity which of them is faster. */
-#include "child.h"
+/* Lets two programs, or one under two tables, run steps until it is known at every key which of
+ * them is faster: both at once, a step each in turn, or launch by launch where they have a space of
+ * their own. */
+#include "two_programs.h"
+
+#include "array.h"
+#include "contest.h"
+#include "declaration.h"
 #include "host.h"
-#include "lines.h"
+#include "launches.h"
+#include "lookup.h"
 #include "plan.h"
-#include "progress.h"
 #include "random.h"
-#include "session.h"
 #include "shape.h"
+#include "space_file.h"
 #include "status.h"
 #include "text.h"
-#include "two_sides.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,171 +40,328 @@ const struct option_row two_programs_rows[] = {
 };
 #undef AT
 
+enum { SIDES = 2, KEYS_MAX = 4096 };
+
+struct side {
+    const char *name, *command;
+    struct moelookup *table; /* NULL: it is told the default plan */
+    struct moelookup_view *view;
+};
+
+/* Steps of one bucket. */
+struct key {
+    struct watched watched; /* first: the launcher knows the key by it, and its bucket */
+    uint32_t seen[SIDES];
+    struct moe_plan plan[SIDES];
+    struct contest *contest;
+    char why[200]; /* the first side failed */
+    bool same;     /* one program and one plan: there is nothing to compare */
+    bool settled;  /* nothing more is wanted here */
+
+    /* Where it is compared launch by launch. */
+    size_t way[SIDES];    /* by which each side shows its plan */
+    uint32_t warm;        /* steps of this launch that did not count */
+    uint32_t shown;       /* the last launch that gave a sample; 0: none */
+    uint32_t dead[SIDES]; /* launches that died in a step */
+};
+_Static_assert(offsetof(struct key, watched) == 0, "struct watched is cast to it");
+
+struct comparison {
+    const struct two_programs *options;
+    struct side side[SIDES];
+    struct moe_shape shape;
+    const struct declaration *space; /* NULL: moetune's own plans */
+    uint32_t window;
+    uint32_t pairs_max; /* at a key */
+    struct key **keys;
+    size_t key_count;
+    int64_t deadline_ns;
+};
+
+/* ---- tables */
+
+/* The one layer of the table that has these plans. */
+static int find_layer(const struct comparison *t, const char *path, const struct moelookup *table,
+                      struct lookup_layer *out)
+{
+    uint32_t space = t->space ? t->space->id : 0, count = 0;
+
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+
+        /* Of a space, that of several clusters is one layer: which of them, bind says. */
+        if (layer.shape.space != space ||
+            (space && count && shape_equal(&layer.shape, &out->shape)))
+            continue;
+        *out = layer;
+        count++;
+    }
+    if (count == 1)
+        return OK;
+    if (!count)
+        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
+                    path ? path : "the database", space ? "of " : "of a layer",
+                    space ? t->space->name : "");
+    return fail(ERR_ARGUMENT, "%s: a table of one layer%s%s is wanted, it has %u",
+                path ? path : "the table", space ? " of " : "", space ? t->space->name : "", count);
+}
+
+static int open_table(struct comparison *t, const char *path, struct side *s)
+{
+    struct lookup_layer layer;
+
+    TRY(moelookup_open(path, &s->table));
+    recorder_close(s->table->recorder); /* these are no questions of a trainer */
+    s->table->recorder = NULL;
+    TRY(find_layer(t, path, s->table, &layer));
+    if (t->shape.experts && !shape_equal(&t->shape, &layer.shape))
+        return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
+                    SHAPE_TEXT(&layer.shape));
+    t->shape = layer.shape;
+    t->window = layer.window;
+    return moelookup_bind(s->table, &layer.shape, NULL, &s->view);
+}
+
+/* Reads the space and the tables. */
+static int open_comparison(const struct two_programs *o, struct comparison *t)
+{
+    *t = (struct comparison){ .options = o,
+                              .side = { { .name = "--exec", .command = o->exec },
+                                        { .name = o->against ? "--against" : "the second program",
+                                          .command = o->against ? o->against : o->exec } },
+                              .window = 1,
+                              .pairs_max = CONTEST_ROUNDS_MAX,
+                              .deadline_ns = o->budget_s > 0
+                                                 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9)
+                                                 : 0 };
+    if (o->space)
+        TRY(space_file_read(o->space, &t->space));
+    if (o->db || !o->against)
+        TRY(open_table(t, o->db, &t->side[0]));
+    if (o->against_table)
+        return open_table(t, o->against_table, &t->side[1]);
+    return o->against && o->db ? open_table(t, o->db, &t->side[1]) : OK;
+}
+
+static void close_comparison(struct comparison *t)
+{
+    for (size_t i = 0; i < t->key_count; i++) {
+        free(t->keys[i]->contest);
+        free(t->keys[i]);
+    }
+    free(t->keys);
+    for (int i = 0; i < SIDES; i++) {
+        moelookup_view_free(t->side[i].view);
+        moelookup_close(t->side[i].table);
+    }
+}
+
+/* What a trainer would be told by the side's table. */
+static struct moe_plan plan_of(const struct comparison *t, int side, uint32_t bucket, uint64_t key)
+{
+    const struct moelookup_view *view = t->side[side].view;
+    struct moe_plan plan = t->space ? declared_plan_default(t->space->id)
+                                    : plan_default(t->shape.experts ? &t->shape : NULL);
+
+    if (view && t->space)
+        moelookup_get_key(view, declaration_key(t->space, bucket),
+                          declaration_class(t->space, bucket), &plan);
+    else if (view)
+        moelookup_get(view, (uint32_t)key, &plan);
+    return plan;
+}
+
+/* ---- keys */
+
+static uint32_t bucket_of(const struct comparison *t, const struct said *ask)
+{
+    return t->space ? declaration_bucket(t->space, ask->key, ask->class_thousandths)
+                    : (uint32_t)ask->key / t->window;
+}
+
+/* The key of a bucket; `fresh`: it is a new one. */
+static int find_key(struct comparison *t, uint32_t bucket, struct key **out, bool *fresh)
+{
+    struct contest_settings settings = { .margin = t->options->margin,
+                                         .rounds_max = t->pairs_max,
+                                         .seed = t->options->seed ^ bucket };
+    /* Contestants are told apart by their plans; here they stand for programs. */
+    struct moe_plan stand_for[SIDES] = { plan_default(NULL), plan_default(NULL) };
+    struct key *key;
+
+    *fresh = false;
+    for (size_t i = 0; i < t->key_count; i++)
+        if (t->keys[i]->watched.bucket == bucket) {
+            *out = t->keys[i];
+            return OK;
+        }
+    if (t->key_count == KEYS_MAX)
+        return fail(ERR_ARGUMENT, "the programs ask for more than %d buckets", KEYS_MAX);
+    key = calloc(1, sizeof(*key));
+    if (!key)
+        return fail(ERR_NOMEM, "a key");
+    ARRAY_APPEND(t->keys, t->key_count, key);
+    key->watched.bucket = bucket;
+    key->contest = calloc(1, sizeof(*key->contest));
+    if (!key->contest)
+        return fail(ERR_NOMEM, "a contest");
+    stand_for[0].d = 2;
+    contest_open(key->contest, &settings, stand_for, SIDES, 1, -1);
+    *out = key;
+    *fresh = true;
+    return OK;
+}
+
+static uint32_t count_settled(const struct comparison *t)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < t->key_count; i++)
+        count += t->keys[i]->settled;
+    return count;
+}
+
+static void tell_side(const struct comparison *t, struct key *key, int side, int64_t ns)
+{
+    struct contest_verdict v;
+
+    contest_tell(key->contest, side, ns);
+    if (contest_next(key->contest) != CONTEST_DONE)
+        return;
+    v = contest_verdict(key->contest);
+    /* What seems slower goes on until that is known: the contest asks only who is faster. */
+    key->settled =
+        v.rounds >= key->contest->settings.rounds_max ||
+        !(v.challenge.value < -t->options->margin && v.challenge.high >= -t->options->margin);
+}
+
+/* A side cannot run its plan there.  ERR_LAUNCH if it is the second one: the first has nothing to
+ * be compared with. */
+static int lose(const struct comparison *t, struct key *key, int side, const char *why)
+{
+    char range[80];
+
+    if (side == 0) {
+        text_put(key->why, sizeof(key->why), "%s", why);
+        key->settled = true;
+        return OK;
+    }
+    if (t->space)
+        declaration_range(t->space, key->watched.bucket, range, sizeof(range));
+    else
+        snprintf(range, sizeof(range), "%" PRIu64, (uint64_t)key->watched.bucket * t->window);
+    return fail(ERR_LAUNCH, "%s: %s, at %s %s under %s: there is nothing to compare with",
+                t->side[side].name, why, t->space ? t->space->key : "capacity", range,
+                PLAN_WORDS(&key->plan[side]));
+}
+
+/* ---- both at once: steps take turns, and what differs between two starts is not seen */
+
 enum { PAIRS_LEAST = 8 };
 
 /* One of the two. */
 struct speaker {
+    struct session session;
+    struct meeting *meeting;
     int side;
-    struct child child;
-    struct said asked; /* it waits for an answer */
-    struct moe_plan plan;
-    int64_t heard_ns;
+    struct said asked; /* its answer is held back until it is this side's turn */
+    int64_t ns;        /* what that step took; 0: it failed, */
+    char why[200];     /* for this reason */
 };
 
 struct meeting {
-    struct two_sides *t;
+    struct comparison *t;
     struct speaker speakers[SIDES];
     uint64_t rounds, newest; /* steps of each; when the newest key came */
     struct progress progress;
 };
 
-static const char *name_of(const struct meeting *m, const struct speaker *s)
+static int hold_question(void *self, const struct said *ask, struct moe_plan *plan)
 {
-    return m->t->side[s->side].name;
-}
+    struct speaker *s = self;
+    const struct comparison *t = s->meeting->t;
 
-/* All keys are settled, and for as long as it took to see them no other one came. */
-static bool is_enough(const struct meeting *m)
-{
-    const struct two_sides *t = m->t;
-
-    return t->key_count && two_sides_settled(t) == t->key_count &&
-           m->rounds >= 2 * m->newest + PAIRS_LEAST;
-}
-
-/* ---- what a program says */
-
-static bool time_is_up(const struct meeting *m)
-{
-    return session_stopped() || (m->t->deadline_ns && host_clock_ns() >= m->t->deadline_ns);
-}
-
-/* UNSUPPORTED: it has ended. */
-static int hear(struct meeting *m, struct speaker *s, double patience, char *line)
-{
-    s->heard_ns = host_clock_ns();
-    for (;;) {
-        bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
-        int rc = child_read(&s->child, false, line, SAID_LINE_BYTES);
-
-        if (rc == OK)
-            return OK;
-        if (time_is_up(m))
-            return ERR_CUT;
-        if (ended || rc != UNSUPPORTED)
-            return UNSUPPORTED;
-        if ((double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience)
-            return fail(ERR_LAUNCH, "%s: silent for %g s", name_of(m, s), patience);
-        progress_tick(&m->progress);
-    }
-}
-
-static int say(struct meeting *m, struct speaker *s, const char *line)
-{
-    return child_write(&s->child, line) == OK
-               ? OK
-               : fail(ERR_LAUNCH, "%s does not read what it is answered", name_of(m, s));
-}
-
-static int answer_status(struct meeting *m, struct speaker *s)
-{
-    char line[SAID_LINE_BYTES];
-    uint32_t known = two_sides_settled(m->t);
-
-    snprintf(line, sizeof(line), "status decided %u open %zu steps %" PRIu64 " tried 0", known,
-             m->t->key_count - known, m->rounds);
-    return say(m, s, line);
-}
-
-/* A line that is understood and is no question for the status. */
-static int hear_said(struct meeting *m, struct speaker *s, double patience, const char *wanted,
-                     struct said *said, char *line)
-{
-    char why[SAID_WHY_BYTES];
-
-    for (;;) {
-        TRY(hear(m, s, patience, line));
-        if (!said_read(line, NULL, said, why))
-            return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted (%s)", name_of(m, s),
-                        TEXT_SHORT(line, 80), wanted, why);
-        if (said->word != SAID_STATUS)
-            return OK;
-        TRY(answer_status(m, s));
-    }
-}
-
-static int out_of_turn(const struct meeting *m, const struct speaker *s, const char *line,
-                       const char *wanted)
-{
-    return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted", name_of(m, s),
-                TEXT_SHORT(line, 80), wanted);
-}
-
-/* Until it asks; UNSUPPORTED: it has ended. */
-static int await_question(struct meeting *m, struct speaker *s)
-{
-    static const char wanted[] = "ask CAPACITY";
-    char line[SAID_LINE_BYTES];
-
-    TRY(hear_said(m, s, session_patience_between * m->t->options->silence_s, wanted, &s->asked,
-                  line));
-    return s->asked.word == SAID_ASK ? OK : out_of_turn(m, s, line, wanted);
-}
-
-/* What came of a step: *ns, or 0 and why. */
-static int await_time(struct meeting *m, struct speaker *s, int64_t *ns, char *why, size_t size)
-{
-    static const char wanted[] = "tell MICROSECONDS";
-    char line[SAID_LINE_BYTES];
-    struct said said;
-    int rc = hear_said(m, s, m->t->options->silence_s, wanted, &said, line);
-
-    *ns = 0;
-    if (rc == UNSUPPORTED) {
-        snprintf(why, size, "the program ended in a step");
-        return OK;
-    }
-    TRY(rc);
-    if (said.word == SAID_FAILED) {
-        text_put(why, size, "failed: %s", TEXT_SHORT(said.reason, 150));
-        return OK;
-    }
-    *ns = said.ns;
-    return said.word == SAID_TELL ? OK : out_of_turn(m, s, line, wanted);
-}
-
-/* ---- rounds */
-
-static int note_step(struct meeting *m, struct speaker *s, int64_t ns, const char *why)
-{
-    uint32_t bucket = two_sides_bucket(m->t, &s->asked);
-    struct key *key;
-    size_t at;
-    bool fresh;
-
-    TRY(two_sides_key(m->t, bucket, &at, &fresh));
-    if (fresh)
-        m->newest = m->rounds;
-    key = &m->t->keys[at];
-    key->plan[s->side] = s->plan;
-    if (!ns)
-        return two_sides_lose(m->t, key, s->side, why);
-    if (key->seen[s->side]++ >= m->t->options->warmup)
-        two_sides_tell(m->t, key, s->side, ns);
+    s->asked = *ask;
+    *plan = plan_of(t, s->side, bucket_of(t, ask), ask->key);
+    s->session.held = true;
     return OK;
+}
+
+static int hold_time(void *self, const struct said *tell)
+{
+    struct speaker *s = self;
+
+    s->ns = tell->ns;
+    s->session.held = true;
+    return OK;
+}
+
+static int hold_failure(void *self, enum trial_state state, const char *why)
+{
+    struct speaker *s = self;
+
+    (void)state;
+    text_put(s->why, sizeof(s->why), "failed: %s", TEXT_SHORT(why, 150));
+    s->session.held = true;
+    return OK;
+}
+
+static struct moetune_status meeting_status(void *self)
+{
+    const struct meeting *m = ((struct speaker *)self)->meeting;
+    uint32_t known = count_settled(m->t);
+
+    return (struct moetune_status){ .decided = known,
+                                    .open = (uint32_t)m->t->key_count - known,
+                                    .steps = m->rounds };
+}
+
+static void tick(void *self)
+{
+    progress_tick(&((struct speaker *)self)->meeting->progress);
+}
+
+static const struct session_ops meeting_ops = { .ask = hold_question,
+                                                .tell = hold_time,
+                                                .failed = hold_failure,
+                                                .status = meeting_status,
+                                                .idle = tick };
+
+/* Until it has asked, or told; UNSUPPORTED: it has ended. */
+static int listen_to(struct speaker *s)
+{
+    struct launch_end end = { .hung = false };
+    char why[LAUNCH_WHY_BYTES];
+    int rc = session_listen(&s->session, &end.hung);
+
+    return end.hung
+               ? fail(ERR_LAUNCH, "%s: %s", s->session.name, launch_why(&s->session, &end, why))
+               : rc;
 }
 
 /* The other one waits for its answer meanwhile. */
 static int run_step(struct meeting *m, struct speaker *s)
 {
-    char line[SAID_LINE_BYTES], why[200] = "";
-    int64_t ns;
+    struct comparison *t = m->t;
+    struct key *key;
+    bool fresh;
+    int rc;
 
-    s->plan = two_sides_plan(m->t, s->side, two_sides_bucket(m->t, &s->asked), s->asked.key);
-    snprintf(line, sizeof(line), "plan %s", PLAN_WORDS(&s->plan));
-    TRY(say(m, s, line));
-    TRY(await_time(m, s, &ns, why, sizeof(why)));
-    return note_step(m, s, ns, why);
+    s->ns = 0;
+    snprintf(s->why, sizeof(s->why), "the program ended in a step");
+    TRY(session_release(&s->session));
+    rc = listen_to(s);
+    if (rc && rc != UNSUPPORTED)
+        return rc;
+    TRY(find_key(t, bucket_of(t, &s->asked), &key, &fresh));
+    if (fresh)
+        m->newest = m->rounds;
+    key->plan[s->side] = s->session.plan;
+    if (!s->ns)
+        return lose(t, key, s->side, s->why);
+    if (key->seen[s->side]++ >= t->options->warmup)
+        tell_side(t, key, s->side, s->ns);
+    return OK;
 }
 
 static int run_round(struct meeting *m)
@@ -206,64 +369,56 @@ static int run_round(struct meeting *m)
     int first = random_bits(m->t->options->seed, m->rounds) & 1;
 
     for (int i = 0; i < SIDES; i++)
-        TRY(await_question(m, &m->speakers[i]));
+        TRY(listen_to(&m->speakers[i]));
     TRY(run_step(m, &m->speakers[first]));
     TRY(run_step(m, &m->speakers[!first]));
     for (int i = 0; i < SIDES; i++)
-        TRY(child_ended(&m->speakers[i].child) ? UNSUPPORTED : say(m, &m->speakers[i], "ok"));
+        TRY(child_ended(&m->speakers[i].session.child) ? UNSUPPORTED
+                                                       : session_release(&m->speakers[i].session));
     m->rounds++;
-    m->progress.done = two_sides_settled(m->t);
+    m->progress.done = count_settled(m->t);
     m->progress.buckets = (uint32_t)m->t->key_count;
     m->progress.steps = 2 * m->rounds;
     progress_show(&m->progress, "pair %" PRIu64, m->rounds);
     return OK;
 }
 
-static int start(struct meeting *m, struct speaker *s)
-{
-    const struct two_sides *t = m->t;
-    struct child_job job = { .command = t->side[s->side].command,
-                             .layer = t->shape.experts ? SHAPE_TEXT(&t->shape) : "",
-                             .window = t->window };
-
-    return child_start(&job, &s->child);
-}
-
 /* It ended by itself: well, or by a fault of its own. */
-static int judge_end(struct meeting *m, struct speaker *s)
+static int end_speaker(struct meeting *m, struct speaker *s)
 {
-    bool ended = s->child.talk.pid && child_ended(&s->child);
-    int exit_code = 0;
-    char how[128] = "";
+    struct launch_end end = { .hung = false };
 
-    child_end(&s->child, &exit_code, how, sizeof(how));
-    if (!ended || !exit_code)
+    session_end(&s->session, OK, &end);
+    if (!end.by_itself || !end.exit_code)
         return OK;
-    note("%s: %s", name_of(m, s), how);
+    note("%s: %s", s->session.name, end.how);
     return s->side == 0 && m->t->key_count ? ERR_WRONG : ERR_LAUNCH;
 }
 
-static int meet(struct meeting *m)
+/* Until all keys are settled, and for as long as it took to see them no other one came. */
+static int run_rounds(struct meeting *m)
 {
+    struct comparison *t = m->t;
     int rc = OK, ends = OK;
 
     for (int i = 0; i < SIDES && !rc; i++)
-        rc = start(m, &m->speakers[i]);
-    while (!rc && !is_enough(m))
+        rc = session_start(&m->speakers[i].session, t->side[i].command, NULL, false);
+    while (!rc && !(t->key_count && count_settled(t) == t->key_count &&
+                    m->rounds >= 2 * m->newest + PAIRS_LEAST))
         rc = run_round(m);
     log_line_clear();
     for (int i = 0; i < SIDES; i++) {
-        int end = judge_end(m, &m->speakers[i]);
+        int end = end_speaker(m, &m->speakers[i]);
 
         ends = ends ? ends : end;
     }
     if (rc && rc != UNSUPPORTED)
         return rc;
-    return !ends && !m->t->key_count ? fail(ERR_LAUNCH, "a program ended without asking anything")
-                                     : ends;
+    return !ends && !t->key_count ? fail(ERR_LAUNCH, "a program ended without asking anything")
+                                  : ends;
 }
 
-int two_programs_meet(struct two_sides *t)
+static int compare_in_turn(struct comparison *t)
 {
     struct meeting *m = calloc(1, sizeof(*m));
     int rc;
@@ -271,30 +426,418 @@ int two_programs_meet(struct two_sides *t)
     if (!m)
         return fail(ERR_NOMEM, "two programs");
     m->t = t;
-    m->speakers[1].side = 1;
+    for (int i = 0; i < SIDES; i++) {
+        struct speaker *s = &m->speakers[i];
+
+        s->meeting = m;
+        s->side = i;
+        s->session = (struct session){ .ops = &meeting_ops,
+                                       .self = s,
+                                       .name = t->side[i].name,
+                                       .strict = true,
+                                       .shape = t->shape,
+                                       .window = t->window,
+                                       .silence_s = t->options->silence_s,
+                                       .deadline_ns = t->deadline_ns };
+        progress_open(&s->session.progress, true, ""); /* the meeting's is shown */
+    }
     progress_open(&m->progress, t->options->quiet, "the programs start");
     m->progress.deadline_ns = t->deadline_ns;
-    rc = meet(m);
+    rc = run_rounds(m);
     free(m);
     return rc;
+}
+
+/* ---- launch by launch, so that their luck is a part of what is compared */
+
+/* A launch is dear: what is not clear after so many pairs is too close to matter. */
+enum { PAIRS_MAX = 60 };
+
+/* One side after the other is started under the plans that its table has, each launch for all
+ * ranges that want it, and each range gets the samples of its two plans in turn: A B B A. */
+struct launched_sides {
+    struct launches launches;
+    struct comparison *t;
+    struct session session;
+    struct moe_plan plans[DECLARATION_PLANS_MAX];
+
+    /* Of the launch under way. */
+    int side;
+    bool fits; /* what it was told last was the plan of the key and side */
+};
+
+static struct key *key_of(struct watched *range)
+{
+    return (struct key *)range;
+}
+
+/* Of l->ways: where the side shows the plan. */
+static size_t way_of(const struct launched_sides *r, int side, const struct moe_plan *plan)
+{
+    const struct launches *l = &r->launches;
+    size_t i = 0;
+
+    while (i < l->plan_count - 1 && !plan_equal(&r->plans[i], plan))
+        i++;
+    return (size_t)side * (l->way_count / SIDES) + l->way_of[i];
+}
+
+/* Whose sample the key wants next. */
+static int turn_of(const struct key *key)
+{
+    const uint16_t *told = key->contest->told;
+
+    return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
+}
+
+/* One program and one plan on both sides: what differs is chance. */
+static bool is_same(const struct comparison *t, const struct moe_plan *a, const struct moe_plan *b)
+{
+    return !t->options->against && plan_equal(a, b);
+}
+
+static int add_key(void *self, uint32_t bucket, struct watched **out)
+{
+    struct launched_sides *r = self;
+    struct comparison *t = r->t;
+    struct key *key;
+    bool fresh;
+
+    TRY(find_key(t, bucket, &key, &fresh));
+    *out = &key->watched;
+    if (!fresh)
+        return OK;
+    for (int side = 0; side < SIDES; side++) {
+        key->plan[side] = plan_of(t, side, bucket, 0);
+        key->way[side] = way_of(r, side, &key->plan[side]);
+    }
+    key->same = key->settled = is_same(t, &key->plan[0], &key->plan[1]);
+    for (int side = 0; side < SIDES && !key->settled; side++)
+        if (r->launches.ways[key->way[side]].broken)
+            TRY(lose(t, key, side, "no launch with these values comes up"));
+    return OK;
+}
+
+static struct watched *key_at(void *self, size_t i)
+{
+    const struct comparison *t = ((struct launched_sides *)self)->t;
+
+    return i < t->key_count ? &t->keys[i]->watched : NULL;
+}
+
+static void vote(void *self)
+{
+    struct launched_sides *r = self;
+    struct comparison *t = r->t;
+    struct way *ways = r->launches.ways;
+
+    for (size_t i = 0; i < t->key_count; i++)
+        if (!t->keys[i]->settled)
+            ways[t->keys[i]->way[turn_of(t->keys[i])]].votes++;
+    if (r->launches.heard)
+        return;
+    /* Nobody knows yet which ranges the program asks for: the way that most of those want that are
+     * to be compared. */
+    for (uint32_t bucket = 0; bucket < declaration_buckets(t->space); bucket++) {
+        struct moe_plan first = plan_of(t, 0, bucket, 0), second = plan_of(t, 1, bucket, 0);
+        struct way *way = &ways[way_of(r, 0, &first)];
+
+        way->votes += !way->broken && !is_same(t, &first, &second);
+    }
+}
+
+static int begin_launch(void *self, const char *words)
+{
+    struct launched_sides *r = self;
+    struct launches *l = &r->launches;
+
+    (void)words;
+    r->side = launches_program(l) == &l->programs[1];
+    l->watch.looking = !l->heard;
+    for (size_t i = 0; i < r->t->key_count; i++) {
+        watched_reset(&r->t->keys[i]->watched);
+        r->t->keys[i]->warm = 0;
+    }
+    return OK;
+}
+
+static enum launch_wish wish(void *self, struct watched *range)
+{
+    const struct launched_sides *r = self;
+    const struct key *key = key_of(range);
+
+    return !key->settled && key->shown != r->launches.now.number && turn_of(key) == r->side &&
+                   key->way[r->side] == r->launches.now.way
+               ? WISH_SAMPLE
+               : WISH_NOTHING;
+}
+
+static int choose(void *self, struct watched *range, struct moe_plan *plan)
+{
+    struct launched_sides *r = self;
+    struct launches *l = &r->launches;
+    const struct key *key = key_of(range);
+
+    r->fits = key->way[r->side] == l->now.way && !*key->why;
+    l->sampled = wish(r, range) == WISH_SAMPLE;
+    *plan = r->fits ? key->plan[r->side] : r->plans[l->ways[l->now.way].safe];
+    return OK;
+}
+
+static int step(void *self, struct watched *range, int64_t ns)
+{
+    struct launched_sides *r = self;
+    struct key *key = key_of(range);
+    int64_t sample;
+
+    if (!r->launches.sampled || key->warm++ < r->t->options->warmup ||
+        !watched_step(range, ns, r->t->options->launch_steps, &sample))
+        return OK;
+    key->shown = r->launches.now.number;
+    tell_side(r->t, key, r->side, sample);
+    return OK;
+}
+
+static int plan_failed(void *self, struct watched *range, enum trial_state state, const char *why)
+{
+    struct launched_sides *r = self;
+    struct key *key = key_of(range);
+    char text[sizeof(key->why)];
+
+    (void)state;
+    if (!r->fits || key->settled)
+        return OK;
+    range->learnt = true;
+    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(why, 150));
+    return lose(r->t, key, r->side, text);
+}
+
+static struct launch_counts count_keys(void *self)
+{
+    const struct comparison *t = ((struct launched_sides *)self)->t;
+    uint32_t settled = count_settled(t), all = (uint32_t)t->key_count;
+
+    return (struct launch_counts){ .decided = settled, .open = all - settled, .ranges = all };
+}
+
+static void leave(void *self, struct watched *range)
+{
+    (void)self;
+    key_of(range)->settled = true;
+}
+
+/* It died or fell silent in a step; the first time something else may have killed it. */
+static int blame_plan(struct launched_sides *r, const struct launch_end *end, const char *why)
+{
+    const struct comparison *t = r->t;
+    struct key *key = key_of(r->launches.range);
+    bool forgiven = !end->hung && key->dead[r->side]++ == 0;
+    char range[80];
+
+    declaration_range(t->space, key->watched.bucket, range, sizeof(range));
+    note("%s: %s %s, %s: %s%s", t->side[r->side].name, t->space->key, range,
+         PLAN_WORDS(&key->plan[r->side]), why, forgiven ? "; once more" : "");
+    return forgiven ? OK : lose(t, key, r->side, why);
+}
+
+/* Launches under these values show nothing, again and again: the side loses every range that it
+ * would show by them. */
+static int blame_way(struct launched_sides *r, const char *why)
+{
+    struct comparison *t = r->t;
+    size_t way = r->launches.now.way;
+    struct watched *range;
+
+    r->launches.ways[way].broken = true;
+    for (uint32_t b = 0; b < declaration_buckets(t->space) && !r->launches.heard; b++) {
+        struct moe_plan plan = plan_of(t, r->side, b, 0);
+
+        if (way_of(r, r->side, &plan) == way)
+            TRY(add_key(r, b, &range));
+    }
+    for (size_t i = 0; i < t->key_count; i++)
+        if (!t->keys[i]->settled && t->keys[i]->way[r->side] == way)
+            TRY(lose(t, t->keys[i], r->side, why));
+    return OK;
+}
+
+static int launch_ended(void *self, const struct launch_end *failure)
+{
+    struct launched_sides *r = self;
+    struct launches *l = &r->launches;
+    struct way *way = &l->ways[l->now.way];
+    char why[LAUNCH_WHY_BYTES];
+
+    if (!failure) {
+        way->stillborn = 0;
+        return OK;
+    }
+    launch_why(&r->session, failure, why);
+    if (r->session.running && r->fits && !key_of(l->range)->settled)
+        return blame_plan(r, failure, why);
+    note("launch %" PRIu32 " of %s: %s", l->now.number, r->t->side[r->side].name, why);
+    way->stillborn = launches_learnt(l) ? 0 : way->stillborn + 1;
+    return way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2) ? OK : blame_way(r, why);
+}
+
+static const struct launch_client client = { .range = key_at,
+                                             .add = add_key,
+                                             .vote = vote,
+                                             .begin = begin_launch,
+                                             .wish = wish,
+                                             .choose = choose,
+                                             .step = step,
+                                             .failed = plan_failed,
+                                             .count = count_keys,
+                                             .leave = leave,
+                                             .ended = launch_ended };
+
+static int run_launches(struct launched_sides *r)
+{
+    struct launches *l = &r->launches;
+    struct watched *range;
+
+    l->plan_count = declared_plan_list(r->t->space->id, r->plans, DECLARATION_PLANS_MAX);
+    TRY(launches_open(l));
+    TRY(launches_run(l));
+    /* No table says of any range what the other one does not. */
+    for (uint32_t b = 0; b < declaration_buckets(r->t->space) && !l->now.number; b++)
+        TRY(add_key(r, b, &range));
+    return OK;
+}
+
+static int compare_launches(struct comparison *t)
+{
+    const struct two_programs *o = t->options;
+    struct launched_sides *r = calloc(1, sizeof(*r));
+    int rc;
+
+    if (!r)
+        return fail(ERR_NOMEM, "two programs");
+    t->pairs_max = PAIRS_MAX;
+    r->t = t;
+    r->session = (struct session){ .shape = t->shape,
+                                   .space = t->space,
+                                   .window = t->window,
+                                   .silence_s = o->silence_s,
+                                   .deadline_ns = t->deadline_ns };
+    r->launches = (struct launches){ .client = &client,
+                                     .self = r,
+                                     .session = &r->session,
+                                     .space = t->space,
+                                     .plans = r->plans,
+                                     .program_count = SIDES,
+                                     .watch = { .least = o->warmup + o->launch_steps } };
+    for (int i = 0; i < SIDES; i++)
+        r->launches.programs[i] = (struct launched_program){ t->side[i].name, t->side[i].command };
+    progress_open(&r->session.progress, o->quiet, "the program starts");
+    r->session.progress.deadline_ns = t->deadline_ns;
+    rc = run_launches(r);
+    log_line_clear();
+    launches_close(&r->launches);
+    free(r);
+    return rc;
+}
+
+/* ---- verdicts */
+
+static void name_key(const struct comparison *t, const struct key *key, struct verdict *v)
+{
+    if (t->space)
+        declaration_range(t->space, key->watched.bucket, v->key, sizeof(v->key));
+    else if (t->window == 1)
+        snprintf(v->key, sizeof(v->key), "c=%u", key->watched.bucket);
+    else
+        snprintf(v->key, sizeof(v->key), "c=%" PRIu64 "-%" PRIu64,
+                 (uint64_t)key->watched.bucket * t->window,
+                 (uint64_t)(key->watched.bucket + 1) * t->window - 1);
+}
+
+static struct verdict verdict_of(const struct comparison *t, const struct key *key)
+{
+    struct contest_verdict c = contest_verdict(key->contest);
+    struct verdict v = { .group = t->options->exec,
+                         .before_us = c.default_ns * 1e-3,
+                         .now_us = c.default_ns * (1 - c.challenge.value) * 1e-3,
+                         .gain = c.challenge,
+                         .pairs = c.rounds,
+                         .word = "not slower" };
+    double margin = t->options->margin;
+
+    /* In so few pairs no difference could have been shown, were it in all of them. */
+    if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
+        v.gain = (struct gain)GAIN_UNKNOWN;
+    name_key(t, key, &v);
+    snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
+    snprintf(v.why, sizeof(v.why), "%s", key->why);
+    v.failed = *key->why || v.gain.high < -margin;
+    if (v.failed)
+        v.word = *key->why ? "fails" : "slower";
+    else if (v.gain.low > margin)
+        v.word = "faster";
+    else if (key->same)
+        v.word = "same plan";
+    else if (isnan(v.gain.value))
+        v.word = "too few steps";
+    return v;
+}
+
+static int by_bucket(const void *a, const void *b)
+{
+    uint32_t x = (*(struct key *const *)a)->watched.bucket;
+    uint32_t y = (*(struct key *const *)b)->watched.bucket;
+
+    return (x > y) - (x < y);
+}
+
+/* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails;
+ * ERR_LAUNCH if there is no verdict at any. */
+static int report(struct comparison *t)
+{
+    const struct two_programs *o = t->options;
+    struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
+    const char *against = o->against ? o->against : o->against_table;
+    char heading[512];
+    bool failed = false, told = false;
+    int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
+
+    if (!rc && t->key_count)
+        qsort(t->keys, t->key_count, sizeof(*t->keys), by_bucket);
+    for (size_t i = 0; i < t->key_count && !rc; i++) {
+        verdicts[i] = verdict_of(t, t->keys[i]);
+        failed |= verdicts[i].failed;
+        told |= failed || t->keys[i]->same || !isnan(verdicts[i].gain.value);
+    }
+    text_put(heading, sizeof(heading), "%s against %s", TEXT_SHORT(o->exec, 200),
+             TEXT_SHORT(against ? against : "the default plan", 200));
+    if (!rc && o->json)
+        verdicts_json(verdicts, t->key_count, stdout);
+    else if (!rc)
+        rc = verdicts_table(verdicts, t->key_count, stdout);
+    if (!rc)
+        rc = verdicts_write(&o->files, heading, verdicts, t->key_count);
+    free(verdicts);
+    if (rc || failed)
+        return rc ? rc : ERR_WRONG;
+    return told ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
 }
 
 /* ---- the whole of it */
 
 int two_programs(const struct two_programs *options)
 {
-    struct two_sides t;
-    int rc = two_sides_open(options, &t), said;
+    struct comparison t;
+    int rc = open_comparison(options, &t), said;
 
     session_catch_signals();
     if (!rc)
-        rc = t.space ? two_launches(&t) : two_programs_meet(&t);
+        rc = t.space ? compare_launches(&t) : compare_in_turn(&t);
     if (rc == ERR_CUT)
         note("cut off: nothing of this is kept, and the same command begins again");
     if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {
-        said = two_sides_report(&t);
+        said = report(&t);
         rc = rc && said != ERR_WRONG ? rc : said;
     }
-    two_sides_close(&t);
+    close_comparison(&t);
     return rc;
 }

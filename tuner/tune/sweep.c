@@ -61,7 +61,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
         TRY(measure(sweep, bucket));
     }
     sweep->campaign->progress.done++;
-    sweep->campaign->run.buckets_done++;
+    sweep->campaign->run.row.buckets_done++;
     return OK;
 }
 
@@ -69,7 +69,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
 static int visit_more(struct sweep *sweep, uint32_t bucket)
 {
     sweep->campaign->progress.buckets++;
-    sweep->campaign->run.buckets_planned++;
+    sweep->campaign->run.row.buckets_planned++;
     return visit(sweep, bucket);
 }
 
@@ -262,7 +262,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     struct space *space = &request->spaces[number];
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
-                            .run = c->run.id,
+                            .run = c->run.row.id,
                             .window = space->window,
                             .arms = space->arms,
                             .arm_count = space->arm_count,

@@ -96,7 +96,7 @@ static int verify_one(struct verifying *v, struct verify_result *d)
         name_loser(d);
     c->progress.done++;
     c->progress.fresh++;
-    c->run.buckets_done++;
+    c->run.row.buckets_done++;
     return campaign_publish(c, refuted);
 }
 
@@ -186,12 +186,12 @@ static void print_json(const struct verifying *v)
     const struct campaign *c = &v->campaign;
     struct verify_count n = verify_count(&v->claims);
 
-    printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.state]);
+    printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.row.state]);
     json_quote(c->path, stdout);
     printf(", \"seconds\": %.3f, \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
            ", \"waiting\": %u, \"refuted_earlier\": %u",
-           (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.samples_default,
-           c->run.samples_warm, v->claims.waiting, n.refuted_earlier);
+           (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
+           c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
         printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
     printf(",\n\"entries\": ");
@@ -207,8 +207,8 @@ static int print_text(const struct verifying *v)
     double took_s = (double)(host_clock_ns() - c->begun_ns) * 1e-9;
 
     TRY(verify_table(c->store, &v->claims, stdout));
-    printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
-           c->run.samples_warm, DURATION_TEXT(took_s));
+    printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.row.samples_default,
+           c->run.row.samples_warm, DURATION_TEXT(took_s));
     campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (refuted)
@@ -315,7 +315,7 @@ static int begin(struct verifying *v)
     TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options->wanted.kind],
                        n.of[VERIFY_PENDING]));
     v->terms.first_run =
-        v->claims.first_run < v->campaign.run.id ? v->claims.first_run : v->campaign.run.id;
+        v->claims.first_run < v->campaign.run.row.id ? v->claims.first_run : v->campaign.run.row.id;
     return OK;
 }
 

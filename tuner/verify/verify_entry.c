@@ -77,7 +77,7 @@ static void name_plans(struct verification *h)
     h->dictionary = (struct dictionary){ .store = h->campaign->store,
                                          .cluster = e->cluster,
                                          .shape = e->shape,
-                                         .run = h->campaign->run.id,
+                                         .run = h->campaign->run.row.id,
                                          .first_run = h->terms->first_run,
                                          .window = e->window,
                                          .arms = h->arms,
@@ -367,7 +367,7 @@ static int remember_outcome(const struct verification *h)
     struct standing_row standing;
     struct verification_row row = { .cluster = e->cluster,
                                     .shape = e->shape,
-                                    .run = h->campaign->run.id,
+                                    .run = h->campaign->run.row.id,
                                     .window = e->window,
                                     .bucket = e->bucket,
                                     .claim = e->gain,
@@ -408,7 +408,7 @@ static int write_outcome(struct verification *h)
     for (int i = 0; i < h->over_default.count; i++)
         entry.throttled += attempt_of(h, h->over_default.arms[i])->throttled;
     memcpy(entry.load, v->load, sizeof(entry.load));
-    entry.run = h->campaign->run.id;
+    entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
     TRY(remember_outcome(h));
     return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry) : confirm_entry(h, &entry);

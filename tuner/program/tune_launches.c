@@ -1,0 +1,527 @@
+/* Decides the ranges of a space by launches of one program: which plan each range wants next, and
+ * which plan, or which values, are to blame for a launch that failed. */
+#include "tune_launches.h"
+
+#include "arms.h"
+#include "array.h"
+#include "costs.h"
+#include "host.h"
+#include "launch_range.h"
+#include "measuring_run.h"
+#include "plan.h"
+#include "recognise.h"
+#include "status.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tuning {
+    struct launches launches;
+    const struct live_setup *setup;
+    const struct tune_options *options;
+    struct search_setup search;
+    struct dictionary dictionary; /* that of each range, but for its search */
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    struct row_list pins;         /* a person's word: what they cover is left alone */
+    struct launch_range **ranges; /* in the order in which they were asked for */
+    size_t range_count;
+    struct run run;
+    uint32_t barren; /* launches in a row that failed between steps */
+    char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
+    int arm; /* of the launch under way: the plan it was told last */
+};
+
+/* ---- ranges */
+
+static struct launch_range *find_range(const struct tuning *t, uint32_t bucket)
+{
+    for (size_t i = 0; i < t->range_count; i++)
+        if (t->ranges[i]->bucket.key.bucket == bucket)
+            return t->ranges[i];
+    return NULL;
+}
+
+static int add_range(struct tuning *t, uint32_t bucket, struct launch_range **out)
+{
+    struct launches *l = &t->launches;
+    struct launch_range *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return fail(ERR_NOMEM, "a range");
+    ARRAY_APPEND(t->ranges, t->range_count, r);
+    TRY(launch_range_open(r, &t->dictionary, bucket, &t->search));
+    for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
+        if (bucket_count(&r->bucket, arm))
+            l->ways[l->way_of[arm]].runs = true; /* as its samples say */
+    /* What never comes up for other ranges does not for this one. */
+    for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
+        if (l->ways[l->way_of[arm]].broken)
+            TRY(launch_range_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
+    *out = r;
+    r->demand = live_demand(t->setup, bucket);
+    return launch_range_pin(r, t->pins) ? OK : launch_range_begin(r);
+}
+
+static uint32_t count_ranges(const struct tuning *t, enum range_state state)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < t->range_count; i++)
+        count += t->ranges[i]->state == state;
+    return count;
+}
+
+static struct launch_counts count(void *self)
+{
+    const struct tuning *t = self;
+
+    return (struct launch_counts){ .decided = count_ranges(t, RANGE_DECIDED),
+                                   .open = count_ranges(t, RANGE_OPEN),
+                                   .ranges = (uint32_t)t->range_count -
+                                             count_ranges(t, RANGE_LEFT_OUT) -
+                                             count_ranges(t, RANGE_PINNED) };
+}
+
+static void count_in_row(struct tuning *t)
+{
+    struct launch_counts counts = count(t);
+
+    t->run.row.buckets_done = counts.decided;
+    t->run.row.buckets_planned = counts.ranges;
+}
+
+static int write_run(struct tuning *t)
+{
+    count_in_row(t);
+    return run_write(&t->run);
+}
+
+/* ---- what a launch is to show */
+
+static struct watched *range_at(void *self, size_t i)
+{
+    const struct tuning *t = self;
+
+    return i < t->range_count ? &t->ranges[i]->watched : NULL;
+}
+
+static int add(void *self, uint32_t bucket, struct watched **out)
+{
+    struct tuning *t = self;
+    struct launch_range *r;
+
+    TRY(add_range(t, bucket, &r));
+    launch_range_look(r, &t->launches.now);
+    *out = &r->watched;
+    return OK;
+}
+
+static void vote(void *self)
+{
+    struct tuning *t = self;
+    struct launches *l = &t->launches;
+    uint32_t open = 0;
+
+    for (size_t i = 0; i < t->range_count; i++) {
+        const struct launch_range *r = t->ranges[i];
+
+        if (r->state != RANGE_OPEN)
+            continue;
+        l->ways[l->way_of[r->wanted]].votes += (double)r->demand;
+        open++;
+    }
+    /* Ranges that nobody asked for yet show under the default. */
+    if (!open && (!l->now.number || !t->range_count))
+        l->ways[l->way_of[t->dictionary.default_arm]].votes = 1;
+}
+
+static int begin(void *self, const char *words)
+{
+    struct tuning *t = self;
+    struct launches *l = &t->launches;
+    struct watched all = { .samples = 0 };
+
+    for (size_t i = 0; i < t->range_count; i++) {
+        watched_add(&all, &t->ranges[i]->watched);
+        launch_range_reset(t->ranges[i]);
+        launch_range_look(t->ranges[i], &l->now);
+    }
+    l->watch.looking = l->now.number == 1;
+    l->watch.steps =
+        t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
+    l->in_doubt = *t->silent_end && l->now.number == 2;
+    text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
+             words);
+    return write_run(t);
+}
+
+static int best_here(const struct tuning *t, const struct launch_range *r)
+{
+    return launch_range_best(r, &t->launches.now, t->launches.ways[t->launches.now.way].safe);
+}
+
+static enum launch_wish wish_of(void *self, struct watched *range)
+{
+    const struct tuning *t = self;
+    const struct launch_range *r = launch_range_of(range);
+    enum launch_wish wish = launch_range_wish(r, &t->launches.now);
+    int arm;
+
+    if (wish)
+        return wish;
+    /* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them
+     * now is cheaper than a launch for each. */
+    arm = r->failing && r->state == RANGE_OPEN ? best_here(t, r) : -1;
+    return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm)
+               ? WISH_TRIAL
+               : WISH_NOTHING;
+}
+
+static int choose(void *self, struct watched *range, struct moe_plan *plan)
+{
+    struct tuning *t = self;
+    struct launches *l = &t->launches;
+    const struct launch_range *r = launch_range_of(range);
+    const struct way *way = &l->ways[l->now.way];
+    /* A launch that came to nothing under these values shows first whether it runs at all. */
+    bool in_doubt = way->stillborn && !way->runs;
+
+    l->sampled = launch_range_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
+    t->arm = l->sampled ? r->wanted : best_here(t, r);
+    if (t->arm < 0)
+        return UNSUPPORTED;
+    *plan = t->arms[t->arm];
+    return OK;
+}
+
+/* ---- what it shows */
+
+static int step(void *self, struct watched *range, int64_t ns)
+{
+    struct tuning *t = self;
+    struct launches *l = &t->launches;
+    struct launch_range *r = launch_range_of(range);
+    uint32_t samples = range->samples;
+
+    r->failing = false;
+    if (!l->sampled || !launch_range_wants(r, &l->now) || r->wanted != t->arm)
+        return OK;
+    t->run.row.samples_search++;
+    TRY(launch_range_step(r, &l->now, ns, l->watch.steps));
+    return range->samples == samples ? OK : write_run(t);
+}
+
+static int memory(void *self, struct watched *range, int64_t bytes)
+{
+    struct tuning *t = self;
+
+    return ledger_memory(t->dictionary.store, &launch_range_of(range)->bucket.attempts[t->arm],
+                         bytes);
+}
+
+static int failed(void *self, struct watched *range, enum trial_state state, const char *why)
+{
+    struct tuning *t = self;
+    struct launch_range *r = launch_range_of(range);
+
+    r->failing = true;
+    TRY(launch_range_fail(r, t->arm, state, why));
+    launch_range_look(r, &t->launches.now);
+    return store_commit(t->dictionary.store);
+}
+
+static void stay_alive(void *self)
+{
+    run_stay_alive(&((struct tuning *)self)->run, (double)host_clock_ns() * 1e-3);
+}
+
+/* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
+ * up half as many are: the next run may come no further. */
+static int gather(void *self, bool cut)
+{
+    struct tuning *t = self;
+    uint32_t least = t->launches.watch.least;
+
+    for (size_t i = 0; i < t->range_count; i++)
+        TRY(launch_range_end(t->ranges[i], &t->launches.now, cut ? (least + 1) / 2 : least));
+    return OK;
+}
+
+static void leave(void *self, struct watched *range)
+{
+    (void)self;
+    launch_range_of(range)->state = RANGE_GIVEN_UP;
+}
+
+/* ---- who is to blame for a launch that failed */
+
+/* Programs die by chance, too: of a plan, or of a way to start, that died less often than this it
+ * is tried again, in its turn. */
+enum { DEATHS_LEAST = 4 };
+
+/* What ran before is given up only where it dies much more often than it works. */
+static bool dies_always(uint32_t deaths, uint32_t worked)
+{
+    return deaths >= DEATHS_LEAST && deaths > 2 * worked;
+}
+
+/* A plan under which the program died or fell silent. */
+static int blame_plan(struct tuning *t, const struct launch_end *end, const char *why)
+{
+    struct launch_range *r = launch_range_of(t->launches.range);
+    uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
+    bool forgiven = !end->hung && !dies_always(deaths, bucket_count(&r->bucket, t->arm));
+    const struct declaration *d = t->launches.space;
+    char range[64];
+
+    declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
+    note("%s %s, %s: %s%s", d->key, range, PLAN_WORDS(&t->arms[t->arm]), why,
+         forgiven ? "; once more" : "");
+    if (forgiven)
+        return OK;
+    if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
+        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
+    TRY(launch_range_fail(r, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
+    TRY(store_commit(t->dictionary.store));
+    t->barren = launches_learnt(&t->launches) ? 0 : t->barren + 1; /* it had failed before */
+    return t->barren < LAUNCH_PATIENCE
+               ? OK
+               : fail(ERR_LAUNCH, "the program failed %d times in a row and showed nothing: %s",
+                      LAUNCH_PATIENCE, why);
+}
+
+/* Nothing ever ran under these values: they may be the reason, or the plan that came first.  After
+ * some launches each plan with them fails, in every range. */
+static int blame_way(struct tuning *t, const struct launch_end *end, const char *why)
+{
+    struct launches *l = &t->launches;
+    struct way *way = &l->ways[l->now.way];
+    char words[DECLARATION_PLAN_BYTES];
+
+    if (!dies_always(++way->stillborn, 0)) {
+        if (l->session->running)
+            launch_range_of(l->range)->bucket.attempts[t->arm].kills++;
+        note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number, why);
+        return OK;
+    }
+    way->broken = true;
+    launch_words(l->space, t->arms[way->arm].choice, words);
+    if (way == &l->ways[l->way_of[t->dictionary.default_arm]])
+        return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
+    note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
+         DEATHS_LEAST);
+    for (size_t i = 0; i < t->range_count; i++)
+        for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
+            if (l->way_of[arm] == l->now.way)
+                TRY(launch_range_fail(t->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
+                                      why));
+    return OK;
+}
+
+static int judge_failure(struct tuning *t, const struct launch_end *end)
+{
+    struct launches *l = &t->launches;
+    char why[LAUNCH_WHY_BYTES];
+
+    /* The first two launches died alike, before the program wrote a line: nothing that could be
+     * tried changes that. */
+    if (!end->hung && !l->session->spoken && l->now.number == 1)
+        memcpy(t->silent_end, end->how, sizeof(t->silent_end));
+    if (!end->hung && !l->session->spoken && l->now.number == 2 && !strcmp(t->silent_end, end->how))
+        return fail(ERR_LAUNCH, "%s, twice before it asked anything: %s%s%s", end->how,
+                    TEXT_SHORT(t->options->exec, 300), *end->last_lines ? "; it wrote: " : "",
+                    end->last_lines);
+    launch_why(l->session, end, why);
+    if (!l->ways[l->now.way].runs)
+        return blame_way(t, end, why);
+    if (l->session->running)
+        return blame_plan(t, end, why);
+    t->barren = launches_learnt(l) ? 0 : t->barren + 1;
+    if (t->barren >= LAUNCH_PATIENCE)
+        return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
+                    LAUNCH_PATIENCE, why);
+    note("launch %" PRIu32 ": %s, %s", l->now.number, why,
+         l->session->asked ? "between two steps" : "before it asked anything");
+    return OK;
+}
+
+static int ended(void *self, const struct launch_end *failure)
+{
+    struct tuning *t = self;
+
+    if (failure)
+        TRY(judge_failure(t, failure));
+    else
+        t->barren = 0;
+    for (size_t i = 0; i < t->range_count; i++)
+        TRY(launch_range_next(t->ranges[i]));
+    return OK;
+}
+
+static const struct launch_client client = { .range = range_at,
+                                             .add = add,
+                                             .vote = vote,
+                                             .begin = begin,
+                                             .wish = wish_of,
+                                             .choose = choose,
+                                             .step = step,
+                                             .memory = memory,
+                                             .failed = failed,
+                                             .idle = stay_alive,
+                                             .count = count,
+                                             .gather = gather,
+                                             .leave = leave,
+                                             .ended = ended };
+
+/* ---- the run */
+
+static int begin_run(struct tuning *t)
+{
+    static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
+    struct dictionary *d = &t->dictionary;
+
+    t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
+    TRY(run_begin(&t->run, d->cluster, t->setup->seed, "blind", t->setup->effort->name,
+                  t->setup->command));
+    d->run = t->run.row.id;
+    TRY(run_first(d->store, d->cluster, t->setup->command, false, &d->first_run));
+    d->pairs_since = d->first_run;
+    return OK;
+}
+
+static int recall_range(void *self, const struct trial_row *trial)
+{
+    struct tuning *t = self;
+    struct launch_range *r;
+
+    return find_range(t, trial->key.bucket) ? OK : add_range(t, trial->key.bucket, &r);
+}
+
+static int open_store(struct tuning *t)
+{
+    const struct live_setup *setup = t->setup;
+    struct dictionary *d = &t->dictionary;
+    struct launch_range *range;
+    struct cluster cluster;
+
+    TRY(live_cluster(setup, &cluster));
+    TRY(store_open(setup->path, setup->store_flags, &d->store));
+    TRY(recognise(d->store, &cluster, &d->cluster));
+    TRY(store_shape(d->store, &setup->shape, &d->shape));
+    t->search =
+        (struct search_setup){ .shape = setup->shape,
+                               .arms = t->arms,
+                               .arm_count = d->arm_count,
+                               .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
+                               .worth = setup->effort->worth,
+                               .seed = setup->seed };
+    TRY(store_overrides(d->store, &t->pins));
+    TRY(begin_run(t));
+    if (t->options->retune)
+        TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
+                         "to be measured again"));
+    for (size_t i = 0; i < setup->demand_count; i++)
+        TRY(add_range(t, setup->demands[i].bucket, &range));
+    return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t);
+}
+
+static int tune(struct tuning *t)
+{
+    struct arms_setup axes = { .axes = t->setup->axes, .foreign = true };
+    struct moe_plan usual = plan_default(&t->setup->shape);
+    int rc;
+
+    TRY(arms_list(&t->setup->shape, &axes, t->arms, &t->dictionary.arm_count));
+    t->dictionary.default_arm = arms_find(t->arms, t->dictionary.arm_count, &usual);
+    t->launches.plan_count = t->dictionary.arm_count;
+    TRY(launches_open(&t->launches));
+    TRY(open_store(t));
+    rc = launches_run(&t->launches);
+    for (size_t i = 0; i < t->range_count && rc == ERR_CUT; i++)
+        TRY(launch_range_next(t->ranges[i]));
+    return rc;
+}
+
+/* Ranges where no plan runs, which is said. */
+static uint32_t count_dead(const struct tuning *t)
+{
+    const struct declaration *d = t->launches.space;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < t->range_count; i++) {
+        const struct bucket *b = &t->ranges[i]->bucket;
+        char range[64];
+
+        if (t->ranges[i]->state != RANGE_DECIDED || b->known)
+            continue;
+        count++;
+        declaration_range(d, b->key.bucket, range, sizeof(range));
+        note("%s %s is not decided: no plan runs there; the default one: %s", d->key, range,
+             b->attempts[t->dictionary.default_arm].trial.message);
+    }
+    return count;
+}
+
+static void report(struct tuning *t, struct launches_report *out)
+{
+    struct launch_counts counts = count(t);
+
+    *out = (struct launches_report){ .cluster = t->dictionary.cluster,
+                                     .shape = t->dictionary.shape,
+                                     .launches = t->launches.now.number,
+                                     .ranges = counts.ranges,
+                                     .decided = counts.decided - count_dead(t),
+                                     .given_up = count_ranges(t, RANGE_GIVEN_UP),
+                                     .steps = t->launches.watch.least };
+    for (size_t w = 0; w < t->launches.way_count; w++)
+        out->ways += t->launches.ways[w].launches > 0;
+}
+
+int tune_launches(struct session *session, const struct live_setup *setup,
+                  const struct tune_options *options, struct launches_report *out)
+{
+    uint32_t steps = options->launch_steps;
+    struct tuning *t = calloc(1, sizeof(*t));
+    int rc, said = OK;
+
+    if (!t)
+        return fail(ERR_NOMEM, "launches");
+    *t = (struct tuning){
+        .launches = { .client = &client,
+                      .self = t,
+                      .session = session,
+                      .space = session->space,
+                      .plans = t->arms,
+                      .programs = { { "the program", options->exec } },
+                      .program_count = 1,
+                      .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST } },
+        .setup = setup,
+        .options = options,
+        .dictionary = { .window = setup->window,
+                        .declared = session->space,
+                        .arms = t->arms,
+                        .effort = setup->effort,
+                        .harm = setup->harm,
+                        .margin = setup->margin },
+    };
+    *out = (struct launches_report){ 0 };
+    rc = tune(t);
+    if (t->run.row.id) {
+        count_in_row(t);
+        said = run_end(&t->run, rc, NULL, true);
+        report(t, out);
+    }
+    store_close(t->dictionary.store);
+    for (size_t i = 0; i < t->range_count; i++) {
+        launch_range_close(t->ranges[i]);
+        free(t->ranges[i]);
+    }
+    free(t->ranges);
+    free(t->pins.rows);
+    launches_close(&t->launches);
+    free(t);
+    return rc ? rc : said;
+}
