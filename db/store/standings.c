@@ -2,10 +2,9 @@
  * values no rounds can have given; and rows of what became of claims. */
 #include "standings.h"
 
-#include "store_inside.h"
-
 #include "plan.h"
 #include "status.h"
+#include "store_inside.h"
 #include "text.h"
 
 #include <math.h>
