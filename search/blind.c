@@ -157,8 +157,9 @@ static int best_arm(const struct search *search, bool ran, int but)
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
         if (search->usable[i] && i != but && (!ran || search->count[i]) &&
-            (best < 0 || b->posterior.mean[i] < b->posterior.mean[best] ||
-             (isfinite(b->posterior.mean[i]) && !isfinite(b->posterior.mean[best]))))
+            (best < 0 || b->posterior.process.mean[i] < b->posterior.process.mean[best] ||
+             (isfinite(b->posterior.process.mean[i]) &&
+              !isfinite(b->posterior.process.mean[best]))))
             best = i;
     return best;
 }
@@ -170,11 +171,11 @@ static double promise_of(const struct search *search, int arm, int best)
     const struct blind *b = search->own;
     double shared = posterior_covariance(&b->posterior, arm, best),
            noise = b->posterior.likeness.noise;
-    double of_arm = b->posterior.variance[arm] - shared,
-           of_best = b->posterior.variance[best] - shared;
-    double gap = fmax(b->posterior.mean[arm] - b->posterior.mean[best], 0), v, z;
-    double by_arm = fabs(of_arm) / sqrt(b->posterior.variance[arm] + noise);
-    double by_best = fabs(of_best) / sqrt(b->posterior.variance[best] + noise);
+    double of_arm = b->posterior.process.variance[arm] - shared,
+           of_best = b->posterior.process.variance[best] - shared;
+    double gap = fmax(b->posterior.process.mean[arm] - b->posterior.process.mean[best], 0), v, z;
+    double by_arm = fabs(of_arm) / sqrt(b->posterior.process.variance[arm] + noise);
+    double by_best = fabs(of_best) / sqrt(b->posterior.process.variance[best] + noise);
 
     /* The constants are guesses, too, the more so the fewer samples there are. */
     v = fmax(by_arm, by_best) * sqrt(1 + doubt / (double)(b->posterior.count - b->posterior.past));
@@ -213,7 +214,7 @@ static int known_less(const struct search *search, int next, int best)
     const struct blind *b = search->own;
 
     return next >= 0 && search->count[next] &&
-                   b->posterior.variance[best] > b->posterior.variance[next]
+                   b->posterior.process.variance[best] > b->posterior.process.variance[next]
                ? best
                : next;
 }
@@ -301,11 +302,11 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
 {
     struct blind *b = search->own;
     bool first = search->count[arm] == 1;
-    double expected = b->posterior.mean[arm] + b->posterior.first, sd;
+    double expected = b->posterior.process.mean[arm] + b->posterior.first, sd;
 
     if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
-    sd = deviation_of(b->posterior.variance[arm] + b->posterior.likeness.noise, 0);
+    sd = deviation_of(b->posterior.process.variance[arm] + b->posterior.likeness.noise, 0);
     b->posterior.sample[b->posterior.count] = (struct sample){ .arm = arm,
                                                                .visit = b->posterior.visit,
                                                                .step = (int)search->samples,
@@ -435,8 +436,9 @@ static struct normal blind_level(struct search *search, int arm)
 {
     const struct blind *b = search->own;
 
-    return (struct normal){ b->posterior.mean[arm] + b->posterior.first,
-                            widening(search) * deviation_of(b->posterior.variance[arm], 1e-12) };
+    return (struct normal){ b->posterior.process.mean[arm] + b->posterior.first,
+                            widening(search) *
+                                deviation_of(b->posterior.process.variance[arm], 1e-12) };
 }
 
 static struct normal blind_compare(struct search *search, int arm, int other)

@@ -1,99 +1,50 @@
-/* A Gaussian process over log(ns) of every arm at every capacity.  Its mean is the cost model at
- * constants that are themselves uncertain; what the model misses is carried to neighbouring r, d,
- * a and c, and forgotten with distance. */
+/* A Gaussian process over the arms of a search, by samples that are added one at a time.  What is
+ * believed before them (means, and how alike arms and samples are) the caller knows: see belief.h
+ * for what guided does, posterior.h for blind.
+ *
+ *     gaussian_reset(g, arms);                 then g->mean and g->variance of arms before samples
+ *     among = gaussian_among(g)                its covariances with the samples before it, then its
+ *                                              own variance, noise included
+ *     with = gaussian_with(g)                  its covariances with all arms
+ *     gaussian_add(g, what it took less what was expected before any of them); */
 #ifndef GAUSSIAN_H
 #define GAUSSIAN_H
 
-#include "costs.h"
-
-/* All samples of one arm in one visit, averaged. */
-struct observation {
-    int arm;
-    uint32_t visit; /* a visit's samples share an offset: the machine's mood */
-    double log_c;
-    double log_ns;
-    double variance;        /* of log_ns, as an average */
-    double offset_variance; /* of what the visit shares */
-};
-
-/* The machine's mood is what makes every plan slower or faster for a while.  Within a visit it
- * wanders a little from step to step, and turns now and then: a burst of somebody else's work
- * begins or ends.  The steps between two turns are called a stretch.
- *
- * When a step was taken: its number in the visit, and its stretch; the first stretch is 0. */
-struct moment {
-    int step, stretch;
-};
-
-/* The covariance of the moods at two moments, beyond what the whole visit shares. */
-double mood_covariance(struct moment a, struct moment b);
-
-/* One sample of the present visit, or the mean of a few of one arm that were taken together. */
-struct told {
-    int arm;
-    struct moment when;
-    double log_ns, variance;
-};
-
-enum { GAUSSIAN_OBSERVATIONS_MAX = 160, GAUSSIAN_TOLD_MAX = 256 };
-
-/* What is believed of all arms at one capacity, in one visit. */
-struct belief {
-    double *mean;
-    double *covariance; /* arm i with arm j at [i * stride + j] */
-    size_t count, stride;
-};
+#include <stddef.h>
 
 struct gaussian {
-    struct costs costs;
-    const struct search_model *model; /* borrowed; in place of costs, or NULL */
-    const struct moe_plan *arms;      /* borrowed */
-    size_t count, stride;             /* of arms; rows are padded to whole groups of four */
-    double constants[COST_CONSTANTS]; /* where the cost model is taken as linear */
-    bool unknown[SEARCH_ARMS_MAX];    /* of which the model gave no number once */
-    double surprise;                  /* scales all that the cost model misses; 1 = as expected */
-    double *alike;                    /* by pair of arms: how much of a misfit they share */
-    double *gradient;                 /* by arm and constant, for the capacity being predicted */
-    double *system, *right, *half, *observed;
+    size_t arms, stride; /* rows of arms are padded to whole groups of four */
+    size_t rows, rows_max;
+    double least;            /* no variance is below it, however numbers are rounded */
+    double *mean, *variance; /* by arm, after the samples */
+    double *factor; /* Cholesky's of the samples' covariance: (rows_max, rows_max), lower */
+    double *half;   /* its inverse times the samples' covariance with arms */
+    double *right;  /* its inverse times what samples took */
 };
 
-/* What an open cannot make whole is still to be closed; so may be what was zeroed. */
-int gaussian_open(const struct search_setup *setup, struct gaussian *g);
+/* ERR_NOMEM after a message; to be closed in any case. */
+int gaussian_open(size_t arms, size_t rows_max, double least, struct gaussian *out);
 void gaussian_close(struct gaussian *g);
 
-int belief_open(const struct gaussian *g, struct belief *out);
-void belief_close(struct belief *belief);
+/* 0 arms: only what samples say of each other is wanted. */
+void gaussian_reset(struct gaussian *g, size_t arms);
+double *gaussian_among(struct gaussian *g);
+double *gaussian_with(struct gaussian *g);
+void gaussian_add(struct gaussian *g, double residual);
 
-/* Moves the constants to their most likely values, one bounded Gauss-Newton step. */
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count);
+/* Of two arms, if it was `before` without samples. */
+double gaussian_covariance(const struct gaussian *g, double before, int a, int b);
 
-/* At most GAUSSIAN_OBSERVATIONS_MAX observations.  `visited`: of what a visit will measure, which
- * is a little off the long-run times; false: of the long-run times. */
-void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
-                      double log_c, bool visited, struct belief *out);
+/* Solves the factor's triangle for x, which has a number for each sample. */
+void gaussian_solve_half(const struct gaussian *g, double *x);
+/* The inverse of the samples' covariance times what they took. */
+void gaussian_weights(const struct gaussian *g, double *out);
+/* The diagonal of that inverse at one sample. */
+double gaussian_precision(const struct gaussian *g, size_t at, double *scratch);
 
-/* What a sample turns out to be made of: the mood of the machine, and noise; `freedom`: how much of
- * one independent sample that noise is. */
-struct reading {
-    double mood, noise, freedom;
-};
-
-/* What is believed after this visit's own observations: means, and for any arm the mean and the
- * standard deviation of its difference to another.  O(count^2 arms). */
-struct outlook {
-    double *mean, *sd, *half;                   /* sd: of the arm itself */
-    struct reading readings[GAUSSIAN_TOLD_MAX]; /* of what was told */
-    /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
-     * arm: below 0 where nobody knows which of the two was slow. */
-    double mood_now, mood_variance, *with_mood;
-    const struct belief *belief;
-    size_t told;
-};
-
-int outlook_open(const struct gaussian *g, struct outlook *out);
-void outlook_close(struct outlook *outlook);
-void outlook_of(struct gaussian *g, const struct belief *belief, const struct told *told,
-                size_t count, struct moment now, struct outlook *out);
-double outlook_difference_sd(const struct outlook *outlook, int a, int b);
+/* `padded`: whole groups of four. */
+void subtract_scaled(double *restrict from, const double *restrict what, double factor,
+                     size_t padded);
+double dot(const double *a, const double *b, size_t n);
 
 #endif

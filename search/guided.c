@@ -22,7 +22,7 @@ struct pick {
 
 /* What is known and believed in the present visit. */
 struct guided {
-    struct gaussian gp;
+    struct prior prior;
     struct history history;
     bool alone;              /* the present visit does not believe the others */
     struct belief base;      /* of the present visit, without its own samples */
@@ -39,8 +39,8 @@ struct guided {
     int pending, last;              /* -1 = none */
     bool tried[SEARCH_ARMS_MAX];    /* in any visit */
     struct pick pick;
-    struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX];
-    struct told told[GAUSSIAN_TOLD_MAX];
+    struct observation scratch[BELIEF_OBSERVATIONS_MAX];
+    struct told told[BELIEF_TOLD_MAX];
 };
 
 /* Every arm against the incumbent, the best of those sampled in this visit. */
@@ -62,10 +62,10 @@ static int guided_open(struct search *search)
         return fail(ERR_NOMEM, "a guided search");
     search->own = g;
     history_reset(&g->history, search->setup.arm_count);
-    TRY(gaussian_open(&search->setup, &g->gp));
-    TRY(belief_open(&g->gp, &g->base));
-    TRY(belief_open(&g->gp, &g->elsewhere));
-    return outlook_open(&g->gp, &g->outlook);
+    TRY(prior_open(&search->setup, &g->prior));
+    TRY(belief_open(&g->prior, &g->base));
+    TRY(belief_open(&g->prior, &g->elsewhere));
+    return outlook_open(&g->prior, &g->outlook);
 }
 
 static void guided_close(struct search *search)
@@ -77,7 +77,7 @@ static void guided_close(struct search *search)
     outlook_close(&g->outlook);
     belief_close(&g->elsewhere);
     belief_close(&g->base);
-    gaussian_close(&g->gp);
+    prior_close(&g->prior);
     free(g);
 }
 
@@ -92,11 +92,11 @@ static void rebuild(struct guided *g)
 {
     size_t n = g->alone ? 0
                         : history_observations(&g->history, HISTORY_PAST, g->history.log_c,
-                                               g->scratch, GAUSSIAN_OBSERVATIONS_MAX);
+                                               g->scratch, BELIEF_OBSERVATIONS_MAX);
     double surprise = (10 + g->squares) / (10 + g->first_sights);
 
-    g->gp.surprise = fmax(0.3, fmin(30, surprise));
-    gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, true, &g->base);
+    g->prior.surprise = fmax(0.3, fmin(30, surprise));
+    belief_of(&g->prior, g->scratch, n, g->history.log_c, true, &g->base);
     for (size_t i = 0; i < g->base.count; i++)
         g->base.covariance[i * g->base.stride + i] += g->unlike[i];
 }
@@ -104,9 +104,9 @@ static void rebuild(struct guided *g)
 static void refit(struct guided *g)
 {
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
-                                    GAUSSIAN_OBSERVATIONS_MAX);
+                                    BELIEF_OBSERVATIONS_MAX);
 
-    gaussian_fit(&g->gp, g->scratch, n);
+    prior_fit(&g->prior, g->scratch, n);
     rebuild(g);
 }
 
@@ -114,7 +114,7 @@ static void look(struct guided *g, int masked)
 {
     size_t n = history_told(&g->history, masked, g->told);
 
-    outlook_of(&g->gp, &g->base, g->told, n, history_now(&g->history), &g->outlook);
+    outlook_of(&g->base, g->told, n, history_now(&g->history), &g->outlook);
 }
 
 /* The usable arm of least mean but one; -1: there is none.  NULL: all are usable.  A mean that is
@@ -657,9 +657,8 @@ static const struct belief *look_elsewhere(struct guided *g, double log_c)
 
     if (g->elsewhere_known && g->elsewhere_log_c == log_c)
         return &g->elsewhere;
-    n = history_observations(&g->history, HISTORY_ALL, log_c, g->scratch,
-                             GAUSSIAN_OBSERVATIONS_MAX);
-    gaussian_predict(&g->gp, g->scratch, n, log_c, false, &g->elsewhere);
+    n = history_observations(&g->history, HISTORY_ALL, log_c, g->scratch, BELIEF_OBSERVATIONS_MAX);
+    belief_of(&g->prior, g->scratch, n, log_c, false, &g->elsewhere);
     g->elsewhere_log_c = log_c;
     g->elsewhere_known = true;
     return &g->elsewhere;
@@ -729,11 +728,11 @@ static double guided_bound(struct search *search, int arm)
 
 static double guided_slope(struct search *search, int arm, uint64_t from, uint64_t to)
 {
-    const struct gaussian *gp = &((const struct guided *)search->own)->gp;
+    const struct prior *p = &((const struct guided *)search->own)->prior;
     const struct moe_plan *plan = &search->setup.arms[arm];
 
-    return costs_log_ns(&gp->costs, gp->constants, to ? (double)to : 1, plan) -
-           costs_log_ns(&gp->costs, gp->constants, from ? (double)from : 1, plan);
+    return costs_log_ns(&p->costs, p->constants, to ? (double)to : 1, plan) -
+           costs_log_ns(&p->costs, p->constants, from ? (double)from : 1, plan);
 }
 
 static void guided_verdict(struct search *search, struct search_result *out)

@@ -176,7 +176,7 @@ void history_read(struct history *history, const struct reading *readings)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++) {
+    for (size_t i = 0; i < history->sample_count && n < BELIEF_TOLD_MAX; i++) {
         double mood = i ? history->samples[i - 1].reading.mood : 0;
         struct reading r = { .mood = mood };
 
@@ -314,7 +314,7 @@ size_t history_told(const struct history *history, int except, struct told *out)
     double variance = history_variance(history);
     size_t n = 0;
 
-    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++) {
+    for (size_t i = 0; i < history->sample_count && n < BELIEF_TOLD_MAX; i++) {
         const struct sample *s = &history->samples[i];
 
         if (!s->outlier && s->arm != except)

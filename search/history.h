@@ -3,7 +3,7 @@
 #ifndef HISTORY_H
 #define HISTORY_H
 
-#include "gaussian.h"
+#include "belief.h"
 
 enum { HISTORY_RECORDS_MAX = 2048, HISTORY_VISITS_MAX = 512, HISTORY_SAMPLES_MAX = 1024 };
 
@@ -75,7 +75,7 @@ enum history_part { HISTORY_PAST, HISTORY_ALL };
 size_t history_observations(const struct history *history, enum history_part part, double log_c,
                             struct observation *out, size_t room);
 
-/* The present visit's samples, outliers and one arm (or -1) left out; at most GAUSSIAN_TOLD_MAX. */
+/* The present visit's samples, outliers and one arm (or -1) left out; at most BELIEF_TOLD_MAX. */
 size_t history_told(const struct history *history, int except, struct told *out);
 struct moment history_now(const struct history *history);
 /* What the samples that history_told() gives for -1 turn out to be made of. */

@@ -1,4 +1,4 @@
-/* A Gaussian process over plans that grows by a sample at a time. */
+/* How alike two samples are: by their plans, visits and steps. */
 #include "posterior.h"
 
 #include "distribution.h"
@@ -12,36 +12,17 @@ static const double level_sd = 3, /* of what a visit's samples have in common */
     mood_sd = 0.02;               /* of the machine's mood, over some 40 steps */
 static const double mood_steps = 40;
 
-/* ---- memory */
-
-static int take(double **out, size_t count)
-{
-    *out = calloc(count + 1, sizeof(**out));
-    return *out ? OK : fail(ERR_NOMEM, "%zu numbers of a search's model", count);
-}
-
 int posterior_open(const struct points *points, struct posterior *p)
 {
-    enum { ROWS = POSTERIOR_ROWS_MAX };
-
-    p->arms = points->count;
     p->likeness = likeness_guess(points);
     TRY(likeness_table_open(points, &p->table));
     likeness_table_set(&p->table, &p->likeness);
-    TRY(take(&p->factor, (size_t)ROWS * ROWS));
-    TRY(take(&p->half, ROWS * p->arms));
-    TRY(take(&p->right, ROWS));
-    TRY(take(&p->mean, p->arms));
-    return take(&p->variance, p->arms);
+    return gaussian_open(points->count, POSTERIOR_ROWS_MAX, 1e-12, &p->process);
 }
 
 void posterior_close(struct posterior *p)
 {
-    free(p->variance);
-    free(p->mean);
-    free(p->right);
-    free(p->half);
-    free(p->factor);
+    gaussian_close(&p->process);
     likeness_table_close(&p->table);
 }
 
@@ -74,69 +55,46 @@ static double between_samples(const struct posterior *p, const struct sample *x,
            mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
 }
 
-static double of_sample(const struct posterior *p, const struct sample *s)
-{
-    return p->likeness.noise / s->count + s->excess;
-}
-
 void posterior_add(struct posterior *p)
 {
-    size_t n = p->rows++, arms = p->arms;
+    struct gaussian *g = &p->process;
+    size_t n = g->rows;
     const struct sample *s = &p->sample[n];
-    double *row = p->factor + n * POSTERIOR_ROWS_MAX, *half = p->half + n * arms, diagonal, right;
+    double *among = gaussian_among(g), *with = gaussian_with(g);
 
-    for (size_t j = 0; j < n; j++) {
-        const double *other = p->factor + j * POSTERIOR_ROWS_MAX;
-        double value = between_samples(p, s, &p->sample[j]);
-
-        for (size_t k = 0; k < j; k++)
-            value -= row[k] * other[k];
-        row[j] = value / other[j];
-    }
-    diagonal = between_samples(p, s, s) + of_sample(p, s);
-    right = s->log_ns - p->first;
-    for (size_t k = 0; k < n; k++) {
-        diagonal -= row[k] * row[k];
-        right -= row[k] * p->right[k];
-    }
-    row[n] = deviation_of(diagonal, 1e-12);
-    p->right[n] = right / row[n];
-    for (size_t i = 0; i < arms; i++)
-        half[i] = with_sample(p, (int)i, s);
-    for (size_t k = 0; k < n; k++)
-        for (size_t i = 0; i < arms; i++)
-            half[i] -= row[k] * p->half[k * arms + i];
-    for (size_t i = 0; i < arms; i++) {
-        half[i] /= row[n];
-        p->mean[i] += half[i] * p->right[n];
-        p->variance[i] -= half[i] * half[i];
-    }
+    for (size_t j = 0; j <= n; j++)
+        among[j] = between_samples(p, s, &p->sample[j]);
+    among[n] += p->likeness.noise / s->count + s->excess;
+    for (size_t i = 0; i < g->arms; i++)
+        with[i] = with_sample(p, (int)i, s);
+    gaussian_add(g, s->log_ns - p->first);
 }
 
 void posterior_renew(struct posterior *p)
 {
-    p->rows = 0;
+    struct gaussian *g = &p->process;
+
     p->first = p->count ? p->sample[p->count - 1].log_ns : 0;
-    for (size_t i = 0; i < p->arms; i++) {
-        p->mean[i] = 0;
-        p->variance[i] = level_sd * level_sd + p->table.own;
+    gaussian_reset(g, g->arms);
+    for (size_t i = 0; i < g->arms; i++) {
+        g->mean[i] = 0;
+        g->variance[i] = level_sd * level_sd + p->table.own;
     }
-    while (p->rows < p->count)
+    while (g->rows < p->count)
         posterior_add(p);
 }
 
 double posterior_covariance(const struct posterior *p, int i, int j)
 {
-    double value = level_sd * level_sd + likeness_of(&p->table, i, j);
-
-    for (size_t k = 0; k < p->rows; k++)
-        value -= p->half[k * p->arms + (size_t)i] * p->half[k * p->arms + (size_t)j];
-    return value;
+    return gaussian_covariance(&p->process, level_sd * level_sd + likeness_of(&p->table, i, j), i,
+                               j);
 }
 
 struct normal posterior_difference(const struct posterior *p, int i, int j)
 {
-    double variance = p->variance[i] + p->variance[j] - 2 * posterior_covariance(p, i, j);
+    double variance =
+        p->process.variance[i] + p->process.variance[j] - 2 * posterior_covariance(p, i, j);
 
-    return (struct normal){ p->mean[i] - p->mean[j], deviation_of(variance, 1e-12) };
+    return (struct normal){ p->process.mean[i] - p->process.mean[j],
+                            deviation_of(variance, 1e-12) };
 }

@@ -1,9 +1,9 @@
-/* What samples say of all plans: a Gaussian process whose covariance is how like they are
- * (likeness.h).  Kept as a Cholesky factor of the samples' covariance, which grows by a row with
- * each of them: `half` is the factor's inverse times the samples' covariance with all plans. */
+/* What samples say of all plans to blind: a Gaussian process whose covariance is how like they are
+ * (likeness.h). */
 #ifndef POSTERIOR_H
 #define POSTERIOR_H
 
+#include "gaussian.h"
 #include "likeness.h"
 #include "search.h"
 
@@ -19,7 +19,6 @@ struct sample {
 };
 
 struct posterior {
-    size_t arms;
     struct likeness likeness;
     struct likeness_table table;
     struct sample sample[POSTERIOR_ROWS_MAX];
@@ -28,12 +27,7 @@ struct posterior {
     double log_c;
     bool alone;              /* what other visits were told does not count in this one */
     double first;            /* log(ns) that it counts from */
-    double *mean, *variance; /* by arm; counted from `first`, and without the level's variance */
-
-    double *factor; /* (POSTERIOR_ROWS_MAX, POSTERIOR_ROWS_MAX), lower */
-    double *half;   /* (POSTERIOR_ROWS_MAX, arms) */
-    double *right;  /* (POSTERIOR_ROWS_MAX): the factor's inverse times what the samples took */
-    size_t rows;    /* of the factor */
+    struct gaussian process; /* its means count from `first` */
 };
 
 /* Of all arms that lie at these points; ERR_NOMEM after a message.  To be closed in any case. */

@@ -79,10 +79,12 @@ void __wrap_posterior_renew(struct posterior *posterior);
 void __wrap_posterior_renew(struct posterior *posterior)
 {
     __real_posterior_renew(posterior);
-    for (size_t i = 0; i < posterior->arms; i++)
+    for (size_t i = 0; i < posterior->process.arms; i++) {
+        double *mean = &posterior->process.mean[i];
+
         if (is_hit(&arms[i]))
-            posterior->mean[i] =
-                defect.kind == REVERSED ? -posterior->mean[i] : posterior->mean[i] + defect.added;
+            *mean = defect.kind == REVERSED ? -*mean : *mean + defect.added;
+    }
 }
 
 void __real_likeness_table_set(struct likeness_table *table, const struct likeness *likeness);
