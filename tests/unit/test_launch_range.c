@@ -47,11 +47,11 @@ static void begin(struct one_run *run, const char *path)
 
     shape.space = space->id;
     *run = (struct one_run){ .now = { .way_of = run->way_of },
-                         .dictionary = { .declared = space,
-                                         .window = 1,
-                                         .arms = run->arms,
-                                         .effort = &efforts[1],
-                                         .harm = 0.01 } };
+                             .dictionary = { .declared = space,
+                                             .window = 1,
+                                             .arms = run->arms,
+                                             .effort = &efforts[1],
+                                             .harm = 0.01 } };
     list_arms(run, &shape);
     CHECK(!store_open(path, STORE_RELAXED, &d->store));
     CHECK(!store_cluster(d->store, &cluster, &d->cluster));

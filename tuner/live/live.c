@@ -13,14 +13,6 @@ static double clock_us(const struct live *live)
     return live->setup.now_us(live->setup.self);
 }
 
-void live_give_up(struct live *live)
-{
-    if (!live->status.looking_up)
-        note("nothing more is learnt in this process; what is known answers");
-    live->status.looking_up = 1;
-    live->focus = NULL;
-}
-
 static bool learns(const struct live *live)
 {
     return live->dictionary.store && !live->status.looking_up;

@@ -3,7 +3,6 @@
 #ifndef LIVE_H
 #define LIVE_H
 
-#include "budget.h"
 #include "cell.h"
 #include "cluster.h"
 #include "measuring_run.h"
@@ -37,6 +36,33 @@ struct live_setup {
 
 /* How much a bucket is wanted; 0: it is not to be measured. */
 uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
+
+/* What exploring may cost: a share of the time that training has taken so far. */
+struct budget {
+    double share;
+    double run_us;      /* all steps told */
+    double spent_us;    /* steps beyond the best known plan's, and our own time */
+    double own_us;      /* our own time alone */
+    double reserved_us; /* for the step under way */
+};
+
+static inline double budget_left_us(const struct budget *p)
+{
+    return p->share * p->run_us - p->spent_us - p->reserved_us;
+}
+
+static inline void budget_own(struct budget *p, double us)
+{
+    p->own_us += us > 0 ? us : 0;
+    p->spent_us += us > 0 ? us : 0;
+}
+
+/* What was reserved is given back, and what it did cost is taken. */
+static inline void budget_settle(struct budget *p, double cost_us)
+{
+    p->reserved_us = 0;
+    p->spent_us += cost_us > 0 ? cost_us : 0;
+}
 
 struct live {
     struct live_setup setup;      /* strings are not kept */
@@ -111,9 +137,9 @@ struct moetune_status live_status(const struct live *live);
 /* The cluster that the options describe: whoever shares the tables has the same one. */
 int live_cluster(const struct live_setup *setup, struct cluster *out);
 
-/* ---- between live.c and its parts */
+/* ---- live.c calls learn.c and recall.c, learn.c calls recall.c, and none the other way */
 
-/* Writing failed, which was said: from here on nothing is learnt. */
+/* Writing failed, which was said: from here on nothing is learnt (recall.c). */
 void live_give_up(struct live *live);
 
 /* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */

@@ -1,7 +1,6 @@
 /* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
 #include "verify_entry.h"
 
-#include "attempt.h"
 #include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
