@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* Is this the machine that the database knows?  Finds it, or adds it.  If its soft fields have
- * changed its entries become stale, which is said. Of a real cluster the model fields are filled
+ * changed its entries become stale, which is said.  Of a real cluster the model fields are filled
  * with what was measured before. */
 int recognise(struct store *store, struct cluster *cluster, int64_t *id);
 

@@ -116,7 +116,7 @@ bool campaign_over(const struct campaign *c)
     return stop || (c->deadline_ns && host_clock_ns() >= c->deadline_ns);
 }
 
-/* What does not fit is left out by whole words. */
+/* Cuts what does not fit at a word boundary. */
 void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES])
 {
     size_t size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;

@@ -19,12 +19,13 @@ struct live_setup {
     bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
-    const struct effort *effort;        /* NULL: normal, and what less effort has decided stays */
+    const struct effort *effort; /* NULL: normal, and entries that less effort has decided are not
+                                  * measured again */
     uint32_t window, seed;
     unsigned store_flags; /* of store_open() */
     double share, margin, harm;
-    /* Of its run, with the limits that plans are held to: what failed under others may be tried
-     * again.  NULL: whatever failed has. */
+    /* What the run's row says, with the limits that plans are held to: what failed under other
+     * limits may be tried again.  NULL: what failed in any run is not. */
     const char *command;
     double (*now_us)(void *self);
     void *self;
@@ -116,7 +117,8 @@ void live_memory(struct live *live, int64_t bytes);
 /* Instead: the plan could not be run, `why`.  UNSUPPORTED: nothing is made of it, see
  * ledger_forgives(). */
 int live_failed(struct live *live, enum trial_state state, const char *why);
-void live_void(struct live *live); /* instead, if there is no time */
+/* Instead: forgets the question, if it has no time. */
+void live_void(struct live *live);
 
 /* A step that ran without being asked for, under the plan that live_rest() named. */
 int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const struct moe_plan *plan,
