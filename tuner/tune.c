@@ -10,7 +10,6 @@
 #include "sweep.h"
 #include "tables.h"
 #include "text.h"
-#include "too_wide.h"
 #include "tune_options.h"
 #include "unequal.h"
 #include "verbs.h"

@@ -3,9 +3,15 @@
 #ifndef MEASURING_RUN_H
 #define MEASURING_RUN_H
 
+#include "cluster.h"
 #include "store.h"
 
 #include <stdbool.h>
+
+/* Is this the machine that the database knows?  Finds it, or adds it.  If its soft fields have
+ * changed its entries become stale, which is said.  Of a real cluster the model fields are filled
+ * with what was measured before. */
+int recognise(struct store *store, struct cluster *cluster, int64_t *id);
 
 /* How often at most; shares are of the time that passes. */
 struct run_pace {

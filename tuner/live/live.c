@@ -13,14 +13,6 @@ static double clock_us(const struct live *live)
     return live->setup.now_us(live->setup.self);
 }
 
-void live_give_up(struct live *live)
-{
-    if (!live->status.looking_up)
-        note("nothing more is learnt in this process; what is known answers");
-    live->status.looking_up = 1;
-    live->focus = NULL;
-}
-
 static bool learns(const struct live *live)
 {
     return live->dictionary.store && !live->status.looking_up;
@@ -45,17 +37,11 @@ static void keep(struct live *live, double now_us)
 
 /* ---- asking */
 
-/* Forgets a question whose answer was never told a time. */
-static void drop_pending(struct live *live)
+void live_void(struct live *live)
 {
     if (live->pending.cell)
         budget_settle(&live->budget, live->budget.reserved_us);
     live->pending.cell = NULL;
-}
-
-void live_void(struct live *live)
-{
-    drop_pending(live);
 }
 
 static struct cell *cell_in(struct live *live, uint32_t bucket, uint64_t capacity)
@@ -116,7 +102,7 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     struct pending *p = &live->pending;
     struct cell *cell;
 
-    drop_pending(live);
+    live_void(live);
     cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
     if (!cell) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
@@ -268,7 +254,7 @@ int live_failed(struct live *live, enum trial_state state, const char *why)
 {
     struct pending p = live->pending;
 
-    drop_pending(live);
+    live_void(live);
     if (!live->dictionary.store)
         return OK;
     return p.cell ? give_plan_up(live, p.cell, p.arm, state, why) : ERR_ARGUMENT;
@@ -279,7 +265,7 @@ int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan
 {
     struct cell *cell;
 
-    drop_pending(live);
+    live_void(live);
     cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
     if (!cell)
         return OK;
@@ -294,7 +280,7 @@ int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const str
 {
     struct pending p = { .capacity = capacity };
 
-    drop_pending(live);
+    live_void(live);
     p.cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
     if (!p.cell)
         return OK;

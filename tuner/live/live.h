@@ -3,7 +3,6 @@
 #ifndef LIVE_H
 #define LIVE_H
 
-#include "budget.h"
 #include "cell.h"
 #include "cluster.h"
 #include "measuring_run.h"
@@ -20,12 +19,13 @@ struct live_setup {
     bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
-    const struct effort *effort;        /* NULL: normal, and what less effort has decided stays */
+    const struct effort *effort; /* NULL: normal, and entries that less effort has decided are not
+                                  * measured again */
     uint32_t window, seed;
     unsigned store_flags; /* of store_open() */
     double share, margin, harm;
-    /* Of its run, with the limits that plans are held to: what failed under others may be tried
-     * again.  NULL: whatever failed has. */
+    /* What the run's row says, with the limits that plans are held to: what failed under other
+     * limits may be tried again.  NULL: what failed in any run is not. */
     const char *command;
     double (*now_us)(void *self);
     void *self;
@@ -37,6 +37,33 @@ struct live_setup {
 
 /* How much a bucket is wanted; 0: it is not to be measured. */
 uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
+
+/* What exploring may cost: a share of the time that training has taken so far. */
+struct budget {
+    double share;
+    double run_us;      /* all steps told */
+    double spent_us;    /* steps beyond the best known plan's, and our own time */
+    double own_us;      /* our own time alone */
+    double reserved_us; /* for the step under way */
+};
+
+static inline double budget_left_us(const struct budget *p)
+{
+    return p->share * p->run_us - p->spent_us - p->reserved_us;
+}
+
+static inline void budget_own(struct budget *p, double us)
+{
+    p->own_us += us > 0 ? us : 0;
+    p->spent_us += us > 0 ? us : 0;
+}
+
+/* What was reserved is given back, and what it did cost is taken. */
+static inline void budget_settle(struct budget *p, double cost_us)
+{
+    p->reserved_us = 0;
+    p->spent_us += cost_us > 0 ? cost_us : 0;
+}
 
 struct live {
     struct live_setup setup;      /* strings are not kept */
@@ -90,7 +117,8 @@ void live_memory(struct live *live, int64_t bytes);
 /* Instead: the plan could not be run, `why`.  UNSUPPORTED: nothing is made of it, see
  * ledger_forgives(). */
 int live_failed(struct live *live, enum trial_state state, const char *why);
-void live_void(struct live *live); /* instead, if there is no time */
+/* Instead: forgets the question, if it has no time. */
+void live_void(struct live *live);
 
 /* A step that ran without being asked for, under the plan that live_rest() named. */
 int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const struct moe_plan *plan,
@@ -111,9 +139,9 @@ struct moetune_status live_status(const struct live *live);
 /* The cluster that the options describe: whoever shares the tables has the same one. */
 int live_cluster(const struct live_setup *setup, struct cluster *out);
 
-/* ---- between live.c and its parts */
+/* ---- live.c calls learn.c and recall.c, learn.c calls recall.c, and none the other way */
 
-/* Writing failed, which was said: from here on nothing is learnt. */
+/* Writing failed, which was said: from here on nothing is learnt (recall.c). */
 void live_give_up(struct live *live);
 
 /* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */

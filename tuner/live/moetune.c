@@ -6,7 +6,6 @@
 #include "declaration.h"
 #include "live.h"
 #include "lookup.h"
-#include "order.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"

@@ -6,7 +6,6 @@
 #include "costs.h"
 #include "lookup.h"
 #include "plan.h"
-#include "recognise.h"
 #include "sha256.h"
 #include "status.h"
 
@@ -27,6 +26,14 @@ uint64_t live_demand(const struct live_setup *setup, uint32_t bucket)
 }
 
 /* ---- answers */
+
+void live_give_up(struct live *live)
+{
+    if (!live->status.looking_up)
+        note("nothing more is learnt in this process; what is known answers");
+    live->status.looking_up = 1;
+    live->focus = NULL;
+}
 
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
 {

@@ -101,41 +101,28 @@ static uint32_t count_open(const struct live *l)
     return count;
 }
 
-/* Nothing is left to decide, other ranges seem not to come, and steps that are slower than they
- * were would have been noticed. */
-static bool live_has_all(const struct exec_protocol *v)
-{
-    uint64_t look = 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count;
-
-    return !count_open(v->live) && v->asked > look;
-}
-
-static int live_is_asked_in(struct exec_protocol *v, uint32_t bucket, uint64_t key,
-                            struct moe_plan *plan)
-{
-    uint32_t known = v->live->cells.count;
-
-    live_ask_in(v->live, bucket, key, plan);
-    v->asked++;
-    if (v->live->cells.count > known)
-        v->newest = v->asked;
-    if (!live_has_all(v))
-        return OK;
-    live_void(v->live);
-    return UNSUPPORTED;
-}
-
 static int live_is_asked(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct exec_protocol *v = self;
     const struct declaration *d = v->request.declared;
+    uint32_t known = v->live->cells.count;
 
     *plan = (struct moe_plan)MOE_PLAN_INIT;
-    if (d)
-        return live_is_asked_in(v, declaration_bucket(d, ask->key, ask->class_thousandths),
-                                ask->key, plan);
-    live_ask(v->live, (uint32_t)ask->key, plan);
-    return OK;
+    if (!d) {
+        live_ask(v->live, (uint32_t)ask->key, plan);
+        return OK;
+    }
+    live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key, plan);
+    v->asked++;
+    if (v->live->cells.count > known)
+        v->newest = v->asked;
+    /* It goes on while something is left to decide, other ranges may come, or steps that are slower
+     * than they were would not have been noticed yet. */
+    if (count_open(v->live) ||
+        v->asked <= 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count)
+        return OK;
+    live_void(v->live);
+    return UNSUPPORTED;
 }
 
 static const char *key_name(const struct session *s)
@@ -402,7 +389,7 @@ static int judge_run(const struct exec_protocol *v)
                : fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
 }
 
-static int hold(struct exec_protocol *v)
+static int tune_program(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
     bool launches = d && launch_matters(d);
@@ -528,7 +515,7 @@ int exec_protocol(const struct tune_options *options, const char *command)
     if (options->setup.where.launcher_arguments)
         setenv("MOETUNE_LAUNCHER_ARGS", options->setup.where.launcher_arguments, 1);
     TRY_OUT(open_session(v));
-    rc = hold(v);
+    rc = tune_program(v);
 out:
     tune_request_free(&v->request);
     free(v->demands);

@@ -21,9 +21,9 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     TRY(search_open(search_find("blind"), search, &r->dictionary.search));
     bucket_init(&r->bucket, &r->dictionary, bucket);
     TRY(bucket_load(&r->bucket));
-    /* An older program wrote what it knew when its time was up.  It is no decision: the samples
-     * that it stands on are told again, and nothing else counts.  One that is stale answers until
-     * the range is decided. */
+    /* An older moetune wrote an entry when its time was up.  Such an entry is provisional: the
+     * range counts as open, and the entry's samples are replayed.  A stale entry answers until the
+     * range is decided. */
     r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT) &&
              !entry_is(&r->bucket.entry, ENTRY_STALE);
     r->bucket.known &= !r->cut;
@@ -72,7 +72,7 @@ static bool is_decided(const struct launch_range *r)
            effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
 }
 
-/* What an older program said when its time was up no longer holds. */
+/* Ends the provisional entry that an older moetune wrote when its time was up. */
 static int drop_cut(struct launch_range *r, const char *why)
 {
     if (!r->cut)

@@ -9,7 +9,6 @@
 #include "launch_range.h"
 #include "measuring_run.h"
 #include "plan.h"
-#include "recognise.h"
 #include "status.h"
 #include "text.h"
 

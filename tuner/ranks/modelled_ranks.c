@@ -1,13 +1,46 @@
 /* One modelled worker for each class of ranks, and the slowest one's answer. */
 #include "modelled_ranks.h"
 
-#include "rank_classes.h"
 #include "rank_speeds.h"
 #include "status.h"
 #include "worker.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- classes of ranks */
+
+struct rank_classes rank_classes_of(const struct moe_shape *shape, const double *speeds,
+                                    uint32_t ranks)
+{
+    struct rank_classes list = { .count = 0 };
+    double slowest;
+
+    if (shape->shares == MOE_SHARES_EQUAL || !speeds)
+        return (struct rank_classes){ .at = { { .rank = 0, .pace = 1 } }, .count = 1 };
+    slowest = speeds[0];
+    for (uint32_t q = 1; q < ranks; q++)
+        slowest = fmin(slowest, speeds[q]);
+    for (uint32_t q = 0; q < ranks; q++) {
+        double pace = speeds[q] / slowest;
+        int i = 0;
+
+        while (i < list.count && list.at[i].pace != pace)
+            i++;
+        if (i == list.count)
+            list.at[list.count++] = (struct rank_class){ (int)q, pace };
+    }
+    return list;
+}
+
+struct cluster cluster_at_pace(struct cluster c, double pace)
+{
+    c.gemm_gflops *= pace;
+    c.memory_gbs *= pace;
+    c.launch_us /= pace;
+    return c;
+}
 
 struct modelled_ranks {
     struct cluster cluster;

@@ -35,4 +35,26 @@ void modelled_ranks_relaunch(struct modelled_ranks *ranks, uint32_t number);
 /* Kernels that were issued for the present classes: the work that modelling takes. */
 uint64_t modelled_ranks_kernels(const struct modelled_ranks *ranks);
 
+/* ---- ranks that have the same work and are equally fast: one of them is run */
+
+enum { RANK_CLASSES_MOST = 100 }; /* speeds are whole percents */
+
+struct rank_class {
+    int rank;    /* the first of it, which stands for it */
+    double pace; /* beside the slowest rank, whose numbers are the cluster's */
+};
+
+struct rank_classes {
+    struct rank_class at[RANK_CLASSES_MOST];
+    int count;
+};
+
+/* `speeds` of all of the cluster's ranks; NULL: not known.  With MOE_SHARES_EQUAL all wait for
+ * the slowest rank, and it runs alone, at rank 0's place. */
+struct rank_classes rank_classes_of(const struct moe_shape *shape, const double *speeds,
+                                    uint32_t ranks);
+
+/* As a rank that is so many times as fast sees it.  Links are the same for all. */
+struct cluster cluster_at_pace(struct cluster cluster, double pace);
+
 #endif

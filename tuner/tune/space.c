@@ -2,7 +2,6 @@
 #include "space.h"
 
 #include "arms.h"
-#include "bucket_order.h"
 #include "declaration.h"
 #include "plan.h"
 #include "shape.h"
@@ -65,6 +64,39 @@ static int list_arms(struct space *space, const struct arms_setup *setup)
     return OK;
 }
 
+static uint32_t next_anchor(const struct space *space, uint32_t bucket, double per_octave)
+{
+    double capacity = (double)space_capacity(space, bucket) * exp2(1 / per_octave);
+    uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
+
+    if (next <= bucket)
+        next = bucket + 1;
+    return next < space->last ? next : space->last;
+}
+
+/* Lists the buckets to measure, so many per doubling of c (0: every bucket), and the last one.  A
+ * sweep that is cut off has seen the whole range: that is why coarse ones come first. */
+static int list_anchors(struct space *space, double per_octave)
+{
+    size_t room = space->last - space->first + 1;
+    size_t stride = per_octave > 0 ? (size_t)ceil(per_octave) : 16;
+
+    space->anchors = malloc(room * sizeof(*space->anchors));
+    if (!space->anchors)
+        return fail(ERR_NOMEM, "%zu buckets", room);
+    for (int fine = 0; fine < 2; fine++) {
+        uint32_t b = space->first;
+
+        for (size_t i = 0;; i++, b = next_anchor(space, b, per_octave)) {
+            if ((i % stride != 0 && b != space->last) == fine)
+                space->anchors[space->anchor_count++] = b;
+            if (b == space->last)
+                break;
+        }
+    }
+    return OK;
+}
+
 int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out)
 {
     struct space space = { .shape = *shape,
@@ -88,7 +120,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     else if (!shape->space)
         TRY(reachable_buckets(setup->max_factor, &space));
     TRY(list_arms(&space, &arms));
-    TRY_OUT(bucket_order(&space, setup->effort->anchors_per_octave));
+    TRY_OUT(list_anchors(&space, setup->effort->anchors_per_octave));
     *out = space;
     return OK;
 out:

@@ -8,7 +8,6 @@
 #include "rounds.h"
 #include "standings.h"
 #include "status.h"
-#include "visit.h"
 
 #include <math.h>
 #include <stdio.h>

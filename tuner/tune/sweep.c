@@ -2,16 +2,138 @@
 #include "sweep.h"
 
 #include "between.h"
+#include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
+#include "shape.h"
 #include "standing.h"
 #include "status.h"
-#include "too_wide.h"
-#include "visit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- one bucket */
+
+static int rule_out_by_memory(struct sweep *sweep, struct bucket *b)
+{
+    const struct space *space = sweep->space;
+
+    for (int arm = 0; arm < (int)space->arm_count; arm++) {
+        struct attempt *a = &b->attempts[arm];
+        int64_t bytes = a->usable ? space_bytes(space, arm, b->key.bucket) : 0;
+
+        if (bytes <= space->memory_limit_bytes)
+            continue;
+        TRY(attempt_rule_out(sweep->campaign, a, bytes, space->memory_limit_bytes));
+        sweep->result.ruled_out++;
+    }
+    return OK;
+}
+
+int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
+               struct step *out)
+{
+    struct campaign *c = sweep->campaign;
+
+    if (campaign_over(c))
+        return ERR_CUT;
+    if (!sweep->told)
+        TRY(campaign_layer(c, &sweep->space->shape, sweep->space->load,
+                           sweep->request->memory_limit_bytes));
+    sweep->told = true;
+    return attempt_step(c, attempt, kind, round, out);
+}
+
+/* Only where somebody is about to be told: it costs as much as a decision. */
+static void show_leader(struct sweep *sweep)
+{
+    struct progress *progress = &sweep->campaign->progress;
+    struct search *search = sweep->dictionary.search;
+    int leader, default_arm = sweep->space->default_arm;
+    double gain = 0;
+
+    if (!progress_wants_leader(progress))
+        return;
+    leader = search_result(search).winner;
+    if (leader < 0)
+        return;
+    if (default_arm >= 0)
+        gain = 0 - expm1(search_compare(search, leader, default_arm).mean);
+    snprintf(progress->leader, sizeof(progress->leader), "%s leads",
+             PLAN_TEXT(&sweep->space->arms[leader]));
+    if (gain > 0)
+        snprintf(progress->leader + strlen(progress->leader),
+                 sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%", gain * 100);
+}
+
+/* Brings the decision to where the last run left it; to its end if `measure`. */
+static int decide(struct sweep *sweep, struct bucket *b, bool measure)
+{
+    enum decision_purpose purpose;
+    int arm;
+
+    TRY(bucket_load(b));
+    TRY(rule_out_by_memory(sweep, b));
+    bucket_open(b, false);
+    *sweep->campaign->progress.leader = 0;
+    sweep->campaign->progress.leader_ns = 0; /* the first step has one */
+    while (measure && (arm = bucket_next(b, &purpose)) != DECISION_DONE) {
+        struct attempt *a = &b->attempts[arm];
+        struct step step;
+
+        TRY(visit_step(sweep, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
+        if (!step.ns)
+            decision_drop(&b->decision, arm);
+        else if (step.counts)
+            TRY(bucket_tell(b, purpose, arm, step.ns));
+        show_leader(sweep);
+        sweep->result.failed_trials += !a->usable;
+    }
+    *sweep->campaign->progress.leader = 0;
+    return OK;
+}
+
+/* `arm`: the one to publish, or -1.  `out` NULL: nobody asks for an entry. */
+static int decide_bucket(struct sweep *sweep, uint32_t bucket, bool measure, int arm,
+                         struct entry_row *out)
+{
+    struct bucket b;
+    int rc;
+
+    bucket_init(&b, &sweep->dictionary, bucket);
+    rc = decide(sweep, &b, measure);
+    if (!rc && out)
+        rc = bucket_entry(&b, arm, out);
+    bucket_forget(&b);
+    return rc;
+}
+
+int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
+{
+    return decide_bucket(sweep, bucket, false, arm, out);
+}
+
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
+                    struct normal *belief)
+{
+    const struct trial_of *trial;
+    struct bucket b;
+    int rc;
+
+    bucket_init(&b, &sweep->dictionary, bucket);
+    rc = decide(sweep, &b, false);
+    trial = decision_trial(&b.decision);
+    *arm = -1;
+    if (trial) {
+        *arm = trial->arm;
+        *pairs = trial_pairs(trial);
+        *belief = trial->belief;
+    }
+    bucket_forget(&b);
+    return rc;
+}
 
 /* ---- measured buckets */
 
@@ -35,9 +157,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
     struct entry_row entry;
-    int rc;
-
-    rc = visit_measure(sweep, bucket, &entry);
+    int rc = decide_bucket(sweep, bucket, true, -1, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
@@ -56,7 +176,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     TRY(is_known(sweep, bucket, &known));
     if (known) {
         sweep->result.known++;
-        TRY(visit_recall(sweep, bucket));
+        TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* the search hears of it */
     } else {
         TRY(measure(sweep, bucket));
     }
@@ -179,6 +299,130 @@ static int fill_all(struct sweep *sweep)
     return OK;
 }
 
+/* ---- buckets so wide that one plan cannot serve both of their ends, by the search's model, which
+ * knows what was measured at their upper edges */
+
+struct probing {
+    struct sweep *sweep;
+    uint32_t bucket;
+    uint64_t lower_end;
+    bool usable[SEARCH_ARMS_MAX]; /* memory at the upper edge, for which the entry was made */
+};
+
+/* The first bucket begins where nothing runs: there the capacity of factor 1 counts, or a row. */
+static uint64_t lower_end_of(const struct space *space, uint32_t bucket)
+{
+    const struct moe_shape *s = &space->shape;
+    uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
+
+    if (bucket)
+        return (uint64_t)bucket * space->window;
+    return rows && rows < space->window ? rows : 1;
+}
+
+/* What failed in some bucket of the layer is no plan that another width would bring. */
+struct failures {
+    const struct space *space;
+    bool failed[SEARCH_ARMS_MAX];
+};
+
+static int note_failure(void *self, const struct trial_row *trial)
+{
+    struct failures *f = self;
+    int arm = space_arm(f->space, &trial->key.plan);
+
+    /* What was ruled out by arithmetic is so for each bucket by itself. */
+    if (arm >= 0 && trial->state > TRIAL_OK && trial->state != TRIAL_RULED_OUT)
+        f->failed[arm] = true;
+    return OK;
+}
+
+static struct probing probe_at(struct sweep *sweep, const struct failures *f, uint32_t bucket)
+{
+    const struct space *space = sweep->space;
+    struct probing p = { .sweep = sweep,
+                         .bucket = bucket,
+                         .lower_end = lower_end_of(space, bucket) };
+
+    for (int arm = 0; arm < (int)space->arm_count; arm++)
+        p.usable[arm] = !f->failed[arm] && space_fits(space, arm, bucket);
+    return p;
+}
+
+/* The best arm at a capacity; -1: there is no model. */
+static int best_at(const struct probing *p, uint64_t capacity)
+{
+    struct search_result verdict;
+
+    return search_infer(p->sweep->dictionary.search, capacity, p->usable, &verdict) ? verdict.winner
+                                                                                    : -1;
+}
+
+/* What an arm loses at the lower end; 0 where nobody knows. */
+static double loss_of(const struct probing *p, int arm)
+{
+    struct search *search = p->sweep->dictionary.search;
+    int best = best_at(p, p->lower_end);
+    double loss;
+
+    if (arm < 0 || best < 0)
+        return 0;
+    loss = search_estimate(search, p->lower_end, arm) / search_estimate(search, p->lower_end, best);
+    return isnan(loss) ? 0 : loss - 1;
+}
+
+/* The widest half, quarter and so on of the width in whose bucket the lower end does not lose. */
+static uint32_t width_that_helps(const struct probing *p)
+{
+    uint32_t window = p->sweep->space->window / 2;
+
+    for (; window > 1; window /= 2) {
+        uint64_t edge = (p->lower_end / window + 1) * window - 1;
+
+        if (loss_of(p, best_at(p, edge)) <= TOO_WIDE_LOSS)
+            break;
+    }
+    return window;
+}
+
+static int judge_width(struct sweep *sweep, const struct failures *failures, uint32_t bucket,
+                       struct too_wide *found)
+{
+    const struct campaign *c = sweep->campaign;
+    struct probing p = probe_at(sweep, failures, bucket);
+    struct entry_row entry;
+    uint32_t window, own = shape_window(&sweep->space->shape);
+    int rc = store_entry_get(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
+                             bucket, &entry);
+
+    if (rc || loss_of(&p, space_arm(sweep->space, &entry.plan)) <= TOO_WIDE_LOSS)
+        return rc < 0 ? rc : OK;
+    window = width_that_helps(&p);
+    found->buckets++;
+    /* A layer's own width is known to be narrow enough; the model may hope for too much. */
+    window = window < own ? window : own;
+    if (!found->window || window < found->window)
+        found->window = window;
+    return OK;
+}
+
+/* Counts the buckets whose plan is expected to lose more than TOO_WIDE_LOSS at their lower end,
+ * against the plan that is best there, and finds the width that would help.  Measures nothing; what
+ * has no model (search.h) finds none. */
+static int find_too_wide(struct sweep *sweep, struct too_wide *out)
+{
+    const struct campaign *c = sweep->campaign;
+    struct failures failures = { .space = sweep->space };
+    struct too_wide found = { 0 };
+
+    TRY(store_trials(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
+                     UINT32_MAX, note_failure, &failures));
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last && sweep->space->window > 1; b++)
+        TRY(judge_width(sweep, &failures, b, &found));
+    *out = found;
+    return OK;
+}
+
 /* ---- the sweep */
 
 static int visit_anchors(struct sweep *sweep)
@@ -199,7 +443,7 @@ static int recall_older(struct sweep *sweep)
         int rc = get(sweep, b, &entry);
 
         if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
-            rc = visit_recall(sweep, b);
+            rc = decide_bucket(sweep, b, false, -1, NULL);
         if (rc < 0)
             return rc;
     }
@@ -222,7 +466,7 @@ static int conclude(struct sweep *sweep, int cut)
     sweep->campaign->progress.compared = sweep->campaign->progress.done;
     sweep->result.inferred = 0;
     TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
-    TRY(too_wide_find(sweep, &sweep->result.too_wide));
+    TRY(find_too_wide(sweep, &sweep->result.too_wide));
     TRY(campaign_publish(sweep->campaign, true));
     return cut ? cut : rc;
 }

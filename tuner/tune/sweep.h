@@ -3,8 +3,10 @@
 #ifndef SWEEP_H
 #define SWEEP_H
 
+#include "campaign.h"
 #include "dictionary.h"
 #include "misses.h"
+#include "pairs.h"
 
 /* What the table as a whole is worth. */
 struct standing {
@@ -12,6 +14,7 @@ struct standing {
     const char *why; /* why nothing is known; NULL: the row says it */
 };
 
+#define TOO_WIDE_LOSS 0.05 /* at the lower end, from which on a bucket is too wide */
 struct too_wide {
     uint32_t buckets;
     uint32_t window; /* with which none of them would be; 0: there is none */
@@ -35,7 +38,7 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
 int sweep_misses(struct campaign *campaign, const struct tune_request *request,
                  const struct misses *misses, struct sweep_result *results);
 
-/* ---- between sweep.c and its parts */
+/* ---- between sweep.c, between.c and standing.c */
 
 /* A layer's sweep under way. */
 struct sweep {
@@ -50,5 +53,19 @@ struct sweep {
     int64_t first_run; /* the first that this one goes on with */
     struct sweep_result result;
 };
+
+/* What all samples that were taken there say by now; none is added.  Of `arm`, which another rule
+ * has chosen, or of the plan that is best here: -1. */
+int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out);
+
+/* The plan that was chosen there, -1 if it is the default or another run chose it, the pairs of it
+ * and the default that have been taken since, and what was believed of them. */
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
+                    struct normal *belief);
+
+/* One step of any bucket, as attempt_step() has it.  ERR_CUT when time is up.  The ranks hear of
+ * the layer when it is first needed: many a bucket is decided by what is known. */
+int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
+               struct step *out);
 
 #endif

@@ -1,5 +1,4 @@
 /* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
-#include "attempt.h"
 #include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
