@@ -15,11 +15,13 @@
 #include "watch.h"
 #include "wire.h"
 
+#include <stddef.h>
+
 /* Where a receiver's buffer lies, in words that another rank of this host understands. */
 struct push_place {
     unsigned char handle[64]; /* of a whole allocation */
     uint64_t offset;
-    uint32_t loan; /* its owner's number for it, see loans.h */
+    uint32_t loan; /* its owner's number for it, see below */
 };
 
 enum push_sign { PUSH_READY, PUSH_DONE, PUSH_SIGNS };
@@ -49,5 +51,34 @@ struct push {
 /* Queues the batch's copies and waits until every peer has queued its own.  ERR_WIRE when a peer
  * does not come, ERR_WRONG when it brings another number of bytes. */
 int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch);
+
+/* ---- loans
+ *
+ * What a rank lends to others of its host and may only end when all have given it back: memory and
+ * events that their processes have open.  CUDA leaves undefined what becomes of a mapping whose
+ * owner frees the memory first. */
+
+enum { LOANS_MAX = 256 }; /* of one rank at a time */
+
+struct loan_board; /* shared by all ranks; zeroed memory is a board on which nothing is lent */
+size_t loan_board_bytes(int ranks);
+
+struct loans {
+    struct loan_board *board; /* borrowed */
+    int rank;
+    const struct watch *watch;
+    bool lent[LOANS_MAX]; /* by this rank */
+};
+
+/* The lender's: a number, for borrowers to say.  ERR_NOMEM when there are too many. */
+int loan_open(struct loans *loans, uint32_t *number);
+
+/* The borrowers', any number of times; take before opening, give back after closing. */
+void loan_take(const struct loans *loans, int lender, uint32_t number);
+void loan_give_back(const struct loans *loans, int lender, uint32_t number);
+
+/* The lender's: waits until all have given it back.  ERR_WIRE: they may never; then what was lent
+ * must be left as it is, and so is the loan. */
+int loan_end(struct loans *loans, uint32_t number);
 
 #endif

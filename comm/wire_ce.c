@@ -8,17 +8,22 @@
 #include "cuda_copy.h"
 #include "cuda_peers.h"
 #include "fault.h"
-#include "loans.h"
 #include "push.h"
-#include "shared_memory.h"
 #include "status.h"
 #include "world.h"
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 /* An allocation of another rank, open here as long as a batch needs it. */
 struct mapping {
@@ -57,7 +62,7 @@ struct wire_ce {
     struct push push;
     struct push_device device;
     struct loans loans;
-    void *board; /* push's and loans' */
+    void *board; /* shared: of posts, then of loans */
     struct watch watch;
     bool broken;
     struct mapping *mappings;
@@ -309,6 +314,73 @@ static void close_our_events(struct wire_ce *wire)
                 cudaEventDestroy(wire->ours[sign][q]);
 }
 
+/* ---- the board: memory that all ranks of the host see */
+
+static int create_object(const char *name, size_t bytes, int *file)
+{
+    *file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (*file < 0)
+        return fail(ERR_WIRE, "shared memory %s: %s", name, strerror(errno));
+    if (!ftruncate(*file, (off_t)bytes))
+        return OK;
+    close(*file);
+    return fail(ERR_WIRE, "shared memory %s of %zu bytes: %s", name, bytes, strerror(errno));
+}
+
+static int find_object(const char *name, size_t bytes, int *file)
+{
+    struct stat there;
+
+    *file = shm_open(name, O_RDWR, 0);
+    if (*file >= 0 && !fstat(*file, &there) && there.st_size == (off_t)bytes)
+        return OK;
+    if (*file >= 0)
+        close(*file);
+    return fail(ERR_WIRE, "shared memory of rank 0 (%s) is not here: ranks must share /dev/shm",
+                name);
+}
+
+static int map_object(int file, size_t bytes, void **out)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+    close(file);
+    if (memory == MAP_FAILED)
+        return fail(ERR_NOMEM, "%zu bytes of shared memory: %s", bytes, strerror(errno));
+    *out = memory;
+    return OK;
+}
+
+/* Zeroed; the same bytes on every rank.  The object has a name only until every rank has opened it.
+ * Collective, the same status on every rank: ERR_WIRE where ranks do not share /dev/shm. */
+static int open_shared_memory(struct world *world, size_t bytes, void **out)
+{
+    bool first = world_topology(world)->rank == 0;
+    void *memory = NULL;
+    char name[64];
+    int file = -1, rc = OK;
+
+    snprintf(name, sizeof(name), "/moetune-%ld-%lld", (long)getpid(), (long long)time(NULL));
+    TRY(world_broadcast(world, name, sizeof(name)));
+    if (first)
+        rc = create_object(name, bytes, &file);
+    rc = world_settle(world, rc);
+    if (!rc) {
+        if (!first)
+            rc = find_object(name, bytes, &file);
+        if (!rc)
+            rc = map_object(file, bytes, &memory);
+        rc = world_settle(world, rc);
+    }
+    if (first)
+        shm_unlink(name);
+    if (rc && memory)
+        munmap(memory, bytes);
+    if (!rc)
+        *out = memory;
+    return rc;
+}
+
 /* ---- the wire */
 
 static size_t board_bytes(int ranks)
@@ -434,8 +506,8 @@ static void ce_close(struct wire *base)
         close_their_events(wire);
         if (!end_loan(wire, EVENTS_LOAN))
             close_our_events(wire);
+        munmap(wire->board, board_bytes(wire->base.topology.ranks));
     }
-    shared_memory_close(wire->board, board_bytes(wire->base.topology.ranks));
     free_wire(wire);
 }
 
@@ -506,7 +578,7 @@ static int open_parts(struct wire_ce *wire)
 
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };
     wire->watch = watch_of(wire->world);
-    TRY(shared_memory_open(wire->world, board_bytes(t->ranks), &wire->board));
+    TRY(open_shared_memory(wire->world, board_bytes(t->ranks), &wire->board));
     wire->push = (struct push){ wire->board, t->rank, t->ranks, &wire->device, &wire->watch };
     wire->loans =
         (struct loans){ .board = (void *)((char *)wire->board + push_board_bytes(t->ranks)),

@@ -1,9 +1,12 @@
 /* Forked ranks meet in memory that they share, and read messages out of each other's. */
 #include "mpi.h"
 
+#include "allowance.h"
 #include "forked.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,10 +16,18 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SLOT_BYTES = 1 << 16, QUEUE = 64, RANKS_MAX = 4096 };
+enum {
+    SLOT_BYTES = 1 << 16,
+    QUEUE = 64,
+    RANKS_MAX = 4096,
+    EAGER_TESTS = 100, /* tests that may find nothing before the next one sleeps: fewer cost more */
+    DOZE_NS = 10 * 1000 * 1000,
+};
 
 /* Message number n of a pair of ranks uses place n % QUEUE of their queue, as its lap n / QUEUE:
  * free for it while `turn` is twice the lap, one more says posted, two more taken. */
@@ -34,6 +45,18 @@ static struct meeting {
     _Atomic uint64_t arrivals; /* of all ranks at all rounds */
     _Atomic int alarm;
 } * meeting;
+
+/* Where ranks outnumber the cores, one that polls takes the core from those that it waits for, and
+ * most of its time is spent in the kernel, changing places with others that poll.  So it sleeps
+ * until another rank rings its bell: for a message that was posted to it, one of its own that was
+ * taken, a round at which all have arrived, an alarm. */
+static struct bell {
+    _Alignas(64) _Atomic uint32_t rung;
+    _Atomic uint32_t sleepers;
+} * bells; /* by rank */
+static bool outnumber;
+static unsigned fruitless; /* tests in a row that found nothing */
+
 static struct message *queues; /* of (from, to) */
 static char *slots;            /* of (round % 2, rank) */
 
@@ -47,12 +70,44 @@ static int failed(const char *what)
     return MPI_ERR_OTHER;
 }
 
+/* ---- bells */
+
+static void ring(int q)
+{
+    if (!outnumber)
+        return;
+    atomic_fetch_add(&bells[q].rung, 1);
+    if (atomic_load(&bells[q].sleepers))
+        syscall(SYS_futex, &bells[q].rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void ring_all(void)
+{
+    for (int q = 0; q < ranks && outnumber; q++)
+        ring(q);
+}
+
+/* After a test that found nothing, before which the bell had been rung so many times.  Not for long
+ * at once: whoever tests also looks at the clock; and not at all during an alarm, for which it
+ * looks after some hundred tests. */
+static void doze(uint32_t rung)
+{
+    static const struct timespec longest = { .tv_nsec = DOZE_NS };
+    struct bell *own = &bells[rank];
+
+    if (!outnumber || atomic_load(&meeting->alarm) || fruitless++ < EAGER_TESTS)
+        return;
+    atomic_fetch_add(&own->sleepers, 1);
+    syscall(SYS_futex, &own->rung, FUTEX_WAIT, rung, &longest, NULL, 0);
+    atomic_fetch_sub(&own->sleepers, 1);
+}
+
 /* ---- the ranks */
 
 /* Most of it is never touched, and takes no memory. */
 static int share(void)
 {
-    size_t queues_at = 4096, n = (size_t)ranks;
+    size_t n = (size_t)ranks, bells_at = 4096, queues_at = bells_at + n * sizeof(struct bell);
     size_t slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
     char *all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -62,6 +117,7 @@ static int share(void)
         return failed("memory for ranks to meet in");
     received = sent + n;
     meeting = (struct meeting *)(void *)all;
+    bells = (struct bell *)(void *)(all + bells_at);
     queues = (struct message *)(void *)(all + queues_at);
     slots = all + slots_at;
     return MPI_SUCCESS;
@@ -80,6 +136,7 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
     }
     if (share())
         return MPI_ERR_OTHER;
+    outnumber = ranks > allowance_cores();
     if (ranks > 1)
         rank = forked_start(ranks);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
@@ -157,6 +214,7 @@ struct forked_request {
     void *recv;
     size_t bytes;
     struct message *message;
+    int peer;
     uint64_t turn; /* of the message, while it is free for this one */
     bool posted;
     void (*take)(const struct forked_request *self, size_t n); /* a collective's round, at `at` */
@@ -176,30 +234,30 @@ static int new_request(struct forked_request request, MPI_Request *out)
 
 int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
-    struct forked_request *r = *request;
-    int code = MPI_SUCCESS;
-
-    (void)status;
-    *done = !r;
-    if (r)
-        code = r->advance(r, done);
-    if (r && *done)
-        MPI_Request_free(request);
-    return code;
+    return MPI_Testall(1, request, done, status);
 }
 
 int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuses)
 {
-    int all = 1, one;
+    uint32_t rung = atomic_load(&bells[rank].rung);
+    int one;
 
+    (void)statuses;
+    *done = 1;
     for (int i = 0; i < count; i++) {
-        int code = MPI_Test(&requests[i], &one, statuses);
+        struct forked_request *r = requests[i];
+        int code = r ? r->advance(r, &one) : MPI_SUCCESS;
 
         if (code)
             return code;
-        all = all && one;
+        if (r && one)
+            MPI_Request_free(&requests[i]);
+        *done = *done && (!r || one);
     }
-    *done = all;
+    if (*done)
+        fruitless = 0;
+    else
+        doze(rung);
     return MPI_SUCCESS;
 }
 
@@ -233,7 +291,8 @@ static void begin_round(const struct forked_request *r)
     rounds++;
     if (r->bytes && (r->root < 0 || r->root == rank))
         memcpy(slot_of(rank), (const char *)r->send + r->at, of_round(r));
-    atomic_fetch_add(&meeting->arrivals, 1);
+    if (atomic_fetch_add(&meeting->arrivals, 1) + 1 == rounds * (uint64_t)ranks)
+        ring_all();
 }
 
 static int meet(struct forked_request *r, int *done)
@@ -366,6 +425,7 @@ static int give(struct forked_request *r, int *done)
     m->bytes = r->bytes;
     r->posted = true;
     atomic_store(&m->turn, r->turn + 1);
+    ring(r->peer);
     return MPI_SUCCESS;
 }
 
@@ -392,6 +452,7 @@ static int take(struct forked_request *r, int *done)
     }
     *done = 1;
     atomic_store(&m->turn, r->turn + 2);
+    ring(r->peer);
     return MPI_SUCCESS;
 }
 
@@ -400,6 +461,7 @@ static struct forked_request on_message(int from, int to, uint64_t number)
     struct message *queue = &queues[((size_t)from * (size_t)ranks + (size_t)to) * QUEUE];
 
     return (struct forked_request){ .message = &queue[number % QUEUE],
+                                    .peer = from == rank ? to : from,
                                     .turn = 2 * (number / QUEUE) };
 }
 
@@ -413,6 +475,7 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
     *request = MPI_REQUEST_NULL;
     if (!count) {
         atomic_store(&meeting->alarm, 1);
+        ring_all();
         return MPI_SUCCESS;
     }
     r = on_message(rank, to, sent[to]++);

@@ -1,7 +1,7 @@
 /* What is lent ends when all have given it back, and not before; with threads for ranks. */
 #include "check.h"
 
-#include "loans.h"
+#include "push.h"
 #include "status.h"
 
 #include <pthread.h>
