@@ -10,6 +10,7 @@
 
 #include "cluster.h"
 #include "moelookup.h"
+#include "phase.h"
 #include "row.h"
 #include "shape.h"
 #include "stats.h"
@@ -157,21 +158,6 @@ int store_trial_update(struct store *store, const struct trial_row *trial);
 int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
                  void *self);
-
-/* What a step's time is made of. */
-enum phase {
-    PHASE_TOTAL,   /* the sum of the others */
-    PHASE_BETWEEN, /* exchanges that reach another node */
-    PHASE_INSIDE,  /* exchanges that do not */
-    PHASE_GATE,    /* the gate's products, choosing experts; and back */
-    PHASE_ENCODE,  /* rows to where they are computed or sent, and back */
-    PHASE_EXPERTS, /* their products, biases and activations */
-    PHASE_OTHER,   /* converting and adding up weights; what stands for attention */
-    PHASE_COUNT
-};
-
-extern const char *const phase_titles[PHASE_COUNT];    /* for people */
-extern const char *const phase_words[PHASE_COUNT + 1]; /* for programs; ends with NULL */
 
 /* Phases of a trial, each while nothing else runs. */
 struct phase_time {

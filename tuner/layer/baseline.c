@@ -6,7 +6,7 @@
 #include "padded.h"
 #include "shape.h"
 #include "status.h"
-#include "store.h"
+#include "phase.h"
 
 const char *const baseline_words[] = { "dense", "rigid", "naive", NULL };
 

@@ -9,7 +9,7 @@
 #include "rows.h"
 #include "shape.h"
 #include "status.h"
-#include "store.h"
+#include "phase.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "shape.h"
 #include "status.h"
-#include "store.h"
+#include "phase.h"
 
 #include <stdlib.h>
 

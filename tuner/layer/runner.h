@@ -8,7 +8,7 @@
 #include "measure.h"
 #include "rig.h"
 #include "stats.h"
-#include "store.h"
+#include "phase.h"
 
 /* Where a step's time goes: each kernel and exchange belongs to a phase, whose time is what its
  * work takes while the other stream is muted. */

@@ -4,7 +4,7 @@
 
 #include "shape.h"
 #include "status.h"
-#include "store.h"
+#include "phase.h"
 
 static bool units_first(const struct weights *weights)
 {
