@@ -3,7 +3,7 @@
 #ifndef PHASES_H
 #define PHASES_H
 
-#include "marks.h"
+#include "device.h"
 #include "phase.h"
 #include "stats.h"
 
