@@ -1,7 +1,6 @@
 /* The table of wires, and what is common to all: batches and the count of what leaves. */
 #include "wire.h"
 
-#include "marks.h"
 #include "status.h"
 #include "text.h"
 #include "world.h"

@@ -6,7 +6,6 @@
 #include "cuda_copy.h"
 #include "cuda_paced.h"
 #include "cuda_peers.h"
-#include "cuda_virtual.h"
 #endif
 #include "fault.h"
 #include "host.h"

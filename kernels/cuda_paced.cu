@@ -1,4 +1,5 @@
-/* Cuts a copy into pieces, each of which waits for its date on the GPU's own clock. */
+/* Cuts copies into pieces, each of which waits for its date on the GPU's own clock: pieces for a
+ * copy engine, or those of one kernel that copies what an exchange carries. */
 extern "C" {
 #include "cuda.h"
 #include "status.h"
@@ -9,8 +10,10 @@ extern "C" {
 
 #include <stdint.h>
 
+/* ---- by a copy engine */
+
 /* Large, because each costs two launches. */
-static const uint64_t PIECE_BYTES = 4 << 20;
+static const uint64_t ENGINE_PIECE_BYTES = 4 << 20;
 
 static __global__ void begin(uint64_t *clock)
 {
@@ -37,8 +40,8 @@ int cuda_paced_begin(struct paced *p, cudaStream_t stream)
 
 int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
-        size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    for (size_t at = 0; at < bytes; at += ENGINE_PIECE_BYTES) {
+        size_t n = bytes - at < ENGINE_PIECE_BYTES ? bytes - at : ENGINE_PIECE_BYTES;
 
         if (p->bytes)
             TRY(wait_for_bytes(p, p->bytes, stream));
@@ -51,4 +54,67 @@ int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, c
 int cuda_paced_end(struct paced *p, cudaStream_t stream)
 {
     return wait_for_bytes(p, p->bytes, stream);
+}
+
+/* ---- by a kernel */
+
+/* DEEP: 16-byte loads that each thread has in flight; all of a block's make one piece. */
+enum { THREADS = 512, DEEP = 4 };
+static const uint64_t PIECE_BYTES = THREADS * DEEP * sizeof(uint4);
+
+static __device__ __forceinline__ void copy_wide(uint4 *to, const uint4 *from, uint64_t units)
+{
+    uint4 unit[DEEP];
+
+#pragma unroll
+    for (int i = 0; i < DEEP; i++)
+        if (threadIdx.x + i * THREADS < units)
+            unit[i] = from[threadIdx.x + i * THREADS];
+#pragma unroll
+    for (int i = 0; i < DEEP; i++)
+        if (threadIdx.x + i * THREADS < units)
+            to[threadIdx.x + i * THREADS] = unit[i];
+}
+
+static __device__ void copy_piece(char *to, const char *from, uint64_t bytes)
+{
+    bool wide = ((uintptr_t)to | (uintptr_t)from) % sizeof(uint4) == 0;
+    uint64_t units = wide ? bytes / sizeof(uint4) : 0;
+
+    copy_wide((uint4 *)to, (const uint4 *)from, units);
+    for (uint64_t i = units * sizeof(uint4) + threadIdx.x; i < bytes; i += THREADS)
+        to[i] = from[i];
+}
+
+/* Pieces go round the blocks across copies, so that each has as much to do.  Every block has a
+ * clock of its own: as a library's blocks, it carries its share from when it begins. */
+static __global__ void __launch_bounds__(THREADS) copy_all(const struct virtual_copies c)
+{
+    uint64_t begun_ns = gpu_clock_ns(), passed = 0;
+    uint32_t turn = blockIdx.x;
+
+    for (uint32_t i = 0; i < c.count; i++) {
+        const virtual_copy &copy = c.copies[i];
+        uint64_t pieces = (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES, at = turn;
+        bool paced = i >= c.own;
+
+        for (; at < pieces; at += gridDim.x) {
+            uint64_t first = at * PIECE_BYTES, left = copy.bytes - first;
+
+            if (threadIdx.x == 0 && paced)
+                wait_until(begun_ns + (uint64_t)((double)(passed + first) * c.ns_per_byte));
+            __syncthreads();
+            copy_piece(copy.to + first, copy.from + first, left < PIECE_BYTES ? left : PIECE_BYTES);
+        }
+        turn = (uint32_t)(at - pieces);
+        passed += paced ? copy.bytes : 0;
+    }
+    if (threadIdx.x == 0)
+        wait_until(begun_ns + (uint64_t)((double)passed * c.ns_per_byte));
+}
+
+extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas,
+                                 cudaStream_t stream)
+{
+    return CUDA(launch(copy_all, ctas, THREADS, stream, *copies));
 }

@@ -1,4 +1,5 @@
-/* Copies at a given pace on a copy engine: traffic of a link that is not there. */
+/* Copies at a given pace, on a copy engine or on multiprocessors: traffic of a link that is not
+ * there. */
 #ifndef CUDA_PACED_H
 #define CUDA_PACED_H
 
@@ -23,6 +24,28 @@ int cuda_paced_begin(struct paced *paced, cudaStream_t stream);
 int cuda_paced_copy(struct paced *paced, void *to, const void *from, size_t bytes,
                     cudaStream_t stream);
 int cuda_paced_end(struct paced *paced, cudaStream_t stream);
+
+/* ---- all copies of one exchange, in one launch */
+
+/* As many as fit beside the rest into the 4 KiB that a launch may bring. */
+enum { VIRTUAL_COPIES = 128 };
+
+struct virtual_copy {
+    char *to;
+    const char *from;
+    uint64_t bytes;
+};
+
+/* The first `own` take nothing from the link; the bytes of the others pass it one after the other.
+ */
+struct virtual_copies {
+    struct virtual_copy copies[VIRTUAL_COPIES];
+    uint32_t count, own;
+    double ns_per_byte;
+};
+
+/* On `ctas` blocks of threads, which stay until the link would have carried all of it. */
+int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

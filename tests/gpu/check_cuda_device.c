@@ -2,7 +2,7 @@
 #include "check.h"
 
 #include "cuda.h"
-#include "cuda_virtual.h"
+#include "cuda_paced.h"
 #include "moelookup.h"
 #include "random.h"
 #include "status.h"

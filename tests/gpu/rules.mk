@@ -37,7 +37,7 @@ $(BUILD)/on_cpu/no_cuda.a: $(NO_CUDA)
 	$(ARCHIVE)
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),\
     $(addprefix $(BUILD)/tests/test_cuda_,kernels sparse large on_cpu)))
-ALONE_KERNELS = $(filter-out %/cuda_copy.o %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS))
+ALONE_KERNELS = $(filter-out %/cuda_copy.o %/cuda_paced.o,$(ON_CPU_KERNELS))
 $(addprefix $(BUILD)/tests/test_cuda_,kernels sparse large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o \
     $(ALONE_KERNELS) $(addprefix $(BUILD)/on_cpu/tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o) $(BUILD)/on_cpu/no_cuda.a
 	$(ON_CPU_LINK) $^ $(ALONE_LIBS)

@@ -4,7 +4,7 @@
 #ifndef RUNNER_H
 #define RUNNER_H
 
-#include "marks.h"
+#include "device.h"
 #include "measure.h"
 #include "rig.h"
 #include "stats.h"
