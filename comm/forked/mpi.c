@@ -1,12 +1,9 @@
 /* Forked ranks meet in memory that they share, and read messages out of each other's. */
 #include "mpi.h"
 
-#include "allowance.h"
 #include "forked.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,18 +13,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
-enum {
-    SLOT_BYTES = 1 << 16,
-    QUEUE = 64,
-    RANKS_MAX = 4096,
-    EAGER_TESTS = 100, /* tests that may find nothing before the next one sleeps: fewer cost more */
-    DOZE_NS = 10 * 1000 * 1000,
-};
+enum { SLOT_BYTES = 1 << 16, QUEUE = 64, RANKS_MAX = 4096 };
 
 /* Message number n of a pair of ranks uses place n % QUEUE of their queue, as its lap n / QUEUE:
  * free for it while `turn` is twice the lap, one more says posted, two more taken. */
@@ -45,18 +34,6 @@ static struct meeting {
     _Atomic uint64_t arrivals; /* of all ranks at all rounds */
     _Atomic int alarm;
 } * meeting;
-
-/* Where ranks outnumber the cores, one that polls takes the core from those that it waits for, and
- * most of its time is spent in the kernel, changing places with others that poll.  So it sleeps
- * until another rank rings its bell: for a message that was posted to it, one of its own that was
- * taken, a round at which all have arrived, an alarm. */
-static struct bell {
-    _Alignas(64) _Atomic uint32_t rung;
-    _Atomic uint32_t sleepers;
-} * bells; /* by rank */
-static bool outnumber;
-static unsigned fruitless; /* tests in a row that found nothing */
-
 static struct message *queues; /* of (from, to) */
 static char *slots;            /* of (round % 2, rank) */
 
@@ -70,44 +47,12 @@ static int failed(const char *what)
     return MPI_ERR_OTHER;
 }
 
-/* ---- bells */
-
-static void ring(int q)
-{
-    if (!outnumber)
-        return;
-    atomic_fetch_add(&bells[q].rung, 1);
-    if (atomic_load(&bells[q].sleepers))
-        syscall(SYS_futex, &bells[q].rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-static void ring_all(void)
-{
-    for (int q = 0; q < ranks && outnumber; q++)
-        ring(q);
-}
-
-/* After a test that found nothing, before which the bell had been rung so many times.  Not for long
- * at once: whoever tests also looks at the clock; and not at all during an alarm, for which it
- * looks after some hundred tests. */
-static void doze(uint32_t rung)
-{
-    static const struct timespec longest = { .tv_nsec = DOZE_NS };
-    struct bell *own = &bells[rank];
-
-    if (!outnumber || atomic_load(&meeting->alarm) || fruitless++ < EAGER_TESTS)
-        return;
-    atomic_fetch_add(&own->sleepers, 1);
-    syscall(SYS_futex, &own->rung, FUTEX_WAIT, rung, &longest, NULL, 0);
-    atomic_fetch_sub(&own->sleepers, 1);
-}
-
 /* ---- the ranks */
 
 /* Most of it is never touched, and takes no memory. */
 static int share(void)
 {
-    size_t n = (size_t)ranks, bells_at = 4096, queues_at = bells_at + n * sizeof(struct bell);
+    size_t queues_at = 4096, n = (size_t)ranks;
     size_t slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
     char *all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -117,7 +62,6 @@ static int share(void)
         return failed("memory for ranks to meet in");
     received = sent + n;
     meeting = (struct meeting *)(void *)all;
-    bells = (struct bell *)(void *)(all + bells_at);
     queues = (struct message *)(void *)(all + queues_at);
     slots = all + slots_at;
     return MPI_SUCCESS;
@@ -136,7 +80,6 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
     }
     if (share())
         return MPI_ERR_OTHER;
-    outnumber = ranks > allowance_cores();
     if (ranks > 1)
         rank = forked_start(ranks);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
@@ -214,7 +157,6 @@ struct forked_request {
     void *recv;
     size_t bytes;
     struct message *message;
-    int peer;
     uint64_t turn; /* of the message, while it is free for this one */
     bool posted;
     void (*take)(const struct forked_request *self, size_t n); /* a collective's round, at `at` */
@@ -234,30 +176,30 @@ static int new_request(struct forked_request request, MPI_Request *out)
 
 int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
-    return MPI_Testall(1, request, done, status);
+    struct forked_request *r = *request;
+    int code = MPI_SUCCESS;
+
+    (void)status;
+    *done = !r;
+    if (r)
+        code = r->advance(r, done);
+    if (r && *done)
+        MPI_Request_free(request);
+    return code;
 }
 
 int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuses)
 {
-    uint32_t rung = atomic_load(&bells[rank].rung);
-    int one;
+    int all = 1, one;
 
-    (void)statuses;
-    *done = 1;
     for (int i = 0; i < count; i++) {
-        struct forked_request *r = requests[i];
-        int code = r ? r->advance(r, &one) : MPI_SUCCESS;
+        int code = MPI_Test(&requests[i], &one, statuses);
 
         if (code)
             return code;
-        if (r && one)
-            MPI_Request_free(&requests[i]);
-        *done = *done && (!r || one);
+        all = all && one;
     }
-    if (*done)
-        fruitless = 0;
-    else
-        doze(rung);
+    *done = all;
     return MPI_SUCCESS;
 }
 
@@ -291,8 +233,7 @@ static void begin_round(const struct forked_request *r)
     rounds++;
     if (r->bytes && (r->root < 0 || r->root == rank))
         memcpy(slot_of(rank), (const char *)r->send + r->at, of_round(r));
-    if (atomic_fetch_add(&meeting->arrivals, 1) + 1 == rounds * (uint64_t)ranks)
-        ring_all();
+    atomic_fetch_add(&meeting->arrivals, 1);
 }
 
 static int meet(struct forked_request *r, int *done)
@@ -425,7 +366,6 @@ static int give(struct forked_request *r, int *done)
     m->bytes = r->bytes;
     r->posted = true;
     atomic_store(&m->turn, r->turn + 1);
-    ring(r->peer);
     return MPI_SUCCESS;
 }
 
@@ -452,7 +392,6 @@ static int take(struct forked_request *r, int *done)
     }
     *done = 1;
     atomic_store(&m->turn, r->turn + 2);
-    ring(r->peer);
     return MPI_SUCCESS;
 }
 
@@ -461,7 +400,6 @@ static struct forked_request on_message(int from, int to, uint64_t number)
     struct message *queue = &queues[((size_t)from * (size_t)ranks + (size_t)to) * QUEUE];
 
     return (struct forked_request){ .message = &queue[number % QUEUE],
-                                    .peer = from == rank ? to : from,
                                     .turn = 2 * (number / QUEUE) };
 }
 
@@ -475,7 +413,6 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
     *request = MPI_REQUEST_NULL;
     if (!count) {
         atomic_store(&meeting->alarm, 1);
-        ring_all();
         return MPI_SUCCESS;
     }
     r = on_message(rank, to, sent[to]++);
