@@ -15,15 +15,16 @@ struct stage {
     struct rig *rig;
 };
 
-static struct stage stage_of(uint32_t pass, double between)
+/* The rig keeps where its engine lies. */
+static void stage_open(uint32_t pass, double between, struct stage *s)
 {
     struct data data = { .between = between };
-    struct stage s = { 0 };
     struct device *device = NULL;
     struct wire *wire = NULL;
     struct cluster c = small();
     struct topology topology = { 0, (int)c.ranks, (int)c.ranks_per_node };
 
+    *s = (struct stage){ 0 };
     c.memory_gib = 8;
     data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape),
                                      .experts = 8,
@@ -36,12 +37,11 @@ static struct stage stage_of(uint32_t pass, double between)
                                      .pass = pass,
                                      .layout = MOE_LAYOUT_HIDDEN,
                                      .layers = LAYERS };
-    CHECK(!world_alone(&topology, &s.world));
+    CHECK(!world_alone(&topology, &s->world));
     CHECK(!wire_sim_model_open(&c, 0, &wire));
     CHECK(!sim_model_open(&c, 0, &device));
-    CHECK(!engine_open_on(device, wire, &s.engine));
-    CHECK(!rig_open(s.world, &s.engine, &data, NULL, 1, &s.rig));
-    return s;
+    CHECK(!engine_open_on(device, wire, &s->engine));
+    CHECK(!rig_open(s->world, &s->engine, &data, NULL, 1, &s->rig));
 }
 
 static void stage_close(struct stage *s)
@@ -55,10 +55,11 @@ static void stage_close(struct stage *s)
 static int64_t step_ns(uint32_t pass, double between, uint32_t w, uint32_t d, bool no_compute)
 {
     struct moe_plan plan = { .struct_size = sizeof(plan), .d = d, .e = MOE_SPARSE, .w = w };
-    struct stage s = stage_of(pass, between);
+    struct stage s;
     struct exec *exec = NULL;
     int64_t begin;
 
+    stage_open(pass, between, &s);
     CHECK(!rig_exec(s.rig, &plan, &exec));
     s.engine.compute->muted = no_compute;
     begin = device_now_ns(s.engine.device);
