@@ -91,7 +91,7 @@ struct ffn {
     float *x, *w1, *w3, *b1, *w2, *b2, *pre, *up, *post, *y;
 };
 
-/* The kernels of one forward chunk, as tuner/layer/experts.c launches them. */
+/* The kernels of one forward chunk, as tuner/layer/padded.c launches them. */
 static int64_t run_ffn(void *self)
 {
     struct ffn *f = self;

@@ -190,7 +190,7 @@ static struct gemm product(const struct shape *s, uint64_t rows, uint64_t out, u
                           .stride_c = rows * out };
 }
 
-/* One forward chunk, as tuner/layer/experts.c launches it, and its products alone. */
+/* One forward chunk, as tuner/layer/padded.c launches it, and its products alone. */
 static void bench_ffn(const struct shape *s)
 {
     uint64_t rows = (uint64_t)s->T * s->k / s->E, E = s->E, D = s->D, H = s->H;

@@ -222,13 +222,16 @@ static void threads_change_nothing(void)
 static void the_larger_a_layer_the_fewer_tokens(void)
 {
     struct moe_shape seven = layer_of(TOKENS, 1, MOE_RELU), two;
-    size_t token = (5 + 3) * sizeof(double) << 11;
+    /* Forward: its row and its gradient, y, dx and how far that may be off, what its expert gives.
+     */
+    size_t token = (5 + 1) * sizeof(double) << 11;
 
     seven.pass = MOE_FORWARD;
     seven.model_dim = 1 << 11;
     seven.hidden_dim = 1 << 15;
     two = seven;
     two.hidden_dim = 1 << 20;
+    token += 3 * sizeof(uint32_t) + sizeof(size_t);
     CHECK(spot_bytes(&seven) - spot_bytes(&two) == 5 * token);
 }
 

@@ -4,9 +4,9 @@
 #include "baseline.h"
 
 #include "padded.h"
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
-#include "phase.h"
 
 const char *const baseline_words[] = { "dense", "rigid", "naive", NULL };
 
@@ -236,7 +236,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     return multiply(x, to_tokens(x, d->dispatch, d->padded.backward.back, true, grad_x));
 }
 
-const struct way_ops way_dense = { .state_bytes = sizeof(struct dense),
+const struct way_ops way_dense = { .state_bytes = WAY_STATE_BYTES(struct dense),
                                    .layout = layout,
                                    .open = padded_open,
                                    .close = padded_close,

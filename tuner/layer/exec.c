@@ -5,6 +5,7 @@
 #include "baseline.h"
 #include "status.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 static const struct way_ops *way_of(const struct moe_plan *plan, uint32_t baseline)
@@ -64,11 +65,13 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     struct exec x = new_exec(plan, &layer, baseline, topology, compute_type), other;
     struct arena arena = { 0 }, more = { 0 };
     uint64_t bytes = SIZE_MAX;
+    /* All ranks reckon the same, however little memory one of them has. */
+    _Alignas(max_align_t) unsigned char state[WAY_STATE_MOST] = { 0 };
 
     x.first = &x;
-    x.state = calloc(1, x.way->state_bytes);
+    x.state = state;
     x.geometry = geometry_of(shape, &x.plan, topology->rank, capacities->most);
-    if (x.state && !uneven_open(shape, capacities, &x.geometry, &x.uneven)) {
+    if (!uneven_open(shape, capacities, &x.geometry, &x.uneven)) {
         other = x;
         layout(&x, &arena);
         layout(&other, &more);
@@ -77,7 +80,6 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
         if (__builtin_add_overflow(arena.used_bytes, bytes, &bytes))
             bytes = SIZE_MAX;
     }
-    free(x.state);
     return bytes;
 }
 

@@ -135,8 +135,8 @@ static struct unit_values pass_unit(const struct plain *p, const struct unit *u,
 /* A thread takes one expert after the other. */
 struct share {
     struct judge *judge;
-    atomic_uint *next; /* expert that nobody has taken */
-    size_t *choices;   /* (count k) room for those of an expert, as i k + j */
+    atomic_uint *next;             /* expert that nobody has taken */
+    const size_t *choices, *first; /* as i k + j, by expert; (E + 1) where those of each begin */
     struct unit unit;
 };
 
@@ -152,7 +152,7 @@ static void add_unit(struct judge *j, const struct unit *u, size_t choice)
     if (j->p.data->shape.pass != MOE_TRAIN)
         return;
     plain_axpy(v.grad_pre, u->w1, j->back + at, D);
-    if (v.bent > 0)
+    if (j->bent && v.bent > 0)
         plain_add_sizes(v.bent, u->w1, j->bent + at, D);
     if (j->p.data->shape.activation == MOE_SWIGLU)
         plain_axpy(v.grad_up, u->w3, j->back + at, D);
@@ -162,19 +162,16 @@ static void add_unit(struct judge *j, const struct unit *u, size_t choice)
 static void pass_expert(struct share *share, uint32_t e)
 {
     struct judge *j = share->judge;
-    size_t n = 0;
+    const size_t *choices = share->choices + share->first[e];
+    size_t n = share->first[e + 1] - share->first[e];
 
-    for (size_t at = 0; at < (size_t)j->count * j->p.k; at++)
-        if ((uint32_t)j->expert[at] == e)
-            share->choices[n++] = at;
     for (size_t i = 0; i < n; i++)
         for (uint32_t c = 0; c < j->p.D; c++)
-            j->out[share->choices[i] * j->p.D + c] =
-                (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
+            j->out[choices[i] * j->p.D + c] = (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
     for (uint32_t h = 0; h < j->p.H && n; h++) {
         draw_unit(&j->p, e, h, &share->unit);
         for (size_t i = 0; i < n; i++)
-            add_unit(j, &share->unit, share->choices[i]);
+            add_unit(j, &share->unit, choices[i]);
     }
 }
 
@@ -188,25 +185,43 @@ static void *pass_share(void *self)
     return NULL;
 }
 
+/* Choices by their experts, in the order of tokens; those of no expert are left out. */
+static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
+{
+    size_t all = (size_t)j->count * j->p.k, end = 0;
+
+    for (size_t at = 0; at < all; at++)
+        if ((uint32_t)j->expert[at] < j->p.E)
+            first[j->expert[at]]++;
+    for (uint32_t e = 0; e <= j->p.E;
+         e++)                       /* where each one's end, and then, from the last choice */
+        first[e] = end += first[e]; /* on, where they begin */
+    for (size_t at = all; at-- > 0;)
+        if ((uint32_t)j->expert[at] < j->p.E)
+            choices[--first[j->expert[at]]] = at;
+}
+
+enum { THREADS_MOST = 16 };
+
 /* The caller does what threads that cannot be had leave. */
 static int pass_experts(struct judge *j, int threads)
 {
-    enum { THREADS_MOST = 16 };
     pthread_t thread[THREADS_MOST];
     struct share share[THREADS_MOST];
     size_t D = j->p.D, choices = (size_t)j->count * j->p.k;
     int n = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST), started = 1;
     float *rows = calloc((size_t)n * 3 * D, sizeof(*rows));
-    size_t *lists = calloc((size_t)n * choices + 1, sizeof(*lists));
+    size_t *sorted = calloc(choices + 1, sizeof(*sorted));
+    size_t *first = calloc((size_t)j->p.E + 1, sizeof(*first));
     atomic_uint next = 0;
-    int rc = rows && lists ? OK : fail(ERR_NOMEM, "rows of an expert");
+    int rc = rows && sorted && first ? OK : fail(ERR_NOMEM, "rows of an expert");
 
+    if (!rc)
+        sort_choices(j, sorted, first);
     for (int i = 0; i < n && !rc; i++) {
         float *mine = rows + (size_t)i * 3 * D;
 
-        share[i] = (struct share){
-            j, &next, lists + (size_t)i * choices, { mine, mine + D, mine + 2 * D, 0 }
-        };
+        share[i] = (struct share){ j, &next, sorted, first, { mine, mine + D, mine + 2 * D, 0 } };
     }
     while (!rc && started < n &&
            !pthread_create(&thread[started], NULL, pass_share, &share[started]))
@@ -216,7 +231,8 @@ static int pass_experts(struct judge *j, int threads)
     for (int i = 1; i < started; i++)
         pthread_join(thread[i], NULL);
     free(rows);
-    free(lists);
+    free(sorted);
+    free(first);
     return rc;
 }
 
@@ -229,6 +245,16 @@ static double *doubles(uint64_t count, int *rc)
     if (!memory && !*rc)
         *rc = fail(ERR_NOMEM, "%llu numbers of the reference", (unsigned long long)count);
     return memory;
+}
+
+static bool keeps_back(const struct moe_shape *s)
+{
+    return s->pass == MOE_TRAIN;
+}
+
+static bool keeps_bent(const struct moe_shape *s)
+{
+    return keeps_back(s) && s->activation == MOE_RELU;
 }
 
 static int allocate_tokens(struct judge *j, uint32_t most)
@@ -244,8 +270,10 @@ static int allocate_tokens(struct judge *j, uint32_t most)
     j->x = doubles(rows, &rc);
     j->grad_y = doubles(rows * j->rows, &rc);
     j->out = doubles(rows * j->p.k, &rc);
-    j->back = doubles(rows * j->p.k, &rc);
-    j->bent = doubles(rows * j->p.k, &rc);
+    if (keeps_back(&j->p.data->shape))
+        j->back = doubles(rows * j->p.k, &rc);
+    if (keeps_bent(&j->p.data->shape))
+        j->bent = doubles(rows * j->p.k, &rc);
     j->y = doubles(rows * j->rows, &rc);
     j->grad_x = doubles(rows, &rc);
     j->grad_x_slack = doubles(rows, &rc);
@@ -480,8 +508,10 @@ static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, doub
         if (slot[n] < 0)
             continue;
         add(alone ? 1 : gate, j->out + at, y + (j->rows > 1 ? n * D : 0), D);
-        add(gate, j->back + at, grad_x, D);
-        add(gate, j->bent + at, j->grad_x_slack + (size_t)i * D, D);
+        if (j->back)
+            add(gate, j->back + at, grad_x, D);
+        if (j->bent)
+            add(gate, j->bent + at, j->grad_x_slack + (size_t)i * D, D);
         for (uint32_t d = 0; d < D && !alone; d++) {
             gate_grad[n] += j->out[at + d] * j->p.grad[d];
             size += gate * fabs(j->out[at + d] * j->p.grad[d]);
@@ -702,12 +732,17 @@ uint64_t reference_capacity(const struct moe_shape *shape)
     return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
 }
 
-/* Of what is kept of each token that is looked at. */
+/* Of tokens that are looked at, and of drawing their experts' units. */
 static size_t token_bytes(const struct moe_shape *s, uint64_t count)
 {
-    uint64_t numbers = 3 + 2 * (uint64_t)shape_result_rows(s) + 3 * (uint64_t)s->top_k;
+    uint64_t rows = shape_result_rows(s), k = s->top_k;
+    uint64_t numbers = 3 + 2 * rows + k * (1 + keeps_back(s) + keeps_bent(s));
 
-    return numbers * count * s->model_dim * sizeof(double);
+    return (numbers * s->model_dim * sizeof(double) + (1 + rows + k) * sizeof(uint32_t) +
+            k * sizeof(size_t)) *
+               count +
+           ((uint64_t)s->experts + 1) * sizeof(size_t) +
+           (uint64_t)THREADS_MOST * 3 * s->model_dim * sizeof(float);
 }
 
 size_t reference_bytes(const struct moe_shape *s)
@@ -730,8 +765,9 @@ size_t reference_bytes(const struct moe_shape *s)
         doubles += bends && (i == TENSOR_W1 || i == TENSOR_B1) ? slice : 0;
         compared = slice > compared ? slice : compared;
     }
-    return token_bytes(s, s->tokens) + floats * sizeof(float) + doubles * sizeof(double) +
-           choices * 2 * sizeof(int32_t) + (uint64_t)s->tokens * s->top_k * 2 * sizeof(int64_t) +
+    return token_bytes(s, s->tokens) + layer_slice(s, TENSOR_B1) * sizeof(struct unit) +
+           floats * sizeof(float) + doubles * sizeof(double) + choices * 2 * sizeof(int32_t) +
+           (uint64_t)s->tokens * s->top_k * 2 * sizeof(int64_t) +
            (s->order == MOE_ORDER_PRIORITY ? 2 * (uint64_t)s->ranks * s->tokens * sizeof(uint32_t)
                                            : 0) +
            compared * (sizeof(float) + dtype_bytes(s->dtype));

@@ -36,6 +36,7 @@ struct judge {
     double *x, *grad_y; /* (count,D) a token's row; (count,rows,D) gradients of its y */
     double *out, *back; /* (count,k,D): of an expert, forward, and backward for a gate of 1 */
     double *bent; /* (count,k,D): sums of the sizes of what units at ReLU's bend add to `back` */
+    /* `back` is NULL but of MOE_TRAIN, and `bent` but of MOE_RELU besides. */
 
     /* What must come out, set by judge_expect(). */
     double *y, *grad_x;   /* (count,rows,D), (count,D) */

@@ -466,7 +466,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     return launch_encode_backward(x->engine->compute, &encode);
 }
 
-const struct way_ops way_padded = { .state_bytes = sizeof(struct padded),
+const struct way_ops way_padded = { .state_bytes = WAY_STATE_BYTES(struct padded),
                                     .layout = padded_layout,
                                     .open = padded_open,
                                     .close = padded_close,

@@ -342,7 +342,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
 const struct way_ops way_relayed = { .refuses_known =
                                          "rows that go to a node once travel with their "
                                          "gates",
-                                     .state_bytes = sizeof(struct relay),
+                                     .state_bytes = WAY_STATE_BYTES(struct relay),
                                      .layout = layout,
                                      .open = open_hops,
                                      .close = close_hops,

@@ -4,12 +4,12 @@
 #include "arena.h"
 #include "host.h"
 #include "node_rows.h"
+#include "phase.h"
 #include "random.h"
 #include "relay.h"
 #include "rows.h"
 #include "shape.h"
 #include "status.h"
-#include "phase.h"
 
 #include <math.h>
 #include <stdlib.h>

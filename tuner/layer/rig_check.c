@@ -24,7 +24,7 @@ static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t
         return OK;
     send = calloc(each + 1, WIDTH);
     all = calloc(each * rig->data.shape.ranks + 1, WIDTH);
-    rc = send && all ? OK : fail(ERR_NOMEM, "the choices of all ranks");
+    rc = send && all ? OK : fail(ERR_NOMEM, "choices or turns of all ranks");
     if (!rc)
         rc = device_download(rig->engine->device, send, from, mine * WIDTH);
     rc = world_settle(rig->world, rc);
@@ -148,11 +148,19 @@ static int judge_all(struct rig *rig, const struct exec *exec, const struct data
     if (!rc && rig->data.shape.pass == MOE_TRAIN)
         rc = judge_parameters(judge, of, &capacities);
     free(of);
-    if (rc)
+    if (rc) {
         judge_close(judge);
-    else
-        *out = judge;
-    return rc;
+        return rc;
+    }
+    judge->p.data = NULL; /* the caller's, which ends before the judge does */
+    *out = judge;
+    return OK;
+}
+
+static void forget_reference(struct rig *rig)
+{
+    judge_close(rig->reference);
+    rig->reference = NULL;
 }
 
 static int make_reference(struct rig *rig, const struct exec *exec)
@@ -177,7 +185,11 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     free(all.expert);
     free(all.live);
     free(all.turn);
-    return world_settle(rig->world, rc);
+    rc = world_settle(rig->world, rc);
+    /* A rank that kept its own would not come to where the others make theirs for the next plan. */
+    if (rc)
+        forget_reference(rig);
+    return rc;
 }
 
 /* What a cosine router multiplies its cosines by, their rounding included; 1 of another. */
@@ -408,10 +420,8 @@ static int check_layer(struct rig *rig, struct exec *exec, double *worst)
     rc = compare_all(rig, exec, &mine);
     rc = agree_on_worst(rig, rc, mine, &most);
     *worst = fmax(*worst, most);
-    if (is_alone(rig))
-        return rc;
-    judge_close(rig->reference);
-    rig->reference = NULL;
+    if (!is_alone(rig))
+        forget_reference(rig);
     return rc;
 }
 

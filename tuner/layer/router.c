@@ -2,9 +2,9 @@
  * both. */
 #include "router.h"
 
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
-#include "phase.h"
 
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 
 #include "device.h"
 #include "measure.h"
+#include "phase.h"
 #include "rig.h"
 #include "stats.h"
-#include "phase.h"
 
 /* Where a step's time goes: each kernel and exchange belongs to a phase, whose time is what its
  * work takes while the other stream is muted. */

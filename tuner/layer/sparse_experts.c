@@ -121,7 +121,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     return weights_reduce(&x->weights, x->engine);
 }
 
-const struct way_ops way_sparse = { .state_bytes = sizeof(struct sparse_experts),
+const struct way_ops way_sparse = { .state_bytes = WAY_STATE_BYTES(struct sparse_experts),
                                     .layout = layout,
                                     .forward = forward,
                                     .backward = backward };
@@ -248,7 +248,7 @@ static int backward_cached(struct exec *x, const void *grad_y, void *grad_x)
 }
 
 const struct way_ops way_cached = { .weight_rooms = CACHE_ROOMS,
-                                    .state_bytes = sizeof(struct sparse_experts),
+                                    .state_bytes = WAY_STATE_BYTES(struct sparse_experts),
                                     .layout = layout,
                                     .open = open_cache,
                                     .close = close_cache,

@@ -384,7 +384,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
 
 const struct way_ops way_tour = { .refuses_known = "choices that go to all ranks travel with their "
                                                    "gates",
-                                  .state_bytes = sizeof(struct tour),
+                                  .state_bytes = WAY_STATE_BYTES(struct tour),
                                   .layout = layout,
                                   .open = open_chunks,
                                   .close = close_chunks,

@@ -6,6 +6,11 @@
 #include "arena.h"
 #include "exec.h"
 
+/* Of a state; what is too large for those who measure one on their stack is no legal array. */
+enum { WAY_STATE_MOST = 8192 };
+#define WAY_STATE_BYTES(type)                                                                      \
+    (sizeof(type) + 0 * sizeof(char[sizeof(type) <= WAY_STATE_MOST ? 1 : -1]))
+
 struct way_ops {
     const char *refuses_known; /* why known routes do not go with it; NULL: they do */
     uint32_t weight_rooms; /* pieces of weights that all layers have room for together; 0: each has

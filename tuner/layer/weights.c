@@ -2,9 +2,9 @@
  * piece by piece. */
 #include "weights.h"
 
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
-#include "phase.h"
 
 static bool units_first(const struct weights *weights)
 {

@@ -113,7 +113,7 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* As experts.c does: weights by hidden unit, transposed on the way in. */
+/* As padded.c does: weights by hidden unit, transposed on the way in. */
 static int queue_half(struct workbench *b, uint64_t rows, bool out)
 {
     struct gemm gemm = { .dtype = MOE_F32,
