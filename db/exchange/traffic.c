@@ -121,7 +121,7 @@ static int take_member(struct line *line, const struct json_value *v)
         return line->in_asked ? OK : wrong(line, v->key, "is no list");
     case MEMBERS: break;
     }
-    return OK;
+    return wrong(line, v->key, "is unknown");
 }
 
 /* ---- rows of "asked" */

@@ -638,13 +638,14 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     if (!buf || !out)
         return MOE_ERR_ARGUMENT;
     walk_options(&w, &o);
-    if (w.bad || !o.start || !options_legal(&o, why))
+    if (w.bad || !o.start || !options_legal(&o, why) || size < SHA256_BYTES)
+        return MOE_ERR_FORMAT;
+    /* First of all: damaged options may name room that nobody has. */
+    checksum(buf, size - SHA256_BYTES, sum);
+    if (memcmp(sum, (const uint8_t *)buf + size - SHA256_BYTES, SHA256_BYTES) != 0)
         return MOE_ERR_FORMAT;
     TRY(moe_capacities_open(&o, &c));
     if (size != write_walk(c, NULL, 0) + SHA256_BYTES)
-        goto damaged;
-    checksum(buf, size - SHA256_BYTES, sum);
-    if (memcmp(sum, (const uint8_t *)buf + size - SHA256_BYTES, SHA256_BYTES) != 0)
         goto damaged;
     walk_state(&w, c);
     if (w.bad || !rows_sound(c) || !steps_sound(c) || !sum_recent(c))

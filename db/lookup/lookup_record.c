@@ -1,8 +1,8 @@
 /* Records in files what trainers ask, and what their gates choose.
  *
- * Both append lines, each by one write() to a file that is opened for appending, so lines of
- * several processes and jobs stay whole beside each other.  The child of a fork() records nothing:
- * what it has are its parent's counts. */
+ * Both append lines to a file that is opened for appending.  A line of look-ups is one write(), so
+ * that lines of several processes and jobs stay whole beside each other; the file of counts has one
+ * writer.  The child of a fork() records nothing: what it has are its parent's counts. */
 #include "lookup_record.h"
 
 #include "json.h"
@@ -65,7 +65,7 @@ static int end_half_line(int fd, off_t *end)
     char last = '\n';
 
     *end = lseek(fd, 0, SEEK_END);
-    if (*end < 0 || (*end && pread(fd, &last, 1, *end - 1) != 1))
+    if (*end < 0 || (*end && pread(fd, &last, 1, *end - 1) < 0)) /* 0: somebody has cut the file */
         return ERR_IO;
     if (last == '\n')
         return OK;
@@ -256,14 +256,17 @@ static size_t collect_unwritten(const struct counter *t, struct asked *out)
 
 static int append_line(const char *path, const char *line, size_t length)
 {
+    ssize_t wrote = -1;
     off_t end;
-    int fd, rc;
+    int fd;
 
     TRY(open_lines(path, &fd));
-    rc = end_half_line(fd, &end);
-    if (!rc)
-        rc = write_all(fd, line, length);
-    return close(fd) || rc ? ERR_IO : OK;
+    if (!end_half_line(fd, &end))
+        do
+            wrote = write(fd, line, length);
+        while (wrote < 0 && errno == EINTR);
+    /* The rest of a short one would land behind other processes' lines: all of it is said again. */
+    return close(fd) || wrote != (ssize_t)length ? ERR_IO : OK;
 }
 
 /* Appends a line with what a counter has not written yet; the caller holds the recorder's lock. */

@@ -257,7 +257,7 @@ struct entry_row {
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
     /* adopted, likely, default, incumbent, alone, static: see decision.h; inferred; refuted: see
-     * verify_entry.h; tie: an earlier rule could not tell */
+     * verify.h; tie: an earlier rule could not tell */
     char decision[16];
     int64_t decided_s;
     enum entry_tier tier;

@@ -131,6 +131,8 @@ int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 
     if (rc != UNSUPPORTED)
         return rc;
+    if (shape->space && !d)
+        return fail(ERR_ARGUMENT, "a layer of space %u, which nobody has declared", shape->space);
     if (d)
         TRY(PUT(store, "space", INTEGER("id", d->id), TEXT("text", d->text)));
     TRY(records_next_id(&store->records, "shape", id));

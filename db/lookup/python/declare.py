@@ -67,6 +67,8 @@ def enums(text):
     """NAME, then member and comment of each value from 0 on."""
     for name, body in re.findall(r"enum (\w+) \{(.*?)\};", text, re.S):
         members = re.findall(r"(\w+)\s*=\s*(-?\d+)\s*,?\s*(?:/\*(.*?)\*/)?", body, re.S)
+        named = [one for one in without_comments(body).split(",") if one.strip()]
+        assert len(members) == len(named), f"enum {name}: each member wants its value"
         yield name, [(member, int(value), comment) for member, value, comment in members]
 
 
@@ -82,7 +84,7 @@ def write_words(text):
 
 
 def write_source(text):
-    print('\n\nclass Source(enum.IntEnum):\n    """Why a plan is the answer."""\n')
+    print('\n\nclass Source(enum.IntEnum):\n    """Why a plan is the answer."""\n\n    __module__ = "moelookup"\n')
     for member, value, comment in dict(enums(text))["moe_source"]:
         comment = re.sub(r"\s*\n\s*\*?\s*", " ", comment).strip()
         for line in textwrap.wrap(comment, 94):
@@ -96,6 +98,7 @@ def write_structs(text):
         print(f"\n\nclass {name}(Structure):\n    _fields_ = [")
         line = "       "
         for field in filter(str.strip, without_comments(body).split(";")):
+            assert "[" not in field, f"struct {name}: no type in Python for {field.strip()}"
             callback = re.search(r"[(][*](.*?)[)]", field)
             names = callback or re.search(r"([*\w]+(?:\s*,\s*[*\w]+)*)\s*$", field)
             for one in names[1].split(","):

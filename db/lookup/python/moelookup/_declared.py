@@ -35,6 +35,8 @@ moe_combine = ("sum", "choices")
 class Source(enum.IntEnum):
     """Why a plan is the answer."""
 
+    __module__ = "moelookup"
+
     # measured in this bucket
     EXACT = 0
     # this bucket has no entry; another one inside the tuned range answers

@@ -19,7 +19,7 @@ from ctypes import (
 )
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, overload
 
-from ._declared import moe_shape
+from ._declared import Source, moe_shape  # noqa: F401: plans that were pickled name Source here
 from ._library import UINT32_MAX, UINT64_MAX, Owned, c_text, library, whole
 from .plan import (
     Plan,

@@ -33,7 +33,7 @@ def check_attached(layer: Dict[str, Any]) -> None:
     names = zip(("E", "k", "D", "H", "W", "dtype"), (*Shape._fields[:5], "dtype"))
     mine = {short: layer[name] for short, name in names if name in layer and short in said}
     other = [
-        f"{short}={said[short]}, not {one}" for short, one in mine.items() if one != said[short]
+        f"{short}={said[short]}, not {one}" for short, one in mine.items() if str(one) != str(said[short])
     ]
     if other:
         raise Error(
