@@ -85,6 +85,8 @@ void gaussian_add(struct gaussian *g, double residual)
     row[n] = deviation_of(row[n] - dot(row, row, n), g->least);
     g->right[n] = (residual - dot(row, g->right, n)) / row[n];
     scale = 1 / row[n];
+    for (size_t i = g->arms; i < g->stride; i++)
+        half[i] = 0; /* padding, whatever came into the rows before */
     for (size_t k = 0; k < n; k++)
         subtract_scaled(half, g->half + k * g->stride, row[k], g->stride);
     for (size_t i = 0; i < g->stride; i++)

@@ -128,10 +128,14 @@ static int time_typical(const struct cluster *machine, uint32_t ranks, double ou
 /* Mean, worst or wins of the way that has this all-to-all and this d, by ranks. */
 static int typical(struct formulas *f, int part, const double *at, double *out)
 {
-    int way = (at[1] == MOE_A2A_2DH ? DEGREES : 0) + (int)log2(at[2]);
+    int degree = at[2] >= 1 ? (int)log2(at[2]) : DEGREES;
+    int way = (at[1] == MOE_A2A_2DH ? DEGREES : 0) + degree;
     bool found;
     double *values = kept_values(f, KEPT_TYPICAL, at[0], 0, &found);
 
+    if (degree >= DEGREES)
+        return fail(ERR_ARGUMENT, "typical layers have d=1 to %d, not %g", 1 << (DEGREES - 1),
+                    at[2]);
     if (!found)
         TRY(time_typical(f->machine, (uint32_t)at[0], values));
     *out = values[WAYS * part + way];

@@ -150,7 +150,10 @@ static struct binding *find_bound(struct paper *p, const char *name, int bytes)
 
 static struct binding *bind(struct paper *p, const char *name)
 {
-    assert(p->bound_count < MOST_BOUND);
+    if (p->bound_count == MOST_BOUND) {
+        wrong(p, "too many names in force", name);
+        p->bound_count--;
+    }
     p->bound[p->bound_count] = (struct binding){ .name = name, .name_bytes = name_bytes(name) };
     return &p->bound[p->bound_count++];
 }
@@ -354,6 +357,15 @@ static const char *skip_to(const char *at, const char *stops)
     return at;
 }
 
+/* Behind the character that must stand here; the line's end is never passed. */
+static const char *behind(struct paper *p, const char *at, char wanted)
+{
+    if (*at == wanted)
+        return at + 1;
+    wrong(p, (char[]){ 'n', 'o', ' ', wanted, '\0' }, at);
+    return at + strlen(at);
+}
+
 /* Calls visit for each combination of values in "a = linear 2dh; d = 1 2 4"; "1..8" are all numbers
  * from 1 to 8, "Base:512" and "[100 W]:0" are 512 and 0 by other names. */
 static void for_each(struct paper *p, const char *ranges,
@@ -362,14 +374,14 @@ static void for_each(struct paper *p, const char *ranges,
 {
     int mark = p->bound_count;
     struct binding *b;
-    const char *end = skip_to(ranges, ";)"), *at = strchr(ranges, '=') + 1;
+    const char *end = skip_to(ranges, ";)"), *at = behind(p, skip_to(ranges, "="), '=');
 
     next(&ranges);
     b = bind(p, ranges);
     while (next(&at) && at < end && !p->rc) {
         bool quoted = *at == '[';
         const char *word_end = at + quoted + strcspn(at + quoted, quoted ? "]" : ": ;)");
-        const char *value = word_end + quoted, *dots = strstr(at, "..");
+        const char *value = quoted ? behind(p, word_end, ']') : word_end, *dots = strstr(at, "..");
         double last;
 
         b->word = at + quoted;
@@ -430,8 +442,8 @@ static double call(struct paper *p, const char *name, int bytes, const char *at)
     if (is_name(name, bytes, "if")) { /* if(above 0, then, else) */
         bool is_above = sum_at(p, &at) > 0;
 
-        at = is_above ? at + 1 : skip_to(at + 1, ",)") + 1;
-        return value_of(p, at);
+        at = behind(p, at, ',');
+        return value_of(p, is_above ? at : behind(p, skip_to(at, ",)"), ','));
     }
     for (size_t i = 0; i < sizeof(folds) / sizeof(folds[0]); i++)
         if (is_name(name, bytes, folds[i].name)) {
@@ -446,8 +458,11 @@ static double call(struct paper *p, const char *name, int bytes, const char *at)
         }
     for (const struct formula *f = formula_list; f->name; f++)
         if (is_name(name, bytes, f->name)) {
-            for (int i = 0; i < f->arguments; i++, at++)
+            for (int i = 0; i < f->arguments && !p->rc; i++) {
+                at = i ? behind(p, at, ',') : at;
                 arguments[i] = sum_at(p, &at);
+                next(&at);
+            }
             if (!p->rc)
                 p->rc = f->of(&p->formulas, f->part, arguments, &value);
             return value;
@@ -466,7 +481,7 @@ static double operand_at(struct paper *p, const char **at)
     if (next(&name) == '(') {
         *at = name + 1;
         value = sum_at(p, at);
-        *at = skip_to(*at, ")") + 1;
+        *at = behind(p, skip_to(*at, ")"), ')');
         return value;
     }
     value = strtod(name, &end);
@@ -482,7 +497,7 @@ static double operand_at(struct paper *p, const char **at)
     *at = name + bytes;
     if (**at == '(') {
         value = call(p, name, bytes, *at + 1);
-        *at = skip_to(*at + 1, ")") + 1;
+        *at = behind(p, skip_to(*at + 1, ")"), ')');
         return value;
     }
     if (**at == '[') {
@@ -495,12 +510,12 @@ static double operand_at(struct paper *p, const char **at)
             inner++;
             next(&inner);
             names[count] = inner;
-            inner = strchr(inner, '=') + 1;
+            inner = behind(p, skip_to(inner, "="), '=');
             values[count++] = sum_at(p, &inner);
         } while (next(&inner) == ',' && count < 8);
         for (int i = 0; i < count; i++)
             bind(p, names[i])->value = values[i];
-        *at = skip_to(*at + 1, "]") + 1;
+        *at = behind(p, skip_to(*at + 1, "]"), ']');
     }
     value = named_value(p, name, bytes);
     p->bound_count = mark;
@@ -554,7 +569,7 @@ static void fill_in(struct paper *p, const char *text, const char *end, char *ou
             text_add(out, room, "%.*s", b->word_bytes, b->word);
         else
             text_add(out, room, "%g", b->expression ? value_of(p, b->expression) : b->value);
-        text = strchr(text, '}');
+        text = behind(p, skip_to(text, "}"), '}') - 1;
     }
 }
 
@@ -590,11 +605,13 @@ static double published_at(struct paper *p, size_t line, const char *list, bool 
 /* ROW | COLUMN | EXPRESSION | PUBLISHED */
 static void fill_cell(struct paper *p, size_t line)
 {
-    const char *row = p->study->lines[line], *column = strchr(row, '|') + 1;
-    const char *expression = strchr(column, '|') + 1, *list = strchr(expression, '|');
+    const char *row = p->study->lines[line], *column = behind(p, skip_to(row, "|"), '|');
+    const char *expression = behind(p, skip_to(column, "|"), '|'), *list = strchr(expression, '|');
     struct study_cell cell;
     bool fitted;
 
+    if (p->rc)
+        return;
     fill_in(p, row, column - 1, cell.row, sizeof(cell.row));
     fill_in(p, column, expression - 1, cell.column, sizeof(cell.column));
     cell.value = value_of(p, expression);
@@ -610,7 +627,7 @@ static void fill_cell(struct paper *p, size_t line)
 static void define(struct paper *p, const char *line)
 {
     while (next(&line)) {
-        bind(p, line)->expression = strchr(line, '=') + 1;
+        bind(p, line)->expression = behind(p, skip_to(line, "="), '=');
         line = skip_to(line, ";");
         line += *line == ';';
     }
