@@ -9,6 +9,7 @@
 #include "shape.h"
 #include "text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -231,11 +232,11 @@ static const struct {
 
 static const char *script_text(const char *name)
 {
-    size_t i = 0;
-
-    while (strcmp(scripts[i].name, name) != 0)
-        i++;
-    return scripts[i].text;
+    for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+        if (!strcmp(scripts[i].name, name))
+            return scripts[i].text;
+    assert(!"each plot has a script in reports/gnuplot");
+    return "";
 }
 
 static void modelled_share(const struct scope *scope, FILE *to)

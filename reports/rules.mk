@@ -1,7 +1,10 @@
 # gnuplot's programs and the page's style are built in, byte by byte, without the lines that are comments.
 bytes_of = sed '/^\#/d; /^\/\*.*\*\/$$/d; /^$$/d' $1 | od -An -v -td1 | sed 's/[0-9]\+/&,/g'
 REPORT_SCRIPTS := $(sort $(wildcard reports/gnuplot/*.gp))
-$(BUILD)/report_scripts.inc: $(REPORT_SCRIPTS)
+# Their names: one that is gone is built in no more.
+$(BUILD)/report_scripts.list: FORCE
+	$(call flags_file,$(REPORT_SCRIPTS))
+$(BUILD)/report_scripts.inc: $(REPORT_SCRIPTS) $(BUILD)/report_scripts.list
 	@mkdir -p $(@D)
 	$(Q)for f in $(REPORT_SCRIPTS); do \
 	    echo "{ \"$$(basename $$f .gp)\", (const char[]){"; $(call bytes_of,$$f); echo "0 } },"; done >$@

@@ -321,10 +321,9 @@ int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64
                                  .round = bucket_count(b, arm),
                                  .ns = ns,
                                  .run = b->dictionary->run };
-    bool counts; /* always: nobody has said that it was disturbed */
 
     TRY(ledger_end(store, a, TRIAL_OK, ""));
-    TRY(ledger_sample(store, a, &sample, &counts));
+    TRY(ledger_sample(store, a, &sample, NULL)); /* it counts: nobody has said it was disturbed */
     return bucket_tell(b, purpose, arm, ns);
 }
 

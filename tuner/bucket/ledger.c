@@ -82,6 +82,7 @@ bool ledger_counts(struct attempt *a, const struct sample_row *sample)
 int ledger_sample(struct store *store, struct attempt *a, const struct sample_row *sample,
                   bool *counts)
 {
-    *counts = ledger_counts(a, sample);
+    if (counts)
+        *counts = ledger_counts(a, sample);
     return store_sample(store, a->trial.id, sample);
 }

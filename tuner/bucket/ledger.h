@@ -37,7 +37,7 @@ int ledger_memory(struct store *store, struct attempt *attempt, int64_t bytes);
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,
                const char *message);
 
-/* A step of it, as the database's next sample; then whether it counts. */
+/* A step of it, as the database's next sample; then whether it counts; NULL: it does. */
 int ledger_sample(struct store *store, struct attempt *attempt, const struct sample_row *sample,
                   bool *counts);
 

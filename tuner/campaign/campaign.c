@@ -409,7 +409,7 @@ void campaign_print_heat(const struct campaign *c, FILE *to)
 
 /* ---- durability */
 
-int campaign_commit(struct campaign *c)
+static int commit(struct campaign *c)
 {
     double now_us = host_us(NULL);
     int rc = run_stay_alive(&c->run, now_us);
@@ -529,7 +529,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                                               .run = c->run.row.id },
                         out));
     }
-    TRY(campaign_commit(c));
+    TRY(commit(c));
     c->progress.steps++;
     text_put(took, sizeof(took), " %.3f ms", (double)out->ns * 1e-6);
     show_step(c, a, took);

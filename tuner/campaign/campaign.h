@@ -108,7 +108,6 @@ int campaign_layer(struct campaign *campaign, const struct moe_shape *shape,
 /* An interrupt came, or the budget is spent: nothing new may begin. */
 bool campaign_over(const struct campaign *campaign);
 
-int campaign_commit(struct campaign *campaign);
 int campaign_publish(struct campaign *campaign, bool now);
 
 /* ---- one plan at one bucket on its way through the ranks */

@@ -27,7 +27,8 @@ static const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
 const struct judgement finding_fine = { FINDING_FINE, NULL, NULL };
 
-void findings_add(struct findings *out, struct judgement judgement, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+findings_add(struct findings *out, struct judgement judgement, const char *format, ...)
 {
     struct finding *f = &out->list[out->count];
     va_list args;
@@ -364,7 +365,7 @@ void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
 
 /* ---- GPUs: each row of a table looks at one thing */
 
-struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host)
+static struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host)
 {
     int own = gpus_own(gpus);
     const struct gpu *gpu = &gpus->list[own < 0 ? 0 : own];

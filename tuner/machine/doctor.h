@@ -29,9 +29,6 @@ struct findings {
     int count;
 };
 
-__attribute__((format(printf, 3, 4))) void
-findings_add(struct findings *to, struct judgement judgement, const char *format, ...);
-
 /* Adds what there is to say of the database's place. */
 void doctor_database(const char *path, struct findings *out);
 
@@ -55,8 +52,6 @@ struct gpu_condition {
     int32_t copies_beside;         /* gpus_copies_beside(), of rank 0: who looks must be alone */
     int32_t driver, runtime, nccl; /* as struct gpus has them */
 };
-
-struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host);
 
 /* Checks of ranks that compute on GPUs. */
 void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out);

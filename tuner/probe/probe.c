@@ -25,11 +25,6 @@ enum {
     PAUSE_NS = 100000, /* what is shorter is not looked at */
 };
 
-int64_t quota_period_ns(void)
-{
-    return allowance_here().period_ns;
-}
-
 static int64_t thread_ran_ns(void)
 {
     struct timespec t;
@@ -474,7 +469,7 @@ static int own_half_ns(const struct survey *s, double *ns)
     enum { PERIODS = 10, LEAST_NS = 300000000 };
     struct own_sample samples[OWN_SAMPLES];
     size_t count = timetable_own(&s->table, samples);
-    int64_t looking_ns = PERIODS * quota_period_ns(), times[OWN_SAMPLES];
+    int64_t looking_ns = PERIODS * allowance_here().period_ns, times[OWN_SAMPLES];
 
     if (s->engine->device->asynchronous) {
         for (size_t i = 0; i < count; i++)

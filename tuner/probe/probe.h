@@ -30,9 +30,6 @@ int partners_find(const int *node, int ranks, int rank, enum link_level level,
  * pauses, between which the rank is as fast as any, so the time of a product does not tell of it;
  * and others' programs make pauses that pass, which its account does. */
 
-/* Of this process's quotas, the longest period; 0: there is none. */
-int64_t quota_period_ns(void);
-
 /* The share of a core that quotas leave to this thread, which keeps it busy for `ns`: some ten
  * periods say it.  1 if they did not hold it back. */
 double quota_share(int64_t ns);

@@ -82,7 +82,6 @@ void watched_add(struct watched *all, const struct watched *range);
 
 /* Questions are counted from 1. */
 struct launch_watch {
-    uint32_t steps;  /* of a sample */
     uint32_t least;  /* that a sample must have: how long it is waited for something */
     bool looking;    /* nobody knows yet what it asks for */
     uint64_t newest; /* question at which it asked for a range for the first time; 0: none */
@@ -141,8 +140,7 @@ struct launch_client {
     int (*add)(void *self, uint32_t bucket, struct watched **out);
     /* Adds to the votes of ways, which are 0, what is wanted of each of them next. */
     void (*vote)(void *self);
-    /* A launch, said as `words`, is about to start: whether it is looking, and how many steps are a
-     * sample. */
+    /* A launch, said as `words`, is about to start; watch.looking is to be said. */
     int (*begin)(void *self, const char *words);
     enum launch_wish (*wish)(void *self, struct watched *range);
     /* The plan of the next step.  UNSUPPORTED: none can run, so that the launch ends. */

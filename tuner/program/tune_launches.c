@@ -28,6 +28,7 @@ struct tuning {
     struct launch_range **ranges; /* in the order in which they were asked for */
     size_t range_count;
     struct run run;
+    uint32_t steps;  /* that make a sample in the launch under way */
     uint32_t barren; /* launches in a row that failed between steps */
     char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
     int arm; /* of the launch under way: the plan it was told last */
@@ -149,8 +150,7 @@ static int begin(void *self, const char *words)
         launch_range_look(t->ranges[i], &l->now);
     }
     l->watch.looking = l->now.number == 1;
-    l->watch.steps =
-        t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
+    t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
     l->in_doubt = *t->silent_end && l->now.number == 2;
     text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
              words);
@@ -209,7 +209,7 @@ static int step(void *self, struct watched *range, int64_t ns)
     if (!l->sampled || !launch_range_wants(r, &l->now) || r->wanted != t->arm)
         return OK;
     t->run.row.samples_search++;
-    TRY(launch_range_step(r, &l->now, ns, l->watch.steps));
+    TRY(launch_range_step(r, &l->now, ns, t->steps));
     return range->samples == samples ? OK : write_run(t);
 }
 

@@ -225,6 +225,8 @@ static void tell_side(const struct comparison *t, struct key *key, int side, int
 {
     struct contest_verdict v;
 
+    if (*key->why) /* a side cannot run its plan there: that is settled */
+        return;
     contest_tell(key->contest, side, ns);
     if (contest_next(key->contest) != CONTEST_DONE)
         return;

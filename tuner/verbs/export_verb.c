@@ -210,8 +210,6 @@ static int export_answers(const struct format *format, const char *table, const 
     return rc;
 }
 
-/* ---- */
-
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
