@@ -335,9 +335,17 @@ static int read_values(struct reader *in, struct values *v)
     skip_word(in, "values");
     while (!span_is(s = next_word(in), "default")) {
         if (!s.length || span_is_one_of(s, not_values))
-            return wrong(in, "%s stands where a value or \"default V\" should", SHOWN(s));
+            break;
         TRY(read_value(in, v, s));
     }
+    for (size_t i = 0; i < v->count && !span_is(s, "default"); i++)
+        if (!strncmp(v->of[i].text, "def", 3)) /* "defualt" is a value like any other word */
+            return wrong(in,
+                         "%s stands where a value or \"default V\" should: is \"%s\" meant to be "
+                         "\"default\"?",
+                         SHOWN(s), v->of[i].text);
+    if (!span_is(s, "default"))
+        return wrong(in, "%s stands where a value or \"default V\" should", SHOWN(s));
     if (!v->count)
         return wrong(in, "there is no value before \"default\"");
     if (v->words && v->range)

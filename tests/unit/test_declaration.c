@@ -114,6 +114,9 @@ static const struct {
       "line 4: \"live\" is no name of an axis: it has a meaning of its own" },
     { BASE "axis divides 1 default 1\n",
       "line 4: \"divides\" is no name of an axis: it has a meaning of its own" },
+    { BASE "axis b 1 2 defualt 1 live\n",
+      "line 4: \"live\" stands where a value or \"default V\" should: is \"defualt\" meant to be "
+      "\"default\"?" },
     { BASE "axis A 1 default 1\n", "line 4: \"A\" stands where the name of an axis should: 1 to 31 "
                                    "letters a-z, digits and _, the first a letter" },
     { BASE "axis a-b 1 default 1\n", "line 4: \"a-b\" stands where the name of an axis should: 1 "

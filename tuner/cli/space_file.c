@@ -5,6 +5,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,18 @@ int space_file_read(const char *path, const struct declaration **out)
     }
     free(text);
     return rc;
+}
+
+int space_name_of(const char **name, char room[SPACE_NAME_BYTES])
+{
+    const struct declaration *declared;
+
+    if (!*name || !strpbrk(*name, "./"))
+        return OK;
+    TRY(space_file_read(*name, &declared));
+    snprintf(room, SPACE_NAME_BYTES, "%s@%08x", declared->name, declared->id);
+    *name = room;
+    return OK;
 }
 
 int space_key_read(const char *text, uint64_t *key)

@@ -205,7 +205,13 @@ static int judge_end(struct exec_protocol *v, const struct launch_end *end)
         return v->session.asked ? fail(ERR_LAUNCH, "%s", end->how)
                                 : fail(ERR_LAUNCH, "%s before it asked anything: %s", end->how,
                                        TEXT_SHORT(v->options->exec, 300));
-    return v->session.asked ? OK : fail(ERR_LAUNCH, "the program ended without asking anything");
+    return v->session.asked ? OK
+                            : fail(ERR_LAUNCH,
+                                   "the program ended without asking anything: `moetune help tune` "
+                                   "has the lines that it writes and reads%s",
+                                   v->request.declared ? ""
+                                                       : "; --space FILE says which knobs of its "
+                                                         "own it has");
 }
 
 static int live_once(struct exec_protocol *v)
@@ -353,6 +359,29 @@ static void print_launches(const struct exec_protocol *v)
              r->given_up, r->ranges, r->steps);
 }
 
+/* Where the table is, and what to do with it. */
+static void print_table_lines(const struct exec_protocol *v)
+{
+    const struct declaration *d = v->request.declared;
+
+    printf("\ntable     %s\nuse it    ", v->path);
+    paste_export(v->path, stdout);
+    if (d) {
+        printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
+               d->key_edge[0], d->class_edges ? " --class 1" : "");
+        shell_word(v->path, stdout);
+        printf("\ntest it   moetune verify --space ");
+        shell_word(v->options->space, stdout);
+        printf(" --exec ");
+        shell_word(v->options->exec, stdout);
+        printf(" --db ");
+        shell_word(v->path, stdout);
+    }
+    printf("\nsee it    moetune report --db ");
+    shell_word(v->path, stdout);
+    printf(" -o report\n");
+}
+
 static int print(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
@@ -368,7 +397,7 @@ static int print(struct exec_protocol *v)
         if (rc == UNSUPPORTED)
             note("%s: nothing is decided yet", v->path);
         else if (!rc)
-            printf("\ntable     %s\n", v->path);
+            print_table_lines(v);
         print_launches(v);
         if (!rc && v->options->paste)
             rc = paste_all(store, v->path, stdout);

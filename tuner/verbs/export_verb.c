@@ -47,7 +47,7 @@ static const struct option_row rows[] = {
     { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
     DB_ROW(OPTION(db)),
     { "answers for a layer: env, flags, json, vllm-moe, sglang-deepep", .kind = OPTION_GROUP },
-    { "space", "NAME", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
+    { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
       "only for this key; for a layer of moetune's own: its capacity" },
     { "class", "X", OPTION_TEXT, OPTION(class), "only for this class beside the key" },
@@ -213,11 +213,12 @@ static int export_answers(const struct format *format, const char *table, const 
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    char path[PATH_MAX];
+    char path[PATH_MAX], space[SPACE_NAME_BYTES];
     struct store *store;
     int rc;
 
     (void)call;
+    TRY(space_name_of(&o->space, space));
     if (o->file && !strcmp(o->file, "-"))
         o->file = NULL;
     if (o->format == FORM_PACKED && (o->shape || o->fingerprint))

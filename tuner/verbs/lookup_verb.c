@@ -38,7 +38,7 @@ static const struct option_row rows[] = {
       "rows of an expert and rank; again for more", .letter = 'c' },
     { "capacities", "LIST", OPTION_TEXT, OPTION(each),
       "instead: of each expert its own, as \"512,64*3\"" },
-    { "space", "NAME", OPTION_TEXT, OPTION(space),
+    { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
       "instead: a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
     { "class", "X", OPTION_NUMBER, OPTION(class), "with --space: the class beside the key",
@@ -377,11 +377,12 @@ static int look_up(const struct options *o)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct options *o = options;
-
+    struct options *o = options;
+    char space[SPACE_NAME_BYTES];
     uint64_t key;
 
     (void)call;
+    TRY(space_name_of(&o->space, space));
     if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || !isnan(o->class))
         return fail(ERR_ARGUMENT, "lookup: --key and --class go with --space, --capacity without");
     if (o->each && (o->space || o->capacities.count))

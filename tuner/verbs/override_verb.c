@@ -32,7 +32,7 @@ struct options {
 
 static const struct option_row rows[] = {
     BUCKETS_ROW(OPTION(buckets), "buckets the plan is pinned for"),
-    { "space", "NAME", OPTION_TEXT, OPTION(space),
+    { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
       "a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
       "of a space, instead of buckets: the range of this key" },
@@ -393,12 +393,13 @@ static const struct {
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct options *o = options;
+    struct options *o = options;
     struct target t = { .options = o };
-    char path[PATH_MAX];
+    char path[PATH_MAX], space[SPACE_NAME_BYTES];
     size_t action = 0;
     int rc;
 
+    TRY(space_name_of(&o->space, space));
     while (strcmp(actions[action].name, call->arguments[0]) != 0)
         action++;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));

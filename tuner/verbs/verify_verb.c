@@ -294,9 +294,12 @@ static int no_such_machine(const struct verifying *v)
 
 static int find_entries(struct verifying *v)
 {
+    bool others; /* than those of declared spaces */
     int rc;
 
-    TRY(verify_entries_declared(v->campaign.store, &v->options->wanted));
+    TRY(verify_entries_declared(v->campaign.store, &v->options->wanted, &others));
+    if (!others)
+        return UNSUPPORTED;
     rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
     if (rc)
         return rc == UNSUPPORTED ? no_such_machine(v) : rc;

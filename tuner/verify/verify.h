@@ -89,8 +89,8 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
                         struct verify_entries *out);
 
 /* Says how entries of spaces that programs declare can be verified, if there are any: only the
- * programs can run their plans. */
-int verify_entries_declared(struct store *store, const struct verify_wanted *wanted);
+ * programs can run their plans.  `others`: false, these are all that the database has. */
+int verify_entries_declared(struct store *store, const struct verify_wanted *wanted, bool *others);
 
 void verify_entries_sort(struct verify_entries *claims); /* by layer and bucket */
 void verify_entries_free(struct verify_entries *claims);

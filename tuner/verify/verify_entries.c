@@ -135,7 +135,7 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
 struct declared {
     struct store *store;
     const struct verify_wanted *wanted;
-    uint32_t count;
+    uint32_t count, all;
 };
 
 static int count_declared(void *self, const struct entry_row *e)
@@ -144,19 +144,21 @@ static int count_declared(void *self, const struct entry_row *e)
     struct moe_shape shape;
 
     TRY(store_shape_get(d->store, e->shape, &shape));
+    d->all++;
     d->count += shape.space && shape_asked_for(d->wanted, &shape);
     return OK;
 }
 
-int verify_entries_declared(struct store *store, const struct verify_wanted *wanted)
+int verify_entries_declared(struct store *store, const struct verify_wanted *wanted, bool *others)
 {
-    struct declared d = { store, wanted, 0 };
+    struct declared d = { store, wanted, 0, 0 };
 
     TRY(store_entries(store, 0, 0, count_declared, &d));
     if (d.count)
         note("entries of spaces that programs declare: %u; `moetune verify --space FILE --exec "
              "COMMAND` measures them",
              d.count);
+    *others = !d.count || d.all > d.count;
     return OK;
 }
 
