@@ -115,28 +115,27 @@ static int query_number(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_database(sqlite3 *db, enum lookup_kind kind, int64_t *version,
-                          struct lookup_passed *passed)
+static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_passed *passed)
 {
-    int64_t application, tables, sound = 1;
+    int64_t application, version, tables, sound = 1;
 
     TRY(query_number(db, "PRAGMA application_id", &application));
-    TRY(query_number(db, "PRAGMA user_version", version));
-    if (application == STORE_APPLICATION && *version > STORE_VERSION)
-        passed->newer = *version;
-    if (application != STORE_APPLICATION || *version < 1 || *version > STORE_VERSION)
+    TRY(query_number(db, "PRAGMA user_version", &version));
+    if (application == STORE_APPLICATION && version > STORE_VERSION)
+        passed->newer = version;
+    if (application != STORE_APPLICATION || version < STORE_OLDEST || version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of that name could run for ever. */
     TRY(query_number(
         db,
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
-        " ('entry', 'override', 'shape', 'fingerprint', 'fingerprint_field')",
+        " ('entry', 'override', 'shape', 'space', 'fingerprint', 'fingerprint_field')",
         &tables));
     /* A snapshot is small; a work database with every sample is not. */
     if (kind == LOOKUP_SNAPSHOT)
         TRY(query_number(
             db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'", &sound));
-    return tables == 5 && sound ? OK : ERR_FORMAT;
+    return tables == 6 && sound ? OK : ERR_FORMAT;
 }
 
 /* ---- rows */
@@ -144,7 +143,6 @@ static int check_database(sqlite3 *db, enum lookup_kind kind, int64_t *version,
 struct reader {
     sqlite3 *db;
     sqlite3_stmt *cluster, *shape;
-    int64_t version;
     uint32_t file;
     struct lookup_set *set;
     int64_t at[3]; /* cluster, shape, window of the rows that come now */
@@ -316,36 +314,14 @@ static int read_rows(struct reader *r, const char *sql,
     return rc ? rc : status_of(code);
 }
 
-/* The version of databases from which on they have spaces. */
-enum { SPACES_SINCE = 11 };
-
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
-#define CLUSTER_OF(here)                                                                           \
-    "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
-    ", (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1"
-/* What was made for look-ups alone need not hold dates; before version 12 other plans were not
- * kept. */
-static int read_entries(struct reader *r, bool travels)
-{
-    int64_t dated, others;
-    char sql[320];
 
-    TRY(query_number(
-        r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'", &dated));
-    TRY(query_number(r->db,
-                     "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
-                     " ('other', 'other_us', 'no_other')",
-                     &others));
-    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
-     * measured, and a neighbouring bucket may still hold what was refuted. */
-    snprintf(sql, sizeof(sql),
-             "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-             "stale AND decision <> 'refuted', %s, %s, %s FROM entry "
-             "ORDER BY fingerprint, shape, window, id",
-             travels ? "tier = 'imported'" : "0", dated ? "decided_s" : "0",
-             others ? "other, other_us, no_other" : "NULL, 0, 0");
-    return read_rows(r, sql, add_entry);
-}
+/* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
+ * and a neighbouring bucket may still hold what was refuted. */
+static const char *const all_entries =
+    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
+    "stale AND decision <> 'refuted', tier = 'imported', decided_s, other, other_us, no_other "
+    "FROM entry ORDER BY fingerprint, shape, window, id";
 
 /* A space that cannot be read is that of a layer that is not for us. */
 static int read_spaces(struct reader *r)
@@ -360,16 +336,15 @@ static int read_spaces(struct reader *r)
     return rc ? rc : status_of(code);
 }
 
-/* Reads everything.  Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)
 {
-    bool travels = r->version >= 2;
-
-    TRY(prepare(r->db, travels ? CLUSTER_OF("here") : CLUSTER_OF("1"), &r->cluster));
+    TRY(prepare(r->db,
+                "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD
+                "'semantics'), here, (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1",
+                &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
-    if (r->version >= SPACES_SINCE)
-        TRY(read_spaces(r));
-    TRY(read_entries(r, travels));
+    TRY(read_spaces(r));
+    TRY(read_rows(r, all_entries, add_entry));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
                      " FROM override ORDER BY fingerprint, shape, window, id",
@@ -383,7 +358,7 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
     int rc;
 
     TRY_OUT(open_database(path, kind, &r.db));
-    TRY_OUT(check_database(r.db, kind, &r.version, &set->passed));
+    TRY_OUT(check_database(r.db, kind, &set->passed));
     TRY_OUT(read_all(&r));
     lookup_set_age(set);
 out:

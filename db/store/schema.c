@@ -1,5 +1,4 @@
-/* The SQL of tables and views, version by version, and how a database gets from one version to the
- * next. */
+/* The SQL of tables and views, and how a database gets from one version to the next. */
 #include "schema.h"
 
 #include "status.h"
@@ -13,32 +12,45 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Plans and shapes are kept as text, their one form; capacities and times as numbers.  A trial's
- * samples are rows of their own, in the order they were taken. */
-static const char *const version_1 =
-    "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;"
+/* Plans, shapes and clusters are kept as text, their one form; capacities and times as numbers.
+ * Columns stand in the order in which they came: copies go by place. */
+static const char *const version_13[] = {
+    "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;",
+    /* Clusters.  here: this machine was this one at least once. */
     "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
-    "  text TEXT NOT NULL, created_s INTEGER NOT NULL) STRICT;"
+    "  text TEXT NOT NULL, created_s INTEGER NOT NULL, here INTEGER NOT NULL DEFAULT 1) STRICT;",
     "CREATE TABLE fingerprint_field(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  name TEXT NOT NULL, class TEXT NOT NULL, value TEXT NOT NULL,"
-    "  UNIQUE(fingerprint, name)) STRICT;"
-    "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;"
+    "  UNIQUE(fingerprint, name)) STRICT;",
+    /* Layers. */
+    "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;",
+    /* Each start of tune, verify, a live tuner. */
     "CREATE TABLE run(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL, state TEXT NOT NULL,"
     "  started_s INTEGER NOT NULL, updated_s INTEGER NOT NULL, seed INTEGER NOT NULL,"
     "  search TEXT NOT NULL, effort TEXT NOT NULL, command TEXT NOT NULL, version TEXT NOT NULL,"
     "  buckets_planned INTEGER NOT NULL, buckets_done INTEGER NOT NULL,"
     "  samples_search INTEGER NOT NULL, samples_default INTEGER NOT NULL,"
-    "  samples_warm INTEGER NOT NULL, now TEXT NOT NULL) STRICT;"
+    "  samples_warm INTEGER NOT NULL, now TEXT NOT NULL) STRICT;",
+    /* A plan in a bucket: what became of it, and the work that a step of it is.  node_rows: with
+     * so many rows for a node a=rail was measured. */
     "CREATE TABLE trial(id INTEGER PRIMARY KEY, run INTEGER NOT NULL,"
     "  fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, capacity INTEGER NOT NULL,"
     "  state TEXT NOT NULL, attempts INTEGER NOT NULL, memory_bytes INTEGER NOT NULL,"
     "  sent_bytes INTEGER NOT NULL, messages INTEGER NOT NULL, compute_ns INTEGER NOT NULL,"
-    "  comm_ns INTEGER NOT NULL, message TEXT NOT NULL,"
-    "  UNIQUE(fingerprint, shape, window, bucket, plan)) STRICT;"
+    "  comm_ns INTEGER NOT NULL, message TEXT NOT NULL, node_rows INTEGER NOT NULL DEFAULT 0,"
+    "  UNIQUE(fingerprint, shape, window, bucket, plan)) STRICT;",
+    /* Its steps, in the order in which they were taken.  clock_mhz, throttled: what the GPU was
+     * like, 0 where that is not known; lost_ns: what other processes took; load: how tokens chose
+     * experts, '' at random. */
     "CREATE TABLE sample(id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    "  round INTEGER NOT NULL, ns INTEGER NOT NULL) STRICT;"
-    "CREATE INDEX sample_trial ON sample(trial);"
+    "  round INTEGER NOT NULL, ns INTEGER NOT NULL, clock_mhz INTEGER NOT NULL DEFAULT 0,"
+    "  throttled INTEGER NOT NULL DEFAULT 0, lost_ns INTEGER NOT NULL DEFAULT 0,"
+    "  run INTEGER NOT NULL DEFAULT 0, load TEXT NOT NULL DEFAULT '') STRICT;",
+    "CREATE INDEX sample_trial ON sample(trial);",
+    /* The dictionary.  tier: who measured it; throttled: so many samples behind it were disturbed;
+     * other: the best plan of those that move weights where this one moves tokens, or the other
+     * way round. */
     "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, capacity INTEGER NOT NULL, plan TEXT NOT NULL, runner_up TEXT,"
@@ -46,117 +58,49 @@ static const char *const version_1 =
     "  gain_low REAL, gain_high REAL, bound REAL, samples INTEGER NOT NULL,"
     "  inferred INTEGER NOT NULL, stale INTEGER NOT NULL, effort TEXT NOT NULL,"
     "  search TEXT NOT NULL, reason TEXT NOT NULL, decision TEXT NOT NULL,"
-    "  decided_s INTEGER NOT NULL, UNIQUE(fingerprint, shape, window, bucket)) STRICT;"
+    "  decided_s INTEGER NOT NULL, tier TEXT NOT NULL DEFAULT 'local',"
+    "  throttled INTEGER NOT NULL DEFAULT 0, load TEXT NOT NULL DEFAULT '', other TEXT,"
+    "  other_us REAL NOT NULL DEFAULT 0, no_other INTEGER NOT NULL DEFAULT 0,"
+    "  UNIQUE(fingerprint, shape, window, bucket)) STRICT;",
+    /* Entries that were replaced, and what was pinned by hand. */
     "CREATE TABLE history(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, time_us REAL, default_us REAL, gain REAL,"
     "  bound REAL, inferred INTEGER NOT NULL, decision TEXT NOT NULL, decided_s INTEGER NOT NULL,"
-    "  replaced_s INTEGER NOT NULL, why TEXT NOT NULL) STRICT;"
+    "  replaced_s INTEGER NOT NULL, why TEXT NOT NULL) STRICT;",
     "CREATE TABLE override(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, window INTEGER NOT NULL, first_bucket INTEGER NOT NULL,"
     "  last_bucket INTEGER NOT NULL, plan TEXT NOT NULL, why TEXT NOT NULL,"
-    "  since_s INTEGER NOT NULL) STRICT;"
+    "  since_s INTEGER NOT NULL) STRICT;",
     "CREATE TABLE import_log(id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE,"
     "  file TEXT NOT NULL, imported_s INTEGER NOT NULL, added INTEGER NOT NULL,"
-    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;";
-
-/* Tables travel: where an entry comes from, and whether its cluster was ever this one. */
-static const char *const version_2 =
-    "ALTER TABLE fingerprint ADD COLUMN here INTEGER NOT NULL DEFAULT 1;"
-    "ALTER TABLE entry ADD COLUMN tier TEXT NOT NULL DEFAULT 'local';";
-
-/* Clusters have one more field: a program that does not know it could not read their text. */
-static const char *const version_3 =
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 34, id, 'rank_speeds_percent', 'model', 'unknown' FROM fingerprint;";
-
-/* What a GPU was like at a sample, where that is known: 0 is not known, or no GPU. */
-static const char *const version_4 =
-    "ALTER TABLE sample ADD COLUMN clock_mhz INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sample ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
-
-/* How many of the samples behind an entry's times were taken while a clock was held back; what a
- * GPU's blocks of threads can do, in a modelled cluster. */
-static const char *const version_5 =
-    "ALTER TABLE entry ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;"
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 35, id, 'cta_gbs', 'model', 'unknown' FROM fingerprint;"
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 36, id, 'library_ctas', 'model', 'unknown' FROM fingerprint;";
-
-/* What other processes took of a step, and which run took the sample; what a step that counts
- * although it was disturbed is called. */
-static const char *const version_6 =
-    "ALTER TABLE sample ADD COLUMN lost_ns INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sample ADD COLUMN run INTEGER NOT NULL DEFAULT 0;";
-
-/* What a layer's table is worth as a whole, by rounds in which it met the default and static
- * plans. */
-static const char *const version_7 =
+    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;",
+    /* What a layer's table is worth as a whole, by rounds in which it met the default and static
+     * plans; on how many launches of the ranks that rests, whether plans were given up because of
+     * it, and by how much its claims are wider for what `moetune verify` found. */
     "CREATE TABLE standing(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
     "  window INTEGER NOT NULL, run INTEGER NOT NULL, gain REAL, gain_low REAL, gain_high REAL,"
     "  static_gain REAL, static_gain_low REAL, static_gain_high REAL, static_plan TEXT,"
     "  rounds INTEGER NOT NULL, first_round INTEGER NOT NULL, rivals TEXT NOT NULL,"
-    "  decided_s INTEGER NOT NULL, PRIMARY KEY(fingerprint, shape, window)) STRICT;";
-
-/* Under which load of the experts a step was taken and an entry decided, '' where tokens choose at
- * random; and the counts behind a load's name that does not say them. */
-static const char *const version_8 =
-    "ALTER TABLE entry ADD COLUMN load TEXT NOT NULL DEFAULT '';"
-    "ALTER TABLE sample ADD COLUMN load TEXT NOT NULL DEFAULT '';"
-    "CREATE TABLE load(name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;";
-
-/* What a trial's step is made of, where tune was asked for it.  And plans may have a=rail, which is
- * measured with so many rows for a node: who does not know it would leave their entries out, and
- * let neighbours answer. */
-static const char *const version_9 =
-    "ALTER TABLE trial ADD COLUMN node_rows INTEGER NOT NULL DEFAULT 0;"
+    "  decided_s INTEGER NOT NULL, launches INTEGER NOT NULL DEFAULT 0,"
+    "  given_up INTEGER NOT NULL DEFAULT 0, kappa REAL NOT NULL DEFAULT 1,"
+    "  PRIMARY KEY(fingerprint, shape, window)) STRICT;",
+    /* The counts behind a load's name that does not say them. */
+    "CREATE TABLE load(name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;",
+    /* What a trial's step is made of, where tune was asked for it. */
     "CREATE TABLE phase(trial INTEGER NOT NULL, phase TEXT NOT NULL, ns INTEGER NOT NULL,"
-    "  low_ns INTEGER NOT NULL, high_ns INTEGER NOT NULL, PRIMARY KEY(trial, phase)) STRICT;";
-
-/* Modelled clusters have more fields: a program that does not know them could not read their text.
- */
-static const char *const version_10 =
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT f.id * 64 + later.column1, f.id, later.column2, 'model', 'unknown'"
-    "  FROM fingerprint f, (VALUES (37, 'chunk_us'), (38, 'message_peer_us'),"
-    "    (39, 'peer_between_gbs'), (40, 'crowd_between_peers'), (41, 'overlap_slowdown_2dh'),"
-    "    (42, 'ring_step_us'), (43, 'll_rate_percent'), (44, 'll_latency_percent'),"
-    "    (45, 'll128_rate_percent'), (46, 'll128_latency_percent'), (47, 'latency_racks_us'), (48, "
-    "'message_racks_us'),"
-    "    (49, 'bandwidth_racks_gbs')) later;"
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 50, id, 'ranks_per_rack', 'hard', 'unknown' FROM fingerprint;";
-
-/* Spaces that programs declare: layers and plans name them.  Plans may have proto, too: who does
- * not know it would leave their entries out, and let neighbours answer. */
-static const char *const version_11 =
-    "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
-
-/* Modelled clusters say how much launches differ: a program that does not know it could not read
- * their text.  What a table is worth says how many launches of the ranks that rests on, and whether
- * plans were given up because of it.  And the best plan of those that move weights where the
- * entry's moves tokens, or the other way round: where experts' capacities differ both must be
- * known. */
-static const char *const version_12 =
-    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 51, id, 'launch_noise_percent', 'model', 'unknown' FROM fingerprint;"
-    "ALTER TABLE standing ADD COLUMN launches INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE standing ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE entry ADD COLUMN other TEXT;"
-    "ALTER TABLE entry ADD COLUMN other_us REAL NOT NULL DEFAULT 0;"
-    "ALTER TABLE entry ADD COLUMN no_other INTEGER NOT NULL DEFAULT 0;";
-
-/* What a table claimed of a plan, and what `moetune verify` found; and by how much the claims of a
- * table are wider for it. */
-static const char *const version_13 =
+    "  low_ns INTEGER NOT NULL, high_ns INTEGER NOT NULL, PRIMARY KEY(trial, phase)) STRICT;",
+    /* Spaces that programs declare: layers and plans name them. */
+    "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;",
+    /* What a table claimed of a plan, and what `moetune verify` found. */
     "CREATE TABLE verification(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
     "  window INTEGER NOT NULL, bucket INTEGER NOT NULL, run INTEGER NOT NULL,"
     "  claim REAL NOT NULL, claim_low REAL NOT NULL, claim_high REAL NOT NULL,"
     "  kappa REAL NOT NULL, found REAL NOT NULL, found_low REAL NOT NULL,"
     "  found_high REAL NOT NULL, decided_s INTEGER NOT NULL,"
-    "  PRIMARY KEY(fingerprint, shape, window, bucket)) STRICT;"
-    "ALTER TABLE standing ADD COLUMN kappa REAL NOT NULL DEFAULT 1;";
+    "  PRIMARY KEY(fingerprint, shape, window, bucket)) STRICT;",
+    NULL
+};
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
@@ -181,9 +125,7 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1,  version_2,  version_3,  version_4, version_5,
-                                     version_6,  version_7,  version_8,  version_9, version_10,
-                                     version_11, version_12, version_13, NULL };
+const char *const *const schema_steps[] = { version_13, NULL };
 
 const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
                                          "space", "shape",       "run",
@@ -278,6 +220,11 @@ int schema_check(sqlite3 *db, const char *path, int *version)
                     "%s is a database of some other program; it is left as it is: choose another "
                     "file with --db",
                     path);
+    if (atoi(tables) && atoi(found) < STORE_OLDEST)
+        return fail(ERR_CORRUPT,
+                    "%s is from before moetune's first release (version %d of the tables, this one "
+                    "reads those from %d on); it is left as it is",
+                    path, atoi(found), STORE_OLDEST);
     if (atoi(found) > STORE_VERSION)
         return fail(ERR_CORRUPT,
                     "%s is from a newer moetune (version %d of the tables, this one knows %d); it "
@@ -287,7 +234,8 @@ int schema_check(sqlite3 *db, const char *path, int *version)
     return OK;
 }
 
-int schema_migrate(sqlite3 *db, const char *path, int version, int target, const char *const *steps)
+int schema_migrate(sqlite3 *db, const char *path, int version, int target,
+                   const char *const *const *steps)
 {
     char sql[128];
     int rc;
@@ -295,8 +243,11 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target, const
     if (version == target)
         return OK;
     TRY(schema_run(db, path, "BEGIN EXCLUSIVE"));
-    for (rc = OK; version < target && !rc; version++)
-        rc = schema_run(db, path, steps[version]);
+    steps += version ? version - STORE_OLDEST + 1 : 0;
+    version = version ? version : STORE_OLDEST - 1;
+    for (rc = OK; version < target && !rc; version++, steps++)
+        for (size_t i = 0; (*steps)[i] && !rc; i++)
+            rc = schema_run(db, path, (*steps)[i]);
     if (!rc)
         rc = schema_run(db, path, dictionary);
     snprintf(sql, sizeof(sql), "PRAGMA application_id=%d; PRAGMA user_version=%d",

@@ -6,18 +6,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One step: takes a database from version `i` to `i + 1`, i being its place in the list. */
-extern const char *const schema_steps[];
+/* The statements of the first step make the tables of STORE_OLDEST, those of each that follows lead
+ * to the next version. */
+extern const char *const *const schema_steps[];
 
-/* Brings an open database from `version` to `target` in one transaction. */
+/* Brings an open database from `version` (0: empty) to `target` in one transaction. */
 int schema_migrate(sqlite3 *db, const char *path, int version, int target,
-                   const char *const *steps);
+                   const char *const *const *steps);
 
 /* Tables that a reader of the dictionary needs: what is published. */
 extern const char *const schema_published[];
 
 /* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT for a
- * file that is damaged, foreign or newer; ERR_BUSY if somebody else holds it. */
+ * file that is damaged, foreign, newer or older than all that are read; ERR_BUSY if somebody else
+ * holds it. */
 int schema_check(sqlite3 *db, const char *path, int *version);
 
 /* The file has our mark, or our files stand beside it: what has neither is not ours to set aside.

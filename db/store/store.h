@@ -18,7 +18,12 @@
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 13, EXPORT_VERSION = 9 };
+enum {
+    STORE_APPLICATION = 0x6d6f6574 /* "moet" */,
+    STORE_OLDEST = 13,
+    STORE_VERSION = 13,
+    EXPORT_VERSION = 9
+};
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
 enum { EXPORT_USUAL = 3 };

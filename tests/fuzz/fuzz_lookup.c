@@ -362,24 +362,29 @@ static void add_space(void)
 
 /* Only what the library reads, on small pages: a flipped byte then means something. */
 static const char *const database =
-    "PRAGMA page_size=512; PRAGMA application_id=0x6d6f6574; PRAGMA user_version=1;"
-    "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT, text TEXT, created_s INTEGER);"
+    "PRAGMA page_size=512; PRAGMA application_id=0x6d6f6574; PRAGMA user_version=13;"
+    "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT, here INTEGER);"
     "CREATE TABLE fingerprint_field(id INTEGER PRIMARY KEY, fingerprint INTEGER, name TEXT,"
     "  class TEXT, value TEXT);"
     "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT);"
+    "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT);"
     "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER, shape INTEGER,"
     "  window INTEGER, bucket INTEGER, plan TEXT, time_us REAL, default_us REAL,"
-    "  inferred INTEGER, stale INTEGER, decision TEXT, decided_s INTEGER);"
+    "  inferred INTEGER, stale INTEGER, decision TEXT, decided_s INTEGER, tier TEXT, other TEXT,"
+    "  other_us REAL, no_other INTEGER);"
     "CREATE TABLE override(id INTEGER PRIMARY KEY, fingerprint INTEGER, shape INTEGER,"
     "  window INTEGER, first_bucket INTEGER, last_bucket INTEGER, plan TEXT);"
     "INSERT INTO fingerprint VALUES(1,"
-    "  '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef', '', 0);"
+    "  '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef', 1);"
     "INSERT INTO fingerprint_field VALUES(1, 1, 'device', 'hard', 'abacus'),"
     "  (2, 1, 'backend', 'hard', 'host'), (3, 1, 'semantics', 'hard', '1');"
     "INSERT INTO shape VALUES(1, 'E=2 k=1 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4');"
-    "INSERT INTO entry VALUES(1, 1, 1, 128, 2, 'r=2 d=4 a=2dh', 10.5, 20.5, 0, 0, 'adopted', 7),"
-    "  (2, 1, 1, 128, 3, 'r=4 d=1 a=linear', 11.5, NULL, 1, 0, 'tie', 8),"
-    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear e=sparse', 9.5, 30, 0, 1, 'refuted', 9);"
+    "INSERT INTO entry VALUES(1, 1, 1, 128, 2, 'r=2 d=4 a=2dh', 10.5, 20.5, 0, 0, 'adopted', 7, "
+    "'local',"
+    "   'r=0 d=1 a=linear', 12.5, 0),"
+    "  (2, 1, 1, 128, 3, 'r=4 d=1 a=linear', 11.5, NULL, 1, 0, 'tie', 8, 'imported', NULL, 0, 1),"
+    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear e=sparse', 9.5, 30, 0, 1, 'refuted', 9,"
+    "   'local', NULL, 0, 0);"
     "INSERT INTO override VALUES(1, 1, 1, 128, 5, 9, 'r=1 d=8 a=linear');";
 
 static void add_database(void)

@@ -472,21 +472,6 @@ static void remove_snapshot(const char *name)
     unlink(place(snapshot));
 }
 
-static void databases_of_before_are_read_and_know_less(void)
-{
-    struct asked a;
-
-    write_layer(place("before.db"), two_each(32), NULL);
-    run_sql(place("before.db"),
-            "ALTER TABLE entry DROP COLUMN other; ALTER TABLE entry DROP COLUMN other_us;"
-            "ALTER TABLE entry DROP COLUMN no_other; PRAGMA user_version = 11");
-    remove_snapshot("before.db");
-    a = open_layer(place("before.db"), two_each(32));
-    CHECK(is_answer(ask(a.view, 900), "r=1 d=4 a=linear", MOE_EXACT));
-    default_at(a.view, 900, 400);
-    close_layer(a);
-}
-
 static void other_plans_that_make_no_sense_are_not_known(void)
 {
     static const char *const changes[] = {
@@ -556,7 +541,6 @@ int main(void)
         TEST(wrong_calls_change_nothing),
         TEST(callers_with_short_structs_are_told_what_they_can_run),
         TEST(the_reason_is_said),
-        TEST(databases_of_before_are_read_and_know_less),
         TEST(other_plans_that_make_no_sense_are_not_known),
         TEST(packed_bytes_that_pack_does_not_write_are_refused),
     };

@@ -431,61 +431,23 @@ static void what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown(void)
     }
 }
 
-/* What version 5 wrote: 3 plans, 10 samples, one of them set aside. */
-static void is_what_version_5_wrote(struct store *store, const char *path)
+static void a_database_of_before_the_first_release_is_left_as_it_is(void)
 {
+    const char *path = place("old.db");
+    struct store *store = NULL;
     sqlite3 *db;
 
-    CHECK(!store_commit(store));
     CHECK(!sqlite3_open(path, &db));
-    CHECK(count_text(db, "PRAGMA user_version") == STORE_VERSION);
-    CHECK(count_text(db, "SELECT count(*) FROM trial") == 3);
-    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE lost_ns=0 AND run=0") == 10);
-    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE throttled=2") == 1);
-    CHECK(count_text(db, "SELECT count(*) FROM dictionary") == 1);
+    CHECK(sqlite3_exec(db,
+                       "CREATE TABLE meta(k TEXT); PRAGMA application_id=0x6d6f6574;"
+                       "PRAGMA user_version=12",
+                       NULL, NULL, NULL) == SQLITE_OK);
     sqlite3_close(db);
-}
-
-static void a_database_of_version_5_is_read_and_migrated(void)
-{
-    const char *path = place("five.db");
-    size_t length;
-    char *sql = contents("tests/data/corpus/database/version-5.sql", &length);
-    struct sample_row got = { .run = -1 };
-    struct store *store = NULL;
-    sqlite3 *db;
-
-    CHECK(length > 0 && !sqlite3_open(path, &db));
-    CHECK(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
-    CHECK(count_text(db, "PRAGMA user_version") == 5);
+    CHECK(store_read(path, &store) == ERR_CORRUPT);
+    CHECK(strstr(said, "before moetune's first release (version 12 of the tables") != NULL);
+    CHECK(store_open(path, 0, &store) == ERR_CORRUPT);
+    CHECK(!sqlite3_open(path, &db) && count_text(db, "PRAGMA user_version") == 12);
     sqlite3_close(db);
-    free(sql);
-    CHECK(!store_read(path, &store));
-    CHECK(!store_samples_all(store, keep_last, &got) && got.run == 0 && got.ns > 0);
-    store_close(store);
-    CHECK(!store_open(path, 0, &store));
-    is_what_version_5_wrote(store, path);
-    CHECK(!store_sample(store, 1, &some_sample(SAMPLE_SEARCH, 0, 1)));
-    store_close(store);
-}
-
-static void a_journal_of_version_5_is_replayed(void)
-{
-    char path[300], journal[320];
-    struct store *store = NULL;
-    size_t length;
-    char *text = contents("tests/data/corpus/database/version-5.journal", &length);
-
-    snprintf(path, sizeof(path), "%s", place("torn-five.db"));
-    snprintf(journal, sizeof(journal), "%s.journal", path);
-    CHECK(length > 0);
-    write_bytes(path, 0, "no database", 11);
-    write_bytes(journal, 0, text, length);
-    free(text);
-    CHECK(!store_open(path, STORE_REPAIR, &store));
-    is_what_version_5_wrote(store, path);
-    CHECK(strstr(said, "; 0 could not be used") != NULL);
-    store_close(store);
 }
 
 static struct standing_row some_standing(double gain)
@@ -608,17 +570,22 @@ static void a_snapshot_holds_the_dictionary_and_no_samples(void)
 
 static void versions_follow_each_other_in_one_transaction(void)
 {
-    static const char *const good[] = { "CREATE TABLE a(x)", "ALTER TABLE a ADD COLUMN y", NULL };
-    static const char *const bad[] = { "", "", "CREATE TABLE b(x); nonsense", NULL };
+    static const char *const create[] = { "CREATE TABLE a(x)", NULL };
+    static const char *const add[] = { "ALTER TABLE a ADD COLUMN y", NULL };
+    static const char *const wrong[] = { "CREATE TABLE b(x)", "nonsense", NULL };
+    static const char *const *const good[] = { create, add, NULL };
+    static const char *const *const bad[] = { create, add, wrong, NULL };
+    const int first = STORE_OLDEST;
     sqlite3 *db;
 
     sqlite3_open(place("steps.db"), &db);
-    CHECK(!schema_migrate(db, "steps", 0, 1, good));
-    CHECK(!schema_migrate(db, "steps", 1, 2, good));
+    CHECK(!schema_migrate(db, "steps", 0, first, good));
+    CHECK(count_text(db, "SELECT count(*) FROM pragma_table_info('a')") == 1);
+    CHECK(!schema_migrate(db, "steps", first, first + 1, good));
     CHECK(count_text(db, "SELECT count(*) FROM pragma_table_info('a')") == 2);
-    CHECK(count_text(db, "PRAGMA user_version") == 2);
-    CHECK(schema_migrate(db, "steps", 2, 3, bad) != OK);
-    CHECK(count_text(db, "PRAGMA user_version") == 2);
+    CHECK(count_text(db, "PRAGMA user_version") == first + 1);
+    CHECK(schema_migrate(db, "steps", first + 1, first + 2, bad) != OK);
+    CHECK(count_text(db, "PRAGMA user_version") == first + 1);
     CHECK(count_text(db, "SELECT count(*) FROM sqlite_schema WHERE name='b'") == 0);
     sqlite3_close(db);
 }
@@ -675,8 +642,7 @@ int main(void)
         TEST(the_last_verification_of_a_bucket_comes_back_from_the_journal),
         TEST(a_sample_says_which_run_took_it_and_what_it_lost),
         TEST(what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown),
-        TEST(a_database_of_version_5_is_read_and_migrated),
-        TEST(a_journal_of_version_5_is_replayed),
+        TEST(a_database_of_before_the_first_release_is_left_as_it_is),
         TEST(versions_follow_each_other_in_one_transaction),
         TEST(paths_come_from_option_variable_and_home),
     };

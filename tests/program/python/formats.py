@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lookup_case import LAYER, schema_version, write_database
+from lookup_case import LAYER, write_database
 from space_case import Space
 
 import moelookup
@@ -49,7 +49,6 @@ def write_space(path, text, plans):
     write_database(path, f"{LAYER} {tag}", 1, entries, [])
     db = sqlite3.connect(path)
     db.execute("INSERT INTO space VALUES(?, ?)", (int(digest, 16), text))
-    db.execute(f"PRAGMA user_version={schema_version()}")
     db.commit()
     db.close()
 

@@ -54,13 +54,13 @@ def schema_text():
 
 def schema_version():
     """That of the tables that schema() makes."""
-    return max(int(number) for number in re.findall(r"version_(\d+) =", schema_text()))
+    return max(int(number) for number in re.findall(r"version_(\d+)\[\] =", schema_text()))
 
 
 def schema():
     """The tables of db/store/schema.c."""
     text = schema_text()
-    body = text[text.index("version_1") : text.index("dictionary =")]
+    body = text[text.index("version_13") : text.index("dictionary =")]
     return "".join(re.findall(r'"([^"]*)"', body))
 
 
@@ -68,7 +68,7 @@ def write_database(path, layer=LAYER, window=WINDOW, entries=ENTRIES, pins=PINS,
     fields = dict(FIELDS, **changed)
     text = "".join(f"{name} = {value}\n" for name, value in fields.items())
     db = sqlite3.connect(path)
-    db.executescript(schema() + "PRAGMA application_id=0x6d6f6574; PRAGMA user_version=2")
+    db.executescript(schema() + f"PRAGMA application_id=0x6d6f6574; PRAGMA user_version={schema_version()}")
     digest = hashlib.sha256(text.encode()).hexdigest()
     db.execute("INSERT INTO fingerprint(id, hash, text, created_s) VALUES(1, ?, ?, 0)", (digest, text))
     for name, value in fields.items():

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lookup_case import LAYER, schema_version, write_database
+from lookup_case import LAYER, write_database
 from surroundings import environment, silent
 
 import moelookup
@@ -47,7 +47,6 @@ def write_spaces(path):
     columns = [row[1] for row in db.execute("PRAGMA table_info(entry)") if row[1] not in ("id", "shape")]
     names = ", ".join(columns)
     db.execute(f"INSERT INTO entry(shape, {names}) SELECT 2, {names} FROM entry")
-    db.execute(f"PRAGMA user_version={schema_version()}")
     db.commit()
     db.close()
 
