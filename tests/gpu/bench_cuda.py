@@ -2,13 +2,91 @@
 """The CUDA kernels against what PyTorch users write instead, on the same tensors and stream, by turns.
 
     tests/gpu/bench_cuda.py build/gpu/tests/libcuda_kernels.so [JSON]
+    tests/gpu/bench_cuda.py build/gpu/tests/libcuda_kernels.so --layouts
 
-Every pair is compared value by value before it is timed.  Says so and ends well where torch or a GPU is not.
+Every pair is compared value by value before it is timed.  Says so and ends well where torch or a GPU is not.  --layouts
+only builds the arguments of each kernel once, which needs neither.
 """
 import ctypes as c
 import json
 import statistics
 import sys
+
+lib = c.CDLL(sys.argv[1])
+results = []
+
+
+class Layout(c.Structure):
+    _fields_ = [("structure", c.c_char_p), ("field", c.c_char_p), ("offset", c.c_size_t), ("bytes", c.c_size_t)]
+
+
+def read_layouts():
+    """{structure: {field: (offset, bytes)}}, as the library was compiled; the field "" is the whole structure."""
+    rows, layouts, i = (Layout * 4096).in_dll(lib, "kernel_layouts"), {}, 0
+    while rows[i].structure:
+        fields = layouts.setdefault(rows[i].structure.decode(), {})
+        fields[rows[i].field.decode()] = rows[i].offset, rows[i].bytes
+        i += 1
+    return layouts
+
+
+LAYOUTS = read_layouts()
+
+
+def make(structure, **values):
+    """The bytes of a structure: numbers and the bytes of other structures where they belong, 0 elsewhere."""
+    fields = LAYOUTS[structure]
+    room = c.create_string_buffer(fields[""][1])
+    for name, value in values.items():
+        offset, size = fields[name.rstrip("_")]
+        value = value.raw if hasattr(value, "raw") else int(value or 0).to_bytes(size, "little")
+        if len(value) != size:
+            sys.exit(f"{structure}.{name}: {len(value)} bytes, not {size}")
+        room[offset : offset + size] = value
+    return room
+
+
+def queue_of(stream=0, scratch=0, scratch_bytes=0, blas=0, workspace=0):
+    return make("cuda_queue", stream=stream, scratch=scratch, scratch_bytes=scratch_bytes, blas=blas,
+                blas_workspace=workspace)
+
+
+def route_of(T, E, k, logits=0, gate=0, expert=0, slot=0, needed=0):
+    return make("route", tokens=T, experts=E, top_k=k, capacity=1 << 62, logits=logits, gate=gate, expert=expert,
+                slot=slot, needed=needed)
+
+
+def routing_of(T, E, k, D, rows, expert=0, slot=0, needed=0):
+    return make("routing", tokens=T, experts=E, top_k=k, width=D, rows=rows, capacity=rows, expert=expert, slot=slot,
+                needed=needed)
+
+
+def encode_of(routing, x=0, home=0):
+    return make("encode", routing=routing, dtype=BF16, from_=x, to=home)
+
+
+def encode_backward_of(routing, home=0, y=0):
+    return make("encode_backward", routing=routing, dtype=BF16, from_=home, to=y)
+
+
+def decode_of(routing, gate=0, home=0, y=0):
+    return make("decode", routing=routing, dtype=BF16, gate=gate, from_=home, to=y)
+
+
+def product_of(E, rows, D, H, x=0, w=0, y=0):
+    """y (E,rows,H) = x (E,rows,D) times w (E,H,D) transposed."""
+    return make("gemm", dtype=BF16, transpose_b=True, batch=E, m=rows, n=H, k=D, a=x, b=w, c=y, stride_a=rows * D,
+                stride_b=H * D, stride_c=rows * H)
+
+
+BF16 = 2
+# A field that the library does not have, or one of another size, ends the program here: before anything runs.
+nothing = routing_of(1, 1, 1, 1, 1)
+all_of_them = [queue_of(), route_of(1, 1, 1), encode_of(nothing), encode_backward_of(nothing), decode_of(nothing),
+               product_of(1, 1, 1, 1)]
+if sys.argv[2:] == ["--layouts"]:
+    print(f"{len(all_of_them) + 1} structures, {sum(len(room) for room in all_of_them)} bytes")
+    sys.exit(0)
 
 try:
     import torch
@@ -19,34 +97,12 @@ if not torch.cuda.is_available():
     print("skipped: torch sees no GPU")
     sys.exit(0)
 
-ROUNDS, BF16 = 25, 2
+ROUNDS = 25
 SHAPES = [  # name, T, D, H, E, k
     ("Tutel", 16384, 2048, 2048, 8, 2),
     ("Mixtral", 16384, 4096, 14336, 8, 2),
     ("DeepSeek-V3", 16384, 7168, 2048, 256, 8),
 ]
-
-
-def struct(name, *fields):
-    return type(name, (c.Structure,), {"_fields_": list(fields)})
-
-
-P, U32, U64 = c.c_void_p, c.c_uint32, c.c_uint64
-# As kernels/kernels.h and kernels/cuda_kernels.h say.
-Queue = struct("Queue", ("stream", P), ("scratch", P), ("scratch_bytes", c.c_size_t), ("blas", P), ("workspace", P))
-Route = struct("Route", ("tokens", U32), ("experts", U32), ("top_k", U32), ("capacity", U64), ("logits", P),
-               ("gate", P), ("expert", P), ("slot", P), ("needed", P))
-Routing = struct("Routing", ("tokens", U32), ("experts", U32), ("top_k", U32), ("width", U32), ("rows", U64),
-                 ("capacity", U64), ("expert", P), ("slot", P), ("needed", P))
-Encode = struct("Encode", ("routing", Routing), ("dtype", U32), ("from_", P), ("to", P))
-EncodeBackward = struct("EncodeBackward", ("routing", Routing), ("dtype", U32), ("from_", P), ("add", P), ("to", P))
-Decode = struct("Decode", ("routing", Routing), ("dtype", U32), ("gate", P), ("from_", P), ("to", P))
-Gemm = struct("Gemm", ("dtype", U32), ("transpose_a", c.c_bool), ("transpose_b", c.c_bool), ("keep", c.c_bool),
-              ("batch", U32), ("m", U64), ("n", U64), ("k", U64), ("a", P), ("b", P), ("c", P),
-              ("stride_a", U64), ("stride_b", U64), ("stride_c", U64))
-
-lib = c.CDLL(sys.argv[1])
-results = []
 
 
 def cuda(name, args, queue):
@@ -90,13 +146,13 @@ def tokens(name, T, D, E, k, queue):
     best, before = torch.topk(logits, k).values, logits.clone()
     gate, expert = torch.empty(T, k, device=dev), torch.empty(T, k, dtype=torch.int32, device=dev)
     slot, needed = (torch.empty(n, dtype=torch.int64, device=dev) for n in (T * k, E))
-    cuda("route", Route(T, E, k, 1 << 62, logits.data_ptr(), gate.data_ptr(), expert.data_ptr(), slot.data_ptr(),
-                        needed.data_ptr()), queue)
+    cuda("route", route_of(T, E, k, logits.data_ptr(), gate.data_ptr(), expert.data_ptr(), slot.data_ptr(),
+                           needed.data_ptr()), queue)
     torch.cuda.synchronize()
     if not torch.equal(before.gather(1, expert.long()), best):  # by value: torch orders ties as it likes
         sys.exit("route: not the experts that torch.topk chooses")
     rows = int(needed.max())
-    routing = Routing(T, E, k, D, rows, rows, expert.data_ptr(), slot.data_ptr(), needed.data_ptr())
+    routing = routing_of(T, E, k, D, rows, expert.data_ptr(), slot.data_ptr(), needed.data_ptr())
     x = torch.randn(T, D, device=dev, dtype=torch.bfloat16)
     home, y = torch.empty(E * rows, D, device=dev, dtype=torch.bfloat16), torch.empty_like(x)
     # What a user of torch precomputes from the routing: row -> token (empty rows point at a row of zeros).
@@ -105,14 +161,14 @@ def tokens(name, T, D, E, k, queue):
     token_of[row_of] = torch.arange(T, device=dev).repeat_interleave(k)
     padded = torch.cat([x, torch.zeros(1, D, device=dev, dtype=x.dtype)])
     weight = gate.to(torch.bfloat16).unsqueeze(-1)
-    encode = lambda: cuda("encode", Encode(routing, BF16, x.data_ptr(), home.data_ptr()), queue)
+    encode = lambda: cuda("encode", encode_of(routing, x.data_ptr(), home.data_ptr()), queue)
     encode()
     want = padded.index_select(0, token_of)
     if not torch.equal(home, want):
         sys.exit("encode: not the rows that torch gathers")
     duel("encode", name, encode, lambda: torch.index_select(padded, 0, token_of, out=want), "index_select", 1.25)
 
-    decode = lambda: cuda("decode", Decode(routing, BF16, gate.data_ptr(), want.data_ptr(), y.data_ptr()), queue)
+    decode = lambda: cuda("decode", decode_of(routing, gate.data_ptr(), want.data_ptr(), y.data_ptr()), queue)
     gather = lambda: (want.index_select(0, row_of).view(T, k, D) * weight).sum(1)
     decode()
     same("decode", y, gather())
@@ -120,7 +176,7 @@ def tokens(name, T, D, E, k, queue):
 
     flat = token_of.clamp(max=T - 1)
     back = lambda: cuda("encode_backward",
-                        EncodeBackward(routing, BF16, want.data_ptr(), None, y.data_ptr()), queue)
+                        encode_backward_of(routing, want.data_ptr(), y.data_ptr()), queue)
     back()
     same("encode backward", y, torch.zeros(T, D, device=dev).index_add_(0, flat, want.float()))
     duel("encode backward", name, back, lambda: torch.zeros_like(x).index_add_(0, flat, want), "zeros, index_add_",
@@ -131,8 +187,7 @@ def experts(name, E, rows, D, H, queue):
     x = torch.randn(E, rows, D, device="cuda", dtype=torch.bfloat16)
     w = torch.randn(E, H, D, device="cuda", dtype=torch.bfloat16)
     y, z = (torch.empty(E, rows, H, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    args = Gemm(BF16, False, True, False, E, rows, H, D, x.data_ptr(), w.data_ptr(), y.data_ptr(), rows * D, H * D,
-                rows * H)
+    args = product_of(E, rows, D, H, x.data_ptr(), w.data_ptr(), y.data_ptr())
     ours = lambda: cuda("gemm", args, queue)
     theirs = lambda: torch.bmm(x, w.transpose(1, 2), out=z)
     ours(), theirs()
@@ -144,11 +199,11 @@ def experts(name, E, rows, D, H, queue):
 def main():
     scratch = torch.empty(16 << 20, dtype=torch.uint8, device="cuda")
     workspace = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
-    blas = P()
+    blas = c.c_void_p()
     if lib.cuda_blas_open(c.byref(blas)):
         sys.exit(1)
-    queue = Queue(torch.cuda.current_stream().cuda_stream, scratch.data_ptr(), scratch.numel(), blas,
-                  workspace.data_ptr())
+    queue = queue_of(torch.cuda.current_stream().cuda_stream, scratch.data_ptr(), scratch.numel(), blas.value,
+                     workspace.data_ptr())
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
     print(f"{'what':<18} {'shape':<12} {'ours':>13} {'torch':>13}  speed")
     for name, T, D, H, E, k in SHAPES:

@@ -123,7 +123,7 @@ $(BUILD)/tests/bench_cuda: $(addprefix $(BUILD)/on_gpu/tests/gpu/,bench_cuda.o d
 # A shared object wants all that is in it to be compiled for one.
 SHARED_KERNELS := $(filter kernels/%.c db/values/fault.c,$(SOURCES))
 $(BUILD)/tests/libcuda_kernels.so: $(SHARED_KERNELS:%.c=$(BUILD)/on_gpu/%.o) $(call objects_of,$(CUDA_KERNELS)) \
-    $(BUILD)/forked/moetune.a
+    $(BUILD)/on_gpu/tests/gpu/kernel_layouts.o $(BUILD)/forked/moetune.a
 	$(GPU_LINK) -shared $^ $(GPU_ALONE_LIBS)
 $(eval $(call unit_table,$(BUILD)/on_gpu/plans,check_plans:test_exec))
 $(BUILD)/tests/check_plans: $(BUILD)/on_gpu/plans.o $(BUILD)/tests/test_exec.o $(BUILD)/on_gpu/tests/gpu/known_none.o \
