@@ -359,7 +359,10 @@ static int instantiate(struct cuda_graph *graph, cudaGraph_t captured)
 
     TRY(CUDA(cudaGraphGetNodes(captured, NULL, &nodes)));
     graph->base.nodes = nodes;
-    return CUDA(cudaGraphInstantiate(&graph->handle, captured, 0));
+    /* Else all nodes get the priority of the stream that the graph is launched into, and exchanges
+     * no longer go before products. */
+    return CUDA(
+        cudaGraphInstantiate(&graph->handle, captured, cudaGraphInstantiateFlagUseNodePriority));
 }
 
 /* A capture must end, whatever became of it. */

@@ -321,6 +321,8 @@ static void what_is_captured_runs_when_it_is_launched_and_as_often(void)
     set_up();
     CHECK(!cudaMemsetAsync(there, 9, BYTES, a));
     CHECK(!capture_fills(true, &graph) && !cudaGraphGetNodes(graph, NULL, &nodes) && nodes == 3);
+    CHECK(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch) ==
+          cudaErrorInvalidValue);
     CHECK(!cudaGraphInstantiate(&exec, graph, 0) && !cudaGraphDestroy(graph));
     fetch_all();
     CHECK(pinned[0] == 9 && pinned[BYTES - 1] == 9);

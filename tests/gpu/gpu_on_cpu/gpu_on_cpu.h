@@ -33,6 +33,7 @@ cudaError_t enqueue(cudaStream_t stream, work task);
 void drain(int device);
 bool is_stream(cudaStream_t stream);
 int device_of(cudaStream_t stream);
+int priority_of(cudaStream_t stream);
 bool a_kernel_runs(); /* asked by work: the work is done while that kernel waits */
 
 /* Graphs: a stream that is captured runs nothing.  The two about events say whether they have dealt

@@ -22,6 +22,7 @@ typedef std::set<size_t> places; /* numbers of nodes */
 struct node {
     work task;
     places after;
+    int priority; /* of the stream that was captured */
 };
 
 struct capture {
@@ -86,6 +87,8 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::vector<node> nodes;
+    bool
+        priorities; /* nodes keep theirs; else all have that of the stream they are launched into */
 };
 
 namespace
@@ -136,7 +139,7 @@ cudaError_t capture_work(cudaStream_t stream, work task)
 
     if (now->invalid)
         return cudaErrorStreamCaptureInvalidated;
-    now->nodes.push_back({ std::move(task), last });
+    now->nodes.push_back({ std::move(task), last, priority_of(stream) });
     last = { now->nodes.size() - 1 };
     return cudaSuccess;
 }
@@ -258,10 +261,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     cudaError_t code = usable();
 
     if (!code)
-        code = flags ? cudaErrorInvalidValue : capture_forbids(nullptr);
+        code = flags & ~(unsigned long long)cudaGraphInstantiateFlagUseNodePriority
+                   ? cudaErrorInvalidValue
+                   : capture_forbids(nullptr);
     if (code)
         return keep(code);
-    *out = new CUgraphExec_st{ graph->nodes };
+    *out = new CUgraphExec_st{ graph->nodes, flags != 0 };
     return cudaSuccess;
 }
 
@@ -274,6 +279,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
         code = capture_forbids(stream);
     if (code)
         return keep(code);
+    for (const node &n : graph->nodes)
+        if (!graph->priorities && n.priority != priority_of(stream))
+            forbidden("a graph is launched whose nodes lose the priority of their stream");
     std::shared_ptr<replay> r(
         new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0 });
     return keep(enqueue(stream, [=] { return advance(*r); }));

@@ -18,7 +18,7 @@
 #include <vector>
 
 struct CUstream_st {
-    int device;
+    int device, priority;
     std::deque<gpu_on_cpu::work> queue;
     uint64_t enqueued, finished, luck;
     int64_t late_until_ns;
@@ -31,6 +31,7 @@ namespace
 {
 
 const int64_t late_ns = 1000000;
+const int greatest_priority = -5;
 const std::chrono::microseconds poll_every(50);
 
 std::mutex &lock = *new std::mutex;
@@ -131,7 +132,7 @@ cudaError_t create(cudaStream_t *out)
     if (!serving)
         std::thread(serve).detach();
     serving = true;
-    *out = new CUstream_st{ current_device(), {}, 0, 0, dice(1000), 0, false, false };
+    *out = new CUstream_st{ current_device(), 0, {}, 0, 0, dice(1000), 0, false, false };
     streams.push_back(*out);
     return cudaSuccess;
 }
@@ -218,6 +219,11 @@ int device_of(cudaStream_t stream)
     return stream->device;
 }
 
+int priority_of(cudaStream_t stream)
+{
+    return stream->priority;
+}
+
 bool a_kernel_runs()
 {
     return kernel_runs;
@@ -266,14 +272,17 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
 {
-    (void)priority; /* the real one takes the nearest that there is */
-    return cudaStreamCreateWithFlags(out, flags);
+    cudaError_t code = cudaStreamCreateWithFlags(out, flags);
+
+    if (!code) /* the nearest that there is */
+        (*out)->priority = std::max(std::min(priority, 0), greatest_priority);
+    return code;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     *least = 0;
-    *greatest = -5;
+    *greatest = greatest_priority;
     return keep(usable());
 }
 
