@@ -264,8 +264,8 @@ static int fill_all(struct sweep *sweep)
     return OK;
 }
 
-/* ---- buckets so wide that one plan cannot serve both of their ends, by the search's model, which
- * knows what was measured at their upper edges */
+/* ---- buckets so wide that one plan cannot serve both of their ends: the search's model says so,
+ * which knows what was measured at their upper edges */
 
 struct probing {
     struct search *search;
