@@ -145,34 +145,17 @@ enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
     return purpose == DECISION_SEARCH ? SAMPLE_SEARCH : SAMPLE_CONTEST;
 }
 
-/* A refuted entry and an old table's tie hold a plan that nobody chose. */
-static int incumbent_of(const struct bucket *b)
-{
-    const struct entry_row *e = &b->entry;
-
-    return b->known && !entry_is(e, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED)
-               ? dictionary_arm(b->dictionary, &e->plan)
-               : -1;
-}
-
-static bool takes_part(const struct bucket *b, int arm, bool rematch)
-{
-    const struct dictionary *d = b->dictionary;
-
-    return b->attempts[arm].usable &&
-           (!rematch || arm == d->default_arm || arm == dictionary_arm(d, &b->entry.plan) ||
-            arm == dictionary_arm(d, &b->entry.runner_up));
-}
-
 void bucket_open(struct bucket *b, bool rematch)
 {
     const struct dictionary *d = b->dictionary;
+    /* A refuted entry and an old table's tie hold a plan that nobody chose. */
+    bool chosen = b->known && !entry_is(&b->entry, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED);
     bool usable[SEARCH_ARMS_MAX] = { false };
     struct decision_setup setup = { .search = d->search,
                                     .capacity = b->capacity,
                                     .usable = usable,
                                     .default_arm = d->default_arm,
-                                    .incumbent = incumbent_of(b),
+                                    .incumbent = chosen ? dictionary_arm(d, &b->entry.plan) : -1,
                                     .alone = rematch,
                                     .again = b->known,
                                     .harm = d->harm,
@@ -180,7 +163,9 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .patience = d->patience ? d->patience : d->effort->patience };
 
     for (int arm = 0; arm < (int)d->arm_count; arm++)
-        usable[arm] = takes_part(b, arm, rematch);
+        usable[arm] = b->attempts[arm].usable && (!rematch || arm == d->default_arm ||
+                                                  arm == dictionary_arm(d, &b->entry.plan) ||
+                                                  arm == dictionary_arm(d, &b->entry.runner_up));
     decision_open(&b->decision, &setup);
     for (uint32_t i = 0; i < b->told_count; i++)
         decision_recall(&b->decision, purpose_of(b, &b->told[i]), b->told[i].arm, b->told[i].ns);
@@ -200,14 +185,11 @@ struct other_kind {
 /* All rows may be one rank's, or one expert's: so many times the even share.  A plan with r = 0
  * that takes longer by more than this is slower wherever it is compared: its step grows with the
  * capacity, and that of the other kind at most in proportion to it. */
-static double longest_reach(const struct moe_shape *shape)
-{
-    return log((double)(shape->experts < shape->ranks ? shape->experts : shape->ranks));
-}
-
 static bool is_hopeless(const struct search *s, const struct normal *over)
 {
-    return over->mean - 2 * over->sd > longest_reach(&s->setup.shape);
+    uint32_t experts = s->setup.shape.experts, ranks = s->setup.shape.ranks;
+
+    return over->mean - 2 * over->sd > log((double)(experts < ranks ? experts : ranks));
 }
 
 /* Once it is sampled here, or nearly as well known from elsewhere: also when later samples make the
@@ -284,21 +266,6 @@ int bucket_next(struct bucket *b, enum decision_purpose *purpose)
     return next < 0 ? DECISION_DONE : next;
 }
 
-/* Who decides among some plans alone has not asked what the others take. */
-static void add_other(const struct bucket *b, int arm, struct entry_row *e)
-{
-    struct other_kind o;
-
-    if (b->decision.setup.alone || !has_kinds(b->decision.setup.search))
-        return;
-    o = find_other(b, arm);
-    e->no_other = !o.any;
-    if (o.arm < 0 || !isfinite(e->time_us))
-        return;
-    e->other = b->dictionary->arms[o.arm];
-    e->other_us = e->time_us * exp(o.over);
-}
-
 /* ---- steps */
 
 int bucket_begin(struct bucket *b, int arm, bool harmless)
@@ -334,18 +301,11 @@ int bucket_fail(struct bucket *b, int arm, enum trial_state state, const char *w
 
 /* ---- the entry */
 
-static uint32_t throttled(const struct bucket *b, int arm)
-{
-    int default_arm = b->dictionary->default_arm;
-
-    return b->attempts[arm].throttled +
-           (default_arm >= 0 && default_arm != arm ? b->attempts[default_arm].throttled : 0);
-}
-
 int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
 {
     const struct dictionary *d = b->dictionary;
     struct decision_result r;
+    struct other_kind other;
 
     if (arm < 0 ? !decision_result(&b->decision, &r) : !decision_result_of(&b->decision, arm, &r))
         return UNSUPPORTED;
@@ -362,9 +322,19 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     out->gain = r.gain;
     out->bound = r.bound;
     out->samples = r.samples;
-    out->throttled = throttled(b, r.arm);
+    out->throttled = b->attempts[r.arm].throttled;
+    if (d->default_arm >= 0 && d->default_arm != r.arm)
+        out->throttled += b->attempts[d->default_arm].throttled;
     snprintf(out->reason, sizeof(out->reason), "%s", search_reason_words[r.found.reason]);
     snprintf(out->decision, sizeof(out->decision), "%s", decision_words[r.word]);
-    add_other(b, r.arm, out);
+    /* Who decides among some plans alone has not asked what the others take. */
+    if (b->decision.setup.alone || !has_kinds(b->decision.setup.search))
+        return OK;
+    other = find_other(b, r.arm);
+    out->no_other = !other.any;
+    if (other.arm >= 0 && isfinite(out->time_us)) {
+        out->other = d->arms[other.arm];
+        out->other_us = out->time_us * exp(other.over);
+    }
     return OK;
 }

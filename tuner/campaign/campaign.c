@@ -53,29 +53,10 @@ const struct option_row campaign_table_rows[] = {
 };
 #undef AT
 
-/* What can be said before there are ranks. */
-static int check_graphs(const struct campaign_setup *s)
-{
-    const char *device = s->sim ? "sim" : gpus_device(s->where.device);
-
-    return s->graphs == GRAPHS_ON && strcmp(device, "cuda") != 0
-               ? engine_refuse_graphs("device", device)
-               : OK;
-}
-
-/* GPUs that several ranks share have the wire of copy engines alone. */
-static int check_graphs_here(const struct campaign *c)
-{
-    uint32_t gpus = c->where.elsewhere ? 0 : (uint32_t)gpus_here().count;
-
-    return c->setup->graphs == GRAPHS_ON && gpus && c->where.ranks > gpus
-               ? engine_refuse_graphs("wire", "ce")
-               : OK;
-}
-
 int campaign_check(const struct campaign_setup *s)
 {
     const struct place_setup *where = &s->where;
+    const char *device;
 
     if (s->sim && where->hosts)
         return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
@@ -87,7 +68,10 @@ int campaign_check(const struct campaign_setup *s)
     if (where->hosts && launch_is_rank())
         return fail(ERR_ARGUMENT, "\"%s\": the launcher has started the ranks already",
                     where->hosts);
-    return check_graphs(s);
+    device = s->sim ? "sim" : gpus_device(where->device);
+    if (s->graphs == GRAPHS_ON && strcmp(device, "cuda") != 0)
+        return engine_refuse_graphs("device", device);
+    return OK;
 }
 
 int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct cluster *cluster)
@@ -169,25 +153,12 @@ static int open_crew(struct campaign *c)
     return crew_open(&setup, &c->crew);
 }
 
-/* The quick part of `moetune doctor`: whoever measures anyway has been told. */
-static void say_what_is_wrong(const struct campaign *c)
-{
-    struct findings found = { .count = 0 };
-    bool elsewhere = c->where.elsewhere || c->world;
-
-    doctor_database(c->path, &found);
-    doctor_here(elsewhere ? 0 : c->where.ranks, !strcmp(virtual_kernels(&c->cluster), "cuda"),
-                &found);
-    for (int i = 0; i < found.count; i++)
-        if (found.list[i].level == FINDING_WRONG)
-            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
-}
-
 static int open_store(struct campaign *c)
 {
     const struct campaign_setup *s = c->setup;
     unsigned flags = (s->steal ? STORE_STEAL : 0u) | (s->repair ? STORE_REPAIR : 0u) |
                      (s->sim ? STORE_RELAXED : 0u);
+    struct findings found = { .count = 0 };
     struct store *known;
 
     TRY(store_path(s->db,
@@ -198,8 +169,15 @@ static int open_store(struct campaign *c)
         store_close(known);
     }
     TRY(store_open(c->path, flags, &c->store));
-    if (!s->sim && !s->quiet)
-        say_what_is_wrong(c);
+    if (s->sim || s->quiet)
+        return OK;
+    /* The quick part of `moetune doctor`: whoever measures anyway has been told. */
+    doctor_database(c->path, &found);
+    doctor_here(c->where.elsewhere || c->world ? 0 : c->where.ranks,
+                !strcmp(virtual_kernels(&c->cluster), "cuda"), &found);
+    for (int i = 0; i < found.count; i++)
+        if (found.list[i].level == FINDING_WRONG)
+            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
     return OK;
 }
 
@@ -267,12 +245,15 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
 static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 {
     struct cluster here = cluster_unknown();
+    uint32_t gpus;
     int rc = OK;
 
     if (!c->setup->sim)
         rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
-    if (!rc)
-        rc = check_graphs_here(c);
+    gpus = rc || c->where.elsewhere ? 0 : (uint32_t)gpus_here().count;
+    /* GPUs that several ranks share have the wire of copy engines alone. */
+    if (c->setup->graphs == GRAPHS_ON && gpus && c->where.ranks > gpus)
+        rc = engine_refuse_graphs("wire", "ce");
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc && !c->setup->sim)
@@ -292,13 +273,6 @@ int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
     return launch_is_rank() && !c->setup->sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
-/* A skew's name is its text already. */
-static int keep_load(struct campaign *c, const struct load *load, const char *text)
-{
-    load_name(load, c->load);
-    return strcmp(c->load, text) ? store_load(c->store, c->load, text) : OK;
-}
-
 int campaign_layer(struct campaign *c, const struct moe_shape *shape, const struct load *load,
                    int64_t memory_limit_bytes)
 {
@@ -311,7 +285,9 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, const stru
     struct reply reply;
 
     TRY(load_text(load, order.load));
-    TRY(keep_load(c, load, order.load));
+    load_name(load, c->load);
+    if (strcmp(c->load, order.load) != 0) /* a skew's name is its text already */
+        TRY(store_load(c->store, c->load, order.load));
     TRY(crew_do(c->crew, &order, &reply));
     return reply.state == TRIAL_OK
                ? OK
@@ -320,13 +296,13 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, const stru
 
 /* ---- the run's row */
 
-/* Entries say how their steps were launched by the environment of their cluster.  auto: as those
- * that are there. */
-static int choose_graphs(struct campaign *c)
+int campaign_recognise(struct campaign *c)
 {
     struct cluster known;
     int64_t id;
 
+    /* Entries say how their steps were launched by the environment of their cluster.  auto: as
+     * those that are there. */
     c->graphs = c->setup->graphs == GRAPHS_ON;
     if (c->setup->graphs == GRAPHS_AUTO && !store_cluster_find(c->store, &c->cluster, &id)) {
         TRY(store_cluster_get(c->store, id, &known));
@@ -334,12 +310,6 @@ static int choose_graphs(struct campaign *c)
     }
     if (c->graphs)
         cluster_note_graphs(&c->cluster);
-    return OK;
-}
-
-int campaign_recognise(struct campaign *c)
-{
-    TRY(choose_graphs(c));
     /* What is free now is nothing that the cluster is known by. */
     if (!c->setup->sim)
         c->cluster.memory_gib = NAN;
@@ -370,21 +340,15 @@ int campaign_first_run(const struct campaign *c, int64_t *run)
     return run_first(c->store, c->cluster_id, c->command, true, run);
 }
 
-static const char *why_cut(const struct campaign *c)
-{
-    if (stop)
-        return "interrupted";
-    if (c->deadline_ns && host_clock_ns() >= c->deadline_ns)
-        return "the budget is spent";
-    return "a host is gone";
-}
-
 int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *self)
 {
+    const char *why = stop               ? "interrupted"
+                      : campaign_over(c) ? "the budget is spent"
+                                         : "a host is gone";
     int said;
 
     log_line_clear();
-    said = run_end(&c->run, rc, rc == ERR_CUT ? why_cut(c) : NULL, true);
+    said = run_end(&c->run, rc, rc == ERR_CUT ? why : NULL, true);
     if (!said && (!rc || rc == ERR_CUT))
         said = print(self);
     fflush(stdout);
@@ -408,16 +372,6 @@ void campaign_print_heat(const struct campaign *c, FILE *to)
 }
 
 /* ---- durability */
-
-static int commit(struct campaign *c)
-{
-    double now_us = host_us(NULL);
-    int rc = run_stay_alive(&c->run, now_us);
-
-    if (rc == OK)
-        rc = store_run_update(c->store, &c->run.row);
-    return rc < 0 ? rc : run_commit(&c->run, now_us);
-}
 
 /* So seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
 int campaign_publish(struct campaign *c, bool now)
@@ -501,6 +455,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .capacity = a->trial.capacity,
                            .plan = a->trial.key.plan };
     struct reply reply;
+    double now_us;
     char took[32];
     int64_t number;
     int rc;
@@ -529,7 +484,13 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                                               .run = c->run.row.id },
                         out));
     }
-    TRY(commit(c));
+    now_us = host_us(NULL);
+    rc = run_stay_alive(&c->run, now_us);
+    if (rc == OK)
+        rc = store_run_update(c->store, &c->run.row);
+    if (rc < 0)
+        return rc;
+    TRY(run_commit(&c->run, now_us));
     c->progress.steps++;
     text_put(took, sizeof(took), " %.3f ms", (double)out->ns * 1e-6);
     show_step(c, a, took);

@@ -55,35 +55,29 @@ int64_t account_layer(const struct moe_shape *shape, const struct account_machin
     return account_sum(layer, account_sum(tokens, bytes_of(machine->cache_bytes)));
 }
 
-/* Of the node whose experts have most rows: with a=rail its ranks hold the rows of all of them. */
-static int first_of_fullest_node(const struct capacities *capacities, const struct moe_shape *shape)
-{
-    uint64_t most = 0;
-    uint32_t fullest = 0;
-
-    for (uint32_t node = 0; node < shape_nodes(shape); node++) {
-        uint64_t rows = 0;
-
-        for (uint32_t i = 0; i < shape->ranks_per_node; i++)
-            rows += capacities_of_rank(capacities, shape, (int)(node * shape->ranks_per_node + i));
-        if (rows > most) {
-            most = rows;
-            fullest = node;
-        }
-    }
-    return (int)(fullest * shape->ranks_per_node);
-}
-
-/* The most that a rank of that node needs. */
+/* The most that a rank needs of the node whose experts have most rows: with a=rail its ranks hold
+ * the rows of all of them. */
 static size_t rail_bytes(const struct moe_shape *shape, const struct account_machine *machine,
                          const struct moe_plan *plan, const struct capacities *capacities,
                          const struct parts *parts)
 {
-    struct topology topology = { first_of_fullest_node(capacities, shape), (int)shape->ranks,
-                                 (int)shape->ranks_per_node, (int)shape->ranks_per_rack };
+    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node,
+                                 (int)shape->ranks_per_rack };
+    uint32_t each = shape->ranks_per_node;
+    uint64_t rows_most = 0;
     size_t most = 0;
 
-    for (uint32_t i = 0; i < shape->ranks_per_node; i++, topology.rank++) {
+    for (uint32_t node = 0; node < shape_nodes(shape); node++) {
+        uint64_t rows = 0;
+
+        for (uint32_t i = 0; i < each; i++)
+            rows += capacities_of_rank(capacities, shape, (int)(node * each + i));
+        if (rows > rows_most) {
+            rows_most = rows;
+            topology.rank = (int)(node * each);
+        }
+    }
+    for (uint32_t i = 0; i < each; i++, topology.rank++) {
         size_t bytes = exec_bytes(shape, parts, plan, &topology, capacities,
                                   compute_type(shape, machine), machine->baseline);
 

@@ -33,17 +33,6 @@ static float draw(const struct data *data, int key, uint64_t group, uint64_t row
     return scale * random_unit(place(data, key, group, row), column);
 }
 
-/* With a load, column i E + e of a token says whether it chooses expert e in step i: 1/2 to 1 if
- * so, else -1/2 to -1. */
-static float pointed(const struct data *data, int rank, uint64_t token, uint64_t column, float unit)
-{
-    uint32_t experts = data->shape.experts;
-    bool chosen = load_chooses(data->load, (uint32_t)(column / experts), (uint32_t)rank, token,
-                               (uint32_t)(column % experts));
-
-    return (chosen ? 0.75f : -0.75f) + unit / 4;
-}
-
 struct data data_of_layer(const struct data *data, uint32_t i)
 {
     struct data one = *data;
@@ -62,14 +51,20 @@ static float given(const struct data *data, const float *rows, int rank, uint64_
 
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column)
 {
+    uint64_t experts = data->shape.experts;
     float value;
 
     if (data->given)
         return given(data, data->given->tokens, rank, token, column);
     value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
+    /* With a load, column i E + e of a token says whether it chooses expert e in step i: 1/2 to 1
+     * if so, else -1/2 to -1. */
+    if (data->load && column < load_step_count(data->load) * experts) {
+        bool chosen = load_chooses(data->load, (uint32_t)(column / experts), (uint32_t)rank, token,
+                                   (uint32_t)(column % experts));
 
-    if (data->load && column < (uint64_t)load_step_count(data->load) * data->shape.experts)
-        value = pointed(data, rank, token, column, value);
+        value = (chosen ? 0.75f : -0.75f) + value / 4;
+    }
     return stored(data->shape.dtype, value);
 }
 
@@ -245,32 +240,27 @@ int data_fill_gate(const struct data *data, const struct layer *layer)
                 layer->gate);
 }
 
-static int fill_layer(const struct data *data, struct layer *layer)
-{
-    const struct moe_shape *s = &layer->shape;
-    struct filling f = { .data = data, .layer = layer, .value_at = bias_at };
-
-    TRY(data_fill_gate(data, layer));
-    if (layer->bias)
-        TRY(fill(&f, MOE_F32, s->experts, layer->bias));
-    f.value_at = cosine_at;
-    for (f.cosine = 0; f.cosine < COSINE_COUNT; f.cosine++)
-        if (layer->cosine[f.cosine])
-            TRY(fill(&f, MOE_F32, layer_cosine(s, f.cosine), layer->cosine[f.cosine]));
-    f.value_at = weight_at;
-    for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
-        if (layer->slice[f.tensor])
-            TRY(fill(&f, s->dtype, layer_units(s, layer->hidden, f.tensor),
-                     layer->slice[f.tensor]));
-    return OK;
-}
-
 int data_fill_layer(const struct data *data, struct layer *layers)
 {
+    const struct moe_shape *s = &layers->shape;
+
     for (uint32_t i = 0; i < layer_count(&data->shape); i++) {
         struct data one = data_of_layer(data, i);
+        struct layer *layer = &layers[i];
+        struct filling f = { .data = &one, .layer = layer, .value_at = bias_at };
 
-        TRY(fill_layer(&one, &layers[i]));
+        TRY(data_fill_gate(&one, layer));
+        if (layer->bias)
+            TRY(fill(&f, MOE_F32, s->experts, layer->bias));
+        f.value_at = cosine_at;
+        for (f.cosine = 0; f.cosine < COSINE_COUNT; f.cosine++)
+            if (layer->cosine[f.cosine])
+                TRY(fill(&f, MOE_F32, layer_cosine(s, f.cosine), layer->cosine[f.cosine]));
+        f.value_at = weight_at;
+        for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
+            if (layer->slice[f.tensor])
+                TRY(fill(&f, s->dtype, layer_units(s, layer->hidden, f.tensor),
+                         layer->slice[f.tensor]));
     }
     return OK;
 }

@@ -83,32 +83,6 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     return bytes;
 }
 
-static uint32_t count(const struct exec *x)
-{
-    return layer_count(&x->layer->shape);
-}
-
-static int prepare(struct exec *x)
-{
-    struct arena arena = { 0 };
-
-    for (uint32_t i = 0; i < count(x); i++)
-        layout(&x[i], &arena);
-    x->memory_bytes = arena.used_bytes;
-    TRY(device_alloc(x->engine->device, x->memory_bytes, &x->memory));
-    arena = (struct arena){ .base = x->memory };
-    for (uint32_t i = 0; i < count(x); i++)
-        layout(&x[i], &arena);
-    TRY(uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
-                    x->engine->device));
-    for (uint32_t i = 0; i < count(x); i++) {
-        TRY(weights_open(&x[i].weights, x->engine));
-        if (x->way->open)
-            TRY(x->way->open(&x[i]));
-    }
-    return OK;
-}
-
 /* ---- What a plan does not go with */
 
 /* Why known routes do not go with a plan; NULL: they do. */
@@ -136,36 +110,30 @@ int exec_check_known(const struct moe_shape *shape, const struct moe_plan *plan)
                : OK;
 }
 
-static int check_baseline(const struct engine *engine, const struct layer *layer,
-                          const struct moe_plan *plan, const struct capacities *capacities)
-{
-    const char *why =
-        layer->routes != ROUTES_FRESH && layer->baseline
-            ? "baselines route afresh at every step"
-            : baseline_refuses(layer->baseline, &layer->shape, plan, capacities,
-                               device_compute_type(engine->device, layer->shape.dtype));
-
-    return why ? fail(ERR_ARGUMENT, "no such baseline under %s: %s", PLAN_TEXT(plan), why) : OK;
-}
-
 /* ---- Open and close */
 
 int exec_open(struct engine *engine, const struct layer *layer, const struct moe_plan *plan,
               const struct capacities *capacities, struct exec **out)
 {
     uint32_t n = layer_count(&layer->shape);
+    uint32_t compute_type = device_compute_type(engine->device, layer->shape.dtype);
+    struct arena arena = { 0 };
+    const char *why;
     struct exec *x;
     int rc;
 
     if (layer->routes != ROUTES_FRESH)
         TRY(exec_check_known(&layer->shape, plan));
-    TRY(check_baseline(engine, layer, plan, capacities));
+    why = layer->routes != ROUTES_FRESH && layer->baseline
+              ? "baselines route afresh at every step"
+              : baseline_refuses(layer->baseline, &layer->shape, plan, capacities, compute_type);
+    if (why)
+        return fail(ERR_ARGUMENT, "no such baseline under %s: %s", PLAN_TEXT(plan), why);
     x = calloc(n, sizeof(*x));
     if (!x)
         return fail(ERR_NOMEM, "an executor");
     for (uint32_t i = 0; i < n; i++) {
-        x[i] = new_exec(plan, &layer[i], layer->baseline, &engine->wire->topology,
-                        device_compute_type(engine->device, layer->shape.dtype));
+        x[i] = new_exec(plan, &layer[i], layer->baseline, &engine->wire->topology, compute_type);
         x[i].engine = engine;
         x[i].first = x;
         x[i].state = calloc(1, x->way->state_bytes);
@@ -175,7 +143,21 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     TRY_OUT(uneven_open(&layer->shape, capacities, &x->geometry, &x->uneven));
     for (uint32_t i = 1; i < n; i++)
         x[i].geometry = x->geometry;
-    TRY_OUT(prepare(x));
+    /* The first round finds how much memory is needed, the second one where everything lies. */
+    for (uint32_t i = 0; i < n; i++)
+        layout(&x[i], &arena);
+    x->memory_bytes = arena.used_bytes;
+    TRY_OUT(device_alloc(engine->device, x->memory_bytes, &x->memory));
+    arena = (struct arena){ .base = x->memory };
+    for (uint32_t i = 0; i < n; i++)
+        layout(&x[i], &arena);
+    TRY_OUT(uneven_fill(&x->uneven, &layer->shape, &x->geometry, x->algorithm, x->topology,
+                        engine->device));
+    for (uint32_t i = 0; i < n; i++) {
+        TRY_OUT(weights_open(&x[i].weights, engine));
+        if (x->way->open)
+            TRY_OUT(x->way->open(&x[i]));
+    }
     *out = x;
     return OK;
 out:
@@ -187,7 +169,7 @@ void exec_close(struct exec *x)
 {
     if (!x)
         return;
-    for (uint32_t i = 0; i < count(x); i++) {
+    for (uint32_t i = 0; i < layer_count(&x->layer->shape); i++) {
         if (x->way->close && x[i].state)
             x->way->close(&x[i]);
         free(x[i].state);

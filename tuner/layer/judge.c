@@ -57,19 +57,6 @@ static uint32_t next_for(const struct judge *j, const int32_t *expert, uint32_t 
     return from;
 }
 
-static uint32_t candidate(const struct judge *j, const int32_t *expert, uint32_t i)
-{
-    uint32_t somewhere = random_below(j->p.data->seed, (uint64_t)j->rank << 32 | i, j->tokens);
-
-    switch (i) {
-    case 0: return last_in_line(j, expert);
-    case 1: return j->tokens - 1 - somewhere / 2; /* kernels go wrong at a batch's end */
-    case 2: return j->tokens - 1;
-    case 3: return 0;
-    default: return next_for(j, expert, somewhere, (i + (uint32_t)j->rank) % j->p.E);
-    }
-}
-
 static bool looks_at(const struct judge *j, uint32_t token)
 {
     bool found = j->count == j->tokens;
@@ -82,8 +69,16 @@ static bool looks_at(const struct judge *j, uint32_t token)
 static void pick_tokens(struct judge *j, const int32_t *expert, uint32_t most)
 {
     for (uint32_t i = 0; i < 4 * SPOT_MOST && j->count < most; i++) {
-        uint32_t token = candidate(j, expert, i);
+        uint32_t somewhere = random_below(j->p.data->seed, (uint64_t)j->rank << 32 | i, j->tokens);
+        uint32_t token;
 
+        switch (i) {
+        case 0: token = last_in_line(j, expert); break;
+        case 1: token = j->tokens - 1 - somewhere / 2; break; /* kernels go wrong at the end */
+        case 2: token = j->tokens - 1; break;
+        case 3: token = 0; break;
+        default: token = next_for(j, expert, somewhere, (i + (uint32_t)j->rank) % j->p.E);
+        }
         if (!looks_at(j, token))
             j->token[j->count++] = token;
     }
@@ -158,30 +153,27 @@ static void add_unit(struct judge *j, const struct unit *u, size_t choice)
         plain_axpy(v.grad_up, u->w3, j->back + at, D);
 }
 
-/* All that is looked at of one expert: its weights are drawn once. */
-static void pass_expert(struct share *share, uint32_t e)
-{
-    struct judge *j = share->judge;
-    const size_t *choices = share->choices + share->first[e];
-    size_t n = share->first[e + 1] - share->first[e];
-
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t c = 0; c < j->p.D; c++)
-            j->out[choices[i] * j->p.D + c] = (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
-    for (uint32_t h = 0; h < j->p.H && n; h++) {
-        draw_unit(&j->p, e, h, &share->unit);
-        for (size_t i = 0; i < n; i++)
-            add_unit(j, &share->unit, choices[i]);
-    }
-}
-
+/* All choices of an expert are taken at once: its weights are drawn once. */
 static void *pass_share(void *self)
 {
     struct share *share = self;
+    struct judge *j = share->judge;
     uint32_t e;
 
-    while ((e = atomic_fetch_add(share->next, 1)) < share->judge->p.E)
-        pass_expert(share, e);
+    while ((e = atomic_fetch_add(share->next, 1)) < j->p.E) {
+        const size_t *choices = share->choices + share->first[e];
+        size_t n = share->first[e + 1] - share->first[e];
+
+        for (size_t i = 0; i < n; i++)
+            for (uint32_t c = 0; c < j->p.D; c++)
+                j->out[choices[i] * j->p.D + c] =
+                    (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
+        for (uint32_t h = 0; h < j->p.H && n; h++) {
+            draw_unit(&j->p, e, h, &share->unit);
+            for (size_t i = 0; i < n; i++)
+                add_unit(j, &share->unit, choices[i]);
+        }
+    }
     return NULL;
 }
 
@@ -193,9 +185,9 @@ static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
     for (size_t at = 0; at < all; at++)
         if ((uint32_t)j->expert[at] < j->p.E)
             first[j->expert[at]]++;
-    for (uint32_t e = 0; e <= j->p.E;
-         e++)                       /* where each one's end, and then, from the last choice */
-        first[e] = end += first[e]; /* on, where they begin */
+    /* Where the choices of each expert end, and then, from the last choice on, where they begin. */
+    for (uint32_t e = 0; e <= j->p.E; e++)
+        first[e] = end += first[e];
     for (size_t at = all; at-- > 0;)
         if ((uint32_t)j->expert[at] < j->p.E)
             choices[--first[j->expert[at]]] = at;
@@ -257,9 +249,14 @@ static bool keeps_bent(const struct moe_shape *s)
     return keeps_back(s) && s->activation == MOE_RELU;
 }
 
-static int allocate_tokens(struct judge *j, uint32_t most)
+/* Room for so many tokens; with parameters for their gradients, too. */
+static int allocate(struct judge *j, uint32_t most)
 {
+    const struct moe_shape *s = &j->p.data->shape;
     uint64_t rows = (uint64_t)most * j->p.D, n = (uint64_t)most + 1;
+    uint64_t gate = (uint64_t)j->p.rows * j->p.D;
+    struct parts parts;
+    uint32_t hidden;
     int rc = OK;
 
     j->token = calloc(n, sizeof(*j->token));
@@ -270,26 +267,16 @@ static int allocate_tokens(struct judge *j, uint32_t most)
     j->x = doubles(rows, &rc);
     j->grad_y = doubles(rows * j->rows, &rc);
     j->out = doubles(rows * j->p.k, &rc);
-    if (keeps_back(&j->p.data->shape))
+    if (keeps_back(s))
         j->back = doubles(rows * j->p.k, &rc);
-    if (keeps_bent(&j->p.data->shape))
+    if (keeps_bent(s))
         j->bent = doubles(rows * j->p.k, &rc);
     j->y = doubles(rows * j->rows, &rc);
     j->grad_x = doubles(rows, &rc);
     j->grad_x_slack = doubles(rows, &rc);
-    return rc;
-}
-
-static int allocate_parameters(struct judge *j)
-{
-    const struct moe_shape *s = &j->p.data->shape;
-    uint64_t gate = (uint64_t)j->p.rows * j->p.D;
-    struct parts parts;
-    uint32_t hidden;
-    int rc = parts_open(s, j->p.data->speeds, &parts);
-
-    if (rc)
+    if (rc || !j->parameters)
         return rc;
+    TRY(parts_open(s, j->p.data->speeds, &parts));
     hidden = parts.hidden[j->rank];
     parts_close(&parts);
     j->grad_gate = doubles(gate, &rc);
@@ -322,9 +309,8 @@ static int judge_open(const struct data *data, int rank, uint32_t tokens, const 
     j->tokens = tokens;
     j->rows = shape_result_rows(&data->shape);
     j->parameters = parameters;
-    TRY_OUT(allocate_tokens(j, most));
+    TRY_OUT(allocate(j, most));
     if (parameters) {
-        TRY_OUT(allocate_parameters(j));
         for (j->count = 0; j->count < tokens; j->count++)
             j->token[j->count] = j->count;
     } else {
@@ -660,34 +646,28 @@ static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
     }
 }
 
-static int add_tokens(struct judge *j, const struct slice *slice, const struct routed_tokens *of,
-                      const struct capacities *capacities)
-{
-    uint32_t k = j->p.k;
-    int64_t *slot;
-    int rc = OK;
-
-    TRY(find_slots(j, of, capacities, &slot));
-    for (uint32_t t = 0; t < of->tokens && !rc; t++) {
-        rc = route_token(j, of, t);
-        for (uint32_t n = 0; n < k && !rc; n++)
-            if (slot[(size_t)t * k + n] >= 0 &&
-                j->p.choices[n].expert - slice->first_expert < slice->experts)
-                add_slice(j, slice, n);
-    }
-    free(slot);
-    return rc;
-}
-
 int judge_parameters(struct judge *j, const struct routed_tokens *ranks,
                      const struct capacities *capacities)
 {
     struct slice slice = { .experts = 0 };
+    uint32_t k = j->p.k;
     int rc = OK;
 
     TRY(slice_open(j, &slice));
-    for (uint32_t q = 0; q < j->p.data->shape.ranks && !rc; q++)
-        rc = add_tokens(j, &slice, &ranks[q], capacities);
+    for (uint32_t q = 0; q < j->p.data->shape.ranks && !rc; q++) {
+        const struct routed_tokens *of = &ranks[q];
+        int64_t *slot = NULL;
+
+        rc = find_slots(j, of, capacities, &slot);
+        for (uint32_t t = 0; t < of->tokens && !rc; t++) {
+            rc = route_token(j, of, t);
+            for (uint32_t n = 0; n < k && !rc; n++)
+                if (slot[(size_t)t * k + n] >= 0 &&
+                    j->p.choices[n].expert - slice.first_expert < slice.experts)
+                    add_slice(j, &slice, n);
+        }
+        free(slot);
+    }
     free(slice.unit);
     free(slice.rows);
     return rc;

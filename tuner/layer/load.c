@@ -119,24 +119,18 @@ void load_fill(uint64_t *first, uint32_t experts, uint64_t tokens, uint32_t top_
     }
 }
 
-/* The largest over the mean where the i-th expert gets (i + 1)^-power. */
-static double skew_of(uint32_t experts, double power)
-{
-    double sum = 0;
-
-    for (uint32_t i = 0; i < experts; i++)
-        sum += pow(i + 1, -power);
-    return experts / sum;
-}
-
+/* The power with which the largest over the mean is `skew` where the i-th expert gets
+ * (i + 1)^-power. */
 static double power_for(uint32_t experts, double skew)
 {
     double low = 0, high = 64; /* of two experts the colder gets 2^-64 */
 
     for (int i = 0; i < 64; i++) {
-        double middle = (low + high) / 2;
+        double middle = (low + high) / 2, sum = 0;
 
-        *(skew_of(experts, middle) < skew ? &low : &high) = middle;
+        for (uint32_t e = 0; e < experts; e++)
+            sum += pow(e + 1, -middle);
+        *(experts / sum < skew ? &low : &high) = middle;
     }
     return high;
 }
@@ -206,19 +200,6 @@ static const char skew_word[] = "skew ", counts_word[] = "counts", speeds_word[]
 static const char replay_word[] = "replay ";
 static const char between_word[] = "between ";
 
-/* False: they have no room. */
-static bool counts_text(const struct load *load, char *text, size_t size)
-{
-    bool whole;
-
-    if (load->replay)
-        return replay_text(load->replay, text, size) < size;
-    whole = text_put(text, size, "%s", counts_word);
-    for (uint32_t e = 0; e < load->experts && whole; e++)
-        whole = text_add(text, size, " %" PRIu64, load_count(load, 0, 0, e));
-    return whole;
-}
-
 int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
 {
     char all[LOAD_TEXT_BYTES] = "", runs[RANK_SPEEDS_BYTES];
@@ -229,8 +210,12 @@ int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
         whole = text_put(all, sizeof(all), "%s%s", speeds_word, runs);
     } else if (load_counts(load) && load->skew > 0) {
         whole = text_put(all, sizeof(all), "%s%g", skew_word, load->skew);
+    } else if (load && load->replay) {
+        whole = replay_text(load->replay, all, sizeof(all)) < sizeof(all);
     } else if (load_counts(load)) {
-        whole = counts_text(load, all, sizeof(all));
+        whole = text_put(all, sizeof(all), "%s", counts_word);
+        for (uint32_t e = 0; e < load->experts && whole; e++)
+            whole = text_add(all, sizeof(all), " %" PRIu64, load_count(load, 0, 0, e));
     }
     if (load_between(load) > 0 && whole)
         whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word, load->between);
@@ -241,19 +226,6 @@ int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
                     load->experts, LOAD_TEXT_BYTES - 1);
     memcpy(text, all, sizeof(all));
     return OK;
-}
-
-/* The numbers of a text, each of them one expert's. */
-static bool read_counts(const char *text, uint32_t experts, double *count)
-{
-    char *end;
-
-    for (uint32_t e = 0; e < experts; e++, text = end) {
-        if (*text != ' ' || text[1] < '0' || text[1] > '9')
-            return false;
-        count[e] = (double)strtoull(text, &end, 10);
-    }
-    return !*text;
 }
 
 int load_open_speeds(const struct moe_shape *shape, const char *text, struct load **out)
@@ -281,28 +253,26 @@ int load_open_speeds(const struct moe_shape *shape, const char *text, struct loa
     return OK;
 }
 
-static const char *fault_of(const double *count, uint32_t experts, uint32_t top_k)
-{
-    double sum = 0, most = 0;
-
-    for (uint32_t e = 0; e < experts; e++) {
-        sum += count[e];
-        most = fmax(most, count[e]);
-    }
-    return !(sum > 0) ? "counts nothing" : load_fault(sum, most, top_k);
-}
-
 static int open_counts(const struct moe_shape *shape, uint64_t seed, const char *text,
                        struct load **out)
 {
-    double *count = calloc(shape->experts, sizeof(*count));
+    double *count = calloc(shape->experts, sizeof(*count)), sum = 0, most = 0;
     const char *fault;
+    uint32_t e = 0;
+    char *end;
     int rc;
 
     TRY_OUT(load_check_width(shape));
     TRY_OUT(count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
-    fault = read_counts(text, shape->experts, count) ? fault_of(count, shape->experts, shape->top_k)
-                                                     : "has not one count for each expert";
+    for (; e < shape->experts && *text == ' ' && text[1] >= '0' && text[1] <= '9'; e++) {
+        count[e] = (double)strtoull(text, &end, 10);
+        sum += count[e];
+        most = fmax(most, count[e]);
+        text = end;
+    }
+    fault = e < shape->experts || *text ? "has not one count for each expert"
+            : !(sum > 0)                ? "counts nothing"
+                                        : load_fault(sum, most, shape->top_k);
     TRY_OUT(!fault ? OK : fail(ERR_FORMAT, "a load of %u experts %s", shape->experts, fault));
     TRY_OUT(load_new(shape, seed, out));
     load_fill((*out)->first, shape->experts, shape->tokens, shape->top_k, count);
@@ -389,28 +359,21 @@ int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *tex
     return rc;
 }
 
-/* Their digest is of all that is said, also where what is between has no room. */
-static void name_replay(const struct load *load, const char *text, char name[LOAD_NAME_BYTES])
-{
-    char hex[SHA256_HEX_BYTES], more[LOAD_NAME_BYTES] = "";
-
-    sha256_text(text, strlen(text), hex);
-    text_put(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
-             load->replay->count, hex);
-    if (load->between > 0)
-        snprintf(more, sizeof(more), "; %s%g", between_word, load->between);
-    if (strlen(name) + strlen(more) < LOAD_NAME_BYTES)
-        strcat(name, more);
-}
-
 void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
 {
-    char text[LOAD_TEXT_BYTES] = "", hex[SHA256_HEX_BYTES];
+    char text[LOAD_TEXT_BYTES] = "", hex[SHA256_HEX_BYTES], between[LOAD_NAME_BYTES] = "";
 
     if (load_text(load, text))
         *text = 0;
     if (load && load->replay) {
-        name_replay(load, text, name);
+        /* The digest is of all that is said, also where what is between has no room. */
+        sha256_text(text, strlen(text), hex);
+        text_put(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
+                 load->replay->count, hex);
+        if (load->between > 0)
+            snprintf(between, sizeof(between), "; %s%g", between_word, load->between);
+        if (strlen(name) + strlen(between) < LOAD_NAME_BYTES)
+            strcat(name, between);
         return;
     }
     if (!load_counts(load) || load->skew > 0) {

@@ -51,39 +51,6 @@ static uint64_t bias_stride(const struct exec *x, int i)
 
 /* ---- Layout */
 
-static void layout_experts(struct exec *x, struct arena *arena)
-{
-    const struct moe_shape *s = &x->layer->shape;
-    uint64_t rows = geometry_seen_rows(&x->geometry);
-    uint64_t elements = size_product(rows, x->geometry.hidden);
-    bool train = s->pass == MOE_TRAIN;
-    uint32_t kept = train ? x->geometry.chunks : 1;
-    size_t width = dtype_bytes(x->compute_type);
-    struct padded *p = x->state;
-
-    p->pre = p->post = chunks_take(arena, elements, width, kept);
-    if (s->activation != MOE_RELU)
-        p->post = chunks_take(arena, elements, width, kept);
-    if (s->activation == MOE_SWIGLU)
-        p->up = chunks_take(arena, elements, width, kept);
-    for (int i = 0; i < 2 && is_rigid(x); i++) {
-        uint64_t n = size_product(batch(x), bias_stride(x, i));
-
-        p->peers_bias[i] = arena_take(arena, n, width);
-        if (train)
-            p->peers_grad[i] = arena_take(arena, n, width);
-    }
-    if (!train)
-        return;
-    if (is_rigid(x)) {
-        p->aligned[0] = arena_take(arena, elements, width);
-        p->aligned[1] = arena_take(arena, size_product(rows, s->model_dim), width);
-    }
-    p->grad_post = arena_take(arena, elements, width);
-    if (s->activation == MOE_SWIGLU)
-        p->grad_up = arena_take(arena, elements, width);
-}
-
 static struct trip new_trip(const struct exec *x)
 {
     const struct moe_shape *shape = &x->layer->shape;
@@ -102,9 +69,14 @@ static struct trip new_trip(const struct exec *x)
 
 void padded_layout(struct exec *x, struct arena *arena)
 {
+    const struct moe_shape *s = &x->layer->shape;
     const struct wire *wire = x->engine ? x->engine->wire : NULL;
+    uint64_t seen = geometry_seen_rows(&x->geometry);
+    uint64_t elements = size_product(seen, x->geometry.hidden);
+    bool train = s->pass == MOE_TRAIN;
+    uint32_t kept = train ? x->geometry.chunks : 1;
+    size_t width = dtype_bytes(x->compute_type);
     struct padded *p = x->state;
-    bool train = x->layer->shape.pass == MOE_TRAIN;
 
     p->forward = new_trip(x);
     trip_layout(&p->forward, x->topology, wire, train, arena);
@@ -112,7 +84,28 @@ void padded_layout(struct exec *x, struct arena *arena)
         p->backward = new_trip(x);
         trip_layout(&p->backward, x->topology, wire, false, arena);
     }
-    layout_experts(x, arena);
+    /* What the experts keep. */
+    p->pre = p->post = chunks_take(arena, elements, width, kept);
+    if (s->activation != MOE_RELU)
+        p->post = chunks_take(arena, elements, width, kept);
+    if (s->activation == MOE_SWIGLU)
+        p->up = chunks_take(arena, elements, width, kept);
+    for (int i = 0; i < 2 && is_rigid(x); i++) {
+        uint64_t n = size_product(batch(x), bias_stride(x, i));
+
+        p->peers_bias[i] = arena_take(arena, n, width);
+        if (train)
+            p->peers_grad[i] = arena_take(arena, n, width);
+    }
+    if (!train)
+        return;
+    if (is_rigid(x)) {
+        p->aligned[0] = arena_take(arena, elements, width);
+        p->aligned[1] = arena_take(arena, size_product(seen, s->model_dim), width);
+    }
+    p->grad_post = arena_take(arena, elements, width);
+    if (s->activation == MOE_SWIGLU)
+        p->grad_up = arena_take(arena, elements, width);
 }
 
 int padded_open(struct exec *x)
@@ -132,23 +125,6 @@ void padded_close(struct exec *x)
 }
 
 /* ---- Products */
-
-/* One product per local expert, whose numbers of rows differ. */
-static int product_of_rows(const struct exec *x, const struct gemm *g)
-{
-    return launch_gemm_rows(x->engine->compute,
-                            &(struct gemm_rows){ .dtype = g->dtype,
-                                                 .sums = g->transpose_a,
-                                                 .transpose_b = g->transpose_b,
-                                                 .keep = g->keep,
-                                                 .experts = x->geometry.local,
-                                                 .n = g->n,
-                                                 .k = g->transpose_a ? g->m : g->k,
-                                                 .first = x->uneven.seen,
-                                                 .a = g->a,
-                                                 .b = g->b,
-                                                 .c = g->c });
-}
 
 /* Where rows stay as they arrived, each peer's are multiplied by themselves, all of one expert at
  * once. */
@@ -191,8 +167,19 @@ static int align_rows(const struct exec *x, uint64_t columns, const void *from, 
 static int multiply_rows(const struct exec *x, struct gemm g)
 {
     g.dtype = x->compute_type;
-    if (x->geometry.before)
-        return product_of_rows(x, &g);
+    if (x->geometry.before) /* the experts' numbers of rows differ */
+        return launch_gemm_rows(x->engine->compute,
+                                &(struct gemm_rows){ .dtype = g.dtype,
+                                                     .sums = g.transpose_a,
+                                                     .transpose_b = g.transpose_b,
+                                                     .keep = g.keep,
+                                                     .experts = x->geometry.local,
+                                                     .n = g.n,
+                                                     .k = g.transpose_a ? g.m : g.k,
+                                                     .first = x->uneven.seen,
+                                                     .a = g.a,
+                                                     .b = g.b,
+                                                     .c = g.c });
     if (is_rigid(x) && !g.transpose_a)
         return product_of_peers(x, g);
     if (is_rigid(x)) {
@@ -249,22 +236,6 @@ static int weight_grad(const struct exec *x, const void *hidden, const void *out
 
 static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
 
-/* Biases are the same for all peers, whose rows lie apart. */
-static int repeat_biases(const struct exec *x)
-{
-    for (int i = 0; i < 2; i++)
-        TRY(launch_move(x->engine->compute,
-                        &(struct move){ .from_type = x->compute_type,
-                                        .to_type = x->compute_type,
-                                        .block = x->geometry.local * bias_stride(x, i),
-                                        .dims = { x->geometry.peers, 1, 1 },
-                                        .to_stride = { 1, 0, 0 },
-                                        .terms = 1,
-                                        .from = x->weights.tensors[biases[i]].compute,
-                                        .to = padded_of(x)->peers_bias[i] }));
-    return OK;
-}
-
 static const void *bias(const struct exec *x, int i)
 {
     return is_rigid(x) ? padded_of(x)->peers_bias[i] : x->weights.tensors[biases[i]].compute;
@@ -281,8 +252,16 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
     void *pre = chunk_at(p->pre, chunk), *post = chunk_at(p->post, chunk);
     void *up = chunk_at(p->up, chunk);
 
-    if (is_rigid(x) && chunk == 0)
-        TRY(repeat_biases(x));
+    /* Biases are the same for all peers, whose rows lie apart. */
+    for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
+        TRY(launch_move(x->engine->compute, &(struct move){ .from_type = x->compute_type,
+                                                            .to_type = x->compute_type,
+                                                            .block = g->local * bias_stride(x, i),
+                                                            .dims = { g->peers, 1, 1 },
+                                                            .to_stride = { 1, 0, 0 },
+                                                            .terms = 1,
+                                                            .from = w[biases[i]].compute,
+                                                            .to = p->peers_bias[i] }));
     TRY(to_hidden(x, in, w[TENSOR_W1].compute, pre));
     if (up)
         TRY(to_hidden(x, in, w[TENSOR_W3].compute, up));

@@ -148,27 +148,8 @@ static void cosine_logits(struct plain *p)
         p->logits[e] = c->factor * dot(c->token, c->experts + (size_t)e * p->rows, p->rows);
 }
 
-/* What the length of a row takes off its gradient is what lies along the row. */
-static void back_to_expert(struct plain *p, uint32_t e, double grad, double size)
-{
-    struct plain_cosine *c = &p->cosine;
-    size_t at = (size_t)e * p->rows;
-    double cosine = p->logits[e] / c->factor, scale = c->factor / c->expert_length[e];
-
-    for (uint32_t i = 0; i < p->rows; i++) {
-        double token = c->token[i], along = c->experts[at + i] * cosine;
-
-        c->grad_experts[at + i] += scale * grad * (token - along);
-        c->grad_experts_size[at + i] += scale * size * (fabs(token) + fabs(along));
-        p->row_grad[i] += c->factor * grad * c->experts[at + i];
-        p->row_size[i] += c->factor * size * fabs(c->experts[at + i]);
-    }
-    c->grad_scale += c->trained ? grad * p->logits[e] : 0;
-    c->grad_scale_size += c->trained ? size * fabs(p->logits[e]) : 0;
-}
-
 /* From gradients and sizes of logits (E) to those of the projection, and of all that makes the
- * cosines. */
+ * cosines.  What the length of a row takes off its gradient is what lies along the row. */
 static void cosine_back(struct plain *p, const double *grad, const double *size)
 {
     struct plain_cosine *c = &p->cosine;
@@ -176,8 +157,21 @@ static void cosine_back(struct plain *p, const double *grad, const double *size)
 
     memset(p->row_grad, 0, p->rows * sizeof(*p->row_grad));
     memset(p->row_size, 0, p->rows * sizeof(*p->row_size));
-    for (uint32_t e = 0; e < p->E; e++)
-        back_to_expert(p, e, grad[e], size[e]);
+    for (uint32_t e = 0; e < p->E; e++) {
+        size_t at = (size_t)e * p->rows;
+        double cosine = p->logits[e] / c->factor, scale = c->factor / c->expert_length[e];
+
+        for (uint32_t i = 0; i < p->rows; i++) {
+            double token = c->token[i], part = c->experts[at + i] * cosine;
+
+            c->grad_experts[at + i] += scale * grad[e] * (token - part);
+            c->grad_experts_size[at + i] += scale * size[e] * (fabs(token) + fabs(part));
+            p->row_grad[i] += c->factor * grad[e] * c->experts[at + i];
+            p->row_size[i] += c->factor * size[e] * fabs(c->experts[at + i]);
+        }
+        c->grad_scale += c->trained ? grad[e] * p->logits[e] : 0;
+        c->grad_scale_size += c->trained ? size[e] * fabs(p->logits[e]) : 0;
+    }
     along = dot(p->row_grad, c->token, p->rows);
     for (uint32_t i = 0; i < p->rows; i++)
         along_size += p->row_size[i] * fabs(c->token[i]);
@@ -237,18 +231,6 @@ static double group_score(const struct plain *p, uint32_t group)
     return p->score[best] + p->score[best_left(p, first, p->each, &taken, 1)];
 }
 
-/* Groups that are better, and worse, than this one by more than rounding explains. */
-static void compare_groups(const struct plain *p, uint32_t group, uint32_t *above, uint32_t *below)
-{
-    double score = group_score(p, group);
-
-    *above = *below = 0;
-    for (uint32_t g = 0; g < p->data->shape.groups; g++) {
-        *above += group_score(p, g) > score + 2 * p->slack;
-        *below += group_score(p, g) < score - 2 * p->slack;
-    }
-}
-
 static int wrong_groups(int rank, uint64_t t, const char *what)
 {
     return fail(ERR_WRONG, "rank %d token %llu: %s", rank, (unsigned long long)t, what);
@@ -259,12 +241,17 @@ static int wrong_groups(int rank, uint64_t t, const char *what)
 static int check_groups(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
 {
     const struct moe_shape *s = &p->data->shape;
-    uint32_t taken = 0, possible = 0, choice, better, above, below;
+    uint32_t taken = 0, possible = 0, choice, better;
 
     for (uint32_t g = 0; g < s->groups; g++) {
         bool holds = false, surely, never, quiet = best_of_group(p, g, expert, &choice, &better);
+        double score = group_score(p, g);
+        uint32_t above = 0, below = 0; /* groups that differ by more than rounding explains */
 
-        compare_groups(p, g, &above, &below);
+        for (uint32_t other = 0; other < s->groups; other++) {
+            above += group_score(p, other) > score + 2 * p->slack;
+            below += group_score(p, other) < score - 2 * p->slack;
+        }
         surely = s->groups - 1 - below < s->group_limit;
         never = above >= s->group_limit;
         for (uint32_t j = 0; j < p->k; j++)

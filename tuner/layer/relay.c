@@ -234,25 +234,6 @@ static int fill_home(struct exec *x, const void *from)
     return launch_label_rows(x->engine->compute, &label);
 }
 
-static int read_labels(struct exec *x)
-{
-    const struct relay *r = x->state;
-    const struct routing to = to_experts(x);
-    struct recount recount = { .tokens = to.tokens,
-                               .experts = to.experts,
-                               .top_k = to.top_k,
-                               .from = (const void *)behind_rows(x, r->away),
-                               .groups = { r->pitch, r->rows, pitch_bytes(x) },
-                               .expert = r->expert,
-                               .gate = r->gate,
-                               .slot = r->slot,
-                               .needed = r->needed,
-                               .capacity = to.capacity,
-                               .capacities = to.capacities };
-
-    return launch_recount(x->engine->compute, &recount);
-}
-
 /* to = what came home, summed over a token's nodes, and `add`. */
 static int sum_nodes(struct exec *x, const float *add, void *to)
 {
@@ -270,18 +251,30 @@ static int sum_nodes(struct exec *x, const float *add, void *to)
 static int forward(struct exec *x, const void *tokens, void *y)
 {
     const struct relay *r = x->state;
+    const struct routing to = to_experts(x);
     uint32_t dtype = x->layer->shape.dtype;
+    struct recount labels = { .tokens = to.tokens,
+                              .experts = to.experts,
+                              .top_k = to.top_k,
+                              .from = (const void *)behind_rows(x, r->away),
+                              .groups = { r->pitch, r->rows, pitch_bytes(x) },
+                              .expert = r->expert,
+                              .gate = r->gate,
+                              .slot = r->slot,
+                              .needed = r->needed,
+                              .capacity = to.capacity,
+                              .capacities = to.capacities };
 
     TRY(list_nodes(x));
     TRY(fill_home(x, tokens));
     TRY(hop(x, r->packed, &r->labelled, r->arrived));
-    TRY(read_labels(x));
-    TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = to_experts(x),
+    TRY(launch_recount(x->engine->compute, &labels));
+    TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = to,
                                                             .dtype = dtype,
                                                             .from = r->away,
                                                             .to = r->padded.forward.home }));
     TRY(padded_trip(x, tokens));
-    TRY(launch_decode(x->engine->compute, &(struct decode){ .routing = to_experts(x),
+    TRY(launch_decode(x->engine->compute, &(struct decode){ .routing = to,
                                                             .dtype = dtype,
                                                             .gate = r->gate,
                                                             .from = r->padded.forward.back,
@@ -290,25 +283,10 @@ static int forward(struct exec *x, const void *tokens, void *y)
     return sum_nodes(x, NULL, y);
 }
 
-/* Gradients of the gates, behind the rows that go back. */
-static int label_grads(struct exec *x)
-{
-    const struct relay *r = x->state;
-    uint64_t k = x->layer->shape.top_k;
-
-    return launch_move(x->engine->compute,
-                       &(struct move){ .block = 1,
-                                       .dims = { shape_nodes(&x->layer->shape), r->rows * k, 1 },
-                                       .from_stride = { r->pitch * k, 1, 0 },
-                                       .to_stride = { pitch_bytes(x) / sizeof(float), 1, 0 },
-                                       .terms = 1,
-                                       .from = r->grad_gate,
-                                       .to = behind_rows(x, r->done) });
-}
-
 static int backward(struct exec *x, const void *grad_y, void *grad_x)
 {
     const struct relay *r = x->state;
+    uint64_t k = x->layer->shape.top_k;
     struct decode_backward decode = { .routing = to_experts(x),
                                       .dtype = x->layer->shape.dtype,
                                       .gate = r->gate,
@@ -320,6 +298,14 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
                                       .dtype = x->layer->shape.dtype,
                                       .from = r->padded.backward.back,
                                       .to = r->done };
+    /* Gradients of the gates, behind the rows that go back. */
+    struct move label = { .block = 1,
+                          .dims = { shape_nodes(&x->layer->shape), r->rows * k, 1 },
+                          .from_stride = { r->pitch * k, 1, 0 },
+                          .to_stride = { pitch_bytes(x) / sizeof(float), 1, 0 },
+                          .terms = 1,
+                          .from = r->grad_gate,
+                          .to = behind_rows(x, r->done) };
     struct collect_gates collect = { .choices = choices_of(x),
                                      .at = node_rows(x),
                                      .pitch = pitch_bytes(x),
@@ -332,7 +318,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     TRY(launch_decode_backward(x->engine->compute, &decode));
     TRY(padded_trip_back(x, false)); /* the gates' gradients come with the last hop */
     TRY(launch_encode_backward(x->engine->compute, &encode));
-    TRY(label_grads(x));
+    TRY(launch_move(x->engine->compute, &label));
     TRY(hop(x, r->merged, &r->graded, r->returned));
     TRY(launch_collect_gates(x->engine->compute, &collect));
     TRY(router_backward(&x->router, x->engine, false));
@@ -356,17 +342,6 @@ uint64_t relay_rows(const struct exec *x)
 
 /* ---- How many rows a node needs */
 
-static int count_rows(struct exec *x, const void *tokens, int64_t *needed)
-{
-    uint32_t nodes = shape_nodes(&x->layer->shape);
-
-    TRY(router_forward(&x->router, x->engine, tokens, UINT64_MAX));
-    TRY(list_nodes(x));
-    TRY(engine_sync(x->engine));
-    return device_download(x->engine->device, needed, relay_of(x)->node_needed,
-                           nodes * sizeof(*needed));
-}
-
 int relay_need(const struct layer *layer, struct engine *engine, const void *x, int64_t *most)
 {
     struct relay relay = { .rows = 0 };
@@ -384,7 +359,10 @@ int relay_need(const struct layer *layer, struct engine *engine, const void *x, 
     arena = (struct arena){ .base = memory };
     router_layout(&counting.router, layer, &arena);
     layout_listed(&counting, &arena);
-    TRY_OUT(count_rows(&counting, x, needed));
+    TRY_OUT(router_forward(&counting.router, engine, x, UINT64_MAX));
+    TRY_OUT(list_nodes(&counting));
+    TRY_OUT(engine_sync(engine));
+    TRY_OUT(device_download(engine->device, needed, relay.node_needed, nodes * sizeof(*needed)));
     *most = 0;
     for (uint32_t i = 0; i < nodes; i++)
         *most = needed[i] > *most ? needed[i] : *most;

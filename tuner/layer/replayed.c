@@ -23,24 +23,20 @@ static uint64_t bucket_of(const struct replayed *r, uint32_t step)
     return r->capacity[step] / r->window;
 }
 
-/* Of the first step of the bucket that is nearest. */
-static uint32_t nearest(const struct replayed *r, uint64_t bucket)
-{
-    uint32_t best = 0;
-
-    for (uint32_t i = 1; i < r->count; i++) {
-        uint64_t was = bucket_of(r, best), is = bucket_of(r, i);
-        uint64_t far = was > bucket ? was - bucket : bucket - was;
-
-        best = (is > bucket ? is - bucket : bucket - is) < far ? i : best;
-    }
-    return best;
-}
-
 struct replay_steps replay_at(const struct replayed *r, uint64_t capacity)
 {
-    struct replay_steps steps = { nearest(r, capacity / r->window), 0 };
+    struct replay_steps steps = { 0, 0 };
+    uint64_t bucket = capacity / r->window, least = UINT64_MAX;
 
+    /* From the first step of the bucket that is nearest. */
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint64_t is = bucket_of(r, i), far = is > bucket ? is - bucket : bucket - is;
+
+        if (far < least) {
+            least = far;
+            steps.first = i;
+        }
+    }
     while (steps.first + steps.count < r->count &&
            bucket_of(r, steps.first + steps.count) == bucket_of(r, steps.first))
         steps.count++;

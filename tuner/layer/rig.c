@@ -27,29 +27,14 @@ uint64_t rig_most_tokens(const struct rig *rig)
 /* Large enough for a device to run at its speed, small enough for its memory. */
 enum { SIDE_MOST = 1024 };
 
-/* gflop: 1e9 operations of one forward pass of one layer. */
-static void layout_attention(struct attention *at, double gflop, uint32_t compute_type,
-                             struct arena *arena)
-{
-    double operations = gflop * 1e9, side = ceil(cbrt(operations / 2));
-    uint64_t elements;
-    size_t width = dtype_bytes(compute_type);
-
-    *at = (struct attention){ .operations = operations, .dtype = compute_type };
-    if (!(operations > 0))
-        return;
-    at->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
-    elements = at->side * at->side;
-    at->a = arena_take(arena, elements, width);
-    at->b = arena_take(arena, elements, width);
-    at->c = arena_take(arena, elements, width);
-}
-
 static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
 {
     const struct moe_shape *s = &rig->data.shape;
     uint64_t elements = (uint64_t)rig->layer->tokens * s->model_dim;
     size_t width = dtype_bytes(s->dtype);
+    struct attention *at = &rig->attention;
+    double operations = rig->data.between * 1e9; /* of one forward pass of one layer */
+    double side = ceil(cbrt(operations / 2));
 
     for (uint32_t i = 0; i <= layer_count(s); i++) {
         uint64_t n = i == layer_count(s) ? size_product(elements, shape_result_rows(s)) : elements;
@@ -62,7 +47,13 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
     }
     if (s->combine == MOE_COMBINE_CHOICES && s->pass == MOE_TRAIN)
         rig->losses = arena_take(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
-    layout_attention(&rig->attention, rig->data.between, compute_type, arena);
+    *at = (struct attention){ .operations = operations, .dtype = compute_type };
+    if (!(operations > 0))
+        return;
+    at->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
+    at->a = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
+    at->b = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
+    at->c = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
 }
 
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type)
@@ -73,24 +64,6 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
 
     layout(&rig, compute_type, &arena);
     return arena.used_bytes;
-}
-
-/* Finds the addresses of the rows, which the host keeps. */
-static int open_rows(struct rig *rig, uint32_t compute_type)
-{
-    uint32_t last = layer_count(&rig->data.shape);
-    struct arena arena = { .base = rig->memory };
-
-    rig->rows = calloc(2 * ((size_t)last + 1), sizeof(*rig->rows));
-    if (!rig->rows)
-        return fail(ERR_NOMEM, "rows of %u layers", last);
-    rig->grads = rig->rows + last + 1;
-    layout(rig, compute_type, &arena);
-    rig->x = rig->rows[0];
-    rig->y = rig->rows[last];
-    rig->grad_x = rig->grads[0];
-    rig->grad_y = rig->grads[last];
-    return OK;
 }
 
 /* On some processors products of zeros, or of rubbish, take another time. */
@@ -114,33 +87,45 @@ static int fill_attention(const struct attention *at, struct device *device)
     return rc;
 }
 
-static int fill_inputs(struct rig *rig)
-{
-    TRY(data_fill_layer(&rig->data, rig->layer));
-    TRY(fill_attention(&rig->attention, rig->engine->device));
-    if (rig->losses)
-        TRY(data_fill_losses(&rig->data, rig->layer, rig->losses));
-    TRY(data_fill_rows(&rig->data, rig->layer, data_token, rig->x));
-    return data_fill_rows(&rig->data, rig->layer, data_grad, rig->grad_y);
-}
-
+/* What a rank does by itself: allocates and fills. */
 static int set_up(struct rig *rig)
 {
-    int rank = world_topology(rig->world)->rank;
-    uint32_t compute_type = device_compute_type(rig->engine->device, rig->data.shape.dtype);
+    struct device *device = rig->engine->device;
+    const struct data *data = &rig->data;
+    uint32_t last = layer_count(&data->shape);
+    uint32_t compute_type = device_compute_type(device, data->shape.dtype);
+    struct arena arena;
     size_t rows;
 
-    TRY(layer_open(rig->engine->device, &rig->data.shape, rank, &rig->parts, &rig->layer));
-    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++)
-        rig->layer[i].load = rig->data.load, rig->layer[i].balance = rig->data.balance;
-    rows = rig_bytes(&rig->data, rig->layer->tokens, compute_type);
-    rig->memory_bytes = rig->layer->memory_bytes + rows + rig->engine->device->cache_bytes;
-    TRY(device_alloc(rig->engine->device, rows, &rig->memory));
-    TRY(open_rows(rig, compute_type));
+    TRY(layer_open(device, &data->shape, world_topology(rig->world)->rank, &rig->parts,
+                   &rig->layer));
+    for (uint32_t i = 0; i < last; i++)
+        rig->layer[i].load = data->load, rig->layer[i].balance = data->balance;
+    rows = rig_bytes(data, rig->layer->tokens, compute_type);
+    rig->memory_bytes = rig->layer->memory_bytes + rows + device->cache_bytes;
+    TRY(device_alloc(device, rows, &rig->memory));
+    /* The host keeps the addresses of the rows. */
+    rig->rows = calloc(2 * ((size_t)last + 1), sizeof(*rig->rows));
+    if (!rig->rows)
+        return fail(ERR_NOMEM, "rows of %u layers", last);
+    rig->grads = rig->rows + last + 1;
+    arena = (struct arena){ .base = rig->memory };
+    layout(rig, compute_type, &arena);
+    rig->x = rig->rows[0];
+    rig->y = rig->rows[last];
+    rig->grad_x = rig->grads[0];
+    rig->grad_y = rig->grads[last];
     rig->layer->losses = rig->losses; /* there is one layer then */
-    if (rig->engine->device->cache_bytes)
-        TRY(device_alloc(rig->engine->device, rig->engine->device->cache_bytes, &rig->cold));
-    return rig->engine->device->modelled ? OK : fill_inputs(rig);
+    if (device->cache_bytes)
+        TRY(device_alloc(device, device->cache_bytes, &rig->cold));
+    if (device->modelled)
+        return OK;
+    TRY(data_fill_layer(data, rig->layer));
+    TRY(fill_attention(&rig->attention, device));
+    if (rig->losses)
+        TRY(data_fill_losses(data, rig->layer, rig->losses));
+    TRY(data_fill_rows(data, rig->layer, data_token, rig->x));
+    return data_fill_rows(data, rig->layer, data_grad, rig->grad_y);
 }
 
 /* The most that any rank, and any step of its load, needs by `look`. */
@@ -161,39 +146,14 @@ static int agree_most(struct rig *rig,
     return world_max(rig->world, most, 1);
 }
 
-static int agree_capacity(struct rig *rig, double factor)
-{
-    const struct moe_shape *s = &rig->data.shape;
-    int64_t needed = 0;
-
-    if (factor <= 0)
-        TRY(agree_most(rig, router_needed, &needed));
-    rig->capacity =
-        moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);
-    return OK;
-}
-
-/* Of several layers only the first one's tokens are known before a step. */
-static int agree_node_need(struct rig *rig)
-{
-    struct moe_plan relayed = { .struct_size = sizeof(relayed), .r = 1, .d = 1, .a = MOE_A2A_RAIL };
-    int64_t most = 0;
-
-    if (layer_count(&rig->data.shape) > 1 || !plan_legal(&relayed, &rig->data.shape))
-        return OK;
-    if (rig->engine->device->modelled)
-        most = (int64_t)shape_node_need(&rig->data.shape, rig_most_tokens(rig));
-    else
-        TRY(agree_most(rig, relay_need, &most));
-    rig->layer->node_need = (uint64_t)most;
-    return OK;
-}
-
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out)
 {
+    const struct moe_shape *s = &data->shape;
+    struct moe_plan relayed = { .struct_size = sizeof(relayed), .r = 1, .d = 1, .a = MOE_A2A_RAIL };
     struct rig *rig = calloc(1, sizeof(*rig));
     struct parts parts = { 0 };
+    int64_t needed = 0, node_need = 0;
     int rc = rig ? parts_open(&data->shape, data->speeds, &parts) : fail(ERR_NOMEM, "a rig");
 
     rc = world_settle(world, rc);
@@ -206,8 +166,19 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
         parts.tokens[q] = tokens[q];
     *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .parts = parts };
     TRY_OUT(world_settle(world, set_up(rig)));
-    TRY_OUT(agree_capacity(rig, factor));
-    TRY_OUT(agree_node_need(rig));
+    if (factor <= 0)
+        TRY_OUT(agree_most(rig, router_needed, &needed));
+    rig->capacity =
+        moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);
+    /* What a node needs for a = rail: of several layers only the first one's tokens are known
+     * before a step. */
+    if (layer_count(s) == 1 && plan_legal(&relayed, s)) {
+        if (engine->device->modelled)
+            node_need = (int64_t)shape_node_need(s, rig_most_tokens(rig));
+        else
+            TRY_OUT(agree_most(rig, relay_need, &node_need));
+        rig->layer->node_need = (uint64_t)node_need;
+    }
     *out = rig;
     return OK;
 out:

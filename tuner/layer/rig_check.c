@@ -192,16 +192,6 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     return rc;
 }
 
-/* What a cosine router multiplies its cosines by, their rounding included; 1 of another. */
-static double cosine_factor(const struct rig *rig, const struct exec *exec)
-{
-    struct data data = data_of_layer(&rig->data, number_of(rig, exec));
-
-    if (rig->data.shape.router != MOE_ROUTER_COSINE)
-        return 1;
-    return fmax(1, exp(fmin((double)data_cosine(&data, COSINE_SCALE, 0), (double)UNIT_ROWS_MOST)));
-}
-
 /* What rounding may explain, as a share of the largest value: a few roundings to storage (more
  * where r partial results are stored and summed), and f32 sums over D and H terms, and over E,
  * for a softmax divides by such a sum and a token's gradient is one. */
@@ -209,10 +199,14 @@ static double rounding_of(const struct rig *rig, const struct exec *exec)
 {
     const struct moe_shape *s = &rig->data.shape;
     double storage = s->dtype == MOE_F32 ? 0x1p-24 : (s->dtype == MOE_BF16 ? 0x1p-9 : 0x1p-12);
+    struct data data = data_of_layer(&rig->data, number_of(rig, exec));
+    double cosine = 1; /* what a cosine router multiplies its cosines by, and their rounding */
 
+    if (s->router == MOE_ROUTER_COSINE)
+        cosine =
+            fmax(1, exp(fmin((double)data_cosine(&data, COSINE_SCALE, 0), (double)UNIT_ROWS_MOST)));
     return (6 + 2 * sqrt(exec->geometry.copies * exec->geometry.shares)) * storage +
-           8 * sqrt((double)s->model_dim + s->hidden_dim + s->experts) * 0x1p-24 *
-               cosine_factor(rig, exec);
+           8 * sqrt((double)s->model_dim + s->hidden_dim + s->experts) * 0x1p-24 * cosine;
 }
 
 /* Rows of a result against what they should be. */
@@ -228,19 +222,6 @@ struct comparison {
     const uint32_t *row; /* which rows of `got`; NULL: it is one row */
     uint64_t width;      /* of a row */
 };
-
-static int download_values(const struct rig *rig, const struct comparison *c, char *to)
-{
-    size_t bytes = c->width * dtype_bytes(c->dtype);
-    int rc = OK;
-
-    if (!c->row)
-        return device_download(rig->engine->device, to, c->got, c->count * dtype_bytes(c->dtype));
-    for (uint64_t i = 0; i < c->count / c->width && !rc; i++)
-        rc =
-            device_download(rig->engine->device, to + i * bytes, c->got + c->row[i] * bytes, bytes);
-    return rc;
-}
 
 static int check_values(const struct comparison *c, const float *got, double allowed, double *worst)
 {
@@ -274,12 +255,17 @@ static int check_values(const struct comparison *c, const float *got, double all
 static int compare_values(const struct rig *rig, const struct comparison *c, double allowed,
                           double *worst)
 {
-    size_t bytes = c->count * dtype_bytes(c->dtype);
-    void *raw = malloc(bytes + 1);
+    struct device *device = rig->engine->device;
+    size_t bytes = c->count * dtype_bytes(c->dtype), row_bytes = c->width * dtype_bytes(c->dtype);
+    char *raw = malloc(bytes + 1);
     float *got = malloc(c->count * sizeof(*got) + 1);
-    int rc =
-        raw && got ? download_values(rig, c, raw) : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
+    int rc = raw && got ? OK : fail(ERR_NOMEM, "%zu bytes to compare", bytes);
 
+    if (!rc && !c->row)
+        rc = device_download(device, raw, c->got, bytes);
+    for (uint64_t i = 0; c->row && i < c->count / c->width && !rc; i++)
+        rc =
+            device_download(device, raw + i * row_bytes, c->got + c->row[i] * row_bytes, row_bytes);
     if (!rc) {
         row_load(c->dtype, raw, 0, got, c->count);
         rc = check_values(c, got, allowed, worst);
@@ -289,78 +275,23 @@ static int compare_values(const struct rig *rig, const struct comparison *c, dou
     return rc;
 }
 
-/* Compares the gradients of what a cosine router has beside its projection. */
-static int compare_cosine(const struct rig *rig, const struct exec *exec, double allowed,
-                          double *worst)
-{
-    static const char *const names[COSINE_COUNT] = { "dbias", "drows", "dscale" };
-    const struct plain_cosine *cosine = &rig->reference->p.cosine;
-    const struct moe_shape *s = &rig->data.shape;
-    const double *grads[COSINE_COUNT] = { cosine->grad_bias, cosine->grad_experts,
-                                          &cosine->grad_scale };
-    const double *sizes[COSINE_COUNT] = { cosine->grad_bias_size, cosine->grad_experts_size,
-                                          &cosine->grad_scale_size };
-
-    for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
-        struct comparison c = { .name = names[i],
-                                .got = (const char *)exec->layer->grad_cosine[i],
-                                .want = grads[i],
-                                .size = sizes[i],
-                                .count = layer_cosine(s, i),
-                                .dtype = MOE_F32 };
-
-        TRY(compare_values(rig, &c, allowed, worst));
-    }
-    return OK;
-}
-
-/* Compares the loss of balance, and how many choices found no slot. */
-static int compare_numbers(struct rig *rig, struct exec *exec, double allowed)
-{
-    const struct judge *want = rig->reference;
-    const struct capacities capacities = rig_capacities(rig);
-    double loss = 0;
-    int64_t dropped = 0;
-
-    TRY(router_balance(&exec->router, &loss));
-    if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
-        return fail(ERR_WRONG, "the loss of balance is %.9g, should be %.9g", loss, want->balance);
-    TRY(router_dropped(&exec->router, &capacities, &dropped));
-    if ((uint64_t)dropped != want->dropped)
-        return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
-                    (unsigned long long)want->dropped);
-    return OK;
-}
-
-static int compare_weights(struct rig *rig, struct exec *exec, double allowed, double *worst)
-{
-    static const char *const names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
-    const struct judge *want = rig->reference;
-    const struct moe_shape *s = &rig->data.shape;
-
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct comparison c = { .name = names[i],
-                                .got = exec->layer->grad[i],
-                                .want = want->grad[i],
-                                .size = want->grad_size[i],
-                                .term = want->grad_term[i],
-                                .slack = want->grad_slack[i],
-                                .count = layer_units(s, rig->layer->hidden, i),
-                                .dtype = s->dtype };
-
-        TRY(compare_values(rig, &c, 2 * allowed, worst));
-    }
-    return OK;
-}
-
 static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 {
+    static const char *const cosine_names[COSINE_COUNT] = { "dbias", "drows", "dscale" };
+    static const char *const weight_names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
     const struct judge *want = rig->reference;
+    const struct plain_cosine *cosine = &want->p.cosine;
+    const double *cosine_grads[COSINE_COUNT] = { cosine->grad_bias, cosine->grad_experts,
+                                                 &cosine->grad_scale };
+    const double *cosine_sizes[COSINE_COUNT] = { cosine->grad_bias_size, cosine->grad_experts_size,
+                                                 &cosine->grad_scale_size };
     const struct moe_shape *s = &rig->data.shape;
+    const struct capacities capacities = rig_capacities(rig);
     uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
-    double allowed = rounding_of(rig, exec);
+    double allowed = rounding_of(rig, exec), loss = 0;
     uint32_t at = number_of(rig, exec);
     uint64_t results = own * shape_result_rows(s);
+    int64_t dropped = 0;
     struct comparison y = {
         .name = "y", .got = rig->rows[at + 1], .want = want->y, .count = results, .dtype = s->dtype
     };
@@ -378,14 +309,42 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
                                .dtype = MOE_F32 };
 
-    TRY(compare_numbers(rig, exec, allowed));
+    TRY(router_balance(&exec->router, &loss));
+    if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
+        return fail(ERR_WRONG, "the loss of balance is %.9g, should be %.9g", loss, want->balance);
+    TRY(router_dropped(&exec->router, &capacities, &dropped));
+    if ((uint64_t)dropped != want->dropped)
+        return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
+                    (unsigned long long)want->dropped);
     TRY(compare_values(rig, &y, allowed, worst));
     if (s->pass != MOE_TRAIN)
         return OK;
     TRY(compare_values(rig, &grad_x, allowed, worst));
     TRY(compare_values(rig, &gate, allowed, worst));
-    TRY(compare_cosine(rig, exec, allowed, worst));
-    return compare_weights(rig, exec, allowed, worst);
+    /* Gradients of what a cosine router has beside its projection. */
+    for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
+        struct comparison c = { .name = cosine_names[i],
+                                .got = (const char *)exec->layer->grad_cosine[i],
+                                .want = cosine_grads[i],
+                                .size = cosine_sizes[i],
+                                .count = layer_cosine(s, i),
+                                .dtype = MOE_F32 };
+
+        TRY(compare_values(rig, &c, allowed, worst));
+    }
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        struct comparison c = { .name = weight_names[i],
+                                .got = exec->layer->grad[i],
+                                .want = want->grad[i],
+                                .size = want->grad_size[i],
+                                .term = want->grad_term[i],
+                                .slack = want->grad_slack[i],
+                                .count = layer_units(s, rig->layer->hidden, i),
+                                .dtype = s->dtype };
+
+        TRY(compare_values(rig, &c, 2 * allowed, worst));
+    }
+    return OK;
 }
 
 /* The largest error over the ranks, and whether any of them found one too large. */
@@ -408,30 +367,26 @@ static void inject_fault(struct rig *rig, const char *point, uint64_t token)
         device_upload(rig->engine->device, (char *)rig->y + at, &wrong, sizeof(wrong));
 }
 
-/* The reference of a layer alone serves every plan; what a layer is given by another depends on
- * their rounding. */
-static int check_layer(struct rig *rig, struct exec *exec, double *worst)
-{
-    double mine = 0, most = 0;
-    int rc;
-
-    if (!rig->reference)
-        TRY(make_reference(rig, exec));
-    rc = compare_all(rig, exec, &mine);
-    rc = agree_on_worst(rig, rc, mine, &most);
-    *worst = fmax(*worst, most);
-    if (!is_alone(rig))
-        forget_reference(rig);
-    return rc;
-}
-
 int rig_check(struct rig *rig, struct exec *exec, double *worst)
 {
     *worst = 0;
     TRY(world_settle(rig->world, rig_step(rig, exec)));
     inject_fault(rig, "wrong", 0);
-    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++)
-        TRY(check_layer(rig, &exec[i], worst));
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++) {
+        double mine = 0, most = 0;
+        int rc;
+
+        if (!rig->reference)
+            TRY(make_reference(rig, &exec[i]));
+        rc = compare_all(rig, &exec[i], &mine);
+        rc = agree_on_worst(rig, rc, mine, &most);
+        *worst = fmax(*worst, most);
+        /* The reference of a layer alone serves every plan; what a layer is given by another
+         * depends on their rounding. */
+        if (!is_alone(rig))
+            forget_reference(rig);
+        TRY(rc);
+    }
     return OK;
 }
 
@@ -442,7 +397,6 @@ static int spoil_row(const struct rig *rig, uint32_t layer, uint32_t t, const ch
 {
     struct device *device = rig->engine->device;
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
-
     uint32_t rows = shape_result_rows(&rig->data.shape);
 
     for (uint32_t j = 0; j < rows; j++)
@@ -473,33 +427,26 @@ int rig_spoil(struct rig *rig)
     return world_settle(rig->world, rc);
 }
 
-/* Sets what the last step was to give. */
-static int expect_results(struct rig *rig, const struct data *data, const int32_t *expert,
-                          const int64_t *slot, const uint32_t *turn)
+static void forget_spot(struct rig *rig)
 {
-    const struct capacities capacities = rig_capacities(rig);
-    const struct routed_tokens own = { .rank = rig->layer->rank,
-                                       .tokens = rig->layer->tokens,
-                                       .expert = expert,
-                                       .slot = slot,
-                                       .turn = turn };
-
-    if (rig->spot && !judge_fits(rig->spot, expert)) {
-        judge_close(rig->spot);
-        rig->spot = NULL;
-    }
-    if (!rig->spot)
-        TRY(spot_open(data, rig->layer->rank, rig->layer->tokens, expert, threads_of(rig),
-                      &rig->spot));
-    return judge_expect(rig->spot, &own, &capacities, false);
+    judge_close(rig->spot);
+    rig->spot = NULL;
 }
 
-static int look_at_routing(struct rig *rig, const struct data *data, const struct exec *exec)
+/* Sets what the last step was to give some tokens, which depends on how it routed them. */
+static int expect_some(struct rig *rig, const struct data *data, const struct exec *exec)
 {
-    size_t n = (size_t)rig->layer->tokens * rig->data.shape.top_k;
+    const struct capacities capacities = rig_capacities(rig);
+    uint32_t tokens = rig->layer->tokens;
+    size_t n = (size_t)tokens * rig->data.shape.top_k;
     int32_t *expert = malloc(n * sizeof(*expert) + 1);
     int64_t *slot = malloc(n * sizeof(*slot) + 1);
-    uint32_t *turn = malloc(rig->layer->tokens * sizeof(*turn) + 1);
+    uint32_t *turn = malloc(tokens * sizeof(*turn) + 1);
+    const struct routed_tokens own = { .rank = rig->layer->rank,
+                                       .tokens = tokens,
+                                       .expert = expert,
+                                       .slot = slot,
+                                       .turn = exec->router.turn ? turn : NULL };
     struct device *device = rig->engine->device;
     int rc = expert && slot && turn ? OK : fail(ERR_NOMEM, "%zu choices", n);
 
@@ -508,9 +455,13 @@ static int look_at_routing(struct rig *rig, const struct data *data, const struc
     if (!rc)
         rc = device_download(device, slot, exec->router.slot, n * sizeof(*slot));
     if (!rc && exec->router.turn)
-        rc = device_download(device, turn, exec->router.turn, rig->layer->tokens * sizeof(*turn));
+        rc = device_download(device, turn, exec->router.turn, tokens * sizeof(*turn));
+    if (!rc && rig->spot && !judge_fits(rig->spot, expert))
+        forget_spot(rig);
+    if (!rc && !rig->spot)
+        rc = spot_open(data, rig->layer->rank, tokens, expert, threads_of(rig), &rig->spot);
     if (!rc)
-        rc = expect_results(rig, data, expert, slot, exec->router.turn ? turn : NULL);
+        rc = judge_expect(rig->spot, &own, &capacities, false);
     free(expert);
     free(slot);
     free(turn);
@@ -527,7 +478,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
         .name = "y", .got = rig->rows[at + 1], .dtype = p->dtype, .width = p->model_dim
     };
 
-    TRY(look_at_routing(rig, data, exec));
+    TRY(expect_some(rig, data, exec));
     if (!rig->spot->count)
         return OK;
     inject_fault(rig, "large", rig->spot->row[0]);
@@ -547,22 +498,6 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     return compare_values(rig, &c, allowed, worst);
 }
 
-/* One layer of several: what is kept for other plans would not fit what they give it. */
-static int compare_layer(struct rig *rig, const struct exec *exec, double *worst)
-{
-    struct data data = data_of_layer(&rig->data, number_of(rig, exec));
-    struct given_rows given;
-    int rc;
-
-    TRY(open_given(rig, exec, rig->layer->tokens, &given));
-    data.given = &given;
-    rc = compare_some(rig, &data, exec, worst);
-    judge_close(rig->spot);
-    rig->spot = NULL;
-    close_given(&given);
-    return rc;
-}
-
 int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
 {
     double mine = 0;
@@ -570,7 +505,17 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
 
     if (is_alone(rig))
         rc = compare_some(rig, &rig->data, exec, &mine);
-    for (uint32_t i = 0; !is_alone(rig) && i < layer_count(&rig->data.shape) && !rc; i++)
-        rc = compare_layer(rig, &exec[i], &mine);
+    for (uint32_t i = 0; !is_alone(rig) && i < layer_count(&rig->data.shape) && !rc; i++) {
+        struct data data = data_of_layer(&rig->data, i);
+        struct given_rows given;
+
+        rc = open_given(rig, &exec[i], rig->layer->tokens, &given);
+        if (rc)
+            break;
+        data.given = &given;
+        rc = compare_some(rig, &data, &exec[i], &mine);
+        forget_spot(rig); /* what is kept for other plans would not fit what they give it */
+        close_given(&given);
+    }
     return agree_on_worst(rig, rc, mine, worst);
 }

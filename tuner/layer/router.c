@@ -8,27 +8,13 @@
 
 #include <stdlib.h>
 
-static void layout_cosine(struct router *router, const struct moe_shape *s, struct arena *arena)
-{
-    struct cosine_rows *c = &router->cosine;
-    uint64_t tokens = size_product(router->layer->tokens, s->projection);
-    uint64_t experts = layer_cosine(s, COSINE_ROWS);
-
-    c->token = arena_take(arena, tokens, sizeof(*c->token));
-    c->token_length = arena_take(arena, router->layer->tokens, sizeof(*c->token_length));
-    c->expert = arena_take(arena, experts, sizeof(*c->expert));
-    c->expert_length = arena_take(arena, s->experts, sizeof(*c->expert_length));
-    if (s->pass != MOE_TRAIN)
-        return;
-    c->grad_token = arena_take(arena, tokens, sizeof(*c->grad_token));
-    c->grad_expert = arena_take(arena, experts, sizeof(*c->grad_expert));
-    c->grad_scale = arena_take(arena, s->experts, sizeof(*c->grad_scale));
-}
-
 void router_layout(struct router *router, const struct layer *layer, struct arena *arena)
 {
     const struct moe_shape *s = &layer->shape;
+    struct cosine_rows *c = &router->cosine;
     uint64_t tokens = layer->tokens, columns = shape_gate_columns(s);
+    uint64_t projected = size_product(tokens, s->projection);
+    uint64_t cosine_rows = layer_cosine(s, COSINE_ROWS);
 
     router->layer = layer;
     router->routes = layer->routes;
@@ -39,8 +25,17 @@ void router_layout(struct router *router, const struct layer *layer, struct aren
         router->importance = arena_take(arena, tokens, sizeof(*router->importance));
         router->turn = arena_take(arena, tokens, sizeof(*router->turn));
     }
-    if (s->router == MOE_ROUTER_COSINE)
-        layout_cosine(router, s, arena);
+    if (s->router == MOE_ROUTER_COSINE) {
+        c->token = arena_take(arena, projected, sizeof(*c->token));
+        c->token_length = arena_take(arena, tokens, sizeof(*c->token_length));
+        c->expert = arena_take(arena, cosine_rows, sizeof(*c->expert));
+        c->expert_length = arena_take(arena, s->experts, sizeof(*c->expert_length));
+    }
+    if (s->router == MOE_ROUTER_COSINE && s->pass == MOE_TRAIN) {
+        c->grad_token = arena_take(arena, projected, sizeof(*c->grad_token));
+        c->grad_expert = arena_take(arena, cosine_rows, sizeof(*c->grad_expert));
+        c->grad_scale = arena_take(arena, s->experts, sizeof(*c->grad_scale));
+    }
     router->gate = arena_take(arena, tokens * s->top_k, sizeof(float));
     router->expert = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
     router->slot = arena_take(arena, tokens * s->top_k, sizeof(int64_t));
@@ -293,63 +288,51 @@ int router_slots(struct router *router, struct engine *engine, uint64_t capacity
                                                           .capacities = router->capacities });
 }
 
-static int check_known(const struct moe_shape *s, const int32_t *expert, uint64_t token)
-{
-    for (uint32_t j = 0; j < s->top_k; j++) {
-        if (expert[j] < 0 || (uint32_t)expert[j] >= s->experts)
-            return fail(ERR_ARGUMENT,
-                        "known routes: token %llu goes to expert %d: it must be from "
-                        "0 to %u",
-                        (unsigned long long)token, expert[j], s->experts - 1);
-        for (uint32_t i = 0; i < j; i++)
-            if (expert[i] == expert[j])
-                return fail(ERR_ARGUMENT, "known routes: token %llu goes to expert %d twice",
-                            (unsigned long long)token, expert[j]);
-    }
-    return OK;
-}
-
 int router_know(struct router *router, const int32_t *expert)
 {
     const struct moe_shape *s = &router->layer->shape;
     uint64_t choices = (uint64_t)router->layer->tokens * s->top_k;
 
-    for (uint64_t t = 0; t < router->layer->tokens; t++)
-        TRY(check_known(s, expert + t * s->top_k, t));
+    for (uint64_t at = 0; at < choices; at++) {
+        uint64_t first = at - at % s->top_k; /* of this token's choices */
+        unsigned long long token = at / s->top_k;
+
+        if (expert[at] < 0 || (uint32_t)expert[at] >= s->experts)
+            return fail(ERR_ARGUMENT,
+                        "known routes: token %llu goes to expert %d: it must be from "
+                        "0 to %u",
+                        token, expert[at], s->experts - 1);
+        for (uint64_t i = first; i < at; i++)
+            if (expert[i] == expert[at])
+                return fail(ERR_ARGUMENT, "known routes: token %llu goes to expert %d twice", token,
+                            expert[at]);
+    }
     return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
 }
 
-/* Takes gradients of logits to the rows whose products logits are. */
-static int cosine_products_backward(const struct router *router, struct engine *engine)
-{
-    const struct moe_shape *s = &router->layer->shape;
-    const struct cosine_rows *c = &router->cosine;
-
-    TRY(product_of(engine, MOE_F32,
-                   (struct gemm){ .transpose_a = true,
-                                  .m = s->experts,
-                                  .n = s->projection,
-                                  .k = router->layer->tokens,
-                                  .a = router->grad_logits,
-                                  .b = c->token,
-                                  .c = c->grad_expert }));
-    return product_of(engine, MOE_F32,
-                      (struct gemm){ .m = router->layer->tokens,
-                                     .n = s->projection,
-                                     .k = s->experts,
-                                     .a = router->grad_logits,
-                                     .b = c->expert,
-                                     .c = c->grad_token });
-}
-
-/* Takes them on to projected tokens, and to what only this router has. */
+/* Takes gradients of logits to the rows whose products logits are, then on to projected tokens, and
+ * to what only this router has. */
 static int cosines_backward(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
     const struct moe_shape *s = &layer->shape;
     const struct cosine_rows *c = &router->cosine;
 
-    TRY(cosine_products_backward(router, engine));
+    TRY(product_of(engine, MOE_F32,
+                   (struct gemm){ .transpose_a = true,
+                                  .m = s->experts,
+                                  .n = s->projection,
+                                  .k = layer->tokens,
+                                  .a = router->grad_logits,
+                                  .b = c->token,
+                                  .c = c->grad_expert }));
+    TRY(product_of(engine, MOE_F32,
+                   (struct gemm){ .m = layer->tokens,
+                                  .n = s->projection,
+                                  .k = s->experts,
+                                  .a = router->grad_logits,
+                                  .b = c->expert,
+                                  .c = c->grad_token }));
     TRY(launch_unit_rows_backward(
         engine->compute, &(struct unit_rows_backward){ .rows = s->experts,
                                                        .width = s->projection,

@@ -33,16 +33,6 @@ void runner_close(struct runner *runner)
     *runner = (struct runner){ 0 };
 }
 
-/* What a test may want to happen to one rank in the middle of a step. */
-static void inject_fault(void)
-{
-    if (fault_hit("crash"))
-        raise(SIGKILL);
-    while (fault_hit("hang"))
-        for (;;)
-            pause();
-}
-
 struct one_step {
     struct runner *runner;
     enum step_mode mode;
@@ -62,7 +52,12 @@ static int step(void *self)
     struct exec *exec = s->runner->exec;
     int rc;
 
-    inject_fault();
+    /* What a test may want to happen to one rank in the middle of a step. */
+    if (fault_hit("crash"))
+        raise(SIGKILL);
+    while (fault_hit("hang"))
+        for (;;)
+            pause();
     exec->graph = s->mode == STEP_EAGER || s->marked ? NULL : s->runner->graphs[s->mode];
     mute_other_stream(rig->engine,
                       exec->graph ? STEP_BOTH : s->mode); /* a graph was captured muted */
@@ -108,24 +103,19 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
     return measure_once(rig->world, rig->engine, watch, step, &one, out);
 }
 
-/* A model has no gate to tell: it computes the rows that the steps keep on average. */
-static struct replay_steps steps_of(const struct runner *runner)
-{
-    const struct rig *rig = runner->rig;
-    struct replay_steps steps = load_steps(rig->data.load, runner->capacity);
-
-    return rig->engine->device->modelled ? (struct replay_steps){ .count = 1 } : steps;
-}
-
 /* One round through the steps of the load that this capacity is measured under, the same ones for
  * every plan: their mean. */
 static int time_round(struct one_step one, struct disturbance *watch, struct measured *out)
 {
-    struct replay_steps steps = steps_of(one.runner);
+    struct rig *rig = one.runner->rig;
+    struct replay_steps steps = load_steps(rig->data.load, one.runner->capacity);
     struct measured sum = { 0 }, measured;
 
+    /* A model has no gate to tell: it computes the rows that the steps keep on average. */
+    if (rig->engine->device->modelled)
+        steps = (struct replay_steps){ .count = 1 };
     for (uint32_t i = 0; i < steps.count; i++) {
-        TRY(rig_replay(one.runner->rig, steps.first + i));
+        TRY(rig_replay(rig, steps.first + i));
         TRY(time_step(one, watch, &measured));
         sum.ns += measured.ns;
         sum.lost_ns += measured.lost_ns;

@@ -225,18 +225,6 @@ static int put_rows(const struct exec *x, const struct tour_chunk *c, const void
                                        .to = all + c->before * row_bytes(x) });
 }
 
-static int put_choices(const struct exec *x, const struct tour_chunk *c)
-{
-    uint64_t k = x->layer->shape.top_k, from = c->from * k;
-
-    return launch_pack_choices(x->engine->compute,
-                               &(struct pack_choices){ .choices = c->own * k,
-                                                       .expert = x->router.expert + from,
-                                                       .slot = x->router.slot + from,
-                                                       .gate = x->router.gate + from,
-                                                       .to = c->choices + c->before * k });
-}
-
 static int exchange(const struct exec *x, const struct batch *batch, struct event *over)
 {
     TRY(wire_exchange(x->engine->wire, x->engine->comm, batch));
@@ -306,52 +294,50 @@ static int add_parts(const struct exec *x, const struct tour_chunk *c, uint64_t 
 
 /* ---- The way */
 
-static int forward_chunk(const struct exec *x, const struct tour_chunk *c)
-{
-    struct recount recount = { .tokens = c->all,
-                               .experts = x->layer->shape.experts,
-                               .top_k = x->layer->shape.top_k,
-                               .from = c->choices,
-                               .expert = c->expert,
-                               .gate = c->gate,
-                               .slot = c->slot,
-                               .needed = c->needed };
-
-    TRY(event_wait(c->arrived, x->engine->compute));
-    TRY(launch_recount(x->engine->compute, &recount));
-    TRY(sparse_work_sort(&c->work));
-    TRY(sparse_work_forward(&c->work, c->x, sums_of(x, c)));
-    return return_chunk(x, c, false);
-}
-
 static int forward(struct exec *x, const void *tokens, void *y)
 {
     const struct moe_shape *s = &x->layer->shape;
+    struct stream *compute = x->engine->compute;
     const struct tour *tour = x->state;
 
     for (uint32_t i = 0; i < tour->count; i++) {
-        TRY(put_rows(x, &tour->chunks[i], tokens, tour->chunks[i].x));
-        TRY(put_choices(x, &tour->chunks[i]));
+        const struct tour_chunk *c = &tour->chunks[i];
+        uint64_t k = s->top_k, from = c->from * k;
+        struct pack_choices pack = { .choices = c->own * k,
+                                     .expert = x->router.expert + from,
+                                     .slot = x->router.slot + from,
+                                     .gate = x->router.gate + from,
+                                     .to = c->choices + c->before * k };
+
+        TRY(put_rows(x, c, tokens, c->x));
+        TRY(launch_pack_choices(compute, &pack));
     }
     TRY(send_chunks(x, false));
     TRY(weights_ready(&x->weights, x->engine, 0));
-    for (uint32_t i = 0; i < tour->count; i++)
-        TRY(forward_chunk(x, &tour->chunks[i]));
+    for (uint32_t i = 0; i < tour->count; i++) {
+        const struct tour_chunk *c = &tour->chunks[i];
+        struct recount recount = { .tokens = c->all,
+                                   .experts = s->experts,
+                                   .top_k = s->top_k,
+                                   .from = c->choices,
+                                   .expert = c->expert,
+                                   .gate = c->gate,
+                                   .slot = c->slot,
+                                   .needed = c->needed };
+
+        TRY(event_wait(c->arrived, compute));
+        TRY(launch_recount(compute, &recount));
+        TRY(sparse_work_sort(&c->work));
+        TRY(sparse_work_forward(&c->work, c->x, sums_of(x, c)));
+        TRY(return_chunk(x, c, false));
+    }
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
 
-        TRY(event_wait(c->returned, x->engine->compute));
+        TRY(event_wait(c->returned, compute));
         TRY(add_parts(x, c, s->model_dim, s->dtype, c->parts, s->dtype, y));
     }
     return OK;
-}
-
-static int backward_chunk(const struct exec *x, const struct tour_chunk *c)
-{
-    TRY(event_wait(c->arrived, x->engine->compute));
-    TRY(sparse_work_backward_out(&c->work, c->grad));
-    TRY(sparse_work_backward_in(&c->work, c->x, false, sums_of(x, c)));
-    return return_chunk(x, c, true);
 }
 
 static int backward(struct exec *x, const void *grad_y, void *grad_x)
@@ -367,8 +353,14 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     if (x->geometry.slice != 0) /* who does not add b2 has no gradient of it */
         TRY(launch_fill(compute,
                         &(struct fill){ b2->grad, b2->all * dtype_bytes(x->compute_type) }));
-    for (uint32_t i = 0; i < tour->count; i++)
-        TRY(backward_chunk(x, &tour->chunks[i]));
+    for (uint32_t i = 0; i < tour->count; i++) {
+        const struct tour_chunk *c = &tour->chunks[i];
+
+        TRY(event_wait(c->arrived, compute));
+        TRY(sparse_work_backward_out(&c->work, c->grad));
+        TRY(sparse_work_backward_in(&c->work, c->x, false, sums_of(x, c)));
+        TRY(return_chunk(x, c, true));
+    }
     TRY(weights_reduce(&x->weights, x->engine));
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];

@@ -129,23 +129,16 @@ static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_
 }
 
 /* A rank begins with itself and its right neighbour, as batch_add() has it. */
-static int list_blocks(const struct trip *trip, const struct wire *wire, uint32_t i,
-                       struct batch *go, struct batch *come)
+static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     uint32_t own = (uint32_t)(wire->topology.rank - g->first_peer);
+    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
+    int rc = OK;
 
     for (uint32_t local = 0; local < g->local; local++)
-        for (uint32_t n = 0; n < g->peers; n++)
-            TRY(add_block(trip, i, (own + n) % g->peers, local, go, come));
-    return OK;
-}
-
-static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
-{
-    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
-    int rc = list_blocks(trip, wire, i, &go, &come);
-
+        for (uint32_t n = 0; n < g->peers && !rc; n++)
+            rc = add_block(trip, i, (own + n) % g->peers, local, &go, &come);
     if (!rc)
         rc = a2a_open_listed(wire, &go, &trip->go[i]);
     if (!rc)

@@ -16,13 +16,6 @@ static bool is_bias(enum tensor tensor)
     return tensor == TENSOR_B1 || tensor == TENSOR_B2;
 }
 
-/* Whether what kernels read lies as it is stored. */
-static bool lies_as_stored(const struct weights *weights, enum tensor tensor)
-{
-    return weights->compute_type == weights->layer->shape.dtype &&
-           !(is_bias(tensor) && units_first(weights));
-}
-
 /* A wire's own sum has equal slices. */
 static bool is_summed_by_wire(const struct weights *weights, const struct wire *wire,
                               const struct weight *w)
@@ -55,7 +48,10 @@ static void weight_layout(struct weights *weights, enum tensor i, const struct w
     struct weight *w = &weights->tensors[i];
     const struct weight *first = weights->first ? &weights->first->tensors[i] : w;
     size_t storage = dtype_bytes(layer->shape.dtype), compute = dtype_bytes(weights->compute_type);
-    bool shared = w->group.count > 1, as_it_is = lies_as_stored(weights, i);
+    /* Whether what kernels read lies as it is stored. */
+    bool as_it_is =
+        weights->compute_type == layer->shape.dtype && !(is_bias(i) && units_first(weights));
+    bool shared = w->group.count > 1;
     bool again = weights->first != NULL, cached = again && weights->rooms;
     uint64_t room = w->all; /* of what is gathered at a time */
 
@@ -199,20 +195,6 @@ static int add_scatter(struct weights *weights, const struct wire *wire, enum te
     return parts_scatter(&m, &weights->scatter);
 }
 
-static int add_piece(struct weights *weights, const struct wire *wire, uint32_t i)
-{
-    for (enum tensor t = 0; t < TENSOR_COUNT; t++) {
-        const struct weight *w = &weights->tensors[t];
-
-        if (!layer_slice(&weights->layer->shape, t) || w->group.count == 1)
-            continue;
-        TRY(add_gather(weights, wire, t, i));
-        if (w->grad)
-            TRY(add_scatter(weights, wire, t, i));
-    }
-    return OK;
-}
-
 int weights_open(struct weights *weights, struct engine *engine)
 {
     TRY(event_open(engine->device, &weights->summed));
@@ -221,7 +203,15 @@ int weights_open(struct weights *weights, struct engine *engine)
     for (uint32_t i = 0; i < weights->piece_count; i++) {
         weights->pieces[i].gather.proto = weights->proto;
         TRY(event_open(engine->device, &weights->pieces[i].gathered));
-        TRY(add_piece(weights, engine->wire, i));
+        for (enum tensor t = 0; t < TENSOR_COUNT; t++) {
+            const struct weight *w = &weights->tensors[t];
+
+            if (!layer_slice(&weights->layer->shape, t) || w->group.count == 1)
+                continue;
+            TRY(add_gather(weights, engine->wire, t, i));
+            if (w->grad)
+                TRY(add_scatter(weights, engine->wire, t, i));
+        }
         TRY(wire_reserve(engine->wire, &weights->pieces[i].gather));
     }
     return wire_reserve(engine->wire, &weights->scatter);
@@ -377,27 +367,21 @@ void *weights_grad_of(const struct weights *weights, enum tensor tensor, uint32_
 
 /* ---- Reducing */
 
-static int store_grads(const struct weights *weights, struct stream *stream, uint32_t piece)
-{
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        const struct weight *w = &weights->tensors[i];
-        struct conversion c = conversion_of(weights, i, piece);
-
-        c.from_type = weights->compute_type;
-        c.from = w->grad;
-        c.to_type = weights->layer->shape.dtype;
-        c.to = w->grad_out;
-        c.home = true;
-        if (w->grad_out != w->grad)
-            TRY(convert_tensor(weights, stream, c));
-    }
-    return OK;
-}
-
 int weights_reduce(struct weights *weights, struct engine *engine)
 {
     for (uint32_t i = 0; i < weights->piece_count; i++)
-        TRY(store_grads(weights, engine->compute, i));
+        for (enum tensor t = 0; t < TENSOR_COUNT; t++) {
+            const struct weight *w = &weights->tensors[t];
+            struct conversion c = conversion_of(weights, t, i);
+
+            c.from_type = weights->compute_type;
+            c.from = w->grad;
+            c.to_type = weights->layer->shape.dtype;
+            c.to = w->grad_out;
+            c.home = true;
+            if (w->grad_out != w->grad)
+                TRY(convert_tensor(weights, engine->compute, c));
+        }
     if (batch_is_empty(&weights->scatter))
         return OK;
     TRY(event_record(weights->summed, engine->compute));

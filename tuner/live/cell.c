@@ -64,21 +64,6 @@ static uint32_t place_of(const struct cells *cells, uint32_t bucket)
     return low;
 }
 
-static bool make_room(struct cells *cells)
-{
-    uint32_t room = 2 * cells->room + 16;
-    struct cell **more;
-
-    if (cells->count < cells->room)
-        return true;
-    more = realloc(cells->items, room * sizeof(struct cell *));
-    if (!more)
-        return false;
-    cells->items = more;
-    cells->room = room;
-    return true;
-}
-
 struct cell *cells_at(struct cells *cells, const struct dictionary *dictionary, uint32_t bucket,
                       bool *fresh)
 {
@@ -88,7 +73,16 @@ struct cell *cells_at(struct cells *cells, const struct dictionary *dictionary, 
     *fresh = false;
     if (place < cells->count && cells->items[place]->bucket.key.bucket == bucket)
         return cells->items[place];
-    cell = make_room(cells) ? calloc(1, sizeof(*cell)) : NULL;
+    if (cells->count == cells->room) {
+        uint32_t room = 2 * cells->room + 16;
+        struct cell **more = realloc(cells->items, room * sizeof(struct cell *));
+
+        if (!more)
+            return NULL;
+        cells->items = more;
+        cells->room = room;
+    }
+    cell = calloc(1, sizeof(*cell));
     if (!cell)
         return NULL;
     memmove(cells->items + place + 1, cells->items + place,

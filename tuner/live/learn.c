@@ -98,18 +98,14 @@ static uint64_t demand_of(const struct live *live, const struct cell *cell)
     return live_demand(&live->setup, cell->bucket.key.bucket);
 }
 
-/* The bucket under way goes on, unless this one is wanted more. */
-static bool keeps_focus(const struct live *live, const struct cell *cell)
-{
-    return live->focus && live->asked - live->focus->last_step < PATIENCE &&
-           live->asked - live->progress < PATIENCE &&
-           demand_of(live, cell) <= demand_of(live, live->focus);
-}
-
-/* OK also if the bucket under way keeps its place, or this one needs no decision. */
+/* Makes this the bucket under way.  OK also if another one keeps that place, or this one needs no
+ * decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
-    if (live->focus == cell || keeps_focus(live, cell))
+    /* The bucket under way goes on, unless this one is wanted more. */
+    if (live->focus == cell || (live->focus && live->asked - live->focus->last_step < PATIENCE &&
+                                live->asked - live->progress < PATIENCE &&
+                                demand_of(live, cell) <= demand_of(live, live->focus)))
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));
@@ -136,19 +132,6 @@ static const double sds = 1.645; /* one-sided, 95 % */
  */
 static const double caution = 1.3;
 
-/* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
-static bool affordable(struct live *live, const struct cell *cell, double ratio)
-{
-    double cost_us = fmax(0, (ratio - 1) * level_ns(&cell->level) * 1e-3);
-
-    live->saving_us = caution * cost_us;
-    if (budget_left_us(&live->budget) < live->saving_us)
-        return false;
-    live->saving_us = 0;
-    live->budget.reserved_us = cost_us;
-    return true;
-}
-
 /* To write it down for good takes as long as many steps; once is enough for a plan that has run at
  * about this capacity. */
 static int begin(struct live *live, struct cell *cell, int arm)
@@ -160,6 +143,7 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
 {
     struct search *search = cell->bucket.dictionary->search;
     struct normal over; /* log of how much longer than the best plan it takes */
+    double cost_us;
     int arm;
 
     if (take_focus(live, cell)) {
@@ -189,8 +173,13 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
             break;
         decision_shun(&cell->bucket.decision, arm);
     }
-    if (!affordable(live, cell, exp(over.mean + sds * over.sd)))
+    /* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
+    cost_us = fmax(0, (exp(over.mean + sds * over.sd) - 1) * level_ns(&cell->level) * 1e-3);
+    live->saving_us = caution * cost_us;
+    if (budget_left_us(&live->budget) < live->saving_us)
         return -1;
+    live->saving_us = 0;
+    live->budget.reserved_us = cost_us;
     if (begin(live, cell, arm)) {
         live_give_up(live);
         return -1;
@@ -216,26 +205,12 @@ uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t s
 
 /* ---- what came of it */
 
-/* The best of those sampled here takes over before it is decided, if samples say so clearly. */
-static void follow_leader(struct live *live, struct cell *cell)
-{
-    const struct bucket *b = &cell->bucket;
-    int leader = search_result(b->dictionary->search).winner;
-
-    if (cell->rematch || leader < 0 || leader == cell->best ||
-        bucket_count(b, leader) < STEPS_BEFORE ||
-        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, cell->best)))
-        return;
-    live_answer(live, cell, leader, MOE_TENTATIVE);
-    live->insights++;
-    for (uint32_t i = 0; i < b->told_count; i++)
-        if (b->told[i].arm == leader)
-            level_add(&cell->level, (double)b->told[i].ns);
-}
-
 int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
                int64_t ns)
 {
+    const struct bucket *b = &cell->bucket;
+    int leader;
+
     TRY(begin(live, cell, arm));
     live->progress = live->asked;
     if (live->proven[arm] < cell->bucket.capacity)
@@ -243,7 +218,17 @@ int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpo
     TRY(bucket_learn(&cell->bucket, purpose, arm, ns));
     *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
                                  : &live->run.row.samples_default) += 1;
-    follow_leader(live, cell);
+    /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
+    leader = search_result(b->dictionary->search).winner;
+    if (cell->rematch || leader < 0 || leader == cell->best ||
+        bucket_count(b, leader) < STEPS_BEFORE ||
+        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, cell->best)))
+        return OK;
+    live_answer(live, cell, leader, MOE_TENTATIVE);
+    live->insights++;
+    for (uint32_t i = 0; i < b->told_count; i++)
+        if (b->told[i].arm == leader)
+            level_add(&cell->level, (double)b->told[i].ns);
     return OK;
 }
 

@@ -65,33 +65,6 @@ static struct cell *cell_of(struct live *live, uint32_t capacity)
     return cell_in(live, capacity / live->setup.window, live_key(live, capacity));
 }
 
-/* The best plan known, or what the bucket's decision asks for. */
-static void choose(struct live *live, struct cell *cell, double now_us)
-{
-    struct pending *p = &live->pending;
-    int arm = -1;
-
-    if (cell->state == CELL_OPEN) {
-        live_prepare(live, cell);
-        if (learns(live) && cell->state == CELL_OPEN && budget_left_us(&live->budget) >= 0)
-            arm = live_next(live, cell, &p->purpose);
-    }
-    p->sampled = arm >= 0;
-    p->arm = p->sampled ? arm : cell->best;
-    keep(live, now_us);
-    budget_own(&live->budget, clock_us(live) - now_us);
-}
-
-static void look_up(const struct live *live, uint32_t bucket, uint64_t key, struct moe_plan *plan)
-{
-    const struct declaration *d = live->dictionary.declared;
-
-    if (d)
-        moelookup_get_key(live->view, key, declaration_class(d, bucket), plan);
-    else
-        moelookup_get(live->view, (uint32_t)key, plan);
-}
-
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
     live_ask_in(live, capacity / live->setup.window, live_key(live, capacity), plan);
@@ -99,6 +72,7 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)
 {
+    const struct declaration *d = live->dictionary.declared;
     struct pending *p = &live->pending;
     struct cell *cell;
 
@@ -106,14 +80,29 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
     if (!cell) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
-        if (live->view)
-            look_up(live, bucket, capacity, plan);
+        if (live->view && d)
+            moelookup_get_key(live->view, capacity, declaration_class(d, bucket), plan);
+        else if (live->view)
+            moelookup_get(live->view, (uint32_t)capacity, plan);
         return;
     }
     live->asked++;
     *p = (struct pending){ .cell = cell, .capacity = capacity, .arm = cell->best };
-    if (cell->state == CELL_OPEN || live->run.unpublished || !(live->asked % 64))
-        choose(live, cell, clock_us(live));
+    if (cell->state == CELL_OPEN || live->run.unpublished || !(live->asked % 64)) {
+        /* The best plan known, or what the bucket's decision asks for. */
+        double now_us = clock_us(live);
+        int arm = -1;
+
+        if (cell->state == CELL_OPEN) {
+            live_prepare(live, cell);
+            if (learns(live) && cell->state == CELL_OPEN && budget_left_us(&live->budget) >= 0)
+                arm = live_next(live, cell, &p->purpose);
+        }
+        p->sampled = arm >= 0;
+        p->arm = p->sampled ? arm : cell->best;
+        keep(live, now_us);
+        budget_own(&live->budget, clock_us(live) - now_us);
+    }
     cell->last_step = live->asked;
     *plan = cell->answer;
     if (p->arm == cell->best)
@@ -125,40 +114,30 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
 
 /* ---- telling */
 
-/* What trying a plan took beyond the best one, both as if at the bucket's capacity. */
-static double cost_us(const struct pending *p, double ns)
-{
-    double level;
-
-    if (p->arm == p->cell->best)
-        return 0;
-    level = level_ns(&p->cell->level);
-    return level > 0 ? (ns - level) * 1e-3 : 0;
-}
-
+/* How far the bucket's capacity lies above that of the step. */
 static double log_below(const struct pending *p)
 {
     return log(fmax(1, (double)p->cell->bucket.capacity) / fmax(1, (double)p->capacity));
 }
 
-/* A step far from the bucket's capacity says less: how time follows capacity may be off by so
- * much.  What was measured was measured through the same slope; what was foreseen was not, and a
- * trainer that starts knows no slope yet. */
-static double slope_error(const struct cell *cell)
-{
-    return cell->bucket.entry.inferred ? fmax(0.1, slope_doubt(&cell->slope)) : 0.1;
-}
-
+/* Notices an entry whose steps have become slower, and has its bucket measured again. */
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
     const struct declaration *d = live->dictionary.declared;
     const char *name = d ? d->key : "c";
     bool inferred = cell->bucket.entry.inferred;
+    double slope_error = 0.1;
     char why[320];
 
-    if (!cell->watched || cell->state != CELL_SETTLED ||
-        !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * fabs(log_below(p)))))
+    if (!cell->watched || cell->state != CELL_SETTLED)
+        return OK;
+    /* A step far from the bucket's capacity says less: how time follows capacity may be off by so
+     * much.  What was measured was measured through the same slope; what was foreseen was not, and
+     * a trainer that starts knows no slope yet. */
+    if (inferred)
+        slope_error = fmax(slope_error, slope_doubt(&cell->slope));
+    if (!drift_tell(&cell->drift, ns * exp(-slope_error * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
     text_put(why, sizeof(why),
@@ -174,47 +153,39 @@ static int watch(struct live *live, const struct pending *p, double ns)
     return OK;
 }
 
-static int learn(struct live *live, const struct pending *p, int64_t ns)
-{
-    struct cell *cell = p->cell;
-    double begun_us = clock_us(live);
-    int rc;
-
-    if (p->sampled && live->focus == cell)
-        rc = live_learn(live, cell, p->purpose, p->arm, ns);
-    else
-        rc = watch(live, p, (double)ns);
-    budget_own(&live->budget, clock_us(live) - begun_us);
-    return rc;
-}
-
-/* What the step would have taken at the bucket's capacity. */
-static double as_if_ns(const struct pending *p, double ns)
-{
-    struct cell *cell = p->cell;
-    double model_ns = ns * search_rescale(cell->bucket.dictionary->search, p->arm, p->capacity,
-                                          cell->bucket.capacity);
-    double below = log_below(p);
-
-    if (p->arm == cell->best)
-        slope_add(&cell->slope, -below, log(model_ns));
-    return model_ns * exp(slope_of(&cell->slope) * below);
-}
-
 static int close_step(struct live *live, const struct pending *p, double ns)
 {
-    double as_if;
+    struct cell *cell = p->cell;
+    bool best = p->arm == cell->best;
+    double below = log_below(p), model_ns, as_if_ns, level, begun_us;
+    int rc;
 
     live->status.steps++;
-    live->status.tried += p->arm != p->cell->best;
+    live->status.tried += !best;
     live->budget.run_us += ns * 1e-3;
     if (p->arm < 0)
         return OK;
-    as_if = as_if_ns(p, ns);
-    budget_settle(&live->budget, cost_us(p, as_if));
-    if (p->arm == p->cell->best)
-        level_add(&p->cell->level, as_if);
-    return learns(live) && (p->sampled || p->cell->watched) ? learn(live, p, (int64_t)as_if) : OK;
+    /* What the step would have taken at the bucket's capacity: first by the model, then by what
+     * the model misses of how time follows capacity. */
+    model_ns = ns * search_rescale(cell->bucket.dictionary->search, p->arm, p->capacity,
+                                   cell->bucket.capacity);
+    if (best)
+        slope_add(&cell->slope, -below, log(model_ns));
+    as_if_ns = model_ns * exp(slope_of(&cell->slope) * below);
+    /* Trying a plan has cost what it took beyond the best one. */
+    level = best ? 0 : level_ns(&cell->level);
+    budget_settle(&live->budget, level > 0 ? (as_if_ns - level) * 1e-3 : 0);
+    if (best)
+        level_add(&cell->level, as_if_ns);
+    if (!learns(live) || !(p->sampled || cell->watched))
+        return OK;
+    begun_us = clock_us(live);
+    if (p->sampled && live->focus == cell)
+        rc = live_learn(live, cell, p->purpose, p->arm, (int64_t)as_if_ns);
+    else
+        rc = watch(live, p, (double)(int64_t)as_if_ns);
+    budget_own(&live->budget, clock_us(live) - begun_us);
+    return rc;
 }
 
 int live_tell(struct live *live, int64_t ns)
@@ -302,22 +273,12 @@ void live_spent(struct live *live, double us)
     budget_own(&live->budget, us);
 }
 
-/* Steps until so much more may be spent; a step is taken for as long as they were on average. */
-static uint32_t steps_to_save(const struct live *live, double us)
-{
-    double income = live->status.steps
-                        ? live->budget.share * live->budget.run_us / (double)live->status.steps
-                        : 0;
-    double missing = us - budget_left_us(&live->budget);
-
-    if (missing <= 0)
-        return 0;
-    return income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
-}
-
 uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
     struct cell *cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    const struct budget *b = &live->budget;
+    double missing, income = 0;
+    uint32_t saving = 0;
 
     if (!cell) {
         live_ask(live, capacity, plan);
@@ -327,7 +288,13 @@ uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
     *plan = cell->answer;
     if (cell->state != CELL_OPEN || !learns(live))
         return LIVE_NEVER;
-    return live_waits(live, cell, steps_to_save(live, live_saves(live)));
+    /* Steps until so much may be spent; a step is taken for as long as they were on average. */
+    if (live->status.steps)
+        income = b->share * b->run_us / (double)live->status.steps;
+    missing = live_saves(live) - budget_left_us(b);
+    if (missing > 0)
+        saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
+    return live_waits(live, cell, saving);
 }
 
 struct moetune_status live_status(const struct live *live)

@@ -95,42 +95,42 @@ static int declare(struct moetune *t)
     return OK;
 }
 
-static int complete(struct moetune_options *o, const struct moe_shape *shape)
+/* On rank 0 what learns is opened; on all others options and layer are checked alone. */
+static int complete_and_open(struct moetune *t, const char *db)
 {
+    struct moetune_options *o = &t->options;
     bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
+    struct live_setup setup;
+    int rc;
 
+    TRY(declare(t));
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);
-    o->window = o->window ? o->window : shape_window(shape);
+    o->window = o->window ? o->window : shape_window(&t->shape);
     o->now_us = o->now_us ? o->now_us : system_us;
     if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
                     "options: a share up to 1, a margin below 1, a harm from 0 to below 0.5 and a "
                     "window up to %u are wanted",
                     1u << 20);
-    return OK;
-}
-
-static int open_live(struct moetune *t, const char *db)
-{
-    const struct moetune_options *o = &t->options;
-    struct live_setup setup = { .path = db,
-                                .shape = t->shape,
-                                .layer = o->layer,
-                                .cluster = o->cluster,
-                                .axes = o->axes,
-                                .window = o->window,
-                                .seed = o->seed,
-                                .share = o->share,
-                                .margin = o->margin,
-                                .harm = o->harm,
-                                .now_us = o->now_us,
-                                .self = o->self };
-    int rc;
-
+    if (shape_check(&t->shape))
+        return ERR_ARGUMENT;
+    t->agreed.usual = plan_default(&t->shape);
     if (o->rank)
         return OK;
+    setup = (struct live_setup){ .path = db,
+                                 .shape = t->shape,
+                                 .layer = o->layer,
+                                 .cluster = o->cluster,
+                                 .axes = o->axes,
+                                 .window = o->window,
+                                 .seed = o->seed,
+                                 .share = o->share,
+                                 .margin = o->margin,
+                                 .harm = o->harm,
+                                 .now_us = o->now_us,
+                                 .self = o->self };
     t->plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     PLAINLY(t, rc = live_open(&setup, &t->live));
     return rc;
@@ -160,14 +160,7 @@ int moetune_open(const char *db, const struct moe_shape *shape,
     shape_complete(&t->shape);
     if (options)
         take(&t->options, sizeof(t->options), options, options->struct_size);
-    rc = declare(t);
-    if (!rc)
-        rc = complete(&t->options, &t->shape);
-    if (!rc)
-        rc = shape_check(&t->shape) ? ERR_ARGUMENT : OK;
-    t->agreed.usual = plan_default(&t->shape);
-    if (!rc)
-        rc = open_live(t, db);
+    rc = complete_and_open(t, db);
     if (rc) {
         moetune_close(t);
         return public_status(rc);
@@ -269,18 +262,12 @@ static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t r
     return orders[0].key == key ? OK : ERR_IO;
 }
 
-static uint32_t more_of(const struct moetune *t, const struct moetune_order *first)
-{
-    struct order order;
-
-    return order_read(first, &t->shape, &order) || order.more > AGREED_NEWS ? 0 : order.more;
-}
-
 /* Every rank comes here: none may stay behind in a broadcast. */
 static int exchange(struct moetune *t)
 {
     struct moetune_order orders[1 + AGREED_NEWS];
-    uint32_t sum = t->agreed.sum;
+    uint32_t sum = t->agreed.sum, count = 1;
+    struct order first;
     double begun_us;
 
     t->agreed.sum = 0;
@@ -288,24 +275,15 @@ static int exchange(struct moetune *t)
     if (t->live)
         write_orders(t, sum, 1 + AGREED_NEWS, orders);
     begun_us = t->options.now_us(t->options.self);
-    for (uint32_t i = 0; i == 0 || i <= more_of(t, orders); i++)
+    for (uint32_t i = 0; i < count; i++) {
         if (t->options.broadcast(t->options.self, orders[i].bytes, sizeof(orders[i].bytes)))
             return ERR_IO;
+        /* The first order says how many follow. */
+        if (i == 0 && !order_read(orders, &t->shape, &first) && first.more <= AGREED_NEWS)
+            count += first.more;
+    }
     t->carry_us = t->options.now_us(t->options.self) - begun_us;
     return obey(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
-}
-
-static int ask(struct moetune *t)
-{
-    int rc = OK;
-
-    if (t->live)
-        PLAINLY(t, live_ask_in(t->live, bucket_of(t), t->key, &t->plan));
-    if (t->options.broadcast)
-        rc = exchange(t);
-    if (rc && t->live)
-        live_void(t->live);
-    return rc;
 }
 
 static struct moe_plan fallback(const struct moe_shape *shape)
@@ -327,10 +305,16 @@ static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe
     t->plan = fallback(&t->shape);
     t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
     agreed_count(&t->agreed, capacity);
-    if (t->standing)
+    if (t->standing) {
         agreed_next(&t->agreed, bucket_of(t), &t->plan);
-    else
-        rc = ask(t);
+    } else {
+        if (t->live)
+            PLAINLY(t, live_ask_in(t->live, bucket_of(t), t->key, &t->plan));
+        if (t->options.broadcast)
+            rc = exchange(t);
+        if (rc && t->live)
+            live_void(t->live);
+    }
     t->untold = !t->standing && t->options.largest; /* on every rank, as all or none tell */
     if (rc)
         t->plan = fallback(&t->shape);
@@ -396,14 +380,6 @@ int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_
 
 /* ---- telling */
 
-/* What cannot be a time is the largest of all, so that every rank hears of it. */
-static double checked(const struct moetune *t, double time_us)
-{
-    if (t->asked && (time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
-        return time_us;
-    return INFINITY;
-}
-
 static const char could_not_run[] = "the trainer could not run it";
 
 static int learn(struct moetune *t, double us)
@@ -426,14 +402,6 @@ static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_pl
 
     PLAINLY(t, rc = live_broke(t->live, capacity, plan, TRIAL_FAILED, could_not_run));
     return rc;
-}
-
-static int hear_complaint(struct moetune *t, double us)
-{
-    uint32_t capacity = (uint32_t)(us - complaint_least);
-    struct moe_plan plan = agreed_plan(&t->agreed, capacity / t->options.window);
-
-    return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
 static int pass(struct moetune *t, uint32_t bucket, uint64_t key, const struct moe_plan *ran,
@@ -477,13 +445,18 @@ static double agree(struct moetune *t, double us)
 
 int moetune_tell(struct moetune *t, double time_us)
 {
+    struct moe_plan plan;
+    uint32_t capacity;
     double us;
 
     if (!t)
         return MOE_ERR_ARGUMENT;
     if (t->standing)
         return tell_standing(t, time_us);
-    us = agree(t, checked(t, time_us));
+    /* What cannot be a time is the largest of all, so that every rank hears of it. */
+    if (!t->asked || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
+        time_us = INFINITY;
+    us = agree(t, time_us);
     t->asked = t->untold = false;
     if (us > 0 && us < us_most)
         return t->live ? learn(t, us) : MOE_OK;
@@ -492,7 +465,11 @@ int moetune_tell(struct moetune *t, double time_us)
         return t->live ? learn(t, us) : MOE_OK;
     if (t->live)
         live_void(t->live);
-    return us >= complaint_least && us < complaint_most ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
+    if (!(us >= complaint_least && us < complaint_most))
+        return MOE_ERR_ARGUMENT;
+    capacity = (uint32_t)(us - complaint_least);
+    plan = agreed_plan(&t->agreed, capacity / t->options.window);
+    return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
 /* ---- seldom */

@@ -48,73 +48,53 @@ void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
     cell->answer.time_us = cell->answer.default_us = 0;
 }
 
-static bool is_in_bucket(const struct live *live, const struct cell *cell, uint64_t capacity)
+void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
 {
     const struct declaration *d = live->dictionary.declared;
     uint32_t bucket = cell->bucket.key.bucket;
+    bool in_bucket = d ? declaration_bucket(d, capacity, 0) / declaration_classes(d) ==
+                             bucket / declaration_classes(d)
+                       : capacity / live->setup.window == bucket;
 
-    return d ? declaration_bucket(d, capacity, 0) / declaration_classes(d) ==
-                   bucket / declaration_classes(d)
-             : capacity / live->setup.window == bucket;
-}
-
-void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
-{
-    if (cell->bucket.capacity == capacity || !is_in_bucket(live, cell, capacity))
+    if (cell->bucket.capacity == capacity || !in_bucket)
         return;
     cell->bucket.capacity = capacity;
     cell->level.count = 0;
     cell->slope = (struct slope){ 0 };
 }
 
-static uint32_t source_of(const struct entry_row *entry)
-{
-    if (entry_is(entry, ENTRY_OUTDATED))
-        return MOE_STALE;
-    if (entry_is(entry, ENTRY_IMPORTED))
-        return MOE_IMPORTED;
-    return entry->inferred ? MOE_INFERRED : MOE_EXACT;
-}
-
-/* What a step may take before it is slower than its entry says; NAN: the entry does not say.  A
- * contest knows an interval; what nobody measured is believed up to its bound. */
-static double most_ns(const struct entry_row *e)
-{
-    return 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
-}
-
-/* The entry holds: from now on it is the answer, and steps are held against it. */
-static void settle(struct cell *cell, const struct entry_row *entry)
-{
-    cell->state = CELL_SETTLED;
-    cell->answer.time_us = entry->time_us > 0 ? (float)entry->time_us : 0;
-    cell->answer.default_us = entry->default_us > 0 ? (float)entry->default_us : 0;
-    cell->watched = most_ns(entry) > 0;
-    if (cell->watched)
-        drift_open(&cell->drift, 1e3 * entry->time_us, most_ns(entry), entry->inferred);
-}
-
-/* Whether nothing is to be measured where this is known. */
-static bool is_enough(const struct live *live, const struct entry_row *e)
-{
-    bool wanted = live->setup.demands && live_demand(&live->setup, e->bucket);
-
-    return !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !(wanted && e->inferred) &&
-           (!live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name));
-}
-
 bool live_settle(struct live *live, struct cell *cell)
 {
     const struct entry_row *e = &cell->bucket.entry;
+    const struct effort *effort = live->setup.effort;
     int arm = cell->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
+    uint32_t source = entry_is(e, ENTRY_OUTDATED)   ? MOE_STALE
+                      : entry_is(e, ENTRY_IMPORTED) ? MOE_IMPORTED
+                      : e->inferred                 ? MOE_INFERRED
+                                                    : MOE_EXACT;
+    double most_ns;
 
     if (arm < 0)
         return false;
     live_at(live, cell, e->capacity);
-    live_answer(live, cell, arm, source_of(e));
+    live_answer(live, cell, arm, source);
     cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
-    if (is_enough(live, e))
-        settle(cell, e);
+    /* It is measured again if it is out of date, of another cluster, inferred where somebody wants
+     * it measured, or of less effort than is wanted. */
+    if (entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
+        (e->inferred && live->setup.demands && live_demand(&live->setup, e->bucket)) ||
+        (effort && effort_rank(e->effort) < effort_rank(effort->name)))
+        return true;
+    /* The entry holds: from now on it is the answer, and steps are held against it. */
+    cell->state = CELL_SETTLED;
+    cell->answer.time_us = e->time_us > 0 ? (float)e->time_us : 0;
+    cell->answer.default_us = e->default_us > 0 ? (float)e->default_us : 0;
+    /* What a step may take before it is slower than its entry says; NAN: the entry does not say.  A
+     * contest knows an interval; what nobody measured is believed up to its bound. */
+    most_ns = 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
+    cell->watched = most_ns > 0;
+    if (cell->watched)
+        drift_open(&cell->drift, 1e3 * e->time_us, most_ns, e->inferred);
     return true;
 }
 
@@ -162,24 +142,19 @@ static bool take_pin(struct live *live, struct cell *cell)
     return true;
 }
 
-static bool is_known(struct live *live, struct cell *cell)
-{
-    bool known = take_pin(live, cell) || live_settle(live, cell);
-
-    if (cell->state == CELL_OPEN && !live_demand(&live->setup, cell->bucket.key.bucket))
-        cell->state = CELL_FIXED;
-    return known;
-}
-
 void live_prepare(struct live *live, struct cell *cell)
 {
-    bool fresh = !cell->answer.struct_size;
+    if (!cell->answer.struct_size) { /* nothing was asked of it before */
+        bool known = take_pin(live, cell) || live_settle(live, cell);
 
-    if (fresh && is_known(live, cell))
-        return;
-    if (fresh || (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
-                  cell->guessed != live->insights))
+        if (cell->state == CELL_OPEN && !live_demand(&live->setup, cell->bucket.key.bucket))
+            cell->state = CELL_FIXED;
+        if (!known)
+            guess(live, cell);
+    } else if (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
+               cell->guessed != live->insights) {
         guess(live, cell);
+    }
 }
 
 /* ---- samples */
@@ -292,25 +267,6 @@ static int open_search(struct live *live, const struct cluster *cluster, struct 
     return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search, out);
 }
 
-/* When the dictionary's ids are known. */
-static int open_classes(struct live *live, const struct cluster *cluster)
-{
-    const struct declaration *d = live->dictionary.declared;
-    uint32_t count = d ? declaration_classes(d) : 1;
-
-    live->classes = calloc(count, sizeof(*live->classes));
-    if (!live->classes)
-        return fail(ERR_NOMEM, "the classes of a space");
-    for (; live->class_count < count; live->class_count++) {
-        struct dictionary *class = &live->classes[live->class_count];
-
-        *class = live->dictionary;
-        if (live->class_count)
-            TRY(open_search(live, cluster, &class->search));
-    }
-    return OK;
-}
-
 struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh)
 {
     return cells_at(&live->cells, &live->classes[bucket % live->class_count], bucket, fresh);
@@ -318,6 +274,8 @@ struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh)
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
+    const struct declaration *d = live->dictionary.declared;
+    uint32_t count = d ? declaration_classes(d) : 1;
     bool dry_run = live->setup.dry_run;
     int rc = dry_run ? store_dry_run("", &live->dictionary.store)
                      : store_open(path, live->setup.store_flags, &live->dictionary.store);
@@ -333,16 +291,20 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     TRY(begin_run(live));
     if (!dry_run)
         TRY(open_view(live, path, cluster));
-    TRY(open_classes(live, cluster));
+    /* Each class has the dictionary's ids and a search of its own; the first takes that which is
+     * there. */
+    live->classes = calloc(count, sizeof(*live->classes));
+    if (!live->classes)
+        return fail(ERR_NOMEM, "the classes of a space");
+    for (; live->class_count < count; live->class_count++) {
+        struct dictionary *class = &live->classes[live->class_count];
+
+        *class = live->dictionary;
+        if (live->class_count)
+            TRY(open_search(live, cluster, &class->search));
+    }
     return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                          recall_entry, live);
-}
-
-static bool switched_off(void)
-{
-    const char *disable = getenv("MOELOOKUP_DISABLE");
-
-    return disable && *disable && strcmp(disable, "0") != 0;
 }
 
 int live_open(const struct live_setup *setup, struct live **out)
@@ -350,6 +312,8 @@ int live_open(const struct live_setup *setup, struct live **out)
     struct moe_plan default_plan = plan_default(&setup->shape);
     struct live *live = calloc(1, sizeof(*live));
     struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
+    const char *disable = getenv("MOELOOKUP_DISABLE");
+    bool disabled = disable && *disable && strcmp(disable, "0") != 0;
     struct cluster cluster;
     char path[PATH_MAX];
     int rc;
@@ -371,8 +335,8 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
         TRY_OUT(store_path(setup->path, STORE_TO_WRITE, path, sizeof(path)));
-    TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)
-                                              : open_store(live, path, &cluster));
+    TRY_OUT(!setup->dry_run && disabled ? open_view(live, path, &cluster)
+                                        : open_store(live, path, &cluster));
     live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;
     *out = live;
     return OK;

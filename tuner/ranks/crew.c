@@ -109,25 +109,20 @@ static bool stopped(const struct crew *crew)
     return crew->setup.stop && *crew->setup.stop;
 }
 
-/* Every run is to get on, so its first step may take as long again as the budget, or this. */
-enum { FIRST_S = 10 };
-
-static bool budget_is_spent(const struct crew *crew)
-{
-    int64_t deadline = crew->setup.deadline_ns, first = FIRST_S * (int64_t)1000000000;
-    int64_t more = deadline - crew->opened_ns;
-
-    more = crew->steps ? 0 : more > first ? more : first;
-    return deadline && host_clock_ns() >= deadline + more;
-}
-
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
+    static const int64_t first_ns = 10000000000;
     int64_t deadline = host_clock_ns() + (int64_t)(patience_s(crew) * 1e9);
+    int64_t budget_ns = crew->setup.deadline_ns - crew->opened_ns;
+    int64_t spent_at = crew->setup.deadline_ns;
     char line[WORK_LINE_BYTES];
     int rc;
 
+    /* Every run is to get on, so its first step may take as long again as the budget, or first_ns.
+     */
+    if (!crew->steps)
+        spent_at += budget_ns > first_ns ? budget_ns : first_ns;
     for (;;) {
         rc = launch_read(&crew->ranks, 1000, line, sizeof(line));
         if (rc == OK && !reply_parse(line, reply)) {
@@ -140,7 +135,7 @@ static int await(struct crew *crew, struct reply *reply)
             note("a rank says: %s", TEXT_SHORT(line, 200));
         if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
             return ERR_LAUNCH; /* while they are being started there is no step to finish */
-        if (budget_is_spent(crew))
+        if (crew->setup.deadline_ns && host_clock_ns() >= spent_at)
             return ERR_CUT; /* however long the order may still take */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
@@ -194,18 +189,6 @@ static void give_up(int number)
     _exit(75);
 }
 
-/* Nobody outlives ranks that hang when this is one of them: the job ends, and can be resumed. */
-static int lead_watched(struct crew *crew, const struct order *order, struct reply *reply)
-{
-    int rc;
-
-    signal(SIGALRM, give_up);
-    alarm((unsigned)crew->setup.timeout_s + 1);
-    rc = worker_lead(crew->worker, order, reply);
-    alarm(0);
-    return rc;
-}
-
 /* To ranks that run. */
 static int hand_over(struct crew *crew, const struct order *order, struct reply *reply)
 {
@@ -218,12 +201,20 @@ static int hand_over(struct crew *crew, const struct order *order, struct reply 
 
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
 {
+    int rc;
+
     if (order->kind == ORDER_LAYER) {
         crew->layer = *order;
         crew->has_layer = true;
     }
     if (crew->setup.world) {
-        TRY(lead_watched(crew, order, reply));
+        /* Nobody outlives ranks that hang when this is one of them: the job ends, and can be
+         * resumed. */
+        signal(SIGALRM, give_up);
+        alarm((unsigned)crew->setup.timeout_s + 1);
+        rc = worker_lead(crew->worker, order, reply);
+        alarm(0);
+        TRY(rc);
         return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
     }
     if (!crew->modelled && !crew->ranks.pid)

@@ -51,16 +51,6 @@ struct modelled_ranks {
     struct worker *workers[RANK_CLASSES_MOST];
 };
 
-static bool same_classes(const struct rank_classes *a, const struct rank_classes *b)
-{
-    if (a->count != b->count)
-        return false;
-    for (int i = 0; i < a->count; i++)
-        if (a->at[i].rank != b->at[i].rank || a->at[i].pace != b->at[i].pace)
-            return false;
-    return true;
-}
-
 /* ---- their workers */
 
 static void close_workers(struct modelled_ranks *m)
@@ -69,43 +59,29 @@ static void close_workers(struct modelled_ranks *m)
         worker_close(m->workers[--m->classes.count]);
 }
 
-static int open_workers(struct modelled_ranks *m, const struct rank_classes *list)
-{
-    for (int i = 0; i < list->count; i++) {
-        const struct rank_class *one = &list->at[i];
-        struct cluster c = cluster_at_pace(m->cluster, one->pace);
-
-        TRY(worker_open_model(&c, one->rank, m->speeds, m->seed, &m->workers[i]));
-        worker_relaunch(m->workers[i], m->launch);
-        m->classes.at[m->classes.count++] = *one;
-    }
-    return OK;
-}
-
-/* All of them or none. */
+/* A worker for each class that the layer has; all of them or none. */
 static int set_classes(struct modelled_ranks *m, const struct moe_shape *shape)
 {
     struct rank_classes list = rank_classes_of(shape, m->speeds, m->cluster.ranks);
+    bool same = m->classes.count == list.count;
     int rc;
 
-    if (same_classes(&m->classes, &list))
+    for (int i = 0; i < list.count && same; i++)
+        same = m->classes.at[i].rank == list.at[i].rank && m->classes.at[i].pace == list.at[i].pace;
+    if (same)
         return OK;
     close_workers(m);
-    rc = open_workers(m, &list);
-    if (rc)
-        close_workers(m);
-    return rc;
-}
+    for (int i = 0; i < list.count; i++) {
+        struct cluster c = cluster_at_pace(m->cluster, list.at[i].pace);
 
-static int find_speeds(struct modelled_ranks *m)
-{
-    if (!rank_speeds_known(&m->cluster))
-        return OK;
-    m->speeds = calloc(m->cluster.ranks, sizeof(*m->speeds));
-    if (!m->speeds)
-        return fail(ERR_NOMEM, "speeds of %u ranks", m->cluster.ranks);
-    rank_speeds_list(m->cluster.rank_speeds_percent, m->speeds);
+        TRY_OUT(worker_open_model(&c, list.at[i].rank, m->speeds, m->seed, &m->workers[i]));
+        worker_relaunch(m->workers[i], m->launch);
+        m->classes.at[m->classes.count++] = list.at[i];
+    }
     return OK;
+out:
+    close_workers(m);
+    return rc;
 }
 
 int modelled_ranks_open(const struct cluster *cluster, uint64_t seed, struct modelled_ranks **out)
@@ -116,7 +92,11 @@ int modelled_ranks_open(const struct cluster *cluster, uint64_t seed, struct mod
     TRY(rc);
     m->cluster = *cluster;
     m->seed = seed;
-    TRY_OUT(find_speeds(m));
+    if (rank_speeds_known(cluster)) {
+        m->speeds = calloc(cluster->ranks, sizeof(*m->speeds));
+        TRY_OUT(m->speeds ? OK : fail(ERR_NOMEM, "speeds of %u ranks", cluster->ranks));
+        rank_speeds_list(cluster->rank_speeds_percent, m->speeds);
+    }
     TRY_OUT(set_classes(m, &(struct moe_shape){ .shares = MOE_SHARES_EQUAL }));
     *out = m;
     return OK;
@@ -158,35 +138,7 @@ static void take_most(int64_t *most, int64_t value)
         *most = value;
 }
 
-/* Numbers are the most over the ranks, as on real ones. */
-static void add_reply(struct reply *all, const struct reply *one)
-{
-    take_most(&all->ns, one->ns);
-    take_most(&all->memory_bytes, one->memory_bytes);
-    take_most(&all->sent_bytes, one->sent_bytes);
-    take_most(&all->messages, one->messages);
-    take_most(&all->node_rows, one->node_rows);
-    take_most(&all->compute_ns, one->compute_ns);
-    take_most(&all->comm_ns, one->comm_ns);
-    take_most(&all->lost_ns, one->lost_ns);
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        take_most(&all->phases[i].ns, one->phases[i].ns);
-        take_most(&all->phases[i].low_ns, one->phases[i].low_ns);
-        take_most(&all->phases[i].high_ns, one->phases[i].high_ns);
-    }
-}
-
-static void do_one(struct worker *worker, const struct order *order, struct reply *all)
-{
-    struct reply one;
-
-    worker_do(worker, order, &one);
-    if (one.state == TRIAL_OK)
-        add_reply(all, &one);
-    else
-        *all = one;
-}
-
+/* Numbers of the reply are the most over the ranks, as on real ones. */
 void modelled_ranks_do(struct modelled_ranks *m, const struct order *order, struct reply *reply)
 {
     if (order->kind == ORDER_LAYER)
@@ -195,6 +147,26 @@ void modelled_ranks_do(struct modelled_ranks *m, const struct order *order, stru
                              .message = "there is no room for the model" };
     if (m->classes.count)
         worker_do(m->workers[0], order, reply);
-    for (int i = 1; i < m->classes.count && reply->state == TRIAL_OK; i++)
-        do_one(m->workers[i], order, reply);
+    for (int i = 1; i < m->classes.count && reply->state == TRIAL_OK; i++) {
+        struct reply one;
+
+        worker_do(m->workers[i], order, &one);
+        if (one.state != TRIAL_OK) {
+            *reply = one;
+            return;
+        }
+        take_most(&reply->ns, one.ns);
+        take_most(&reply->memory_bytes, one.memory_bytes);
+        take_most(&reply->sent_bytes, one.sent_bytes);
+        take_most(&reply->messages, one.messages);
+        take_most(&reply->node_rows, one.node_rows);
+        take_most(&reply->compute_ns, one.compute_ns);
+        take_most(&reply->comm_ns, one.comm_ns);
+        take_most(&reply->lost_ns, one.lost_ns);
+        for (int k = 0; k < PHASE_COUNT; k++) {
+            take_most(&reply->phases[k].ns, one.phases[k].ns);
+            take_most(&reply->phases[k].low_ns, one.phases[k].low_ns);
+            take_most(&reply->phases[k].high_ns, one.phases[k].high_ns);
+        }
+    }
 }

@@ -47,22 +47,10 @@ static int lead(struct worker *worker)
     return OK;
 }
 
-static int serve(struct world *world, const struct serve_options *o)
-{
-    struct worker *worker = NULL;
-    int rc;
-
-    TRY(o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->ranks_per_rack,
-                                               o->device, &worker)
-                         : worker_open(world, o->device, &worker));
-    rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
-    worker_close(worker);
-    return rc;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     const struct serve_options *o = options;
+    struct worker *worker = NULL;
     struct world *world;
     int rc;
 
@@ -71,7 +59,12 @@ static int run(const struct verb_call *call, void *options)
     signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
     TRY(o->virtual.ranks ? world_open(0, 0, &world)
                          : world_open((int)o->ranks_per_node, (int)o->ranks_per_rack, &world));
-    rc = serve(world, o);
+    rc = o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->ranks_per_rack,
+                                                o->device, &worker)
+                          : worker_open(world, o->device, &worker);
+    if (!rc)
+        rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
+    worker_close(worker);
     world_close(world);
     return rc;
 }

@@ -24,18 +24,6 @@ static bool *flag_of(struct order *order, int i)
     return (bool *)((char *)order + flags[i].offset);
 }
 
-static void format_flags(const struct order *order, char words[FLAG_WORDS_BYTES])
-{
-    struct order copy = *order;
-    int used = 0;
-
-    *words = 0;
-    for (int i = 0; i < FLAGS; i++)
-        if (*flag_of(&copy, i))
-            used += snprintf(words + used, (size_t)(FLAG_WORDS_BYTES - used), "%s%s",
-                             used ? " " : "", flags[i].word);
-}
-
 /* Words of others are left alone: an order of an older moetune says none. */
 static void parse_flags(const char *words, size_t length, struct order *out)
 {
@@ -52,9 +40,14 @@ static void parse_flags(const char *words, size_t length, struct order *out)
 
 void order_format(const struct order *order, char line[WORK_LINE_BYTES])
 {
-    char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES], words[FLAG_WORDS_BYTES];
+    char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES], words[FLAG_WORDS_BYTES] = "";
+    struct order copy = *order;
+    size_t used = 0;
 
-    format_flags(order, words);
+    for (int i = 0; i < FLAGS; i++)
+        if (*flag_of(&copy, i))
+            used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%s", used ? " " : "",
+                                     flags[i].word);
     shape_format(&order->shape, shape, sizeof(shape));
     if (moe_plan_format(&order->plan, plan, sizeof(plan)) < 0)
         plan[0] = 0;
@@ -64,32 +57,12 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
              *order->load ? "|" : "", order->load);
 }
 
-/* "" where there are fewer. */
-static const char *after_bars(const char *line, int bars)
-{
-    for (; bars && *line; line++)
-        bars -= *line == '|';
-    return line;
-}
-
-/* What follows the plan: how steps are launched, and the load, which is mostly none. */
-static int parse_rest(const char *rest, struct order *out)
-{
-    size_t word = strcspn(rest, "|\n");
-    const char *load = rest + word + (rest[word] == '|');
-    size_t length = strcspn(load, "\n");
-
-    if (length >= sizeof(out->load))
-        return ERR_FORMAT;
-    parse_flags(rest, word, out);
-    memcpy(out->load, load, length);
-    return OK;
-}
-
 int order_parse(const char *line, struct order *out)
 {
     struct order order = { .shape = { .struct_size = sizeof(order.shape) } };
     char shape[SHAPE_TEXT_BYTES] = "", plan[PLAN_TEXT_BYTES] = "";
+    const char *rest = line, *load;
+    size_t flags_length, load_length;
     int kind, n;
 
     _Static_assert(sizeof(shape) == 344 && sizeof(plan) == 312, "as many as sscanf is told");
@@ -101,49 +74,36 @@ int order_parse(const char *line, struct order *out)
         return ERR_FORMAT;
     if (n > 5 && plan_parse(plan, &order.plan))
         return ERR_FORMAT;
-    if (parse_rest(after_bars(line, 3), &order))
+    /* What follows the third bar, after the plan: flags, and the load, which is mostly none. */
+    for (int bars = 3; bars && *rest; rest++)
+        bars -= *rest == '|';
+    flags_length = strcspn(rest, "|\n");
+    load = rest + flags_length + (rest[flags_length] == '|');
+    load_length = strcspn(load, "\n");
+    if (load_length >= sizeof(order.load))
         return ERR_FORMAT;
+    parse_flags(rest, flags_length, &order);
+    memcpy(order.load, load, load_length);
     order.kind = (enum order_kind)kind;
     *out = order;
     return OK;
 }
 
-static void format_phases(const struct phase_time phases[PHASE_COUNT], char *to, size_t room)
-{
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        int used = snprintf(to, room, "|%" PRId64 " %" PRId64 " %" PRId64, phases[i].ns,
-                            phases[i].low_ns, phases[i].high_ns);
-
-        to += used;
-        room -= (size_t)used;
-    }
-}
-
-/* All of them, or none. */
-static int parse_phases(const char *text, struct phase_time phases[PHASE_COUNT])
-{
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        int used = 0;
-
-        if (sscanf(text, "|%" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &phases[i].ns, &phases[i].low_ns,
-                   &phases[i].high_ns, &used) != 3 ||
-            !used)
-            return ERR_FORMAT;
-        text += used;
-    }
-    return OK;
-}
-
 void reply_format(const struct reply *r, char line[WORK_LINE_BYTES])
 {
+    size_t used;
+
     snprintf(line, WORK_LINE_BYTES,
              "moetune-reply %d %u %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
              " %" PRId64 " %" PRId64 " %" PRId64 " %u %u %u|%s",
              (int)r->state, r->broken, r->ns, r->memory_bytes, r->sent_bytes, r->messages,
              r->node_rows, r->compute_ns, r->comm_ns, r->lost_ns, r->warm_steps, r->gpu.clock_mhz,
              r->gpu.throttled, r->message);
-    if (r->phases[PHASE_TOTAL].ns)
-        format_phases(r->phases, line + strlen(line), WORK_LINE_BYTES - strlen(line));
+    used = strlen(line);
+    for (int i = 0; i < PHASE_COUNT && r->phases[PHASE_TOTAL].ns; i++)
+        used += (size_t)snprintf(line + used, WORK_LINE_BYTES - used,
+                                 "|%" PRId64 " %" PRId64 " %" PRId64, r->phases[i].ns,
+                                 r->phases[i].low_ns, r->phases[i].high_ns);
 }
 
 int reply_parse(const char *line, struct reply *out)
@@ -165,8 +125,16 @@ int reply_parse(const char *line, struct reply *out)
     /* A message may have any characters; what went well has none. */
     rest = line + used + strcspn(line + used, r.state == TRIAL_OK ? "|\n" : "\n");
     text_put(r.message, sizeof(r.message), "%.*s", (int)(rest - (line + used)), line + used);
-    if (*rest == '|')
-        TRY(parse_phases(rest, r.phases));
+    for (int i = 0; i < PHASE_COUNT && (i || *rest == '|'); i++) { /* all phases, or none */
+        struct phase_time *phase = &r.phases[i];
+
+        used = 0;
+        if (sscanf(rest, "|%" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &phase->ns, &phase->low_ns,
+                   &phase->high_ns, &used) != 3 ||
+            !used)
+            return ERR_FORMAT;
+        rest += used;
+    }
     *out = r;
     return OK;
 }

@@ -247,20 +247,6 @@ static int set_layer(struct worker *worker, const struct order *order)
     return open_rig(worker, &worker->data, &worker->rig);
 }
 
-/* Without the load, for which a smaller layer may have too few columns: check_some() sees that. */
-static int open_proof(struct worker *worker)
-{
-    struct data data = { .shape = reference_shape(worker->data.shape),
-                         .seed = worker->data.seed,
-                         .speeds = worker->data.speeds };
-
-    if (worker->proof)
-        return OK;
-    TRY(open_rig(worker, &data, &worker->proof));
-    rig_set_capacity(worker->proof, reference_capacity(&data.shape));
-    return OK;
-}
-
 static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
 {
     for (int i = 0; i < worker->checked_count; i++)
@@ -272,13 +258,21 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
 /* Compares a plan with the reference, once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
+    /* Without the load, for which a smaller layer may have too few columns: rig_check_some() sees
+     * what the load does. */
+    struct data data = { .shape = reference_shape(worker->data.shape),
+                         .seed = worker->data.seed,
+                         .speeds = worker->data.speeds };
     struct runner proof = { 0 };
     double error;
     int rc;
 
     if (!worker->machine.checks || was_checked(worker, plan))
         return OK;
-    TRY(open_proof(worker));
+    if (!worker->proof) {
+        TRY(open_rig(worker, &data, &worker->proof));
+        rig_set_capacity(worker->proof, reference_capacity(&data.shape));
+    }
     TRY(runner_open(worker->proof, plan, &proof));
     rc = rig_check(worker->proof, proof.exec, &error);
     runner_close(&proof);
@@ -287,31 +281,12 @@ static int check(struct worker *worker, const struct moe_plan *plan)
     return rc;
 }
 
-/* What the warming step gave, at the layer's real size. */
-static int check_some(struct worker *worker, struct runner *runner)
-{
-    double error;
-
-    return worker->machine.checks ? rig_check_some(worker->rig, runner->exec, &error) : OK;
-}
-
 static void to_front(struct worker *worker, int i)
 {
     struct runner runner = worker->open[i];
 
     memmove(worker->open + 1, worker->open, (size_t)i * sizeof(runner));
     worker->open[0] = runner;
-}
-
-static bool find(struct worker *worker, const struct order *order)
-{
-    for (int i = 0; i < worker->open_count; i++)
-        if (worker->open[i].capacity == order->capacity &&
-            plan_equal(&worker->open[i].plan, &order->plan)) {
-            to_front(worker, i);
-            return true;
-        }
-    return false;
 }
 
 /* From agreed numbers only: all ranks close the same plans. */
@@ -358,6 +333,7 @@ static int take_phases(const struct worker *worker, struct runner *runner, struc
 static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct runner runner = { 0 };
+    double error;
     int rc;
 
     TRY(make_room(worker, order));
@@ -367,7 +343,9 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     if (worker->machine.checks)
         TRY_OUT(rig_spoil(worker->rig));
     TRY_OUT(runner_warm(&runner, 1));
-    TRY_OUT(check_some(worker, &runner));
+    /* What the warming step gave, at the layer's real size. */
+    if (worker->machine.checks)
+        TRY_OUT(rig_check_some(worker->rig, runner.exec, &error));
     TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
     TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;
@@ -380,12 +358,17 @@ out:
     return rc;
 }
 
+/* The order's plan is then the first of those that are open. */
 static int prepare(struct worker *worker, const struct order *order, struct reply *reply)
 {
     int rc;
 
-    if (find(worker, order))
-        return OK;
+    for (int i = 0; i < worker->open_count; i++)
+        if (worker->open[i].capacity == order->capacity &&
+            plan_equal(&worker->open[i].plan, &order->plan)) {
+            to_front(worker, i);
+            return OK;
+        }
     rc = open_plan(worker, order, reply);
     if (rc != ERR_NOMEM || !(worker->open_count || worker->proof))
         return rc;
@@ -393,24 +376,21 @@ static int prepare(struct worker *worker, const struct order *order, struct repl
     return open_plan(worker, order, reply);
 }
 
-/* A quarter below the highest clock that was seen: it has not come up yet, or something else than
- * heat and power holds it down. */
-static bool is_slow(struct worker *worker, int clock_mhz)
-{
-    if (clock_mhz > worker->clock_most_mhz)
-        worker->clock_most_mhz = clock_mhz;
-    return clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_most_mhz;
-}
-
-/* Right after a step, when the clock is still what it was.  Where one rank does not know its clock,
- * the slowest is not known. */
+/* Says what held the step back, right after it, when the clock is still what it was.  Where one
+ * rank does not know its clock, the slowest is not known. */
 static int look_around(struct worker *worker, struct reply *reply)
 {
     bool hot = fault_hit("throttle"), disturbed = fault_hit("disturb");
     int clock_mhz = nvml_clock_mhz(worker->nvml);
-    bool slow = is_slow(worker, clock_mhz) || nvml_throttled(worker->nvml);
-    int64_t agreed[4] = { -(int64_t)clock_mhz, hot || slow, hot || disturbed, disturbed };
+    /* A quarter below the highest clock that was seen: it has not come up yet, or something else
+     * than heat and power holds it down. */
+    bool slow = clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_most_mhz;
+    bool throttled = !slow && nvml_throttled(worker->nvml);
+    int64_t agreed[4] = { -(int64_t)clock_mhz, hot || slow || throttled, hot || disturbed,
+                          disturbed };
 
+    if (clock_mhz > worker->clock_most_mhz)
+        worker->clock_most_mhz = clock_mhz;
     /* On every rank or on none. */
     if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&
         !fault_expected("disturb"))

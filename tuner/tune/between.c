@@ -5,19 +5,9 @@
 
 #include <math.h>
 
-static double expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
-{
-    return dictionary_expected_us(&sweep->dictionary, bucket, space_arm(sweep->space, plan));
-}
-
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 {
     return arm >= 0 && space_fits(sweep->space, arm, bucket);
-}
-
-static bool plan_fits(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
-{
-    return fits(sweep, bucket, space_arm(sweep->space, plan));
 }
 
 /* Times on a log-log line between two measured buckets, where there is no model. */
@@ -28,21 +18,6 @@ static double on_line_us(const struct entry_row *low, const struct entry_row *hi
                 log((double)high->capacity / (double)low->capacity);
 
     return exp(log(low_us) + at * (log(high_us) - log(low_us)));
-}
-
-/* The faster side by the model; the nearer one where there is none. */
-static const struct entry_row *choose(struct sweep *sweep, const struct entry_row *low,
-                                      const struct entry_row *high, uint32_t bucket)
-{
-    double place = (double)space_capacity(sweep->space, bucket);
-    double low_us = expected_us(sweep, bucket, &low->plan);
-    double high_us = expected_us(sweep, bucket, &high->plan);
-    bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
-    bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
-
-    if (!plan_fits(sweep, bucket, &low->plan))
-        return high;
-    return take_low || !plan_fits(sweep, bucket, &high->plan) ? low : high;
 }
 
 /* How far a gain lies from the line between its neighbours': it bends, and both were measured. */
@@ -97,7 +72,7 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         return;
     dictionary_infer_other(&sweep->dictionary, usable, out);
     if (out->no_other || out->other_us > 0 || !below || !above ||
-        !plan_fits(sweep, out->bucket, plan))
+        !fits(sweep, out->bucket, space_arm(sweep->space, plan)))
         return;
     out->other = *plan;
     out->other_us =
@@ -107,9 +82,20 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
 void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out)
 {
-    int arm = space_arm(sweep->space, &choose(sweep, low, high, bucket)->plan);
+    const struct dictionary *d = &sweep->dictionary;
+    double place = (double)space_capacity(sweep->space, bucket);
+    int low_arm = space_arm(sweep->space, &low->plan);
+    int high_arm = space_arm(sweep->space, &high->plan);
+    double low_us = dictionary_expected_us(d, bucket, low_arm);
+    double high_us = dictionary_expected_us(d, bucket, high_arm);
+    /* The faster side by the model; the nearer one where there is none. */
+    bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
+    bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
+    int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];
 
+    if (fits(sweep, bucket, low_arm) && (take_low || !fits(sweep, bucket, high_arm)))
+        arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
     dictionary_infer(&sweep->dictionary, bucket,

@@ -17,27 +17,20 @@ static bool is_wanted(const struct traffic_bucket *b)
 
 /* ---- layers */
 
-/* False if nothing but pinned buckets was asked for. */
-static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint32_t *last)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < layer->bucket_count; i++)
-        if (is_wanted(&layer->buckets[i])) {
-            *first = any ? *first : layer->buckets[i].bucket;
-            *last = layer->buckets[i].bucket;
-            any = true;
-        }
-    return any;
-}
-
 static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
 {
     struct moe_shape shape = layer->shape;
     char range[32];
-    uint32_t first, last;
+    uint32_t first = 0, last = 0;
+    bool any = false;
 
-    if (!find_range(layer, &first, &last))
+    for (size_t i = 0; i < layer->bucket_count; i++)
+        if (is_wanted(&layer->buckets[i])) {
+            first = any ? first : layer->buckets[i].bucket;
+            last = layer->buckets[i].bucket;
+            any = true;
+        }
+    if (!any) /* only pinned buckets were asked for */
         return OK;
     if (!shape.tokens) {
         shape.tokens =
@@ -50,48 +43,25 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     return tune_request_add(r, &shape, layer->window, range, layer);
 }
 
-/* With --space FILE it is the layers of that space that count, without it those of none. */
-static bool is_meant(const struct tune_request *r, const struct moe_shape *shape)
-{
-    const struct option_list *said = &r->options->shapes;
-
-    if (shape->space != (r->declared ? r->declared->id : 0))
-        return false;
-    return !said->count || shape_agrees(shape, said->items[0]);
-}
-
-static void note_others(const struct tune_request *r, size_t others, size_t elsewhere,
-                        const char *here)
-{
-    char tag[DECLARATION_TAG_BYTES];
-
-    if (others && r->declared)
-        note("%zu of %zu recorded layers are others than those of the space %s that are meant",
-             others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
-    else if (others)
-        note("%s: what was asked of layers with a declared space is measured by their program: "
-             "tune --space FILE --exec PROGRAM --from-misses %s",
-             r->options->misses.items[0], r->options->misses.items[0]);
-    if (elsewhere)
-        note("%zu of %zu recorded layers are not for %s", elsewhere, r->traffic.count, here);
-}
-
 int misses_spaces(struct tune_request *r)
 {
+    const struct option_list *files = &r->options->misses, *said = &r->options->shapes;
     struct rank_layout here = cluster_layout(&r->cluster);
-    char racks[32] = "", ranks[96];
+    char racks[32] = "", ranks[96], tag[DECLARATION_TAG_BYTES];
     size_t elsewhere = 0, others;
 
     if (here.per_rack)
         snprintf(racks, sizeof(racks), ", %u per rack", here.per_rack);
     snprintf(ranks, sizeof(ranks), "%u ranks, %u per node%s", here.ranks, here.per_node, racks);
-    for (int i = 0; i < r->options->misses.count; i++)
-        TRY(traffic_read(r->options->misses.items[i], &r->traffic));
+    for (int i = 0; i < files->count; i++)
+        TRY(traffic_read(files->items[i], &r->traffic));
     others = r->traffic.strangers;
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 
-        if (!is_meant(r, shape))
+        /* With --space FILE it is the layers of that space that count, without it those of none. */
+        if (shape->space != (r->declared ? r->declared->id : 0) ||
+            (said->count && !shape_agrees(shape, said->items[0])))
             others++;
         else if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
                  shape->ranks_per_rack == here.per_rack)
@@ -99,10 +69,17 @@ int misses_spaces(struct tune_request *r)
         else
             elsewhere++;
     }
-    note_others(r, others, elsewhere, ranks);
+    if (others && r->declared)
+        note("%zu of %zu recorded layers are others than those of the space %s that are meant",
+             others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
+    else if (others)
+        note("%s: what was asked of layers with a declared space is measured by their program: "
+             "tune --space FILE --exec PROGRAM --from-misses %s",
+             files->items[0], files->items[0]);
+    if (elsewhere)
+        note("%zu of %zu recorded layers are not for %s", elsewhere, r->traffic.count, ranks);
     if (!r->space_count)
-        return fail(UNSUPPORTED, "%s: nothing was asked for on %s", r->options->misses.items[0],
-                    ranks);
+        return fail(UNSUPPORTED, "%s: nothing was asked for on %s", files->items[0], ranks);
     return OK;
 }
 
@@ -179,17 +156,6 @@ static int list_layer(struct tune_request *r, struct store *store, const struct 
     return OK;
 }
 
-static void set_anchors(struct tune_request *r, const struct misses *misses)
-{
-    for (size_t i = 0; i < r->space_count; i++)
-        r->spaces[i].anchor_count = 0;
-    for (size_t i = 0; i < misses->count; i++) {
-        struct space *space = &r->spaces[misses->list[i].space];
-
-        space->anchors[space->anchor_count++] = misses->list[i].bucket;
-    }
-}
-
 int misses_list(struct tune_request *r, struct store *store, const struct cluster *here,
                 struct misses *out)
 {
@@ -208,7 +174,13 @@ int misses_list(struct tune_request *r, struct store *store, const struct cluste
         return rc;
     }
     qsort(e.list, e.count, sizeof(*e.list), by_demand);
-    set_anchors(r, &e);
+    for (size_t i = 0; i < r->space_count; i++)
+        r->spaces[i].anchor_count = 0;
+    for (size_t i = 0; i < e.count; i++) {
+        struct space *space = &r->spaces[e.list[i].space];
+
+        space->anchors[space->anchor_count++] = e.list[i].bucket;
+    }
     *out = e;
     return OK;
 }

@@ -42,14 +42,6 @@ static void say_value(struct writer *w, size_t axis, uint32_t value)
         say(w, " %" PRIu32, value);
 }
 
-static bool has(const struct space *space, size_t axis, uint32_t value)
-{
-    for (size_t i = 0; i < space->arm_count; i++)
-        if (plan_value(&space->arms[i], axis) == value)
-            return true;
-    return false;
-}
-
 static void say_axis(struct writer *w, const struct space *space, size_t axis)
 {
     uint32_t most = 0;
@@ -59,24 +51,14 @@ static void say_axis(struct writer *w, const struct space *space, size_t axis)
             most = plan_value(&space->arms[i], axis);
     say(w, "axis %s", plan_axes[axis].name);
     for (uint32_t value = 0; value <= most; value++)
-        if (has(space, axis, value))
-            say_value(w, axis, value);
+        for (size_t i = 0; i < space->arm_count; i++)
+            if (plan_value(&space->arms[i], axis) == value) {
+                say_value(w, axis, value);
+                break;
+            }
     say(w, " default");
     say_value(w, axis, plan_value(&space->arms[space->default_arm], axis));
     say(w, " live\n");
-}
-
-/* What plan_canonical() and plan_legal() say of values that the axes have; the rest follows from
- * which values there are. */
-static void say_needs(struct writer *w, const struct moe_shape *shape)
-{
-    say(w, "need r>0 | a=linear\nneed r>0 | ctas=0\n");
-    if (shape->layout == MOE_LAYOUT_HIDDEN)
-        say(w, "need r=0 | w=keep\n");
-    else
-        say(w, "need r>0 | d=1\nneed r=0 | e=padded\n");
-    if (shape_slices(shape) == 1)
-        say(w, "need r=0 | proto=auto\n");
 }
 
 static int ascending(const void *a, const void *b)
@@ -86,36 +68,37 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int say_key(struct writer *w, const struct space *space)
-{
-    uint32_t bucket[DECLARATION_KEY_EDGES_MAX];
-    size_t count = space->anchor_count;
-
-    if (count > DECLARATION_KEY_EDGES_MAX)
-        return fail(ERR_ARGUMENT,
-                    "%zu capacities are measured: the key of a declared space has at most %d edges",
-                    count, DECLARATION_KEY_EDGES_MAX);
-    memcpy(bucket, space->anchors, count * sizeof(*bucket));
-    qsort(bucket, count, sizeof(*bucket), ascending);
-    say(w, "key capacity edges");
-    for (size_t i = 0; i < count; i++)
-        say(w, " %" PRIu64, space_capacity(space, bucket[i]));
-    say(w, "\n");
-    return OK;
-}
-
 int own_space_text(const struct space *space, char text[DECLARATION_TEXT_BYTES + 1])
 {
     struct writer w = { text, 0 };
+    uint32_t bucket[DECLARATION_KEY_EDGES_MAX];
+    size_t count = space->anchor_count;
 
     if (space->arm_count > DECLARATION_PLANS_MAX)
         return fail(ERR_ARGUMENT, "%zu plans: a declared space has at most %d", space->arm_count,
                     DECLARATION_PLANS_MAX);
+    if (count > DECLARATION_KEY_EDGES_MAX)
+        return fail(ERR_ARGUMENT,
+                    "%zu capacities are measured: the key of a declared space has at most %d edges",
+                    count, DECLARATION_KEY_EDGES_MAX);
     say(&w, "space %s\n", own_space_name);
     for (size_t axis = 0; axis < plan_axis_count; axis++)
         say_axis(&w, space, axis);
-    say_needs(&w, &space->shape);
-    TRY(say_key(&w, space));
+    /* What plan_canonical() and plan_legal() say of values that the axes have; the rest follows
+     * from which values there are. */
+    say(&w, "need r>0 | a=linear\nneed r>0 | ctas=0\n");
+    if (space->shape.layout == MOE_LAYOUT_HIDDEN)
+        say(&w, "need r=0 | w=keep\n");
+    else
+        say(&w, "need r>0 | d=1\nneed r=0 | e=padded\n");
+    if (shape_slices(&space->shape) == 1)
+        say(&w, "need r=0 | proto=auto\n");
+    memcpy(bucket, space->anchors, count * sizeof(*bucket));
+    qsort(bucket, count, sizeof(*bucket), ascending);
+    say(&w, "key capacity edges");
+    for (size_t i = 0; i < count; i++)
+        say(&w, " %" PRIu64, space_capacity(space, bucket[i]));
+    say(&w, "\n");
     return w.used <= DECLARATION_TEXT_BYTES
                ? OK
                : fail(ERR_ARGUMENT, "the text of this layer's space is longer than %d bytes",

@@ -32,48 +32,6 @@ int space_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucke
     return OK;
 }
 
-/* The buckets that capacity factors from 1 to max_factor reach, as the paper varies them. */
-static int reachable_buckets(double max_factor, struct space *space)
-{
-    const struct moe_shape *s = &space->shape;
-    uint64_t least = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
-    uint64_t most;
-
-    if (!(max_factor >= 1) || max_factor > 1e6)
-        return fail(ERR_ARGUMENT, "--max-capacity-factor %g: from 1 to 1e6 is wanted", max_factor);
-    most = moe_capacity(max_factor, s->top_k, s->experts, s->tokens, 0);
-    if (most / space->window >= BUCKETS_MAX)
-        return fail(ERR_ARGUMENT, "capacities up to %llu make more than %d buckets of width %u",
-                    (unsigned long long)most, BUCKETS_MAX, space->window);
-    space->first = (uint32_t)(least / space->window);
-    space->last = (uint32_t)(most / space->window);
-    return OK;
-}
-
-/* A request has room for many layers: each keeps the plans it has, not the most there may be. */
-static int list_arms(struct space *space, const struct arms_setup *setup)
-{
-    struct moe_plan arms[SEARCH_ARMS_MAX], default_plan = plan_default(&space->shape);
-
-    TRY(arms_list(&space->shape, setup, arms, &space->arm_count));
-    space->arms = malloc(space->arm_count * sizeof(*arms));
-    if (!space->arms)
-        return fail(ERR_NOMEM, "the plans of a layer");
-    memcpy(space->arms, arms, space->arm_count * sizeof(*arms));
-    space->default_arm = space_arm(space, &default_plan);
-    return OK;
-}
-
-static uint32_t next_anchor(const struct space *space, uint32_t bucket, double per_octave)
-{
-    double capacity = (double)space_capacity(space, bucket) * exp2(1 / per_octave);
-    uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
-
-    if (next <= bucket)
-        next = bucket + 1;
-    return next < space->last ? next : space->last;
-}
-
 /* Lists the buckets to measure, so many per doubling of c (0: every bucket), and the last one.  A
  * sweep that is cut off has seen the whole range: that is why coarse ones come first. */
 static int list_anchors(struct space *space, double per_octave)
@@ -87,11 +45,16 @@ static int list_anchors(struct space *space, double per_octave)
     for (int fine = 0; fine < 2; fine++) {
         uint32_t b = space->first;
 
-        for (size_t i = 0;; i++, b = next_anchor(space, b, per_octave)) {
+        for (size_t i = 0;; i++) {
+            double capacity = (double)space_capacity(space, b) * exp2(1 / per_octave);
+            uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
+
             if ((i % stride != 0 && b != space->last) == fine)
                 space->anchors[space->anchor_count++] = b;
             if (b == space->last)
                 break;
+            b = next > b ? next : b + 1;
+            b = b < space->last ? b : space->last;
         }
     }
     return OK;
@@ -108,6 +71,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                                .knows_ctas = setup->knows_ctas,
                                .protocols = setup->protocols,
                                .foreign = setup->foreign };
+    struct moe_plan plans[SEARCH_ARMS_MAX], default_plan;
     int rc;
 
     TRY(shape_check(shape));
@@ -117,9 +81,29 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
     if (setup->buckets)
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
-    else if (!shape->space)
-        TRY(reachable_buckets(setup->max_factor, &space));
-    TRY(list_arms(&space, &arms));
+    else if (!shape->space) {
+        /* Those that capacity factors from 1 to max_factor reach, as the paper varies them. */
+        uint64_t least = moe_capacity(1, shape->top_k, shape->experts, shape->tokens, 0), most;
+
+        if (!(setup->max_factor >= 1) || setup->max_factor > 1e6)
+            return fail(ERR_ARGUMENT, "--max-capacity-factor %g: from 1 to 1e6 is wanted",
+                        setup->max_factor);
+        most = moe_capacity(setup->max_factor, shape->top_k, shape->experts, shape->tokens, 0);
+        if (most / space.window >= BUCKETS_MAX)
+            return fail(ERR_ARGUMENT, "capacities up to %llu make more than %d buckets of width %u",
+                        (unsigned long long)most, BUCKETS_MAX, space.window);
+        space.first = (uint32_t)(least / space.window);
+        space.last = (uint32_t)(most / space.window);
+    }
+    /* A request has room for many layers: each keeps the plans it has, not the most there may be.
+     */
+    TRY(arms_list(shape, &arms, plans, &space.arm_count));
+    space.arms = malloc(space.arm_count * sizeof(*plans));
+    if (!space.arms)
+        return fail(ERR_NOMEM, "the plans of a layer");
+    memcpy(space.arms, plans, space.arm_count * sizeof(*plans));
+    default_plan = plan_default(shape);
+    space.default_arm = space_arm(&space, &default_plan);
     TRY_OUT(list_anchors(&space, setup->effort->anchors_per_octave));
     *out = space;
     return OK;

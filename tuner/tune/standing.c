@@ -49,55 +49,46 @@ static const struct space *space_of(const struct settling *s)
 
 /* ---- buckets */
 
-static bool is_measured(const struct settling *s, const struct entry_row *e)
-{
-    const struct space *space = space_of(s);
-
-    return e->window == space->window && e->bucket >= space->first && e->bucket <= space->last &&
-           !entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) &&
-           space_arm(space, &e->plan) >= 0;
-}
-
-/* Without room for seats it counts them. */
-static int take_seat(void *self, const struct entry_row *e)
+/* A seat for each bucket that was measured.  While there is no room for seats it counts them. */
+static int add_seat(void *self, const struct entry_row *e)
 {
     struct settling *s = self;
-    struct seat *seat = s->seats ? &s->seats[s->seat_count] : NULL;
+    const struct space *space = space_of(s);
+    int arm = space_arm(space, &e->plan);
 
-    if (!is_measured(s, e))
+    if (e->window != space->window || e->bucket < space->first || e->bucket > space->last ||
+        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) || arm < 0)
         return OK;
+    if (s->seats) {
+        struct seat *seat = &s->seats[s->seat_count];
+
+        bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
+        seat->bucket.capacity = e->capacity;
+        seat->published = seat->arm = arm;
+    }
     s->seat_count++;
-    if (!seat)
-        return OK;
-    bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
-    seat->bucket.capacity = e->capacity;
-    seat->published = seat->arm = space_arm(space_of(s), &e->plan);
     return OK;
 }
 
-/* Of too many buckets only every n-th takes part, because a round would not end. */
-static void thin_out(struct settling *s)
-{
-    int count = s->seat_count;
-
-    if (count <= ROUNDS_BUCKETS_MAX)
-        return;
-    for (int i = 0; i < ROUNDS_BUCKETS_MAX; i++)
-        s->seats[i] = s->seats[(size_t)i * (size_t)count / ROUNDS_BUCKETS_MAX];
-    s->seat_count = ROUNDS_BUCKETS_MAX;
-}
-
-static int take_seats(struct settling *s)
+static int open_seats(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
 
-    TRY(store_entries(d->store, d->cluster, d->shape, take_seat, s));
+    int count;
+
+    TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
     s->seats = calloc((size_t)s->seat_count + 1, sizeof(*s->seats));
     if (!s->seats)
         return fail(ERR_NOMEM, "%d buckets", s->seat_count);
     s->seat_count = 0;
-    TRY(store_entries(d->store, d->cluster, d->shape, take_seat, s));
-    thin_out(s);
+    TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
+    count = s->seat_count;
+    if (count <= ROUNDS_BUCKETS_MAX)
+        return OK;
+    /* Of too many buckets only every n-th takes part, because a round would not end. */
+    for (int i = 0; i < ROUNDS_BUCKETS_MAX; i++)
+        s->seats[i] = s->seats[(size_t)i * (size_t)count / ROUNDS_BUCKETS_MAX];
+    s->seat_count = ROUNDS_BUCKETS_MAX;
     return OK;
 }
 
@@ -115,16 +106,8 @@ static double border_below(const struct settling *s, int i)
            2;
 }
 
-static struct seat *nearest_seat(const struct settling *s, uint32_t bucket)
-{
-    double at = log((double)space_capacity(space_of(s), bucket));
-    int i = 0;
-
-    while (i + 1 < s->seat_count && border_below(s, i + 1) <= at)
-        i++;
-    return &s->seats[i];
-}
-
+/* What trainers asked for counts in the nearest bucket; where nobody knows, every factor of c
+ * counts alike. */
 static void weigh(struct settling *s)
 {
     const struct traffic_layer *traffic = s->sweep->asked;
@@ -132,8 +115,12 @@ static void weigh(struct settling *s)
 
     for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
         double count = (double)traffic_unpinned(&traffic->buckets[i]);
+        double at = log((double)space_capacity(space_of(s), traffic->buckets[i].bucket));
+        int nearest = 0;
 
-        nearest_seat(s, traffic->buckets[i].bucket)->weight += count;
+        while (nearest + 1 < s->seat_count && border_below(s, nearest + 1) <= at)
+            nearest++;
+        s->seats[nearest].weight += count;
         asked += count;
     }
     for (int i = 0; i < s->seat_count && !(asked > 0); i++)
@@ -166,16 +153,6 @@ static int find_candidates(struct settling *s)
     return OK;
 }
 
-static uint32_t count_search(const struct settling *s)
-{
-    uint32_t count = 0;
-
-    for (int i = 0; i < s->seat_count; i++)
-        for (uint32_t k = 0; k < s->seats[i].bucket.told_count; k++)
-            count += s->seats[i].bucket.told[k].kind == SAMPLE_SEARCH;
-    return count;
-}
-
 /* ---- a series of rounds */
 
 static void describe_seats(const struct settling *s, struct rounds_bucket *out)
@@ -190,15 +167,6 @@ static void describe_seats(const struct settling *s, struct rounds_bucket *out)
                                          seat->first.count ? &seat->first : NULL,
                                          seat->belief };
     }
-}
-
-static void write_rivals(struct settling *s)
-{
-    size_t used = 0;
-
-    for (int i = 0; i < s->rival_count; i++)
-        used += (size_t)snprintf(s->row.rivals + used, sizeof(s->row.rivals) - used, "%s%s",
-                                 i ? ";" : "", PLAN_TEXT(&space_of(s)->arms[s->rivals[i]]));
 }
 
 /* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
@@ -247,6 +215,7 @@ static int begin_series(struct settling *s)
     const struct dictionary *d = &s->sweep->dictionary;
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
+    size_t used = 0;
     double kappa;
 
     if (is_cut_off(s) && read_rivals(s))
@@ -263,23 +232,30 @@ static int begin_series(struct settling *s)
     describe_seats(s, buckets);
     s->rival_count =
         rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
-    write_rivals(s);
+    for (int i = 0; i < s->rival_count; i++)
+        used += (size_t)snprintf(s->row.rivals + used, sizeof(s->row.rivals) - used, "%s%s",
+                                 i ? ";" : "", PLAN_TEXT(&space_of(s)->arms[s->rivals[i]]));
     return store_standing(d->store, &s->row);
 }
 
+/* As far as they were played before a series was cut off. */
 static int open_rounds(struct settling *s)
 {
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     const struct effort *effort = s->sweep->request->effort;
+    uint32_t first = s->row.first_round;
     struct rounds_setup setup = { .buckets = buckets,
                                   .bucket_count = s->seat_count,
                                   .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
-                                  .steps_max = count_search(s) + 1,
-                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round,
+                                  .steps_max = 1, /* and as many as the search took */
+                                  .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
 
+    for (int i = 0; i < s->seat_count; i++)
+        for (uint32_t k = 0; k < s->seats[i].bucket.told_count; k++)
+            setup.steps_max += s->seats[i].bucket.told[k].kind == SAMPLE_SEARCH;
     /* Ranks that somebody else launched cannot be launched anew: what is said is of this launch. */
     if (!s->sweep->campaign->world) {
         setup.launch_cycles = effort->launch_cycles;
@@ -290,15 +266,8 @@ static int open_rounds(struct settling *s)
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
     rounds_open(s->rounds, &setup);
-    return OK;
-}
-
-/* Samples lie by bucket; whether enough is known was asked round by round.  Of an earlier series
- * there are none, for each has its own numbers. */
-static void replay(struct settling *s)
-{
-    uint32_t first = s->row.first_round;
-
+    /* Samples lie by bucket; whether enough is known was asked round by round.  Of an earlier
+     * series there are none, for each has its own numbers. */
     for (uint32_t round = first; round - first < SERIES_STRIDE; round++)
         for (int i = 0; i < s->seat_count; i++) {
             const struct bucket *b = &s->seats[i].bucket;
@@ -307,21 +276,12 @@ static void replay(struct settling *s)
                 if (b->told[k].kind == SAMPLE_ROUNDS && b->told[k].round == round)
                     rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
         }
-}
-
-/* A launch that takes more than a tenth of the time so far is dear, unless nobody would notice: one
- * more than the search's is enough then. */
-static bool is_dear(const struct settling *s)
-{
-    static const int64_t unnoticed_ns = 500000000;
-    const struct campaign *c = s->sweep->campaign;
-    int64_t ns = crew_launch_ns(c->crew);
-
-    return s->launch == 1 && ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns;
+    return OK;
 }
 
 static int play(struct settling *s)
 {
+    static const int64_t unnoticed_ns = 500000000;
     struct campaign *c = s->sweep->campaign;
     double before = c->progress.compared;
     struct step step;
@@ -331,10 +291,14 @@ static int play(struct settling *s)
         int launch = rounds_launch(s->rounds);
 
         if (launch && launch != s->launch) {
-            if (is_dear(s)) {
+            int64_t ns = crew_launch_ns(c->crew);
+
+            /* One launch more than the search's is enough where a launch takes long, unless nobody
+             * would notice it. */
+            if (s->launch == 1 && ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns) {
                 note("to start the ranks takes %.1f s, more than a tenth of the time so far: gains "
                      "rest on two launches of them",
-                     (double)crew_launch_ns(c->crew) * 1e-9);
+                     (double)ns * 1e-9);
                 break;
             }
             TRY(crew_relaunch(c->crew, s->row.first_round + (uint32_t)launch));
@@ -354,19 +318,6 @@ static int play(struct settling *s)
 }
 
 /* ---- what is left of the table */
-
-static void obey(struct settling *s)
-{
-    const struct tune_options *o = s->sweep->request->options;
-    int default_arm = space_of(s)->default_arm;
-    bool lost = rounds_obey(s->rounds, o->margin, o->harm, s->left), was = false, is = false;
-
-    for (int i = 0; i < s->seat_count; i++) {
-        was = was || s->seats[i].published != default_arm;
-        is = is || s->left[i].arm != default_arm;
-    }
-    s->row.given_up = lost && was && !is;
-}
 
 /* Times are those that all samples make likely; the gain is what fresh pairs say.  What was
  * searched more thoroughly in an earlier run stays so: a few more samples take nothing away. */
@@ -408,10 +359,29 @@ static int write_entry(struct settling *s, int i)
                                                     : "rounds");
 }
 
-static int store_verdict(struct settling *s)
-{
-    struct rounds_result v = rounds_result(s->rounds);
+/* ---- the whole */
 
+static int settle(struct settling *s)
+{
+    const struct tune_options *o = s->sweep->request->options;
+    int default_arm = space_of(s)->default_arm;
+    bool lost, was_tuned = false, is_tuned = false;
+    struct rounds_result v;
+
+    TRY(find_candidates(s));
+    weigh(s);
+    TRY(begin_series(s));
+    TRY(open_rounds(s));
+    TRY(play(s));
+    lost = rounds_obey(s->rounds, o->margin, o->harm, s->left);
+    for (int i = 0; i < s->seat_count; i++) {
+        was_tuned = was_tuned || s->seats[i].published != default_arm;
+        is_tuned = is_tuned || s->left[i].arm != default_arm;
+    }
+    s->row.given_up = lost && was_tuned && !is_tuned;
+    for (int i = 0; i < s->seat_count; i++)
+        TRY(write_entry(s, i));
+    v = rounds_result(s->rounds);
     s->row.run = s->sweep->dictionary.run;
     s->row.gain = v.over_default;
     s->row.static_gain = v.over_static;
@@ -421,22 +391,6 @@ static int store_verdict(struct settling *s)
     s->row.launches = (uint32_t)v.launches;
     s->row.decided_s = time(NULL);
     return store_standing(s->sweep->campaign->store, &s->row);
-}
-
-/* ---- the whole */
-
-static int settle(struct settling *s)
-{
-    TRY(find_candidates(s));
-    weigh(s);
-    TRY(begin_series(s));
-    TRY(open_rounds(s));
-    replay(s);
-    TRY(play(s));
-    obey(s);
-    for (int i = 0; i < s->seat_count; i++)
-        TRY(write_entry(s, i));
-    return store_verdict(s);
 }
 
 /* *known: nothing has changed since an earlier run settled it. */
@@ -458,7 +412,7 @@ static int settle_unless_known(struct settling *s, const char **why)
     bool known;
     int rc;
 
-    TRY(take_seats(s));
+    TRY(open_seats(s));
     *why = "no bucket of this layer is measured";
     if (!s->seat_count)
         return OK;

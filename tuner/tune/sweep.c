@@ -16,22 +16,6 @@
 
 /* ---- one bucket */
 
-static int rule_out_by_memory(struct sweep *sweep, struct bucket *b)
-{
-    const struct space *space = sweep->space;
-
-    for (int arm = 0; arm < (int)space->arm_count; arm++) {
-        struct attempt *a = &b->attempts[arm];
-        int64_t bytes = a->usable ? space_bytes(space, arm, b->key.bucket) : 0;
-
-        if (bytes <= space->memory_limit_bytes)
-            continue;
-        TRY(attempt_rule_out(sweep->campaign, a, bytes, space->memory_limit_bytes));
-        sweep->result.ruled_out++;
-    }
-    return OK;
-}
-
 int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
                struct step *out)
 {
@@ -71,11 +55,20 @@ static void show_leader(struct sweep *sweep)
 /* Brings the decision to where the last run left it; to its end if `measure`. */
 static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 {
+    const struct space *space = sweep->space;
     enum decision_purpose purpose;
     int arm;
 
     TRY(bucket_load(b));
-    TRY(rule_out_by_memory(sweep, b));
+    for (arm = 0; arm < (int)space->arm_count; arm++) {
+        struct attempt *a = &b->attempts[arm];
+        int64_t bytes = a->usable ? space_bytes(space, arm, b->key.bucket) : 0;
+
+        if (bytes <= space->memory_limit_bytes)
+            continue;
+        TRY(attempt_rule_out(sweep->campaign, a, bytes, space->memory_limit_bytes));
+        sweep->result.ruled_out++;
+    }
     bucket_open(b, false);
     *sweep->campaign->progress.leader = 0;
     sweep->campaign->progress.leader_ns = 0; /* the first step has one */
@@ -142,17 +135,6 @@ static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
     return dictionary_entry(&sweep->dictionary, bucket, out);
 }
 
-/* An entry that need not be measured again. */
-static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
-{
-    struct entry_row e;
-    int rc = get(sweep, bucket, &e);
-
-    *known = rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
-             effort_rank(e.effort) >= effort_rank(sweep->request->effort->name);
-    return rc < 0 ? rc : OK;
-}
-
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
@@ -171,10 +153,13 @@ static int measure(struct sweep *sweep, uint32_t bucket)
 
 static int visit(struct sweep *sweep, uint32_t bucket)
 {
-    bool known;
+    struct entry_row e;
+    int rc = get(sweep, bucket, &e);
 
-    TRY(is_known(sweep, bucket, &known));
-    if (known) {
+    if (rc < 0)
+        return rc;
+    if (rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
+        effort_rank(e.effort) >= effort_rank(sweep->request->effort->name)) {
         sweep->result.known++;
         TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* the search hears of it */
     } else {
@@ -191,22 +176,6 @@ static int visit_more(struct sweep *sweep, uint32_t bucket)
     sweep->campaign->progress.buckets++;
     sweep->campaign->run.row.buckets_planned++;
     return visit(sweep, bucket);
-}
-
-/* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be wrong.
- */
-static int visit_refuted(struct sweep *sweep)
-{
-    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
-        struct entry_row entry;
-        int rc = get(sweep, b, &entry);
-
-        if (rc == OK && entry_is(&entry, ENTRY_REFUTED))
-            rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
-        if (rc && rc != UNSUPPORTED)
-            return rc;
-    }
-    return OK;
 }
 
 /* ---- buckets between */
@@ -269,16 +238,9 @@ static bool is_older(const struct sweep *sweep, const struct entry_row *entry)
            !is_anchor(sweep->space, entry->bucket);
 }
 
-/* Inference begins and ends there.  A sweep that goes on is led to the same doubtful buckets as it
- * was the first time: what they came to does not count before. */
-static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
-{
-    return !entry->inferred && !strcmp(entry->load, sweep->dictionary.load) &&
-           (sweep->settled || sweep->misses || is_older(sweep, entry) ||
-            is_anchor(sweep->space, entry->bucket));
-}
-
-/* Fills what lies between each of these buckets and the next. */
+/* Fills what lies between each bucket that was measured and the next.  A sweep that goes on is led
+ * to the same doubtful buckets as it was the first time: before the rounds it infers from anchors
+ * and older entries alone, not from what was found in doubtful buckets. */
 static int fill_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;
@@ -289,7 +251,10 @@ static int fill_all(struct sweep *sweep)
 
         if (rc < 0)
             return rc;
-        if (rc != OK || !is_end(sweep, &entry))
+        if (rc != OK || entry.inferred || strcmp(entry.load, sweep->dictionary.load) != 0)
+            continue;
+        if (!sweep->settled && !sweep->misses && !is_older(sweep, &entry) &&
+            !is_anchor(sweep->space, b))
             continue;
         if (have_low && low.bucket + 1 < b)
             TRY(fill(sweep, &low, &entry));
@@ -299,26 +264,14 @@ static int fill_all(struct sweep *sweep)
     return OK;
 }
 
-/* ---- buckets so wide that one plan cannot serve both of their ends, by the search's model, which
- * knows what was measured at their upper edges */
+/* ---- buckets so wide that one plan cannot serve both of their ends: the search's model says so,
+ * which knows what was measured at their upper edges */
 
 struct probing {
-    struct sweep *sweep;
-    uint32_t bucket;
+    struct search *search;
     uint64_t lower_end;
     bool usable[SEARCH_ARMS_MAX]; /* memory at the upper edge, for which the entry was made */
 };
-
-/* The first bucket begins where nothing runs: there the capacity of factor 1 counts, or a row. */
-static uint64_t lower_end_of(const struct space *space, uint32_t bucket)
-{
-    const struct moe_shape *s = &space->shape;
-    uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
-
-    if (bucket)
-        return (uint64_t)bucket * space->window;
-    return rows && rows < space->window ? rows : 1;
-}
 
 /* What failed in some bucket of the layer is no plan that another width would bring. */
 struct failures {
@@ -337,73 +290,25 @@ static int note_failure(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static struct probing probe_at(struct sweep *sweep, const struct failures *f, uint32_t bucket)
-{
-    const struct space *space = sweep->space;
-    struct probing p = { .sweep = sweep,
-                         .bucket = bucket,
-                         .lower_end = lower_end_of(space, bucket) };
-
-    for (int arm = 0; arm < (int)space->arm_count; arm++)
-        p.usable[arm] = !f->failed[arm] && space_fits(space, arm, bucket);
-    return p;
-}
-
 /* The best arm at a capacity; -1: there is no model. */
 static int best_at(const struct probing *p, uint64_t capacity)
 {
     struct search_result verdict;
 
-    return search_infer(p->sweep->dictionary.search, capacity, p->usable, &verdict) ? verdict.winner
-                                                                                    : -1;
+    return search_infer(p->search, capacity, p->usable, &verdict) ? verdict.winner : -1;
 }
 
 /* What an arm loses at the lower end; 0 where nobody knows. */
 static double loss_of(const struct probing *p, int arm)
 {
-    struct search *search = p->sweep->dictionary.search;
     int best = best_at(p, p->lower_end);
     double loss;
 
     if (arm < 0 || best < 0)
         return 0;
-    loss = search_estimate(search, p->lower_end, arm) / search_estimate(search, p->lower_end, best);
+    loss = search_estimate(p->search, p->lower_end, arm) /
+           search_estimate(p->search, p->lower_end, best);
     return isnan(loss) ? 0 : loss - 1;
-}
-
-/* The widest half, quarter and so on of the width in whose bucket the lower end does not lose. */
-static uint32_t width_that_helps(const struct probing *p)
-{
-    uint32_t window = p->sweep->space->window / 2;
-
-    for (; window > 1; window /= 2) {
-        uint64_t edge = (p->lower_end / window + 1) * window - 1;
-
-        if (loss_of(p, best_at(p, edge)) <= TOO_WIDE_LOSS)
-            break;
-    }
-    return window;
-}
-
-static int judge_width(struct sweep *sweep, const struct failures *failures, uint32_t bucket,
-                       struct too_wide *found)
-{
-    const struct campaign *c = sweep->campaign;
-    struct probing p = probe_at(sweep, failures, bucket);
-    struct entry_row entry;
-    uint32_t window, own = shape_window(&sweep->space->shape);
-    int rc = store_entry_get(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
-                             bucket, &entry);
-
-    if (rc || loss_of(&p, space_arm(sweep->space, &entry.plan)) <= TOO_WIDE_LOSS)
-        return rc < 0 ? rc : OK;
-    window = width_that_helps(&p);
-    found->buckets++;
-    /* A layer's own width is known to be narrow enough; the model may hope for too much. */
-    window = window < own ? window : own;
-    if (!found->window || window < found->window)
-        found->window = window;
-    return OK;
 }
 
 /* Counts the buckets whose plan is expected to lose more than TOO_WIDE_LOSS at their lower end,
@@ -411,35 +316,73 @@ static int judge_width(struct sweep *sweep, const struct failures *failures, uin
  * has no model (search.h) finds none. */
 static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 {
-    const struct campaign *c = sweep->campaign;
-    struct failures failures = { .space = sweep->space };
+    const struct dictionary *d = &sweep->dictionary;
+    const struct space *space = sweep->space;
+    const struct moe_shape *s = &space->shape;
+    uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
+    uint32_t own = shape_window(s);
+    struct failures failures = { .space = space };
     struct too_wide found = { 0 };
 
-    TRY(store_trials(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
-                     UINT32_MAX, note_failure, &failures));
-    for (uint32_t b = sweep->space->first; b <= sweep->space->last && sweep->space->window > 1; b++)
-        TRY(judge_width(sweep, &failures, b, &found));
+    TRY(store_trials(d->store, d->cluster, d->shape, space->window, UINT32_MAX, note_failure,
+                     &failures));
+    for (uint32_t b = space->first; b <= space->last && space->window > 1; b++) {
+        struct probing p = { .search = d->search, .lower_end = (uint64_t)b * space->window };
+        uint32_t window = space->window / 2;
+        struct entry_row entry;
+        int rc = get(sweep, b, &entry);
+
+        if (rc < 0)
+            return rc;
+        if (rc)
+            continue;
+        /* The first bucket begins where nothing runs: there the capacity of factor 1 counts, or a
+         * row. */
+        if (!b)
+            p.lower_end = rows && rows < space->window ? rows : 1;
+        for (int arm = 0; arm < (int)space->arm_count; arm++)
+            p.usable[arm] = !failures.failed[arm] && space_fits(space, arm, b);
+        if (loss_of(&p, space_arm(space, &entry.plan)) <= TOO_WIDE_LOSS)
+            continue;
+        /* The widest half, quarter and so on in whose bucket the lower end does not lose. */
+        while (window > 1 &&
+               loss_of(&p, best_at(&p, (p.lower_end / window + 1) * window - 1)) > TOO_WIDE_LOSS)
+            window /= 2;
+        /* A layer's own width is known to be narrow enough; the model may hope for too much. */
+        window = window < own ? window : own;
+        found.buckets++;
+        if (!found.window || window < found.window)
+            found.window = window;
+    }
     *out = found;
     return OK;
 }
 
 /* ---- the sweep */
 
-static int visit_anchors(struct sweep *sweep)
+static int visit_all(struct sweep *sweep)
 {
-    for (size_t i = 0; i < sweep->space->anchor_count; i++) {
+    const struct space *space = sweep->space;
+    struct entry_row entry;
+
+    for (size_t i = 0; i < space->anchor_count; i++) {
         if (campaign_over(sweep->campaign))
             return ERR_CUT;
-        TRY(visit(sweep, sweep->space->anchors[i]));
+        TRY(visit(sweep, space->anchors[i]));
     }
-    return OK;
-}
+    /* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be
+     * wrong. */
+    for (uint32_t b = space->first; b <= space->last; b++) {
+        int rc = get(sweep, b, &entry);
 
-/* What earlier sweeps found between the anchors of this one tells of what is between, too. */
-static int recall_older(struct sweep *sweep)
-{
-    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
-        struct entry_row entry;
+        if (rc == OK && entry_is(&entry, ENTRY_REFUTED))
+            rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
+        if (rc && rc != UNSUPPORTED)
+            return rc;
+    }
+    /* What earlier sweeps found between the anchors of this one tells the search about the buckets
+     * between, too. */
+    for (uint32_t b = space->first; b <= space->last; b++) {
         int rc = get(sweep, b, &entry);
 
         if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
@@ -471,32 +414,19 @@ static int conclude(struct sweep *sweep, int cut)
     return cut ? cut : rc;
 }
 
-static int expire_other_loads(const struct sweep *sweep)
+static int run(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
     const struct space *space = sweep->space;
-
-    return store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first,
-                              space->last, d->load);
-}
-
-static int run(struct sweep *sweep)
-{
-    const struct campaign *c = sweep->campaign;
     int rc;
 
     if (sweep->request->options->retune)
-        TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
-                         sweep->space->first, sweep->space->last, "to be measured again"));
-    TRY(expire_other_loads(sweep));
-    rc = visit_anchors(sweep);
-    if (!rc)
-        rc = visit_refuted(sweep);
-    if (!rc)
-        rc = recall_older(sweep);
-    if (rc && rc != ERR_CUT)
-        return rc;
-    return conclude(sweep, rc);
+        TRY(store_expire(d->store, d->cluster, d->shape, space->window, space->first, space->last,
+                         "to be measured again"));
+    TRY(store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first, space->last,
+                           d->load));
+    rc = visit_all(sweep);
+    return rc && rc != ERR_CUT ? rc : conclude(sweep, rc);
 }
 
 static int open_sweep(struct campaign *c, const struct tune_request *request, size_t number,

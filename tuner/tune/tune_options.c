@@ -110,38 +110,6 @@ void tune_tables(FILE *out)
 
 static const char its_capacities[] = "the program says at which capacities it runs";
 
-/* The files name layers and buckets; --tokens alone may fill a gap.  A program has one layer: of
- * several with its space --shape chooses. */
-static int check_misses(const struct tune_options *o)
-{
-    struct layer_options defaults = tune_defaults.layer;
-
-    defaults.tokens = o->layer.tokens;
-    if (o->misses.count && o->exec && !o->space)
-        return fail(ERR_ARGUMENT,
-                    "--exec does not go with --from-misses: %s; with a --space it does",
-                    its_capacities);
-    if (o->misses.count &&
-        (o->models.count || o->shapes.count > (o->space ? 1 : 0) || o->buckets ||
-         o->window != tune_defaults.window || o->max_factor != tune_defaults.max_factor ||
-         memcmp(&defaults, &o->layer, sizeof(defaults)) != 0))
-        return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
-                                  "leave out what says something else");
-    if (o->misses.count && o->retune)
-        return fail(ERR_ARGUMENT, "--from-misses measures what is not known: no --retune");
-    return OK;
-}
-
-/* A rule that lets every second plan do harm, or takes none at all, is a slip of the finger. */
-static int check_shares(const struct tune_options *o)
-{
-    if (!(o->harm > 0 && o->harm < 0.5))
-        return fail(ERR_ARGUMENT, "--harm %g: a share above 0 and below 0.5 is wanted", o->harm);
-    if (!(o->margin >= 0 && o->margin < 1))
-        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to below 1 is wanted", o->margin);
-    return OK;
-}
-
 static const char its_ranks[] = "the program starts its own ranks";
 static const char its_tokens[] = "its tokens, and what it computes between layers, are its own";
 static const char its_steps[] = "which plans it runs, and how often, follows from its times";
@@ -166,29 +134,18 @@ static const struct {
     { "oversubscribe", its_ranks },
 };
 
-static int check_option_with_exec(const struct tune_options *o, const struct option_row *row)
+int tune_options_check(struct tune_options *o, const char *hosts)
 {
-    for (size_t i = 0; i < sizeof(not_with_exec) / sizeof(not_with_exec[0]); i++)
-        if (!strcmp(row->name, not_with_exec[i].option) && option_is_given(row, o, &tune_defaults))
-            return fail(ERR_ARGUMENT, "--exec does not go with --%s: %s", row->name,
-                        not_with_exec[i].why);
-    return OK;
-}
-
-static int check_exec(const struct tune_options *o)
-{
+    struct layer_options defaults = tune_defaults.layer;
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count = options_flatten(tune_rows, rows);
 
-    if (o->exec && o->setup.where.hosts)
-        return fail(ERR_ARGUMENT, "--exec does not go with hosts: %s", its_ranks);
-    for (size_t i = 0; i < count && o->exec; i++)
-        TRY(check_option_with_exec(o, &rows[i]));
-    return OK;
-}
-
-static int check_guards(const struct tune_options *o)
-{
+    /* A space says all that may vary and all that an answer depends on. */
+    if (o->space && strcmp(o->axes, tune_defaults.axes) != 0)
+        return fail(ERR_ARGUMENT, "--space does not go with --axes: it says what may vary");
+    if (o->space && o->window && strcmp(o->space, own_space_name) != 0)
+        return fail(ERR_ARGUMENT, "--space does not go with --window: the file says ranges of its "
+                                  "key");
     if (o->guards.count && !o->exec)
         return fail(ERR_ARGUMENT, "--guard %s: it is for the program that --exec names",
                     o->guards.items[0]);
@@ -197,33 +154,40 @@ static int check_guards(const struct tune_options *o)
                     "--launch-steps %u: it is for the program of --exec that has a "
                     "--space",
                     o->launch_steps);
-    return OK;
-}
-
-/* A space says all that may vary and all that an answer depends on. */
-static int check_space(const struct tune_options *o)
-{
-    if (!o->space)
-        return OK;
-    if (strcmp(o->axes, tune_defaults.axes) != 0)
-        return fail(ERR_ARGUMENT, "--space does not go with --axes: it says what may vary");
-    if (o->window && strcmp(o->space, own_space_name) != 0)
-        return fail(ERR_ARGUMENT, "--space does not go with --window: the file says ranges of its "
-                                  "key");
-    return OK;
-}
-
-int tune_options_check(struct tune_options *o, const char *hosts)
-{
-    TRY(check_space(o));
-    TRY(check_guards(o));
     o->setup.where.hosts = hosts;
     if (o->exec)
         TRY(layer_options_single(&o->layer));
-    TRY(check_exec(o));
+    if (o->exec && hosts)
+        return fail(ERR_ARGUMENT, "--exec does not go with hosts: %s", its_ranks);
+    for (size_t i = 0; i < count && o->exec; i++)
+        for (size_t k = 0; k < sizeof(not_with_exec) / sizeof(not_with_exec[0]); k++)
+            if (!strcmp(rows[i].name, not_with_exec[k].option) &&
+                option_is_given(&rows[i], o, &tune_defaults))
+                return fail(ERR_ARGUMENT, "--exec does not go with --%s: %s", rows[i].name,
+                            not_with_exec[k].why);
     TRY(campaign_check(&o->setup));
-    TRY(check_shares(o));
-    return check_misses(o);
+    /* A rule that lets every second plan do harm, or takes none at all, is a slip of the finger. */
+    if (!(o->harm > 0 && o->harm < 0.5))
+        return fail(ERR_ARGUMENT, "--harm %g: a share above 0 and below 0.5 is wanted", o->harm);
+    if (!(o->margin >= 0 && o->margin < 1))
+        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to below 1 is wanted", o->margin);
+    if (!o->misses.count)
+        return OK;
+    /* The files name layers and buckets; --tokens alone may fill a gap.  A program has one layer:
+     * of several with its space --shape chooses. */
+    defaults.tokens = o->layer.tokens;
+    if (o->exec && !o->space)
+        return fail(ERR_ARGUMENT,
+                    "--exec does not go with --from-misses: %s; with a --space it does",
+                    its_capacities);
+    if (o->models.count || o->shapes.count > (o->space ? 1 : 0) || o->buckets ||
+        o->window != tune_defaults.window || o->max_factor != tune_defaults.max_factor ||
+        memcmp(&defaults, &o->layer, sizeof(defaults)) != 0)
+        return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
+                                  "leave out what says something else");
+    if (o->retune)
+        return fail(ERR_ARGUMENT, "--from-misses measures what is not known: no --retune");
+    return OK;
 }
 
 /* Guesses for CPU ranks; each may be wrong by a factor of e and the search copes. */
@@ -263,95 +227,53 @@ struct account_machine tune_machine(const struct cluster *cluster)
                                      .checks = backend_is_real(cluster->backend) };
 }
 
-static bool knows_ctas(const struct cluster *c)
-{
-    return !strncmp(c->comm_library, "NCCL", 4) ||
-           (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
-}
-
-/* Whether its text can be kept is found before anything is measured. */
-static int open_load(const struct tune_request *r, struct space *space)
-{
-    const struct tune_options *o = r->options;
-    char text[LOAD_TEXT_BYTES];
-
-    TRY(load_open(&space->shape, space->window, o->setup.seed, &o->load, &space->load));
-    space->machine.between = load_between(space->load);
-    return load_text(space->load, text);
-}
-
-/* A file that declares our own plans says what they are for this layer. */
-static int check_own(const struct space *space, const struct declaration *said)
-{
-    char text[DECLARATION_TEXT_BYTES + 1];
-
-    TRY(own_space_text(space, text));
-    return strcmp(text, said->text)
-               ? fail(
-                     ERR_ARGUMENT,
-                     "the space %s of the file is not that of this layer (%s), which `moetune plan "
-                     "--space %s` prints",
-                     said->name, SHAPE_TEXT(&space->shape), own_space_name)
-               : OK;
-}
-
-/* Whose plans are searched: ours unless a file says others. */
-static int choose_space(struct tune_request *r)
-{
-    const char *given = r->options->space;
-
-    r->own = given && !strcmp(given, own_space_name);
-    if (!given || r->own)
-        return OK;
-    TRY(space_file_read(given, &r->file_space));
-    r->own = !strcmp(r->file_space->name, own_space_name);
-    r->declared = r->own ? NULL : r->file_space;
-    return OK;
-}
-
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
+    const struct tune_options *o = r->options;
+    bool ctas =
+        !strncmp(r->cluster.comm_library, "NCCL", 4) ||
+        (!strcmp(r->cluster.backend, "virtual") && !strcmp(virtual_kernels(&r->cluster), "cuda"));
+    struct protocols protocols = cluster_protocols(&r->cluster);
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
-                                 .max_factor = r->options->max_factor,
-                                 .axes = r->own
-                                             ? own_space_axes(knows_ctas(&r->cluster),
-                                                              cluster_protocols(&r->cluster).usual)
-                                             : r->options->axes,
+                                 .max_factor = o->max_factor,
+                                 .axes = r->own ? own_space_axes(ctas, protocols.usual) : o->axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
-                                 .knows_ctas = knows_ctas(&r->cluster),
-                                 .protocols = cluster_protocols(&r->cluster),
-                                 .foreign = r->options->exec,
+                                 .knows_ctas = ctas,
+                                 .protocols = protocols,
+                                 .foreign = o->exec,
                                  .effort = r->effort };
+    char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
+    struct space *space = &r->spaces[r->space_count];
 
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
     TRY(layer_options_check(shape));
     /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has.
      */
-    if (!shape->tokens && !r->options->exec)
+    if (!shape->tokens && !o->exec)
         return fail(ERR_ARGUMENT,
                     "%s: a step without tokens takes no time to choose plans by; "
                     "--tokens says how many a rank has in a step",
                     SHAPE_TEXT(shape));
-    TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
+    TRY(space_open(shape, &setup, space));
     r->asked[r->space_count++] = asked;
-    if (r->own && r->file_space)
-        TRY(check_own(&r->spaces[r->space_count - 1], r->file_space));
-    return open_load(r, &r->spaces[r->space_count - 1]);
-}
-
-static int add_setting(struct tune_request *r, const struct layer_options *layer)
-{
-    const struct cluster *c = &r->cluster;
-    struct moe_shape shape =
-        layer_options_shape(layer, cluster_layout(c), gpus_dtype(virtual_device(c)));
-
-    shape.space = r->declared ? r->declared->id : 0;
-    return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
+    /* A file that declares our own plans says what they are for this layer. */
+    if (r->own && r->file_space) {
+        TRY(own_space_text(space, own));
+        if (strcmp(own, r->file_space->text) != 0)
+            return fail(ERR_ARGUMENT,
+                        "the space %s of the file is not that of this layer (%s), which `moetune "
+                        "plan --space %s` prints",
+                        r->file_space->name, SHAPE_TEXT(&space->shape), own_space_name);
+    }
+    TRY(load_open(&space->shape, space->window, o->setup.seed, &o->load, &space->load));
+    space->machine.between = load_between(space->load);
+    /* Whether its text can be kept is found before anything is measured. */
+    return load_text(space->load, text);
 }
 
 /* One layer in each of the layouts and shares that are named; and with equal shares, for others may
@@ -364,57 +286,56 @@ static int add_layer(struct tune_request *r, const struct layer_options *layer)
     if (with.shares != NOT_GIVEN)
         with.shares |= 1u << MOE_SHARES_EQUAL;
     count = layer_options_settings(&with, each);
+    for (size_t i = 0; i < count; i++) {
+        struct moe_shape shape = layer_options_shape(&each[i], cluster_layout(&r->cluster),
+                                                     gpus_dtype(virtual_device(&r->cluster)));
 
-    for (size_t i = 0; i < count; i++)
-        TRY(add_setting(r, &each[i]));
-    return OK;
-}
-
-static int add_text(struct tune_request *r, const char *text)
-{
-    struct layer_options layer = r->options->layer;
-    struct rank_layout on = { NOT_GIVEN, NOT_GIVEN, NOT_GIVEN }, here = cluster_layout(&r->cluster);
-
-    TRY(layer_options_text(text, &layer, &on));
-    if ((on.ranks != NOT_GIVEN && on.ranks != here.ranks) ||
-        (on.per_node != NOT_GIVEN && on.per_node != here.per_node) ||
-        (on.per_rack != NOT_GIVEN && on.per_rack != here.per_rack))
-        return fail(ERR_ARGUMENT,
-                    "--shape \"%s\": here are W=%u m=%u rack=%u; leave them "
-                    "out (--ranks-per-rack says racks)",
-                    text, here.ranks, here.per_node, here.per_rack);
-    return add_layer(r, &layer);
-}
-
-/* The one that options name; an example where they name none. */
-static int add_single(struct tune_request *r)
-{
-    struct layer_options layer = r->options->layer;
-    const char *device =
-        strcmp(r->cluster.backend, "virtual") ? virtual_device(&r->cluster) : "virtual";
-    bool example = !r->options->exec && layer_options_example(device, r->cluster.ranks, &layer);
-
-    TRY(add_layer(r, &layer));
-    if (example)
-        note("no layer is named (--shape, or --model config.json): this tunes an example");
+        shape.space = r->declared ? r->declared->id : 0;
+        TRY(tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL));
+    }
     return OK;
 }
 
 static int add_layers(struct tune_request *r)
 {
     const struct tune_options *o = r->options;
+    struct rank_layout here = cluster_layout(&r->cluster);
+    struct layer_options layer;
+    const char *device;
+    bool example;
 
     if (o->misses.count)
         return misses_spaces(r);
     for (int i = 0; i < o->models.count; i++) {
-        struct layer_options layer = o->layer;
-
+        layer = o->layer;
         TRY(model_file_read(o->models.items[i], &layer));
         TRY(add_layer(r, &layer));
     }
-    for (int i = 0; i < o->shapes.count; i++)
-        TRY(add_text(r, o->shapes.items[i]));
-    return r->space_count ? OK : add_single(r);
+    for (int i = 0; i < o->shapes.count; i++) {
+        const char *text = o->shapes.items[i];
+        struct rank_layout on = { NOT_GIVEN, NOT_GIVEN, NOT_GIVEN };
+
+        layer = o->layer;
+        TRY(layer_options_text(text, &layer, &on));
+        if ((on.ranks != NOT_GIVEN && on.ranks != here.ranks) ||
+            (on.per_node != NOT_GIVEN && on.per_node != here.per_node) ||
+            (on.per_rack != NOT_GIVEN && on.per_rack != here.per_rack))
+            return fail(ERR_ARGUMENT,
+                        "--shape \"%s\": here are W=%u m=%u rack=%u; leave them "
+                        "out (--ranks-per-rack says racks)",
+                        text, here.ranks, here.per_node, here.per_rack);
+        TRY(add_layer(r, &layer));
+    }
+    if (r->space_count)
+        return OK;
+    /* The one that options name; an example where they name none. */
+    layer = o->layer;
+    device = strcmp(r->cluster.backend, "virtual") ? virtual_device(&r->cluster) : "virtual";
+    example = !o->exec && layer_options_example(device, r->cluster.ranks, &layer);
+    TRY(add_layer(r, &layer));
+    if (example)
+        note("no layer is named (--shape, or --model config.json): this tunes an example");
+    return OK;
 }
 
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
@@ -425,7 +346,12 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
                               .effort = &efforts[options->effort] };
     int rc;
 
-    TRY(choose_space(&r));
+    r.own = options->space && !strcmp(options->space, own_space_name);
+    if (options->space && !r.own) {
+        TRY(space_file_read(options->space, &r.file_space));
+        r.own = !strcmp(r.file_space->name, own_space_name);
+        r.declared = r.own ? NULL : r.file_space;
+    }
     TRY(tune_cluster(&options->setup, here, &r.cluster));
     r.machine = known_machine(&r.cluster, guess_for(&r.cluster));
     r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
