@@ -7,20 +7,6 @@
 #include "shape.h"
 #include "status.h"
 
-/* The rank of the blocks, from far to near: rack, node in it, place on the node. */
-struct sizes {
-    uint64_t racks, nodes, places;
-};
-
-/* With two levels all nodes are of one rack. */
-static struct sizes sizes_of(const struct topology *t, int levels)
-{
-    int rack = levels == 3 ? t->ranks_per_rack : t->ranks;
-
-    return (struct sizes){ (uint64_t)(t->ranks / rack), (uint64_t)(rack / t->ranks_per_node),
-                           (uint64_t)t->ranks_per_node };
-}
-
 static uint64_t staged_scratch(const struct topology *topology, uint64_t block)
 {
     return 2 * (uint64_t)topology->ranks * block;
@@ -61,8 +47,14 @@ static int staged_build(struct a2a *a2a)
  * places) to (places, racks, nodes), to (nodes, racks, places), to (racks, nodes, places).  A plain
  * transpose is index arithmetic, i % rows * columns + i / rows; the paper prints i / columns, which
  * is right only where rows = columns. */
-static int arrange(const struct a2a_call *c, struct stream *stream, struct sizes s, int phase)
+static int arrange(const struct a2a *a2a, struct stream *stream, int phase)
 {
+    const struct a2a_call *c = &a2a->call;
+    const struct topology *t = &c->wire->topology;
+    /* With two levels all nodes are of one rack. */
+    int rack = a2a->ops->levels == 3 ? t->ranks_per_rack : t->ranks;
+    uint64_t racks = (uint64_t)(t->ranks / rack), nodes = (uint64_t)(rack / t->ranks_per_node);
+    uint64_t places = (uint64_t)t->ranks_per_node;
     struct move move = { .from_type = c->dtype,
                          .to_type = c->dtype,
                          .block = c->block,
@@ -72,13 +64,9 @@ static int arrange(const struct a2a_call *c, struct stream *stream, struct sizes
     const struct {
         uint64_t dims[3], from[3], to[3];
     } orders[A2A_PHASES] = {
-        { { s.racks * s.nodes, s.places, 1 }, { s.places, 1, 0 }, { 1, s.racks * s.nodes, 0 } },
-        { { s.places, s.nodes, s.racks },
-          { s.racks * s.nodes, 1, s.nodes },
-          { 1, s.racks * s.places, s.places } },
-        { { s.nodes, s.racks, s.places },
-          { s.racks * s.places, s.places, 1 },
-          { s.places, s.nodes * s.places, 1 } },
+        { { racks * nodes, places, 1 }, { places, 1, 0 }, { 1, racks * nodes, 0 } },
+        { { places, nodes, racks }, { racks * nodes, 1, nodes }, { 1, racks * places, places } },
+        { { nodes, racks, places }, { racks * places, places, 1 }, { places, nodes * places, 1 } },
     };
 
     for (int i = 0; i < 3; i++) {
@@ -91,12 +79,9 @@ static int arrange(const struct a2a_call *c, struct stream *stream, struct sizes
 
 static int staged_run(struct a2a *a2a, struct stream *stream)
 {
-    const struct a2a_call *c = &a2a->call;
-    struct sizes sizes = sizes_of(&c->wire->topology, a2a->ops->levels);
-
     for (int i = 0; i < a2a->ops->levels; i++) {
-        TRY(arrange(c, stream, sizes, i));
-        TRY(wire_exchange(c->wire, stream, &a2a->phases[i]));
+        TRY(arrange(a2a, stream, i));
+        TRY(wire_exchange(a2a->call.wire, stream, &a2a->phases[i]));
     }
     return OK;
 }

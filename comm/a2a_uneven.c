@@ -20,20 +20,6 @@ struct part {
     uint64_t send_at, send, recv_at, recv;
 };
 
-static int add_part(struct a2a *a2a, int phase, int peer, const struct part *p, const void *send,
-                    void *recv)
-{
-    const struct a2a_call *c = &a2a->call;
-
-    return batch_add_transfer(
-        &a2a->phases[phase],
-        &(struct transfer){ .peer = peer,
-                            .send = (const char *)send + bytes_of(c, p->send_at),
-                            .recv = (char *)recv + bytes_of(c, p->recv_at),
-                            .send_bytes = bytes_of(c, p->send),
-                            .recv_bytes = bytes_of(c, p->recv) });
-}
-
 struct ranks {
     int count, self, first, step; /* number i of them is rank first + i * step */
 };
@@ -43,15 +29,22 @@ struct ranks {
 static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void *send, void *recv,
                      void (*part_of)(const struct a2a_call *c, int i, struct part *part))
 {
+    const struct a2a_call *c = &a2a->call;
+
     for (int turn = 0; turn < 2; turn++) {
         struct part at = { 0, 0, 0, 0 };
 
         for (int i = 0; i < ranks.count; i++) {
-            bool now = turn ? i < ranks.self : i >= ranks.self;
+            struct transfer transfer;
 
-            part_of(&a2a->call, i, &at);
-            if (now)
-                TRY(add_part(a2a, phase, ranks.first + i * ranks.step, &at, send, recv));
+            part_of(c, i, &at);
+            transfer = (struct transfer){ .peer = ranks.first + i * ranks.step,
+                                          .send = (const char *)send + bytes_of(c, at.send_at),
+                                          .recv = (char *)recv + bytes_of(c, at.recv_at),
+                                          .send_bytes = bytes_of(c, at.send),
+                                          .recv_bytes = bytes_of(c, at.recv) };
+            if (turn ? i < ranks.self : i >= ranks.self)
+                TRY(batch_add_transfer(&a2a->phases[phase], &transfer));
             at.send_at += at.send;
             at.recv_at += at.recv;
         }

@@ -9,23 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static void read_boot_id(char *text, size_t size)
-{
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    if (file && !fgets(text, (int)size, file))
-        text[0] = 0;
-    if (file)
-        fclose(file);
-}
-
 int cuda_peers(struct world *world, const struct device *device, struct cuda_peer **out)
 {
     int ranks = world_topology(world)->ranks, rc;
     struct cuda_peer mine = { "", "", "" }, *all = calloc((size_t)ranks, sizeof(*all));
 
     gethostname(mine.host, sizeof(mine.host) - 1);
-    read_boot_id(mine.boot, sizeof(mine.boot));
+    world_machine(mine.boot, sizeof(mine.boot));
     rc = all ? CUDA(cudaDeviceGetPCIBusId(mine.bus, sizeof(mine.bus), cuda_ordinal(device)))
              : fail(ERR_NOMEM, "%d ranks", ranks);
     rc = world_settle(world, rc);

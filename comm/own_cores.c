@@ -60,22 +60,11 @@ bool own_cores_share(const int *order, int count, int rank, int ranks, cpu_set_t
     return each > 0;
 }
 
-/* MPI has started threads of its own by now; those that come later inherit. */
-static void bind_all_threads(const cpu_set_t *own)
-{
-    DIR *tasks = opendir("/proc/self/task");
-
-    for (const struct dirent *e; tasks && (e = readdir(tasks));)
-        if (e->d_name[0] != '.')
-            sched_setaffinity(atoi(e->d_name), sizeof(*own), own);
-    if (tasks)
-        closedir(tasks);
-}
-
 void own_cores_bind(const struct topology *t)
 {
     int order[CPU_SETSIZE], count;
     cpu_set_t allowed, own;
+    DIR *tasks;
 
     if (!getenv(OWN_CORES_VARIABLE))
         return;
@@ -83,41 +72,34 @@ void own_cores_bind(const struct topology *t)
     if (t->ranks > allowance_cores() || sched_getaffinity(0, sizeof(allowed), &allowed))
         return;
     count = list_cores(&allowed, order);
-    if (own_cores_share(order, count, t->rank, t->ranks, &own))
-        bind_all_threads(&own);
+    if (!own_cores_share(order, count, t->rank, t->ranks, &own))
+        return;
+    /* MPI has started threads of its own by now; those that come later inherit. */
+    tasks = opendir("/proc/self/task");
+    for (const struct dirent *e; tasks && (e = readdir(tasks));)
+        if (e->d_name[0] != '.')
+            sched_setaffinity(atoi(e->d_name), sizeof(own), &own);
+    if (tasks)
+        closedir(tasks);
 }
 
 /* ---- counting */
-
-static int users_of(const struct seat *seats, int ranks, const char *machine, int core)
-{
-    int users = 0;
-
-    for (int q = 0; q < ranks; q++)
-        users += CPU_ISSET(core, &seats[q].cores) && !strcmp(seats[q].machine, machine);
-    return users;
-}
 
 double own_cores_of(const struct seat *seats, int ranks, int rank)
 {
     const struct seat *mine = &seats[rank];
     double own = 0;
 
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &mine->cores))
-            own += 1.0 / users_of(seats, ranks, mine->machine, i);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        int users = 0;
+
+        if (!CPU_ISSET(i, &mine->cores))
+            continue;
+        for (int q = 0; q < ranks; q++)
+            users += CPU_ISSET(i, &seats[q].cores) && !strcmp(seats[q].machine, mine->machine);
+        own += 1.0 / users;
+    }
     return own;
-}
-
-/* A container may have its own host name on a machine that it shares. */
-static void read_machine(char *id, size_t size)
-{
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    if (file && !fgets(id, (int)size, file))
-        *id = 0;
-    if (file)
-        fclose(file);
 }
 
 int own_cores(struct world *world, double *out)
@@ -127,7 +109,7 @@ int own_cores(struct world *world, double *out)
     int allowed, rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
 
     memset(&mine, 0, sizeof(mine));
-    read_machine(mine.machine, sizeof(mine.machine));
+    world_machine(mine.machine, sizeof(mine.machine));
     if (sched_getaffinity(0, sizeof(mine.cores), &mine.cores))
         CPU_SET(0, &mine.cores);
     allowed = CPU_COUNT(&mine.cores);

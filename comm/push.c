@@ -93,42 +93,22 @@ static int take(const struct push *push, struct stream *stream, const struct tra
     return OK;
 }
 
-static int say_done(const struct push *push, struct stream *stream, int peer)
-{
-    const struct push_device *d = push->device;
-
-    TRY(d->record(d->self, stream, PUSH_DONE, peer));
-    atomic_fetch_add_explicit(&box_between(push, push->rank, peer)->done, 1, memory_order_release);
-    return OK;
-}
-
-/* Both of a pair take part in the same exchanges: what this rank has done for the peer is what the
- * peer is to do for it. */
-static int hear_done(const struct push *push, struct stream *stream, int peer)
-{
-    const struct push_device *d = push->device;
-    uint64_t ours = atomic_load(&box_between(push, push->rank, peer)->done);
-
-    TRY(await_count(push, &box_between(push, peer, push->rank)->done, ours,
-                    "a peer that completes a copy"));
-    return d->await(d->self, stream, PUSH_DONE, peer);
-}
-
 /* ---- a batch */
 
-/* How many transfers with the same peer come before this one. */
-static int round_of(const struct batch *batch, int at)
+/* Round j has the j-th transfer with each peer, so round 0 has each peer once. */
+static bool is_in_round(const struct push *push, const struct batch *batch, int at, int round)
 {
-    int round = 0;
+    int peer = batch->transfers[at].peer, before = 0;
 
     for (int i = 0; i < at; i++)
-        round += batch->transfers[i].peer == batch->transfers[at].peer;
-    return round;
+        before += batch->transfers[i].peer == peer;
+    return peer != push->rank && before == round;
 }
 
-static int copy_own(const struct push *push, struct stream *stream, const struct batch *batch)
+int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch)
 {
     const struct push_device *d = push->device;
+    bool more = true;
 
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
@@ -136,45 +116,39 @@ static int copy_own(const struct push *push, struct stream *stream, const struct
         if (t->peer == push->rank && t->send != t->recv)
             TRY(d->copy(d->self, stream, t->recv, t->send, t->send_bytes));
     }
-    return OK;
-}
-
-typedef int step(const struct push *push, struct stream *stream, const struct transfer *t,
-                 bool first);
-
-static int for_round(const struct push *push, struct stream *stream, const struct batch *batch,
-                     int round, step *does, int *count)
-{
-    *count = 0;
-    for (int i = 0; i < batch->count; i++)
-        if (batch->transfers[i].peer != push->rank && round_of(batch, i) == round) {
-            TRY(does(push, stream, &batch->transfers[i], round == 0));
-            ++*count;
-        }
-    return OK;
-}
-
-/* Does something once for every peer, at the first transfer with it. */
-static int for_peers(const struct push *push, struct stream *stream, const struct batch *batch,
-                     int (*does)(const struct push *push, struct stream *stream, int peer))
-{
-    for (int i = 0; i < batch->count; i++)
-        if (batch->transfers[i].peer != push->rank && round_of(batch, i) == 0)
-            TRY(does(push, stream, batch->transfers[i].peer));
-    return OK;
-}
-
-int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch)
-{
-    int count = 1;
-
-    TRY(copy_own(push, stream, batch));
-    for (int round = 0; count; round++) {
-        TRY(for_round(push, stream, batch, round, post, &count));
-        TRY(for_round(push, stream, batch, round, take, &count));
+    for (int round = 0; more; round++) {
+        more = false;
+        for (int i = 0; i < batch->count; i++)
+            if (is_in_round(push, batch, i, round)) {
+                TRY(post(push, stream, &batch->transfers[i], round == 0));
+                more = true;
+            }
+        for (int i = 0; i < batch->count; i++)
+            if (is_in_round(push, batch, i, round))
+                TRY(take(push, stream, &batch->transfers[i], round == 0));
     }
-    TRY(for_peers(push, stream, batch, say_done));
-    return for_peers(push, stream, batch, hear_done);
+    for (int i = 0; i < batch->count; i++) {
+        int peer = batch->transfers[i].peer;
+
+        if (!is_in_round(push, batch, i, 0))
+            continue;
+        TRY(d->record(d->self, stream, PUSH_DONE, peer));
+        atomic_fetch_add_explicit(&box_between(push, push->rank, peer)->done, 1,
+                                  memory_order_release);
+    }
+    /* Both of a pair take part in the same exchanges: what this rank has done for the peer is what
+     * the peer is to do for it. */
+    for (int i = 0; i < batch->count; i++) {
+        int peer = batch->transfers[i].peer;
+
+        if (!is_in_round(push, batch, i, 0))
+            continue;
+        TRY(await_count(push, &box_between(push, peer, push->rank)->done,
+                        atomic_load(&box_between(push, push->rank, peer)->done),
+                        "a peer that completes a copy"));
+        TRY(d->await(d->self, stream, PUSH_DONE, peer));
+    }
+    return OK;
 }
 
 /* ---- loans */

@@ -17,7 +17,7 @@ enum {
     GUARD_MS = 50,    /* between looks of a guard */
 };
 
-/* OK while there is still hope for what began then. */
+/* ERR_WIRE when what began then need not be waited for any longer. */
 static int hopeless(const struct watch *watch, int64_t begun_ns, const char *what)
 {
     if (watch->alarmed && watch->alarmed(watch->self))
@@ -51,8 +51,8 @@ struct guard {
     void (*cut)(void *self);
     void *self;
     pthread_t thread;
-    pthread_mutex_t
-        lock; /* of all below; held while the thread looks, so who leaves waits for it */
+    /* Guards all below; the thread holds it while it looks, so who ends a call waits for that. */
+    pthread_mutex_t lock;
     pthread_cond_t closed;
     const char *what; /* NULL: nobody is in a call */
     int64_t begun_ns;
@@ -60,24 +60,18 @@ struct guard {
     bool closing;
 };
 
-static void nap(struct guard *guard)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += GUARD_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&guard->closed, &guard->lock, &until);
-}
-
 static void *stand_guard(void *self)
 {
     struct guard *guard = self;
+    struct timespec until;
 
     pthread_mutex_lock(&guard->lock);
     while (!guard->closing) {
-        nap(guard);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += GUARD_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&guard->closed, &guard->lock, &until);
         if (!guard->what || !hopeless(&guard->watch, guard->begun_ns, guard->what))
             continue;
         guard->what = NULL;
@@ -88,19 +82,10 @@ static void *stand_guard(void *self)
     return NULL;
 }
 
-static void init_closed(pthread_cond_t *closed)
-{
-    pthread_condattr_t how;
-
-    pthread_condattr_init(&how);
-    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
-    pthread_cond_init(closed, &how);
-    pthread_condattr_destroy(&how);
-}
-
 int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
+    pthread_condattr_t clock;
 
     if (!guard)
         return fail(ERR_NOMEM, "a guard");
@@ -108,7 +93,10 @@ int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, s
     guard->cut = cut;
     guard->self = self;
     pthread_mutex_init(&guard->lock, NULL);
-    init_closed(&guard->closed);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&guard->closed, &clock);
+    pthread_condattr_destroy(&clock);
     if (pthread_create(&guard->thread, NULL, stand_guard, guard)) {
         free(guard);
         return fail(ERR_NOMEM, "a guard's thread");

@@ -22,27 +22,20 @@ static const struct wire_row {
 };
 enum { WIRES = sizeof(wires) / sizeof(wires[0]) };
 
-static int refuse(const char *name, const char *device)
-{
-    char known[64] = "";
-
-    for (int i = 0; i < WIRES; i++)
-        if (!strcmp(wires[i].device, device))
-            text_add(known, sizeof(known), " %s", wires[i].name);
-    return fail(ERR_ARGUMENT, "no wire \"%s\" for device %s in this build: there is%s", name,
-                device, *known ? known : " none");
-}
-
 int wire_open(const char *name, struct world *world, struct device *device, struct wire **out)
 {
+    const char *on = device->ops->name;
+    char there[64] = "";
     int rc = UNSUPPORTED;
     bool known = false;
 
     for (int i = 0; i < WIRES && rc == UNSUPPORTED; i++) {
         struct wire *wire = NULL;
 
-        if (strcmp(wires[i].device, device->ops->name) != 0 ||
-            (name && strcmp(wires[i].name, name) != 0))
+        if (strcmp(wires[i].device, on) != 0)
+            continue;
+        text_add(there, sizeof(there), " %s", wires[i].name);
+        if (name && strcmp(wires[i].name, name) != 0)
             continue;
         known = true;
         rc = world_settle(world, wires[i].open(world, device, &wire));
@@ -51,7 +44,9 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
         else
             *out = wire;
     }
-    return known ? rc : refuse(name ? name : "any", device->ops->name);
+    return known ? rc
+                 : fail(ERR_ARGUMENT, "no wire \"%s\" for device %s in this build: there is%s",
+                        name ? name : "any", on, *there ? there : " none");
 }
 
 /* Makes room for one element more. */
@@ -144,23 +139,6 @@ int wire_reserve(struct wire *wire, struct batch *batch)
     return wire->ops->reserve ? wire->ops->reserve(wire, batch) : OK;
 }
 
-static void count_sent(struct wire *wire, const struct batch *batch)
-{
-    for (int i = 0; i < batch->count; i++)
-        if (batch->transfers[i].peer != wire->topology.rank) {
-            wire->sent_bytes += batch->transfers[i].send_bytes;
-            wire->messages += batch->transfers[i].send_bytes > 0;
-        }
-    /* A ring sends as many slices as the direct exchange, one after the other. */
-    for (int i = 0; i < batch->collective_count; i++) {
-        const struct collective *c = &batch->collectives[i];
-        uint64_t others = (uint64_t)c->group.count - 1;
-
-        wire->sent_bytes += others * c->bytes;
-        wire->messages += others;
-    }
-}
-
 static bool is_near(const struct topology *t, int rank)
 {
     return rank == t->rank ||
@@ -185,7 +163,19 @@ int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *
 {
     if (stream->muted || batch_is_empty(batch))
         return OK;
-    count_sent(wire, batch);
+    for (int i = 0; i < batch->count; i++)
+        if (batch->transfers[i].peer != wire->topology.rank) {
+            wire->sent_bytes += batch->transfers[i].send_bytes;
+            wire->messages += batch->transfers[i].send_bytes > 0;
+        }
+    /* A ring sends as many slices as the direct exchange, one after the other. */
+    for (int i = 0; i < batch->collective_count; i++) {
+        const struct collective *c = &batch->collectives[i];
+        uint64_t others = (uint64_t)c->group.count - 1;
+
+        wire->sent_bytes += others * c->bytes;
+        wire->messages += others;
+    }
     wire->exchanges++;
     TRY(wire->ops->exchange(wire, stream, batch));
     return stream->marks

@@ -48,10 +48,10 @@ enum { EVENTS_LOAN = 0 }; /* every rank's first: the events that it records */
 struct kept {
     struct wire_ce *wire;
     int count;
-    struct {
+    struct kept_transfer {
         bool placed;
         struct push_place place; /* of this rank's buffer */
-        struct mapping *mapping; /* of the peer's; NULL: not met yet */
+        struct mapping *mapping; /* of the peer's; NULL: the peer has not posted it yet */
     } transfers[1];
 };
 
@@ -105,12 +105,20 @@ static struct export *find_export(const struct wire_ce *wire, uint64_t base)
     return e;
 }
 
-static int lend(struct wire_ce *wire, uint64_t base, uint32_t *loan)
+/* Tells where a buffer of this rank lies.  Its allocation is lent from then on. */
+static int lend(struct wire_ce *wire, const void *memory, struct push_place *out)
 {
-    struct export *e = find_export(wire, base);
-    int rc;
+    cudaIpcMemHandle_t handle;
+    uint64_t base = 0;
+    struct export *e;
 
+    TRY(allocation_of(memory, &base));
+    /* The handle is asked of the allocation's beginning, to which the offset is counted. */
+    TRY(CUDA(cudaIpcGetMemHandle(&handle, (void *)(uintptr_t)base)));
+    e = find_export(wire, base);
     if (!e) {
+        int rc;
+
         e = calloc(1, sizeof(*e));
         rc = e ? loan_open(&wire->loans, &e->loan) : fail(ERR_NOMEM, "an export");
         if (rc) {
@@ -121,59 +129,46 @@ static int lend(struct wire_ce *wire, uint64_t base, uint32_t *loan)
         e->next = wire->exports;
         wire->exports = e;
     }
-    *loan = e->loan;
-    return OK;
-}
-
-/* The handle is asked of the allocation's beginning, to which the offset is counted. */
-static int find_place(struct wire_ce *wire, const void *memory, struct push_place *out)
-{
-    cudaIpcMemHandle_t handle;
-    uint64_t base = 0;
-
-    TRY(allocation_of(memory, &base));
-    TRY(CUDA(cudaIpcGetMemHandle(&handle, (void *)(uintptr_t)base)));
-    TRY(lend(wire, base, &out->loan));
+    out->loan = e->loan;
     memcpy(out->handle, &handle, sizeof(handle));
     out->offset = (uint64_t)(uintptr_t)memory - base;
     return OK;
 }
 
-static struct kept *kept_of(const struct wire_ce *wire, const struct transfer *t, ptrdiff_t *at)
+static struct kept_transfer *kept_of(const struct wire_ce *wire, const struct transfer *t)
 {
-    *at = t - wire->current->transfers;
-    return wire->current->kept;
+    struct kept *kept = wire->current->kept;
+
+    return &kept->transfers[t - wire->current->transfers];
 }
 
 static int ce_place(void *self, const struct transfer *transfer, struct push_place *out)
 {
-    ptrdiff_t at;
-    struct kept *kept = kept_of(self, transfer, &at);
+    struct kept_transfer *kept = kept_of(self, transfer);
 
-    if (!kept->transfers[at].placed)
-        TRY(find_place(self, transfer->recv, &kept->transfers[at].place));
-    kept->transfers[at].placed = true;
-    *out = kept->transfers[at].place;
+    if (!kept->placed)
+        TRY(lend(self, transfer->recv, &kept->place));
+    kept->placed = true;
+    *out = kept->place;
     return OK;
 }
 
-static struct mapping *find_mapping(struct wire_ce *wire, int peer, const struct push_place *place)
-{
-    struct mapping *m = wire->mappings;
-
-    while (m && (m->peer != peer || memcmp(m->handle, place->handle, sizeof(m->handle)) != 0))
-        m = m->next;
-    return m;
-}
-
-static int open_mapping(struct wire_ce *wire, int peer, const struct push_place *place,
+/* The mapping of an allocation that a peer lends: the one that is open, or a new one. */
+static int find_mapping(struct wire_ce *wire, int peer, const struct push_place *place,
                         struct mapping **out)
 {
-    struct mapping *m = calloc(1, sizeof(*m));
+    struct mapping *m = wire->mappings;
     cudaIpcMemHandle_t theirs;
     void *base;
     int rc;
 
+    while (m && (m->peer != peer || memcmp(m->handle, place->handle, sizeof(m->handle)) != 0))
+        m = m->next;
+    if (m) {
+        *out = m;
+        return OK;
+    }
+    m = calloc(1, sizeof(*m));
     if (!m)
         return fail(ERR_NOMEM, "a mapping");
     memcpy(&theirs, place->handle, sizeof(theirs));
@@ -214,15 +209,12 @@ static int ce_reach(void *self, const struct transfer *transfer, const struct pu
                     void **out)
 {
     struct wire_ce *wire = self;
-    ptrdiff_t at;
-    struct kept *kept = kept_of(wire, transfer, &at);
-    struct mapping **m = &kept->transfers[at].mapping;
+    struct mapping **m = &kept_of(wire, transfer)->mapping;
 
     if (!*m || memcmp((*m)->handle, place->handle, sizeof(place->handle)) != 0) {
-        struct mapping *now = find_mapping(wire, transfer->peer, place);
+        struct mapping *now = NULL;
 
-        if (!now)
-            TRY(open_mapping(wire, transfer->peer, place, &now));
+        TRY(find_mapping(wire, transfer->peer, place, &now));
         now->users++;
         release_mapping(wire, *m);
         *m = now;
@@ -250,131 +242,80 @@ static int ce_copy(void *self, struct stream *stream, void *to, const void *from
     return cuda_copy_beside(to, from, bytes, cuda_stream(stream));
 }
 
-static int open_events(struct wire_ce *wire, cudaIpcEventHandle_t *handles)
-{
-    int ranks = wire->base.topology.ranks;
-
-    for (int sign = 0; sign < PUSH_SIGNS; sign++)
-        for (int q = 0; q < ranks; q++) {
-            TRY(CUDA(cudaEventCreateWithFlags(&wire->ours[sign][q],
-                                              cudaEventDisableTiming | cudaEventInterprocess)));
-            TRY(CUDA(cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->ours[sign][q])));
-        }
-    return OK;
-}
-
-/* Everybody's handles: of rank q those which it records for this rank. */
-static int open_their_events(struct wire_ce *wire, const cudaIpcEventHandle_t *all)
-{
-    int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
-
-    for (int q = 0; q < ranks; q++)
-        for (int sign = 0; sign < PUSH_SIGNS && q != self; sign++) {
-            TRY(CUDA(cudaIpcOpenEventHandle(&wire->theirs[sign][q],
-                                            all[(q * PUSH_SIGNS + sign) * ranks + self])));
-            loan_take(&wire->loans, q, EVENTS_LOAN);
-        }
-    return OK;
-}
-
+/* Makes the events that this rank records for each other, and opens those that they record for it.
+ * Collective, the same status on every rank. */
 static int exchange_events(struct wire_ce *wire)
 {
-    size_t ranks = (size_t)wire->base.topology.ranks, each = PUSH_SIGNS * ranks;
-    cudaIpcEventHandle_t *mine = calloc(each, sizeof(*mine));
-    cudaIpcEventHandle_t *all = calloc(each * ranks, sizeof(*all));
-    int rc = mine && all ? OK : fail(ERR_NOMEM, "%zu events", each * ranks);
+    int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
+    size_t each = PUSH_SIGNS * (size_t)ranks;
+    cudaIpcEventHandle_t *handles = calloc(each, sizeof(*handles)); /* (sign, for whom) */
+    cudaIpcEventHandle_t *all = calloc(each * (size_t)ranks, sizeof(*all));
+    int rc = handles && all ? OK : fail(ERR_NOMEM, "%zu events", each * (size_t)ranks);
 
-    if (!rc)
-        rc = open_events(wire, mine);
+    for (int sign = 0; sign < PUSH_SIGNS; sign++)
+        for (int q = 0; q < ranks && !rc; q++) {
+            rc = CUDA(cudaEventCreateWithFlags(&wire->ours[sign][q],
+                                               cudaEventDisableTiming | cudaEventInterprocess));
+            if (!rc)
+                rc = CUDA(cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->ours[sign][q]));
+        }
     rc = world_settle(wire->world, rc);
     if (!rc)
-        rc = world_gather(wire->world, mine, all, each * sizeof(*mine));
-    if (!rc)
-        rc = open_their_events(wire, all);
-    free(mine);
+        rc = world_gather(wire->world, handles, all, each * sizeof(*handles));
+    for (int q = 0; q < ranks; q++)
+        for (int sign = 0; sign < PUSH_SIGNS && q != self && !rc; sign++) {
+            rc = CUDA(cudaIpcOpenEventHandle(&wire->theirs[sign][q],
+                                             all[(q * PUSH_SIGNS + sign) * ranks + self]));
+            if (!rc)
+                loan_take(&wire->loans, q, EVENTS_LOAN);
+        }
+    free(handles);
     free(all);
     return world_settle(wire->world, rc);
 }
 
-static void close_their_events(struct wire_ce *wire)
-{
-    for (int sign = 0; sign < PUSH_SIGNS; sign++)
-        for (int q = 0; q < wire->base.topology.ranks; q++)
-            if (wire->theirs[sign][q]) {
-                cudaEventDestroy(wire->theirs[sign][q]);
-                loan_give_back(&wire->loans, q, EVENTS_LOAN);
-            }
-}
-
-static void close_our_events(struct wire_ce *wire)
-{
-    for (int sign = 0; sign < PUSH_SIGNS; sign++)
-        for (int q = 0; q < wire->base.topology.ranks; q++)
-            if (wire->ours[sign][q])
-                cudaEventDestroy(wire->ours[sign][q]);
-}
-
 /* ---- the board: memory that all ranks of the host see */
-
-static int create_object(const char *name, size_t bytes, int *file)
-{
-    *file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (*file < 0)
-        return fail(ERR_WIRE, "shared memory %s: %s", name, strerror(errno));
-    if (!ftruncate(*file, (off_t)bytes))
-        return OK;
-    close(*file);
-    return fail(ERR_WIRE, "shared memory %s of %zu bytes: %s", name, bytes, strerror(errno));
-}
-
-static int find_object(const char *name, size_t bytes, int *file)
-{
-    struct stat there;
-
-    *file = shm_open(name, O_RDWR, 0);
-    if (*file >= 0 && !fstat(*file, &there) && there.st_size == (off_t)bytes)
-        return OK;
-    if (*file >= 0)
-        close(*file);
-    return fail(ERR_WIRE, "shared memory of rank 0 (%s) is not here: ranks must share /dev/shm",
-                name);
-}
-
-static int map_object(int file, size_t bytes, void **out)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-
-    close(file);
-    if (memory == MAP_FAILED)
-        return fail(ERR_NOMEM, "%zu bytes of shared memory: %s", bytes, strerror(errno));
-    *out = memory;
-    return OK;
-}
 
 /* Zeroed; the same bytes on every rank.  The object has a name only until every rank has opened it.
  * Collective, the same status on every rank: ERR_WIRE where ranks do not share /dev/shm. */
 static int open_shared_memory(struct world *world, size_t bytes, void **out)
 {
     bool first = world_topology(world)->rank == 0;
-    void *memory = NULL;
+    void *memory = MAP_FAILED;
+    struct stat there;
     char name[64];
     int file = -1, rc = OK;
 
     snprintf(name, sizeof(name), "/moetune-%ld-%lld", (long)getpid(), (long long)time(NULL));
     TRY(world_broadcast(world, name, sizeof(name)));
-    if (first)
-        rc = create_object(name, bytes, &file);
+    if (first) {
+        file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        if (file < 0)
+            rc = fail(ERR_WIRE, "shared memory %s: %s", name, strerror(errno));
+        else if (ftruncate(file, (off_t)bytes))
+            rc = fail(ERR_WIRE, "shared memory %s of %zu bytes: %s", name, bytes, strerror(errno));
+    }
     rc = world_settle(world, rc);
     if (!rc) {
-        if (!first)
-            rc = find_object(name, bytes, &file);
-        if (!rc)
-            rc = map_object(file, bytes, &memory);
+        if (!first) {
+            file = shm_open(name, O_RDWR, 0);
+            if (file < 0 || fstat(file, &there) || there.st_size != (off_t)bytes)
+                rc = fail(ERR_WIRE,
+                          "shared memory of rank 0 (%s) is not here: ranks must share /dev/shm",
+                          name);
+        }
+        if (!rc) {
+            memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+            if (memory == MAP_FAILED)
+                rc = fail(ERR_NOMEM, "%zu bytes of shared memory: %s", bytes, strerror(errno));
+        }
         rc = world_settle(world, rc);
     }
+    if (file >= 0)
+        close(file);
     if (first)
         shm_unlink(name);
-    if (rc && memory)
+    if (rc && memory != MAP_FAILED)
         munmap(memory, bytes);
     if (!rc)
         *out = memory;
@@ -446,7 +387,7 @@ static int ce_reserve(struct wire *base, struct batch *batch)
 
     if (!kept)
         return fail(ERR_NOMEM, "%d mappings", batch->count);
-    if (batch->kept) /* it has grown: what was met is met again */
+    if (batch->kept) /* it has grown: its handles and mappings are looked up anew */
         batch->forget(batch);
     kept->wire = (struct wire_ce *)base;
     kept->count = batch->count;
@@ -481,8 +422,27 @@ static int ce_withdraw(struct wire *base, const void *memory)
     return OK;
 }
 
-static void free_wire(struct wire_ce *wire)
+static void ce_close(struct wire *base)
 {
+    struct wire_ce *wire = (struct wire_ce *)base;
+    int ranks = wire->base.topology.ranks;
+
+    if (wire->board) {
+        /* Like memory: the owner destroys an event when the others have closed it, and leaves it to
+         * the end of the process where that cannot be known. */
+        for (int sign = 0; sign < PUSH_SIGNS; sign++)
+            for (int q = 0; q < ranks; q++)
+                if (wire->theirs[sign][q]) {
+                    cudaEventDestroy(wire->theirs[sign][q]);
+                    loan_give_back(&wire->loans, q, EVENTS_LOAN);
+                }
+        if (!end_loan(wire, EVENTS_LOAN))
+            for (int sign = 0; sign < PUSH_SIGNS; sign++)
+                for (int q = 0; q < ranks; q++)
+                    if (wire->ours[sign][q])
+                        cudaEventDestroy(wire->ours[sign][q]);
+        munmap(wire->board, board_bytes(ranks));
+    }
     for (int sign = 0; sign < PUSH_SIGNS; sign++) {
         free(wire->theirs[sign]);
         free(wire->ours[sign]);
@@ -494,21 +454,6 @@ static void free_wire(struct wire_ce *wire)
         wire->exports = next;
     }
     free(wire);
-}
-
-/* Events like memory: the owner destroys them when the others have closed them, and leaves them to
- * the end of the process where that cannot be known. */
-static void ce_close(struct wire *base)
-{
-    struct wire_ce *wire = (struct wire_ce *)base;
-
-    if (wire->board) {
-        close_their_events(wire);
-        if (!end_loan(wire, EVENTS_LOAN))
-            close_our_events(wire);
-        munmap(wire->board, board_bytes(wire->base.topology.ranks));
-    }
-    free_wire(wire);
 }
 
 static const struct wire_ops ce_ops = {
@@ -545,64 +490,41 @@ static int check_peers(struct world *world, struct device *device)
     return rc;
 }
 
-static int new_wire(struct world *world, struct device *device, struct wire_ce **out)
+int wire_ce_open(struct world *world, struct device *device, struct wire **out)
 {
-    size_t ranks = (size_t)world_topology(world)->ranks;
-    struct wire_ce *wire = calloc(1, sizeof(*wire));
-    bool whole = wire;
+    const struct topology *t = world_topology(world);
+    struct wire_ce *wire;
+    bool whole;
+    uint32_t events;
+    int rc;
 
+    TRY(check_peers(world, device));
+    wire = calloc(1, sizeof(*wire));
+    whole = wire;
     for (int sign = 0; wire && sign < PUSH_SIGNS; sign++) {
-        wire->ours[sign] = calloc(ranks, sizeof(cudaEvent_t));
-        wire->theirs[sign] = calloc(ranks, sizeof(cudaEvent_t));
+        wire->ours[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
+        wire->theirs[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
-    if (wire) {
-        wire->base = (struct wire){ .ops = &ce_ops,
-                                    .topology = *world_topology(world),
-                                    .apart_bytes = CUDA_APART_BYTES };
-        wire->world = world;
-        wire->gpu = device;
-    }
-    if (wire && !whole) {
-        free_wire(wire);
-        wire = NULL;
-    }
-    *out = wire;
-    return wire ? OK : fail(ERR_NOMEM, "a wire");
-}
-
-static int open_parts(struct wire_ce *wire)
-{
-    const struct topology *t = &wire->base.topology;
-    uint32_t events;
-
+    TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
+    wire->base = (struct wire){ .ops = &ce_ops, .topology = *t, .apart_bytes = CUDA_APART_BYTES };
+    wire->world = world;
+    wire->gpu = device;
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };
-    wire->watch = watch_of(wire->world);
-    TRY(open_shared_memory(wire->world, board_bytes(t->ranks), &wire->board));
+    wire->watch = watch_of(world);
+    TRY_OUT(open_shared_memory(world, board_bytes(t->ranks), &wire->board));
     wire->push = (struct push){ wire->board, t->rank, t->ranks, &wire->device, &wire->watch };
     wire->loans =
         (struct loans){ .board = (void *)((char *)wire->board + push_board_bytes(t->ranks)),
                         .rank = t->rank,
                         .watch = &wire->watch };
-    TRY(loan_open(&wire->loans, &events));
+    TRY_OUT(loan_open(&wire->loans, &events));
     assert(events == EVENTS_LOAN);
-    return exchange_events(wire);
-}
-
-int wire_ce_open(struct world *world, struct device *device, struct wire **out)
-{
-    struct wire_ce *wire = NULL;
-    int rc;
-
-    TRY(check_peers(world, device));
-    rc = world_settle(world, new_wire(world, device, &wire));
-    if (!rc)
-        rc = open_parts(wire);
-    if (rc) {
-        if (wire)
-            ce_close(&wire->base);
-        return rc;
-    }
+    TRY_OUT(exchange_events(wire));
     *out = &wire->base;
     return OK;
+out:
+    if (wire)
+        ce_close(&wire->base);
+    return rc;
 }

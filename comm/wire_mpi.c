@@ -77,16 +77,6 @@ static int post_all(struct wire_mpi *wire, const struct batch *batch, bool sends
     return OK;
 }
 
-static void copy_own(const struct wire_mpi *wire, const struct batch *batch)
-{
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
-
-        if (t->peer == wire->base.topology.rank && t->send != t->recv)
-            memcpy(t->recv, t->send, t->send_bytes);
-    }
-}
-
 static void give_way(const struct wire_mpi *wire, const struct stream *stream)
 {
     static const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -101,15 +91,6 @@ static void give_way(const struct wire_mpi *wire, const struct stream *stream)
         sched_yield();
 }
 
-static void drop(struct wire_mpi *wire, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (wire->requests[i] != MPI_REQUEST_NULL) {
-            MPI_Cancel(&wire->requests[i]);
-            MPI_Request_free(&wire->requests[i]);
-        }
-}
-
 static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
 {
     int done = 0;
@@ -119,8 +100,12 @@ static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
         if (done)
             break;
         if (tests % ALARM_EVERY == 0 && world_alarmed(wire->world)) {
-            drop(wire, n);
-            return ERR_WIRE; /* said by the rank that raised it */
+            for (int i = 0; i < n; i++)
+                if (wire->requests[i] != MPI_REQUEST_NULL) {
+                    MPI_Cancel(&wire->requests[i]);
+                    MPI_Request_free(&wire->requests[i]);
+                }
+            return ERR_WIRE; /* the rank that raised it has said why */
         }
         if (tests > SPINS)
             give_way(wire, stream);
@@ -135,10 +120,14 @@ static int run(const void *args)
 
     if (fault_hit("exchange"))
         rc = fail(ERR_WIRE, "an exchange of %d transfers (injected)", x->batch->count);
-    if (!rc) {
-        copy_own(x->wire, x->batch);
-        rc = post_all(x->wire, x->batch, false, &n);
+    for (int i = 0; i < x->batch->count && !rc; i++) {
+        const struct transfer *t = &x->batch->transfers[i];
+
+        if (t->peer == x->wire->base.topology.rank && t->send != t->recv)
+            memcpy(t->recv, t->send, t->send_bytes);
     }
+    if (!rc)
+        rc = post_all(x->wire, x->batch, false, &n);
     if (!rc)
         rc = post_all(x->wire, x->batch, true, &n);
     if (!rc)

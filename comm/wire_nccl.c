@@ -155,24 +155,18 @@ static ncclConfig_t config_for(bool blocking, uint32_t ctas)
     return config;
 }
 
-/* Rank 0 makes the name of a communicator for all ranks. */
-static int agree_on_id(struct world *world, ncclUniqueId *id)
-{
-    int rc = OK;
-
-    if (world_topology(world)->rank == 0)
-        rc = nccl_check(ncclGetUniqueId(id), NULL, "ncclGetUniqueId");
-    TRY(world_settle(world, rc));
-    return world_broadcast(world, id, sizeof(*id));
-}
-
 static int open_root(struct wire_nccl *wire)
 {
     const struct topology *t = &wire->base.topology;
     ncclConfig_t config = config_for(false, 0);
     ncclUniqueId id;
+    int rc = OK;
 
-    TRY(agree_on_id(wire->world, &id));
+    /* Rank 0 makes the name of a communicator for all ranks. */
+    if (t->rank == 0)
+        rc = nccl_check(ncclGetUniqueId(&id), NULL, "ncclGetUniqueId");
+    TRY(world_settle(wire->world, rc));
+    TRY(world_broadcast(wire->world, &id, sizeof(id)));
     TRY(nccl_check(ncclCommInitRankConfig(&wire->root, t->ranks, id, t->rank, &config), wire->root,
                    "ncclCommInitRankConfig"));
     return settle(wire, wire->root, "ncclCommInitRankConfig");
@@ -211,72 +205,46 @@ static void restore_proto(uint32_t proto, char *before)
     free(before);
 }
 
-static int begin_split(struct wire_nccl *wire, const struct division *is, ncclComm_t *out)
-{
-    ncclConfig_t config = config_for(true, is->ctas);
-    int rank = wire->base.topology.rank;
-
-    TRY(nccl_check(ncclCommSplit(wire->root, rank / is->ranks, rank, out, &config), wire->root,
-                   "ncclCommSplit"));
-    TRY(settle(wire, wire->root, "ncclCommSplit")); /* only then is there a new one */
-    return settle(wire, *out, "ncclCommSplit");
-}
-
-/* A split is one call of all ranks, those of other groups too: each gives its own group's number.
+/* The communicator of such a division.  It is made at the first exchange that asks for it: that is
+ * a step which is not timed, and one which all ranks have agreed to take.  Making it earlier could
+ * leave a rank alone that lacks memory.
+ *
+ * A split is one call of all ranks, those of other groups too: each gives its own group's number.
  * All of them come here, and in the same order: their batches hold the same sizes of groups in the
  * same order, and run in the same order.  Nothing may be under way, for memory is allocated. */
-static int split(struct wire_nccl *wire, cudaStream_t stream, const struct division *is)
+static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *is,
+                    ncclComm_t *out)
 {
-    struct communicator *now = &wire->comms[wire->comm_count];
+    ncclConfig_t config = config_for(true, is->ctas);
+    int rank = wire->base.topology.rank, rc;
+    struct communicator *c = wire->comms;
     char *before;
-    int rc;
 
+    for (int i = 0; i < wire->comm_count; i++, c++)
+        if (c->is.ranks == is->ranks && c->is.ctas == is->ctas && c->is.proto == is->proto) {
+            *out = c->handle;
+            return OK;
+        }
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(drain(wire, stream, "exchanges before a new communicator"));
     TRY(set_proto(is->proto, &before));
-    rc = begin_split(wire, is, &now->handle);
+    rc = nccl_check(ncclCommSplit(wire->root, rank / is->ranks, rank, &c->handle, &config),
+                    wire->root, "ncclCommSplit");
+    if (!rc)
+        rc = settle(wire, wire->root, "ncclCommSplit"); /* only then is there a new one */
+    if (!rc)
+        rc = settle(wire, c->handle, "ncclCommSplit");
     restore_proto(is->proto, before);
     if (rc)
         return rc;
-    now->is = *is;
+    c->is = *is;
     wire->comm_count++;
-    return OK;
-}
-
-static bool same_division(const struct division *a, const struct division *b)
-{
-    return a->ranks == b->ranks && a->ctas == b->ctas && a->proto == b->proto;
-}
-
-/* Made at the first exchange that asks for it: that is a step which is not timed, and one which all
- * ranks have agreed to take.  Making it earlier could leave a rank alone that lacks memory. */
-static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *is,
-                    ncclComm_t *out)
-{
-    int i = 0;
-
-    while (i < wire->comm_count && !same_division(&wire->comms[i].is, is))
-        i++;
-    if (i == wire->comm_count)
-        TRY(split(wire, stream, is));
-    *out = wire->comms[i].handle;
+    *out = c->handle;
     return OK;
 }
 
 /* ---- exchanges */
-
-static int copy_own(const struct wire_nccl *wire, cudaStream_t stream, const struct batch *batch)
-{
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
-
-        if (t->peer == wire->base.topology.rank && t->send != t->recv)
-            TRY(CUDA(cudaMemcpyAsync(t->recv, t->send, t->send_bytes, cudaMemcpyDeviceToDevice,
-                                     stream)));
-    }
-    return OK;
-}
 
 static int call_collective(const struct collective *c, ncclComm_t comm, cudaStream_t stream)
 {
@@ -298,19 +266,17 @@ static int call_collective(const struct collective *c, ncclComm_t comm, cudaStre
     return ERR_WIRE;
 }
 
-/* What one communicator carries of a batch. */
+/* What one communicator carries of a batch: all its transfers (`sends`), or the collectives of
+ * groups of so many ranks. */
 struct share {
-    const struct batch *batch;
-    int ranks;  /* of the groups whose collectives it carries; */
-    bool sends; /* or the transfers */
+    bool sends;
+    int ranks; /* of the communicator */
 };
 
-static int enqueue_share(const struct wire_nccl *wire, const struct share *share, ncclComm_t comm,
-                         cudaStream_t stream)
+static int enqueue_share(const struct wire_nccl *wire, const struct batch *batch,
+                         struct share share, ncclComm_t comm, cudaStream_t stream)
 {
-    const struct batch *batch = share->batch;
-
-    for (int i = 0; i < batch->count && share->sends; i++) {
+    for (int i = 0; i < batch->count && share.sends; i++) {
         const struct transfer *t = &batch->transfers[i];
 
         if (t->peer == wire->base.topology.rank)
@@ -322,65 +288,59 @@ static int enqueue_share(const struct wire_nccl *wire, const struct share *share
             TRY(nccl_check(ncclRecv(t->recv, t->recv_bytes, ncclUint8, t->peer, comm, stream), comm,
                            "ncclRecv"));
     }
-    for (int i = 0; i < batch->collective_count && !share->sends; i++)
-        if (batch->collectives[i].group.count == share->ranks)
+    for (int i = 0; i < batch->collective_count && !share.sends; i++)
+        if (batch->collectives[i].group.count == share.ranks)
             TRY(call_collective(&batch->collectives[i], comm, stream));
     return OK;
 }
 
-/* The first group of a communicator connects it, and comes back when the other ranks have begun
- * theirs; later ones are only enqueued. */
-static int end_group(struct wire_nccl *wire, ncclComm_t comm)
-{
-    ncclResult_t result;
-
-    guard_begin(wire->guard, "an exchange that is enqueued");
-    result = ncclGroupEnd();
-    TRY(guard_end(wire->guard)); /* cut: there is no communicator that could say more */
-    return nccl_check(result, comm, "ncclGroupEnd");
-}
-
 /* All of it is one group of NCCL, so that several tensors travel in one kernel. */
-static int run_share(struct wire_nccl *wire, const struct share *share, cudaStream_t stream)
+static int run_share(struct wire_nccl *wire, const struct batch *batch, struct share share,
+                     cudaStream_t stream)
 {
     /* A send's protocol is one for the whole process, so there a communicator's says nothing. */
-    struct division is = { share->ranks, share->batch->ctas,
-                           share->sends ? MOE_PROTO_AUTO : share->batch->proto };
+    struct division is = { share.ranks, batch->ctas, share.sends ? MOE_PROTO_AUTO : batch->proto };
     ncclComm_t comm = NULL;
+    ncclResult_t result;
     int rc, ended;
 
     TRY(comm_for(wire, stream, &is, &comm));
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
-    rc = enqueue_share(wire, share, comm, stream);
-    ended = end_group(wire, comm); /* a group must not stay open */
+    rc = enqueue_share(wire, batch, share, comm, stream);
+    /* A group must not stay open.  The first one of a communicator connects it, and comes back when
+     * the other ranks have begun theirs; later ones are only enqueued. */
+    guard_begin(wire->guard, "an exchange that is enqueued");
+    result = ncclGroupEnd();
+    ended = guard_end(wire->guard);
+    if (!ended) /* else it was cut: there is no communicator that could say more */
+        ended = nccl_check(result, comm, "ncclGroupEnd");
     return rc ? rc : ended;
-}
-
-static bool is_first_of_its_size(const struct batch *batch, int at)
-{
-    int i = 0;
-
-    while (batch->collectives[i].group.count != batch->collectives[at].group.count)
-        i++;
-    return i == at;
 }
 
 static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct batch *batch)
 {
-    struct share share = { batch, wire->base.topology.ranks, true };
+    const struct topology *topology = &wire->base.topology;
 
     if (fault_hit("exchange"))
         return fail(ERR_WIRE, "an exchange of %d transfers (injected)", batch->count);
-    TRY(copy_own(wire, stream, batch));
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (t->peer == topology->rank && t->send != t->recv)
+            TRY(CUDA(cudaMemcpyAsync(t->recv, t->send, t->send_bytes, cudaMemcpyDeviceToDevice,
+                                     stream)));
+    }
     if (batch->count)
-        TRY(run_share(wire, &share, stream));
-    share.sends = false;
+        TRY(run_share(wire, batch, (struct share){ true, topology->ranks }, stream));
     /* One communicator after the other, in the same order on every rank: in one group NCCL would
      * order them by a hash, which differs between groups of ranks. */
     for (int i = 0; i < batch->collective_count; i++) {
-        share.ranks = batch->collectives[i].group.count;
-        if (is_first_of_its_size(batch, i))
-            TRY(run_share(wire, &share, stream));
+        int ranks = batch->collectives[i].group.count, first = 0;
+
+        while (batch->collectives[first].group.count != ranks)
+            first++;
+        if (first == i)
+            TRY(run_share(wire, batch, (struct share){ false, ranks }, stream));
     }
     return OK;
 }
@@ -409,7 +369,7 @@ static int finalize(struct wire_nccl *wire, ncclComm_t comm)
     return nccl_check(ncclCommDestroy(comm), NULL, "ncclCommDestroy");
 }
 
-/* The root last. */
+/* Ends the root last, from which the others were split. */
 static int finalize_all(struct wire_nccl *wire)
 {
     while (wire->comm_count) {
@@ -447,28 +407,22 @@ static const struct wire_ops nccl_ops = {
     ,
 };
 
-/* NCCL refuses ranks that share a GPU, each with a message of its own; here it is said once. */
-static int check_gpus(struct world *world, struct device *device)
+int wire_nccl_open(struct world *world, struct device *device, struct wire **out)
 {
     struct cuda_peer *peers = NULL;
+    struct wire_nccl *wire;
     bool shared;
+    int rc;
 
+    /* NCCL refuses ranks that share a GPU, each with a message of its own; here it is said once. */
     TRY(cuda_peers(world, device, &peers));
     shared = cuda_peers_share_gpu(peers, world_topology(world)->ranks);
     free(peers);
-    if (!shared)
-        return OK;
-    if (world_topology(world)->rank == 0)
-        note("wire nccl does not apply: several ranks share one GPU");
-    return UNSUPPORTED;
-}
-
-int wire_nccl_open(struct world *world, struct device *device, struct wire **out)
-{
-    struct wire_nccl *wire;
-    int rc;
-
-    TRY(check_gpus(world, device));
+    if (shared) {
+        if (world_topology(world)->rank == 0)
+            note("wire nccl does not apply: several ranks share one GPU");
+        return UNSUPPORTED;
+    }
     wire = calloc(1, sizeof(*wire));
     TRY(world_settle(world, wire ? OK : fail(ERR_NOMEM, "a wire")));
     wire->base.ops = &nccl_ops;

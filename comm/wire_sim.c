@@ -88,7 +88,7 @@ struct model_link {
     double staged_weight;                  /* of 2dh's exchanges beside those of others */
     double ring_step_ns;                   /* NAN: the library has no rings */
     struct protocol protocols[PROTOCOLS];  /* by enum moe_proto */
-    uint32_t *seen, search; /* of each rank: in which search for peers it was last one */
+    uint32_t *seen, search; /* of each rank: in which count of peers it was found last */
 };
 
 static enum level level_of(const struct model_link *link, int peer)
@@ -105,34 +105,9 @@ static size_t bytes_of(const struct transfer *t, bool sent)
     return sent ? t->send_bytes : t->recv_bytes;
 }
 
-/* A peer counts once, however many messages it gets. */
-static void count_peers(struct model_link *link, const struct batch *batch, bool sent,
-                        double peers[LEVELS])
-{
-    link->search++;
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
-
-        if (!bytes_of(t, sent))
-            continue;
-        peers[level_of(link, t->peer)] += link->seen[t->peer] != link->search;
-        link->seen[t->peer] = link->search;
-    }
-}
-
 static double ctas_of(const struct model_link *link, const struct batch *batch)
 {
     return batch->ctas ? batch->ctas : link->library_ctas;
-}
-
-/* Between nodes each peer takes what one connection carries, and many get in each other's way. */
-static double rate_of(const struct model_link *link, enum level level, double outside)
-{
-    double rate = link->ports[level].bytes_per_ns;
-
-    if (level != LEVEL_BETWEEN)
-        return rate;
-    return fmin(rate, outside * link->peer_bytes_per_ns) / (1 + outside / link->crowd_peers);
 }
 
 /* What a message costs its sender, and n bytes of it their port: (n + half) / rate. */
@@ -140,15 +115,21 @@ struct pace {
     double issue_ns, half_bytes, bytes_per_ns;
 };
 
-/* Who issues a message looks after those that are under way to other peers beyond the node. */
+/* With so many peers outside of the node. */
 static struct pace pace_of(const struct model_link *link, enum level level, double outside,
                            const struct protocol *protocol, double most_bytes_per_ns)
 {
     const struct port *port = &link->ports[level];
+    double rate = port->bytes_per_ns;
+    /* Who issues a message looks after those that are under way to other peers beyond the node. */
     double looks = level >= LEVEL_BETWEEN ? outside * link->message_peer_ns : 0;
 
+    /* Between nodes each peer takes what one connection carries, and many get in each other's way.
+     */
+    if (level == LEVEL_BETWEEN)
+        rate = fmin(rate, outside * link->peer_bytes_per_ns) / (1 + outside / link->crowd_peers);
     return (struct pace){ port->message_ns + looks, protocol->halves ? port->half_bytes : 0,
-                          fmin(protocol->rate * rate_of(link, level, outside), most_bytes_per_ns) };
+                          fmin(protocol->rate * rate, most_bytes_per_ns) };
 }
 
 /* A port works whenever it has something to send, so it is done at the same time in whatever order
@@ -189,13 +170,21 @@ static double traffic_ns(const struct model_link *link, const struct batch *batc
 /* The library takes the protocol that suits the sizes. */
 static double one_way_ns(struct model_link *link, const struct batch *batch, bool sent)
 {
-    double peers[LEVELS] = { 0 }, least = INFINITY;
+    double outside = 0, least = INFINITY;
 
-    count_peers(link, batch, sent, peers);
+    /* A peer outside of the node counts once, however many messages it gets. */
+    link->search++;
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (!bytes_of(t, sent))
+            continue;
+        outside += level_of(link, t->peer) >= LEVEL_BETWEEN && link->seen[t->peer] != link->search;
+        link->seen[t->peer] = link->search;
+    }
     for (int i = 0; i < PROTOCOLS; i++)
         if (link->protocols[i].rate > 0)
-            least = fmin(least, traffic_ns(link, batch, sent, &link->protocols[i],
-                                           peers[LEVEL_BETWEEN] + peers[LEVEL_RACKS]));
+            least = fmin(least, traffic_ns(link, batch, sent, &link->protocols[i], outside));
     return least;
 }
 
@@ -329,17 +318,16 @@ static struct protocol protocol_of(double rate_percent, double latency_percent)
     return (struct protocol){ known_or(rate_percent, 0) / 100, latency_percent / 100, false };
 }
 
-/* A weight beside overlap_slowdown, which both have. */
-static double staged_weight(const struct cluster *c)
+int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
 {
-    return isfinite(c->overlap_slowdown_2dh) && c->overlap_slowdown > 0
-               ? c->overlap_slowdown_2dh / c->overlap_slowdown
-               : 1;
-}
+    struct topology topology = { rank, (int)c->ranks, (int)c->ranks_per_node,
+                                 (int)c->ranks_per_rack };
+    struct model_link *link = malloc(sizeof(*link));
+    int rc;
 
-static struct model_link model_link_of(const struct cluster *c, int rank)
-{
-    return (struct model_link){
+    if (!link)
+        return fail(ERR_NOMEM, "a model of the links");
+    *link = (struct model_link){
         .base = { model_exchange_ns, model_link_close, model_weight },
         .rank = rank,
         /* Where nodes differ, each is taken for an average one, rounded up. */
@@ -360,25 +348,16 @@ static struct model_link model_link_of(const struct cluster *c, int rank)
         .message_peer_ns = known_or(c->message_peer_us, 0) * 1e3,
         .peer_bytes_per_ns = known_or(c->peer_between_gbs, INFINITY),
         .crowd_peers = known_or(c->crowd_between_peers, INFINITY),
-        .staged_weight = staged_weight(c),
+        /* It multiplies overlap_slowdown, which all exchanges have. */
+        .staged_weight = isfinite(c->overlap_slowdown_2dh) && c->overlap_slowdown > 0
+                             ? c->overlap_slowdown_2dh / c->overlap_slowdown
+                             : 1,
         .ring_step_ns = c->ring_step_us * 1e3,
         .protocols = { [MOE_PROTO_SIMPLE] = { 1, 1, true },
                        [MOE_PROTO_LL] = protocol_of(c->ll_rate_percent, c->ll_latency_percent),
                        [MOE_PROTO_LL128] =
                            protocol_of(c->ll128_rate_percent, c->ll128_latency_percent) },
     };
-}
-
-int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
-{
-    struct topology topology = { rank, (int)c->ranks, (int)c->ranks_per_node,
-                                 (int)c->ranks_per_rack };
-    struct model_link *link = malloc(sizeof(*link));
-    int rc;
-
-    if (!link)
-        return fail(ERR_NOMEM, "a model of the links");
-    *link = model_link_of(c, rank);
     link->seen = calloc(c->ranks, sizeof(*link->seen));
     rc = link->seen ? wire_sim_open(&link->base, &topology, out)
                     : fail(ERR_NOMEM, "a model of %u links", c->ranks);

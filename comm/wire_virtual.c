@@ -158,20 +158,19 @@ static int carry(struct gathering *g)
     return rc;
 }
 
-static bool follows(const struct transfer *t, const struct virtual_copy *last)
-{
-    return last->to + last->bytes == t->recv && last->from + last->bytes == t->send;
-}
-
 /* Blocks for neighbours in rank mostly lie side by side at both ends: they are one copy. */
 static int gather(struct gathering *g, const struct transfer *t, bool own)
 {
     struct virtual_copies *all = &g->all;
     bool first_of_kind = all->count == (own ? 0 : all->own);
 
-    if (!first_of_kind && follows(t, &all->copies[all->count - 1])) {
-        all->copies[all->count - 1].bytes += copied(t);
-        return OK;
+    if (!first_of_kind) {
+        struct virtual_copy *last = &all->copies[all->count - 1];
+
+        if (last->to + last->bytes == t->recv && last->from + last->bytes == t->send) {
+            last->bytes += copied(t);
+            return OK;
+        }
     }
     if (all->count == VIRTUAL_COPIES)
         TRY(carry(g));

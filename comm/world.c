@@ -40,18 +40,6 @@ int world_check(int code, const char *call)
 /* Long enough to cost nothing, short beside any step worth tuning. */
 enum { NAP_US = 100, EAGER_TESTS = 1000, LOOK_EVERY = 256 };
 
-/* After an alarm a rank may be gone: then nothing else ends a wait for it. */
-static int give_up(struct world *world, int64_t *since_ns)
-{
-    if (!world->alarmed)
-        return OK;
-    *since_ns = *since_ns ? *since_ns : host_clock_ns();
-    if (host_clock_ns() - *since_ns <= watch_of(world).limit_ns)
-        return OK;
-    world->lost = true;
-    return fail(ERR_WIRE, "another rank does not come any more: it is gone, or hangs");
-}
-
 /* `long_in_coming`: who waits sleeps after a while. */
 static int wait_for(struct world *world, MPI_Request *request, bool long_in_coming)
 {
@@ -62,8 +50,14 @@ static int wait_for(struct world *world, MPI_Request *request, bool long_in_comi
         TRY(MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE)));
         if (done)
             return OK;
-        if (tests % LOOK_EVERY == LOOK_EVERY - 1)
-            TRY(give_up(world, &since_ns));
+        /* After an alarm a rank may be gone: then nothing else ends a wait for it. */
+        if (world->alarmed && tests % LOOK_EVERY == LOOK_EVERY - 1) {
+            since_ns = since_ns ? since_ns : host_clock_ns();
+            if (host_clock_ns() - since_ns > watch_of(world).limit_ns) {
+                world->lost = true;
+                return fail(ERR_WIRE, "another rank does not come any more: it is gone, or hangs");
+            }
+        }
         if (long_in_coming && tests > EAGER_TESTS)
             usleep(NAP_US);
         else if (world->crowded)
@@ -101,25 +95,21 @@ static int find_nodes(struct world *world)
     return OK;
 }
 
-static int override_nodes(struct topology *t, int ranks_per_node)
+/* Nodes and racks as the caller has them (0: does not say).  Every rank finds the same, and rank
+ * 0 says what is wrong with them. */
+static int override_levels(struct topology *t, int ranks_per_node, int ranks_per_rack)
 {
-    if (ranks_per_node <= 0)
-        return OK;
-    if (t->ranks % ranks_per_node) {
-        if (t->rank == 0) /* every rank finds the same */
+    if (ranks_per_node > 0 && t->ranks % ranks_per_node) {
+        if (t->rank == 0)
             note("%d ranks per node do not divide %d ranks", ranks_per_node, t->ranks);
         return ERR_ARGUMENT;
     }
-    t->ranks_per_node = ranks_per_node;
-    return OK;
-}
-
-static int add_racks(struct topology *t, int ranks_per_rack)
-{
+    if (ranks_per_node > 0)
+        t->ranks_per_node = ranks_per_node;
     t->ranks_per_rack = ranks_per_rack;
     if (ranks_per_rack == 0 || topology_three_levels(t))
         return OK;
-    if (t->rank == 0) /* every rank finds the same */
+    if (t->rank == 0)
         note("%d ranks per rack: a rack has several nodes of %d ranks, and there are several racks "
              "of %d ranks in all",
              ranks_per_rack, t->ranks_per_node, t->ranks);
@@ -145,8 +135,7 @@ int world_open(int ranks_per_node, int ranks_per_rack, struct world **out)
     MPI_Comm_size(world->control, &world->topology.ranks);
     log_rank(world->topology.rank);
     TRY_OUT(find_nodes(world));
-    TRY_OUT(override_nodes(&world->topology, ranks_per_node));
-    TRY_OUT(add_racks(&world->topology, ranks_per_rack));
+    TRY_OUT(override_levels(&world->topology, ranks_per_node, ranks_per_rack));
     *out = world;
     return OK;
 out:
@@ -274,6 +263,17 @@ void world_library(char *text, size_t size)
         snprintf(text, size, "Open MPI %d.%d", major, minor);
     else
         snprintf(text, size, "%.*s", (int)strcspn(version, ",\n"), version);
+}
+
+void world_machine(char *id, size_t size)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    *id = 0;
+    if (file && !fgets(id, (int)size, file))
+        *id = 0;
+    if (file)
+        fclose(file);
 }
 
 int world_gather(struct world *world, const void *mine, void *all, size_t bytes)

@@ -28,6 +28,10 @@ int world_alone(const struct topology *topology, struct world **out);
 /* "Open MPI 4.1", "copies between processes" (by fork); may be asked before MPI starts. */
 void world_library(char *text, size_t size);
 
+/* What all processes of this machine read alike, and those of no other ("": unknown): a container
+ * may have its own host name on a machine that it shares.  Local. */
+void world_machine(char *id, size_t size);
+
 const struct topology *world_topology(const struct world *world);
 
 /* Ranks of this job that share this machine with the caller, itself included. */

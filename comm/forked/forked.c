@@ -14,15 +14,6 @@
 /* For what all ranks find at once: the first of them is to say it. */
 enum { LAST_WORDS_S = 2 };
 
-/* As launchers of trainers say it.  One that started us may have said something of us alone. */
-static void say_local_rank(const char *text)
-{
-    unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    unsetenv("MPI_LOCALRANKID");
-    unsetenv("SLURM_LOCALID");
-    setenv("LOCAL_RANK", text, true);
-}
-
 static void become_rank(int rank, pid_t watcher)
 {
     char text[16];
@@ -33,7 +24,12 @@ static void become_rank(int rank, pid_t watcher)
         _exit(128 + SIGKILL);
     snprintf(text, sizeof(text), "%d", rank);
     setenv(FORKED_RANK, text, true);
-    say_local_rank(text);
+    /* The local rank, as launchers of trainers say it.  One that started us may have said something
+     * of us alone. */
+    unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    unsetenv("MPI_LOCALRANKID");
+    unsetenv("SLURM_LOCALID");
+    setenv("LOCAL_RANK", text, true);
     if (!rank)
         return;
     nowhere = open("/dev/null", O_RDONLY);
@@ -46,18 +42,11 @@ static int end_of(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Again and again: a signal that comes between two waits ends neither. */
+/* Sets the alarm again each time: a signal that comes between two waits ends neither. */
 static void wake(int number)
 {
     (void)number;
     alarm(1);
-}
-
-static void forget(pid_t *started, int ranks, pid_t ended)
-{
-    for (int q = 0; q < ranks; q++)
-        if (started[q] == ended)
-            started[q] = 0;
 }
 
 /* The exit code of them all; those that have ended become 0 in the list. */
@@ -74,7 +63,9 @@ static int wait_for(pid_t *started, int ranks)
             return code;
         if (pid < 0)
             continue;
-        forget(started, ranks, pid);
+        for (int q = 0; q < ranks; q++)
+            if (started[q] == pid)
+                started[q] = 0;
         code = code ? code : end_of(status);
         if (end_of(status) && (WIFSIGNALED(status) || pid == first))
             return code;

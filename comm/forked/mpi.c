@@ -49,27 +49,11 @@ static int failed(const char *what)
 
 /* ---- the ranks */
 
-/* Most of it is never touched, and takes no memory. */
-static int share(void)
-{
-    size_t queues_at = 4096, n = (size_t)ranks;
-    size_t slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
-    char *all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    sent = calloc(2 * n, sizeof(*sent));
-    if (all == MAP_FAILED || !sent)
-        return failed("memory for ranks to meet in");
-    received = sent + n;
-    meeting = (struct meeting *)(void *)all;
-    queues = (struct message *)(void *)(all + queues_at);
-    slots = all + slots_at;
-    return MPI_SUCCESS;
-}
-
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {
     const char *text = getenv(FORKED_RANKS);
+    size_t n, queues_at = 4096, slots_at;
+    char *all;
 
     (void)argc, (void)argv;
     *provided = wanted;
@@ -78,8 +62,18 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
         errno = EINVAL;
         return failed(FORKED_RANKS);
     }
-    if (share())
-        return MPI_ERR_OTHER;
+    /* What all ranks share.  Most of it is never touched, and takes no memory. */
+    n = (size_t)ranks;
+    slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
+    all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    sent = calloc(2 * n, sizeof(*sent));
+    if (all == MAP_FAILED || !sent)
+        return failed("memory for ranks to meet in");
+    received = sent + n;
+    meeting = (struct meeting *)(void *)all;
+    queues = (struct message *)(void *)(all + queues_at);
+    slots = all + slots_at;
     if (ranks > 1)
         rank = forked_start(ranks);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
@@ -275,23 +269,21 @@ static void take_all(const struct forked_request *r, size_t n)
         memcpy((char *)r->recv + (size_t)q * r->bytes + r->at, slot_of(q), n);
 }
 
-static int64_t reduced(MPI_Op op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case MPI_MAX: return a > b ? a : b;
-    case MPI_MIN: return a < b ? a : b;
-    default: return a + b;
-    }
-}
-
 static void take_reduced(const struct forked_request *r, size_t n)
 {
     int64_t *out = (int64_t *)(void *)((char *)r->recv + r->at);
 
     for (size_t i = 0; i < n / sizeof(*out); i++) {
         out[i] = ((const int64_t *)(void *)slot_of(0))[i];
-        for (int q = 1; q < ranks; q++)
-            out[i] = reduced(r->op, out[i], ((const int64_t *)(void *)slot_of(q))[i]);
+        for (int q = 1; q < ranks; q++) {
+            int64_t now = ((const int64_t *)(void *)slot_of(q))[i];
+
+            switch (r->op) {
+            case MPI_MAX: out[i] = now > out[i] ? now : out[i]; break;
+            case MPI_MIN: out[i] = now < out[i] ? now : out[i]; break;
+            default: out[i] += now;
+            }
+        }
     }
 }
 
