@@ -52,7 +52,7 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* A step that was timed in this bucket, or that its entry tells of. */
+/* Returns a step that was timed in this bucket, or that its entry tells of. */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {

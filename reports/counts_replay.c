@@ -17,7 +17,6 @@ const double counts_static_factor = 2.5;
 
 struct run {
     const struct counts_trace *trace;
-    enum counts_way way;
     struct moe_capacities *controller; /* of all ways: it knows where experts lie */
     struct capacity_setting setting;   /* the rows of now */
     double *factor, *need; /* of the EMA rule: alpha, and the average of what experts need */
@@ -86,7 +85,8 @@ static void change_by_average(struct run *r, size_t step)
 
 /* ---- replaying */
 
-/* Options with what the trace says, and with a static factor's rows where they leave it open. */
+/* Completes options with what the trace says, and with a static factor's rows where they leave it
+ * open. */
 static struct moe_capacities_options complete(const struct counts_trace *t,
                                               const struct moe_capacities_options *given)
 {
@@ -110,7 +110,7 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
 {
     struct moe_capacities_options o = complete(t, options);
 
-    *r = (struct run){ .trace = t, .way = way };
+    *r = (struct run){ .trace = t };
     TRY(moe_capacities_open(&o, &r->controller));
     r->setting.rows = calloc(t->experts, sizeof(*r->setting.rows));
     r->factor = calloc(t->experts, sizeof(*r->factor));
@@ -126,7 +126,7 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
     return OK;
 }
 
-/* What the step comes to under the rows of now; `replans`: so many there were before it. */
+/* Says what the step comes to under the rows of now; `replans`: so many there were before it. */
 static struct counts_step step_of(const struct run *r, size_t step, size_t replans)
 {
     const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
@@ -146,36 +146,15 @@ static struct counts_step step_of(const struct run *r, size_t step, size_t repla
     return s;
 }
 
-struct totals {
-    double rows, fullest, balanced, choices, dropped, ms;
-};
-
-static struct counts_sum sum_of(const struct run *r, const struct totals *t)
-{
-    const struct counts_trace *trace = r->trace;
-    uint32_t used = trace->ranks < trace->experts ? trace->ranks : trace->experts;
-    struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
-    struct counts_sum sum = { .steps = trace->steps,
-                              .replans = r->setting.replans,
-                              .factor = t->rows / t->choices,
-                              .dropped_share = t->dropped / t->choices,
-                              .fullest_factor = t->fullest * used / t->choices,
-                              .balanced_factor = t->balanced * used / t->choices,
-                              .step_ms = t->ms / (double)trace->steps };
-    const uint32_t *rows;
-
-    if (r->way == COUNTS_FOLLOWED &&
-        !moe_capacities_at(r->controller, trace->steps - 1, &rows, &state))
-        sum.digest = state.digest;
-    return sum;
-}
-
 int counts_replay(const struct counts_trace *trace, const struct moe_capacities_options *options,
                   enum counts_way way, const struct counts_price *price,
                   void (*on_step)(void *self, const struct counts_step *step), void *self,
                   struct counts_sum *out)
 {
-    struct totals totals = { 0 };
+    uint32_t used = trace->ranks < trace->experts ? trace->ranks : trace->experts;
+    double all_rows = 0, fullest = 0, balanced = 0, choices = 0, dropped = 0, ms = 0;
+    struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
+    const uint32_t *rows;
     struct run run;
     int rc;
 
@@ -189,16 +168,25 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
         else if (way == COUNTS_EMA && step)
             change_by_average(&run, step);
         s = step_of(&run, step, replans);
-        totals.rows += (double)s.sum;
-        totals.fullest += (double)s.fullest;
-        totals.balanced += (double)s.balanced;
-        totals.choices += (double)s.total;
-        totals.dropped += (double)s.dropped;
-        totals.ms += price ? price->ms(price->self, s.key, s.key_r0) : NAN;
+        all_rows += (double)s.sum;
+        fullest += (double)s.fullest;
+        balanced += (double)s.balanced;
+        choices += (double)s.total;
+        dropped += (double)s.dropped;
+        ms += price ? price->ms(price->self, s.key, s.key_r0) : NAN;
         if (on_step)
             on_step(self, &s);
     }
-    *out = sum_of(&run, &totals);
+    *out = (struct counts_sum){ .steps = trace->steps,
+                                .replans = run.setting.replans,
+                                .factor = all_rows / choices,
+                                .dropped_share = dropped / choices,
+                                .fullest_factor = fullest * used / choices,
+                                .balanced_factor = balanced * used / choices,
+                                .step_ms = ms / (double)trace->steps };
+    if (way == COUNTS_FOLLOWED &&
+        !moe_capacities_at(run.controller, trace->steps - 1, &rows, &state))
+        out->digest = state.digest;
 out:
     moe_capacities_close(run.controller);
     free(run.setting.rows);

@@ -24,24 +24,18 @@ enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
 
 /* ---- what experts get */
 
-/* As much of expert e as (e+1)^-a of expert 0; the largest over the mean. */
-static double skew_of_power(double a, uint32_t experts)
-{
-    double sum = 0;
-
-    for (uint32_t e = 0; e < experts; e++)
-        sum += pow(e + 1, -a);
-    return experts / sum;
-}
-
+/* Expert e gets as much as (e+1)^-a of expert 0: finds the a by which the largest is so many times
+ * the mean. */
 static void fill_skew(double skew, double *popularity, uint32_t experts)
 {
     double low = 0, high = 64;
 
     for (int i = 0; i < 60; i++) {
-        double a = (low + high) / 2;
+        double a = (low + high) / 2, sum = 0;
 
-        *(skew_of_power(a, experts) < skew ? &low : &high) = a;
+        for (uint32_t e = 0; e < experts; e++)
+            sum += pow(e + 1, -a);
+        *(experts / sum < skew ? &low : &high) = a;
     }
     for (uint32_t e = 0; e < experts; e++)
         popularity[e] = pow(e + 1, -low);
@@ -228,7 +222,7 @@ struct shares {
     double choices, gate, probability;
 };
 
-/* Of what finds no slot; turn NULL: tokens as they lie. */
+/* Sums up what finds no slot; turn NULL: tokens come as they lie. */
 static struct shares dropped_shares(const struct routed *r, const uint32_t *turn, uint64_t capacity)
 {
     struct shares all = { 0 }, lost = { 0 };
@@ -250,8 +244,8 @@ static struct shares dropped_shares(const struct routed *r, const uint32_t *turn
                             lost.probability / all.probability };
 }
 
-/* A softmax gate whose logits are what experts get, as a logarithm, plus seeded noise; a rank's
- * tokens, at most 4,096 of them.  False: there is nothing to route, or no memory. */
+/* Routes a rank's tokens, at most 4,096 of them, by a softmax gate whose logits are what experts
+ * get, as a logarithm, plus seeded noise.  False: there is nothing to route, or no memory. */
 static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
 {
     struct routed r;

@@ -14,7 +14,7 @@
 
 /* ---- trials */
 
-/* While samples are read. */
+/* What samples are added to while they are read. */
 struct sampling {
     struct trial_list *trials;
     struct pile {
@@ -181,7 +181,7 @@ static int add_entry(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* They come by trial, and so are the trials at that time. */
+/* Phases come by trial, and the trials are still in that order here. */
 static int read_phases(struct store *store, struct facts *f)
 {
     struct row_list list;
@@ -276,7 +276,7 @@ static int entry_order(const void *left, const void *right, void *facts)
     return order ? order : (a->bucket > b->bucket) - (a->bucket < b->bucket);
 }
 
-/* Without a layer: by bucket and plan alone. */
+/* Orders trials of one layer, by bucket and plan alone. */
 static int place_order(const void *left, const void *right)
 {
     const struct trial_row *a = left;
@@ -355,7 +355,7 @@ static double skew_of(const char *load)
     return 0;
 }
 
-/* Of one bucket: a plan's samples under each load. */
+/* The samples of one bucket: those of padded and of sparse experts under each load. */
 struct loaded {
     struct loaded_pile {
         char load[LOAD_NAME_BYTES];
@@ -452,19 +452,6 @@ static struct key next_key(const struct facts *f, size_t entry, size_t trial)
     return key_order(&e, &t) <= 0 ? e : t;
 }
 
-static int note_trials(struct layer_facts *layer)
-{
-    for (size_t i = 0; i < layer->trial_count; i++) {
-        const struct trial_facts *t = &layer->trials[i];
-
-        layer->phases |= t->phases[PHASE_TOTAL].ns > 0;
-        if (trial_usable(t))
-            ARRAY_APPEND(layer->plans, layer->plan_count, t->row.key.plan);
-    }
-    layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
-    return OK;
-}
-
 static int cut_layers(struct store *store, const char *shape, struct facts *f)
 {
     size_t entry = 0, trial = 0;
@@ -486,7 +473,14 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
             continue;
         ARRAY_APPEND(f->layers, f->layer_count, layer);
         kept = &f->layers[f->layer_count - 1]; /* what it holds is freed with all of them */
-        TRY(note_trials(kept));
+        for (size_t i = 0; i < kept->trial_count; i++) {
+            const struct trial_facts *t = &kept->trials[i];
+
+            kept->phases |= t->phases[PHASE_TOTAL].ns > 0;
+            if (trial_usable(t))
+                ARRAY_APPEND(kept->plans, kept->plan_count, t->row.key.plan);
+        }
+        kept->plan_count = facts_distinct_plans(kept->plans, kept->plan_count);
         TRY(contrast_prepare(kept));
         TRY(read_loads(store, kept));
         TRY(drops_read(store, kept));

@@ -10,7 +10,8 @@
 
 enum whose { PUBLISHED, TOKENS, WEIGHTS, DEFAULT_PLAN };
 
-/* Of the plan that is published; of the best one that moves tokens, or weights. */
+/* The step time of the plan that is published, of the best one that moves tokens, or weights, or of
+ * the default plan. */
 static double time_of(const struct entry_row *e, enum whose whose)
 {
     if (whose == DEFAULT_PLAN)
@@ -39,24 +40,18 @@ static double ms_of(const struct layer_facts *layer, uint32_t key, enum whose wh
     return NAN;
 }
 
-/* Where all plans are of one kind they are the published ones. */
-static bool one_kind(const struct layer_facts *layer)
-{
-    bool one = layer->entry_count > 0;
-
-    for (size_t i = 0; i < layer->entry_count; i++)
-        one &= layer->entries[i].no_other;
-    return one;
-}
-
 double followed_ms(void *self, uint32_t key, uint32_t key_r0)
 {
     const struct layer_facts *layer = self;
+    bool one_kind = layer->entry_count > 0;
     double tokens, weights;
 
     if (layer->shape.layout == MOE_LAYOUT_HIDDEN)
         return ms_of(layer, key_r0, PUBLISHED);
-    if (key == key_r0 || one_kind(layer))
+    /* Where all plans are of one kind they are the published ones. */
+    for (size_t i = 0; i < layer->entry_count; i++)
+        one_kind &= layer->entries[i].no_other;
+    if (key == key_r0 || one_kind)
         return ms_of(layer, key, PUBLISHED);
     tokens = ms_of(layer, key, TOKENS);
     weights = ms_of(layer, key_r0, WEIGHTS);
@@ -66,43 +61,14 @@ double followed_ms(void *self, uint32_t key, uint32_t key_r0)
 
 /* ---- remarks */
 
-static void sizes_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
-{
-    text_put(text, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
-    for (int way = 0; way < COUNTS_WAYS; way++)
-        text_add(text, REMARK_BYTES,
-                 "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
-                 "re-plans",
-                 way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
-                 100 * sums[way].dropped_share, sums[way].replans);
-}
-
-static void time_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
-{
-    double followed = sums[COUNTS_FOLLOWED].step_ms, fixed = sums[COUNTS_STATIC].step_ms;
-
-    if (counts_remark(layer->counts) && !(followed < fixed))
-        snprintf(text, REMARK_BYTES, "%s", counts_remark(layer->counts));
-    else if (isnan(followed) || isnan(fixed))
-        snprintf(text, REMARK_BYTES,
-                 "What steps take at these capacities is not known: the table ends before the "
-                 "fullest rank's, or the static factor's.");
-    else
-        snprintf(
-            text, REMARK_BYTES,
-            "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
-            "static factor %.2g: %.1f %% less. With r >= 1 all ranks wait for the fullest; experts "
-            "dealt out by size would need %.3g rows per choice there instead of %.3g.",
-            followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
-            sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
-}
-
 void followed_remarks(const struct scope *scope, struct remarks *out)
 {
     const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
     const struct layer_facts *layer = &scope->layers[0];
     struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };
     struct counts_sum sums[COUNTS_WAYS];
+    double followed, fixed;
+    char *sizes, *times;
 
     out->count = 0;
     if (scope->count > 1 || !layer->counts)
@@ -110,8 +76,31 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
     for (int way = 0; way < COUNTS_WAYS; way++)
         if (counts_replay(layer->counts, &options, way, &price, NULL, NULL, &sums[way]))
             return;
-    sizes_remark(layer, sums, out->lines[out->count++]);
-    time_remark(layer, sums, out->lines[out->count++]);
+    sizes = out->lines[out->count++];
+    text_put(sizes, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        text_add(sizes, REMARK_BYTES,
+                 "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
+                 "re-plans",
+                 way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
+                 100 * sums[way].dropped_share, sums[way].replans);
+    times = out->lines[out->count++];
+    followed = sums[COUNTS_FOLLOWED].step_ms;
+    fixed = sums[COUNTS_STATIC].step_ms;
+    if (counts_remark(layer->counts) && !(followed < fixed))
+        snprintf(times, REMARK_BYTES, "%s", counts_remark(layer->counts));
+    else if (isnan(followed) || isnan(fixed))
+        snprintf(times, REMARK_BYTES,
+                 "What steps take at these capacities is not known: the table ends before the "
+                 "fullest rank's, or the static factor's.");
+    else
+        snprintf(
+            times, REMARK_BYTES,
+            "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
+            "static factor %.2g: %.1f %% less. With r >= 1 all ranks wait for the fullest; experts "
+            "dealt out by size would need %.3g rows per choice there instead of %.3g.",
+            followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
+            sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
 }
 
 /* ---- the plot */
@@ -175,16 +164,6 @@ static bool bins_open(const struct layer_facts *layer, const struct counts_price
     return b->need && b->factor && b->mean && b->ms && b->dropped && b->chosen;
 }
 
-static void bins_close(struct bins *b)
-{
-    free(b->need);
-    free(b->factor);
-    free(b->mean);
-    free(b->ms);
-    free(b->dropped);
-    free(b->chosen);
-}
-
 static void write_way(struct series *s, const struct bins *b, int way)
 {
     series_block(s, counts_names[way]);
@@ -236,5 +215,10 @@ void series_followed(struct series *s)
                 write_experts(s, &bins);
         }
     }
-    bins_close(&bins);
+    free(bins.need);
+    free(bins.factor);
+    free(bins.mean);
+    free(bins.ms);
+    free(bins.dropped);
+    free(bins.chosen);
 }

@@ -119,18 +119,9 @@ static void put_line(const char *line, FILE *to)
     }
 }
 
-/* Title and description would be read aloud instead of the label; the rectangle is the white paper
- * that a picture alone needs, and so are the white discs under points with error bars. */
-static bool is_left_out(const char *line)
-{
-    return !strncmp(line, "<title>", 7) || !strncmp(line, "<desc>", 6) ||
-           !strncmp(line, "<rect x=\"0\" y=\"0\"", 17) || strstr(line, "color='#FFFFFF'") ||
-           *line == '\n';
-}
-
 static const char hover[] = "<text>~~";
 
-/* A text that only the pointer is to find: a disc with a title, which every browser shows. */
+/* Makes a text that only the pointer is to find a disc with a title, which every browser shows. */
 static bool put_hover(const char *line, FILE *to)
 {
     const char *text = strstr(line, hover), *end = text ? strstr(text, "</text>") : NULL;
@@ -155,14 +146,20 @@ static void put_part(FILE *from, enum part wanted, FILE *to)
 
     while (getline(&line, &room, from) > 0) {
         enum part before = part;
-        bool closes = part == MARKS && strstr(line, "</defs>");
+        bool closes = part == MARKS && strstr(line, "</defs>"), left_out;
 
         if (part == PROLOGUE)
             part = line[0] == '>' ? BODY : PROLOGUE;
         else if (strstr(line, "<defs>"))
             part = MARKS;
+        /* Title and description would be read aloud instead of the label; the rectangle is the
+         * white paper that a picture alone needs, and so are the white discs under points with
+         * error bars. */
+        left_out = !strncmp(line, "<title>", 7) || !strncmp(line, "<desc>", 6) ||
+                   !strncmp(line, "<rect x=\"0\" y=\"0\"", 17) || strstr(line, "color='#FFFFFF'") ||
+                   *line == '\n';
         /* The line that opens the body belongs to the prologue, "<defs>" to the marks. */
-        if (part == wanted && before != PROLOGUE && !is_left_out(line) && !put_hover(line, to))
+        if (part == wanted && before != PROLOGUE && !left_out && !put_hover(line, to))
             put_line(line, to);
         if (closes)
             part = BODY;
@@ -170,8 +167,8 @@ static void put_part(FILE *from, enum part wanted, FILE *to)
     free(line);
 }
 
-/* The marks that all pictures of gnuplot's share: once per page, before the first picture, taken
- * from any one of them. */
+/* Puts the marks that all pictures of gnuplot's share: once per page, before the first picture,
+ * taken from any one of them. */
 static void put_marks(const struct report *report, FILE *to)
 {
     char path[PATH_MAX];
@@ -194,7 +191,7 @@ static void put_marks(const struct report *report, FILE *to)
     fclose(from);
 }
 
-/* One picture alone, in the colours of the page around it; its title is read aloud. */
+/* Puts one picture alone, in the colours of the page around it; its title is read aloud. */
 static void put_svg(const struct report *report, const struct picture *picture, const char *ending,
                     const char *class, FILE *to)
 {
@@ -223,48 +220,27 @@ static void put_svg(const struct report *report, const struct picture *picture, 
 
 /* ---- plots */
 
-static void print_plot(const struct report *report, const struct section *section,
-                       const struct picture *picture, FILE *to)
-{
-    const struct plot *plot = picture->plot;
-    bool large = plot->kind & PLOT_LARGE;
-    char trace[400];
-
-    fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
-    put_svg(report, picture, "svg", large ? "wide" : "small", to);
-    if (large)
-        put_svg(report, picture, "narrow.svg", "narrow", to);
-    fputs("<figcaption>", to);
-    quote_html(plot->caption, to);
-    fputs("<details><summary>How it is computed</summary>", to);
-    quote_html(plot->formula, to);
-    remarks_trace(&section->scope, picture, trace, sizeof(trace));
-    fprintf(to, "<br>%s; %s.dat, %s.gp</details></figcaption>\n</figure>\n", trace, picture->name,
-            picture->name);
-}
-
 static void print_plots(const struct report *report, const struct section *section, bool large,
                         FILE *to)
 {
     for (size_t i = 0; i < section->picture_count; i++) {
-        const struct picture *p = &section->pictures[i];
+        const struct picture *picture = &section->pictures[i];
+        const struct plot *plot = picture->plot;
+        char trace[400];
 
-        if (p->plot->script && p->extent.rows && !(p->plot->kind & PLOT_LARGE) == !large)
-            print_plot(report, section, p, to);
-    }
-}
-
-/* What has no picture, and what it takes. */
-static void print_missing(const struct section *section, FILE *to)
-{
-    for (size_t i = 0; i < section->picture_count; i++) {
-        const struct picture *p = &section->pictures[i];
-
-        if (!p->plot->script || p->extent.rows)
+        if (!plot->script || !picture->extent.rows || !(plot->kind & PLOT_LARGE) != !large)
             continue;
-        fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
-        quote_html(p->plot->without, to);
-        fputs(".</p>\n", to);
+        fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
+        put_svg(report, picture, "svg", large ? "wide" : "small", to);
+        if (large)
+            put_svg(report, picture, "narrow.svg", "narrow", to);
+        fputs("<figcaption>", to);
+        quote_html(plot->caption, to);
+        fputs("<details><summary>How it is computed</summary>", to);
+        quote_html(plot->formula, to);
+        remarks_trace(&section->scope, picture, trace, sizeof(trace));
+        fprintf(to, "<br>%s; %s.dat, %s.gp</details></figcaption>\n</figure>\n", trace,
+                picture->name, picture->name);
     }
 }
 
@@ -289,9 +265,8 @@ static void print_range(double low, double high, const char *class, FILE *to)
         fprintf(to, "%.4g to %.4g</td>", low * 1e-3, high * 1e-3);
 }
 
-/* A line of the table: entries that share it.  How they were found is said as `moetune show` has
- * it.
- */
+/* Prints a line of the table for the entries that share it.  How they were found is said as
+ * `moetune show` has it. */
 static void dictionary_row(const struct layer_facts *layer, const struct entry_row *e, size_t count,
                            FILE *to)
 {
@@ -548,20 +523,6 @@ static void print_headline(const struct section *section, FILE *to)
         fprintf(to, "of %u rows</p>\n", layer->window);
 }
 
-/* Steps by what they were for, beside what other searches would have taken. */
-static void print_spent(const struct section *section, FILE *to)
-{
-    struct spent spent = series_spent_of(&section->scope);
-
-    if (spent.trials)
-        fprintf(to,
-                "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
-                " against the default, %" PRIu64
-                " in rounds of the table.  The paper's search takes %" PRIu64
-                " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
-                spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
-}
-
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
@@ -591,11 +552,27 @@ static void print_section(const struct report *report, const struct section *sec
     fputs("<div class=\"plots\">\n", to);
     print_plots(report, section, false, to);
     fputs("</div>\n", to);
-    print_missing(section, to);
+    for (size_t i = 0; i < section->picture_count; i++) {
+        const struct picture *p = &section->pictures[i];
+
+        if (!p->plot->script || p->extent.rows)
+            continue;
+        fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
+        quote_html(p->plot->without, to); /* what it takes */
+        fputs(".</p>\n", to);
+    }
     remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
     if (scope_has_own(&section->scope)) {
-        print_spent(section, to);
+        struct spent spent = series_spent_of(&section->scope);
+
+        if (spent.trials)
+            fprintf(to,
+                    "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
+                    " against the default, %" PRIu64
+                    " in rounds of the table.  The paper's search takes %" PRIu64
+                    " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
+                    spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
         print_improvement(section, to);
     }
     if (one)

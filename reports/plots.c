@@ -285,54 +285,45 @@ static void heading(const struct plot *plot, const struct scope *scope, bool pag
     fputs(" at screen 0.02, 0.865 font small\n", to);
 }
 
-struct range {
-    double first, last;
-};
-
-static void widen(struct range *range, uint64_t capacity)
-{
-    range->first = fmin(range->first, (double)capacity);
-    range->last = fmax(range->last, (double)capacity);
-}
-
-/* Trainers may ask for what is far from everything that was measured. */
-static struct range capacities(const struct plot *plot, const struct layer_facts *layer)
-{
-    struct range range = { INFINITY, 0 };
-
-    for (size_t i = 0; i < layer->entry_count; i++)
-        widen(&range, layer->entries[i].capacity);
-    for (size_t i = 0; i < layer->trial_count; i++)
-        widen(&range, layer->trials[i].row.capacity);
-    for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++)
-        widen(&range,
-              shape_capacity(&layer->shape, layer->window, layer->traffic->buckets[i].bucket));
-    return range;
-}
-
 /* Capacities are measured at so many per doubling: a log axis sets them evenly, where they span
  * enough of it.  Points with bars become a smear where buckets are many: of those that fall into
  * one of so many cells of the axis the first is drawn; cell(c) says which one c is in. */
 static void capacity_axis(const struct plot *plot, const struct layer_facts *layer, FILE *to)
 {
-    struct range c = capacities(plot, layer);
+    double first = INFINITY, last = 0;
 
-    if (c.first < 1 || c.last <= 6 * c.first) {
-        double room = layer->window + 0.03 * (c.last - c.first);
+    for (size_t i = 0; i < layer->entry_count; i++) {
+        first = fmin(first, (double)layer->entries[i].capacity);
+        last = fmax(last, (double)layer->entries[i].capacity);
+    }
+    for (size_t i = 0; i < layer->trial_count; i++) {
+        first = fmin(first, (double)layer->trials[i].row.capacity);
+        last = fmax(last, (double)layer->trials[i].row.capacity);
+    }
+    /* Trainers may ask for what is far from everything that was measured. */
+    for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
+        double asked =
+            (double)shape_capacity(&layer->shape, layer->window, layer->traffic->buckets[i].bucket);
 
-        fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", c.first - room,
-                c.last + room);
-        fprintf(to, "cell(c) = floor(c*%d/%.6g)\n", SERIES_CELLS, c.last + 1);
+        first = fmin(first, asked);
+        last = fmax(last, asked);
+    }
+    if (first < 1 || last <= 6 * first) {
+        double room = layer->window + 0.03 * (last - first);
+
+        fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", first - room,
+                last + room);
+        fprintf(to, "cell(c) = floor(c*%d/%.6g)\n", SERIES_CELLS, last + 1);
     } else {
-        double least = c.first / 1.3, step = 2;
+        double least = first / 1.3, step = 2;
 
-        while (log(c.last / c.first) / log(step) > 9)
+        while (log(last / first) / log(step) > 9)
             step *= 2;
         fprintf(to,
                 "set logscale x 2\nset xtics %.0f, %.0f\nset xrange [%.6g:%.6g]\n"
                 "from(c) = c > %.6g ? c : %.6g\nshift(i) = 1.012**i\n",
-                exp2(floor(log2(c.first))), step, least, c.last * 1.15, least, least);
-        fprintf(to, "cell(c) = floor(log(c)*%d/%.6g)\n", SERIES_CELLS, log(c.last / c.first));
+                exp2(floor(log2(first))), step, least, last * 1.15, least, least);
+        fprintf(to, "cell(c) = floor(log(c)*%d/%.6g)\n", SERIES_CELLS, log(last / first));
     }
     if (series_is_thinned(layer))
         fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",

@@ -72,27 +72,18 @@ static void runs_text(const struct scope *scope, char *text, size_t size)
         text_add(text, size, " and more");
 }
 
-static void run_remark(const struct run_row *run, struct remarks *out)
-{
-    if (run->state == RUN_INTERRUPTED || run->state == RUN_KILLED)
-        remark(out,
-               "PARTIAL: run %" PRId64
-               " ended after %u of %u buckets (%s); the same command goes on",
-               run->id, run->buckets_done, run->buckets_planned,
-               run->state == RUN_KILLED ? run_state_words[run->state] : run->now);
-    if (run->state == RUN_RUNNING)
-        remark(out, "PARTIAL: run %" PRId64 " is still running: %u of %u buckets so far", run->id,
-               run->buckets_done, run->buckets_planned);
-    if (run->state == RUN_FAILED)
-        remark(out, "PARTIAL: run %" PRId64 " failed after %u of %u buckets: %s", run->id,
-               run->buckets_done, run->buckets_planned, run->now);
-}
-
-static void heat_remarks(const struct facts *facts, struct remarks *out)
+void remarks_overall(const struct facts *facts, struct remarks *out)
 {
     struct heat heat = { 0 };
     char text[HEAT_TEXT_BYTES];
 
+    out->count = 0;
+    if (!facts->entry_count && !facts->trial_count)
+        remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
+                    "them)");
+    else if (!facts->trial_count)
+        remark(out, "This database holds no trials: it is a published snapshot, or they have "
+                    "expired.  Plots that need them are left out.");
     for (size_t i = 0; i < facts->trial_count; i++)
         heat_join(&heat, &facts->trials[i].heat);
     heat_text(&heat, text);
@@ -102,26 +93,27 @@ static void heat_remarks(const struct facts *facts, struct remarks *out)
     heat_others_text(&heat, text);
     if (heat.disturbed.steps > heat.disturbed.set_aside)
         remark(out, "DISTURBED: %s (see moetune doctor)", text);
-}
-
-void remarks_overall(const struct facts *facts, struct remarks *out)
-{
-    out->count = 0;
-    if (!facts->entry_count && !facts->trial_count)
-        remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
-                    "them)");
-    else if (!facts->trial_count)
-        remark(out, "This database holds no trials: it is a published snapshot, or they have "
-                    "expired.  Plots that need them are left out.");
-    heat_remarks(facts, out);
-    /* What an earlier run left undone, the newest one on that cluster has taken up. */
     for (size_t i = 0; i < facts->run_count; i++) {
-        bool newest = true;
+        const struct run_row *run = &facts->runs[i];
+        size_t newer = 0;
 
-        for (size_t j = 0; j < i; j++)
-            newest = newest && facts->runs[j].cluster != facts->runs[i].cluster;
-        if (newest)
-            run_remark(&facts->runs[i], out);
+        /* What an earlier run left undone, the newest one on that cluster has taken up. */
+        while (facts->runs[newer].cluster != run->cluster)
+            newer++;
+        if (newer < i)
+            continue;
+        if (run->state == RUN_INTERRUPTED || run->state == RUN_KILLED)
+            remark(out,
+                   "PARTIAL: run %" PRId64
+                   " ended after %u of %u buckets (%s); the same command goes on",
+                   run->id, run->buckets_done, run->buckets_planned,
+                   run->state == RUN_KILLED ? run_state_words[run->state] : run->now);
+        if (run->state == RUN_RUNNING)
+            remark(out, "PARTIAL: run %" PRId64 " is still running: %u of %u buckets so far",
+                   run->id, run->buckets_done, run->buckets_planned);
+        if (run->state == RUN_FAILED)
+            remark(out, "PARTIAL: run %" PRId64 " failed after %u of %u buckets: %s", run->id,
+                   run->buckets_done, run->buckets_planned, run->now);
     }
 }
 
@@ -163,21 +155,8 @@ static struct counts counts_of(const struct scope *scope)
     return c;
 }
 
-static void pin_remarks(const struct facts *facts, const struct layer_facts *layer,
-                        struct remarks *out)
-{
-    for (size_t i = 0; i < facts->override_count; i++) {
-        const struct override_row *o = &facts->overrides[i];
-
-        if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
-            o->window == layer->window)
-            remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
-                   PLAN_WORDS(&o->plan), o->first, o->last, o->why);
-    }
-}
-
-/* How tokens chose experts, where not at random: the first that is found, and whether all did so.
- */
+/* Says how tokens chose experts, where not at random: the first load that is found, and whether all
+ * entries have it. */
 static void load_remark(const struct scope *scope, struct remarks *out)
 {
     const struct entry_row *first = NULL;
@@ -232,8 +211,15 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
         remark(out, "Trials that gave no time: %s", failed);
     if (c.states[TRIAL_RUNNING])
         remark(out, "%u trials were cut off, or run now", c.states[TRIAL_RUNNING]);
-    if (scope->count == 1)
-        pin_remarks(facts, &scope->layers[0], out);
+    for (size_t i = 0; i < facts->override_count && scope->count == 1; i++) {
+        const struct override_row *o = &facts->overrides[i];
+        const struct layer_facts *layer = &scope->layers[0];
+
+        if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
+            o->window == layer->window)
+            remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
+                   PLAN_WORDS(&o->plan), o->first, o->last, o->why);
+    }
 }
 
 static void traffic_remark(const struct layer_facts *layer, struct remarks *out)
@@ -292,7 +278,7 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 
 /* ---- what it is worth */
 
-/* Without a sign where nothing but zeros would follow it. */
+/* Rounds, and drops the sign where nothing but zeros would follow it. */
 static double percent(double share, int decimals)
 {
     double unit = decimals ? 10 : 1;
@@ -300,7 +286,7 @@ static double percent(double share, int decimals)
     return round(share * 100 * unit) / unit + 0.0;
 }
 
-/* Where no rounds tell of the whole: NAN without a measured bucket. */
+/* The mean over buckets stands in where no rounds tell of the whole: NAN without a measured one. */
 static double mean_gain(const struct layer_facts *layer)
 {
     double sum = 0;

@@ -124,8 +124,9 @@ static bool forget_section(const char *folder, const char *section)
     return found;
 }
 
-/* What an earlier report left must not be taken for a part of this one: layers that are not in it.
- * What is, is written again; another format of the same plots may stay. */
+/* Removes what an earlier report left of layers that are not in this one: it must not be taken for
+ * a part of it.  Those that are in it are written again; another format of the same plots may stay.
+ */
 static void forget_others(const struct report *report)
 {
     size_t layers = report->facts->layer_count;
@@ -138,36 +139,29 @@ static void forget_others(const struct report *report)
     while (forget_section(report->folder, section));
 }
 
-static int write_data(const struct report *report, const struct section *section,
-                      struct picture *picture)
+static int write_picture(const struct report *report, const struct section *section,
+                         const char *format, struct picture *picture)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
+    const struct plot *plot = picture->plot;
     struct output_file file;
+    char path[PATH_MAX];
 
     TRY(create(report->folder, picture->name, "dat", &file));
     if (section->scope.count == 1)
         fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->window,
                 layer->modelled ? "; MODELLED" : "");
-    fprintf(file.to, "# %s: %s\n", picture->plot->title, picture->plot->columns);
-    picture->extent = series_write(picture->plot->write, &section->scope, file.to);
-    return output_end(&file, OK, NULL, false);
-}
-
-static int write_picture(const struct report *report, const struct section *section,
-                         const char *format, struct picture *picture)
-{
-    struct output_file file;
-    char path[PATH_MAX];
-
-    TRY(write_data(report, section, picture));
-    if (!picture->extent.rows || !picture->plot->script) {
+    fprintf(file.to, "# %s: %s\n", plot->title, plot->columns);
+    picture->extent = series_write(plot->write, &section->scope, file.to);
+    TRY(output_end(&file, OK, NULL, false));
+    if (!picture->extent.rows || !plot->script) {
         forget_pictures(report->folder, picture->name);
         return OK;
     }
     path_of(report->folder, picture->name, format, path);
     TRY(output_check(path));
     TRY(create(report->folder, picture->name, "gp", &file));
-    plot_script(picture->plot, &section->scope, picture->name, format, report->page, file.to);
+    plot_script(plot, &section->scope, picture->name, format, report->page, file.to);
     return output_end(&file, OK, NULL, false);
 }
 

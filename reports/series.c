@@ -24,7 +24,7 @@ void series_block(struct series *s, const char *name)
     s->begun = true;
 }
 
-/* A row: where it lies and its numbers; what they rest on comes after it. */
+/* Begins a row with where it lies and its numbers; end_row() writes what they rest on. */
 static void put_row(struct series *s, uint64_t at, const double *values, size_t count)
 {
     fprintf(s->to, "%" PRIu64, at);
@@ -286,8 +286,8 @@ void series_ratios(struct series *s)
 /* Halves whose one step may be further off are not known. */
 static const double half_blur = 0.1;
 
-/* The trial of the table's plan, or of the default, in a measured bucket where both halves are
- * known. */
+/* Finds the trial of the table's plan, or of the default, in a measured bucket where both halves
+ * are known. */
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
                                         bool of_default)
 {
@@ -300,38 +300,33 @@ static const struct trial_facts *halves(const struct layer_facts *layer, const s
                : NULL;
 }
 
-static void where_row(struct series *s, const struct entry_row *e, bool of_default)
-{
-    const struct trial_facts *t = halves(s->layer, e, of_default);
-    struct step_time step =
-        of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
-    double compute_ms, step_ms = step.us * 1e-3;
-    uint32_t throttled;
-    struct hidden hidden;
-
-    if (!t)
-        return;
-    hidden = contrast_hidden(t, &step);
-    compute_ms = (double)t->row.compute_ns * 1e-6;
-    throttled = contrast_trial(t).throttled;
-    put_row(s, e->capacity,
-            (const double[]){ compute_ms, (double)t->row.comm_ns * 1e-6, step_ms,
-                              100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
-                              step_ms - compute_ms },
-            7);
-    end_row(s, t->steps.count, throttled);
-    s->extent.samples += 2; /* one of each half */
-}
-
-/* The default plan's are in the file alone. */
+/* The rows of the default plan are in the file alone: the picture does not count them. */
 void series_where(struct series *s)
 {
     struct extent drawn = { 0 };
 
     for (int of_default = 0; of_default < 2; of_default++) {
         series_block(s, of_default ? "default plan" : "table's plan");
-        for (size_t i = 0; i < s->layer->entry_count; i++)
-            where_row(s, &s->layer->entries[i], of_default == 1);
+        for (size_t i = 0; i < s->layer->entry_count; i++) {
+            const struct entry_row *e = &s->layer->entries[i];
+            const struct trial_facts *t = halves(s->layer, e, of_default == 1);
+            struct step_time step =
+                of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+            double compute_ms, step_ms = step.us * 1e-3;
+            struct hidden hidden;
+
+            if (!t)
+                continue;
+            hidden = contrast_hidden(t, &step);
+            compute_ms = (double)t->row.compute_ns * 1e-6;
+            put_row(s, e->capacity,
+                    (const double[]){ compute_ms, (double)t->row.comm_ns * 1e-6, step_ms,
+                                      100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
+                                      step_ms - compute_ms },
+                    7);
+            end_row(s, t->steps.count, contrast_trial(t).throttled);
+            s->extent.samples += 2; /* one of each half */
+        }
         if (!of_default)
             drawn = s->extent;
     }
@@ -368,7 +363,7 @@ static void write_gains(struct series *s, bool inferred)
     }
 }
 
-/* Not counted: it is of the samples that the gains over the default rest on. */
+/* These rows are not counted: their samples are those that the gains over the default rest on. */
 static void write_static_gains(struct series *s, bool measured)
 {
     const struct moe_plan *best = contrast_ranked(s->layer, 0);
@@ -609,7 +604,8 @@ static int64_t phases_ns(const struct trial_facts *trial)
     return trial->phases[PHASE_TOTAL].ns;
 }
 
-/* Trials lie by bucket: where those of trials[i]'s end, and how many of them have phases. */
+/* Returns where the trials of trials[i]'s bucket end, for they lie by bucket, and how many of them
+ * have phases. */
 static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *known)
 {
     uint32_t bucket = layer->trials[i].row.key.bucket;
@@ -619,7 +615,7 @@ static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *know
     return i;
 }
 
-/* Where the trials of the bucket begin that is drawn. */
+/* Returns where the trials of the bucket begin that is drawn. */
 static size_t bucket_drawn(const struct layer_facts *layer)
 {
     size_t best = 0, most = 0, known;

@@ -32,7 +32,7 @@ static void wrap(const char *text, FILE *to)
     }
 }
 
-/* The same for what comes from the database. */
+/* Does the same for what comes from the database. */
 static void wrap_plain(const char *text, FILE *to)
 {
     char *clean = NULL;
@@ -64,16 +64,25 @@ static void print_remarks(const struct remarks *remarks, FILE *to)
     }
 }
 
-/* gnuplot fills its canvas with blanks and a form feed. */
-static void print_picture(const char *folder, const char *name, FILE *to)
+static void print_plot(const struct report *report, const struct section *section,
+                       const struct picture *picture, FILE *to)
 {
-    char path[PATH_MAX], *line = NULL;
+    char trace[400], path[PATH_MAX], *line = NULL;
     size_t room = 0;
     FILE *from;
 
-    snprintf(path, sizeof(path), "%s/%s.txt", folder, name);
+    if (!picture->plot->script)
+        return;
+    fprintf(to, "\n");
+    if (!picture->extent.rows) {
+        fprintf(to, "%s: no plot\n", picture->plot->title);
+        wrap(picture->plot->without, to);
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/%s.txt", report->folder, picture->name);
     from = fopen(path, "r");
     while (from && getline(&line, &room, from) > 0) {
+        /* gnuplot fills its canvas with blanks and a form feed. */
         const char *begin = line + (line[0] == '\f');
         size_t length = strlen(begin);
 
@@ -85,22 +94,6 @@ static void print_picture(const char *folder, const char *name, FILE *to)
     free(line);
     if (from)
         fclose(from);
-}
-
-static void print_plot(const struct report *report, const struct section *section,
-                       const struct picture *picture, FILE *to)
-{
-    char trace[400];
-
-    if (!picture->plot->script)
-        return;
-    fprintf(to, "\n");
-    if (!picture->extent.rows) {
-        fprintf(to, "%s: no plot\n", picture->plot->title);
-        wrap(picture->plot->without, to);
-        return;
-    }
-    print_picture(report->folder, picture->name, to);
     wrap(picture->plot->caption, to);
     remarks_trace(&section->scope, picture, trace, sizeof(trace));
     wrap(trace, to);

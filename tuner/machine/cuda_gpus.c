@@ -29,30 +29,6 @@ static void add_gpu(struct gpus *gpus, int ordinal)
     gpus->count++;
 }
 
-static void look_at_peers(struct gpus *gpus)
-{
-    for (int i = 0; i < gpus->count; i++)
-        for (int j = 0; j < gpus->count; j++) {
-            int reaches = i == j;
-
-            if (i != j)
-                (void)cudaDeviceCanAccessPeer(&reaches, i, j);
-            gpus->reaches[i][j] = reaches;
-        }
-}
-
-static void look_at_libraries(struct gpus *gpus)
-{
-    int major = 0, minor = 0;
-
-    (void)cudaDriverGetVersion(&gpus->driver); /* 0 without a driver */
-    (void)cudaRuntimeGetVersion(&gpus->runtime);
-    (void)ncclGetVersion(&gpus->nccl);
-    /* It is slow to load: only where it will be used. */
-    if (gpus->count && !cuda_blas_version(&major, &minor))
-        gpus->blas = 1000 * major + 10 * minor;
-}
-
 static void explain(struct gpus *gpus, cudaError_t code)
 {
     if (!gpus->driver)
@@ -70,13 +46,25 @@ static void explain(struct gpus *gpus, cudaError_t code)
 
 void cuda_gpus(struct gpus *out)
 {
-    int count = 0;
+    int count = 0, major = 0, minor = 0;
     cudaError_t code = cudaGetDeviceCount(&count);
 
     for (int i = 0; !code && i < count && out->count < GPUS_MAX; i++)
         add_gpu(out, i);
-    look_at_libraries(out);
-    look_at_peers(out);
+    (void)cudaDriverGetVersion(&out->driver); /* 0 without a driver */
+    (void)cudaRuntimeGetVersion(&out->runtime);
+    (void)ncclGetVersion(&out->nccl);
+    /* It is slow to load: only where it will be used. */
+    if (out->count && !cuda_blas_version(&major, &minor))
+        out->blas = 1000 * major + 10 * minor;
+    for (int i = 0; i < out->count; i++)
+        for (int j = 0; j < out->count; j++) {
+            int reaches = i == j;
+
+            if (i != j)
+                (void)cudaDeviceCanAccessPeer(&reaches, i, j);
+            out->reaches[i][j] = reaches;
+        }
     if (*out->why)
         out->count = 0; /* ranks take GPUs by their numbers: all of them are fit, or none is */
     else if (!out->count)

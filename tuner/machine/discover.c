@@ -85,33 +85,26 @@ static const struct comparison {
 };
 enum { COMPARISONS = sizeof(comparisons) / sizeof(comparisons[0]) };
 
-/* The first host that differs from the first one; that is enough to know what to do. */
-static int compare(const struct discovery *d, const struct comparison *c)
-{
-    const char *first = (const char *)&d->facts[0] + c->offset;
-
-    for (uint32_t i = 1; i < d->ranks; i++) {
-        const char *here = (const char *)&d->facts[i] + c->offset;
-
-        if (!strcmp(first, here))
-            continue;
-        note("hosts differ in their %s: %s has \"%s\", %s has \"%s\"", c->name, d->facts[0].host,
-             TEXT_SHORT(first, 200), d->facts[i].host, TEXT_SHORT(here, 200));
-        return c->fatal ? ERR_LAUNCH : OK;
-    }
-    return OK;
-}
-
-int discovery_check(const struct discovery *discovery)
+int discovery_check(const struct discovery *d)
 {
     int rc = OK;
 
-    for (int i = 0; i < COMPARISONS; i++) {
-        int one = compare(discovery, &comparisons[i]);
+    for (int k = 0; k < COMPARISONS; k++) {
+        const struct comparison *c = &comparisons[k];
+        const char *first = (const char *)&d->facts[0] + c->offset, *here = first;
+        uint32_t i = 1;
 
-        rc = rc ? rc : one;
+        while (i < d->ranks && !strcmp(first, here = (const char *)&d->facts[i] + c->offset))
+            i++;
+        if (i == d->ranks)
+            continue;
+        /* The first host that differs is enough to know what to do. */
+        note("hosts differ in their %s: %s has \"%s\", %s has \"%s\"", c->name, d->facts[0].host,
+             TEXT_SHORT(first, 200), d->facts[i].host, TEXT_SHORT(here, 200));
+        if (c->fatal)
+            rc = ERR_LAUNCH;
     }
-    if (!discovery->cluster.ranks_per_node)
+    if (!d->cluster.ranks_per_node)
         note("hosts hold different numbers of ranks: the 2dh all-to-all does not apply");
     return rc;
 }
@@ -136,48 +129,42 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to)
 
 /* ---- from outside */
 
-/* Reads everything that the ranks print, until they are gone. */
-static int read_all(struct launched *ranks, char *text, size_t size)
-{
-    char line[CLUSTER_TEXT_BYTES / 4], how[128];
-    bool whole = true;
-    int rc;
-
-    text[0] = 0;
-    while ((rc = launch_read(ranks, DISCOVER_MS, line, sizeof(line))) == OK)
-        whole = whole && strlen(line) < sizeof(line) - 1 && text_add(text, size, "%s\n", line);
-    launch_end(ranks, rc == ERR_LAUNCH, how, sizeof(how));
-    if (rc == UNSUPPORTED)
-        return fail(ERR_LAUNCH, "the ranks do not describe themselves within %d s",
-                    DISCOVER_MS / 1000);
-    return *text && whole ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
-}
-
+/* Starts ranks there that describe themselves, and reads what they print until they are gone. */
 static int ask_ranks(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
                      uint32_t ranks_per_rack, struct cluster *out)
 {
-    char per_node[16], per_rack[16], text[2 * CLUSTER_TEXT_BYTES];
+    char per_node[16], per_rack[16], how[128];
+    char line[CLUSTER_TEXT_BYTES / 4], text[2 * CLUSTER_TEXT_BYTES] = "";
     char *arguments[] = { "moetune",  "fingerprint",      "--ranks-per-node",
                           per_node,   "--ranks-per-rack", per_rack,
                           "--device", (char *)device,     NULL };
     struct cluster found = cluster_unknown();
     struct launched ranks;
+    bool whole = true;
     int rc;
 
     snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", ranks_per_rack);
     TRY(launch_start(where, arguments, &ranks));
-    rc = read_all(&ranks, text, sizeof(text));
+    while ((rc = launch_read(&ranks, DISCOVER_MS, line, sizeof(line))) == OK)
+        whole =
+            whole && strlen(line) < sizeof(line) - 1 && text_add(text, sizeof(text), "%s\n", line);
+    launch_end(&ranks, rc == ERR_LAUNCH, how, sizeof(how));
+    if (rc == UNSUPPORTED)
+        rc = fail(ERR_LAUNCH, "the ranks do not describe themselves within %d s",
+                  DISCOVER_MS / 1000);
+    else
+        rc = *text && whole ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
     if (!rc)
         rc = cluster_parse(text, "what the ranks say", out);
-    if (!rc) {
-        /* What some database of theirs knows besides is not what the caller's does. */
-        found.memory_gib = out->memory_gib;
-        cluster_take_model(out, &found);
-        return OK;
+    if (rc) {
+        launch_reach(where);
+        return rc;
     }
-    launch_reach(where);
-    return rc;
+    /* What some database of theirs knows besides is not what the caller's does. */
+    found.memory_gib = out->memory_gib;
+    cluster_take_model(out, &found);
+    return OK;
 }
 
 int discover_place(const struct launch_where *where, const char *device, uint32_t ranks_per_node,

@@ -25,7 +25,13 @@
 
 static const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
-const struct judgement finding_fine = { FINDING_FINE, NULL, NULL };
+/* What is thought of one thing that was looked at. */
+struct judgement {
+    enum finding_level level;
+    const char *effect, *cure; /* NULL where it is fine */
+};
+
+static const struct judgement finding_fine = { FINDING_FINE, NULL, NULL };
 
 __attribute__((format(printf, 3, 4))) static void
 findings_add(struct findings *out, struct judgement judgement, const char *format, ...)
@@ -71,38 +77,20 @@ static void folder_of(const char *path, char *folder, size_t size)
     snprintf(folder, size, "%s", *path == '/' ? "/" : ".");
 }
 
-static void check_file_system(const struct statfs *fs, const char *folder, struct findings *out)
-{
-    static const struct judgement shared = {
-        FINDING_WRONG, "locks are unreliable there: two tuners may damage the database",
-        "--db on a local disk; share the exported or published table instead"
-    };
-
-    for (int i = 0; i < NETWORK_FILE_SYSTEMS; i++)
-        if ((uint32_t)fs->f_type == network_file_systems[i].magic) {
-            findings_add(out, shared, "database: %s is on %s", folder,
-                         network_file_systems[i].name);
-            return;
-        }
-    findings_add(out, finding_fine, "database: %s is on a local file system", folder);
-}
-
-static void check_space(const struct statfs *fs, const char *folder, struct findings *out)
-{
-    static const struct judgement full = { FINDING_WRONG, "the sweep ends at the first write",
-                                           "free some space, or --db elsewhere" };
-    uint64_t mib = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize >> 20;
-
-    findings_add(out, mib < 64 ? full : finding_fine, "database: %llu MiB free in %s",
-                 (unsigned long long)mib, folder);
-}
-
 void doctor_database(const char *path, struct findings *out)
 {
     static const struct judgement denied = { FINDING_WRONG, "nothing can be remembered",
                                              "--db in a folder of your own" };
+    static const struct judgement shared = {
+        FINDING_WRONG, "locks are unreliable there: two tuners may damage the database",
+        "--db on a local disk; share the exported or published table instead"
+    };
+    static const struct judgement full = { FINDING_WRONG, "the sweep ends at the first write",
+                                           "free some space, or --db elsewhere" };
     char folder[PATH_MAX];
     struct statfs fs;
+    uint64_t mib;
+    int i = 0;
 
     folder_of(path, folder, sizeof(folder));
     if (access(folder, W_OK) || (!access(path, F_OK) && access(path, W_OK)))
@@ -111,47 +99,18 @@ void doctor_database(const char *path, struct findings *out)
         findings_add(out, denied, "database: %s: %s", folder, strerror(errno));
         return;
     }
-    check_file_system(&fs, folder, out);
-    check_space(&fs, folder, out);
+    while (i < NETWORK_FILE_SYSTEMS && (uint32_t)fs.f_type != network_file_systems[i].magic)
+        i++;
+    if (i < NETWORK_FILE_SYSTEMS)
+        findings_add(out, shared, "database: %s is on %s", folder, network_file_systems[i].name);
+    else
+        findings_add(out, finding_fine, "database: %s is on a local file system", folder);
+    mib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >> 20;
+    findings_add(out, mib < 64 ? full : finding_fine, "database: %llu MiB free in %s",
+                 (unsigned long long)mib, folder);
 }
 
 /* ---- what a host is busy with */
-
-static void check_cores(uint32_t ranks, int cores, const char *host, struct findings *out)
-{
-    static const struct judgement shared = {
-        FINDING_WRONG, "ranks wait for each other's time slices: the table tells of the scheduler",
-        "as many ranks as cores at most; half as many lets compute and communication overlap"
-    };
-    static const struct judgement crowded = {
-        FINDING_NOTE, "a rank's communication shares a core with its compute: less overlap",
-        "half as many ranks as cores, unless trainers run like this as well"
-    };
-
-    if (ranks > (uint32_t)cores)
-        findings_add(out, shared, "cores: %u rank%s on %d core%s of %s", ranks,
-                     ranks == 1 ? "" : "s", cores, cores == 1 ? "" : "s", host);
-    else
-        findings_add(out, 2 * ranks > (uint32_t)cores ? crowded : finding_fine,
-                     "cores: %u rank%s on %d core%s of %s", ranks, ranks == 1 ? "" : "s", cores,
-                     cores == 1 ? "" : "s", host);
-}
-
-/* Checks the cores of ranks that compute on GPUs: such a core does nothing but queue kernels and
- * wait. */
-static void check_queueing(uint32_t ranks, int cores, double load, const char *host,
-                           struct findings *out)
-{
-    static const struct judgement late = {
-        FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
-        "a core for each rank: fewer ranks, an idle machine, or a larger allocation"
-    };
-    double busy = load * cores;
-
-    findings_add(out, ranks + busy > cores ? late : finding_fine,
-                 "cores: %u rank%s on %d core%s of %s, %.0f of them busy", ranks,
-                 ranks == 1 ? "" : "s", cores, cores == 1 ? "" : "s", host, busy);
-}
 
 /* Seconds that all cores together were busy since the machine started; false where nobody says. */
 static bool busy_s(double *seconds)
@@ -168,75 +127,29 @@ static bool busy_s(double *seconds)
     return told;
 }
 
-/* How many cores work now, while this process sleeps. */
-static bool busy_cores(double *cores)
-{
-    enum { LOOK_US = 400000 };
-    double before, after;
-    int64_t begin_ns = host_clock_ns();
-
-    if (!busy_s(&before))
-        return false;
-    usleep(LOOK_US);
-    if (!busy_s(&after))
-        return false;
-    *cores = (after - before) / ((double)(host_clock_ns() - begin_ns) * 1e-9);
-    return true;
-}
-
 enum { LOAD_PERCENT_MOST = 25 };
 
 /* Work of others, as a share of the cores.  The first figure of loadavg is a minute's, in which
- * moetune itself may have run: where it is high, what is busy now counts. */
+ * moetune itself may have run: where it is high, the cores that work while this process sleeps
+ * count. */
 static double load_here(void)
 {
-    double load = 0, now;
+    enum { LOOK_US = 400000 };
+    double load = 0, before, after;
     FILE *file = fopen("/proc/loadavg", "r");
+    int64_t begin_ns;
 
     if (file && fscanf(file, "%lf", &load) != 1)
         load = 0;
     if (file)
         fclose(file);
-    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && busy_cores(&now))
-        load = fmin(load, now);
+    begin_ns = host_clock_ns();
+    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && busy_s(&before)) {
+        usleep(LOOK_US);
+        if (busy_s(&after))
+            load = fmin(load, (after - before) / ((double)(host_clock_ns() - begin_ns) * 1e-9));
+    }
     return load / allowance_cores();
-}
-
-static void check_load(double load, const char *host, struct findings *out)
-{
-    static const struct judgement busy = {
-        FINDING_WRONG, "other work takes time from some steps and not from others",
-        "wait until the machine is idle, or tune in an allocation "
-        "of its own"
-    };
-
-    findings_add(out, load * 100 > LOAD_PERCENT_MOST ? busy : finding_fine,
-                 "load: %.0f %% of the cores of %s are busy", load * 100, host);
-}
-
-static void check_governor(const char *word, const char *host, struct findings *out)
-{
-    static const struct judgement slow = { FINDING_NOTE,
-                                           "the first steps of a trial run at another clock",
-                                           "cpupower frequency-set -g performance" };
-    bool steady = !strcmp(word, "performance") || !strcmp(word, "none");
-
-    findings_add(out, steady ? finding_fine : slow, "frequency: governor of %s is %s", host, word);
-}
-
-static void check_environment(struct findings *out)
-{
-    static const struct judgement yields = {
-        FINDING_WRONG, "every test of a message gives the core away: nothing overlaps any more",
-        "unset it; moetune waits by itself where ranks share cores"
-    };
-    const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle");
-    char library[64];
-
-    world_library(library, sizeof(library));
-    if (!strncmp(library, "Open MPI", 8) && yield && strcmp(yield, "0") != 0 &&
-        strcmp(yield, "false") != 0)
-        findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
 }
 
 #if defined(__x86_64__)
@@ -277,19 +190,6 @@ static const char *wider_core(void)
     return NULL;
 }
 #endif
-
-/* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
-static void check_blas(struct findings *out)
-{
-    const struct judgement slower = {
-        FINDING_NOTE, "products run at half of the processor's speed, or a quarter of it",
-        wider_core()
-    };
-    const char *core = blas_core();
-
-    findings_add(out, core && could_be_wider(core) ? slower : finding_fine,
-                 "BLAS: OpenBLAS runs its %s kernels", core ? core : "plain");
-}
 
 void doctor_account(bool waits, bool steal, struct findings *out)
 {
@@ -333,23 +233,71 @@ static struct condition condition_here(void)
 static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, const char *host,
                        struct findings *out)
 {
-    if (on_gpus && ranks)
-        check_queueing(ranks, c->cores, c->load, host, out);
-    if (on_gpus)
+    static const struct judgement late = {
+        FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
+        "a core for each rank: fewer ranks, an idle machine, or a larger allocation"
+    };
+    static const struct judgement shared = {
+        FINDING_WRONG, "ranks wait for each other's time slices: the table tells of the scheduler",
+        "as many ranks as cores at most; half as many lets compute and communication overlap"
+    };
+    static const struct judgement crowded = {
+        FINDING_NOTE, "a rank's communication shares a core with its compute: less overlap",
+        "half as many ranks as cores, unless trainers run like this as well"
+    };
+    static const struct judgement busy = {
+        FINDING_WRONG, "other work takes time from some steps and not from others",
+        "wait until the machine is idle, or tune in an allocation "
+        "of its own"
+    };
+    static const struct judgement slow = { FINDING_NOTE,
+                                           "the first steps of a trial run at another clock",
+                                           "cpupower frequency-set -g performance" };
+    const char *rank_s = ranks == 1 ? "" : "s", *core_s = c->cores == 1 ? "" : "s";
+    uint32_t cores = (uint32_t)c->cores;
+    double busy_cores = c->load * c->cores;
+    bool steady = !strcmp(c->governor, "performance") || !strcmp(c->governor, "none");
+
+    /* The core of a rank that computes on a GPU does nothing but queue kernels and wait. */
+    if (on_gpus) {
+        if (ranks)
+            findings_add(out, ranks + busy_cores > c->cores ? late : finding_fine,
+                         "cores: %u rank%s on %u core%s of %s, %.0f of them busy", ranks, rank_s,
+                         cores, core_s, host, busy_cores);
         return;
+    }
     if (ranks)
-        check_cores(ranks, c->cores, host, out);
-    check_load(c->load, host, out);
-    check_governor(c->governor, host, out);
+        findings_add(out, ranks > cores ? shared : (2 * ranks > cores ? crowded : finding_fine),
+                     "cores: %u rank%s on %u core%s of %s", ranks, rank_s, cores, core_s, host);
+    findings_add(out, c->load * 100 > LOAD_PERCENT_MOST ? busy : finding_fine,
+                 "load: %.0f %% of the cores of %s are busy", c->load * 100, host);
+    findings_add(out, steady ? finding_fine : slow, "frequency: governor of %s is %s", host,
+                 c->governor);
 }
 
 /* What exchanges and products of ranks that compute on cores depend on. */
 static void check_settings(bool on_gpus, struct findings *out)
 {
+    static const struct judgement yields = {
+        FINDING_WRONG, "every test of a message gives the core away: nothing overlaps any more",
+        "unset it; moetune waits by itself where ranks share cores"
+    };
+    const struct judgement slower = {
+        FINDING_NOTE, "products run at half of the processor's speed, or a quarter of it",
+        wider_core()
+    };
+    const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle"), *core = blas_core();
+    char library[64];
+
     if (on_gpus)
         return;
-    check_environment(out);
-    check_blas(out);
+    world_library(library, sizeof(library));
+    if (!strncmp(library, "Open MPI", 8) && yield && strcmp(yield, "0") != 0 &&
+        strcmp(yield, "false") != 0)
+        findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
+    /* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
+    findings_add(out, core && could_be_wider(core) ? slower : finding_fine,
+                 "BLAS: OpenBLAS runs its %s kernels", core ? core : "plain");
     doctor_account(disturbance_waits_are_known(), disturbance_steal_is_known(), out);
 }
 
@@ -365,7 +313,7 @@ void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
 
 /* ---- GPUs: each row of a table looks at one thing */
 
-static struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host)
+static struct gpu_condition gpu_condition_here(const struct gpus *gpus)
 {
     int own = gpus_own(gpus);
     const struct gpu *gpu = &gpus->list[own < 0 ? 0 : own];
@@ -386,49 +334,14 @@ static struct gpu_condition gpu_condition_here(const struct gpus *gpus, const ch
     nvml_close(nvml);
     for (int i = 0; own >= 0 && i < gpus->count; i++)
         c.out_of_reach += !gpus->reaches[own][i];
-    snprintf(c.host, sizeof(c.host), "%s", host);
+    host_name(c.host, sizeof(c.host));
     snprintf(c.bus, sizeof(c.bus), "%s", gpu->bus);
     snprintf(c.name, sizeof(c.name), "%s", gpu->name);
     snprintf(c.throttled, sizeof(c.throttled), "%s", throttled ? throttled : "");
     return c;
 }
 
-/* Of all ranks together. */
-
-static void check_libraries(const struct gpu_condition *c, struct findings *out)
-{
-    static const struct judgement older = {
-        FINDING_NOTE, "what the newer runtime offers may be missing or slower",
-        "a driver of at least the runtime's version"
-    };
-
-    findings_add(out, c->driver < c->runtime ? older : finding_fine,
-                 "GPU libraries: CUDA %d.%d, a driver for %d.%d, NCCL %d.%d.%d", c->runtime / 1000,
-                 c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, c->nccl / 10000,
-                 c->nccl / 100 % 100, c->nccl % 100);
-}
-
-static void check_sharing(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
-{
-    static const struct judgement shared = {
-        FINDING_WRONG,
-        "kernels of different ranks take turns, and their exchanges are copies in one memory: no "
-        "time is a cluster's",
-        "one rank per GPU: --ranks, or the launcher's slots"
-    };
-
-    for (uint32_t i = 1; i < count; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (!strcmp(ranks[i].host, ranks[j].host) && !strcmp(ranks[i].bus, ranks[j].bus)) {
-                findings_add(out, shared, "GPUs: ranks %u and %u share %s (%s) of %s", j, i,
-                             ranks[i].name, ranks[i].bus, ranks[i].host);
-                return;
-            }
-    findings_add(out, finding_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
-                 ranks[0].name, count, count > 1 ? "s" : "", ranks[0].seen, ranks[0].host);
-}
-
-/* Of one rank: each says what is wrong there, and returns true if anything is. */
+/* Each of these says what is wrong with one rank's GPU, and returns true if anything is. */
 
 static bool out_of_reach(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
@@ -470,7 +383,8 @@ static bool copies_in_kernels(const struct gpu_condition *c, uint32_t rank, char
     return c->copies_beside == 0;
 }
 
-/* What is said of rank 0 when no rank has it; false: nothing. */
+/* Each of these says of rank 0 that all is well, where no rank has the fault; false: nothing is to
+ * be said. */
 
 static bool reaches(const struct gpu_condition *c, char *what, size_t size)
 {
@@ -534,8 +448,33 @@ static const struct gpu_check {
 
 void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
 {
-    check_libraries(&ranks[0], out);
-    check_sharing(ranks, count, out);
+    static const struct judgement older = {
+        FINDING_NOTE, "what the newer runtime offers may be missing or slower",
+        "a driver of at least the runtime's version"
+    };
+    static const struct judgement shared = {
+        FINDING_WRONG,
+        "kernels of different ranks take turns, and their exchanges are copies in one memory: no "
+        "time is a cluster's",
+        "one rank per GPU: --ranks, or the launcher's slots"
+    };
+    const struct gpu_condition *c = &ranks[0];
+    bool sharing = false;
+
+    findings_add(out, c->driver < c->runtime ? older : finding_fine,
+                 "GPU libraries: CUDA %d.%d, a driver for %d.%d, NCCL %d.%d.%d", c->runtime / 1000,
+                 c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, c->nccl / 10000,
+                 c->nccl / 100 % 100, c->nccl % 100);
+    for (uint32_t i = 1; i < count && !sharing; i++)
+        for (uint32_t j = 0; j < i && !sharing; j++) {
+            sharing = !strcmp(ranks[i].host, ranks[j].host) && !strcmp(ranks[i].bus, ranks[j].bus);
+            if (sharing)
+                findings_add(out, shared, "GPUs: ranks %u and %u share %s (%s) of %s", j, i,
+                             ranks[i].name, ranks[i].bus, ranks[i].host);
+        }
+    if (!sharing)
+        findings_add(out, finding_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
+                     c->name, count, count > 1 ? "s" : "", c->seen, c->host);
     for (size_t k = 0; k < sizeof(gpu_checks) / sizeof(gpu_checks[0]); k++) {
         const struct gpu_check *check = &gpu_checks[k];
         char what[sizeof(out->list[0].what)];
@@ -545,7 +484,7 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
             i++;
         if (i < count)
             findings_add(out, check->judgement, "%s", what);
-        else if (check->fine && check->fine(&ranks[0], what, sizeof(what)))
+        else if (check->fine && check->fine(c, what, sizeof(what)))
             findings_add(out, finding_fine, "%s", what);
     }
 }
@@ -571,48 +510,6 @@ void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *
 static bool on_gpus(const struct discovery *d)
 {
     return !strcmp(d->cluster.backend, "cuda");
-}
-
-/* One finding per kind and host, where the host's first rank is. */
-static void check_hosts(const struct discovery *d, const struct condition *conditions,
-                        struct findings *out)
-{
-    for (uint32_t i = 0; i < d->ranks;) {
-        uint32_t next = i + 1;
-
-        while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
-            next++;
-        check_host(on_gpus(d), next - i, &conditions[i], d->facts[i].host, out);
-        i = next;
-    }
-}
-
-static void check_clocks(const struct discovery *d, struct findings *out)
-{
-    static const struct judgement apart = {
-        FINDING_NOTE,
-        "none on times (each rank uses its own clock); dates of "
-        "rows and files mislead",
-        "run ntp or chrony on every host"
-    };
-
-    findings_add(out, d->clock_skew_us > 1000000 ? apart : finding_fine,
-                 "clocks: at most %.3f s between the ranks' dates",
-                 (double)d->clock_skew_us * 1e-6);
-}
-
-static void check_equal(const struct discovery *d, struct findings *out)
-{
-    static const struct judgement unequal = {
-        FINDING_WRONG, "ranks may hang, or measure two programs",
-        "install the same moetune and libraries on every host"
-    };
-
-    if (discovery_check(d))
-        findings_add(out, unequal, "programs: hosts differ, see above");
-    else
-        findings_add(out, finding_fine, "programs: the same moetune, %s and %s on every host",
-                     d->cluster.comm_library, d->cluster.compute_library);
 }
 
 static void check_network(const struct discovery *d, struct findings *out)
@@ -665,16 +562,14 @@ static int check_collective(struct world *world, struct findings *out)
     return OK;
 }
 
-/* The same on every rank, whatever each of them sees. */
+/* Says the same on every rank, whatever each of them sees. */
 static int check_gpus(struct world *world, const struct discovery *d, struct findings *out)
 {
     struct gpus gpus = gpus_here();
     struct gpu_condition mine, *all = calloc(d->ranks, sizeof(*all));
-    char host[64];
     int rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
 
-    host_name(host, sizeof(host));
-    mine = gpu_condition_here(&gpus, host);
+    mine = gpu_condition_here(&gpus);
     if (world_topology(world)->rank == 0 && on_gpus(d))
         mine.copies_beside = gpus_copies_beside(&gpus);
     if (!rc)
@@ -687,25 +582,47 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
     return rc;
 }
 
-int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out)
+int doctor_ranks(struct world *world, const struct discovery *d, struct findings *out)
 {
+    static const struct judgement unequal = {
+        FINDING_WRONG, "ranks may hang, or measure two programs",
+        "install the same moetune and libraries on every host"
+    };
+    static const struct judgement apart = {
+        FINDING_NOTE,
+        "none on times (each rank uses its own clock); dates of "
+        "rows and files mislead",
+        "run ntp or chrony on every host"
+    };
     struct condition mine = condition_here(), *all;
     int rc;
 
     *out = (struct findings){ .count = 0 };
-    all = calloc(discovery->ranks, sizeof(*all));
-    rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", discovery->ranks));
+    all = calloc(d->ranks, sizeof(*all));
+    rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
     if (!rc)
         rc = world_gather(world, &mine, all, sizeof(mine));
     if (!rc) {
         log_only(world_topology(world)->rank == 0);
-        check_equal(discovery, out);
+        if (discovery_check(d))
+            findings_add(out, unequal, "programs: hosts differ, see above");
+        else
+            findings_add(out, finding_fine, "programs: the same moetune, %s and %s on every host",
+                         d->cluster.comm_library, d->cluster.compute_library);
         log_only(true);
-        check_hosts(discovery, all, out);
-        check_clocks(discovery, out);
-        check_network(discovery, out);
-        check_settings(on_gpus(discovery), out);
-        rc = check_gpus(world, discovery, out);
+        /* A host is checked once, where its first rank is: ranks of one host are neighbours. */
+        for (uint32_t i = 0, next; i < d->ranks; i = next) {
+            next = i + 1;
+            while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
+                next++;
+            check_host(on_gpus(d), next - i, &all[i], d->facts[i].host, out);
+        }
+        findings_add(out, d->clock_skew_us > 1000000 ? apart : finding_fine,
+                     "clocks: at most %.3f s between the ranks' dates",
+                     (double)d->clock_skew_us * 1e-6);
+        check_network(d, out);
+        check_settings(on_gpus(d), out);
+        rc = check_gpus(world, d, out);
     }
     if (!rc)
         rc = check_collective(world, out);

@@ -15,13 +15,6 @@ struct finding {
     const char *effect, *cure; /* of what is not fine */
 };
 
-/* What was found of one thing that was looked at. */
-struct judgement {
-    enum finding_level level;
-    const char *effect, *cure; /* NULL where it is fine */
-};
-extern const struct judgement finding_fine;
-
 enum { FINDINGS_MAX = 48 };
 
 struct findings {

@@ -13,22 +13,6 @@
 
 enum { SLOTS_MAX = 4096, LINE_BYTES = 1024 };
 
-/* Letters, digits, '.', '-', '_': what DNS and IPv4 need.  A leading dash would be an option. */
-static int check_name(const char *name, size_t length, const char *origin)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
-
-    if (!length)
-        return fail(ERR_ARGUMENT, "%s: a host without a name", origin);
-    if (length >= HOST_NAME_BYTES)
-        return fail(ERR_ARGUMENT, "%s: a host name of %zu bytes: at most %d", origin, length,
-                    HOST_NAME_BYTES - 1);
-    if (*name == '-' || *name == '.' || strspn(name, allowed) < length)
-        return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no host name", origin, (int)length, name);
-    return OK;
-}
-
 static int read_slots(const char *text, size_t length, const char *origin, uint32_t *slots)
 {
     uint32_t value = 0;
@@ -49,7 +33,17 @@ static int read_slots(const char *text, size_t length, const char *origin, uint3
 static int add(struct hosts *hosts, const char *name, size_t length, uint32_t slots,
                const char *origin)
 {
-    TRY(check_name(name, length, origin));
+    /* What DNS and IPv4 need.  A leading dash would be an option. */
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+
+    if (!length)
+        return fail(ERR_ARGUMENT, "%s: a host without a name", origin);
+    if (length >= HOST_NAME_BYTES)
+        return fail(ERR_ARGUMENT, "%s: a host name of %zu bytes: at most %d", origin, length,
+                    HOST_NAME_BYTES - 1);
+    if (*name == '-' || *name == '.' || strspn(name, allowed) < length)
+        return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no host name", origin, (int)length, name);
     hosts->slots += slots;
     for (size_t i = 0; i < hosts->count; i++)
         if (strlen(hosts->list[i].name) == length && !memcmp(hosts->list[i].name, name, length)) {
@@ -87,15 +81,25 @@ static int read_list(const char *text, struct hosts *hosts)
     }
 }
 
-/* Open MPI's form and Slurm's: a name, then perhaps "slots=8". */
-static int read_line(char *line, const char *origin, struct hosts *hosts)
+struct host_file {
+    const char *path;
+    struct hosts *hosts;
+};
+
+/* Reads a line of Open MPI's form and Slurm's: a name, then perhaps "slots=8". */
+static int on_line(void *self, const char *line, size_t length, uint32_t number)
 {
     static const char blank[] = " \t\r\n";
-    char *name, *more;
+    const struct host_file *file = self;
+    char copy[LINE_BYTES], origin[512], *name, *more;
     uint32_t slots;
 
-    line[strcspn(line, "#")] = 0;
-    name = line + strspn(line, blank);
+    (void)length;
+    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(file->path, 400), number);
+    if (!text_put(copy, sizeof(copy), "%s", line))
+        return fail(ERR_FORMAT, "%s: too long", origin);
+    copy[strcspn(copy, "#")] = 0;
+    name = copy + strspn(copy, blank);
     if (!*name)
         return OK;
     more = name + strcspn(name, blank);
@@ -104,49 +108,30 @@ static int read_line(char *line, const char *origin, struct hosts *hosts)
     more += strspn(more, blank);
     more[strcspn(more, blank)] = 0;
     if (!*more)
-        return add_word(hosts, name, strlen(name), origin);
+        return add_word(file->hosts, name, strlen(name), origin);
     if (strncmp(more, "slots=", 6) != 0)
         return fail(ERR_FORMAT, "%s: \"%s\" is not understood; a line reads \"name slots=8\"",
                     origin, more);
     TRY(read_slots(more + 6, strlen(more + 6), origin, &slots));
-    return add(hosts, name, strlen(name), slots, origin);
-}
-
-struct host_file {
-    const char *path;
-    struct hosts *hosts;
-};
-
-static int on_line(void *self, const char *line, size_t length, uint32_t number)
-{
-    const struct host_file *file = self;
-    char copy[LINE_BYTES], origin[512];
-
-    (void)length;
-    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(file->path, 400), number);
-    if (!text_put(copy, sizeof(copy), "%s", line))
-        return fail(ERR_FORMAT, "%s: too long", origin);
-    return read_line(copy, origin, file->hosts);
-}
-
-static int read_file(const char *path, struct hosts *hosts)
-{
-    struct host_file file = { path, hosts };
-
-    TRY(input_lines(path, on_line, &file));
-    return hosts->count ? OK : fail(ERR_FORMAT, "%s names no host", path);
+    return add(file->hosts, name, strlen(name), slots, origin);
 }
 
 int hosts_read(const char *given, struct hosts *out)
 {
     struct hosts hosts = { .list = calloc(HOSTS_MAX, sizeof(*hosts.list)) };
+    struct host_file file = { given, &hosts };
     struct stat info;
     int rc;
 
     if (!hosts.list)
         return fail(ERR_NOMEM, "the list of hosts");
-    rc = !stat(given, &info) && S_ISREG(info.st_mode) ? read_file(given, &hosts)
-                                                      : read_list(given, &hosts);
+    if (stat(given, &info) || !S_ISREG(info.st_mode)) {
+        rc = read_list(given, &hosts);
+    } else {
+        rc = input_lines(given, on_line, &file);
+        if (!rc && !hosts.count)
+            rc = fail(ERR_FORMAT, "%s names no host", given);
+    }
     if (rc)
         hosts_free(&hosts);
     else

@@ -84,17 +84,6 @@ static void end_the_rest(void)
     }
 }
 
-/* What the supervisor has open is not to stay open because of this process: pipes, and a lock. */
-static void let_go(void)
-{
-    int nowhere = open("/dev/null", O_RDWR);
-
-    dup2(nowhere, STDIN_FILENO);
-    dup2(nowhere, STDOUT_FILENO);
-    for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
-        close(fd);
-}
-
 /* A batch system may send these to every process of a job: they are for the supervisor.  The
  * launcher gets them as it would without this process. */
 static const int others[] = { SIGHUP, SIGUSR1 };
@@ -108,7 +97,7 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     struct sigaction action = { .sa_handler = on_signal };
     void (*before[OTHERS])(int);
     sigset_t all, old;
-    int status = 0;
+    int status = 0, nowhere;
 
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &old); /* until it is known who is to hear of them */
@@ -134,7 +123,13 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     }
     if (launcher < 0)
         _exit(127);
-    let_go();
+    /* What the supervisor has open is not to stay open because of this process: pipes, and a lock.
+     */
+    nowhere = open("/dev/null", O_RDWR);
+    dup2(nowhere, STDIN_FILENO);
+    dup2(nowhere, STDOUT_FILENO);
+    for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
+        close(fd);
     sigprocmask(SIG_SETMASK, &old, NULL);
     while (waitpid((pid_t)launcher, &status, 0) < 0 && errno == EINTR)
         ;

@@ -61,41 +61,33 @@ static bool says_where(const char *arguments)
 
 /* No launcher binds a rank: on other hosts and in an allocation that is for their owners to say,
  * and here ranks do it themselves, once they know that they compute on cores. */
-static int add_launcher(struct command *c, const struct launch_where *where)
-{
-    snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
-    c->bind = !where->elsewhere && !says_where(where->arguments);
-    return launcher_words(where, c);
-}
-
-static int add_program(struct command *c, char **argv)
-{
-    ssize_t length = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
-    int n = 1;
-
-    if (length <= 0)
-        return fail(ERR_LAUNCH, "this program's own file is not known: %s", strerror(errno));
-    c->words[c->count++] = c->self;
-    for (; n < ARGUMENTS_MAX && argv[n]; n++)
-        c->words[c->count++] = argv[n];
-    return argv[n] ? fail(ERR_ARGUMENT, "more than %d arguments cannot be passed to ranks",
-                          ARGUMENTS_MAX)
-                   : OK;
-}
-
 static int command_make(const struct launch_where *where, char **argv, struct command **out)
 {
     struct command *c = calloc(1, sizeof(*c));
-    int rc = c ? OK : fail(ERR_NOMEM, "the launcher's arguments");
+    ssize_t length;
+    int n = 1, rc;
 
-    if (!rc)
-        rc = add_launcher(c, where);
-    if (!rc)
-        rc = add_program(c, argv);
-    if (rc && c)
-        command_free(c);
-    if (!rc)
-        *out = c;
+    if (!c)
+        return fail(ERR_NOMEM, "the launcher's arguments");
+    snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
+    c->bind = !where->elsewhere && !says_where(where->arguments);
+    TRY_OUT(launcher_words(where, c));
+    length = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
+    if (length <= 0) {
+        rc = fail(ERR_LAUNCH, "this program's own file is not known: %s", strerror(errno));
+        goto out;
+    }
+    c->words[c->count++] = c->self;
+    for (; n < ARGUMENTS_MAX && argv[n]; n++)
+        c->words[c->count++] = argv[n];
+    if (argv[n]) {
+        rc = fail(ERR_ARGUMENT, "more than %d arguments cannot be passed to ranks", ARGUMENTS_MAX);
+        goto out;
+    }
+    *out = c;
+    return OK;
+out:
+    command_free(c);
     return rc;
 }
 
@@ -122,32 +114,27 @@ void launch_describe_end(int status, const char *one, const char *all, char *how
         snprintf(how, size, "%s ended with exit code %d", all, code);
 }
 
-/* Input, output and errors for a process group of its own, which no interrupt from the terminal
- * reaches. */
-static void leave_terminal(const int streams[3])
-{
-    setpgid(0, 0);
-    for (int i = 0; i < 3; i++)
-        dup2(streams[i], i);
-    signal(SIGPIPE, SIG_DFL);
-}
-
-/* The launcher's keeper; `streams` NULL: it shares the caller's terminal, but for its output where
- * `output` is not -1. */
+/* Starts the launcher's keeper.  `streams`: its input, output and errors; it then has a process
+ * group of its own, which no interrupt from the terminal reaches.  NULL: it shares the caller's
+ * terminal, but for its output where `output` is not -1. */
 static int spawn(const struct launch_where *where, char **argv, const int streams[3], int output,
                  pid_t *out)
 {
     pid_t supervisor = getpid(), pid;
-    struct command *command;
+    struct command *command = NULL;
 
     TRY(command_make(where, argv, &command));
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        if (streams)
-            leave_terminal(streams);
-        else if (output >= 0)
+        if (streams) {
+            setpgid(0, 0);
+            for (int i = 0; i < 3; i++)
+                dup2(streams[i], i);
+            signal(SIGPIPE, SIG_DFL);
+        } else if (output >= 0) {
             dup2(output, STDOUT_FILENO);
+        }
         keeper_become(supervisor, become_launcher, command);
     }
     command_free(command);
@@ -177,7 +164,8 @@ static ssize_t pass_output(int from, int *trouble)
     return n < 0 && errno == EINTR ? 1 : n;
 }
 
-/* Until the ranks are gone: what they left behind may hold the pipe open for longer. */
+/* Passes output on until the ranks are gone: what they left behind may hold the pipe open for
+ * longer. */
 static int pass_all_output(pid_t pid, int from, int *trouble, int *status)
 {
     struct pollfd wait = { .fd = from, .events = POLLIN };
@@ -229,23 +217,19 @@ static int run_ranks(const struct launch_where *where, char **argv, int *exit_co
     return fail(ERR_LAUNCH, "%s", how);
 }
 
-static int open_pipes(int to[2], int from[2])
-{
-    if (pipe2(to, O_CLOEXEC))
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-    if (!pipe2(from, O_CLOEXEC))
-        return OK;
-    close(to[0]);
-    close(to[1]);
-    return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-}
-
 int launch_start(const struct launch_where *where, char **arguments, struct launched *out)
 {
     int to[2], from[2], rc;
     pid_t pid;
 
-    TRY(open_pipes(to, from));
+    if (pipe2(to, O_CLOEXEC))
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    if (pipe2(from, O_CLOEXEC)) {
+        rc = fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+        close(to[0]);
+        close(to[1]);
+        return rc;
+    }
     rc = spawn(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, -1, &pid);
     close(to[0]);
     close(from[1]);
@@ -274,7 +258,7 @@ int launch_write(struct launched *ranks, const char *line)
     return OK;
 }
 
-/* A whole line out of the buffer, if there is one. */
+/* Takes a whole line out of the buffer, if there is one. */
 static bool take_line(struct launched *ranks, char *line, size_t size)
 {
     char *end = memchr(ranks->buffer, '\n', ranks->buffered);
@@ -344,7 +328,7 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
 
 /* ---- places */
 
-/* Hosts are filled one after the other. */
+/* How many ranks each host gets, where hosts are filled one after the other; 0: they differ. */
 static uint32_t ranks_per_host(const struct hosts *hosts, uint32_t ranks)
 {
     uint32_t each = hosts->list[0].slots;
@@ -355,17 +339,6 @@ static uint32_t ranks_per_host(const struct hosts *hosts, uint32_t ranks)
         if (hosts->list[i].slots != each)
             return 0;
     return ranks % each ? 0 : each;
-}
-
-static int place_on_hosts(uint32_t ranks_given, struct hosts *hosts, struct launch_where *out)
-{
-    if (ranks_given > hosts->slots)
-        return fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given,
-                    hosts->slots);
-    out->ranks = ranks_given ? ranks_given : hosts->slots;
-    out->ranks_per_node = ranks_per_host(hosts, out->ranks);
-    out->hosts = hosts;
-    return OK;
 }
 
 uint32_t launch_ranks_on(uint32_t cores)
@@ -391,7 +364,13 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     out->elsewhere = hosts_given || slurm_job();
     if (hosts_given) {
         TRY(hosts_read(hosts_given, hosts));
-        rc = place_on_hosts(ranks_given, hosts, out);
+        rc = ranks_given <= hosts->slots
+                 ? OK
+                 : fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given,
+                        hosts->slots);
+        out->ranks = ranks_given ? ranks_given : hosts->slots;
+        out->ranks_per_node = ranks_per_host(hosts, out->ranks);
+        out->hosts = hosts;
     } else {
         rc = slurm_ranks(ranks_given, &out->ranks, &out->ranks_per_node);
     }
@@ -404,7 +383,8 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     return rc;
 }
 
-/* One host alone, silent: what it says when it fails is said better by us. */
+/* Starts `moetune --version` on one host alone, and silences it: what it says when it fails is said
+ * better by us.  0: it could not be started. */
 static pid_t visit(const struct launch_where *where, size_t at)
 {
     char *arguments[] = { "moetune", "--version", NULL };

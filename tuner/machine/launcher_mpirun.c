@@ -30,26 +30,9 @@ int launcher_check(struct launch_where *where)
     return OK;
 }
 
-/* Blanks separate; there are no quotes, since there is no shell. */
-static int add_more(struct command *c, const char *arguments)
-{
-    char *at;
-
-    if (!arguments)
-        return OK;
-    c->more = strdup(arguments);
-    if (!c->more)
-        return fail(ERR_NOMEM, "the launcher's arguments");
-    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
-        if (c->count >= LAUNCHER_ARGUMENTS - 1)
-            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
-        c->words[c->count++] = word;
-    }
-    return OK;
-}
-
 int launcher_words(const struct launch_where *where, struct command *c)
 {
+    char *at;
     c->words[c->count++] = "mpirun";
     if (geteuid() == 0)
         c->words[c->count++] = "--allow-run-as-root";
@@ -69,7 +52,18 @@ int launcher_words(const struct launch_where *where, struct command *c)
         c->words[c->count++] = "--host";
         c->words[c->count++] = c->hosts;
     }
-    return add_more(c, where->arguments);
+    if (!where->arguments)
+        return OK;
+    /* Blanks separate; there are no quotes, since there is no shell. */
+    c->more = strdup(where->arguments);
+    if (!c->more)
+        return fail(ERR_NOMEM, "the launcher's arguments");
+    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        if (c->count >= LAUNCHER_ARGUMENTS - 1)
+            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
+        c->words[c->count++] = word;
+    }
+    return OK;
 }
 
 void launcher_become(const struct command *c)

@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-/* Behind the blanks; NULL if the line is of another name. */
+/* Returns what stands behind "NAME:" and blanks; NULL if the line is of another name. */
 static const char *value_behind(const char *line, const char *name)
 {
     size_t length = strlen(name);
@@ -50,50 +50,32 @@ bool first_line(const char *path, const char *name, char *text, size_t size)
     return value != NULL;
 }
 
-/* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; the kernels it picked belong to it too. */
-static void compute_library(char *text, size_t size, char *version, size_t version_size)
-{
-    const char *config = blas_version() ? blas_version() : "no BLAS";
-    int major = 0, minor = 0, patch = 0;
-
-    if (sscanf(config, "OpenBLAS %d.%d.%d", &major, &minor, &patch) == 3)
-        snprintf(text, size, "OpenBLAS %d.%d", major, minor);
-    text_put(version, version_size, "%s", config);
-}
-
 static int compare_words(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Variables that change how fast ranks compute or talk. */
-static bool relevant(const char *variable)
+/* Does the variable change how fast ranks compute or talk?  Launchers set others of the same
+ * prefixes that name a job, a socket or a file, or say how ranks are started and bound (as every
+ * launch of ours does alike): those say nothing of speed. */
+static bool concerns_speed(const char *variable)
 {
     static const char *const prefixes[] = { "OMPI_MCA_", "OPENBLAS_", "OMP_NUM", "GOTO_NUM",
                                             "NCCL_",     "UCX_",      "CUDA_",   "FI_",
                                             "PSM2_MTU",  "MALLOC_" };
+    static const char *const of_jobs[] = { "uri",      "URI",    "orte_",    "ess",
+                                           "_pid",     "_job",   "pmix",     "tmp",
+                                           "initial",  "output", "_file",    "_plm",
+                                           "oob_",     "rmaps_", "binding_", "_oversubscribe",
+                                           "RUNTIME_", "_HOME=", "_PATH=",   "num_procs",
+                                           "cpu_type" };
+    bool concerns = false;
 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
-            return true;
-    return false;
-}
-
-/* Launchers set variables that name a job, a socket or a file, or say how ranks are started and
- * bound (as every launch of ours does alike): those say nothing of speed. */
-static bool names_a_job(const char *variable)
-{
-    static const char *const parts[] = { "uri",      "URI",    "orte_",    "ess",
-                                         "_pid",     "_job",   "pmix",     "tmp",
-                                         "initial",  "output", "_file",    "_plm",
-                                         "oob_",     "rmaps_", "binding_", "_oversubscribe",
-                                         "RUNTIME_", "_HOME=", "_PATH=",   "num_procs",
-                                         "cpu_type" };
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (strstr(variable, parts[i]))
-            return true;
-    return false;
+        concerns |= !strncmp(variable, prefixes[i], strlen(prefixes[i]));
+    for (size_t i = 0; i < sizeof(of_jobs) / sizeof(of_jobs[0]); i++)
+        concerns &= !strstr(variable, of_jobs[i]);
+    return concerns;
 }
 
 static void environment(char *text, size_t size)
@@ -102,7 +84,7 @@ static void environment(char *text, size_t size)
     size_t count = 0;
 
     for (char **e = environ; *e && count < 64; e++)
-        if (relevant(*e) && !names_a_job(*e))
+        if (concerns_speed(*e))
             found[count++] = *e;
     qsort(found, count, sizeof(*found), compare_words);
     text[0] = 0;
@@ -137,99 +119,60 @@ static void caches(char *text, size_t size)
     }
 }
 
-/* Calls `each` with every name in a folder, in no order, until it returns true. */
-static bool any_in(const char *folder, bool (*each)(void *self, const char *name), void *self)
-{
-    DIR *list = opendir(folder);
-    struct dirent *entry;
-    bool found = false;
-
-    while (list && !found && (entry = readdir(list)))
-        if (entry->d_name[0] != '.')
-            found = each(self, entry->d_name);
-    if (list)
-        closedir(list);
-    return found;
-}
-
-struct text {
-    char *at;
-    size_t size;
-};
-
-/* "200 Gb/sec (4X HDR)" */
-static bool infiniband(void *self, const char *name)
-{
-    struct text *out = self;
-    char path[192], rate[48];
-
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", name);
-    if (!first_line(path, "", rate, sizeof(rate)))
-        return false;
-    snprintf(out->at, out->size, "InfiniBand %s", rate);
-    return true;
-}
-
-static void describe_link(const char *name, struct text *out)
-{
-    char path[128], speed[16];
-    long megabits = 0;
-
-    snprintf(path, sizeof(path), "/sys/class/net/%.64s/speed", name);
-    if (first_line(path, "", speed, sizeof(speed)))
-        megabits = atol(speed);
-    if (megabits >= 1000 && megabits % 1000 == 0)
-        snprintf(out->at, out->size, "Ethernet %ld Gb/s", megabits / 1000);
-    else if (megabits > 0)
-        snprintf(out->at, out->size, "Ethernet %ld Mb/s", megabits);
-    else
-        snprintf(out->at, out->size, "Ethernet");
-}
-
-static bool interface_up(void *self, const char *name)
-{
-    char path[128], state[16];
-
-    snprintf(path, sizeof(path), "/sys/class/net/%.64s/operstate", name);
-    if (!strcmp(name, "lo") || !first_line(path, "", state, sizeof(state)) ||
-        strcmp(state, "up") != 0)
-        return false;
-    describe_link(name, self);
-    return true;
-}
-
-/* The link that leads away by default, else any that is up. */
+/* InfiniBand where there is any; else the link that leads away by default, else any that is up. */
 static void network(char *text, size_t size)
 {
-    struct text out = { text, size };
+    char path[192], rate[48], line[256], name[80], destination[16], state[16], speed[16];
+    DIR *list = opendir("/sys/class/infiniband");
+    const struct dirent *entry;
+    bool found = false;
+    long megabits = 0;
     FILE *routes;
-    char line[256], name[32], destination[16];
-    bool found = any_in("/sys/class/infiniband", infiniband, &out);
 
-    if (found)
+    while (list && !found && (entry = readdir(list))) {
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", entry->d_name);
+        found = first_line(path, "", rate, sizeof(rate)); /* "200 Gb/sec (4X HDR)" */
+    }
+    if (list)
+        closedir(list);
+    if (found) {
+        snprintf(text, size, "InfiniBand %s", rate);
         return;
+    }
+
     routes = fopen("/proc/net/route", "r");
     while (routes && !found && fgets(line, sizeof(line), routes))
         found =
             sscanf(line, "%31s %15s", name, destination) == 2 && !strcmp(destination, "00000000");
     if (routes)
         fclose(routes);
-    if (found)
-        describe_link(name, &out);
+    list = found ? NULL : opendir("/sys/class/net");
+    while (list && !found && (entry = readdir(list))) {
+        snprintf(name, sizeof(name), "%.64s", entry->d_name);
+        snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", name);
+        found = strcmp(name, "lo") != 0 && first_line(path, "", state, sizeof(state)) &&
+                !strcmp(state, "up");
+    }
+    if (list)
+        closedir(list);
+    if (!found)
+        return;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+    if (first_line(path, "", speed, sizeof(speed)))
+        megabits = atol(speed);
+    if (megabits >= 1000 && megabits % 1000 == 0)
+        snprintf(text, size, "Ethernet %ld Gb/s", megabits / 1000);
+    else if (megabits > 0)
+        snprintf(text, size, "Ethernet %ld Mb/s", megabits);
     else
-        any_in("/sys/class/net", interface_up, &out);
+        snprintf(text, size, "Ethernet");
 }
 
 /* ---- GPUs on the bus: models come from the drivers, links from the bus.  Which of them are joined
  * by NVLink or xGMI only their vendors' libraries say, and not every build has one. */
 
 enum { PATH_BYTES = 512, KIND_BYTES = 128, KINDS = 8 };
-
-/* Models of GPUs, and how many there are of each. */
-struct gpu_kinds {
-    char text[KINDS][KIND_BYTES];
-    int counts[KINDS], count;
-};
 
 static const struct vendor {
     const char *id, *name, *fabric;
@@ -244,23 +187,20 @@ static void read_property(const char *root, const char *device, const char *name
     first_line(path, "", text, size);
 }
 
-static const struct vendor *vendor_of(const char *root, const char *device)
+/* "NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown)"; false if the device is no GPU. */
+static bool describe_device(const char *root, const char *device, char *text, size_t size)
 {
-    char class[16], id[16];
+    char class[16], id[16], path[PATH_BYTES], model[64], full[80], speed[32], width[16], link[48];
+    const struct vendor *vendor = NULL;
+    bool named;
 
     read_property(root, device, "class", class, sizeof(class));
     read_property(root, device, "vendor", id, sizeof(id));
-    for (int i = 0; i < (int)(sizeof(vendors) / sizeof(vendors[0])); i++)
+    for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]) && !vendor; i++)
         if (!strncmp(class, "0x03", 4) && !strcmp(id, vendors[i].id))
-            return &vendors[i];
-    return NULL;
-}
-
-static void read_model(const char *root, const char *device, const struct vendor *vendor,
-                       char *text, size_t size)
-{
-    char path[PATH_BYTES], model[64];
-    bool named;
+            vendor = &vendors[i];
+    if (!vendor)
+        return false;
 
     read_property(root, device, "product_name", model, sizeof(model));
     if (!*model) {
@@ -269,65 +209,52 @@ static void read_model(const char *root, const char *device, const struct vendor
     }
     named = strstr(model, vendor->name) != NULL;
     if (!*model)
-        snprintf(text, size, "%s GPU of unknown model", vendor->name);
+        snprintf(full, sizeof(full), "%s GPU of unknown model", vendor->name);
     else
-        snprintf(text, size, "%s%s%s", named ? "" : vendor->name, named ? "" : " ", model);
-}
+        snprintf(full, sizeof(full), "%s%s%s", named ? "" : vendor->name, named ? "" : " ", model);
 
-/* What the device and its slot can do: a link that is idle may be slower now. */
-static void read_link(const char *root, const char *device, char *text, size_t size)
-{
-    char speed[32], width[16];
-
+    /* What the device and its slot can do: a link that is idle may be slower now. */
     read_property(root, device, "max_link_speed", speed, sizeof(speed));
     read_property(root, device, "max_link_width", width, sizeof(width));
     if (strtod(speed, NULL) > 0 && atoi(width) > 0 && atoi(width) < 255)
-        snprintf(text, size, "PCIe %g GT/s x%d", strtod(speed, NULL), atoi(width));
+        snprintf(link, sizeof(link), "PCIe %g GT/s x%d", strtod(speed, NULL), atoi(width));
     else
-        snprintf(text, size, "PCIe unknown");
-}
-
-static void look_at_gpu(const char *root, const char *device, struct gpu_kinds *kinds)
-{
-    const struct vendor *vendor = vendor_of(root, device);
-    char model[80], link[48], kind[KIND_BYTES];
-    int i = 0;
-
-    if (!vendor)
-        return;
-    read_model(root, device, vendor, model, sizeof(model));
-    read_link(root, device, link, sizeof(link));
-    text_put(kind, sizeof(kind), "%s (%s, %s unknown)", TEXT_SHORT(model, 60), link,
-             vendor->fabric);
-    while (i < kinds->count && strcmp(kinds->text[i], kind) != 0)
-        i++;
-    if (i == KINDS)
-        return;
-    if (i == kinds->count)
-        text_put(kinds->text[kinds->count++], KIND_BYTES, "%s", kind);
-    kinds->counts[i]++;
+        snprintf(link, sizeof(link), "PCIe unknown");
+    text_put(text, size, "%s (%s, %s unknown)", TEXT_SHORT(full, 60), link, vendor->fabric);
+    return true;
 }
 
 void gpus_describe(const char *root, char *text, size_t size)
 {
-    struct gpu_kinds kinds = { .count = 0 };
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], kind[KIND_BYTES], kinds[KINDS][KIND_BYTES];
+    int counts[KINDS] = { 0 }, kinds_count = 0;
     struct dirent **devices;
     int count;
 
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
     count = scandir(path, &devices, NULL, alphasort);
     for (int i = 0; i < count; i++) {
-        look_at_gpu(root, devices[i]->d_name, &kinds);
+        bool is_gpu = describe_device(root, devices[i]->d_name, kind, sizeof(kind));
+        int k = 0;
+
         free(devices[i]);
+        if (!is_gpu)
+            continue;
+        while (k < kinds_count && strcmp(kinds[k], kind) != 0)
+            k++;
+        if (k == KINDS)
+            continue;
+        if (k == kinds_count)
+            text_put(kinds[kinds_count++], KIND_BYTES, "%s", kind);
+        counts[k]++;
     }
     if (count >= 0)
         free(devices);
     snprintf(text, size, count < 0 ? "GPUs unknown" : "no GPU");
-    if (kinds.count)
+    if (kinds_count)
         *text = 0;
-    for (int i = 0; i < kinds.count; i++)
-        text_add(text, size, "%s%d x %s", i ? " + " : "", kinds.counts[i], kinds.text[i]);
+    for (int k = 0; k < kinds_count; k++)
+        text_add(text, size, "%s%d x %s", k ? " + " : "", counts[k], kinds[k]);
 }
 
 /* ---- this host */
@@ -352,7 +279,9 @@ static void build(char hex[SHA256_HEX_BYTES])
 
 static void describe_processor(struct host_facts *out)
 {
-    char blas[128], kib[64];
+    const char *blas = blas_version() ? blas_version() : "no BLAS";
+    char kib[64];
+    int major = 0, minor = 0, patch = 0;
 
     if (!first_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
         first_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
@@ -360,17 +289,13 @@ static void describe_processor(struct host_facts *out)
     out->free_bytes = allowance_free_bytes();
     out->memory_gib = (uint32_t)((atoll(kib) + (1 << 19)) >> 20);
     world_library(out->comm_library, sizeof(out->comm_library));
-    compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));
-    snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION, blas);
-}
-
-static const char *link_of(const struct gpu *gpu)
-{
-    struct nvml *nvml = nvml_open(gpu->bus);
-    const char *link = !nvml ? "unknown" : (nvml_links(nvml) > 0 ? "NVLink" : "PCIe");
-
-    nvml_close(nvml);
-    return link;
+    /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; all of it, with the kernels that it
+     * picked, belongs to the versions. */
+    if (sscanf(blas, "OpenBLAS %d.%d.%d", &major, &minor, &patch) == 3)
+        snprintf(out->compute_library, sizeof(out->compute_library), "OpenBLAS %d.%d", major,
+                 minor);
+    snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION,
+             TEXT_SHORT(blas, 127));
 }
 
 /* number < 0: the one that this process would use. */
@@ -380,16 +305,20 @@ static void describe_gpu(int number, struct host_facts *out)
     int own = number < 0 ? gpus_own(&gpus) : (gpus.count ? number % gpus.count : -1);
     const struct gpu *gpu = &gpus.list[own < 0 ? 0 : own];
     char driver[32] = "";
+    struct nvml *nvml;
 
     out->free_bytes = INT64_MAX;
     if (own < 0)
         return;
+    nvml = nvml_open(gpu->bus);
     out->free_bytes = (int64_t)gpu->bytes;
     snprintf(out->device, sizeof(out->device), "%s", gpu->name);
     snprintf(out->bus, sizeof(out->bus), "%s", gpu->bus);
     out->multiprocessors = gpu->units;
     out->memory_gib = (uint32_t)((gpu->bytes + (1u << 29)) >> 30);
-    snprintf(out->link, sizeof(out->link), "%s", link_of(gpu));
+    snprintf(out->link, sizeof(out->link),
+             !nvml ? "unknown" : (nvml_links(nvml) > 0 ? "NVLink" : "PCIe"));
+    nvml_close(nvml);
     snprintf(out->comm_library, sizeof(out->comm_library), "NCCL %d.%d", gpus.nccl / 10000,
              gpus.nccl / 100 % 100);
     snprintf(out->compute_library, sizeof(out->compute_library), "cuBLAS %d.%d", gpus.blas / 1000,
@@ -424,34 +353,29 @@ void machine_facts(const char *device, struct host_facts *out)
 
 /* ---- hosts into a cluster */
 
-/* The first of the values in the order of bytes that comes after `last`; NULL: none. */
-static const char *value_after(const struct host_facts *facts, uint32_t ranks, size_t offset,
-                               const char *last)
-{
-    const char *next = NULL;
-
-    for (uint32_t i = 0; i < ranks; i++) {
-        const char *value = (const char *)&facts[i] + offset;
-
-        if (strcmp(value, last) > 0 && (!next || strcmp(value, next) < 0))
-            next = value;
-    }
-    return next;
-}
-
-/* The different values of a text: "A / B", in whatever order hosts are listed.  Where one of them
- * is not known, the whole is not, and `text` is left alone. */
+/* Joins the different values of a text, in the order of their bytes: "A / B", in whatever order
+ * hosts are listed.  Where one of them is not known, the whole is not, and `text` is left alone. */
 static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
                  size_t size)
 {
-    const char *value = "";
+    const char *last = "", *next;
 
     for (uint32_t i = 0; i < ranks; i++)
         if (!*((const char *)&facts[i] + offset))
             return;
     *text = 0;
-    while ((value = value_after(facts, ranks, offset, value)))
-        text_add(text, size, "%s%s", *text ? " / " : "", value);
+    do {
+        next = NULL; /* the first that comes after `last` */
+        for (uint32_t i = 0; i < ranks; i++) {
+            const char *value = (const char *)&facts[i] + offset;
+
+            if (strcmp(value, last) > 0 && (!next || strcmp(value, next) < 0))
+                next = value;
+        }
+        if (next)
+            text_add(text, size, "%s%s", *text ? " / " : "", next);
+        last = next;
+    } while (next);
 }
 
 /* Ranks that share the memory of this one's device, itself included. */
@@ -463,21 +387,6 @@ static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
     for (uint32_t i = 0; i < ranks; i++)
         count += !strcmp(facts[i].host, one->host) && !strcmp(facts[i].bus, one->bus);
     return count;
-}
-
-/* Memory that a rank may use, in GiB, the least over the ranks; NAN where it is not known of any
- * host.  A fifth is left for what the context of each rank, wires and libraries take on a GPU. */
-static double least_memory(const struct host_facts *facts, uint32_t ranks)
-{
-    int64_t least = INT64_MAX;
-
-    for (uint32_t i = 0; i < ranks; i++) {
-        int64_t share = facts[i].free_bytes / ranks_beside(facts, ranks, &facts[i]) / 10 * 8;
-
-        if (facts[i].free_bytes < INT64_MAX && share < least)
-            least = share;
-    }
-    return least < INT64_MAX ? floor((double)least * 0x1p-30 * 1000) / 1000 : NAN;
 }
 
 static uint32_t count_hosts(const struct host_facts *facts, uint32_t ranks)
@@ -499,20 +408,14 @@ static uint32_t units_of(const struct host_facts *f)
     return strcmp(f->backend, "cuda") ? f->cores : f->multiprocessors;
 }
 
-static bool share_gpu(const struct host_facts *facts, uint32_t ranks)
-{
-    for (uint32_t i = 0; i < ranks; i++)
-        if (*facts[i].bus && ranks_beside(facts, ranks, &facts[i]) > 1)
-            return true;
-    return false;
-}
-
 #define JOIN(from, to) join(facts, ranks, offsetof(struct host_facts, from), c.to, sizeof(c.to))
 
 struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
                                uint32_t ranks_per_node)
 {
     struct cluster c = cluster_unknown();
+    int64_t least = INT64_MAX;
+    bool shared = false;
 
     c.semantics = CLUSTER_SEMANTICS;
     snprintf(c.backend, sizeof(c.backend), "%s", *facts[0].backend ? facts[0].backend : "host");
@@ -522,10 +425,17 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     c.device_units = units_of(&facts[0]);
     c.device_gib = facts[0].memory_gib;
     /* Ranks wait for the slowest, and the smallest memory rules plans out. */
-    for (uint32_t i = 1; i < ranks; i++) {
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint32_t beside = ranks_beside(facts, ranks, &facts[i]);
+        /* A fifth is left for what the context of each rank, wires and libraries take on a GPU. */
+        int64_t share = facts[i].free_bytes / beside / 10 * 8;
+
         c.device_units =
             units_of(&facts[i]) < c.device_units ? units_of(&facts[i]) : c.device_units;
         c.device_gib = facts[i].memory_gib < c.device_gib ? facts[i].memory_gib : c.device_gib;
+        if (facts[i].free_bytes < INT64_MAX && share < least)
+            least = share;
+        shared |= *facts[i].bus && beside > 1;
     }
     /* A link that is not there is known: "unknown" would equal nothing. */
     snprintf(c.link_inside, sizeof(c.link_inside), c.nodes < ranks ? "shared memory" : "none");
@@ -537,7 +447,7 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(device, device);
     JOIN(comm_library, comm_library);
     JOIN(compute_library, compute_library);
-    if (share_gpu(facts, ranks)) { /* what they measure is of no cluster that has them apart */
+    if (shared) { /* what they measure is of no cluster that has them apart */
         snprintf(c.link_inside, sizeof(c.link_inside), "one GPU, shared");
         snprintf(c.comm_library, sizeof(c.comm_library), "copies in one GPU");
     }
@@ -545,7 +455,8 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(versions, versions);
     JOIN(environment, environment);
     JOIN(host, hosts);
-    c.memory_gib = least_memory(facts, ranks);
+    if (least < INT64_MAX) /* else it is not known of any host, and stays so */
+        c.memory_gib = floor((double)least * 0x1p-30 * 1000) / 1000;
     return c;
 }
 

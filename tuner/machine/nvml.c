@@ -70,15 +70,6 @@ void nvml_close(struct nvml *nvml)
     free(nvml);
 }
 
-/* Asks for one number about the GPU. */
-static int ask(const struct nvml *nvml, const char *name)
-{
-    int (*get)(device gpu, unsigned *value) = (int (*)(device, unsigned *))symbol(nvml, name);
-    unsigned value = 0;
-
-    return get && !get(nvml->gpu, &value) ? (int)value : -1;
-}
-
 /* Asks for one of several numbers of a kind, as of clocks. */
 static int ask_for(const struct nvml *nvml, const char *name, unsigned which)
 {
@@ -101,7 +92,11 @@ int nvml_clock_max_mhz(const struct nvml *nvml)
 
 int nvml_persistence(const struct nvml *nvml)
 {
-    return ask(nvml, "nvmlDeviceGetPersistenceMode");
+    int (*get)(device gpu, unsigned *mode) =
+        (int (*)(device, unsigned *))symbol(nvml, "nvmlDeviceGetPersistenceMode");
+    unsigned mode = 0;
+
+    return get && !get(nvml->gpu, &mode) ? (int)mode : -1;
 }
 
 int nvml_mig(const struct nvml *nvml)

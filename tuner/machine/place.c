@@ -33,31 +33,6 @@ static uint32_t ranks_here(const char *device)
     return strcmp(gpus_device(device), "cuda") ? 0 : (uint32_t)gpus_here().count;
 }
 
-/* They spin while they wait for each other: so many take the machine from everybody, and what they
- * measure is the scheduler. */
-static int check_crowd(const struct place_setup *s, const struct launch_where *where)
-{
-    enum { RANKS_PER_CORE = 8 };
-    uint32_t cores = (uint32_t)allowance_cores();
-
-    if (s->oversubscribe || where->elsewhere || where->ranks <= RANKS_PER_CORE * cores)
-        return OK;
-    return fail(ERR_ARGUMENT,
-                "--ranks %u on %u core%s: more than %d on each are only started with "
-                "--oversubscribe",
-                where->ranks, cores, cores > 1 ? "s" : "", RANKS_PER_CORE);
-}
-
-/* A trainer may share GPUs on purpose; a table of such ranks should not come as a surprise. */
-static void say_if_shared(const struct launch_where *where, const char *device)
-{
-    uint32_t gpus = where->elsewhere ? 0 : ranks_here(device);
-
-    if (gpus && where->ranks > gpus)
-        note("%u ranks on %u GPU%s: they share them, and no time of an exchange is a link's",
-             where->ranks, gpus, gpus > 1 ? "s" : "");
-}
-
 int place_check_ready(const struct place_setup *s, const struct launch_where *where)
 {
     struct gpus gpus;
@@ -98,6 +73,8 @@ static int check_virtual(const struct place_setup *s)
 
 static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct launch_where *where)
 {
+    enum { RANKS_PER_CORE = 8 };
+    uint32_t cores = (uint32_t)allowance_cores();
     int rc;
 
     *hosts = (struct hosts){ .count = 0 };
@@ -110,8 +87,13 @@ static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct l
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
                      where));
     rc = gpus_check_device(s->device, where->elsewhere);
-    if (!rc)
-        rc = check_crowd(s, where);
+    /* They spin while they wait for each other: so many take the machine from everybody, and what
+     * they measure is the scheduler. */
+    if (!rc && !s->oversubscribe && !where->elsewhere && where->ranks > RANKS_PER_CORE * cores)
+        rc = fail(ERR_ARGUMENT,
+                  "--ranks %u on %u core%s: more than %d on each are only started with "
+                  "--oversubscribe",
+                  where->ranks, cores, cores > 1 ? "s" : "", RANKS_PER_CORE);
     if (!rc && s->ranks_per_node && where->ranks % s->ranks_per_node)
         rc = fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", s->ranks_per_node,
                   where->ranks);
@@ -122,6 +104,7 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
                struct cluster *here)
 {
     struct cluster alone;
+    uint32_t gpus;
 
     TRY(find_ranks(s, hosts, where));
     if (s->virtual.ranks) {
@@ -129,7 +112,11 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
         virtual_cluster(&s->virtual, s->ranks_per_node, s->ranks_per_rack, &alone, here);
         return OK;
     }
-    say_if_shared(where, s->device);
+    /* A trainer may share GPUs on purpose; a table of such ranks should not come as a surprise. */
+    gpus = where->elsewhere ? 0 : ranks_here(s->device);
+    if (gpus && where->ranks > gpus)
+        note("%u ranks on %u GPU%s: they share them, and no time of an exchange is a link's",
+             where->ranks, gpus, gpus > 1 ? "s" : "");
     return discover_place(where, s->device, s->ranks_per_node, s->ranks_per_rack, here);
 }
 

@@ -15,20 +15,14 @@ static int make_room(uint32_t ranks, double **speeds)
     return *speeds ? OK : fail(ERR_NOMEM, "the speeds of %u ranks", ranks);
 }
 
-static uint32_t count_items(const char *list)
-{
-    uint32_t count = 1;
-
-    for (; *list; list++)
-        count += *list == ',';
-    return count;
-}
-
 int speeds_take(const char *list, double **speeds, uint32_t *ranks)
 {
-    uint32_t count = count_items(list);
     const char *at = list;
+    uint32_t count = 1;
     double *taken;
+
+    for (const char *c = list; *c; c++)
+        count += *c == ',';
 
     TRY(make_room(count, &taken));
     for (uint32_t q = 0; q < count; q++) {
@@ -48,20 +42,6 @@ int speeds_take(const char *list, double **speeds, uint32_t *ranks)
     return OK;
 }
 
-/* What the cluster's text says, if it is of all its ranks; the caller frees them.  UNSUPPORTED
- * after a message that names `moetune probe`. */
-static int speeds_of(const struct cluster *known, uint32_t ranks, double **speeds)
-{
-    if (known->ranks != ranks || !rank_speeds_known(known))
-        return fail(UNSUPPORTED,
-                    "the speeds of these ranks (%u) are not known: `moetune probe` measures them, "
-                    "or --speeds says them",
-                    ranks);
-    TRY(make_room(ranks, speeds));
-    rank_speeds_list(known->rank_speeds_percent, *speeds);
-    return OK;
-}
-
 int speeds_known(const char *db, const struct cluster *here, double **speeds)
 {
     struct cluster known = cluster_unknown();
@@ -69,10 +49,17 @@ int speeds_known(const char *db, const struct cluster *here, double **speeds)
 
     known_cluster(store, here, &known);
     store_close(store);
-    return speeds_of(&known, here->ranks, speeds);
+    if (known.ranks != here->ranks || !rank_speeds_known(&known))
+        return fail(UNSUPPORTED,
+                    "the speeds of these ranks (%u) are not known: `moetune probe` measures them, "
+                    "or --speeds says them",
+                    here->ranks);
+    TRY(make_room(here->ranks, speeds));
+    rank_speeds_list(known.rank_speeds_percent, *speeds);
+    return OK;
 }
 
-/* On rank 0. */
+/* Finds them on rank 0, which alone has a database. */
 static int find(const char *list, const struct cluster *here, uint32_t ranks, double **speeds)
 {
     uint32_t said;

@@ -7,7 +7,8 @@
 /* "1,1.5,2", one per rank, in any unit.  The caller frees them.  ERR_ARGUMENT after a message. */
 int speeds_take(const char *list, double **speeds, uint32_t *ranks);
 
-/* Of this cluster, from the database `db` (NULL: the default place). */
+/* Of this cluster, from the database `db` (NULL: the default place); the caller frees them.
+ * UNSUPPORTED after a message that names `moetune probe` where it has not all ranks' speeds. */
 int speeds_known(const char *db, const struct cluster *here, double **speeds);
 
 /* Collective, and the same on every rank: those of the list, or (NULL) of the database where rank 0

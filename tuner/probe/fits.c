@@ -56,9 +56,9 @@ static double cost(const struct problem *p, const double *weights_from, const do
     return sum;
 }
 
-/* Normal equations of the columns in `set`; the others stand for x = 0. */
-static void set_up(const struct problem *p, const double *weights_from, unsigned set,
-                   double m[ALL][ALL + 1])
+/* The normal equations of the columns in `set`; the others stand for x = 0. */
+static void normal_equations(const struct problem *p, const double *weights_from, unsigned set,
+                             double m[ALL][ALL + 1])
 {
     memset(m, 0, ALL * sizeof(*m));
     for (size_t row = 0; row < p->count; row++) {
@@ -107,7 +107,7 @@ static bool eliminate(double m[ALL][ALL + 1], int n, double *x)
     return true;
 }
 
-/* The best of all sets of unknowns that are not zero: with four of them, fifteen. */
+/* Finds the best of all sets of unknowns that are not zero: with four of them, fifteen. */
 static bool solve(const struct problem *p, const double *weights_from, double *out)
 {
     double least = INFINITY, m[ALL][ALL + 1], x[ALL];
@@ -116,7 +116,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
         bool is_legal;
         double now;
 
-        set_up(p, weights_from, set, m);
+        normal_equations(p, weights_from, set, m);
         if (!eliminate(m, p->unknowns, x)) {
             if (set == (1u << p->unknowns) - 1)
                 return false; /* not all are determined */
@@ -136,26 +136,21 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
     return isfinite(least);
 }
 
-static bool find_scale(struct problem *p)
-{
-    for (int i = 0; i < p->unknowns; i++) {
-        double sum = 0;
-
-        for (size_t row = 0; row < p->count; row++)
-            sum += p->rows[row].part[i] * p->rows[row].part[i];
-        p->scale[i] = sqrt(sum);
-        if (!(p->scale[i] > 0 && isfinite(p->scale[i])))
-            return false;
-    }
-    return p->count > 0;
-}
-
 bool least_deviations(const struct equation *equations, size_t count, int unknowns, double *x)
 {
     struct problem p = { .rows = equations, .count = count, .unknowns = unknowns };
     double now[ALL] = { 0 }, next[ALL] = { 0 };
 
-    if (!find_scale(&p))
+    for (int i = 0; i < unknowns; i++) {
+        double sum = 0;
+
+        for (size_t row = 0; row < count; row++)
+            sum += equations[row].part[i] * equations[row].part[i];
+        p.scale[i] = sqrt(sum);
+        if (!(p.scale[i] > 0 && isfinite(p.scale[i])))
+            return false;
+    }
+    if (!count)
         return false;
     for (int i = 0; i < ITERATIONS; i++) { /* at x = 0 all deviations are 1 and all weights equal */
         if (!solve(&p, now, next))
@@ -179,19 +174,6 @@ double link_ns(const struct link_fit *fit, int messages, double bytes)
     return fit->latency_us * 1e3 + messages * fmax(fit->message_us * 1e3, port_ns);
 }
 
-static size_t keep_times(const struct link_sample *samples, size_t count, struct link_sample *out)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < count && kept < SAMPLES_MAX; i++) {
-        const struct link_sample *s = &samples[i];
-
-        if (s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns))
-            out[kept++] = *s;
-    }
-    return kept;
-}
-
 /* The next larger size among the samples; INFINITY if there is none. */
 static double size_after(const struct link_sample *samples, size_t count, double bytes)
 {
@@ -210,24 +192,23 @@ static double sample_weight(const struct link_sample *s)
     return sqrt(s->ns);
 }
 
-/* Up to `issued` bytes a message costs what issuing costs, above it what the port needs. */
-static struct equation equation_of(const struct link_sample *s, double issued)
-{
-    double n = s->messages;
-
-    if (s->bytes <= issued)
-        return (struct equation){ { 1 / s->ns, n / s->ns, 0, 0 }, sample_weight(s) };
-    return (struct equation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns }, sample_weight(s) };
-}
-
+/* Fits a link where up to `issued` bytes a message costs what issuing costs, and above it what the
+ * port needs. */
 static bool fit_above(const struct link_sample *samples, size_t count, double issued,
                       struct link_fit *out)
 {
     struct equation rows[SAMPLES_MAX];
     double x[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per byte */
 
-    for (size_t i = 0; i < count; i++)
-        rows[i] = equation_of(&samples[i], issued);
+    for (size_t i = 0; i < count; i++) {
+        const struct link_sample *s = &samples[i];
+        double n = s->messages / s->ns;
+
+        rows[i] = (struct equation){ { 1 / s->ns, n, 0, 0 }, sample_weight(s) };
+        if (s->bytes > issued)
+            rows[i] = (struct equation){ { 1 / s->ns, 0, n, s->messages * s->bytes / s->ns },
+                                         sample_weight(s) };
+    }
     if (!least_deviations(rows, count, 4, x) || !(x[3] > 0))
         return false;
     *out = (struct link_fit){ .latency_us = x[0] * 1e-3,
@@ -254,8 +235,15 @@ struct link_fit link_fit(const struct link_sample *samples, size_t count)
 {
     struct link_sample times[SAMPLES_MAX];
     struct link_fit best = no_link, fit;
-    size_t n = keep_times(samples, count, times);
     double least = INFINITY, errors[SAMPLES_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
+        const struct link_sample *s = &samples[i];
+
+        if (s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns))
+            times[n++] = *s;
+    }
 
     /* The smallest messages always count as issued: where the port's cost of a message is the
      * larger one, the two cannot be told apart, and it is a thread of ours that pays. */
@@ -285,12 +273,6 @@ struct link_fit link_fit(const struct link_sample *samples, size_t count)
 /* A product this close to what its bytes take may be waiting for them. */
 static const double near_floor = 1.3;
 
-static bool tells(const struct product_sample *s)
-{
-    return s->smallest > 0 && s->ops > 0 && s->ns > 0 && isfinite(s->smallest) &&
-           isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor * s->floor_ns);
-}
-
 struct product_fit product_fit(const struct product_sample *samples, size_t count)
 {
     struct equation rows[SAMPLES_MAX];
@@ -300,7 +282,8 @@ struct product_fit product_fit(const struct product_sample *samples, size_t coun
     for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
         const struct product_sample *s = &samples[i];
 
-        if (tells(s))
+        if (s->smallest > 0 && s->ops > 0 && s->ns > 0 && isfinite(s->smallest) &&
+            isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor * s->floor_ns))
             rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 },
                                            sqrt(s->ns) };
     }
@@ -362,19 +345,11 @@ static double deviation_of_pairs(const double *logs, size_t rounds, size_t per_r
     return median / 0.9538726;
 }
 
-/* Halfway, in logarithms, to three times the median: unless that is ordinary noise. */
+/* Is a step more than halfway, in logarithms, to three times the median?  Not if that is ordinary
+ * noise. */
 static bool is_outlier(double log_ratio, double sigma)
 {
     return log_ratio > fmax(log(3) / 2, 4 * sigma);
-}
-
-static double share_of_outliers(const double *logs, size_t count, double middle, double sigma)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < count; i++)
-        n += is_outlier(logs[i] - middle, sigma);
-    return (double)n / (double)count;
 }
 
 /* The mean of a round's logarithms without outliers; the middle if nothing is left. */
@@ -391,42 +366,37 @@ static double round_mean(const double *logs, size_t count, double middle, double
     return n ? sum / (double)n : middle;
 }
 
-/* What rounds differ by beyond what a mean of `per_round` steps does anyway. */
-static double slow_part(double *means, size_t rounds, double middle, double sigma, size_t per_round)
-{
-    double spread;
-
-    for (size_t i = 0; i < rounds; i++)
-        means[i] = fabs(means[i] - middle);
-    spread = median_of(means, rounds) / 0.6744898;
-    return sqrt(fmax(0, spread * spread - sigma * sigma / (double)per_round));
-}
-
 static double percent(double share)
 {
     return share < NOISE_MOST / 100.0 ? 100 * share : NOISE_MOST;
 }
 
+/* `logs` has room for as many again, and for one per round. */
 static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
 {
-    size_t count = rounds * per_round;
-    double *copy = logs + count, *means = copy + count, middle, sigma;
-    struct noise_fit fit;
+    size_t count = rounds * per_round, outliers = 0;
+    double *copy = logs + count, *means = copy + count, middle, sigma, spread, of_a_mean;
 
-    for (size_t i = 0; i < count; i++)
-        copy[i] = logs[i];
+    memcpy(copy, logs, count * sizeof(*copy));
     middle = median_of(copy, count);
     sigma = deviation_of_pairs(logs, rounds, per_round);
     if (isnan(sigma))
         return (struct noise_fit){ NAN, NAN, NAN };
+    for (size_t i = 0; i < count; i++)
+        outliers += is_outlier(logs[i] - middle, sigma);
+    /* Rounds drift by what they differ by beyond what a mean of `per_round` steps does anyway. */
     for (size_t i = 0; i < rounds; i++)
         means[i] = copy[i] = round_mean(logs + i * per_round, per_round, middle, sigma);
-    fit = (struct noise_fit){
+    middle = median_of(copy, rounds);
+    for (size_t i = 0; i < rounds; i++)
+        means[i] = fabs(means[i] - middle);
+    spread = median_of(means, rounds) / 0.6744898;
+    of_a_mean = sigma * sigma / (double)per_round;
+    return (struct noise_fit){
         .noise = percent(sigma),
-        .outliers = percent(share_of_outliers(logs, count, middle, sigma)),
-        .drift = percent(slow_part(means, rounds, median_of(copy, rounds), sigma, per_round)),
+        .outliers = percent((double)outliers / (double)count),
+        .drift = percent(sqrt(fmax(0, spread * spread - of_a_mean))),
     };
-    return fit;
 }
 
 struct noise_fit noise_fit(const int64_t *ns, size_t rounds, size_t per_round)

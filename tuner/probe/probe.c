@@ -149,7 +149,7 @@ enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
 
 static const uint64_t product_rows[PROBE_PRODUCTS] = { 1, 4, 16, 64, 256, PRODUCT_ROWS };
 
-/* Who is where. */
+/* Writes each rank's host and node. */
 static int find_nodes(struct survey *s)
 {
     const struct topology *topology = world_topology(s->world);
@@ -255,7 +255,7 @@ static bool is_too_long(size_t bytes, int64_t ns)
     return bytes > SHORT_BYTES && ns >= TOO_LONG_NS;
 }
 
-/* From small to large, so that a slow link is found out before it is asked for much. */
+/* Adds sizes from small to large, so that a slow link is found out before it is asked for much. */
 static int add_sizes(struct survey *s, enum link_level level)
 {
     int64_t ns = 0, many_ns;
@@ -272,17 +272,6 @@ static int add_sizes(struct survey *s, enum link_level level)
     return OK;
 }
 
-static size_t overlap_bytes(const struct survey *s, enum link_level level)
-{
-    const struct subject *x = NULL;
-    double largest = 0;
-
-    while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
-        if (x->bytes <= OVERLAP_BYTES && x->bytes > largest)
-            largest = x->bytes;
-    return (size_t)largest;
-}
-
 static int at_most(int64_t value, int most)
 {
     return value < 1 ? 1 : (value > most ? most : (int)value);
@@ -292,8 +281,13 @@ static int at_most(int64_t value, int most)
 static int add_overlap(struct survey *s, enum link_level level)
 {
     struct subject *comm, *compute, *both;
-    size_t bytes = overlap_bytes(s, level);
+    const struct subject *x = NULL;
     int64_t exchange_ns, product_ns;
+    size_t bytes = 0; /* the largest of those that exchanges were tried with, up to a limit */
+
+    while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
+        if (x->bytes <= OVERLAP_BYTES && x->bytes > (double)bytes)
+            bytes = (size_t)x->bytes;
 
     TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
     TRY(timetable_try(&s->table, comm, &exchange_ns));
@@ -343,7 +337,8 @@ static int add_steps(struct survey *s, uint64_t seed)
     return OK;
 }
 
-/* Past the last cache of every rank's device; less where ranks are many and memory is small. */
+/* Opens a bench whose copies go past the last cache of every rank's device; less where ranks are
+ * many and memory is small. */
 static int open_bench(struct survey *s)
 {
     struct device *device = s->engine->device;
@@ -360,30 +355,6 @@ static int open_bench(struct survey *s)
     s->table.world = s->world;
     s->table.bench = &s->bench;
     return OK;
-}
-
-/* Prepares everything in `survey`, which holds probe, world and engine already and must be closed
- * even after a failure. */
-static int survey_open(struct survey *s, uint64_t seed)
-{
-    TRY(find_nodes(s));
-    TRY(find_partners(s));
-    TRY(open_bench(s));
-    TRY(add_kernels(s));
-    for (int level = 0; level < LINK_LEVELS; level++)
-        if (s->most_partners[level]) {
-            TRY(add_sizes(s, (enum link_level)level));
-            TRY(add_overlap(s, (enum link_level)level));
-        }
-    return add_steps(s, seed);
-}
-
-static void survey_close(struct survey *s)
-{
-    runner_close(&s->runner);
-    rig_close(s->rig);
-    timetable_free(&s->table);
-    workbench_close(&s->bench);
 }
 
 /* ---- what the times say */
@@ -409,29 +380,26 @@ static void read_kernels(const struct survey *s, struct probe *p)
     p->model.gemm_half_rows = p->product.half_rows;
 }
 
-static void read_link(const struct survey *s, enum link_level level, struct probe_link *link)
-{
-    const struct timetable *t = &s->table;
-    const struct subject *x = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
-
-    while ((x = timetable_find(t, SUBJECT_EXCHANGE, level, x)))
-        link->samples[link->count++] =
-            (struct link_sample){ x->messages, x->bytes, timetable_ns(t, x) };
-    link->fit = link_fit(link->samples, link->count);
-    link->slower =
-        comm ? overlap_fit(timetable_ns(t, comm),
-                           timetable_ns(t, timetable_find(t, SUBJECT_COMPUTE, level, NULL)),
-                           timetable_ns(t, timetable_find(t, SUBJECT_BOTH, level, NULL)))
-             : NAN;
-}
-
 static void read_links(const struct survey *s, struct probe *p)
 {
+    const struct timetable *t = &s->table;
     const struct link_fit *inside = &p->links[LINK_INSIDE].fit;
     const struct link_fit *between = &p->links[LINK_BETWEEN].fit;
 
-    for (int level = 0; level < LINK_LEVELS; level++)
-        read_link(s, (enum link_level)level, &p->links[level]);
+    for (enum link_level level = 0; level < LINK_LEVELS; level++) {
+        const struct subject *x = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
+        struct probe_link *link = &p->links[level];
+
+        while ((x = timetable_find(t, SUBJECT_EXCHANGE, level, x)))
+            link->samples[link->count++] =
+                (struct link_sample){ x->messages, x->bytes, timetable_ns(t, x) };
+        link->fit = link_fit(link->samples, link->count);
+        link->slower =
+            comm ? overlap_fit(timetable_ns(t, comm),
+                               timetable_ns(t, timetable_find(t, SUBJECT_COMPUTE, level, NULL)),
+                               timetable_ns(t, timetable_find(t, SUBJECT_BOTH, level, NULL)))
+                 : NAN;
+    }
     p->model.latency_inside_us = inside->latency_us;
     p->model.message_inside_us = inside->message_us;
     p->model.bandwidth_inside_gbs = inside->bandwidth_gbs;
@@ -461,9 +429,9 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* What half a product takes of this rank.  A device of its own is not slowed by what else goes on;
- * a core may be held back by a quota, which all ranks look for at once: those of one group share
- * it. */
+/* Reads what half a product takes of this rank.  A device of its own is not slowed by what else
+ * goes on; a core may be held back by a quota, which all ranks look for at once: those of one group
+ * share it. */
 static int own_half_ns(const struct survey *s, double *ns)
 {
     enum { PERIODS = 10, LEAST_NS = 300000000 };
@@ -504,8 +472,9 @@ static int read_speeds(const struct survey *s, struct probe *p)
     return rc;
 }
 
-/* Four digits say more than is known; what a cluster may not say stays unknown. */
-static void tidy(struct cluster *model)
+/* Rounds the model's numbers to four digits, which say more than is known; a number that a cluster
+ * may not have becomes unknown. */
+static void round_model(struct cluster *model)
 {
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
@@ -519,7 +488,7 @@ static void tidy(struct cluster *model)
     }
 }
 
-/* What the model makes of one step without noise: NAN, silently, if the description cannot be
+/* How long the model makes one step without noise: NAN, silently, if the description cannot be
  * modelled. */
 static double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
                         const struct moe_plan *plan, uint64_t capacity)
@@ -545,11 +514,22 @@ static double replay_ns(const struct cluster *cluster, const struct moe_shape *s
     return reply.state == TRIAL_OK ? (double)reply.ns : NAN;
 }
 
+/* Measures with a survey that holds probe, world and engine already; what it opens stays open, even
+ * after a failure. */
 static int measure(const struct probe_setup *setup, struct survey *s)
 {
     struct probe *p = s->probe;
 
-    TRY(survey_open(s, setup->seed));
+    TRY(find_nodes(s));
+    TRY(find_partners(s));
+    TRY(open_bench(s));
+    TRY(add_kernels(s));
+    for (enum link_level level = 0; level < LINK_LEVELS; level++)
+        if (s->most_partners[level]) {
+            TRY(add_sizes(s, level));
+            TRY(add_overlap(s, level));
+        }
+    TRY(add_steps(s, setup->seed));
     TRY(timetable_run(&s->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
                       setup->self));
     p->rounds = s->table.rounds;
@@ -558,7 +538,7 @@ static int measure(const struct probe_setup *setup, struct survey *s)
     read_links(s, p);
     read_steps(s, p);
     TRY(read_speeds(s, p));
-    tidy(&p->model);
+    round_model(&p->model);
     p->replay_ns = replay_ns(&p->model, &p->shape, &p->plan, p->capacity);
     return OK;
 }
@@ -582,7 +562,10 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
         survey->world = setup->world;
         survey->engine = setup->engine;
         rc = measure(setup, survey);
-        survey_close(survey);
+        runner_close(&survey->runner);
+        rig_close(survey->rig);
+        timetable_free(&survey->table);
+        workbench_close(&survey->bench);
     }
     free(survey);
     if (rc) {

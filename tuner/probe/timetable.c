@@ -88,20 +88,6 @@ int timetable_lengthen(struct timetable *table, struct subject *s)
     return OK;
 }
 
-static int run_round(struct timetable *table, uint64_t seed)
-{
-    int order[TIMETABLE_SUBJECTS];
-
-    measure_order(seed, table->rounds, table->count, order);
-    for (int i = 0; i < table->count; i++) {
-        struct subject *s = &table->subjects[order[i]];
-
-        TRY(time_one(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
-    }
-    table->rounds++;
-    return OK;
-}
-
 int timetable_run(struct timetable *table, double seconds, uint32_t least, uint64_t seed,
                   void (*tick)(void *self, uint32_t rounds, double seconds), void *self)
 {
@@ -109,9 +95,16 @@ int timetable_run(struct timetable *table, double seconds, uint32_t least, uint6
 
     while (table->rounds < TIMETABLE_ROUNDS &&
            (table->rounds < least || table->seconds < seconds)) {
+        int order[TIMETABLE_SUBJECTS];
         int64_t spent;
 
-        TRY(run_round(table, seed));
+        measure_order(seed, table->rounds, table->count, order);
+        for (int i = 0; i < table->count; i++) {
+            struct subject *s = &table->subjects[order[i]];
+
+            TRY(time_one(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
+        }
+        table->rounds++;
         spent = host_clock_ns() - begin; /* a rank that went by its own would stop alone */
         TRY(world_max(table->world, &spent, 1));
         table->seconds = (double)spent * 1e-9;

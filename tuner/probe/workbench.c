@@ -25,22 +25,9 @@ size_t workbench_bytes(size_t bytes)
     return 2 * whole_rows(bytes) + floats * sizeof(float);
 }
 
-static void share_out(struct workbench *b)
-{
-    float *next;
-
-    b->from = b->memory;
-    b->to = b->from + b->bytes;
-    next = (float *)(void *)(b->to + b->bytes);
-    for (int i = 0; i < 2; i++, next += WEIGHT_FLOATS)
-        b->weights[i] = next;
-    for (int i = 0; i < 3; i++, next += ROWS_FLOATS)
-        b->rows[i] = next;
-}
-
 /* Memory that was never written is all one page of zeros; products of zeros may be faster than
  * others. */
-static int set_up(struct workbench *b)
+static int fill_memory(struct workbench *b)
 {
     float *values = malloc(floats * sizeof(*values));
     int rc = values ? OK : fail(ERR_NOMEM, "%zu numbers to multiply", floats);
@@ -58,13 +45,20 @@ static int set_up(struct workbench *b)
 int workbench_open(struct engine *engine, size_t bytes, struct workbench *out)
 {
     struct workbench b = { .engine = engine, .bytes = whole_rows(bytes) };
+    float *next;
     int rc;
 
     TRY_OUT(device_alloc(engine->device, workbench_bytes(bytes), &b.memory));
-    share_out(&b);
+    b.from = b.memory;
+    b.to = b.from + b.bytes;
+    next = (float *)(void *)(b.to + b.bytes);
+    for (int i = 0; i < 2; i++, next += WEIGHT_FLOATS)
+        b.weights[i] = next;
+    for (int i = 0; i < 3; i++, next += ROWS_FLOATS)
+        b.rows[i] = next;
     TRY_OUT(event_open(engine->device, &b.comm));
     TRY_OUT(event_open(engine->device, &b.compute));
-    TRY_OUT(set_up(&b));
+    TRY_OUT(fill_memory(&b));
     *out = b;
     return OK;
 out:
@@ -129,12 +123,6 @@ static int queue_half(struct workbench *b, uint64_t rows, bool out)
     return launch_gemm(b->engine->compute, &gemm);
 }
 
-static int queue_product(struct workbench *b, uint64_t rows)
-{
-    TRY(queue_half(b, rows, false));
-    return queue_half(b, rows, true);
-}
-
 /* Queues a copy row by row, as encode and the stride copies move tokens. */
 static int queue_copy(struct workbench *b)
 {
@@ -156,8 +144,10 @@ static int queue(struct workbench *b, const struct chore *chore)
 
     for (int i = 0; i < chore->exchanges; i++)
         TRY(wire_exchange(engine->wire, engine->comm, &chore->batch));
-    for (int i = 0; i < chore->products; i++)
-        TRY(queue_product(b, chore->rows));
+    for (int i = 0; i < chore->products; i++) {
+        TRY(queue_half(b, chore->rows, false));
+        TRY(queue_half(b, chore->rows, true));
+    }
     for (int i = 0; i < chore->halves; i++)
         TRY(queue_half(b, chore->rows, false));
     for (int i = 0; i < chore->copies; i++)

@@ -53,7 +53,7 @@ static int read_lines(const char *text, const char *path, struct capacity_trace 
     return t->steps ? OK : fail(ERR_ARGUMENT, "%s holds no capacity", path);
 }
 
-/* Of what a gate chose: the capacities that drop nothing. */
+/* Reads what a gate chose, and makes it the capacities that drop nothing. */
 static int parse_counts(const char *text, const char *path, const struct moe_shape *shape,
                         struct capacity_trace *t)
 {

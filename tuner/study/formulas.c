@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What was computed of this before; else room for it. */
+/* Returns what was computed of this before; else room for it. */
 static double *kept_values(struct formulas *f, enum formula_kept of, double a, double b,
                            bool *found)
 {
@@ -81,8 +81,8 @@ static int time_ways(const struct cluster *machine, struct modelled_ask *ask, do
     return OK;
 }
 
-/* Of all typical layers that fit into the memory: how far each way is behind the best, in % of its
- * time, on average and at worst, and how many layers it is the best of. */
+/* Says of all typical layers that fit into the memory how far each way is behind the best, in % of
+ * its time, on average and at worst, and how many layers it is the best of. */
 static int time_typical(const struct cluster *machine, uint32_t ranks, double out[3 * WAYS])
 {
     static const uint32_t widths[] = { 1024, 2048, 4096 }, tokens[] = { 4096, 16384, 65536 };
@@ -235,7 +235,7 @@ static void on_step(void *self, const struct counts_step *s)
     f->known_ns += f->step.known_ns;
 }
 
-/* Capacities that change as `way` has it. */
+/* Trains under capacities that change as `way` has it. */
 static int follow(const struct cluster *machine, const struct counts_trace *trace,
                   enum counts_way way, double out[OUTCOMES])
 {
@@ -256,7 +256,7 @@ static int follow(const struct cluster *machine, const struct counts_trace *trac
     return OK;
 }
 
-/* One capacity for all experts and steps. */
+/* Trains under one capacity for all experts and steps. */
 static int hold(const struct cluster *machine, const struct counts_trace *trace, double factor,
                 double out[OUTCOMES])
 {

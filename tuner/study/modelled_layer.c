@@ -8,23 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Racks are a word of the shape that no option of a layer says. */
-static int set_racks(struct cluster *c, uint32_t ranks_per_rack)
-{
-    if (!ranks_per_rack)
-        return OK;
-    c->ranks_per_rack = ranks_per_rack;
-    return rank_layout_has_racks(cluster_layout(c))
-               ? OK
-               : fail(ERR_ARGUMENT,
-                      "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
-                      "racks of several nodes",
-                      ranks_per_rack, c->ranks, c->ranks_per_node);
-}
-
 static int find_cluster(const struct study_ask *ask, struct cluster *out)
 {
     uint32_t ranks = ask->tune.setup.where.ranks;
+    uint32_t ranks_per_rack = ask->tune.setup.where.ranks_per_rack;
 
     if (ask->sim) {
         TRY(cluster_read_model(ask->sim, ranks, out));
@@ -34,10 +21,19 @@ static int find_cluster(const struct study_ask *ask, struct cluster *out)
             TRY(cluster_resize(out, ranks));
         TRY(cluster_check_model(out, "the paper's cluster"));
     }
-    return set_racks(out, ask->tune.setup.where.ranks_per_rack);
+    /* Racks are a word of the shape that no option of a layer says. */
+    if (!ranks_per_rack)
+        return OK;
+    out->ranks_per_rack = ranks_per_rack;
+    return rank_layout_has_racks(cluster_layout(out))
+               ? OK
+               : fail(ERR_ARGUMENT,
+                      "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
+                      "racks of several nodes",
+                      ranks_per_rack, out->ranks, out->ranks_per_node);
 }
 
-/* How fast the ranks of shares by speed are, as `tune` finds it in what `probe` measured. */
+/* Reads how fast the ranks of shares by speed are, as `tune` finds it in what `probe` measured. */
 static int learn_speeds(const struct cluster *cluster, struct space *space)
 {
     struct load *speeds;

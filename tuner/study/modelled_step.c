@@ -83,20 +83,7 @@ static int time_steps(struct stage *s, bool known, struct modelled_step *out)
 
 /* ---- all ranks */
 
-/* Of both the slower one, as what it is waited for. */
-static void add_class(struct modelled_step *all, const struct modelled_step *one)
-{
-    all->ns = fmax(all->ns, one->ns);
-    all->compute_ns = fmax(all->compute_ns, one->compute_ns);
-    all->comm_ns = fmax(all->comm_ns, one->comm_ns);
-    all->sent_bytes = fmax(all->sent_bytes, one->sent_bytes);
-    all->messages = fmax(all->messages, one->messages);
-    for (int i = 0; i < PHASE_COUNT; i++)
-        all->phase_ns[i] = fmax(all->phase_ns[i], one->phase_ns[i]);
-    all->known_ns = fmax(all->known_ns, one->known_ns);
-    all->gate_ns = fmax(all->gate_ns, one->gate_ns);
-}
-
+/* Runs one rank of its class; what the slower class takes is what all wait for. */
 static int run_class(const struct cluster *c, const struct rank_class *class,
                      const struct modelled_ask *ask, const double *speeds,
                      struct modelled_step *all)
@@ -104,31 +91,27 @@ static int run_class(const struct cluster *c, const struct rank_class *class,
     struct cluster paced = cluster_at_pace(*c, class->pace);
     int rank =
         ask->capacities.rows ? capacities_fullest(&ask->capacities, &ask->shape) : class->rank;
-    struct modelled_step one;
+    struct modelled_step one = { .ns = NAN };
     struct stage s = { 0 };
     int rc = stage_open(&paced, rank, ask, speeds, &s);
 
     if (!rc)
         rc = time_steps(&s, ask->known, &one);
-    if (!rc)
-        add_class(all, &one);
     stage_close(&s);
-    return rc;
-}
-
-static int run_classes(const struct cluster *c, const struct modelled_ask *ask,
-                       const double *speeds, struct modelled_step *out)
-{
-    struct rank_classes classes = rank_classes_of(&ask->shape, speeds, c->ranks);
-    struct modelled_step all = { .known_ns = NAN, .gate_ns = NAN };
-
-    for (int i = 0; i < classes.count; i++)
-        TRY(run_class(c, &classes.at[i], ask, speeds, &all));
-    *out = all;
+    TRY(rc);
+    all->ns = fmax(all->ns, one.ns);
+    all->compute_ns = fmax(all->compute_ns, one.compute_ns);
+    all->comm_ns = fmax(all->comm_ns, one.comm_ns);
+    all->sent_bytes = fmax(all->sent_bytes, one.sent_bytes);
+    all->messages = fmax(all->messages, one.messages);
+    for (int i = 0; i < PHASE_COUNT; i++)
+        all->phase_ns[i] = fmax(all->phase_ns[i], one.phase_ns[i]);
+    all->known_ns = fmax(all->known_ns, one.known_ns);
+    all->gate_ns = fmax(all->gate_ns, one.gate_ns);
     return OK;
 }
 
-/* The machine as the shape wants it, and how fast its ranks are: the caller's to free. */
+/* Sets up the machine as the shape wants it, and how fast its ranks are: the caller's to free. */
 static int set_up(const struct cluster *machine, const struct modelled_ask *given,
                   struct cluster *c, struct modelled_ask *ask, double **speeds)
 {
@@ -168,7 +151,13 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
     if (plan_check(&ask.plan, &ask.shape)) { /* has said why */
         rc = ERR_ARGUMENT;
     } else if (bytes_of(&ask, speeds) <= c.memory_gib * 0x1p30) {
-        rc = run_classes(&c, &ask, speeds, out);
+        struct rank_classes classes = rank_classes_of(&ask.shape, speeds, c.ranks);
+        struct modelled_step all = { .known_ns = NAN, .gate_ns = NAN };
+
+        for (int i = 0; i < classes.count && !rc; i++)
+            rc = run_class(&c, &classes.at[i], &ask, speeds, &all);
+        if (!rc)
+            *out = all;
     } else {
         *out = (struct modelled_step){ NAN, NAN, NAN, NAN, NAN, .known_ns = NAN, .gate_ns = NAN };
         for (int i = 0; i < PHASE_COUNT; i++)
@@ -190,7 +179,7 @@ int modelled_bytes(const struct cluster *machine, const struct modelled_ask *giv
     return OK;
 }
 
-/* Of a modelled device: never looked at. */
+/* Memory of a modelled device, which is never looked at. */
 static char send[1], recv[1], scratch[1];
 
 static int open_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, bool naive,
@@ -227,7 +216,7 @@ out:
     return rc;
 }
 
-/* All of it without its last exchange, by which blocks leave the node. */
+/* Times all of it without its last exchange, by which blocks leave the node. */
 int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool naive,
                             uint64_t bytes, double *out)
 {

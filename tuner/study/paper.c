@@ -25,7 +25,7 @@ struct binding {
     double value;
 };
 
-/* Cells ask for the same steps again and again. */
+/* A step that was computed: cells ask for the same steps again and again. */
 struct known_step {
     struct modelled_ask ask;
     double seconds[2];
@@ -51,7 +51,7 @@ static int indent_of(const char *line)
     return (int)strspn(line, " ");
 }
 
-/* What follows the word on this line; NULL: another word begins it. */
+/* Returns what follows the word on this line; NULL: another word begins it. */
 static const char *after(const char *line, const char *word)
 {
     size_t bytes = strlen(word);
@@ -59,7 +59,8 @@ static const char *after(const char *line, const char *word)
     return strncmp(line, word, bytes) ? NULL : line + bytes;
 }
 
-/* Lines from the i-th on belong to a table until this one. */
+/* Returns the line at which the next table begins: those from the i-th on belong to one before it.
+ */
 static size_t table_end(const char *const *lines, size_t i)
 {
     while (lines[i] && !after(lines[i], "table "))
@@ -200,8 +201,8 @@ static const struct {
     { "w", PLAN(w), MOE_KEEP },
 };
 
-/* The step that the names in force describe.  f is the capacity factor; dense and rigid: baselines;
- * known: with known routes, too; seconds, other_seconds: of two unequal devices. */
+/* Asks for the step that the names in force describe.  f is the capacity factor; dense and rigid:
+ * baselines; known: with known routes, too; seconds, other_seconds: of two unequal devices. */
 static void ask_step(struct paper *p, struct known_step *out)
 {
     struct modelled_ask *ask = &out->ask;
@@ -357,7 +358,7 @@ static const char *skip_to(const char *at, const char *stops)
     return at;
 }
 
-/* Behind the character that must stand here; the line's end is never passed. */
+/* Returns what is behind the character that must stand here; the line's end is never passed. */
 static const char *behind(struct paper *p, const char *at, char wanted)
 {
     if (*at == wanted)
@@ -404,7 +405,8 @@ static void add_up(struct paper *p, const void *expression, double *out)
     *out += value_of(p, expression);
 }
 
-/* Of numbers that there are: a plan that does not fit into the memory has none. */
+/* Takes the least of the numbers that there are: a plan that does not fit into the memory has none.
+ */
 static void find_least(struct paper *p, const void *expression, double *out)
 {
     const char *at = expression;
@@ -550,7 +552,7 @@ static double sum_at(struct paper *p, const char **at)
 
 /* ---- cells */
 
-/* "{W} GPUs" as the names in force have it. */
+/* Writes "{W} GPUs" as the names in force have it. */
 static void fill_in(struct paper *p, const char *text, const char *end, char *out, size_t room)
 {
     text += strspn(text, " ");
@@ -573,9 +575,9 @@ static void fill_in(struct paper *p, const char *text, const char *end, char *ou
     }
 }
 
-/* Behind "=" an expression, else the number of this cell in a list with one for each that the line
- * fills, which goes on in lines that begin with "|".  "-": none; "12*", "=*": the cluster was
- * fitted to it. */
+/* Returns the value of the expression behind "=", else the number of this cell in a list with one
+ * for each that the line fills, which goes on in lines that begin with "|".  "-": none; "12*",
+ * "=*": the cluster was fitted to it. */
 static double published_at(struct paper *p, size_t line, const char *list, bool *fitted)
 {
     size_t skip = p->uses[line]++;

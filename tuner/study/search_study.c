@@ -39,11 +39,26 @@ static const char *row_name(const struct search_study *s, const char *name, char
     return room;
 }
 
-/* Said at once, for every row that is above the limit. */
-static int judge_limit(const struct search_study *s, const char *row, const struct summary *sum)
+static int put_summary(const struct search_study *s, const char *name, struct summary *sum)
 {
+    struct study_table *table = &s->result->tables[0];
+    double share = 100 / (double)sum->regret.count, bounded = (double)sum->bound.count;
     double regret = column_mean(&sum->regret), over = column_mean(&sum->harm);
+    char row[ROW_BYTES];
 
+    row_name(s, name, row);
+    TRY(study_put_value(table, row, "regret, %", regret));
+    TRY(study_put_value(table, row, "worst, %", column_at(&sum->regret, 1)));
+    TRY(study_put_value(table, row, "best plan, %", share * (double)sum->best));
+    TRY(study_put_value(table, row, "to default, %", over));
+    TRY(study_put_value(table, row, "harm, %", fmax(0, column_at(&sum->harm, 1))));
+    TRY(study_put_value(table, row, "steps", column_mean(&sum->samples)));
+    TRY(study_put_value(table, row, "bound, %", column_mean(&sum->bound)));
+    TRY(study_put_value(table, row, "bound fails, %",
+                        bounded > 0 ? 100 * (1 - (double)sum->covered / bounded) : NAN));
+    TRY(study_put_value(table, row, "undecided, %", share * (double)sum->undecided));
+    TRY(study_put_value(table, row, "hidden, %", sum->undecided ? 100 * sum->hidden : NAN));
+    /* Every row that is above the limit is told at once. */
     if (isnan(s->ask->limit_percent))
         return OK;
     if (!(regret <= s->ask->limit_percent))
@@ -56,59 +71,34 @@ static int judge_limit(const struct search_study *s, const char *row, const stru
     return OK;
 }
 
-static int put_summary(const struct search_study *s, const char *name, struct summary *sum)
-{
-    struct study_table *table = &s->result->tables[0];
-    double share = 100 / (double)sum->regret.count, bounded = (double)sum->bound.count;
-    char row[ROW_BYTES];
-
-    row_name(s, name, row);
-    TRY(study_put_value(table, row, "regret, %", column_mean(&sum->regret)));
-    TRY(study_put_value(table, row, "worst, %", column_at(&sum->regret, 1)));
-    TRY(study_put_value(table, row, "best plan, %", share * (double)sum->best));
-    TRY(study_put_value(table, row, "to default, %", column_mean(&sum->harm)));
-    TRY(study_put_value(table, row, "harm, %", fmax(0, column_at(&sum->harm, 1))));
-    TRY(study_put_value(table, row, "steps", column_mean(&sum->samples)));
-    TRY(study_put_value(table, row, "bound, %", column_mean(&sum->bound)));
-    TRY(study_put_value(table, row, "bound fails, %",
-                        bounded > 0 ? 100 * (1 - (double)sum->covered / bounded) : NAN));
-    TRY(study_put_value(table, row, "undecided, %", share * (double)sum->undecided));
-    TRY(study_put_value(table, row, "hidden, %", sum->undecided ? 100 * sum->hidden : NAN));
-    return judge_limit(s, row, sum);
-}
-
 /* ---- strategies */
 
-static int tune_once(const struct modelled_layer *l, const struct search_ops *strategy,
-                     uint32_t run, struct summary *sum)
+/* Lets the strategy tune every bucket, once for each seed. */
+static int judge_strategy(const struct search_study *s, const struct search_ops *strategy)
 {
-    struct noise noise = modelled_layer_noise(l, run);
-    struct search *search;
-
-    TRY(modelled_layer_search(l, strategy, run, &search));
-    for (size_t i = 0; i < l->space->anchor_count; i++) {
-        struct known_bucket bucket;
-        struct outcome outcome;
-
-        if (!modelled_layer_bucket(l, l->space->anchors[i], &bucket))
-            continue;
-        outcome = true_bucket_tune(&bucket.truth, search, &noise, l->request.effort);
-        summary_add(sum, &outcome);
-    }
-    search_close(search);
-    return OK;
-}
-
-static int judge(const struct search_study *s, const struct search_ops *strategy)
-{
+    const struct modelled_layer *l = &s->layer;
     struct summary sum = { .best = 0 };
     int rc = OK;
 
-    for (uint32_t run = 0; run < s->ask->seeds && !rc; run++)
-        rc = tune_once(&s->layer, strategy, run, &sum);
+    for (uint32_t run = 0; run < s->ask->seeds && !rc; run++) {
+        struct noise noise = modelled_layer_noise(l, run);
+        struct search *search = NULL;
+
+        rc = modelled_layer_search(l, strategy, run, &search);
+        for (size_t i = 0; i < l->space->anchor_count && !rc; i++) {
+            struct known_bucket bucket;
+            struct outcome outcome;
+
+            if (!modelled_layer_bucket(l, l->space->anchors[i], &bucket))
+                continue;
+            outcome = true_bucket_tune(&bucket.truth, search, &noise, l->request.effort);
+            summary_add(&sum, &outcome);
+        }
+        search_close(search);
+    }
     if (!rc && !sum.regret.count)
         rc = fail(ERR_NOMEM, "no plan fits into %s in any bucket",
-                  ACCOUNT_TEXT(s->layer.space->memory_limit_bytes));
+                  ACCOUNT_TEXT(l->space->memory_limit_bytes));
     if (!rc)
         rc = put_summary(s, strategy->name, &sum);
     summary_free(&sum);
@@ -157,7 +147,7 @@ static int read_entries(struct search_study *s)
     return rc;
 }
 
-/* What a trainer gets there. */
+/* Judges what a trainer gets by this entry. */
 static int judge_entry(const struct search_study *s, const struct entry_row *e, struct outcome *out)
 {
     const struct modelled_layer *l = &s->layer;
@@ -209,79 +199,63 @@ static double best_with(const struct known_bucket *bucket, const struct space *s
     return best;
 }
 
-/* What an axis has to offer in the measured buckets. */
-struct axis_worth {
-    uint32_t values[SEARCH_ARMS_MAX]; /* each once, of plans that can run */
-    size_t count;
-    struct column worth; /* by how much the best plan is slower that leaves the axis alone */
-    double worst;        /* and with the axis's worst value */
-};
-
-static bool add_value(struct axis_worth *w, uint32_t value)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (w->values[i] == value)
-            return false;
-    w->values[w->count++] = value;
-    return true;
-}
-
-static void add_bucket(const struct space *space, const struct known_bucket *bucket, size_t axis,
-                       struct axis_worth *w)
-{
-    uint32_t usual = plan_value(&space->arms[space->default_arm], axis);
-    double left = best_with(bucket, space, axis, usual);
-
-    for (int arm = 0; arm < (int)space->arm_count; arm++)
-        if (bucket->usable[arm])
-            add_value(w, plan_value(&space->arms[arm], axis));
-    for (size_t i = 0; i < w->count; i++) {
-        double over = best_with(bucket, space, axis, w->values[i]) / bucket->truth.best_ns - 1;
-
-        w->worst = over > w->worst ? over : w->worst;
-    }
-    if (!isnan(left))
-        column_add(&w->worth, 100 * (left / bucket->truth.best_ns - 1));
-}
-
-/* As a plan's text has it. */
-static void print_value(size_t axis, uint32_t value, FILE *to)
-{
-    if (plan_axes[axis].words)
-        json_quote(plan_axes[axis].words[value], to);
-    else
-        fprintf(to, "\"%u\"", value);
-}
-
+/* Says what an axis has to offer in the measured buckets: its values to the details, what it is
+ * worth to the table. */
 static int put_axis(const struct search_study *s, size_t axis)
 {
     const struct space *space = s->layer.space;
     struct study_table *table = &s->result->tables[1];
-    struct axis_worth w = { .count = 0 };
+    uint32_t usual = plan_value(&space->arms[space->default_arm], axis);
+    uint32_t values[SEARCH_ARMS_MAX]; /* each once, of plans that can run */
+    size_t count = 0;
+    struct column worth = { .count =
+                                0 }; /* how much slower the best plan with the usual value is */
+    double worst = 0;                /* and the best plan with the axis's worst value */
     char row[ROW_BYTES];
     int rc;
 
     for (size_t i = 0; i < space->anchor_count; i++) {
         struct known_bucket bucket;
+        double left;
 
-        if (modelled_layer_bucket(&s->layer, space->anchors[i], &bucket))
-            add_bucket(space, &bucket, axis, &w);
+        if (!modelled_layer_bucket(&s->layer, space->anchors[i], &bucket))
+            continue;
+        for (int arm = 0; arm < (int)space->arm_count; arm++) {
+            uint32_t value = plan_value(&space->arms[arm], axis);
+            size_t at = 0;
+
+            while (at < count && values[at] != value)
+                at++;
+            if (bucket.usable[arm] && at == count)
+                values[count++] = value;
+        }
+        for (size_t k = 0; k < count; k++) {
+            double over = best_with(&bucket, space, axis, values[k]) / bucket.truth.best_ns - 1;
+
+            worst = over > worst ? over : worst;
+        }
+        left = best_with(&bucket, space, axis, usual);
+        if (!isnan(left))
+            column_add(&worth, 100 * (left / bucket.truth.best_ns - 1));
     }
     fprintf(s->details, "%s\n    ", axis ? "," : "");
     json_quote(plan_axes[axis].name, s->details);
     fputs(": [", s->details);
-    for (size_t i = 0; i < w.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         fputs(i ? ", " : "", s->details);
-        print_value(axis, w.values[i], s->details);
+        if (plan_axes[axis].words)
+            json_quote(plan_axes[axis].words[values[i]], s->details);
+        else
+            fprintf(s->details, "\"%u\"", values[i]);
     }
     fputs("]", s->details);
     row_name(s, plan_axes[axis].name, row);
-    rc = study_put_value(table, row, "values", (double)w.count);
+    rc = study_put_value(table, row, "values", (double)count);
     if (!rc)
-        rc = study_put_value(table, row, "worth, %", column_mean(&w.worth));
+        rc = study_put_value(table, row, "worth, %", column_mean(&worth));
     if (!rc)
-        rc = study_put_value(table, row, "at worst, %", 100 * w.worst);
-    free(w.worth.values);
+        rc = study_put_value(table, row, "at worst, %", 100 * worst);
+    free(worth.values);
     return rc;
 }
 
@@ -299,8 +273,8 @@ static void print_words(const char *const *words, FILE *to)
     fputs("]", to);
 }
 
-/* The words of a layer with their values, of no layer with the names of all values; but for
- * declared spaces, which are a program's: no model has them. */
+/* Prints the words of a layer with their values (NULL: with the names of all values), but for
+ * those of declared spaces, which are a program's: no model has them. */
 static void print_fields(const struct moe_shape *shape, FILE *to)
 {
     bool first = true;
@@ -323,8 +297,8 @@ static void print_fields(const struct moe_shape *shape, FILE *to)
     }
 }
 
-/* All that there is to judge, from the tables that say so: axes and words with the names of their
- * values, and what a load may say. */
+/* Prints all that there is to judge, from the tables that say so: axes and words with the names of
+ * their values, and what a load may say. */
 static void print_vocabulary(FILE *to)
 {
     fputs("\"vocabulary\": {\"axes\": {", to);
@@ -344,8 +318,8 @@ static void print_vocabulary(FILE *to)
     fputs("]},\n ", to);
 }
 
-/* What was judged: all words of the layer, also those that its text leaves out, what the load says,
- * and the values of every axis. */
+/* Says what was judged: all words of the layer, also those that its text leaves out, what the load
+ * says, and the values of every axis. */
 static int put_axes(const struct search_study *s)
 {
     const struct load_options *load = &s->ask->tune.load;
@@ -369,7 +343,7 @@ static int put_axes(const struct search_study *s)
 
 /* ---- the whole */
 
-/* At the buckets that are measured, and at those of the table's entries. */
+/* Times every plan at the buckets that are measured, and at those of the table's entries. */
 static int time_buckets(struct search_study *s)
 {
     const struct space *space = s->layer.space;
@@ -386,20 +360,6 @@ static int time_buckets(struct search_study *s)
     rc = modelled_layer_time(&s->layer, capacities, count);
     free(capacities);
     return rc;
-}
-
-/* A table is judged instead of strategies, unless they are named. */
-static int judge_setting(struct search_study *s)
-{
-    uint32_t wanted = s->ask->strategies ? s->ask->strategies : s->ask->db ? 0 : UINT32_MAX;
-
-    TRY(read_entries(s));
-    TRY(time_buckets(s));
-    for (size_t i = 0; search_strategies[i]; i++)
-        if (wanted >> i & 1)
-            TRY(judge(s, search_strategies[i]));
-    TRY(judge_table(s));
-    return put_axes(s);
 }
 
 static void remark(const struct search_study *s)
@@ -419,8 +379,11 @@ static void remark(const struct search_study *s)
              (unsigned long long)(l->seed + s->ask->seeds - 1));
 }
 
+/* Judges each setting of the layer: its strategies, or instead of them, unless they are named, the
+ * table of --db. */
 static int judge_all(struct search_study *s)
 {
+    uint32_t wanted = s->ask->strategies ? s->ask->strategies : (s->ask->db ? 0 : UINT32_MAX);
     size_t size;
 
     s->details = open_memstream(&s->result->details, &size);
@@ -432,7 +395,13 @@ static int judge_all(struct search_study *s)
     for (size_t i = 0; i < s->layer.request.space_count; i++) {
         modelled_layer_choose(&s->layer, i);
         fputs(i ? "," : "", s->details);
-        TRY(judge_setting(s));
+        TRY(read_entries(s));
+        TRY(time_buckets(s));
+        for (size_t k = 0; search_strategies[k]; k++)
+            if (wanted >> k & 1)
+                TRY(judge_strategy(s, search_strategies[k]));
+        TRY(judge_table(s));
+        TRY(put_axes(s));
     }
     fputs("]", s->details);
     return OK;

@@ -15,17 +15,6 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static size_t sort_once_each(uint64_t *capacities, size_t count)
-{
-    size_t kept = 0;
-
-    qsort(capacities, count, sizeof(*capacities), by_size);
-    for (size_t i = 0; i < count; i++)
-        if (!kept || capacities[kept - 1] != capacities[i])
-            capacities[kept++] = capacities[i];
-    return kept;
-}
-
 static int ask(struct crew *crew, const struct order *order, double *ns)
 {
     struct reply reply;
@@ -69,7 +58,10 @@ int step_times_open(const struct step_times_ask *a, struct step_times *out)
     TRY_OUT(t.capacities && t.ns ? OK
                                  : fail(ERR_NOMEM, "%zu modelled times", a->count * a->arm_count));
     memcpy(t.capacities, a->capacities, a->count * sizeof(*t.capacities));
-    t.count = sort_once_each(t.capacities, a->count);
+    qsort(t.capacities, a->count, sizeof(*t.capacities), by_size);
+    for (size_t i = 0; i < a->count; i++) /* each is kept once */
+        if (!t.count || t.capacities[t.count - 1] != t.capacities[i])
+            t.capacities[t.count++] = t.capacities[i];
     TRY_OUT(crew_open(&(struct crew_setup){ .model = &silent, .seed = 1 }, &crew));
     TRY_OUT(run_all(a, &t, crew));
     *out = t;

@@ -89,8 +89,6 @@ static const struct study study_dynamoe = {
 const struct study *const studies[] = { &study_tutel,  &study_hexa,  &study_smile, &study_dynamoe,
                                         &study_search, &study_trace, NULL };
 
-static const char own_name[] = "the study's own cluster";
-
 enum { NAMES_BYTES = 600 };
 
 /* "a, b, c". */
@@ -125,36 +123,33 @@ static int check_only(const struct study_result *result)
     return fail(ERR_ARGUMENT, "--only %s: %s has %s", result->only, result->study->name, names);
 }
 
-/* All that is missing at once, for as many ranks as any row has. */
-static int check_machine(const struct study *study, const struct cluster *machine,
-                         const char *origin)
+/* Reads the study's cluster, or that of the file `sim`, and checks that it can model the study. */
+static int find_machine(const struct study *study, const char *sim, struct cluster *out)
 {
-    struct cluster large = *machine;
+    const char *origin = sim ? sim : "the study's own cluster";
     char names[NAMES_BYTES] = "";
+    struct cluster large;
 
-    if (!machine->ranks_per_node)
+    TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine, origin, out));
+    if (!out->ranks_per_node)
         return fail(ERR_ARGUMENT, "%s: ranks_per_node is wanted, of nodes that are alike", origin);
-    if (study->most_ranks > machine->ranks_per_node && study->most_ranks % machine->ranks_per_node)
+    if (study->most_ranks > out->ranks_per_node && study->most_ranks % out->ranks_per_node)
         return fail(ERR_ARGUMENT, "%s: the study %s has %u ranks, no whole number of nodes of %u",
-                    origin, study->name, study->most_ranks, machine->ranks_per_node);
+                    origin, study->name, study->most_ranks, out->ranks_per_node);
+    large = *out;
     TRY(cluster_resize(&large, study->most_ranks));
     for (size_t i = 0; i < cluster_field_count; i++)
         if (cluster_lacks(&large, &cluster_fields[i]))
             add_name(names, cluster_fields[i].name);
-    return *names ? fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names)
-                  : OK;
-}
-
-static int find_machine(const struct study *study, const char *sim, struct cluster *out)
-{
-    TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine, own_name, out));
-    TRY(check_machine(study, out, sim ? sim : own_name));
+    if (*names)
+        return fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names);
     cluster_silence(out); /* noise would be compared with what was published */
     snprintf(out->backend, sizeof(out->backend), "sim");
     return OK;
 }
 
-/* No number of another cluster was chosen by what the paper says. */
+/* Takes "fitted" from numbers of another cluster, of which none was chosen by what the paper says.
+ */
 static int judge_machine(struct study_result *result)
 {
     char text[CLUSTER_TEXT_BYTES], own_text[CLUSTER_TEXT_BYTES];
@@ -181,7 +176,7 @@ bool study_shows(const struct study_result *result, size_t i)
     return !result->only || !strcmp(result->rows[i].name, result->only);
 }
 
-/* Each row with an empty table. */
+/* Gives each row of the study an empty table. */
 static int open_tables(const struct study *study, struct study_result *result)
 {
     size_t count = 0;

@@ -69,17 +69,6 @@ const char *study_title(const struct study *study)
 
 /* ---- text */
 
-static void print_cell(const struct study_cell *cell, FILE *to)
-{
-    char value[VALUE_BYTES], published[VALUE_BYTES], text[3 * VALUE_BYTES] = "";
-
-    if (cell)
-        snprintf(text, sizeof(text), isnan(cell->published) ? "%s" : "%s (%s%s)",
-                 value_text(cell->value, value), published_text(cell, published),
-                 cell->mark == STUDY_FITTED ? "*" : "");
-    fprintf(to, "  %14s", text);
-}
-
 static void print_grid(const struct study_table *t, FILE *to)
 {
     struct grid grid = grid_of(t);
@@ -91,8 +80,16 @@ static void print_grid(const struct study_table *t, FILE *to)
         if (!begins_row(t, i))
             continue;
         fprintf(to, "\n  %-22s", t->cells[i].row);
-        for (int c = 0; c < grid.count; c++)
-            print_cell(find_cell(t, t->cells[i].row, grid.columns[c]->column), to);
+        for (int c = 0; c < grid.count; c++) {
+            const struct study_cell *cell = find_cell(t, t->cells[i].row, grid.columns[c]->column);
+            char value[VALUE_BYTES], published[VALUE_BYTES], text[3 * VALUE_BYTES] = "";
+
+            if (cell)
+                snprintf(text, sizeof(text), isnan(cell->published) ? "%s" : "%s (%s%s)",
+                         value_text(cell->value, value), published_text(cell, published),
+                         cell->mark == STUDY_FITTED ? "*" : "");
+            fprintf(to, "  %14s", text);
+        }
     }
     fputs("\n\n", to);
 }
@@ -126,18 +123,6 @@ static void json_member(const char *before, const char *name, const char *text, 
     json_quote(text, to);
 }
 
-static void json_cell(const struct study_cell *cell, bool first, FILE *to)
-{
-    json_member(first ? "\n    {" : ",\n    {", "row", cell->row, to);
-    json_member(", ", "column", cell->column, to);
-    fputs(", \"value\": ", to);
-    json_print(cell->value, to);
-    fputs(", \"published\": ", to);
-    json_print(cell->published, to);
-    json_member(", ", "mark", study_mark_words[cell->mark], to);
-    fputs("}", to);
-}
-
 static void json_table(const struct study_row *row, const struct study_table *t, bool first,
                        FILE *to)
 {
@@ -151,8 +136,18 @@ static void json_table(const struct study_row *row, const struct study_table *t,
     json_member(", ", "unit", row->unit, to);
     json_member(",\n   ", "assumptions", row->assumptions, to);
     fputs(",\n   \"cells\": [", to);
-    for (size_t i = 0; i < t->count; i++)
-        json_cell(&t->cells[i], !i, to);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct study_cell *cell = &t->cells[i];
+
+        json_member(i ? ",\n    {" : "\n    {", "row", cell->row, to);
+        json_member(", ", "column", cell->column, to);
+        fputs(", \"value\": ", to);
+        json_print(cell->value, to);
+        fputs(", \"published\": ", to);
+        json_print(cell->published, to);
+        json_member(", ", "mark", study_mark_words[cell->mark], to);
+        fputs("}", to);
+    }
     fputs("]}", to);
 }
 
@@ -187,24 +182,10 @@ static void element(const char *tag, const char *text, FILE *to)
     fprintf(to, "</%.*s>\n", (int)strcspn(tag, " "), tag);
 }
 
-static void page_cell(const struct study_cell *cell, FILE *to)
-{
-    char room[VALUE_BYTES];
-
-    if (!cell) {
-        fputs("<td></td>", to);
-        return;
-    }
-    fprintf(to, "<td class=\"n\">%s", value_text(cell->value, room));
-    if (!isnan(cell->published))
-        fprintf(to, "<br><span class=\"soft\">paper %s, %s</span>", published_text(cell, room),
-                study_mark_words[cell->mark]);
-    fputs("</td>", to);
-}
-
 static void page_table(const struct study_table *t, FILE *to)
 {
     struct grid grid = grid_of(t);
+    char room[VALUE_BYTES];
 
     fputs("<div class=\"scroll\"><table>\n<tr><th></th>", to);
     for (int c = 0; c < grid.count; c++)
@@ -215,25 +196,22 @@ static void page_table(const struct study_table *t, FILE *to)
             continue;
         fputs("<tr>", to);
         element("th", t->cells[i].row, to);
-        for (int c = 0; c < grid.count; c++)
-            page_cell(find_cell(t, t->cells[i].row, grid.columns[c]->column), to);
+        for (int c = 0; c < grid.count; c++) {
+            const struct study_cell *cell = find_cell(t, t->cells[i].row, grid.columns[c]->column);
+
+            if (!cell) {
+                fputs("<td></td>", to);
+                continue;
+            }
+            fprintf(to, "<td class=\"n\">%s", value_text(cell->value, room));
+            if (!isnan(cell->published))
+                fprintf(to, "<br><span class=\"soft\">paper %s, %s</span>",
+                        published_text(cell, room), study_mark_words[cell->mark]);
+            fputs("</td>", to);
+        }
         fputs("</tr>\n", to);
     }
     fputs("</table></div>\n", to);
-}
-
-static void page_row(const struct study_row *row, const struct study_table *t, FILE *to)
-{
-    fprintf(to, "<section id=\"%s\">\n", row->name);
-    element("h2", row->title, to);
-    if (*row->not_yet) {
-        fprintf(to, "<p class=\"note\">%s: not yet (%s)</p>\n", row->name, row->not_yet);
-    } else {
-        fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
-        element("p", row->assumptions, to);
-        page_table(t, to);
-    }
-    fputs("</section>\n", to);
 }
 
 void study_page(const struct study_result *r, FILE *to)
@@ -252,9 +230,22 @@ void study_page(const struct study_result *r, FILE *to)
     element("p", r->study->assumptions, to);
     if (*r->remark)
         element("p", r->remark, to);
-    for (size_t i = 0; *r->rows[i].name; i++)
-        if (study_shows(r, i))
-            page_row(&r->rows[i], &r->tables[i], to);
+    for (size_t i = 0; *r->rows[i].name; i++) {
+        const struct study_row *row = &r->rows[i];
+
+        if (!study_shows(r, i))
+            continue;
+        fprintf(to, "<section id=\"%s\">\n", row->name);
+        element("h2", row->title, to);
+        if (*row->not_yet) {
+            fprintf(to, "<p class=\"note\">%s: not yet (%s)</p>\n", row->name, row->not_yet);
+        } else {
+            fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
+            element("p", row->assumptions, to);
+            page_table(&r->tables[i], to);
+        }
+        fputs("</section>\n", to);
+    }
     cluster_format(&r->machine, cluster, sizeof(cluster));
     fputs("<details><summary>The cluster</summary>\n", to);
     element("pre", cluster, to);

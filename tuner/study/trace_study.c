@@ -18,7 +18,7 @@ struct replay {
     uint32_t *buckets; /* that the trace asks for, in the order it does; each once */
     size_t bucket_count;
     int *arm_of; /* by bucket - first: the table */
-    uint32_t first, last;
+    uint32_t first;
 };
 
 /* What a way of choosing plans comes to. */
@@ -76,33 +76,27 @@ static int oracle(const struct replay *r, double *ns)
 
 /* ---- a table */
 
-static int tune_table(struct replay *r, uint32_t run, double *trials)
+/* Tunes a table beforehand, and takes each step by what it says. */
+static int by_table(struct replay *r, uint32_t run, struct way *out)
 {
+    const struct space *space = r->layer.space;
     struct noise noise = modelled_layer_noise(&r->layer, run);
     struct search *search;
 
     TRY(modelled_layer_search(&r->layer, search_find("guided"), run, &search));
     for (size_t i = 0; i < r->bucket_count; i++) {
         struct known_bucket bucket;
-        struct outcome outcome = { .arm = r->layer.space->default_arm };
+        struct outcome outcome = { .arm = space->default_arm };
 
         /* Its upper edge may be beyond what memory allows, where the trace's capacity is not. */
         if (modelled_layer_bucket(&r->layer, r->buckets[i], &bucket))
             outcome = true_bucket_tune(&bucket.truth, search, &noise, r->layer.request.effort);
         r->arm_of[r->buckets[i] - r->first] = outcome.arm;
-        *trials += outcome.samples;
+        out->trials += outcome.samples;
     }
     search_close(search);
-    return OK;
-}
-
-static int by_table(struct replay *r, uint32_t run, struct way *out)
-{
-    uint32_t window = r->layer.space->window;
-
-    TRY(tune_table(r, run, &out->trials));
     for (size_t i = 0; i < r->trace.steps; i++)
-        out->ns += step_ns(r, i, r->arm_of[r->trace.capacities[i] / window - r->first]);
+        out->ns += step_ns(r, i, r->arm_of[r->trace.capacities[i] / space->window - r->first]);
     return OK;
 }
 
@@ -115,25 +109,8 @@ static double no_time(void *self)
     return 0;
 }
 
-static int open_trainer(const struct replay *r, uint32_t run, struct live **out)
-{
-    char cluster[CLUSTER_TEXT_BYTES];
-    struct live_setup setup = { .dry_run = true,
-                                .cluster = cluster,
-                                .shape = r->layer.space->shape,
-                                .axes = r->layer.options.axes,
-                                .window = r->layer.space->window,
-                                .seed = (uint32_t)(r->layer.seed + run),
-                                .share = r->ask->share,
-                                .margin = r->layer.options.margin,
-                                .harm = r->layer.options.harm,
-                                .now_us = no_time };
-
-    cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
-    return live_open(&setup, out);
-}
-
-/* One step; a plan that does not fit is told, and another one asked for.  False: none does. */
+/* Takes one step; the tuner is told of a plan that does not fit, and asked for another one.  False:
+ * none fits. */
 static bool train_step(const struct replay *r, struct live *live, struct noise *noise, size_t step,
                        double *ns)
 {
@@ -157,13 +134,25 @@ static bool train_step(const struct replay *r, struct live *live, struct noise *
 
 static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
 {
+    char cluster[CLUSTER_TEXT_BYTES];
+    struct live_setup setup = { .dry_run = true,
+                                .cluster = cluster,
+                                .shape = r->layer.space->shape,
+                                .axes = r->layer.options.axes,
+                                .window = r->layer.space->window,
+                                .seed = (uint32_t)(r->layer.seed + run),
+                                .share = r->ask->share,
+                                .margin = r->layer.options.margin,
+                                .harm = r->layer.options.harm,
+                                .now_us = no_time };
     struct noise noise = modelled_layer_noise(&r->layer, run);
     size_t step = 0, steps = r->trace.steps;
     struct live *live;
     bool heard;
     double ns;
 
-    TRY(open_trainer(r, run, &live));
+    cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
+    TRY(live_open(&setup, &live));
     heard = log_only(false); /* what drifts in a simulation is no news */
     for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
         out->ns += ns;
@@ -187,24 +176,11 @@ static int put_way(struct study_table *table, const char *row, struct way way, d
     return isnan(way.trials) ? OK : study_put_value(table, row, "trials", way.trials);
 }
 
-static int mean_of_runs(struct replay *r, struct way *table, struct way *trainer)
-{
-    double runs = r->ask->seeds;
-
-    *table = *trainer = (struct way){ 0, 0 };
-    for (uint32_t run = 0; run < r->ask->seeds; run++) {
-        TRY(by_table(r, run, table));
-        TRY(by_trainer(r, run, trainer));
-    }
-    *table = (struct way){ table->ns / runs, table->trials / runs };
-    *trainer = (struct way){ trainer->ns / runs, trainer->trials / runs };
-    return OK;
-}
-
 static int put_all(struct replay *r, struct study_table *out)
 {
     struct way usual = { sum_ns(r, r->layer.space->default_arm), NAN };
-    struct way fixed = { NAN, NAN }, best = { NAN, NAN }, table, trainer;
+    struct way fixed = { NAN, NAN }, best = { NAN, NAN }, table = { 0, 0 }, trainer = { 0, 0 };
+    double runs = r->ask->seeds;
     char name[48] = "best static plan";
     int arm;
 
@@ -212,7 +188,12 @@ static int put_all(struct replay *r, struct study_table *out)
     arm = best_static(r, &fixed.ns);
     if (arm >= 0)
         snprintf(name, sizeof(name), "static: %s", PLAN_TEXT(&r->layer.space->arms[arm]));
-    TRY(mean_of_runs(r, &table, &trainer));
+    for (uint32_t run = 0; run < r->ask->seeds; run++) {
+        TRY(by_table(r, run, &table));
+        TRY(by_trainer(r, run, &trainer));
+    }
+    table = (struct way){ table.ns / runs, table.trials / runs };
+    trainer = (struct way){ trainer.ns / runs, trainer.trials / runs };
     TRY(put_way(out, "default plan", usual, usual.ns, best.ns));
     TRY(put_way(out, name, fixed, usual.ns, best.ns));
     TRY(put_way(out, "table of tune", table, usual.ns, best.ns));
@@ -220,21 +201,19 @@ static int put_all(struct replay *r, struct study_table *out)
     return put_way(out, "best plan of each step", best, usual.ns, best.ns);
 }
 
-static void find_range(struct replay *r, uint32_t *least, uint32_t *most)
+/* Lists the buckets between the least and the most capacity that the trace asks for. */
+static int list_buckets(struct replay *r, uint32_t *least, uint32_t *most)
 {
+    uint32_t window = r->layer.space->window;
+    size_t room;
+
     *least = *most = r->trace.capacities[0];
     for (size_t i = 1; i < r->trace.steps; i++) {
         *least = r->trace.capacities[i] < *least ? r->trace.capacities[i] : *least;
         *most = r->trace.capacities[i] > *most ? r->trace.capacities[i] : *most;
     }
-    r->first = *least / r->layer.space->window;
-    r->last = *most / r->layer.space->window;
-}
-
-static int list_buckets(struct replay *r)
-{
-    size_t room = r->last - r->first + 1;
-
+    r->first = *least / window;
+    room = *most / window - r->first + 1;
     r->buckets = malloc(room * sizeof(*r->buckets));
     r->arm_of = malloc(room * sizeof(*r->arm_of));
     if (!r->buckets || !r->arm_of)
@@ -242,7 +221,7 @@ static int list_buckets(struct replay *r)
     for (size_t i = 0; i < room; i++)
         r->arm_of[i] = -1;
     for (size_t i = 0; i < r->trace.steps; i++) {
-        uint32_t bucket = r->trace.capacities[i] / r->layer.space->window;
+        uint32_t bucket = r->trace.capacities[i] / window;
 
         if (r->arm_of[bucket - r->first] < 0)
             r->buckets[r->bucket_count++] = bucket;
@@ -251,7 +230,7 @@ static int list_buckets(struct replay *r)
     return OK;
 }
 
-/* At the trace's capacities, and where its buckets are measured. */
+/* Times every plan at the trace's capacities, and where its buckets are measured. */
 static int time_steps(struct replay *r)
 {
     size_t count = r->trace.steps + r->bucket_count;
@@ -277,8 +256,7 @@ static int replay(struct replay *r, struct study_result *result)
 
     TRY(file ? capacity_trace_read(file, shape, &r->trace)
              : capacity_trace_swing(shape, SWING_STEPS, &r->trace));
-    find_range(r, &least, &most);
-    TRY(list_buckets(r));
+    TRY(list_buckets(r, &least, &most));
     TRY(time_steps(r));
     result->machine = r->layer.cluster;
     snprintf(result->remark, sizeof(result->remark),
