@@ -4,11 +4,11 @@
 
 #include "declaration.h"
 
-/* Reads what it declares, which this process knows from here on.  ERR_ARGUMENT, ERR_IO after a
- * message with the line. */
+/* Reads the space that the file declares; from here on this process knows it.  ERR_ARGUMENT, ERR_IO
+ * after a message with the line. */
 int space_file_read(const char *path, const struct declaration **out);
 
-/* ERR_ARGUMENT after a message. */
+/* Read the values of --key and --class.  ERR_ARGUMENT after a message. */
 int space_key_read(const char *text, uint64_t *key);
 int space_class_read(const char *text, double *class_value);
 
