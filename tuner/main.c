@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In the order of `moetune --help`. */
+/* Verbs stand in the order of `moetune --help`. */
 static const struct verb *const verbs[] = {
     &tune_verb,       &plan_verb,   &status_verb,      &show_verb,     &report_verb, &lookup_verb,
     &verify_verb,     &doctor_verb, &fingerprint_verb, &diff_verb,     &export_verb, &import_verb,
@@ -48,14 +48,6 @@ static int help(const char *name, const char *more)
     return OK;
 }
 
-static int complete(const char *shell)
-{
-    if (!shell || strcmp(shell, "bash") != 0)
-        return fail(ERR_ARGUMENT, "--completion: for which shell? \"bash\" is there");
-    completion_print(verbs, stdout);
-    return OK;
-}
-
 static int act(char **argv)
 {
     const char *first = argv[1];
@@ -67,35 +59,34 @@ static int act(char **argv)
         return verb_main(&tune_verb, argv, 0); /* argv[0] stands for the verb */
     if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
         return help(argv[2], argv[2] ? argv[3] : NULL);
-    if (!strcmp(first, "--completion"))
-        return complete(argv[2]);
-    if (!strcmp(first, "--man"))
+    if (!strcmp(first, "--completion")) {
+        if (!argv[2] || strcmp(argv[2], "bash") != 0)
+            return fail(ERR_ARGUMENT, "--completion: for which shell? \"bash\" is there");
+        completion_print(verbs, stdout);
+    } else if (!strcmp(first, "--man")) {
         manual_print(verbs, stdout);
-    else if (!strcmp(first, "--version") || !strcmp(first, "version"))
+    } else if (!strcmp(first, "--version") || !strcmp(first, "version")) {
         printf("moetune %s\n", MOETUNE_VERSION);
-    else
+    } else {
         return verb_unknown(verbs, first);
+    }
     return OK;
-}
-
-static int no_verb(void)
-{
-    if (!launch_is_later_rank())
-        verb_overview(verbs, stderr);
-    return ERR_ARGUMENT;
 }
 
 enum { FIRST_SPEAKS_S = 10 };
 
 int main(int argc, char **argv)
 {
-    int rc;
+    int rc = ERR_ARGUMENT;
 
-    if (launch_is_later_rank())
+    if (launch_is_later_rank()) /* the first rank tells how the program is used */
         log_usage_elsewhere();
     screen_guard();
     log_columns(screen_columns);
-    rc = argc < 2 ? no_verb() : act(argv);
+    if (argc >= 2)
+        rc = act(argv);
+    else if (!launch_is_later_rank())
+        verb_overview(verbs, stderr);
     /* What was printed into a full disk was not printed. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)
         rc = fail(ERR_IO, "standard output: %s", strerror(errno));

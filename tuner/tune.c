@@ -29,42 +29,48 @@ struct tuning {
     int unfit; /* ERR_NOMEM: for one of the layers there is too little memory */
 };
 
-static int sweep_all(struct tuning *t)
-{
-    int rc = OK;
+/* What a layer's table holds in the buckets that this command is about, and why no more. */
+struct outcome {
+    const struct space *space;
+    uint32_t entries, undecided;
+    bool wrong; /* a trial's results were */
+};
 
-    for (size_t i = 0; i < t->request.space_count && !rc; i++) {
-        if (t->request.space_count > 1)
-            snprintf(t->campaign.progress.layer, sizeof(t->campaign.progress.layer),
-                     "layer %zu/%zu, ", i + 1, t->request.space_count);
-        rc = sweep_layer(&t->campaign, &t->request, i, &t->results[i]);
-        if (!rc || rc == ERR_CUT)
-            t->swept = i + 1;
-    }
-    return rc;
+static int count_entry(void *self, const struct entry_row *e)
+{
+    struct outcome *o = self;
+
+    if (e->window != o->space->window || e->bucket < o->space->first || e->bucket > o->space->last)
+        return OK;
+    o->entries++;
+    o->undecided += entry_is_undecided(e);
+    return OK;
 }
 
-static bool from_misses(const struct tuning *t)
+static int note_wrong(void *self, const struct trial_row *trial)
 {
-    return t->request.options->misses.count > 0;
-}
-
-static int run_misses(struct tuning *t)
-{
-    if (!t->misses.count)
-        note("everything that was asked for is in the table");
-    t->swept = t->request.space_count;
-    return sweep_misses(&t->campaign, &t->request, &t->misses, t->results);
+    ((struct outcome *)self)->wrong |= trial->state == TRIAL_WRONG;
+    return OK;
 }
 
 /* ---- what is said at the end */
 
-/* What the files of --routing hold, and what buckets stand for, from bucket to bucket where that
- * changes. */
-static void print_recorded(const struct space *space)
+static void print_layer_result(const struct tuning *t, size_t i)
 {
+    const struct sweep_result *r = &t->results[i];
+    const struct space *space = &t->request.spaces[i];
     char words[LOAD_WORDS_BYTES], said[LOAD_WORDS_BYTES] = "";
 
+    printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
+           r->inferred);
+    if (r->failed_trials)
+        printf("; %u trials failed", r->failed_trials);
+    if (r->ruled_out)
+        printf("; %u ruled out by memory", r->ruled_out);
+    putchar('\n');
+
+    /* What the files of --routing hold, and what buckets stand for, from bucket to bucket where
+     * that changes. */
     load_words_file(space->load, words);
     if (*words)
         printf("routing   %s\n", words);
@@ -74,20 +80,6 @@ static void print_recorded(const struct space *space)
             printf("          from bucket %u on %s\n", bucket, words);
         memcpy(said, words, sizeof(said));
     }
-}
-
-static void print_layer_result(const struct tuning *t, size_t i)
-{
-    const struct sweep_result *r = &t->results[i];
-
-    printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
-           r->inferred);
-    if (r->failed_trials)
-        printf("; %u trials failed", r->failed_trials);
-    if (r->ruled_out)
-        printf("; %u ruled out by memory", r->ruled_out);
-    putchar('\n');
-    print_recorded(&t->request.spaces[i]);
     if (r->standing.why)
         printf("gain      not known: %s\n", r->standing.why);
     if (r->too_wide.buckets)
@@ -111,100 +103,30 @@ static double seconds_taken(const struct tuning *t)
     return (double)(host_clock_ns() - t->campaign.begun_ns) * 1e-9;
 }
 
-static bool is_last_effort(uint32_t effort)
-{
-    return !effort_words[effort + 1];
-}
-
-/* Of the layers and buckets that this command is about. */
-struct undecided {
-    const struct space *space;
-    uint32_t count;
-};
-
-static int count_undecided(void *self, const struct entry_row *e)
-{
-    struct undecided *u = self;
-
-    u->count += entry_is_undecided(e) && e->window == u->space->window &&
-                e->bucket >= u->space->first && e->bucket <= u->space->last;
-    return OK;
-}
-
-static int undecided_buckets(const struct tuning *t, uint32_t *count)
-{
-    *count = 0;
-    for (size_t i = 0; i < t->swept; i++) {
-        struct undecided u = { &t->request.spaces[i], 0 };
-        int64_t shape;
-
-        TRY(store_shape(t->campaign.store, &u.space->shape, &shape));
-        TRY(store_entries(t->campaign.store, t->campaign.cluster_id, shape, count_undecided, &u));
-        *count += u.count;
-    }
-    return OK;
-}
-
-/* What to do now, in words. */
-static int print_next(const struct tuning *t)
-{
-    const char *path = t->campaign.path;
-    uint32_t undecided;
-
-    TRY(undecided_buckets(t, &undecided));
-    if (undecided && !is_last_effort(t->request.options->effort))
-        printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
-               undecided == 1 ? "" : "s", t->campaign.command);
-    printf("\nuse it    ");
-    paste_export(path, stdout);
-    printf("\n          lines of C and Python: moetune show --paste --db ");
-    shell_word(path, stdout);
-    printf("\ntest it   moetune verify --db ");
-    shell_word(path, stdout);
-    printf("\nsee it    moetune report --db ");
-    shell_word(path, stdout);
-    printf(" -o report\n");
-    return OK;
-}
-
-static void print_setting(const struct tuning *t, const struct setting_gain *g, int number)
-{
-    const struct moe_shape *best = &t->request.spaces[g->best].shape;
-    const struct moe_shape *first = &t->request.spaces[g->first].shape;
-
-    (void)number;
-    if (!g->buckets)
-        printf("setting   not known: no bucket is measured in two of them\n");
-    else if (g->best == g->first)
-        printf("setting   %s: the others take no less time\n", SETTING_TEXT(first));
-    else
-        printf("setting   %s takes %.1f %% less time%s than\n"
-               "          %s, over %u bucket%s\n",
-               SETTING_TEXT(best), g->gain * 100,
-               INTERVAL_TEXT("%.1f", g->low * 100, g->high * 100), SETTING_TEXT(first), g->buckets,
-               g->buckets == 1 ? "" : "s");
-}
-
-/* Where a layer was tuned in several settings, the best of them. */
-static int print_settings(const struct tuning *t,
-                          void (*each)(const struct tuning *t, const struct setting_gain *g,
-                                       int number))
+/* Says which setting is best, where a layer was tuned in several. */
+static int print_settings(const struct tuning *t)
 {
     struct setting_gain gains[TUNE_LAYERS_MAX];
     int count = settings_compare(&t->request, t->swept, t->campaign.store, t->campaign.cluster_id,
                                  gains, TUNE_LAYERS_MAX);
 
-    for (int i = 0; i < count; i++)
-        each(t, &gains[i], i);
-    return count < 0 ? count : OK;
-}
+    for (int i = 0; i < count; i++) {
+        const struct setting_gain *g = &gains[i];
+        const struct moe_shape *best = &t->request.spaces[g->best].shape;
+        const struct moe_shape *first = &t->request.spaces[g->first].shape;
 
-static void print_paste(const struct tuning *t)
-{
-    putchar('\n');
-    paste_open(t->campaign.path, stdout);
-    for (size_t i = 0; i < t->request.space_count; i++)
-        paste_shape(&t->request.spaces[i].shape, stdout);
+        if (!g->buckets)
+            printf("setting   not known: no bucket is measured in two of them\n");
+        else if (g->best == g->first)
+            printf("setting   %s: the others take no less time\n", SETTING_TEXT(first));
+        else
+            printf("setting   %s takes %.1f %% less time%s than\n"
+                   "          %s, over %u bucket%s\n",
+                   SETTING_TEXT(best), g->gain * 100,
+                   INTERVAL_TEXT("%.1f", g->low * 100, g->high * 100), SETTING_TEXT(first),
+                   g->buckets, g->buckets == 1 ? "" : "s");
+    }
+    return count < 0 ? count : OK;
 }
 
 static int print_layers(const struct tuning *t, bool *any)
@@ -233,11 +155,12 @@ static int print_layers(const struct tuning *t, bool *any)
     return OK;
 }
 
-/* Where all that is kept, and what to do with it. */
+/* Says where all that is kept, and what to do with it. */
 static int print_table(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
+    uint32_t undecided = 0;
 
     TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
     printf("table     %s\ndigest    %s\n", c->path, digest);
@@ -247,16 +170,41 @@ static int print_table(const struct tuning *t)
                t->request.options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
         shell_word(c->path, stdout);
         printf(" -o report\n");
-    } else if (!t->request.options->paste) {
-        return print_next(t);
-    } else {
-        print_paste(t);
+        return OK;
     }
+    if (t->request.options->paste) {
+        putchar('\n');
+        paste_open(c->path, stdout);
+        for (size_t i = 0; i < t->request.space_count; i++)
+            paste_shape(&t->request.spaces[i].shape, stdout);
+        return OK;
+    }
+    for (size_t i = 0; i < t->swept; i++) {
+        struct outcome o = { .space = &t->request.spaces[i] };
+        int64_t shape;
+
+        TRY(store_shape(c->store, &o.space->shape, &shape));
+        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
+        undecided += o.undecided;
+    }
+    if (undecided && effort_words[t->request.options->effort + 1]) /* not the last effort */
+        printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
+               undecided == 1 ? "" : "s", c->command);
+    printf("\nuse it    ");
+    paste_export(c->path, stdout);
+    printf("\n          lines of C and Python: moetune show --paste --db ");
+    shell_word(c->path, stdout);
+    printf("\ntest it   moetune verify --db ");
+    shell_word(c->path, stdout);
+    printf("\nsee it    moetune report --db ");
+    shell_word(c->path, stdout);
+    printf(" -o report\n");
     return OK;
 }
 
-static int print_text(const struct tuning *t)
+static int print_text(void *self)
 {
+    const struct tuning *t = self;
     const struct campaign *c = &t->campaign;
     bool any = false;
 
@@ -267,32 +215,20 @@ static int print_text(const struct tuning *t)
            c->run.row.samples_search, c->run.row.samples_default, c->run.row.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
-    TRY(print_settings(t, print_setting));
+    TRY(print_settings(t));
     if (any)
         return print_table(t);
     printf("table     %s holds nothing of this yet\n", c->path);
     return OK;
 }
 
-static void print_setting_json(const struct tuning *t, const struct setting_gain *g, int number)
+static int print_json(void *self)
 {
-    printf("%s\n {\"best\": ", number ? "," : "");
-    json_quote(SHAPE_TEXT(&t->request.spaces[g->best].shape), stdout);
-    printf(", \"against\": ");
-    json_quote(SHAPE_TEXT(&t->request.spaces[g->first].shape), stdout);
-    printf(", \"gain\": ");
-    json_print(g->gain, stdout);
-    printf(", \"gain_low\": ");
-    json_print(g->low, stdout);
-    printf(", \"gain_high\": ");
-    json_print(g->high, stdout);
-    printf(", \"buckets\": %u}", g->buckets);
-}
-
-static int print_json(const struct tuning *t)
-{
+    const struct tuning *t = self;
     const struct campaign *c = &t->campaign;
+    struct setting_gain gains[TUNE_LAYERS_MAX];
     char digest[SHA256_HEX_BYTES];
+    int settings;
 
     TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
     printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.row.state],
@@ -313,18 +249,29 @@ static int print_json(const struct tuning *t)
                r->too_wide.buckets);
     }
     printf("],\n\"settings\": [");
-    TRY(print_settings(t, print_setting_json));
+    settings =
+        settings_compare(&t->request, t->swept, c->store, c->cluster_id, gains, TUNE_LAYERS_MAX);
+    if (settings < 0)
+        return settings;
+    for (int i = 0; i < settings; i++) {
+        const struct setting_gain *g = &gains[i];
+
+        printf("%s\n {\"best\": ", i ? "," : "");
+        json_quote(SHAPE_TEXT(&t->request.spaces[g->best].shape), stdout);
+        printf(", \"against\": ");
+        json_quote(SHAPE_TEXT(&t->request.spaces[g->first].shape), stdout);
+        printf(", \"gain\": ");
+        json_print(g->gain, stdout);
+        printf(", \"gain_low\": ");
+        json_print(g->low, stdout);
+        printf(", \"gain_high\": ");
+        json_print(g->high, stdout);
+        printf(", \"buckets\": %u}", g->buckets);
+    }
     printf("],\n\"tables\": ");
     tables_json(c->store, c->cluster_id, 0, stdout);
     printf("}\n");
     return OK;
-}
-
-static int print(void *self)
-{
-    const struct tuning *t = self;
-
-    return t->request.options->json ? print_json(t) : print_text(t);
 }
 
 /* ---- the verb */
@@ -341,42 +288,6 @@ static int prepare(void *self, const struct cluster *here)
     t->campaign.cluster = t->request.cluster;
     t->unfit = tune_request_fits(&t->request, &none);
     return none ? t->unfit : OK;
-}
-
-/* What ranks of layers with shares by speed are given. */
-static int find_speeds(struct tuning *t)
-{
-    for (size_t i = 0; i < t->request.space_count; i++) {
-        struct space *space = &t->request.spaces[i];
-
-        if (space->shape.shares != MOE_SHARES_EQUAL)
-            TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,
-                             &space->shape, &space->load));
-        space->machine.speeds = load_speeds(space->load);
-    }
-    return OK;
-}
-
-/* What a layer's table holds in the buckets that this command is about, and why no more. */
-struct outcome {
-    const struct space *space;
-    uint32_t entries;
-    bool wrong; /* a trial's results were */
-};
-
-static int count_entry(void *self, const struct entry_row *e)
-{
-    struct outcome *o = self;
-
-    o->entries += e->window == o->space->window && e->bucket >= o->space->first &&
-                  e->bucket <= o->space->last;
-    return OK;
-}
-
-static int note_wrong(void *self, const struct trial_row *trial)
-{
-    ((struct outcome *)self)->wrong |= trial->state == TRIAL_WRONG;
-    return OK;
 }
 
 /* A layer that no plan could run has no table, and whoever waits for one has to hear of it. */
@@ -406,42 +317,50 @@ static int check_tables(const struct tuning *t)
 static int run(void *self)
 {
     struct tuning *t = self;
+    bool from_misses = t->request.options->misses.count > 0;
     uint32_t buckets = 0;
-    int rc;
+    int rc = OK;
 
     TRY(campaign_recognise(&t->campaign));
     tune_request_learn(&t->request, &t->campaign.cluster);
-    TRY(find_speeds(t));
-    if (from_misses(t))
+    for (size_t i = 0; i < t->request.space_count; i++) {
+        struct space *space = &t->request.spaces[i];
+
+        if (space->shape.shares != MOE_SHARES_EQUAL) /* ranks are given shares by their speeds */
+            TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,
+                             &space->shape, &space->load));
+        space->machine.speeds = load_speeds(space->load);
+    }
+    if (from_misses) /* its buckets become the anchors */
         TRY(misses_list(&t->request, t->campaign.store, &t->request.cluster, &t->misses));
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
     t->campaign.progress.compares = true;
-    rc = campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
+    if (from_misses) {
+        if (!t->misses.count)
+            note("everything that was asked for is in the table");
+        t->swept = t->request.space_count;
+        rc = sweep_misses(&t->campaign, &t->request, &t->misses, t->results);
+    }
+    for (size_t i = 0; i < t->request.space_count && !from_misses && !rc; i++) {
+        if (t->request.space_count > 1)
+            snprintf(t->campaign.progress.layer, sizeof(t->campaign.progress.layer),
+                     "layer %zu/%zu, ", i + 1, t->request.space_count);
+        rc = sweep_layer(&t->campaign, &t->request, i, &t->results[i]);
+        if (!rc || rc == ERR_CUT)
+            t->swept = i + 1;
+    }
+    rc = campaign_finish(&t->campaign, rc, t->request.options->json ? print_json : print_text, t);
     /* That one layer has too little memory is said already. */
-    return rc || from_misses(t) || t->unfit ? rc : check_tables(t);
-}
-
-static int tune(struct tuning *t)
-{
-    struct campaign_verb verb = { prepare, run, t };
-    int rc;
-
-    t->campaign.setup = &t->request.options->setup;
-    rc = campaign_lead(&t->campaign, &verb);
-    rc = rc ? rc : t->unfit;
-    for (size_t i = 0; i < t->swept && !rc; i++)
-        rc = t->results[i].standing.row.given_up ? ERR_WRONG : OK;
-    misses_free(&t->misses);
-    tune_request_free(&t->request);
-    return rc;
+    return rc || from_misses || t->unfit ? rc : check_tables(t);
 }
 
 static int start(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
     char command[CAMPAIGN_COMMAND_BYTES];
+    struct campaign_verb verb = { prepare, run, NULL };
     struct tuning *t;
     int rc;
 
@@ -455,9 +374,16 @@ static int start(const struct verb_call *call, void *options)
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
+    verb.self = t;
     t->request.options = o;
+    t->campaign.setup = &o->setup;
     campaign_command(call->argv + 1, "--retune", t->campaign.command);
-    rc = tune(t);
+    rc = campaign_lead(&t->campaign, &verb);
+    rc = rc ? rc : t->unfit;
+    for (size_t i = 0; i < t->swept && !rc; i++)
+        rc = t->results[i].standing.row.given_up ? ERR_WRONG : OK;
+    misses_free(&t->misses);
+    tune_request_free(&t->request);
     free(t);
     return rc;
 }

@@ -33,27 +33,6 @@ static const char tail[] =
     "}\n"
     "complete -F _moetune moetune\n";
 
-static void print_words(const char *const *words, FILE *out)
-{
-    fputs("kind=words words=\"", out);
-    for (size_t i = 0; words[i]; i++)
-        fprintf(out, "%s%s", i ? " " : "", words[i]);
-    fputc('"', out);
-}
-
-static void print_value(const struct option_row *row, FILE *out)
-{
-    fputs("        ", out);
-    if (row->letter)
-        fprintf(out, "-%c|", row->letter);
-    fprintf(out, "--%s) ", row->name);
-    if (row->words)
-        print_words(row->words, out);
-    else
-        fputs(strcmp(row->value, "DIR") ? "kind=files" : "kind=folders", out);
-    fputs(" ;;\n", out);
-}
-
 static bool takes_value(const struct option_row *row)
 {
     return row->kind != OPTION_GROUP && row->kind != OPTION_FLAG;
@@ -64,40 +43,38 @@ static bool can_be_guessed(const struct option_row *row)
     return row->words || !strcmp(row->value, "FILE") || !strcmp(row->value, "DIR");
 }
 
-/* After the other values nothing is offered, above all no file. */
+/* Offers the values that can be guessed; after the other options it offers nothing, above all no
+ * file. */
 static void print_values(const struct option_row *rows, size_t count, FILE *out)
 {
     const char *between = "        ";
 
-    for (size_t i = 0; i < count; i++)
-        if (takes_value(&rows[i]) && can_be_guessed(&rows[i]))
-            print_value(&rows[i], out);
-    for (size_t i = 0; i < count; i++) {
-        if (!takes_value(&rows[i]) || can_be_guessed(&rows[i]))
+    for (const struct option_row *row = rows; row < rows + count; row++) {
+        if (!takes_value(row) || !can_be_guessed(row))
             continue;
-        fprintf(out, "%s--%s", between, rows[i].name);
-        if (rows[i].letter)
-            fprintf(out, "|-%c", rows[i].letter);
+        fputs("        ", out);
+        if (row->letter)
+            fprintf(out, "-%c|", row->letter);
+        fprintf(out, "--%s) ", row->name);
+        if (row->words) {
+            fputs("kind=words words=\"", out);
+            for (size_t i = 0; row->words[i]; i++)
+                fprintf(out, "%s%s", i ? " " : "", row->words[i]);
+            fputs("\" ;;\n", out);
+        } else {
+            fputs(strcmp(row->value, "DIR") ? "kind=files ;;\n" : "kind=folders ;;\n", out);
+        }
+    }
+    for (const struct option_row *row = rows; row < rows + count; row++) {
+        if (!takes_value(row) || can_be_guessed(row))
+            continue;
+        fprintf(out, "%s--%s", between, row->name);
+        if (row->letter)
+            fprintf(out, "|-%c", row->letter);
         between = "|";
     }
     if (*between == '|')
         fputs(") kind=none ;;\n", out);
-}
-
-/* "set|unset" are words; anything else may be a file: HOSTS as well. */
-static void print_argument(const struct verb *verb, FILE *out)
-{
-    fputs("        ", out);
-    if (!verb->arguments) {
-        fputs("argument=none\n", out);
-    } else if (!strchr(verb->arguments, '|')) {
-        fputs("argument=files\n", out);
-    } else {
-        fputs("argument=words; [[ $kind ]] || words=\"", out);
-        for (const char *c = verb->arguments; *c; c++)
-            fputc(*c == '|' ? ' ' : *c, out);
-        fputs("\"\n", out);
-    }
 }
 
 static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
@@ -111,8 +88,17 @@ static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
             fprintf(out, "--%s ", rows[i].name);
     fputs("--help\"\n        case $previous in\n", out);
     print_values(rows, count, out);
-    fputs("        esac\n", out);
-    print_argument(verb, out);
+    fputs("        esac\n        ", out);
+    if (!verb->arguments) {
+        fputs("argument=none\n", out);
+    } else if (!strchr(verb->arguments, '|')) {
+        fputs("argument=files\n", out); /* it may be a file: HOSTS as well */
+    } else {                            /* "set|unset" are words */
+        fputs("argument=words; [[ $kind ]] || words=\"", out);
+        for (const char *c = verb->arguments; *c; c++)
+            fputc(*c == '|' ? ' ' : *c, out);
+        fputs("\"\n", out);
+    }
     fputs("        ;;\n", out);
 }
 

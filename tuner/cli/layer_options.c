@@ -152,7 +152,7 @@ bool layer_options_example(const char *device, uint32_t ranks, struct layer_opti
     return false;
 }
 
-/* The lowest bit of a mask, as the value it stands for. */
+/* Returns an option as a shape has it: of a mask the value that its lowest bit stands for. */
 static uint32_t value_of(const struct part *part, uint32_t option)
 {
     uint32_t value = 0;
@@ -164,7 +164,8 @@ static uint32_t value_of(const struct part *part, uint32_t option)
     return value;
 }
 
-/* One for each bit of the mask at `field`, or the same where none was named; returns how many. */
+/* Writes options for each bit of the mask at `field`, or the same ones where no word was named;
+ * returns how many. */
 static size_t split(const struct layer_options *from, size_t field, struct layer_options *out)
 {
     uint32_t mask = get(from, field);
@@ -181,7 +182,8 @@ static size_t split(const struct layer_options *from, size_t field, struct layer
     return count;
 }
 
-/* Where ranks hold whole experts, tokens are all that can be shared by speed: that has one name. */
+/* Where ranks hold whole experts, tokens are all that can be shared by speed: shares=speed stands
+ * for shares=tokens, too. */
 static uint32_t shares_of_experts(uint32_t shares)
 {
     enum {

@@ -32,7 +32,7 @@ struct load_options {
 #define LOAD_BETWEEN_MOST 1e5 /* GFLOP */
 extern const struct option_row load_rows[];
 
-/* ERR_ARGUMENT after a message where both are. */
+/* ERR_ARGUMENT after a message where --skew and --routing are both given. */
 int load_options_check(const struct load_options *options);
 
 /* What the options name may be several layers, which differ in layout and shares: each with one bit
@@ -52,7 +52,8 @@ int layer_options_plan(const char *text, struct moe_plan *out);
  * milliseconds.  `device` is the backend of a cluster that is there. */
 bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout);
 
-/* Of a single one.  dtype: how it is stored where nobody says it, see gpus_dtype(). */
+/* The shape of a layer in a single setting.  dtype: how it is stored where nobody says it, see
+ * gpus_dtype(). */
 struct moe_shape layer_options_shape(const struct layer_options *options, struct rank_layout on,
                                      uint32_t dtype);
 

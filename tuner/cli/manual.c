@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whatever roff would take for its own; `what is typed` stands in such quotes. */
+/* Escapes what roff would take for its own; `what is typed` becomes bold. */
 static void escape(const char *text, FILE *out)
 {
     bool typed = false, begins = true;
@@ -54,19 +54,6 @@ static void print_option(const struct option_row *row, const void *defaults, FIL
     print_escaped(text, out);
 }
 
-static void print_options(const struct verb *verb, FILE *out)
-{
-    struct option_row rows[OPTION_ROWS_MAX];
-    size_t count = options_flatten(verb->rows, rows);
-
-    for (size_t i = 0; i < count; i++) {
-        if (rows[i].kind == OPTION_GROUP)
-            fprintf(out, ".PP\n\\fI%s\\fR\n", rows[i].name);
-        else
-            print_option(&rows[i], verb->defaults, out);
-    }
-}
-
 static void print_tables(const struct verb *verb, FILE *out)
 {
     char *text = NULL;
@@ -83,27 +70,33 @@ static void print_tables(const struct verb *verb, FILE *out)
     free(text);
 }
 
-/* plan has the options of tune: they are listed once. */
-static const struct verb *same_options(const struct verb *const *verbs, const struct verb *verb)
-{
-    while (*verbs != verb && (*verbs)->rows != verb->rows)
-        verbs++;
-    return *verbs == verb || !verb->rows ? NULL : *verbs;
-}
-
 static void print_verb(const struct verb *const *verbs, const struct verb *verb, FILE *out)
 {
-    const struct verb *other = same_options(verbs, verb);
+    const struct verb *const *same = verbs;
+    bool listed;
     char example[512];
 
+    /* plan has the options of tune: they are listed once. */
+    while (*same != verb && (*same)->rows != verb->rows)
+        same++;
+    listed = *same != verb && verb->rows;
     fprintf(out, ".SS moetune %s%s%s%s\n", verb->name, verb->arguments ? " " : "",
             verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
     print_escaped(verb->about, out);
-    if (other)
-        fprintf(out, "The options are those of\n.BR \"moetune %s\" .\n", other->name);
-    else
-        print_options(verb, out);
-    if (verb->tables && !other)
+    if (listed) {
+        fprintf(out, "The options are those of\n.BR \"moetune %s\" .\n", (*same)->name);
+    } else {
+        struct option_row rows[OPTION_ROWS_MAX];
+        size_t count = options_flatten(verb->rows, rows);
+
+        for (size_t i = 0; i < count; i++) {
+            if (rows[i].kind == OPTION_GROUP)
+                fprintf(out, ".PP\n\\fI%s\\fR\n", rows[i].name);
+            else
+                print_option(&rows[i], verb->defaults, out);
+        }
+    }
+    if (verb->tables && !listed)
         print_tables(verb, out);
     if (verb->notes)
         print_paragraph(verb->notes, out);
@@ -111,7 +104,7 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
     print_paragraph(example, out);
 }
 
-/* What is no verb's own. */
+/* Variables that are no verb's own. */
 static const struct {
     const char *name, *meaning;
 } variables[] = {
@@ -174,22 +167,6 @@ static void print_item(const char *name, const char *meaning, FILE *out)
     print_escaped(meaning, out);
 }
 
-static void print_verbs(const struct verb *const *verbs, FILE *out)
-{
-    fputs(".SH VERBS\n", out);
-    for (size_t i = 0; verbs[i]; i++)
-        if (verbs[i]->summary)
-            print_item(verbs[i]->name, verbs[i]->summary, out);
-    fputs(".SH OPTIONS\nEvery verb takes\n.BR \\-\\-help .\nOptions and arguments may come in any "
-          "order; of an option that is given twice the last one counts, unless it says \"again "
-          "for more\". Defaults stand in brackets. Bash completes all of it after\n"
-          ".BR \". <(moetune \\-\\-completion bash)\" .\n",
-          out);
-    for (size_t i = 0; verbs[i]; i++)
-        if (verbs[i]->summary)
-            print_verb(verbs, verbs[i], out);
-}
-
 void manual_print(const struct verb *const *verbs, FILE *out)
 {
     fprintf(out,
@@ -206,7 +183,18 @@ void manual_print(const struct verb *const *verbs, FILE *out)
                   "remembers the winner of every bucket floor(c/R) in an SQLite database, where "
                   "trainers look it up.",
                   out);
-    print_verbs(verbs, out);
+    fputs(".SH VERBS\n", out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            print_item(verbs[i]->name, verbs[i]->summary, out);
+    fputs(".SH OPTIONS\nEvery verb takes\n.BR \\-\\-help .\nOptions and arguments may come in any "
+          "order; of an option that is given twice the last one counts, unless it says \"again "
+          "for more\". Defaults stand in brackets. Bash completes all of it after\n"
+          ".BR \". <(moetune \\-\\-completion bash)\" .\n",
+          out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            print_verb(verbs, verbs[i], out);
     fputs(".SH EXIT STATUS\n", out);
     for (const struct verb_end *end = verb_ends; end->meaning; end++) {
         char code[16];

@@ -94,19 +94,6 @@ static const struct known_word {
                     { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } },
   routers[] = { { "softmax", MOE_ROUTER_SOFTMAX }, { "sigmoid", MOE_ROUTER_SIGMOID }, { NULL } };
 
-static void take_value(struct found *found, const struct json_value *v, int name)
-{
-    int rank = (found->inside ? 2 : 1) * NAME_COUNT - name;
-
-    if (found->things[names[name].thing].rank >= rank)
-        return;
-    found->things[names[name].thing].rank = rank;
-    found->things[names[name].thing].number = v->kind == JSON_NUMBER ? json_number(v)
-                                              : v->kind == JSON_TRUE ? 1
-                                                                     : NAN;
-    text_put(found->things[names[name].thing].word, WORD_BYTES, "%s", v->value);
-}
-
 static int take(void *self, const struct json_value *v)
 {
     struct found *found = self;
@@ -116,13 +103,21 @@ static int take(void *self, const struct json_value *v)
     if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING && v->kind != JSON_TRUE) || !v->key ||
         v->depth != 1 + found->inside)
         return OK;
-    for (int i = 0; i < NAME_COUNT; i++)
-        if (!strcmp(v->key, names[i].key))
-            take_value(found, v, i);
+    for (int i = 0; i < NAME_COUNT; i++) {
+        int rank = (found->inside ? 2 : 1) * NAME_COUNT - i;
+
+        if (strcmp(v->key, names[i].key) != 0 || found->things[names[i].thing].rank >= rank)
+            continue;
+        found->things[names[i].thing].rank = rank;
+        found->things[names[i].thing].number = v->kind == JSON_NUMBER ? json_number(v)
+                                               : v->kind == JSON_TRUE ? 1
+                                                                      : NAN;
+        text_put(found->things[names[i].thing].word, WORD_BYTES, "%s", v->value);
+    }
     return OK;
 }
 
-/* All names of a thing, for messages. */
+/* Writes all names of a thing, for messages. */
 static void names_of(enum thing thing, char *text, size_t size)
 {
     *text = 0;
@@ -131,7 +126,7 @@ static void names_of(enum thing thing, char *text, size_t size)
             text_add(text, size, "%s%s", *text ? ", " : "", names[i].key);
 }
 
-/* `option` is what the command line said; it counts more. */
+/* `option` is the option that says the same; where it was given, the file does not count. */
 static int take_size(const char *path, const struct found *f, enum thing thing, const char *option,
                      uint32_t *given)
 {
@@ -175,39 +170,6 @@ static int take_word(const char *path, const struct found *f, enum thing thing,
                 option, word, option);
 }
 
-/* Words that are there where they are true. */
-static int take_order(const char *path, const struct found *f, struct layer_options *layer)
-{
-    if (f->things[PRIORITY].number == 1 && layer->order == NOT_GIVEN)
-        layer->order = MOE_ORDER_PRIORITY;
-    if (f->things[COSINE].number != 1)
-        return OK;
-    if (layer->router == NOT_GIVEN)
-        layer->router = MOE_ROUTER_COSINE;
-    if (layer->router == MOE_ROUTER_COSINE && f->things[PROJECTION].rank)
-        return take_size(path, f, PROJECTION, "projection", &layer->projection);
-    return OK;
-}
-
-/* What most models do without; one group is none, and so is 0. */
-static int take_router(const char *path, const struct found *f, struct layer_options *layer)
-{
-    bool several = f->things[GROUPS].rank && f->things[GROUPS].number > 1;
-
-    if (f->things[ROUTER].rank)
-        TRY(take_word(path, f, ROUTER, routers, "router", "softmax", &layer->router));
-    if (layer->groups != NOT_GIVEN)
-        return OK;
-    if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
-        return fail(ERR_ARGUMENT, "%s: topk_group says of how many groups, but there is no n_group",
-                    path);
-    if (several) {
-        TRY(take_size(path, f, GROUPS, "groups", &layer->groups));
-        TRY(take_size(path, f, GROUP_LIMIT, "group-limit", &layer->group_limit));
-    }
-    return OK;
-}
-
 static int apply(const char *path, const struct found *f, struct layer_options *o)
 {
     struct layer_options layer = *o;
@@ -218,8 +180,27 @@ static int apply(const char *path, const struct found *f, struct layer_options *
     TRY(take_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
     TRY(take_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
     TRY(take_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
-    TRY(take_order(path, f, &layer));
-    TRY(take_router(path, f, &layer));
+    /* These two words are in a file where they are true. */
+    if (f->things[PRIORITY].number == 1 && layer.order == NOT_GIVEN)
+        layer.order = MOE_ORDER_PRIORITY;
+    if (f->things[COSINE].number == 1) {
+        if (layer.router == NOT_GIVEN)
+            layer.router = MOE_ROUTER_COSINE;
+        if (layer.router == MOE_ROUTER_COSINE && f->things[PROJECTION].rank)
+            TRY(take_size(path, f, PROJECTION, "projection", &layer.projection));
+    }
+    if (f->things[ROUTER].rank)
+        TRY(take_word(path, f, ROUTER, routers, "router", "softmax", &layer.router));
+    /* Most models have no groups of experts; one group is none, and so is 0. */
+    if (layer.groups == NOT_GIVEN) {
+        if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
+            return fail(ERR_ARGUMENT,
+                        "%s: topk_group says of how many groups, but there is no n_group", path);
+        if (f->things[GROUPS].rank && f->things[GROUPS].number > 1) {
+            TRY(take_size(path, f, GROUPS, "groups", &layer.groups));
+            TRY(take_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
+        }
+    }
     if (f->things[QUANTIZATION].rank)
         note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
              "%s",

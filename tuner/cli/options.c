@@ -86,7 +86,7 @@ struct unit {
     double factor;
 };
 
-/* "2GiB" with one of the units; an empty unit is the first.  Up to `most` of it. */
+/* Reads "2GiB" with one of the units, at most `most` of what the units count. */
 static bool read_quantity(const char *text, const struct unit *units, size_t count, double most,
                           double *out)
 {
@@ -125,7 +125,7 @@ static int refuse_word(const struct option_row *row, const char *text, const cha
     return bad_value(row, text, wanted);
 }
 
-/* Its index, or that of the NULL at the end. */
+/* Returns the index of a word, or that of the NULL at the end of the words. */
 static uint32_t find_word(const char *const *words, const char *text, size_t length)
 {
     uint32_t i = 0;
@@ -371,41 +371,25 @@ static void prepare(const struct option_row *rows, struct parser *p)
     p->longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 }
 
-/* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
-static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
-{
-    const char *names[OPTION_ROWS_MAX + 1];
-    char name[64];
-    size_t n = 0;
-
-    typed += strspn(typed, "-");
-    text_put(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
-    for (; p->longs[n].name; n++)
-        names[n] = p->longs[n].name;
-    suggest(name, names, n, "--", text, size);
-}
-
-/* A cluster of letters such as "-xc" stays the current argument until its last one is read. */
-static const char *culprit(char **argv)
-{
-    const char *last = argv[optind - 1];
-    size_t length = strlen(last);
-
-    return optopt && !(last[0] == '-' && last[1] != '-' && last[length - 1] == optopt)
-               ? argv[optind]
-               : last;
-}
-
 static int no_such_option(const struct parser *p, char **argv)
 {
-    const char *typed;
-    char near[160];
+    const char *names[OPTION_ROWS_MAX + 1], *typed = argv[optind - 1], *begin;
+    char name[64], near[160];
+    size_t n = 0;
 
     if (optopt >= FIRST_ROW || optopt == 'h')
         return fail(ERR_ARGUMENT, "--%s takes no value",
                     optopt == 'h' ? "help" : p->rows[optopt - FIRST_ROW].name);
-    typed = culprit(argv);
-    suggest_option(p, typed, near, sizeof(near));
+    /* A cluster of letters such as "-xc" stays the current argument until its last one is read. */
+    if (optopt && !(typed[0] == '-' && typed[1] != '-' && typed[strlen(typed) - 1] == optopt))
+        typed = argv[optind];
+
+    /* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
+    begin = typed + strspn(typed, "-");
+    text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    for (; p->longs[n].name; n++)
+        names[n] = p->longs[n].name;
+    suggest(name, names, n, "--", near, sizeof(near));
     if (optopt && !*near)
         return fail(ERR_ARGUMENT, "no option -%c (see --help)", optopt);
     return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *near ? near : "see --help");

@@ -50,20 +50,21 @@ size_t options_flatten(const struct option_row *rows, struct option_row out[OPTI
 int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
                   bool *help);
 
-/* Puts it where the flat row says.  ERR_ARGUMENT after what is wanted; then nothing is changed. */
+/* Puts the value in `text` where a row of options_flatten() says.  ERR_ARGUMENT after a message
+ * that says what is wanted; then nothing is changed. */
 int option_take(const struct option_row *row, const char *text, void *target);
 
-/* "512MiB", "2GiB", "1234"; false: it is no size above 0, and *bytes is untouched. */
+/* Reads "512MiB", "2GiB", "1234"; false: it is no size above 0, and *bytes is untouched. */
 bool bytes_read(const char *text, int64_t *bytes);
 
-/* It says something else than the defaults do. */
+/* Whether the option's value is another one than the default. */
 bool option_is_given(const struct option_row *row, const void *options, const void *defaults);
 
 /* What a flat row says of its option, with the default in brackets (NULL: there are none). */
 void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size);
 
-/* "did you mean --tokens?", with `prefix` before each word: those that begin with what was typed,
- * else the one that is a few letters away from it.  Empty if there is none. */
+/* Writes "did you mean --tokens?", with `prefix` before each word: the words that begin with what
+ * was typed, else the one that is a few letters away from it.  Empty if there is none. */
 void suggest(const char *typed, const char *const *words, size_t count, const char *prefix,
              char *text, size_t size);
 

@@ -41,8 +41,8 @@ const char *progress_duration(double seconds, char room[DURATION_BYTES])
     return room;
 }
 
-/* Of work, from that of the buckets measured in this run: known ones cost nothing.  NAN before the
- * first one is done: nobody knows. */
+/* Estimates the time that is left from that of the buckets measured in this run: known ones cost
+ * nothing.  NAN before the first one is done: nobody knows. */
 static double seconds_left(const struct progress *p, double spent_s)
 {
     double to_measure = p->buckets > p->done ? p->buckets - p->done : 0;
@@ -51,7 +51,7 @@ static double seconds_left(const struct progress *p, double spent_s)
     return p->fresh ? spent_s / (p->fresh + p->compared) * (to_measure + to_compare) : NAN;
 }
 
-/* How long it took, and what is left: of work, or of the budget where that is less. */
+/* Writes how long it took, and what is left: of work, or of the budget where that is less. */
 static void say_time(const struct progress *p, int64_t now_ns, char *text, size_t size)
 {
     double spent_s = (double)(now_ns - p->begun_ns) * 1e-9, work_s = seconds_left(p, spent_s);
@@ -76,34 +76,23 @@ static void say_time(const struct progress *p, int64_t now_ns, char *text, size_
 
 enum { BAR = 16 };
 
-static void draw_bar(const struct progress *p, char bar[BAR + 4])
+static void print(struct progress *p, int64_t now_ns)
 {
-    int full = p->buckets ? (int)((uint64_t)p->done * BAR / p->buckets) : 0;
+    char line[640], bar[BAR + 4] = "", count[40] = "", time[128];
+    int length;
 
-    strcpy(bar, "[................] ");
-    memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));
-}
+    if (p->terminal && screen_columns(stderr) > 4 * BAR) {
+        int full = p->buckets ? (int)((uint64_t)p->done * BAR / p->buckets) : 0;
 
-/* What matters most comes first: a screen may end early. */
-static void compose(const struct progress *p, int64_t now_ns, char *line, size_t size)
-{
-    char bar[BAR + 4] = "", count[40] = "", time[128];
-
-    if (p->terminal && screen_columns(stderr) > 4 * BAR)
-        draw_bar(p, bar);
+        strcpy(bar, "[................] ");
+        memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));
+    }
     say_time(p, now_ns, time, sizeof(time));
     if (p->buckets)
         snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
-    text_put(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",
-             p->leader, p->now);
-}
-
-static void print(struct progress *p, int64_t now_ns)
-{
-    char line[640];
-    int length;
-
-    compose(p, now_ns, line, sizeof(line));
+    /* What matters most comes first: a screen may end early. */
+    text_put(line, sizeof(line), "%s%s%s%s%s%s; now %s", bar, p->layer, count, time,
+             *p->leader ? "; " : "", p->leader, p->now);
     if (p->terminal)
         screen_cut(line, screen_columns(stderr) - 1);
     length = (int)strlen(line);

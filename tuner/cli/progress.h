@@ -21,7 +21,7 @@ struct progress {
 
 void progress_open(struct progress *progress, bool quiet, const char *now);
 
-/* Says it if it is time; `now` as printf wants it. */
+/* Prints the line if it is time; `now`, as printf wants it, is what is measured. */
 void progress_show(struct progress *progress, const char *now, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_tick(struct progress *progress); /* nothing new: keeps the clock alive */

@@ -13,7 +13,7 @@
 
 enum { ROOM = 1 << 16 };
 
-/* What is on its way: the beginning of a character waits here for its end. */
+/* Bytes on their way to the screen: the beginning of a character waits here for its end. */
 struct screen {
     char bytes[ROOM + 8];
     size_t held;
@@ -32,28 +32,24 @@ static bool write_all(const char *bytes, size_t count)
     return true;
 }
 
-static bool pass_on(struct screen *s, const char *bytes, size_t count)
-{
-    size_t ready = s->held + count;
-
-    memcpy(s->bytes + s->held, bytes, count);
-    s->bytes[ready] = 0;
-    s->held = utf8_unfinished(s->bytes, ready);
-    ready -= s->held;
-    utf8_clean(s->bytes, ready, true);
-    if (!write_all(s->bytes, ready))
-        return false;
-    memmove(s->bytes, s->bytes + ready, s->held);
-    return true;
-}
-
-/* To the C library less than `count` is an error. */
+/* The C library takes a result below `count` as an error. */
 static ssize_t screen_write(void *self, const char *bytes, size_t count)
 {
+    struct screen *s = self;
+
     for (size_t done = 0, part; done < count; done += part) {
+        size_t ready;
+
         part = count - done < ROOM ? count - done : ROOM;
-        if (!pass_on(self, bytes + done, part))
+        memcpy(s->bytes + s->held, bytes + done, part);
+        ready = s->held + part;
+        s->bytes[ready] = 0;
+        s->held = utf8_unfinished(s->bytes, ready);
+        ready -= s->held;
+        utf8_clean(s->bytes, ready, true);
+        if (!write_all(s->bytes, ready))
             return 0;
+        memmove(s->bytes, s->bytes + ready, s->held);
     }
     return (ssize_t)count;
 }
@@ -138,15 +134,6 @@ void screen_color(enum screen_color when)
     wanted = when;
 }
 
-static bool has_colors(FILE *to)
-{
-    const char *no = getenv("NO_COLOR");
-
-    if (to != stdout || wanted == COLOR_NEVER)
-        return false;
-    return wanted == COLOR_ALWAYS || ((!no || !*no) && screen_is_terminal(to));
-}
-
 void screen_ink(enum ink ink, FILE *to)
 {
     static const char *const sequences[] = {
@@ -154,6 +141,10 @@ void screen_ink(enum ink ink, FILE *to)
         [INK_OPEN] = "\033[33m", [INK_FAINT] = "\033[2m", [INK_BAD] = "\033[31m",
     };
 
-    if (has_colors(to))
+    const char *no = getenv("NO_COLOR");
+
+    if (to != stdout || wanted == COLOR_NEVER)
+        return;
+    if (wanted == COLOR_ALWAYS || ((!no || !*no) && screen_is_terminal(to)))
         send_past_guard(sequences[ink], to);
 }

@@ -18,9 +18,9 @@ enum ink { INK_PLAIN, INK_HEAD, INK_GOOD, INK_OPEN, INK_FAINT, INK_BAD };
 /* What is printed from here on has this colour, if `to` is stdout and has colours at all. */
 void screen_ink(enum ink ink, FILE *to);
 
-/* Of a terminal whose lines can be written anew. */
+/* Whether `to` is a terminal whose lines can be written anew. */
 bool screen_is_terminal(FILE *to);
-/* Goes back so many lines, to write them anew: of such a terminal. */
+/* Moves the cursor of such a terminal back by `lines` lines, which are then written anew. */
 void screen_back(int lines, FILE *to);
 
 /* How many characters a line has; a great number where that is no terminal. */

@@ -4,8 +4,8 @@
 
 #include "declaration.h"
 
-/* Reads what it declares, which this process knows from here on.  ERR_ARGUMENT, ERR_IO after a
- * message with the line. */
+/* Reads the space that the file declares; from here on this process knows it.  ERR_ARGUMENT, ERR_IO
+ * after a message with the line. */
 int space_file_read(const char *path, const struct declaration **out);
 
 /* A word with a dot or a slash, which no name of a space has, is a file: it becomes the name of the
@@ -13,7 +13,7 @@ int space_file_read(const char *path, const struct declaration **out);
 enum { SPACE_NAME_BYTES = DECLARATION_NAME_BYTES + 9 };
 int space_name_of(const char **name, char room[SPACE_NAME_BYTES]);
 
-/* ERR_ARGUMENT after a message. */
+/* Read the values of --key and --class.  ERR_ARGUMENT after a message. */
 int space_key_read(const char *text, uint64_t *key);
 int space_class_read(const char *text, double *class_value);
 

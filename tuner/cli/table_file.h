@@ -4,8 +4,9 @@
 
 #include "import.h"
 
-/* The file's entries, or those of the database; checked as if they were to come in, and free of the
- * file.  `origin` is what messages and the imports' rows call it.  UNSUPPORTED: it holds none. */
+/* Reads the entries of an exported file or of a database.  They are checked as if they were to be
+ * imported, and need the file no more.  `origin` is what messages and the imports' rows call it.
+ * UNSUPPORTED: it holds none. */
 int table_file_read(const char *path, const char *origin, struct import_table **out);
 
 #endif

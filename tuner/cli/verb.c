@@ -21,7 +21,8 @@ const struct verb_end verb_ends[] = {
 
 enum { WIDTH = 100, HELP_COLUMN = 28 };
 
-/* Words up to the width; later lines begin at `indent`, where the first one stands already. */
+/* Prints words up to the width; later lines begin at `indent`, where the first one stands already.
+ */
 static void print_wrapped(const char *text, int indent, FILE *out)
 {
     int at = indent, screen = screen_columns(out), width = screen < WIDTH ? screen : WIDTH;
@@ -63,12 +64,16 @@ static void print_option(const struct option_row *row, const void *defaults, FIL
     print_wrapped(text, HELP_COLUMN, out);
 }
 
-static void print_options(const struct verb *verb, FILE *out)
+void verb_help(const struct verb *verb, FILE *out)
 {
     static const struct option_row help = { "help", NULL, OPTION_FLAG, 0, "this text" };
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count = options_flatten(verb->rows, rows);
 
+    fprintf(out, "usage: moetune %s%s%s%s\n\n", verb->name, verb->arguments ? " " : "",
+            verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
+    print_wrapped(verb->about, 0, out);
+    fputc('\n', out);
     for (size_t i = 0; i < count; i++) {
         if (rows[i].kind == OPTION_GROUP)
             fprintf(out, "%s%s:\n", i ? "\n" : "", rows[i].name);
@@ -76,15 +81,6 @@ static void print_options(const struct verb *verb, FILE *out)
             print_option(&rows[i], verb->defaults, out);
     }
     print_option(&help, NULL, out);
-}
-
-void verb_help(const struct verb *verb, FILE *out)
-{
-    fprintf(out, "usage: moetune %s%s%s%s\n\n", verb->name, verb->arguments ? " " : "",
-            verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
-    print_wrapped(verb->about, 0, out);
-    fputc('\n', out);
-    print_options(verb, out);
     fputc('\n', out);
     if (verb->tables) {
         verb->tables(out);
@@ -138,7 +134,7 @@ int verb_unknown(const struct verb *const *verbs, const char *name)
 
 /* ---- calling one */
 
-/* "set|unset|list" are all there are. */
+/* `words` as "set|unset|list". */
 static bool is_one_of(const char *word, const char *words)
 {
     size_t length = strlen(word);

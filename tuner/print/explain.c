@@ -21,13 +21,14 @@
 
 /* ---- trials */
 
-/* A dash for what was not measured. */
+/* Adds a dash for what was not measured. */
 static int cell_of_ms(struct grid *grid, int64_t ns)
 {
     return ns > 0 ? grid_cell(grid, "%.3f", (double)ns * 1e-6) : grid_cell(grid, "-");
 }
 
-/* Three cells: the median of its steps, and the ends of its interval.  One step has none. */
+/* Adds three cells: the median of the steps, and the ends of its interval, which one step has not.
+ */
 static int cells_of_steps(struct grid *grid, const struct spread *steps)
 {
     bool several = steps->count > 1;
@@ -162,7 +163,7 @@ static int add_tried(struct grid *grid, const struct trial_facts *t,
                                                    : "the default");
 }
 
-/* By the median of the steps, those without any last. */
+/* Orders trials by the median of their steps; those without steps come last. */
 static int by_median(const void *a, const void *b)
 {
     const struct spread *x = &((const struct trial_facts *)a)->steps;
@@ -223,19 +224,6 @@ static void print_times(const struct entry_row *e, const struct moe_shape *shape
         fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
 }
 
-/* Why the search stopped, and what nearly won. */
-static void print_search(const struct entry_row *e, FILE *to)
-{
-    fprintf(to, "search   %s, effort %s", UTF8_LINE(e->search), UTF8_LINE(e->effort));
-    if (*e->reason)
-        fprintf(to, "; it ended: %s", UTF8_LINE(e->reason));
-    if (e->search_winner.struct_size && !plan_equal(&e->search_winner, &e->plan))
-        fprintf(to, "; it favours %s", PLAN_WORDS(&e->search_winner));
-    if (e->runner_up.struct_size)
-        fprintf(to, "; next %s", PLAN_WORDS(&e->runner_up));
-    fprintf(to, "\n");
-}
-
 static int print_history(const struct explainer *x, const struct entry_row *e)
 {
     struct row_list rows;
@@ -247,19 +235,6 @@ static int print_history(const struct explainer *x, const struct entry_row *e)
                     DATE_TEXT(row->replaced_s, DATE_MINUTE), UTF8_LINE(row->why));
     free(rows.rows);
     return OK;
-}
-
-static void print_bucket(const struct explainer *x, const struct entry_row *e)
-{
-    const struct declaration *d = declaration_find(x->shape.space);
-
-    if (d)
-        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, d->key,
-                RANGE_TEXT(&x->shape, 1, e->bucket, e->bucket));
-    else
-        fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
-                e->bucket, e->window, (uint64_t)e->bucket * e->window,
-                bucket_capacity(e->window, e->bucket));
 }
 
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
@@ -294,6 +269,7 @@ static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
     const struct override_row *pin = told_pin(x->told, e);
+    const struct declaration *d;
     char why[WHY_SILENT_BYTES];
 
     if (e->bucket != x->bucket)
@@ -301,7 +277,14 @@ static int explain_entry(void *self, const struct entry_row *e)
     fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(store_shape_get(x->store, e->shape, &x->shape));
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
-    print_bucket(x, e);
+    d = declaration_find(x->shape.space);
+    if (d)
+        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, d->key,
+                RANGE_TEXT(&x->shape, 1, e->bucket, e->bucket));
+    else
+        fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
+                e->bucket, e->window, (uint64_t)e->bucket * e->window,
+                bucket_capacity(e->window, e->bucket));
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             meaning(e->decision));
     explain_doubts(e, ENTRY_OPEN, x->to);
@@ -313,7 +296,15 @@ static int explain_entry(void *self, const struct entry_row *e)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
     TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
-    print_search(e, x->to);
+    /* Why the search stopped, and what nearly won. */
+    fprintf(x->to, "search   %s, effort %s", UTF8_LINE(e->search), UTF8_LINE(e->effort));
+    if (*e->reason)
+        fprintf(x->to, "; it ended: %s", UTF8_LINE(e->reason));
+    if (e->search_winner.struct_size && !plan_equal(&e->search_winner, &e->plan))
+        fprintf(x->to, "; it favours %s", PLAN_WORDS(&e->search_winner));
+    if (e->runner_up.struct_size)
+        fprintf(x->to, "; next %s", PLAN_WORDS(&e->runner_up));
+    fprintf(x->to, "\n");
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s, DATE_MINUTE),
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)e->decided_s))));
     TRY(print_history(x, e));

@@ -6,18 +6,20 @@
 
 #include <stdio.h>
 
-/* Of every layer that has this bucket.  UNSUPPORTED, silently, if none has. */
+/* Tells the story of this bucket's entry in every layer that has one.  UNSUPPORTED, silently, if
+ * none has. */
 int explain_bucket(struct store *store, uint32_t bucket, FILE *to);
 
-/* Every trial there is: state, times, memory, volume. */
+/* Prints every trial there is: state, times, memory, volume. */
 int explain_trials(struct store *store, FILE *to);
 
-/* The load that an entry was measured under, and of recorded steps what they are like; a table from
- * elsewhere brings the name alone.  Nothing where there is none. */
+/* Prints the load that an entry was measured under and, of recorded steps, what they are like; a
+ * table from elsewhere brings the load's name alone.  Prints nothing where there is no load. */
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
                  FILE *to);
 
-/* Which of these states (enum entry_state) take from its worth; inferred is a decision's word. */
+/* Prints which of these states (enum entry_state) make the entry doubtful, but for the one that its
+ * decision has as its word. */
 void explain_doubts(const struct entry_row *e, unsigned states, FILE *to);
 
 #endif

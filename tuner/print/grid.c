@@ -73,7 +73,7 @@ void grid_clear(struct grid *grid)
 
 /* ---- widths */
 
-/* Characters, not bytes. */
+/* Counts characters, not bytes. */
 static int width_of(const char *text, size_t bytes)
 {
     int n = 0;
@@ -90,7 +90,7 @@ static const char *cell(const struct grid *grid, size_t row, size_t column)
     return text ? text : "";
 }
 
-/* What of a number stands before its point, and after it with the point. */
+/* Counts what of a number stands before its point; the rest begins with the point. */
 static size_t before_point(const char *text)
 {
     return strcspn(text, ".");
@@ -166,7 +166,7 @@ static void end_line(struct pen *pen)
     pen->blanks = 0;
 }
 
-/* `after`: of the column's width, what its other numbers have behind their points. */
+/* `after`: how much of the column's width other numbers have behind their points. */
 static void put_padded(struct pen *pen, const char *text, size_t bytes, enum grid_align align,
                        int width, int after)
 {
@@ -178,7 +178,7 @@ static void put_padded(struct pen *pen, const char *text, size_t bytes, enum gri
     pen->blanks += (align == GRID_LEFT ? blanks : 0) + after + GAP;
 }
 
-/* Words up to where the screen ends; later lines stand below the first one. */
+/* Prints words up to where the screen ends; later lines stand below the first one. */
 static void put_wrapped(struct pen *pen, const char *text, int indent)
 {
     int room = screen_columns(pen->to) - indent, at = 0;

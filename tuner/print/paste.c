@@ -13,34 +13,31 @@
 #include <limits.h>
 #include <stdlib.h>
 
-static int digest_of_export(struct store *store, char hex[SHA256_HEX_BYTES])
+int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
 {
     struct export_options all = { .undated = true };
+    uint8_t digest[SHA256_BYTES];
+    struct moelookup *table;
     char *text = NULL;
     size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    int rc = to ? export_lines(store, &all, to) : fail(ERR_NOMEM, "the table");
+    FILE *to;
+    int rc;
 
+    if (real) {
+        TRY(moelookup_open(path, &table));
+        moelookup_digest(table, digest);
+        moelookup_close(table);
+        sha256_hex(digest, hex);
+        return OK;
+    }
+    to = open_memstream(&text, &size);
+    rc = to ? export_lines(store, &all, to) : fail(ERR_NOMEM, "the table");
     if (to)
         fclose(to);
     if (rc >= 0) /* without an entry there is no line */
         sha256_text(text, size, hex);
     free(text);
     return rc < 0 ? rc : OK;
-}
-
-int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
-{
-    struct moelookup *table;
-    uint8_t digest[SHA256_BYTES];
-
-    if (!real)
-        return digest_of_export(store, hex);
-    TRY(moelookup_open(path, &table));
-    moelookup_digest(table, digest);
-    moelookup_close(table);
-    sha256_hex(digest, hex);
-    return OK;
 }
 
 /* The words of an enum in capitals are its names in moelookup.h, after its prefix. */
@@ -52,7 +49,7 @@ static void print_constant(const char *member, const char *prefix, const char *w
     putc(';', to);
 }
 
-/* Members that most layers do without, in lines that belong together. */
+/* Prints members that most layers do without; those that belong together stand on one line. */
 static void print_later(const struct moe_shape *s, bool python, FILE *to)
 {
     const struct {
@@ -95,41 +92,7 @@ static void print_later(const struct moe_shape *s, bool python, FILE *to)
     }
 }
 
-static void print_c(const struct moe_shape *s, FILE *to)
-{
-    fprintf(to,
-            "C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
-            "          shape.experts = %u; shape.top_k = %u; shape.model_dim = %u; "
-            "shape.hidden_dim = %u;\n"
-            "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
-            "         ",
-            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-            s->tokens);
-    print_constant("dtype", "", dtype_words[s->dtype], to);
-    print_constant("pass", "", pass_words[s->pass], to);
-    print_constant("activation", "", activation_words[s->activation], to);
-    print_later(s, false, to);
-    fprintf(to, "\n"
-                "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
-                "&view);\n"
-                "          moelookup_get(view, capacity, &plan); /* at every step */\n");
-}
-
-static void print_python(const struct moe_shape *s, FILE *to)
-{
-    fprintf(to,
-            "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
-            "hidden_dim=%u,\n"
-            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
-            "activation=\"%s\"",
-            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-            s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
-            activation_words[s->activation]);
-    print_later(s, true, to);
-    fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
-}
-
-/* Its axes are the program's, and so is the key. */
+/* Of a declared space, the axes and the key are the program's. */
 static void print_space(const struct declaration *d, FILE *to)
 {
     const char *class = *d->class_name ? d->class_name : "0";
@@ -149,14 +112,38 @@ static void print_space(const struct declaration *d, FILE *to)
             tag, d->key, *d->class_name ? ", " : "", d->class_name, d->axis[0].name);
 }
 
-void paste_shape(const struct moe_shape *shape, FILE *to)
+void paste_shape(const struct moe_shape *s, FILE *to)
 {
-    if (shape->space) {
-        print_space(declaration_find(shape->space), to);
+    if (s->space) {
+        print_space(declaration_find(s->space), to);
         return;
     }
-    print_c(shape, to);
-    print_python(shape, to);
+    fprintf(to,
+            "C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
+            "          shape.experts = %u; shape.top_k = %u; shape.model_dim = %u; "
+            "shape.hidden_dim = %u;\n"
+            "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
+            "         ",
+            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+            s->tokens);
+    print_constant("dtype", "", dtype_words[s->dtype], to);
+    print_constant("pass", "", pass_words[s->pass], to);
+    print_constant("activation", "", activation_words[s->activation], to);
+    print_later(s, false, to);
+    fprintf(to, "\n"
+                "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
+                "&view);\n"
+                "          moelookup_get(view, capacity, &plan); /* at every step */\n");
+    fprintf(to,
+            "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
+            "hidden_dim=%u,\n"
+            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
+            "activation=\"%s\"",
+            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+            s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
+            activation_words[s->activation]);
+    print_later(s, true, to);
+    fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
 }
 
 void paste_open(const char *path, FILE *to)

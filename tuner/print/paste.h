@@ -17,7 +17,7 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
 /* For a shell: where the table is.  Without a line's end. */
 void paste_export(const char *path, FILE *to);
 
-/* The same, and what follows it; then, for each layer, lines of C and Python. */
+/* The same line with its heading; then, for each layer, lines of C and Python. */
 void paste_open(const char *path, FILE *to);
 void paste_shape(const struct moe_shape *shape, FILE *to);
 

@@ -47,7 +47,7 @@ static int group_hosts(const struct probe *p, struct host *hosts)
     return count;
 }
 
-/* "ranks differ by 23 %: ..."; empty if they do not, or if it is not known. */
+/* Writes "ranks differ by 23 %: ...", or nothing if they do not, or if it is not known. */
 static void compare_ranks(const struct host *hosts, int count, char *text, size_t size)
 {
     const struct host *slowest = hosts;
@@ -63,7 +63,7 @@ static void compare_ranks(const struct host *hosts, int count, char *text, size_
                  100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
 }
 
-/* What a comment in a cluster's text can hold. */
+/* Prints what a comment in a cluster's text can hold: no control characters. */
 static void print_word(const char *word)
 {
     for (; *word; word++)
@@ -99,8 +99,26 @@ static void print_link(const struct probe_link *link, const char *name)
     }
 }
 
-static void print_products(const struct probe *p)
+static void print_text(const struct probe *p, const struct host *hosts, int host_count)
 {
+    char text[CLUSTER_TEXT_BYTES], differ[256];
+
+    printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
+           DATE_TEXT(time(NULL), DATE_DAY), p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds,
+           p->seconds);
+    printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
+    for (int i = 0; i < host_count && i < HOSTS_SHOWN; i++) {
+        printf("#   ");
+        print_word(hosts[i].name);
+        printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
+    }
+    if (host_count > HOSTS_SHOWN)
+        printf("#   and %d more\n", host_count - HOSTS_SHOWN);
+    compare_ranks(hosts, host_count, differ, sizeof(differ));
+    if (*differ)
+        printf("# %s\n", differ);
+    for (int level = 0; level < LINK_LEVELS; level++)
+        print_link(&p->links[level], link_level_words[level]);
     printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
            "them\n",
            PRODUCT_WIDTH);
@@ -112,51 +130,16 @@ static void print_products(const struct probe *p)
         print_number(x->ops / product_fit_ns(&p->product, x));
         printf("\n");
     }
-}
-
-static void print_hosts(const struct host *hosts, int count)
-{
-    char differ[256];
-
-    printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
-    for (int i = 0; i < count && i < HOSTS_SHOWN; i++) {
-        printf("#   ");
-        print_word(hosts[i].name);
-        printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
-    }
-    if (count > HOSTS_SHOWN)
-        printf("#   and %d more\n", count - HOSTS_SHOWN);
-    compare_ranks(hosts, count, differ, sizeof(differ));
-    if (*differ)
-        printf("# %s\n", differ);
-}
-
-static void print_step(const struct probe *p)
-{
+    if (p->copies_beside >= 0)
+        printf("# copies within a GPU %s\n",
+               p->copies_beside ? "go on beside kernels that fill it: copy engines carry them"
+                                : "run on its multiprocessors, not on copy engines");
     printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", SHAPE_TEXT(&p->shape), p->capacity,
            PLAN_TEXT(&p->plan), p->step_ns * 1e-6);
     if (isnan(p->replay_ns))
         printf("; the model cannot say\n");
     else
         printf("; the model says %.3f ms\n", p->replay_ns * 1e-6);
-}
-
-static void print_text(const struct probe *p, const struct host *hosts, int host_count)
-{
-    char text[CLUSTER_TEXT_BYTES];
-
-    printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
-           DATE_TEXT(time(NULL), DATE_DAY), p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds,
-           p->seconds);
-    print_hosts(hosts, host_count);
-    for (int level = 0; level < LINK_LEVELS; level++)
-        print_link(&p->links[level], link_level_words[level]);
-    print_products(p);
-    if (p->copies_beside >= 0)
-        printf("# copies within a GPU %s\n",
-               p->copies_beside ? "go on beside kernels that fill it: copy engines carry them"
-                                : "run on its multiprocessors, not on copy engines");
-    print_step(p);
     cluster_format(&p->model, text, sizeof(text));
     fputs(text, stdout);
 }
@@ -168,24 +151,6 @@ static void print_value(const char *name, double value, const char *after)
     printf("\"%s\": ", name);
     json_print(value, stdout);
     fputs(after, stdout);
-}
-
-static void print_cluster_json(const struct cluster *c)
-{
-    printf("{");
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-        const char *value = CLUSTER_VALUE(c, f);
-
-        printf("%s\"%s\": ", i ? ", " : "", f->name);
-        if (!strcmp(value, "unknown"))
-            printf("null");
-        else if (f->kind == FIELD_WORD)
-            json_quote(value, stdout);
-        else
-            printf("%s", value);
-    }
-    printf("}");
 }
 
 static void print_link_json(const struct probe_link *link, const char *name)
@@ -203,15 +168,26 @@ static void print_link_json(const struct probe_link *link, const char *name)
     printf("]}");
 }
 
-/* From -1 on. */
+/* The words of probe.copies_beside, which begins at -1. */
 static const char *const copies_words[] = { "null", "false", "true" };
 
 static void print_json(const struct probe *p, const struct host *hosts, int host_count)
 {
     printf("{\"rounds\": %u, ", p->rounds);
-    print_value("seconds", p->seconds, ",\n \"cluster\": ");
-    print_cluster_json(&p->model);
-    printf(",\n \"hosts\": [");
+    print_value("seconds", p->seconds, ",\n \"cluster\": {");
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        const char *value = CLUSTER_VALUE(&p->model, f);
+
+        printf("%s\"%s\": ", i ? ", " : "", f->name);
+        if (!strcmp(value, "unknown"))
+            printf("null");
+        else if (f->kind == FIELD_WORD)
+            json_quote(value, stdout);
+        else
+            printf("%s", value);
+    }
+    printf("},\n \"hosts\": [");
     for (int i = 0; i < host_count; i++) {
         printf("%s{\"host\": ", i ? ", " : "");
         json_quote(hosts[i].name, stdout);

@@ -62,7 +62,7 @@ static int add_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* UNSUPPORTED: there is none. */
+/* UNSUPPORTED: there is no table. */
 static int walk(struct tables *t, int64_t cluster, int64_t shape)
 {
     int rc = store_entries(t->store, cluster, shape, add_entry, t);
@@ -104,40 +104,6 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     return OK;
 }
 
-/* How tokens chose experts; where they did so at random nothing is said. */
-static void print_loads(const struct tables *t)
-{
-    const char *said = "";
-
-    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++) {
-        if (strcmp(e->load, said) != 0)
-            fprintf(t->to, "load     %s, from bucket %u on\n",
-                    *e->load ? UTF8_LINE(e->load) : "random", e->bucket);
-        said = e->load;
-    }
-}
-
-/* What the table is worth as a whole, where that is known. */
-static int print_standing(const struct tables *t)
-{
-    const struct entry_row *e = t->entries;
-    struct standing_row row;
-    char text[STANDING_TEXT_BYTES], *second;
-    int rc = standing_current(t->store, e->cluster, e->shape, e->window, &row);
-
-    if (rc)
-        return rc < 0 ? rc : OK;
-    standing_text(&row, text);
-    second = strstr(text, "default, ");
-    if (second)
-        second[strlen("default,")] = '\n'; /* a screen is 80 wide */
-    screen_ink(INK_HEAD, t->to);
-    fputs(text, t->to);
-    screen_ink(INK_PLAIN, t->to);
-    fputs("\n\n", t->to);
-    return OK;
-}
-
 /* ---- a line: neighbouring buckets with one plan */
 
 enum { CAPACITY_COLUMN = 1 };
@@ -154,25 +120,6 @@ struct line {
     struct plan_range range;
     uint32_t buckets, undecided, disturbed;
 };
-
-static struct line line_of(const struct entry_row *entries, size_t count,
-                           const struct override_row *pin)
-{
-    struct line line = { .first = entries,
-                         .last = &entries[count - 1],
-                         .pin = pin,
-                         .range = plan_range_of(entries, count),
-                         .buckets = (uint32_t)count };
-
-    for (const struct entry_row *e = entries; e <= line.last; e++) {
-        line.disturbed += e->throttled > 0;
-        if (!entry_is_undecided(e))
-            continue;
-        if (!line.undecided++ || e->bound > line.least_sure->bound)
-            line.least_sure = e;
-    }
-    return line;
-}
 
 /* Four digits: a table of 80 columns has room for no more, and no step is known better. */
 static int cell_of_time(struct grid *grid, const struct line *line)
@@ -195,25 +142,8 @@ static int cell_of_range(struct grid *grid, uint64_t first, uint64_t last)
 
 enum { WORDS_BYTES = 512 };
 
-/* How one bucket's plan was found; the words of decision.h that a stranger would not understand are
- * said in others. */
-static void add_decision(const struct line *line, char words[WORDS_BYTES])
-{
-    const char *decision = line->first->decision;
-
-    text_put(words, WORDS_BYTES, "%s",
-             !strcmp(decision, "incumbent") ? "kept"
-             : !strcmp(decision, "alone")   ? "default cannot run"
-                                            : UTF8_LINE(decision));
-    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-        if (line->range.states[i] && strcmp(decision, entry_state_words[i]) != 0)
-            text_add(words, WORDS_BYTES, ", %s", entry_state_words[i]);
-    if (line->disturbed)
-        text_add(words, WORDS_BYTES, ", disturbed");
-}
-
-/* What is left to be found where it is least sure, and which plan looked like it.  Steps of other
- * moments differ: what is left is judged by pairs of them, and by neighbours. */
+/* Says what may be left in the line's least certain bucket, and which plan promised it.  Steps of
+ * other moments differ: what is left is judged by pairs of them, and by neighbours. */
 static int add_undecided(const struct tables *t, const struct line *line, char words[WORDS_BYTES])
 {
     const struct entry_row *e = line->least_sure;
@@ -235,21 +165,6 @@ static int add_undecided(const struct tables *t, const struct line *line, char w
     return rc;
 }
 
-/* What a column has no room for: the states of several buckets, what is left, what is pinned. */
-static int add_more(const struct tables *t, const struct line *line, char words[WORDS_BYTES])
-{
-    for (int i = 1; i < ENTRY_STATE_COUNT && line->buckets > 1; i++)
-        if (line->range.states[i] && 1u << i != ENTRY_TIE) /* which is undecided */
-            text_add(words, WORDS_BYTES, "%s%u %s", *words ? ", " : "", line->range.states[i],
-                     entry_state_words[i]);
-    if (line->undecided)
-        TRY(add_undecided(t, line, words));
-    if (line->pin && line->pin->plan.struct_size)
-        text_add(words, WORDS_BYTES, "%spinned: %s", *words ? "; " : "",
-                 PLAN_WORDS(&line->pin->plan));
-    return OK;
-}
-
 static enum ink ink_of(const struct line *line)
 {
     const uint32_t *states = line->range.states;
@@ -265,15 +180,36 @@ static enum ink ink_of(const struct line *line)
 
 static int add_line(const struct tables *t, const struct line *line, struct grid *grid)
 {
+    const uint32_t *states = line->range.states;
     uint32_t window = line->first->window, first = line->first->bucket, last = line->last->bucket;
     uint32_t n = line->buckets;
     char how[WORDS_BYTES], more[WORDS_BYTES] = "";
 
-    if (n > 1)
-        snprintf(how, sizeof(how), "%u of %u measured", n - line->range.states[0], n);
-    else
-        add_decision(line, how);
-    TRY(add_more(t, line, more));
+    if (n > 1) {
+        snprintf(how, sizeof(how), "%u of %u measured", n - states[0], n);
+        for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+            if (states[i] && 1u << i != ENTRY_TIE) /* add_undecided() says that */
+                text_add(more, sizeof(more), "%s%u %s", *more ? ", " : "", states[i],
+                         entry_state_words[i]);
+    } else {
+        /* Words of decision.h that a stranger would not understand are said in others. */
+        const char *decision = line->first->decision;
+
+        text_put(how, sizeof(how), "%s",
+                 !strcmp(decision, "incumbent") ? "kept"
+                 : !strcmp(decision, "alone")   ? "default cannot run"
+                                                : UTF8_LINE(decision));
+        for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+            if (states[i] && strcmp(decision, entry_state_words[i]) != 0)
+                text_add(how, sizeof(how), ", %s", entry_state_words[i]);
+        if (line->disturbed)
+            text_add(how, sizeof(how), ", disturbed");
+    }
+    if (line->undecided)
+        TRY(add_undecided(t, line, more));
+    if (line->pin && line->pin->plan.struct_size)
+        text_add(more, sizeof(more), "%spinned: %s", *more ? "; " : "",
+                 PLAN_WORDS(&line->pin->plan));
     TRY(grid_row(grid, ink_of(line)));
     TRY(cell_of_range(grid, first, last));
     TRY(t->shape.space
@@ -304,14 +240,22 @@ static int print_lines(const struct tables *t)
     if (d)
         named[CAPACITY_COLUMN].title = d->key;
     for (size_t i = 0, end; i < t->entry_count && !rc; i = end) {
-        const struct override_row *pin = pin_of(t, &e[i]);
-        struct line line;
+        struct line line = { .first = &e[i], .pin = pin_of(t, &e[i]) };
 
         for (end = i + 1; end < t->entry_count && !t->every &&
                           entries_join(&e[end - 1], &e[end], 1) &&
-                          !strcmp(e[end].load, e[i].load) && pin_of(t, &e[end]) == pin;)
+                          !strcmp(e[end].load, e[i].load) && pin_of(t, &e[end]) == line.pin;)
             end++;
-        line = line_of(&e[i], end - i, pin);
+        line.last = &e[end - 1];
+        line.range = plan_range_of(&e[i], end - i);
+        line.buckets = (uint32_t)(end - i);
+        for (const struct entry_row *x = line.first; x <= line.last; x++) {
+            line.disturbed += x->throttled > 0;
+            if (!entry_is_undecided(x))
+                continue;
+            if (!line.undecided++ || x->bound > line.least_sure->bound)
+                line.least_sure = x;
+        }
         rc = add_line(t, &line, &grid);
     }
     if (!rc)
@@ -322,22 +266,7 @@ static int print_lines(const struct tables *t)
 
 /* ---- a table for a person */
 
-static void print_disturbed(const struct tables *t)
-{
-    uint32_t measured = 0, disturbed = 0;
-
-    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++) {
-        measured += !entry_is(e, ENTRY_INFERRED);
-        disturbed += e->throttled > 0;
-    }
-    if (disturbed)
-        fprintf(t->to,
-                "%u of %u measured buckets disturbed: other programs, heat or power held steps "
-                "back\n",
-                disturbed, measured);
-}
-
-/* How old the table is, what is pinned in it, and why trainers are not told it. */
+/* Says how old the table is, what is pinned in it, and why trainers are not told it. */
 static int print_footer(const struct tables *t)
 {
     int64_t oldest_s = INT64_MAX, newest_s = 0;
@@ -371,22 +300,56 @@ static int print_footer(const struct tables *t)
 
 static int print_table(struct tables *t)
 {
-    const struct entry_row *e = t->entries;
+    const struct entry_row *first = t->entries, *end = first + t->entry_count;
     const struct declaration *d = declaration_find(t->shape.space);
     struct moe_plan usual = plan_default(&t->shape);
+    uint32_t measured = 0, disturbed = 0;
+    const char *load = "";
+    struct standing_row standing;
+    int rc;
 
     t->defaults |= tables_default(&t->shape);
     fprintf(t->to, "%s", t->count ? "\n" : "");
-    TRY(tables_heading(t->store, e->cluster, e->shape, t->to));
+    TRY(tables_heading(t->store, first->cluster, first->shape, t->to));
     if (d)
         fprintf(t->to, "buckets  by %s\ndefault  %s\n", d->key, PLAN_WORDS(&usual));
     else
-        fprintf(t->to, "buckets  of width %u\n", e->window);
-    print_loads(t);
+        fprintf(t->to, "buckets  of width %u\n", first->window);
+    /* How tokens chose experts; a table where all chose at random says nothing of it. */
+    for (const struct entry_row *e = first; e < end; e++) {
+        if (strcmp(e->load, load) != 0)
+            fprintf(t->to, "load     %s, from bucket %u on\n",
+                    *e->load ? UTF8_LINE(e->load) : "random", e->bucket);
+        load = e->load;
+    }
     fprintf(t->to, "\n");
-    TRY(print_standing(t));
+
+    /* What the table is worth as a whole, where that is known. */
+    rc = standing_current(t->store, first->cluster, first->shape, first->window, &standing);
+    if (rc < 0)
+        return rc;
+    if (rc == OK) {
+        char text[STANDING_TEXT_BYTES], *second;
+
+        standing_text(&standing, text);
+        second = strstr(text, "default, ");
+        if (second)
+            second[strlen("default,")] = '\n'; /* a screen is 80 wide */
+        screen_ink(INK_HEAD, t->to);
+        fputs(text, t->to);
+        screen_ink(INK_PLAIN, t->to);
+        fputs("\n\n", t->to);
+    }
     TRY(print_lines(t));
-    print_disturbed(t);
+    for (const struct entry_row *e = first; e < end; e++) {
+        measured += !entry_is(e, ENTRY_INFERRED);
+        disturbed += e->throttled > 0;
+    }
+    if (disturbed)
+        fprintf(t->to,
+                "%u of %u measured buckets disturbed: other programs, heat or power held steps "
+                "back\n",
+                disturbed, measured);
     return t->told ? print_footer(t) : OK;
 }
 
@@ -419,7 +382,8 @@ void tables_legend(unsigned defaults, FILE *to)
 
 /* ---- a list of them */
 
-/* A line: its buckets, what it saves, and what --shape wants to hear. */
+/* Prints a line: the buckets of a layer's table, what it saves, and the layer as --shape takes it.
+ */
 static int list_table(struct tables *t)
 {
     const struct entry_row *e = t->entries;
@@ -439,7 +403,7 @@ static int list_table(struct tables *t)
     return OK;
 }
 
-/* Nothing where there is one: its name is the line that comes next. */
+/* Prints nothing where there is one table: the line that follows names its layer. */
 static int list_several(struct store *store, FILE *to)
 {
     char *text = NULL;
@@ -558,7 +522,7 @@ static int json_table(struct tables *t)
     return OK;
 }
 
-/* Whole, or not at all: half of it is no JSON. */
+/* The text is printed whole or not at all: half of it is no JSON. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
 {
     char *text = NULL;

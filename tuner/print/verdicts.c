@@ -1,4 +1,4 @@
-/* Every form of verdicts; files are whole, or not there. */
+/* Writes verdicts in every form; a file is whole, or it is not there. */
 #include "verdicts.h"
 
 #include "grid.h"
@@ -88,31 +88,16 @@ static void xml_attribute(const char *name, const char *text, FILE *to)
     fputc('"', to);
 }
 
-/* Nothing was shown of this key. */
+/* Whether the measurements showed nothing of this key. */
 static bool is_skipped(const struct verdict *v)
 {
     return !v->failed && isnan(v->gain.value);
 }
 
-static void describe(const struct verdict *v, FILE *to)
-{
-    struct gain g = v->gain;
-
-    quote_xml(v->word, to);
-    if (g.value < 0)
-        fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
-                INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
-    else if (!isnan(g.value))
-        fprintf(to, ": %.1f %% faster%s in %u pairs", 100 * g.value,
-                INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
-    if (*v->why)
-        fputs("; ", to);
-    quote_xml(v->why, to);
-}
-
 static void junit_case(const struct verdict *v, FILE *to)
 {
     char name[sizeof(v->key) + sizeof(v->plan) + 4];
+    struct gain g = v->gain;
 
     snprintf(name, sizeof(name), "%s: %s", v->key, v->plan);
     fputs("  <testcase", to);
@@ -124,7 +109,15 @@ static void junit_case(const struct verdict *v, FILE *to)
           : is_skipped(v) ? ">\n    <skipped message=\""
                           : ">\n    <system-out>",
           to);
-    describe(v, to);
+    quote_xml(v->word, to);
+    if (g.value < 0)
+        fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
+                INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
+    else if (!isnan(g.value))
+        fprintf(to, ": %.1f %% faster%s in %u pairs", 100 * g.value,
+                INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
+    fputs(*v->why ? "; " : "", to);
+    quote_xml(v->why, to);
     fputs(v->failed || is_skipped(v) ? "\"/>\n  </testcase>\n" : "</system-out>\n  </testcase>\n",
           to);
 }
@@ -156,38 +149,35 @@ static void cell_us(double us, FILE *to)
         fprintf(to, " | %.1f", us);
 }
 
-static void markdown_row(const struct verdict *v, FILE *to)
-{
-    fputs("| ", to);
-    quote_markdown(v->key, to);
-    fputs(" | ", to);
-    quote_markdown(v->plan, to);
-    cell_us(v->before_us, to);
-    cell_us(v->now_us, to);
-    if (isnan(v->gain.value))
-        fputs(" | - | -", to);
-    else
-        fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
-                INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
-    fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
-    quote_markdown(v->word, to);
-    fputs(v->failed ? "**" : "", to);
-    fputs(*v->why ? "; " : "", to);
-    quote_markdown(v->why, to);
-    fputs(" |\n", to);
-}
-
 static void markdown(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
 {
     fprintf(to, "### moetune: %s\n", heading);
     for (size_t i = 0; i < count; i++) {
-        if (!i || strcmp(verdicts[i].group, verdicts[i - 1].group) != 0)
+        const struct verdict *v = &verdicts[i];
+
+        if (!i || strcmp(v->group, verdicts[i - 1].group) != 0)
             fprintf(
                 to,
                 "\n%s\n\n| key | plan | before us | now us | faster by | 99 %% interval | pairs "
                 "| verdict |\n|---|---|--:|--:|--:|---|--:|---|\n",
-                verdicts[i].group);
-        markdown_row(&verdicts[i], to);
+                v->group);
+        fputs("| ", to);
+        quote_markdown(v->key, to);
+        fputs(" | ", to);
+        quote_markdown(v->plan, to);
+        cell_us(v->before_us, to);
+        cell_us(v->now_us, to);
+        if (isnan(v->gain.value))
+            fputs(" | - | -", to);
+        else
+            fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
+                    INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
+        fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
+        quote_markdown(v->word, to);
+        fputs(v->failed ? "**" : "", to);
+        fputs(*v->why ? "; " : "", to);
+        quote_markdown(v->why, to);
+        fputs(" |\n", to);
     }
 }
 

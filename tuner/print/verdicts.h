@@ -36,6 +36,7 @@ struct verdict_files {
 /* Options that fill struct verdict_files. */
 extern const struct option_row verdict_file_rows[];
 
+/* Whether a path is "-". */
 bool verdicts_here(const char *path);
 
 /* The heading names what was compared: "the table against the default plan". */

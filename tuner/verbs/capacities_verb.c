@@ -139,17 +139,6 @@ static void print_replan(void *self, const struct counts_step *s)
     printf("\n");
 }
 
-static void print_head(const struct replay *r)
-{
-    printf("%s: %zu steps, %u experts on %u rank%s, %.0f choices of a rank in a step\n", r->path,
-           r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.ranks == 1 ? "" : "s",
-           r->trace.choices);
-    if (r->layer)
-        printf("layer %s\n", SHAPE_TEXT(&r->layer->shape));
-    if (counts_remark(&r->trace))
-        printf("%s\n", counts_remark(&r->trace));
-}
-
 /* ---- JSON */
 
 static void replan_json(void *self, const struct counts_step *s)
@@ -174,19 +163,6 @@ static void print_number(const char *name, double value)
         json_print(value, stdout);
 }
 
-static void print_way(enum counts_way way, const struct counts_sum *s)
-{
-    printf(",\n \"%s\": {\"replans\": %zu", counts_words[way], s->replans);
-    print_number("factor", s->factor);
-    print_number("fullest_factor", s->fullest_factor);
-    print_number("balanced_factor", s->balanced_factor);
-    print_number("dropped_share", s->dropped_share);
-    print_number("step_ms", s->step_ms);
-    if (way == COUNTS_FOLLOWED)
-        printf(", \"digest\": \"%016" PRIx64 "\"", s->digest);
-    printf("}");
-}
-
 static int print_json(const struct options *o, struct replay *r)
 {
     struct counts_sum sum;
@@ -195,8 +171,19 @@ static int print_json(const struct options *o, struct replay *r)
            r->trace.ranks);
     print_number("choices", r->trace.choices);
     printf(", \"gains_time\": %s", counts_remark(&r->trace) ? "false" : "true");
-    for (int i = 0; i < COUNTS_WAYS; i++)
-        print_way(order[i], &r->sums[order[i]]);
+    for (int i = 0; i < COUNTS_WAYS; i++) {
+        const struct counts_sum *s = &r->sums[order[i]];
+
+        printf(",\n \"%s\": {\"replans\": %zu", counts_words[order[i]], s->replans);
+        print_number("factor", s->factor);
+        print_number("fullest_factor", s->fullest_factor);
+        print_number("balanced_factor", s->balanced_factor);
+        print_number("dropped_share", s->dropped_share);
+        print_number("step_ms", s->step_ms);
+        if (order[i] == COUNTS_FOLLOWED)
+            printf(", \"digest\": \"%016" PRIx64 "\"", s->digest);
+        printf("}");
+    }
     if (o->replans) {
         printf(",\n \"capacities\": [");
         TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, replan_json, r, &sum));
@@ -210,7 +197,13 @@ static int print_text(const struct options *o, struct replay *r)
 {
     struct counts_sum sum;
 
-    print_head(r);
+    printf("%s: %zu steps, %u experts on %u rank%s, %.0f choices of a rank in a step\n", r->path,
+           r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.ranks == 1 ? "" : "s",
+           r->trace.choices);
+    if (r->layer)
+        printf("layer %s\n", SHAPE_TEXT(&r->layer->shape));
+    if (counts_remark(&r->trace))
+        printf("%s\n", counts_remark(&r->trace));
     TRY(print_table(r));
     if (o->replans)
         TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, print_replan, r, &sum));

@@ -29,19 +29,6 @@ static int by_key(const struct import_entry *a, const struct import_entry *b)
     return by ? by : (a->row->bucket > b->row->bucket) - (a->row->bucket < b->row->bucket);
 }
 
-/* Below 0: only A has this bucket; above 0: only B. */
-static int compare_next(const struct side *a, const struct side *b)
-{
-    struct import_entry x, y;
-
-    if (a->at == a->count || b->at == b->count)
-        return a->at == a->count ? 1 : -1;
-    x = current(a);
-    y = current(b);
-    return by_key(&x, &y);
-}
-
-/* What differs in one table; neighbours that differ in the same way share a line. */
 static const struct grid_column columns[] = {
     { "bucket", GRID_LEFT },
     { "key", GRID_LEFT },
@@ -49,6 +36,7 @@ static const struct grid_column columns[] = {
     { "B", GRID_LEFT },
 };
 
+/* What differs in one table; neighbours that differ in the same way share a line. */
 struct difference {
     struct grid grid;
     struct import_entry first; /* of the line that is open; row NULL: none */
@@ -124,8 +112,15 @@ static int add_difference(struct difference *d, const struct side *a, const stru
 static int compare(struct side *a, struct side *b, struct difference *d)
 {
     while (a->at < a->count || b->at < b->count) {
-        int by = compare_next(a, b);
+        int by; /* below 0: only A has this bucket; above 0: only B */
 
+        if (a->at == a->count || b->at == b->count) {
+            by = a->at == a->count ? 1 : -1;
+        } else {
+            struct import_entry x = current(a), y = current(b);
+
+            by = by_key(&x, &y);
+        }
         if (by || !plan_equal(&current(a).row->plan, &current(b).row->plan))
             TRY(add_difference(d, a, b, by));
         a->at += by <= 0;
@@ -145,7 +140,7 @@ static bool begins_table(const struct side *s, size_t at, struct import_entry *o
     return !same_table(out, &before);
 }
 
-/* A layer on its cluster, in buckets of one width. */
+/* Whether some layer on its cluster, in buckets of one width, is on both sides. */
 static bool share_a_table(const struct side *a, const struct side *b)
 {
     struct import_entry x, y;
@@ -157,7 +152,7 @@ static bool share_a_table(const struct side *a, const struct side *b)
     return false;
 }
 
-/* A file that is damaged is not "the same". */
+/* A table without entries is one to compare; a file that is damaged is not. */
 static int open_side(const char *path, struct side *s)
 {
     int rc = table_file_read(path, path, &s->table);
@@ -167,37 +162,27 @@ static int open_side(const char *path, struct side *s)
     return rc == UNSUPPORTED ? OK : rc;
 }
 
-static int print(char *const files[2], struct side *a, struct side *b, uint32_t *differences)
-{
-    struct difference d = { .grid = GRID_OF(columns) };
-    int rc;
-
-    printf("A        %s\nB        %s\n", files[0], files[1]);
-    rc = compare(a, b, &d);
-    grid_clear(&d.grid);
-    if (!rc)
-        printf(d.count ? "\n%u bucket%s differ%s\n" : "\nthe same plans\n", d.count,
-               d.count == 1 ? "" : "s", d.count == 1 ? "s" : "");
-    if (!rc && a->count && b->count && !share_a_table(a, b))
-        printf("no layer of A is in B\n");
-    *differences = d.count;
-    return rc;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct side a = { 0 }, b = { 0 };
-    uint32_t differences = 0;
-    int rc = open_side(call->arguments[0], &a);
+    struct difference d = { .grid = GRID_OF(columns) };
+    int rc;
 
     (void)options;
-    if (!rc)
-        rc = open_side(call->arguments[1], &b);
-    if (!rc)
-        rc = print(call->arguments, &a, &b, &differences);
+    TRY_OUT(open_side(call->arguments[0], &a));
+    TRY_OUT(open_side(call->arguments[1], &b));
+    printf("A        %s\nB        %s\n", call->arguments[0], call->arguments[1]);
+    TRY_OUT(compare(&a, &b, &d));
+    printf(d.count ? "\n%u bucket%s differ%s\n" : "\nthe same plans\n", d.count,
+           d.count == 1 ? "" : "s", d.count == 1 ? "s" : "");
+    if (a.count && b.count && !share_a_table(&a, &b))
+        printf("no layer of A is in B\n");
+    rc = d.count ? ERR_WRONG : OK;
+out:
+    grid_clear(&d.grid);
     import_free(a.table);
     import_free(b.table);
-    return rc ? rc : (differences ? ERR_WRONG : OK);
+    return rc;
 }
 
 const struct verb diff_verb = {

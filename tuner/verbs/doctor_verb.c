@@ -24,7 +24,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
-/* Where the database lies is rank 0's affair. */
+/* Rank 0 alone looks where the database lies. */
 static int report(const struct options *o, const struct findings *of_ranks)
 {
     struct findings all = { .count = 0 };

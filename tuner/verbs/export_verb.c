@@ -126,21 +126,7 @@ static int write_out(struct store *store, const char *path, const struct options
 
 /* ---- the answers for one layer, as other programs read them */
 
-static int read_sets(const struct options *o, struct format_set *sets)
-{
-    for (int i = 0; i < o->sets.count; i++) {
-        const char *text = o->sets.items[i], *value = strchr(text, '=');
-        size_t length = value ? (size_t)(value - text) : 0;
-
-        if (!length || length >= sizeof(sets[i].name))
-            return fail(ERR_ARGUMENT, "--set %s: NAME=VALUE is wanted", text);
-        snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
-        sets[i].value = value + 1;
-    }
-    return OK;
-}
-
-/* A folder's file has the name that its reader looks for. */
+/* Makes the output's path: a file in a folder has the name that its reader looks for. */
 static int find_place(const struct format *format, const struct format_job *job, const char *file,
                       char path[PATH_MAX])
 {
@@ -167,7 +153,15 @@ static int write_answers(const struct format *format, const struct answers *answ
     struct output_file output;
     char path[PATH_MAX];
 
-    TRY(read_sets(o, sets));
+    for (int i = 0; i < o->sets.count; i++) {
+        const char *text = o->sets.items[i], *value = strchr(text, '=');
+        size_t length = value ? (size_t)(value - text) : 0;
+
+        if (!length || length >= sizeof(sets[i].name))
+            return fail(ERR_ARGUMENT, "--set %s: NAME=VALUE is wanted", text);
+        snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
+        sets[i].value = value + 1;
+    }
     TRY(format_check(format, &job));
     if (!o->file)
         return format->write(&job, stdout);
@@ -179,7 +173,8 @@ static int write_answers(const struct format *format, const struct answers *answ
     return o->check ? format_read_back(format, &job, path) : OK;
 }
 
-/* The answers for one layer, in one of the formats; read back where that is asked for. */
+/* Writes the answers for one layer in one of the formats, and reads them back where that is asked
+ * for. */
 static int export_answers(const struct format *format, const char *table, const struct options *o)
 {
     struct answers_choice choice = { .space = o->space,

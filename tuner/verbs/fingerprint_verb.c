@@ -28,33 +28,6 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
-static void print_text(const struct cluster *cluster, const struct discovery *found)
-{
-    char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
-
-    cluster_hex(cluster, hash);
-    cluster_format(cluster, text, sizeof(text));
-    printf("# fingerprint %s\n", hash);
-    if (found)
-        discovery_print_hosts(found, stdout);
-    printf("%s", text);
-}
-
-static void print_json(const struct cluster *cluster)
-{
-    char hash[SHA256_HEX_BYTES];
-
-    cluster_hex(cluster, hash);
-    printf("{\"fingerprint\": \"%s\"", hash);
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        printf(",\n \"%s\": ", cluster_fields[i].name);
-        json_quote(CLUSTER_VALUE(cluster, &cluster_fields[i]), stdout);
-    }
-    printf("}\n");
-}
-
-/* ---- comparing */
-
 static const char *value_in_words(const struct cluster *cluster, const struct cluster_field *field,
                                   char room[CLUSTER_VALUE_BYTES])
 {
@@ -65,31 +38,31 @@ static const char *value_in_words(const struct cluster *cluster, const struct cl
     return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
 }
 
-/* What is not known may be anything: it is never equal where that would be another cluster. */
-static bool print_field(const struct cluster *was, const struct cluster *is,
-                        const struct cluster_field *field)
-{
-    const char *class = cluster_class_words[field->class];
-    char a[CLUSTER_VALUE_BYTES], b[CLUSTER_VALUE_BYTES];
-    const char *old = value_in_words(was, field, a), *new = value_in_words(is, field, b);
-
-    if (strcmp(old, new) != 0)
-        printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
-    else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
-        printf("%-5s %-16s is unknown, as it was: that is not the same\n", class, field->name);
-    else
-        return false;
-    return true;
-}
-
 /* Model numbers are measured anew by every probe, host names change: neither counts. */
 static int print_difference(const struct cluster *was, const struct cluster *is)
 {
     int differ[] = { [CLUSTER_HARD] = 0, [CLUSTER_SOFT] = 0, [CLUSTER_INFO] = 0 };
 
-    for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].class != CLUSTER_MODEL)
-            differ[cluster_fields[i].class] += print_field(was, is, &cluster_fields[i]);
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *field = &cluster_fields[i];
+        const char *class = cluster_class_words[field->class];
+        char a[CLUSTER_VALUE_BYTES], b[CLUSTER_VALUE_BYTES];
+        const char *old, *new;
+
+        if (field->class == CLUSTER_MODEL)
+            continue;
+        old = value_in_words(was, field, a);
+        new = value_in_words(is, field, b);
+        if (strcmp(old, new) != 0)
+            printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
+        /* What is not known may be anything: where it would make another cluster it is not equal.
+         */
+        else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
+            printf("%-5s %-16s is unknown, as it was: that is not the same\n", class, field->name);
+        else
+            continue;
+        differ[field->class]++;
+    }
     if (differ[CLUSTER_HARD])
         printf("another cluster: a table of one does not answer for the other\n");
     else if (differ[CLUSTER_SOFT])
@@ -102,21 +75,33 @@ static int print_difference(const struct cluster *was, const struct cluster *is)
 static int print(const struct options *o, const struct cluster *cluster,
                  const struct discovery *found)
 {
+    char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
     struct cluster saved;
 
     if (o->diff) {
         TRY(cluster_read(o->diff, &saved));
         return print_difference(&saved, cluster);
     }
-    if (o->json)
-        print_json(cluster);
-    else
-        print_text(cluster, found);
+    cluster_hex(cluster, hash);
+    if (o->json) {
+        printf("{\"fingerprint\": \"%s\"", hash);
+        for (size_t i = 0; i < cluster_field_count; i++) {
+            printf(",\n \"%s\": ", cluster_fields[i].name);
+            json_quote(CLUSTER_VALUE(cluster, &cluster_fields[i]), stdout);
+        }
+        printf("}\n");
+        return OK;
+    }
+    cluster_format(cluster, text, sizeof(text));
+    printf("# fingerprint %s\n", hash);
+    if (found)
+        discovery_print_hosts(found, stdout);
+    printf("%s", text);
     return OK;
 }
 
-/* What was measured of this cluster belongs to its description; what is free is known better now.
- */
+/* What was measured of this cluster belongs to its description; how much memory is free is known
+ * better now. */
 static void add_measured(const char *db, struct cluster *cluster)
 {
     struct store *store = known_open(db, 0);

@@ -62,18 +62,6 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 
 /* ---- files */
 
-/* Only now: a file that is refused leaves nothing behind. */
-static int open_store(struct session *s)
-{
-    char path[PATH_MAX];
-
-    if (s->store)
-        return OK;
-    TRY(store_path(s->options->db, s->options->dry ? STORE_CONSULT : STORE_TO_WRITE, path,
-                   sizeof(path)));
-    return s->options->dry ? store_dry_run(path, &s->store) : store_open(path, 0, &s->store);
-}
-
 static int import_file(struct session *s, const char *path)
 {
     const struct import_options options = { .conflict = on_conflict, .self = s };
@@ -86,8 +74,15 @@ static int import_file(struct session *s, const char *path)
         note("%s holds no entries", path);
         return OK;
     }
-    if (!rc)
-        rc = open_store(s);
+    /* The database is opened only now: a file that is refused leaves nothing behind. */
+    if (!rc && !s->store) {
+        bool dry = s->options->dry;
+        char db[PATH_MAX];
+
+        rc = store_path(s->options->db, dry ? STORE_CONSULT : STORE_TO_WRITE, db, sizeof(db));
+        if (!rc)
+            rc = dry ? store_dry_run(db, &s->store) : store_open(db, 0, &s->store);
+    }
     if (!rc)
         rc = import_place(table, s->store, &options, &got);
     import_free(table);

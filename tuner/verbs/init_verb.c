@@ -25,7 +25,7 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
-/* Those of one program lie side by side. */
+/* Files of one program lie side by side. */
 static const struct file {
     const char *program, *name;
     size_t size;
@@ -46,7 +46,7 @@ static const char *summary_of(const struct file *file)
     return strstr(file->text, "\"\"\"") + 3;
 }
 
-/* To the next line that begins so, or the end. */
+/* Returns the beginning of the next line, or the end of the text. */
 static const char *next_line(const char *text)
 {
     text += strcspn(text, "\n");
@@ -84,66 +84,49 @@ static int path_of(const struct file *file, const char *folder, char path[PATH_M
                : fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
 }
 
-static int check_absent(const struct file *file, const char *folder)
-{
-    char path[PATH_MAX];
-
-    TRY(path_of(file, folder, path));
-    return access(path, F_OK)
-               ? OK
-               : fail(ERR_ARGUMENT, "%s is there already (--force writes it anew)", path);
-}
-
-static int write_file(const struct file *file, const char *folder)
+/* Writes all files of a program or, where one is in the way, none. */
+static int write_program(const char *name, const char *folder, bool anew)
 {
     struct output_file output;
     char path[PATH_MAX];
 
-    TRY(path_of(file, folder, path));
-    TRY(output_begin(path, &output));
-    fwrite(file->text, 1, file->size, output.to);
-    TRY(output_end(&output, OK, NULL, false));
-    printf("wrote %s\n", path);
+    for (const struct file *f = files; f < files + FILES && !anew; f++) {
+        if (strcmp(f->program, name) != 0)
+            continue;
+        TRY(path_of(f, folder, path));
+        if (!access(path, F_OK))
+            return fail(ERR_ARGUMENT, "%s is there already (--force writes it anew)", path);
+    }
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return fail(ERR_IO, "%s: %s", folder, strerror(errno));
+    for (const struct file *f = files; f < files + FILES; f++) {
+        if (strcmp(f->program, name) != 0)
+            continue;
+        TRY(path_of(f, folder, path));
+        TRY(output_begin(path, &output));
+        fwrite(f->text, 1, f->size, output.to);
+        TRY(output_end(&output, OK, NULL, false));
+        printf("wrote %s\n", path);
+    }
     return OK;
 }
 
-static int make_folder(const char *folder)
-{
-    return !mkdir(folder, 0777) || errno == EEXIST
-               ? OK
-               : fail(ERR_IO, "%s: %s", folder, strerror(errno));
-}
-
-/* All of them or, where one is in the way, none. */
-static int write_program(const char *name, const char *folder, bool anew)
-{
-    for (const struct file *f = files; f < files + FILES && !anew; f++)
-        if (!strcmp(f->program, name))
-            TRY(check_absent(f, folder));
-    TRY(make_folder(folder));
-    for (const struct file *f = files; f < files + FILES; f++)
-        if (!strcmp(f->program, name))
-            TRY(write_file(f, folder));
-    return OK;
-}
-
-static const struct file *find_main(const char *name)
-{
-    for (const struct file *f = files; f < files + FILES; f++)
-        if (is_main(f) && !strcmp(f->program, name))
-            return f;
-    return NULL;
-}
-
-static int unknown(const char *name)
+/* Finds a program by its name, or says which one was probably meant. */
+static int find_main(const char *name, const struct file **out)
 {
     const char *names[FILES];
     char near[160];
     size_t n = 0;
 
-    for (const struct file *f = files; f < files + FILES; f++)
-        if (is_main(f))
-            names[n++] = f->program;
+    for (const struct file *f = files; f < files + FILES; f++) {
+        if (!is_main(f))
+            continue;
+        if (!strcmp(f->program, name)) {
+            *out = f;
+            return OK;
+        }
+        names[n++] = f->program;
+    }
     suggest(name, names, n, "", near, sizeof(near));
     return fail(ERR_ARGUMENT, "init: no program \"%s\" (%s)", name,
                 *near ? near : "moetune init lists them");
@@ -153,14 +136,13 @@ static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     const char *name = call->arguments[0], *folder = call->count > 1 ? call->arguments[1] : ".";
-    const struct file *program = name ? find_main(name) : NULL;
+    const struct file *program = NULL;
 
     if (!name) {
         list(stdout);
         return OK;
     }
-    if (!program)
-        return unknown(name);
+    TRY(find_main(name, &program));
     TRY(write_program(name, folder, o->force));
     print_next(program, folder);
     return OK;

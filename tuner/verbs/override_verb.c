@@ -75,7 +75,7 @@ static bool is_meant(const struct target *t)
     return cluster_hex_agrees(t->hex, t->options->fingerprint);
 }
 
-/* Entries come by cluster. */
+/* Finds the clusters that hold the layer; entries come by cluster. */
 static int match(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
@@ -95,55 +95,43 @@ static int match(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* The one that is asked for, or that of the table that answers. */
-static int find_width(struct target *t)
+/* Finds the layer's cluster, and the width: the one that is asked for, or that of the table that
+ * answers. */
+static int find_layer(struct target *t)
 {
+    const struct options *o = t->options;
     struct told told;
-    int rc = told_read(t->store, &told);
+    int rc;
 
-    t->row.window =
-        t->options->window ? t->options->window : told_width(&told, t->row.cluster, t->row.shape);
+    TRY(store_entries(t->store, 0, 0, match, t));
+    if (!t->found) {
+        char width[48] = "";
+
+        if (o->window)
+            snprintf(width, sizeof(width), " with buckets of width %u", o->window);
+        note("the database holds no layer %s%s%s%s (see moetune show)", SHAPE_TEXT(&t->shape),
+             width, o->fingerprint ? " on a cluster whose hash begins with " : "",
+             o->fingerprint ? o->fingerprint : "");
+        return UNSUPPORTED;
+    }
+    if (t->found > 1) {
+        rc = fail(ERR_AMBIGUOUS,
+                  "%zu clusters of the database hold the layer %s; --fingerprint must say which:",
+                  t->found, SHAPE_TEXT(&t->shape));
+        for (size_t i = 0; i < t->found; i++) {
+            TRY(read_cluster(t, t->clusters[i]));
+            note("  --fingerprint %.12s  %s, %s", t->hex, t->cluster.backend,
+                 UTF8_LINE(t->cluster.device));
+        }
+        return rc;
+    }
+    rc = told_read(t->store, &told);
+    t->row.window = o->window ? o->window : told_width(&told, t->row.cluster, t->row.shape);
     told_free(&told);
     return rc;
 }
 
-static int several_clusters(struct target *t)
-{
-    int rc = fail(ERR_AMBIGUOUS,
-                  "%zu clusters of the database hold the layer %s; --fingerprint must say which:",
-                  t->found, SHAPE_TEXT(&t->shape));
-
-    for (size_t i = 0; i < t->found; i++) {
-        TRY(read_cluster(t, t->clusters[i]));
-        note("  --fingerprint %.12s  %s, %s", t->hex, t->cluster.backend,
-             UTF8_LINE(t->cluster.device));
-    }
-    return rc;
-}
-
-static int no_layer(const struct target *t)
-{
-    const char *begins = t->options->fingerprint;
-    char width[48] = "";
-
-    if (t->options->window)
-        snprintf(width, sizeof(width), " with buckets of width %u", t->options->window);
-    note("the database holds no layer %s%s%s%s (see moetune show)", SHAPE_TEXT(&t->shape), width,
-         begins ? " on a cluster whose hash begins with " : "", begins ? begins : "");
-    return UNSUPPORTED;
-}
-
-static int find_layer(struct target *t)
-{
-    TRY(store_entries(t->store, 0, 0, match, t));
-    if (!t->found)
-        return no_layer(t);
-    return t->found == 1 ? find_width(t) : several_clusters(t);
-}
-
-/* ---- by the name of its space */
-
-/* As moelookup_space() takes it. */
+/* Finds the newest version of the space, as moelookup_space() does. */
 static int match_newest(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
@@ -180,12 +168,15 @@ static int match_space(void *self, const struct entry_row *entry)
     return OK;
 }
 
-static int find_space_layer(struct target *t)
+/* The layer that options describe, or, of a declared space, the one that the database holds. */
+static int choose_layer(struct target *t)
 {
-    const char *text = t->options->stated.shape;
+    const struct options *o = t->options;
     struct moe_shape any = MOE_SHAPE_INIT;
 
-    if (text && shape_parse(text, &any))
+    if (!o->space)
+        return stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &t->shape);
+    if (o->stated.shape && shape_parse(o->stated.shape, &any))
         return ERR_ARGUMENT;
     TRY(store_entries(t->store, 0, 0, match_newest, t));
     TRY(store_entries(t->store, 0, 0, match_space, t));
@@ -193,77 +184,59 @@ static int find_space_layer(struct target *t)
         return fail(ERR_AMBIGUOUS,
                     "--space %s: several layers of it are here; options, or --shape, must say "
                     "which: %s; %s",
-                    t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
-    return t->shape.struct_size
-               ? OK
-               : fail(ERR_ARGUMENT,
-                      "--space %s: the database holds no layer of it with the words that were "
-                      "given%s (see moetune show)",
-                      t->options->space,
-                      t->options->fingerprint ? ", on a cluster whose hash begins so" : "");
-}
-
-static int choose_layer(struct target *t)
-{
-    return t->options->space ? find_space_layer(t)
-                             : stated_layer_shape(&t->options->stated,
-                                                  gpus_dtype(gpus_device("auto")), &t->shape);
+                    o->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
+    if (!t->shape.struct_size)
+        return fail(ERR_ARGUMENT,
+                    "--space %s: the database holds no layer of it with the words that were "
+                    "given%s (see moetune show)",
+                    o->space, o->fingerprint ? ", on a cluster whose hash begins so" : "");
+    return OK;
 }
 
 /* ---- the range */
 
-/* Of a space with classes all of them, unless one is named. */
-static int read_key(struct target *t, const struct declaration *d)
+static int read_range(struct target *t)
 {
     const struct options *o = t->options;
+    const struct declaration *d = declaration_find(t->shape.space);
     double class = 0;
     uint64_t key;
 
+    if (!o->buckets == !o->key || (o->class && !o->key))
+        return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
+    if (!o->key)
+        return space_buckets(o->buckets, &t->row.first, &t->row.last);
+    if (!d)
+        return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
     TRY(space_key_read(o->key, &key));
     if (o->class)
         TRY(space_class_read(o->class, &class));
     if (o->class && !d->class_edges)
         return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
     t->row.first = t->row.last = declaration_bucket_at(d, key, class);
-    if (!o->class)
+    if (!o->class) /* all classes that the space has */
         t->row.last += declaration_classes(d) - 1;
-    return OK;
-}
-
-static int read_range(struct target *t)
-{
-    const struct options *o = t->options;
-    const struct declaration *d = declaration_find(t->shape.space);
-
-    if (!o->buckets == !o->key || (o->class && !o->key))
-        return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
-    if (o->key && !d)
-        return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
-    return o->key ? read_key(t, d) : space_buckets(o->buckets, &t->row.first, &t->row.last);
-}
-
-/* Its space is the layer's; the plan need not say it. */
-static int read_declared(uint32_t space, const char *text, struct moe_plan *out)
-{
-    const struct declaration *d = declaration_find(space);
-    uint32_t choice;
-
-    if (!plan_parse(text, out))
-        return OK;
-    if (!declaration_scan(d, text, &choice))
-        return fail(ERR_ARGUMENT, "--plan \"%s\": %s has no such axis or value", text, d->name);
-    *out = declared_plan(space, choice);
     return OK;
 }
 
 static int read_plan(struct target *t)
 {
     const struct options *o = t->options;
+    const struct declaration *d = declaration_find(t->shape.space);
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
-    TRY(t->shape.space ? read_declared(t->shape.space, o->plan, &t->row.plan)
-                       : layer_options_plan(o->plan, &t->row.plan));
+    if (!t->shape.space) {
+        TRY(layer_options_plan(o->plan, &t->row.plan));
+    } else if (plan_parse(o->plan, &t->row.plan)) {
+        /* The plan need not name its space: it is the layer's. */
+        uint32_t choice;
+
+        if (!declaration_scan(d, o->plan, &choice))
+            return fail(ERR_ARGUMENT, "--plan \"%s\": %s has no such axis or value", o->plan,
+                        d->name);
+        t->row.plan = declared_plan(t->shape.space, choice);
+    }
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan, &t->shape);
     if (!text_put(t->row.why, sizeof(t->row.why), "%s", o->why))
@@ -272,7 +245,7 @@ static int read_plan(struct target *t)
     return OK;
 }
 
-/* Buckets of which width is not what everybody has in mind. */
+/* Says the width of buckets, too: few people have it in mind. */
 static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
@@ -280,7 +253,7 @@ static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t 
            RANGE_TEXT(shape, row->window, first, last), PLAN_TEXT(&row->plan));
 }
 
-/* What was pinned in the range. */
+/* Prints which pins of the range end now. */
 static int print_ends(const struct target *t)
 {
     const struct override_row *range = &t->row;
@@ -300,23 +273,10 @@ static int print_ends(const struct target *t)
     return OK;
 }
 
-/* What is pinned is told without being tried. */
-static int check_a2a(const struct target *t)
-{
-    struct cluster cluster;
-
-    TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
-    if (t->row.plan.a == MOE_A2A_NCCL && !cluster_has_library_a2a(&cluster))
-        return fail(ERR_ARGUMENT,
-                    "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
-                    "later have one)",
-                    t->options->plan);
-    return OK;
-}
-
 static int set(struct target *t)
 {
     const struct declaration *d;
+    struct cluster cluster;
 
     TRY(choose_layer(t));
     TRY(read_range(t));
@@ -327,7 +287,13 @@ static int set(struct target *t)
                     t->options->buckets, d->name, declaration_buckets(d) - 1);
     TRY(read_plan(t));
     TRY(find_layer(t));
-    TRY(check_a2a(t));
+    TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
+    /* What is pinned is told without being tried. */
+    if (t->row.plan.a == MOE_A2A_NCCL && !cluster_has_library_a2a(&cluster))
+        return fail(ERR_ARGUMENT,
+                    "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
+                    "later have one)",
+                    t->options->plan);
     TRY(print_ends(t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));

@@ -40,7 +40,7 @@ struct scale {
     const struct space *space;
 };
 
-/* How wrong the guess is where the default plan has been measured. */
+/* Adds how wrong the search's guess is where the default plan has been measured. */
 static int compare_default(void *self, const struct entry_row *entry)
 {
     struct scale *s = self;
@@ -53,7 +53,9 @@ static int compare_default(void *self, const struct entry_row *entry)
     return OK;
 }
 
-static int open_search(const struct tune_request *r, const struct space *space, struct search **out)
+/* Times are the search's estimates, scaled by the default plan's where that has been measured. */
+static int forecast_layer(const struct tune_request *r, const struct space *space,
+                          struct store *store, struct forecast *f)
 {
     struct search_setup setup = { .shape = space->shape,
                                   .kept = load_kept,
@@ -62,12 +64,11 @@ static int open_search(const struct tune_request *r, const struct space *space, 
                                   .arm_count = space->arm_count,
                                   .machine = r->machine,
                                   .seed = r->options->setup.seed };
+    struct scale scale = { .space = space };
+    int64_t cluster = 0, shape = 0;
+    double factor = 1;
+    int rc = OK;
 
-    return search_open(search_find("guided"), &setup, out);
-}
-
-static void count_memory(const struct space *space, struct forecast *f)
-{
     for (size_t i = 0; i < space->anchor_count; i++)
         for (size_t arm = 0; arm < space->arm_count; arm++) {
             int64_t bytes = space_bytes(space, (int)arm, space->anchors[i]);
@@ -77,17 +78,7 @@ static void count_memory(const struct space *space, struct forecast *f)
             else if (bytes > f->memory_bytes)
                 f->memory_bytes = bytes;
         }
-}
-
-static int count_time(const struct tune_request *r, const struct space *space, struct store *store,
-                      struct forecast *f)
-{
-    struct scale scale = { .space = space };
-    int64_t cluster = 0, shape = 0;
-    double factor = 1;
-    int rc = OK;
-
-    TRY(open_search(r, space, &scale.search));
+    TRY(search_open(search_find("guided"), &setup, &scale.search));
     if (store && store_find(store, &r->cluster, &space->shape, &cluster, &shape) == OK)
         rc = store_entries(store, cluster, shape, compare_default, &scale);
     if (scale.count)
@@ -107,7 +98,8 @@ static int count_time(const struct tune_request *r, const struct space *space, s
 
 enum { RANGE_WIDTH = 28 }; /* of most ranges with a class */
 
-/* One line per bucket that trainers miss, in the order they would be measured. */
+/* Prints a line for each bucket that trainers miss, in the order in which they would be measured.
+ */
 static void print_misses(const struct tune_request *r, const struct misses *misses)
 {
     const struct declaration *d = r->declared;
@@ -177,30 +169,28 @@ static void print_json(const struct tune_request *r, const struct space *space,
     printf("\"known_buckets\": %u}", f->known);
 }
 
-static void print_miss_json(const struct tune_request *r, const struct miss *e, bool first)
-{
-    const struct moe_shape *shape = &r->spaces[e->space].shape;
-
-    printf("%s\n {\"shape\": \"%s\", \"bucket\": %u", first ? "" : ",", SHAPE_TEXT(shape),
-           e->bucket);
-    tables_json_range(shape, e->bucket, e->bucket, stdout);
-    printf(", \"asked\": %" PRIu64 ", \"share\": ", e->asked);
-    json_print(e->share, stdout);
-    printf(", \"entry\": \"%s\"}", e->why);
-}
-
-/* What its plans take the program alone knows. */
+/* Of a declared space misses alone are known: what its plans take the program alone knows. */
 static void print_declared(const struct tune_request *r, const struct misses *misses)
 {
     char tag[DECLARATION_TAG_BYTES];
 
-    for (size_t i = 0; i < misses->count && r->options->json; i++)
-        print_miss_json(r, &misses->list[i], i == 0);
-    if (r->options->json)
+    if (!r->options->json) {
+        print_misses(r, misses);
+        printf("plans     %u of %s, which the program of --exec runs\n", r->declared->plans,
+               declaration_tag(r->declared, tag));
         return;
-    print_misses(r, misses);
-    printf("plans     %u of %s, which the program of --exec runs\n", r->declared->plans,
-           declaration_tag(r->declared, tag));
+    }
+    for (size_t i = 0; i < misses->count; i++) {
+        const struct miss *e = &misses->list[i];
+        const struct moe_shape *shape = &r->spaces[e->space].shape;
+
+        printf("%s\n {\"shape\": \"%s\", \"bucket\": %u", i ? "," : "", SHAPE_TEXT(shape),
+               e->bucket);
+        tables_json_range(shape, e->bucket, e->bucket, stdout);
+        printf(", \"asked\": %" PRIu64 ", \"share\": ", e->asked);
+        json_print(e->share, stdout);
+        printf(", \"entry\": \"%s\"}", e->why);
+    }
 }
 
 static int print_all(struct tune_request *r, struct store *store)
@@ -224,8 +214,7 @@ static int print_all(struct tune_request *r, struct store *store)
     for (size_t i = 0; i < r->space_count && !r->declared; i++) {
         struct forecast f = { .paper_trials = tune_paper_trials(r, i) };
 
-        count_memory(&r->spaces[i], &f);
-        TRY(count_time(r, &r->spaces[i], store, &f));
+        TRY(forecast_layer(r, &r->spaces[i], store, &f));
         if (r->options->json)
             print_json(r, &r->spaces[i], &f, i == 0);
         else
@@ -236,7 +225,7 @@ static int print_all(struct tune_request *r, struct store *store)
     return OK;
 }
 
-/* Each layer's, as a file of --space says it. */
+/* Prints each layer's plans as a file of --space says them. */
 static int print_own(const struct tune_request *r)
 {
     char text[DECLARATION_TEXT_BYTES + 1];

@@ -57,7 +57,7 @@ static void tick(void *self, uint32_t rounds, double seconds)
     note("%u rounds, %.0f of about %.0f s", rounds, seconds, t->wanted_s);
 }
 
-/* ---- what rank 0 does with it */
+/* ---- what rank 0 stores */
 
 static int open_store(const struct options *o, char *path, size_t size, struct store **out)
 {
@@ -65,7 +65,7 @@ static int open_store(const struct options *o, char *path, size_t size, struct s
     return store_open(path, 0, out);
 }
 
-static int keep(struct store *store, const char *path, const struct cluster *measured)
+static int store_model(struct store *store, const char *path, const struct cluster *measured)
 {
     int64_t id;
 
@@ -78,32 +78,27 @@ static int keep(struct store *store, const char *path, const struct cluster *mea
 
 /* ---- on the ranks */
 
-/* While the others wait for the first round. */
-static int look_at_copies(const struct engine *engine, bool first)
-{
-    struct gpus gpus;
-
-    if (!first || strcmp(engine->device->ops->name, "cuda") != 0)
-        return -1;
-    gpus = gpus_here();
-    return gpus_copies_beside(&gpus);
-}
-
 static int probe_ranks(struct world *world, struct engine *engine, const struct cluster *cluster,
                        struct store *store, const char *path, const struct options *o)
 {
     bool first = world_topology(world)->rank == 0;
     struct ticker ticker = { store, first && !o->quiet, o->seconds, 0 };
     struct probe_setup setup = { world, engine, o->seconds, o->seed, tick, &ticker };
-    int copies_beside = look_at_copies(engine, first);
     struct probe *probe = NULL;
-    int rc;
+    int copies_beside = -1, rc;
+
+    /* The first rank looks at copies while the others wait for the first round. */
+    if (first && !strcmp(engine->device->ops->name, "cuda")) {
+        struct gpus gpus = gpus_here();
+
+        copies_beside = gpus_copies_beside(&gpus);
+    }
 
     TRY(probe_open(&setup, cluster, &probe));
     probe->copies_beside = copies_beside;
     rc = first ? probe_print(probe, o->json) : OK;
     if (!rc && store)
-        rc = keep(store, path, &probe->model);
+        rc = store_model(store, path, &probe->model);
     probe_close(probe);
     return world_settle(world, rc);
 }

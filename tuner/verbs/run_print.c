@@ -48,7 +48,7 @@ static double hidden_share(const struct subject *s)
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
-/* "291 to 830 tokens", of the ranks. */
+/* Prints "291 to 830 tokens": the least and the most that a rank has. */
 static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *what)
 {
     uint32_t least = of_ranks[0], most = of_ranks[0];
@@ -61,37 +61,6 @@ static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *wh
     if (most > least)
         printf(" to %u", most);
     printf(" %s", what);
-}
-
-/* Of a layer that is not cut as usual. */
-static void print_parts(const struct rig *rig)
-{
-    const struct moe_shape *s = &rig->data.shape;
-
-    if (!s->layout && !s->shares)
-        return;
-    printf("ranks     layout=%s shares=%s: ", layout_words[s->layout], shares_words[s->shares]);
-    print_range(rig->parts.tokens, s->ranks, "tokens");
-    if (s->layout == MOE_LAYOUT_HIDDEN) {
-        printf(" and ");
-        print_range(rig->parts.hidden, s->ranks, "hidden units");
-    }
-    printf(" each\n");
-}
-
-static void print_router(const struct moe_shape *s)
-{
-    printf("router    %s", router_words[s->router]);
-    if (s->groups)
-        printf(", %u groups of %u experts, of which a token takes %u", s->groups,
-               s->experts / s->groups, s->group_limit);
-    if (s->projection)
-        printf(", in %u dimensions", s->projection);
-    if (s->order == MOE_ORDER_PRIORITY)
-        printf(", slots by priority");
-    if (s->combine == MOE_COMBINE_CHOICES)
-        printf(", a row for each choice");
-    printf("\n");
 }
 
 static void print_capacity(const struct rig *rig, int64_t dropped, const struct run_options *o)
@@ -114,7 +83,7 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
            (uint64_t)s->tokens * s->ranks * s->top_k * layer_count(s));
 }
 
-/* What all plans have in common. */
+/* Prints what all plans have in common. */
 static void print_heading(const struct rig *rig, const struct subject *subjects,
                           const struct run_options *o)
 {
@@ -134,9 +103,28 @@ static void print_heading(const struct rig *rig, const struct subject *subjects,
         printf("routes    known: those of a step before\n");
     if (o->sim)
         printf("model     %s: MODELLED, not measured\n", o->sim);
-    print_parts(rig);
-    if (s->groups || s->router || s->order || s->combine)
-        print_router(s);
+    if (s->layout || s->shares) { /* the layer is not cut as usual */
+        printf("ranks     layout=%s shares=%s: ", layout_words[s->layout], shares_words[s->shares]);
+        print_range(rig->parts.tokens, s->ranks, "tokens");
+        if (s->layout == MOE_LAYOUT_HIDDEN) {
+            printf(" and ");
+            print_range(rig->parts.hidden, s->ranks, "hidden units");
+        }
+        printf(" each\n");
+    }
+    if (s->groups || s->router || s->order || s->combine) {
+        printf("router    %s", router_words[s->router]);
+        if (s->groups)
+            printf(", %u groups of %u experts, of which a token takes %u", s->groups,
+                   s->experts / s->groups, s->group_limit);
+        if (s->projection)
+            printf(", in %u dimensions", s->projection);
+        if (s->order == MOE_ORDER_PRIORITY)
+            printf(", slots by priority");
+        if (s->combine == MOE_COMBINE_CHOICES)
+            printf(", a row for each choice");
+        printf("\n");
+    }
     if (o->balance)
         printf("balance   loss %.9g of weight %s\n", subjects[0].balance, o->balance);
     if (rig->data.load)
@@ -173,26 +161,24 @@ static void print_known(const struct subject *subjects, size_t count, int wide)
     }
 }
 
-static void print_phases_of(const struct subject *subject, int wide)
-{
-    const struct spread *share = &subject->phases.exchanges_ppm, *of = subject->phases.of;
-
-    for (int i = 0; i < PHASE_COUNT; i++)
-        if (of[i].high_ns) /* the plan has such work */
-            printf("%-*s %-23s %9.3f %9.3f-%9.3f %6.3f\n", wide, i ? "" : SUBJECT_TEXT(subject),
-                   phase_titles[i], ms(of[i].median_ns), ms(of[i].low_ns), ms(of[i].high_ns),
-                   (double)of[i].median_ns / (double)of[PHASE_TOTAL].median_ns);
-    printf("%-*s %-23s %9s %9.3f-%9.3f %6.3f\n", wide, "", "share of exchanges", "",
-           ms(share->low_ns), ms(share->high_ns), ms(share->median_ns));
-}
-
 static void print_phases(const struct subject *subjects, size_t count, int wide)
 {
     printf("\nphases one after the other, each while the other stream is muted\n\n"
            "%-*s %-23s %9s %19s %6s\n",
            wide, "plan", "phase", "ms", "95 % interval", "share");
-    for (size_t i = 0; i < count; i++)
-        print_phases_of(&subjects[i], wide);
+    for (size_t i = 0; i < count; i++) {
+        const struct phase_spreads *phases = &subjects[i].phases;
+        const struct spread *share = &phases->exchanges_ppm, *of = phases->of;
+
+        for (int p = 0; p < PHASE_COUNT; p++)
+            if (of[p].high_ns) /* the plan has such work */
+                printf("%-*s %-23s %9.3f %9.3f-%9.3f %6.3f\n", wide,
+                       p ? "" : SUBJECT_TEXT(&subjects[i]), phase_titles[p], ms(of[p].median_ns),
+                       ms(of[p].low_ns), ms(of[p].high_ns),
+                       (double)of[p].median_ns / (double)of[PHASE_TOTAL].median_ns);
+        printf("%-*s %-23s %9s %9.3f-%9.3f %6.3f\n", wide, "", "share of exchanges", "",
+               ms(share->low_ns), ms(share->high_ns), ms(share->median_ns));
+    }
     printf("\nissued by the host in one step, before it waits\n\n%-*s %9s %9s %9s %9s\n", wide,
            "plan", "kernels", "events", "exchanges", "host");
     for (size_t i = 0; i < count; i++) {
@@ -271,7 +257,7 @@ static void print_list(const char *name, const uint32_t *of_ranks, uint32_t rank
     printf("],\n");
 }
 
-/* The capacity is the one by which tables answer. */
+/* "capacity" is the one by which tables answer. */
 static void json_capacity(const struct rig *rig, const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
@@ -295,7 +281,7 @@ static void json_capacity(const struct rig *rig, const struct run_options *o)
         printf(" \"capacity_r0\": %" PRIu64 ",", capacities_key_r0(&c, s));
 }
 
-/* What all plans have in common. */
+/* Prints what all plans have in common. */
 static void json_heading(const struct rig *rig, const struct subject *subjects,
                          const struct run_options *o)
 {
@@ -333,33 +319,6 @@ static void json_heading(const struct rig *rig, const struct subject *subjects,
         printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
 }
 
-static void json_known(const struct subject *s)
-{
-    printf(", \"known\": {\"fresh_ns\": %lld, \"known_ns\": %lld, \"gate_ns\": %lld, "
-           "\"gain\": %.6f, \"gain_low\": %.6f, \"gain_high\": %.6f, \"ceiling\": %.6f}",
-           (long long)s->known.fresh.median_ns, (long long)s->known.step.median_ns,
-           (long long)s->known.gate.median_ns, (double)s->known.gain_ppm.median_ns * 1e-6,
-           (double)s->known.gain_ppm.low_ns * 1e-6, (double)s->known.gain_ppm.high_ns * 1e-6,
-           ceiling_percent(s) / 100);
-}
-
-static void json_phases(const struct subject *subject)
-{
-    const struct spread *share = &subject->phases.exchanges_ppm, *of = subject->phases.of;
-    const struct issued *x = &subject->runner.issued;
-
-    printf(", \"phases\": {");
-    for (int i = 0; i < PHASE_COUNT; i++)
-        printf("\"%s\": {\"median_ns\": %" PRId64 ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64
-               "}, ",
-               phase_words[i], of[i].median_ns, of[i].low_ns, of[i].high_ns);
-    printf("\"share_of_exchanges\": {\"median\": %.6f, \"low\": %.6f, \"high\": %.6f}}",
-           ms(share->median_ns), ms(share->low_ns), ms(share->high_ns));
-    printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
-           ", \"host_ns\": %" PRId64,
-           x->kernels, x->events, x->exchanges, x->host_ns);
-}
-
 static void json_plan(const struct rig *rig, const struct subject *x, const struct run_options *o)
 {
     printf("\n  {\"plan\": \"%s\", ", PLAN_TEXT(&x->runner.plan));
@@ -381,9 +340,27 @@ static void json_plan(const struct rig *rig, const struct subject *x, const stru
     printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
            x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
     if (o->routes == RUN_BOTH)
-        json_known(x);
-    if (o->phases)
-        json_phases(x);
+        printf(", \"known\": {\"fresh_ns\": %" PRId64 ", \"known_ns\": %" PRId64
+               ", \"gate_ns\": %" PRId64 ", \"gain\": %.6f, \"gain_low\": %.6f, "
+               "\"gain_high\": %.6f, \"ceiling\": %.6f}",
+               x->known.fresh.median_ns, x->known.step.median_ns, x->known.gate.median_ns,
+               (double)x->known.gain_ppm.median_ns * 1e-6, (double)x->known.gain_ppm.low_ns * 1e-6,
+               (double)x->known.gain_ppm.high_ns * 1e-6, ceiling_percent(x) / 100);
+    if (o->phases) {
+        const struct spread *share = &x->phases.exchanges_ppm, *of = x->phases.of;
+        const struct issued *issued = &x->runner.issued;
+
+        printf(", \"phases\": {");
+        for (int i = 0; i < PHASE_COUNT; i++)
+            printf("\"%s\": {\"median_ns\": %" PRId64 ", \"low_ns\": %" PRId64
+                   ", \"high_ns\": %" PRId64 "}, ",
+                   phase_words[i], of[i].median_ns, of[i].low_ns, of[i].high_ns);
+        printf("\"share_of_exchanges\": {\"median\": %.6f, \"low\": %.6f, \"high\": %.6f}}",
+               ms(share->median_ns), ms(share->low_ns), ms(share->high_ns));
+        printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
+               ", \"host_ns\": %" PRId64,
+               issued->kernels, issued->events, issued->exchanges, issued->host_ns);
+    }
     if (o->check)
         printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
                reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens", x->error);

@@ -78,7 +78,7 @@ static int divide(const struct shares *s, const char *option, uint32_t total, ui
     return OK;
 }
 
-/* What a layer is called whose ranks are given these. */
+/* Returns the word of shares= for a layer whose ranks are given what was divided. */
 static const char *shares_word(const struct options *o)
 {
     return shares_words[o->batch && o->hidden ? MOE_SHARES_SPEED
@@ -86,7 +86,7 @@ static const char *shares_word(const struct options *o)
                                               : MOE_SHARES_HIDDEN];
 }
 
-/* Of the time that equal shares take, by compute alone. */
+/* Returns the part of the time of equal shares that is left, by compute alone. */
 static double part_of_equal(const struct shares *s)
 {
     double slowest = s->speeds[0], sum = 0;

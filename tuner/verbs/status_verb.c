@@ -43,7 +43,7 @@ static bool is_silent(const struct run_row *run)
     return run->state == RUN_RUNNING && difftime(time(NULL), (time_t)run->updated_s) > SILENT_S;
 }
 
-/* One line of the screen: what is longer would push the others down. */
+/* Prints one line of the screen: a longer one would push the others down. */
 static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void print_line(const char *format, ...)
@@ -59,7 +59,7 @@ static void print_line(const char *format, ...)
     puts(line);
 }
 
-/* Until the budget of its command ends; infinite without one. */
+/* Returns the seconds until the budget of the run's command ends; infinite without one. */
 static double budget_left(const struct run_row *run)
 {
     static const struct option_row row = { "budget", "TIME", OPTION_TIME, 0, "" };

@@ -139,14 +139,6 @@ static int write_form(const struct study_result *result, const char *folder, con
     return OK;
 }
 
-static int write_files(const struct study_result *result, const char *folder)
-{
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return fail(ERR_IO, "%s: %s", folder, strerror(errno));
-    TRY(write_form(result, folder, "html", study_page));
-    return write_form(result, folder, "json", study_json);
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
@@ -160,35 +152,33 @@ static int run(const struct verb_call *call, void *options)
     if (o->ask.file && !study->argument)
         return fail(ERR_ARGUMENT, "study %s takes no argument \"%s\"", study->name, o->ask.file);
     TRY(study_run(study, &o->ask, &result));
-    if (o->folder)
-        rc = write_files(&result, o->folder);
+    if (o->folder && mkdir(o->folder, 0777) && errno != EEXIST)
+        rc = fail(ERR_IO, "%s: %s", o->folder, strerror(errno));
+    if (o->folder && !rc)
+        rc = write_form(&result, o->folder, "html", study_page);
+    if (o->folder && !rc)
+        rc = write_form(&result, o->folder, "json", study_json);
     (o->json ? study_json : study_print)(&result, stdout);
     rc = rc ? rc : result.verdict;
     study_free(&result);
     return rc;
 }
 
-/* "SMILE (arXiv 2212.05191)": whole titles are longer than a screen. */
-static void print_title(const char *title, FILE *out)
-{
-    const char *number = strstr(title, "(arXiv");
-
-    if (number)
-        fprintf(out, "%.*s %s\n", (int)strcspn(title, ":"), title, number);
-    else
-        fprintf(out, "%s\n", title);
-}
-
 static void print_studies(FILE *out)
 {
     fprintf(out, "studies:\n");
     for (size_t i = 0; studies[i]; i++) {
+        const char *title = study_title(studies[i]), *number = strstr(title, "(arXiv");
         char name[32];
 
         snprintf(name, sizeof(name), "%s %s", studies[i]->name,
                  studies[i]->argument ? studies[i]->argument : "");
         fprintf(out, "  %-14s ", name);
-        print_title(study_title(studies[i]), out);
+        /* "SMILE (arXiv 2212.05191)": whole titles are longer than a screen. */
+        if (number)
+            fprintf(out, "%.*s %s\n", (int)strcspn(title, ":"), title, number);
+        else
+            fprintf(out, "%s\n", title);
     }
 }
 
