@@ -134,25 +134,6 @@ static void idle(void *self)
     progress_tick(&c->progress);
 }
 
-static int open_crew(struct campaign *c)
-{
-    struct crew_setup setup = { .world = c->world,
-                                .model = c->setup->sim ? &c->cluster : NULL,
-                                .seed = c->setup->seed,
-                                .where = c->where,
-                                .ranks_per_node = c->setup->where.ranks_per_node,
-                                .ranks_per_rack = c->setup->where.ranks_per_rack,
-                                .device = c->setup->where.device,
-                                .virtual = c->setup->where.virtual,
-                                .timeout_s = c->setup->timeout_s,
-                                .deadline_ns = c->deadline_ns,
-                                .stop = &stop,
-                                .idle = idle,
-                                .self = c };
-
-    return crew_open(&setup, &c->crew);
-}
-
 static int open_store(struct campaign *c)
 {
     const struct campaign_setup *s = c->setup;
@@ -183,6 +164,19 @@ static int open_store(struct campaign *c)
 
 static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
 {
+    struct crew_setup crew = { .world = c->world,
+                               .model = c->setup->sim ? &c->cluster : NULL,
+                               .seed = c->setup->seed,
+                               .where = c->where,
+                               .ranks_per_node = c->setup->where.ranks_per_node,
+                               .ranks_per_rack = c->setup->where.ranks_per_rack,
+                               .device = c->setup->where.device,
+                               .virtual = c->setup->where.virtual,
+                               .timeout_s = c->setup->timeout_s,
+                               .deadline_ns = c->deadline_ns,
+                               .stop = &stop,
+                               .idle = idle,
+                               .self = c };
     int rc;
 
     progress_open(&c->progress, c->setup->quiet, "ranks start");
@@ -194,7 +188,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     if (c->world)
         rc = world_settle(c->world, rc);
     if (!rc)
-        rc = open_crew(c);
+        rc = crew_open(&crew, &c->crew);
     if (!rc)
         rc = verb->run(verb->self);
     crew_close(c->crew);
@@ -202,7 +196,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     return rc;
 }
 
-/* On every rank of a launcher the same cluster, or the same complaint once. */
+/* Every rank of a launcher finds the same cluster, or one of them complains for all. */
 static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
     bool first = world_topology(c->world)->rank == 0;
@@ -418,7 +412,8 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
     return ledger_end(c->store, a, reply->state, reply->message);
 }
 
-/* In a row: of one plan, or of the machine.  What is disturbed for longer is how it runs. */
+/* So many disturbed steps in a row, of one plan or of the machine, are set aside; what is disturbed
+ * for longer is how the machine runs. */
 enum { PATIENCE = 4 };
 
 static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,

@@ -26,7 +26,8 @@ struct data {
     const double *balance; /* as in struct layer */
 };
 
-/* Of layer i of a step: each has parameters of its own, the first those of `data` itself. */
+/* The data of layer i of a step: each has parameters of its own, the first those of `data` itself.
+ */
 struct data data_of_layer(const struct data *data, uint32_t i);
 
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column);

@@ -44,7 +44,7 @@ static uint32_t last_in_line(const struct judge *j, const int32_t *expert)
     return last;
 }
 
-/* From somewhere in the batch on, the first that goes to expert e. */
+/* The first token that goes to expert e, looked for from token `from` on and around the end. */
 static uint32_t next_for(const struct judge *j, const int32_t *expert, uint32_t from, uint32_t e)
 {
     for (uint32_t i = 0; i < j->tokens; i++) {
@@ -86,7 +86,7 @@ static void pick_tokens(struct judge *j, const int32_t *expert, uint32_t most)
 
 /* ---- one hidden unit of an expert */
 
-/* Its rows of the three matrices, and its bias. */
+/* A hidden unit's rows of the three matrices, and its bias. */
 struct unit {
     float *w1, *w3, *w2;
     double bias;
@@ -712,7 +712,7 @@ uint64_t reference_capacity(const struct moe_shape *shape)
     return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
 }
 
-/* Of tokens that are looked at, and of drawing their experts' units. */
+/* Bytes for the tokens that are looked at, and for drawing their experts' units. */
 static size_t token_bytes(const struct moe_shape *s, uint64_t count)
 {
     uint64_t rows = shape_result_rows(s), k = s->top_k;
@@ -755,7 +755,7 @@ size_t reference_bytes(const struct moe_shape *s)
 
 size_t spot_bytes(const struct moe_shape *s)
 {
-    /* Of several layers tokens and gradients that one is given, as f32 and as they came. */
+    /* Tokens and gradients that one of several layers is given, as f32 and as they came. */
     size_t given = layer_count(s) > 1 ? 3 * (size_t)s->tokens * s->model_dim : 0;
 
     return given * sizeof(float) + token_bytes(s, spot_tokens(s, s->tokens)) +

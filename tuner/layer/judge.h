@@ -89,7 +89,7 @@ bool reference_is_bearable(const struct moe_shape *shape);
  * keep a processor busy for seconds, or hold all experts in memory beside it. */
 struct moe_shape reference_shape(struct moe_shape shape);
 
-/* At which some tokens are dropped, and no plan can do without padding. */
+/* A capacity at which some tokens are dropped, and no plan can do without padding. */
 uint64_t reference_capacity(const struct moe_shape *shape);
 
 /* Bytes of the host's memory that the whole reference, the choices it is told and the comparison

@@ -162,7 +162,7 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
     return OK;
 }
 
-/* To a load, which may be NULL. */
+/* Adds what is computed between layers to a load, which may be NULL. */
 static int add_between(double gflop, struct load **inout)
 {
     if (gflop > 0 && !*inout)

@@ -37,7 +37,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of a file of recorded steps: how many it has, by how uneven experts are. */
+/* How many recorded steps a file has, by how uneven experts are. */
 struct load_file {
     uint64_t steps[REPLAY_CLASSES];
 };
@@ -88,7 +88,7 @@ int load_text(const struct load *load, char text[LOAD_TEXT_BYTES]);
 /* ERR_FORMAT after a message for what is no such text of this layer. */
 int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *text,
                    struct load **out);
-/* As entries keep it; "" for NULL. */
+/* The name by which entries keep it; "" for NULL. */
 void load_name(const struct load *load, char name[LOAD_NAME_BYTES]);
 void load_close(struct load *load);
 

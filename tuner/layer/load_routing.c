@@ -223,7 +223,8 @@ static int make_replay(struct routing_file *f, uint32_t limit, struct replayed *
     return OK;
 }
 
-/* As many as can be told to the ranks, also with what is between. */
+/* Replays as many steps as a load's text has room for, which ranks are told, also with what is
+ * computed between layers. */
 static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, struct load **out)
 {
     static const size_t most = LOAD_TEXT_BYTES - 64;

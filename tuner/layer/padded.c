@@ -43,7 +43,7 @@ static uint64_t batch_rows(const struct exec *x)
     return x->geometry.before ? geometry_seen_rows(&x->geometry) : rows(x);
 }
 
-/* Of b1 and b2, from an expert to the next one. */
+/* Elements of b1 or b2 (i = 0 or 1) from one expert to the next. */
 static uint64_t bias_stride(const struct exec *x, int i)
 {
     return i ? layer_bias2_stride(&x->layer->shape) : x->geometry.hidden;

@@ -97,7 +97,8 @@ static double dot(const double *a, const double *b, uint32_t n)
     return sum;
 }
 
-/* Of another router nothing.  ERR_NOMEM without a message; close_cosine() copes with a half. */
+/* Opens nothing for another router.  ERR_NOMEM without a message; close_cosine() copes with what
+ * is half open. */
 static int open_cosine(struct plain *p)
 {
     struct plain_cosine *c = &p->cosine;
@@ -400,7 +401,7 @@ void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
     }
 }
 
-/* Of one level of the gate, for one token: what the loss and its gradients are made of. */
+/* What the loss of one level of the gate, and its gradients, are made of for one token. */
 struct level_sums {
     double sum, busy; /* of the token's probabilities, and of those times the shares */
     double weight;    /* that was asked for, times columns, over tokens */

@@ -64,7 +64,8 @@ const double *plain_grad_row(const struct plain *p, uint32_t j);
 /* How important it is, if it was routed. */
 double plain_importance(const struct plain *p);
 
-/* That of a token may be less than that of one before it by so much. */
+/* By how much a token may be more important than one that took its turn before it: rounding
+ * explains it. */
 double plain_importance_slack(const struct plain *p);
 
 /* The gradients of what it gave the rows of the gate's matrix, from those of its k gates and from

@@ -60,7 +60,7 @@ uint64_t replay_count(const struct replayed *r, uint32_t step, uint32_t expert)
     return ends_of(r, step)[expert + 1] - ends_of(r, step)[expert];
 }
 
-/* Of `each` experts that follow each other. */
+/* The largest over the mean of groups of `each` experts that follow each other. */
 static double skew_of(const struct replayed *r, uint32_t step, uint32_t each)
 {
     const uint64_t *ends = ends_of(r, step);

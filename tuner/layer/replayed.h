@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a file, and of one bucket of it. */
+/* Most steps that are replayed, and most of one bucket of capacities. */
 enum { REPLAY_STEPS_MOST = 16, REPLAY_BUCKET_MOST = 4 };
 
 struct replayed {
@@ -32,13 +32,14 @@ struct replay_steps replay_at(const struct replayed *replay, uint64_t capacity);
 
 /* On its line of k T choices rank q gives expert e those from here to where expert e + 1 begins. */
 uint64_t replay_first(const struct replayed *replay, uint32_t step, uint32_t rank, uint32_t expert);
-/* Of all ranks. */
+/* Choices of an expert on all ranks. */
 uint64_t replay_count(const struct replayed *replay, uint32_t step, uint32_t expert);
 /* The largest over the mean of what experts get, and of what ranks receive for theirs. */
 double replay_skew(const struct replayed *replay, uint32_t step);
 double replay_median_skew(const struct replayed *replay);
 double replay_rank_skew(const struct replayed *replay, uint32_t step);
-/* Of a rank's choices are left where experts take c of each: the mean over steps and ranks. */
+/* How many of a rank's choices are left where experts take c of each: the mean over steps and
+ * ranks. */
 uint64_t replay_kept(const struct replayed *replay, struct replay_steps steps, uint64_t capacity);
 
 /* How uneven experts are, in words: "up to 1.25", "up to 2", "above 2". */

@@ -66,7 +66,8 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
     return arena.used_bytes;
 }
 
-/* On some processors products of zeros, or of rubbish, take another time. */
+/* Fills attention's factors at random: on some processors products of zeros, or of rubbish, take
+ * another time. */
 static int fill_attention(const struct attention *at, struct device *device)
 {
     uint64_t elements = at->side * at->side;

@@ -60,14 +60,15 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);
 
-/* From here on; the same on every rank.  Executors that are open keep theirs. */
+/* The capacity from here on; the same on every rank.  Executors that are open keep theirs. */
 void rig_set_capacity(struct rig *rig, uint64_t capacity);
 
-/* Likewise for each expert its own, which are copied; equal ones are one capacity.  Local. */
+/* The same with a capacity for each expert, which are copied; equal ones are one capacity.  Local.
+ */
 int rig_set_capacities(struct rig *rig, const uint64_t *rows);
 struct capacities rig_capacities(const struct rig *rig);
 
-/* Of a load of several steps, the one that the gate makes from here on; at first the first. */
+/* The step, of a load of several, that the gate makes from here on; it begins with the first. */
 int rig_replay(struct rig *rig, uint32_t step);
 
 /* A prepared executor on every rank, or on none. */

@@ -48,7 +48,7 @@ static bool is_alone(const struct rig *rig)
     return layer_count(&rig->data.shape) == 1;
 }
 
-/* This rank's rows as f32. */
+/* Reads this rank's rows as f32. */
 static int download_rows(const struct rig *rig, const void *rows, float *to)
 {
     const struct moe_shape *s = &rig->data.shape;

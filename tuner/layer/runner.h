@@ -25,7 +25,7 @@ struct phase_spreads {
     struct spread exchanges_ppm; /* the all-to-all share: both kinds of exchanges, of the total */
 };
 
-/* Of a kernel or exchange: what its stream's purpose says, else what is usual for it. */
+/* The phase of a kernel or exchange: what its stream's purpose says, else what is usual for it. */
 enum phase phase_of(const struct mark *mark);
 
 /* What a step is timed as: both streams, or one of them muted; and both, launch by launch, where

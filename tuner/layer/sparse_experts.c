@@ -25,7 +25,7 @@ struct sparse_experts {
 
 /* ---- Layout */
 
-/* In MOE_LAYOUT_EXPERTS, or alone, the one piece is whole. */
+/* Hidden units of a piece.  In MOE_LAYOUT_EXPERTS, or on one rank, the one piece is whole. */
 static uint32_t hidden_of(const struct exec *x, uint32_t piece)
 {
     return x->layer->shape.layout == MOE_LAYOUT_HIDDEN ? x->weights.pieces[piece].units
@@ -129,7 +129,7 @@ const struct way_ops way_sparse = { .state_bytes = WAY_STATE_BYTES(struct sparse
 /* ---- w=cache: uses of a step are numbered: of n pieces in all, 0 to n - 1 forwards, n to 2 n - 1
  * backwards. */
 
-/* Of all layers. */
+/* Pieces of all layers. */
 static uint32_t pieces_of(const struct exec *x)
 {
     return layer_count(&x->layer->shape) * x->weights.piece_count;
@@ -156,7 +156,8 @@ static int fetch_use(const struct exec *x, uint32_t number)
     return weights_fetch(&x->first[forward / pieces].weights, x->engine, forward % pieces);
 }
 
-/* Not what the forward pass left. */
+/* Whether a use has its piece fetched: the first ones of the backward pass find those that the
+ * forward pass left. */
 static bool is_fetched(const struct exec *x, uint32_t number)
 {
     return number < pieces_of(x) || number >= pieces_of(x) + rooms_of(x);

@@ -208,7 +208,7 @@ static void close_chunks(struct exec *x)
 
 /* ---- Sending */
 
-/* This rank's rows of D to their place among those of all. */
+/* Copies this rank's rows of D to their place among those of all. */
 static int put_rows(const struct exec *x, const struct tour_chunk *c, const void *rows, char *all)
 {
     const struct moe_shape *s = &x->layer->shape;

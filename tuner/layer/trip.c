@@ -78,7 +78,7 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
     trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
     if (stays(g))
         return;
-    /* Of equal blocks, or of as many rows as each peer gets. */
+    /* An exchange of equal blocks, or of as many rows as each peer gets. */
     scratch = g->before
                   ? size_product(a2a_scratch_rows(trip->algorithm, topology, trip->uneven->peers),
                                  trip->width)
@@ -100,7 +100,8 @@ static char *return_place(const struct trip *trip, uint32_t i, uint64_t n)
                      bytes_of(trip, geometry_sent_row(g, expert, n % each));
 }
 
-/* To each local expert of a peer and from it.  Ranks that have copies of rows get the same ones. */
+/* Adds what goes to a local expert of a peer, and what comes from it.  Ranks that have copies of
+ * rows get the same ones. */
 static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_t local,
                      struct batch *go, struct batch *come)
 {
@@ -296,7 +297,7 @@ static bool packed_alone(const struct trip *trip, uint32_t i)
     return i == 0 || !leaves_as_it_lies(trip);
 }
 
-/* Those that come as they lie are wanted all at once. */
+/* Chunks that come as they lie are wanted all at once. */
 static bool returned_alone(const struct trip *trip, uint32_t i)
 {
     return !stays(trip->geometry) && (i == trip->geometry->chunks - 1 || !comes_as_it_lies(trip));

@@ -31,7 +31,7 @@ static void *take_or_share(struct arena *arena, bool shares, void *theirs, uint6
     return shares ? theirs : arena_take(arena, elements, width);
 }
 
-/* Of the largest piece: what a room holds. */
+/* Units of the largest piece: what a room holds. */
 static uint32_t units_most(const struct weights *weights)
 {
     uint32_t most = 0;

@@ -58,7 +58,7 @@ void weights_close(struct weights *weights);
 /* Enqueues the gather of a piece on the communication stream. */
 int weights_fetch(struct weights *weights, struct engine *engine, uint32_t piece);
 
-/* Of all pieces: before the first send, so that it hides under the encode. */
+/* Enqueues the gathers of all pieces: before the first send, so that they hide under the encode. */
 int weights_gather(struct weights *weights, struct engine *engine);
 
 /* The compute stream waits for a piece, and converts it. */

@@ -46,11 +46,11 @@ enum { AGREED_NEWS = 8 }; /* of how many other buckets an exchange may bring new
 
 void agreed_free(struct agreed *agreed);
 
-/* A step: of this capacity. */
+/* Counts a step of this capacity. */
 void agreed_count(struct agreed *agreed, uint32_t capacity);
 /* What stands in a bucket; the default plan where nothing was heard of it. */
 struct moe_plan agreed_plan(struct agreed *agreed, uint32_t bucket);
-/* That, for a step before the next exchange. */
+/* The same, for a step before the next exchange, which counts as one less to wait for. */
 void agreed_next(struct agreed *agreed, uint32_t bucket, struct moe_plan *plan);
 /* ERR_NOMEM; of orders[0] the bucket is `here`, of the others their key is. */
 int agreed_obey(struct agreed *agreed, const struct order *orders, uint32_t count, uint32_t here);

@@ -55,19 +55,20 @@ static struct cell *cell_in(struct live *live, uint32_t bucket, uint64_t capacit
     return live->last;
 }
 
-uint64_t live_key(const struct live *live, uint32_t capacity)
+/* The capacity itself; in a declared space, where it is a bucket, the key that stands for it. */
+static uint64_t key_of(const struct live *live, uint32_t capacity)
 {
     return live->dictionary.declared ? dictionary_capacity(&live->dictionary, capacity) : capacity;
 }
 
 static struct cell *cell_of(struct live *live, uint32_t capacity)
 {
-    return cell_in(live, capacity / live->setup.window, live_key(live, capacity));
+    return cell_in(live, capacity / live->setup.window, key_of(live, capacity));
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
-    live_ask_in(live, capacity / live->setup.window, live_key(live, capacity), plan);
+    live_ask_in(live, capacity / live->setup.window, key_of(live, capacity), plan);
 }
 
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)

@@ -101,10 +101,7 @@ struct live {
 int live_open(const struct live_setup *setup, struct live **out);
 void live_close(struct live *live); /* publishes; NULL is fine */
 
-/* Of a declared space, whose buckets are of width 1, a capacity is here and below a bucket; and the
- * key that stands for it.  Of others it is itself. */
-uint64_t live_key(const struct live *live, uint32_t capacity);
-
+/* In a declared space, whose buckets are of width 1, `capacity` is a bucket, here and below. */
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 /* The same in a bucket that follows from more than the capacity: of a declared space with the key.
  */

@@ -95,7 +95,8 @@ static int declare(struct moetune *t)
     return OK;
 }
 
-/* On rank 0 what learns is opened; on all others options and layer are checked alone. */
+/* Fills in what the options leave open, checks them and the layer, and opens on rank 0 what
+ * learns. */
 static int complete_and_open(struct moetune *t, const char *db)
 {
     struct moetune_options *o = &t->options;
@@ -393,7 +394,8 @@ static int learn(struct moetune *t, double us)
     return rc;
 }
 
-/* Between all times and MOETUNE_FAILED: the plan that stands for this capacity could not be run. */
+/* A number between all times and MOETUNE_FAILED says that the plan that stands for a capacity,
+ * which is added to the least of them, could not be run. */
 static const double complaint_least = 1e13, complaint_most = 1e14;
 
 static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)

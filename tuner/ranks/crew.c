@@ -189,7 +189,7 @@ static void give_up(int number)
     _exit(75);
 }
 
-/* To ranks that run. */
+/* Hands an order to ranks that run. */
 static int hand_over(struct crew *crew, const struct order *order, struct reply *reply)
 {
     crew->told |= order->kind == ORDER_LAYER;

@@ -25,11 +25,11 @@ struct modelled_ranks;
 int modelled_ranks_open(const struct cluster *cluster, uint64_t seed, struct modelled_ranks **out);
 void modelled_ranks_close(struct modelled_ranks *ranks); /* NULL is fine */
 
-/* As worker_do(). */
+/* Does the order as worker_do() does, on all of them. */
 void modelled_ranks_do(struct modelled_ranks *ranks, const struct order *order,
                        struct reply *reply);
 
-/* As worker_relaunch(), of all of them. */
+/* Starts all of them anew, as worker_relaunch() does. */
 void modelled_ranks_relaunch(struct modelled_ranks *ranks, uint32_t number);
 
 /* Kernels that were issued for the present classes: the work that modelling takes. */
@@ -54,7 +54,7 @@ struct rank_classes {
 struct rank_classes rank_classes_of(const struct moe_shape *shape, const double *speeds,
                                     uint32_t ranks);
 
-/* As a rank that is so many times as fast sees it.  Links are the same for all. */
+/* The cluster as a rank sees it that is so many times as fast.  Links are the same for all. */
 struct cluster cluster_at_pace(struct cluster cluster, double pace);
 
 #endif

@@ -289,7 +289,8 @@ static void to_front(struct worker *worker, int i)
     worker->open[0] = runner;
 }
 
-/* From agreed numbers only: all ranks close the same plans. */
+/* Closes plans until this one has room.  It decides from agreed numbers only: all ranks close the
+ * same plans. */
 static int make_room(struct worker *worker, const struct order *order)
 {
     const struct moe_shape *shape = &worker->data.shape;
@@ -391,7 +392,7 @@ static int look_around(struct worker *worker, struct reply *reply)
 
     if (clock_mhz > worker->clock_most_mhz)
         worker->clock_most_mhz = clock_mhz;
-    /* On every rank or on none. */
+    /* Every rank returns here or none does. */
     if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&
         !fault_expected("disturb"))
         return OK;
@@ -491,7 +492,7 @@ uint64_t worker_kernels(const struct worker *worker)
     return worker->engine.device->kernels;
 }
 
-/* To all ranks, from the first; a step's load would be in vain. */
+/* The first rank sends the order to all others.  Only an order of a layer has a load to send. */
 static int share_order(struct worker *worker, struct order *order)
 {
     TRY(world_receive_order(worker->world, order, offsetof(struct order, load)));

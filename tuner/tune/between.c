@@ -55,7 +55,8 @@ static double other_us(const struct entry_row *e, const struct moe_plan *plan)
     return plan_other_kind(&e->plan, plan) ? e->time_us : e->other_us;
 }
 
-/* By the model, if one side knows it, or between both sides. */
+/* What the best plan of the other kind takes: by the model, if one side at least knows such a plan;
+ * where the model has none, on the line between both sides. */
 static void infer_other(struct sweep *sweep, const struct entry_row *low,
                         const struct entry_row *high, const bool *usable, struct entry_row *out)
 {

@@ -83,7 +83,7 @@ static struct setting_gain compare(const struct setting *first, const struct set
     return out;
 }
 
-/* Of the layer whose first setting this is, among those from there on. */
+/* The best setting of the layer whose first setting this is, among it and those that follow. */
 static struct setting_gain find_best(const struct setting *settings, size_t count, size_t first,
                                      size_t *others)
 {

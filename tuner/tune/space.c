@@ -82,7 +82,8 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     if (setup->buckets)
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
     else if (!shape->space) {
-        /* Those that capacity factors from 1 to max_factor reach, as the paper varies them. */
+        /* The buckets that capacity factors from 1 to max_factor reach, as the paper varies them.
+         */
         uint64_t least = moe_capacity(1, shape->top_k, shape->experts, shape->tokens, 0), most;
 
         if (!(setup->max_factor >= 1) || setup->max_factor > 1e6)

@@ -50,7 +50,7 @@ int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
 /* Whether that is allowed. */
 bool space_fits(const struct space *space, int arm, uint32_t bucket);
 
-/* For the arm that needs least, at the measured bucket where it does. */
+/* What the arm needs that needs least, at the measured bucket where it needs least. */
 int64_t space_least_bytes(const struct space *space);
 
 /* Every bucket's trials by the paper's count. */

@@ -238,7 +238,7 @@ static int begin_series(struct settling *s)
     return store_standing(d->store, &s->row);
 }
 
-/* As far as they were played before a series was cut off. */
+/* Rounds go on where a series was cut off: they are told what was played then. */
 static int open_rounds(struct settling *s)
 {
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
@@ -407,21 +407,6 @@ static int find_standing(struct settling *s, bool *known)
 
 static const char too_early[] = "the time was up before the table met the default plan";
 
-static int settle_unless_known(struct settling *s, const char **why)
-{
-    bool known;
-    int rc;
-
-    TRY(open_seats(s));
-    *why = "no bucket of this layer is measured";
-    if (!s->seat_count)
-        return OK;
-    TRY(find_standing(s, &known));
-    rc = known ? OK : campaign_over(s->sweep->campaign) ? ERR_CUT : settle(s);
-    *why = rc == ERR_CUT ? too_early : NULL;
-    return rc;
-}
-
 int standing_begun(struct sweep *sweep, bool *begun)
 {
     struct settling s = { .sweep = sweep };
@@ -434,8 +419,16 @@ int standing_begun(struct sweep *sweep, bool *begun)
 int standing_settle(struct sweep *sweep, struct standing *standing)
 {
     struct settling s = { .sweep = sweep };
-    int rc = settle_unless_known(&s, &standing->why);
+    bool known = false;
+    int rc = open_seats(&s);
 
+    standing->why = "no bucket of this layer is measured";
+    if (!rc && s.seat_count) {
+        rc = find_standing(&s, &known);
+        if (!rc && !known)
+            rc = campaign_over(sweep->campaign) ? ERR_CUT : settle(&s);
+        standing->why = rc == ERR_CUT ? too_early : NULL;
+    }
     standing->row = s.row;
     for (int i = 0; s.seats && i < s.seat_count; i++)
         bucket_forget(&s.seats[i].bucket);

@@ -30,7 +30,8 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
     return attempt_step(c, attempt, kind, round, out);
 }
 
-/* Only where somebody is about to be told: it costs as much as a decision. */
+/* Says on the progress line which plan leads; only where somebody is about to read it, because it
+ * costs as much as a decision. */
 static void show_leader(struct sweep *sweep)
 {
     struct progress *progress = &sweep->campaign->progress;

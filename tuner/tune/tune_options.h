@@ -45,15 +45,16 @@ struct tune_request {
     bool own;
     struct space *spaces; /* one per layer */
     size_t space_count;
-    /* Of --from-misses: what was recorded, and of each space its part. */
+    /* What the files of --from-misses recorded, and each space's part of it. */
     struct traffic traffic;
     const struct traffic_layer **asked;
 };
 
-/* What options say together, and HOSTS (NULL: none).  ERR_ARGUMENT after a message. */
+/* Refuses options that contradict each other or HOSTS (NULL: none): ERR_ARGUMENT after a message.
+ */
 int tune_options_check(struct tune_options *options, const char *hosts);
 
-/* For this cluster; with --sim for that of the file, and `here` is not read. */
+/* Makes the request for this cluster; with --sim for that of the file, and `here` is not read. */
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
 
@@ -74,7 +75,8 @@ uint64_t tune_paper_trials(const struct tune_request *request, size_t space);
 
 void tune_request_free(struct tune_request *request);
 
-/* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
+/* The cluster that the file `sim` describes, or `here` where it is NULL; for other verbs that
+ * measure. */
 int tune_cluster(const struct campaign_setup *setup, const struct cluster *here,
                  struct cluster *out);
 
