@@ -24,8 +24,9 @@ struct ranks {
     int count, self, first, step; /* number i of them is rank first + i * step */
 };
 
-/* Adds what each of the ranks is told by `part_of`, one behind the other.  A rank begins with
- * itself and its right neighbour, as batch_add() has it: those before it come in a second turn. */
+/* Adds a transfer with each of the ranks, whose parts `part_of` says; they lie one behind the
+ * other.  A rank begins with itself and its right neighbour, as batch_add() has it: those before it
+ * come in a second turn. */
 static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void *send, void *recv,
                      void (*part_of)(const struct a2a_call *c, int i, struct part *part))
 {
@@ -125,7 +126,8 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Of one of the two rooms: all that is sent or received inside, either way. */
+/* Rows that each half of the scratch memory has room for: all that is sent or received inside the
+ * node, whether blocks go to their experts or come back. */
 static uint64_t room_rows(const struct topology *t, const uint64_t *rows)
 {
     const struct levels l = levels_of(t);
@@ -206,7 +208,7 @@ static void hierarchical_fill(const struct topology *t, const uint64_t *rows, bo
     fill_table(l.each, l.nodes, second);
 }
 
-/* One of the two copies: of what is sent, then of what came inside the node. */
+/* Makes one of the two copies: first of what is sent, then of what came inside the node. */
 static int arrange(const struct a2a *a2a, struct stream *stream, int second)
 {
     const struct a2a_call *c = &a2a->call;

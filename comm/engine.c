@@ -70,7 +70,7 @@ void engine_release(struct engine *engine, void *memory)
         device_release(engine->device, memory);
 }
 
-/* What ends after both streams, on the one that is synced last. */
+/* Records the end of a stretch, which comes after both streams, on the one that is synced last. */
 static int join(struct engine *engine)
 {
     if (!engine->ended)
@@ -137,7 +137,7 @@ int engine_capture(struct engine *engine, int (*issue)(void *self), void *self, 
     TRY(graph_begin(engine->comm));
     rc = issue_both(engine, issue, self);
     ended = graph_end(engine->comm, &graph);
-    synced = engine_sync(engine); /* what a stream kept of it */
+    synced = engine_sync(engine); /* a stream may have kept a failure */
     rc = rc ? rc : (synced ? synced : ended);
     if (rc)
         graph_close(graph);

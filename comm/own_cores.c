@@ -29,7 +29,7 @@ static int core_of(int number)
     return first;
 }
 
-/* What this process may use, core by core. */
+/* The processors that this process may use, those of one core side by side. */
 static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
 {
     int cores[CPU_SETSIZE], count = 0;

@@ -248,7 +248,7 @@ static double level_ns(const struct port *port, int peers, double bytes, const s
                  : 0;
 }
 
-/* First ranks of the same place, one on each node, then those of a node. */
+/* Ranks of the same place, one on each node, exchange first, then those of a node. */
 static double two_levels_ns(const struct model_link *link, const struct volume *v,
                             const struct protocol *p)
 {

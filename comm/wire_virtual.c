@@ -34,13 +34,13 @@ struct pacer {
     size_t apart_bytes;       /* as of the wires that it stands for */
 };
 
-/* What can be copied of it in one process. */
+/* Bytes that can be copied in one process. */
 static size_t copied(const struct transfer *t)
 {
     return t->send_bytes < t->recv_bytes ? t->send_bytes : t->recv_bytes;
 }
 
-/* Of a whole batch: both kinds of link carry their part at the same time. */
+/* How long a batch takes one way: both kinds of link carry their part at the same time. */
 static double one_way_ns(const struct wire_virtual *wire, const struct batch *batch, bool sent)
 {
     const struct topology *t = &wire->base.topology;

@@ -37,7 +37,8 @@ int world_check(int code, const char *call)
     return fail(ERR_WIRE, "%s: %.*s", call, length, text);
 }
 
-/* Long enough to cost nothing, short beside any step worth tuning. */
+/* Between tests of what is long in coming: long enough that they cost nothing, short beside any
+ * step worth tuning. */
 enum { NAP_US = 100, EAGER_TESTS = 1000, LOOK_EVERY = 256 };
 
 /* `long_in_coming`: who waits sleeps after a while. */

@@ -91,14 +91,6 @@ static void limit_cores(const struct hierarchy *h, const char *group, struct all
         out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
 }
 
-static void add_held(const struct hierarchy *h, const char *group, struct allowance *out)
-{
-    int64_t held;
-
-    if (h->held && read_line(group, "cpu.stat", h->held, &held))
-        out->held_ns += held * h->held_unit_ns;
-}
-
 /* Pages of files that nobody used lately are dropped before anything fails. */
 static void limit_memory(const struct hierarchy *h, const char *group, struct allowance *out)
 {
@@ -190,6 +182,7 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
 {
     char group[1024], place[1024], path[PATH_BYTES], below[1024];
     char *slash;
+    int64_t held;
 
     if (!find_group(root, h->controller, group, sizeof(group)) ||
         !find_place(root, h->controller, group, place, below, sizeof(below)))
@@ -198,7 +191,8 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
         if (!text_put(path, sizeof(path), "%s%s%s", root, place, below))
             return;
         limit_cores(h, path, out);
-        add_held(h, path, out);
+        if (h->held && read_line(path, "cpu.stat", h->held, &held))
+            out->held_ns += held * h->held_unit_ns;
         limit_memory(h, path, out);
         slash = strrchr(below, '/');
         if (!slash)

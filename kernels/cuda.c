@@ -236,7 +236,6 @@ out:
 static int cuda_stream_sync(struct stream *base)
 {
     struct cuda_stream *stream = stream_of(base);
-
     int status;
 
     if (device_of(base->device)->abandoned)
@@ -338,7 +337,7 @@ static int cuda_launch(struct stream *stream, enum kernel kernel, const void *ar
 
 /* ---- Graphs */
 
-/* Of this thread alone: what libraries do in threads of their own is theirs. */
+/* Captures what this thread does: what libraries do in threads of their own is no part of it. */
 static int cuda_graph_begin(struct stream *stream)
 {
     return CUDA(cudaStreamBeginCapture(cuda_stream(stream), cudaStreamCaptureModeThreadLocal));
@@ -353,23 +352,12 @@ static void cuda_graph_close(struct graph *base)
     free(graph);
 }
 
-static int instantiate(struct cuda_graph *graph, cudaGraph_t captured)
-{
-    size_t nodes = 0;
-
-    TRY(CUDA(cudaGraphGetNodes(captured, NULL, &nodes)));
-    graph->base.nodes = nodes;
-    /* Else all nodes get the priority of the stream that the graph is launched into, and exchanges
-     * no longer go before products. */
-    return CUDA(
-        cudaGraphInstantiate(&graph->handle, captured, cudaGraphInstantiateFlagUseNodePriority));
-}
-
 /* A capture must end, whatever became of it. */
 static int cuda_graph_end(struct stream *stream, struct graph **out)
 {
     struct cuda_graph *graph = calloc(1, sizeof(*graph));
     cudaGraph_t captured = NULL;
+    size_t nodes = 0;
     int rc = CUDA(cudaStreamEndCapture(cuda_stream(stream), &captured));
 
     if (!graph)
@@ -377,7 +365,14 @@ static int cuda_graph_end(struct stream *stream, struct graph **out)
     if (graph)
         graph->base.device = stream->device;
     if (!rc)
-        rc = instantiate(graph, captured);
+        rc = CUDA(cudaGraphGetNodes(captured, NULL, &nodes));
+    if (!rc) {
+        graph->base.nodes = nodes;
+        /* Else all nodes get the priority of the stream that the graph is launched into, and
+         * exchanges no longer go before products. */
+        rc = CUDA(cudaGraphInstantiate(&graph->handle, captured,
+                                       cudaGraphInstantiateFlagUseNodePriority));
+    }
     if (captured)
         CUDA(cudaGraphDestroy(captured));
     if (!rc)
@@ -445,7 +440,7 @@ static const struct device_ops cuda_ops = {
     .graph_close = cuda_graph_close,
 };
 
-/* Open MPI, Slurm, MPICH and Intel MPI, torchrun: whoever started us. */
+/* As whoever started us says it: Open MPI, MPICH and Intel MPI, Slurm, torchrun. */
 static int local_rank(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -480,30 +475,26 @@ int cuda_choose(int ordinal, int *out)
     return OK;
 }
 
-static int describe(int ordinal, struct device *device)
-{
-    struct cudaDeviceProp gpu;
-
-    TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
-    device->asynchronous = true;
-    device->cache_bytes = (size_t)gpu.l2CacheSize;
-    if (gpu.major < CUDA_LEAST_CAPABILITY)
-        return fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; %d.0 is the least",
-                    ordinal, gpu.name, gpu.major, gpu.minor, CUDA_LEAST_CAPABILITY);
-    return OK;
-}
-
 int cuda_device_open(int ordinal, struct device **out)
 {
     struct cuda_device *device = calloc(1, sizeof(*device));
+    struct cudaDeviceProp gpu;
     int rc;
 
     if (!device)
         return fail(ERR_NOMEM, "a device");
     device->base.ops = &cuda_ops;
-    TRY_OUT(cuda_choose(ordinal, &device->ordinal));
+    TRY_OUT(cuda_choose(ordinal, &ordinal));
+    device->ordinal = ordinal;
     TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));
-    TRY_OUT(describe(device->ordinal, &device->base));
+    TRY_OUT(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
+    device->base.asynchronous = true;
+    device->base.cache_bytes = (size_t)gpu.l2CacheSize;
+    if (gpu.major < CUDA_LEAST_CAPABILITY) {
+        rc = fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; %d.0 is the least",
+                  ordinal, gpu.name, gpu.major, gpu.minor, CUDA_LEAST_CAPABILITY);
+        goto out;
+    }
     TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
     TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
     TRY_OUT(CUDA(cudaEventCreate(&device->now)));

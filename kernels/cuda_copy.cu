@@ -74,22 +74,16 @@ struct look {
     unsigned blocks;
 };
 
-/* As many threads as the multiprocessors take at a time: nothing else finds room. */
-static int count_blocks(unsigned *out)
+static int look_open(struct look *l)
 {
     struct cudaDeviceProp gpu;
     int ordinal;
 
     TRY(CUDA(cudaGetDevice(&ordinal)));
     TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
-    *out = (unsigned)gpu.multiProcessorCount *
-           ((unsigned)gpu.maxThreadsPerMultiProcessor / (unsigned)THREADS);
-    return OK;
-}
-
-static int look_open(struct look *l)
-{
-    TRY(count_blocks(&l->blocks));
+    /* As many threads as the multiprocessors take at a time: nothing else finds room. */
+    l->blocks = (unsigned)gpu.multiProcessorCount *
+                ((unsigned)gpu.maxThreadsPerMultiProcessor / (unsigned)THREADS);
     TRY(CUDA(cudaStreamCreateWithFlags(&l->kernels, cudaStreamNonBlocking)));
     TRY(CUDA(cudaStreamCreateWithFlags(&l->copies, cudaStreamNonBlocking)));
     TRY(CUDA(cudaEventCreateWithFlags(&l->copied, cudaEventDisableTiming)));
@@ -112,21 +106,22 @@ static void look_close(struct look *l)
         cudaStreamDestroy(l->kernels);
 }
 
-static int begin_hold(struct look *l, int64_t ns)
+/* Holds the multiprocessors for so long, and says whether a copy was done before. */
+static int look_for(struct look *l, int64_t ns, bool *out)
 {
+    /* On the host's clock, read before the kernel's: the kernel ends no sooner. */
+    int64_t until_ns = host_clock_ns() + ns;
     struct paced since = { l->clock, 0, 0 };
+    cudaError_t code = cudaErrorNotReady;
 
     *l->begun = 0;
     TRY(cuda_paced_begin(&since, l->kernels));
-    return CUDA(launch(hold, l->blocks, THREADS, l->kernels, l->begun, (const uint64_t *)l->clock,
-                       (uint64_t)ns));
-}
-
-/* Until the copy is there or the date comes: on the host's clock, read before the kernel's. */
-static int await_copy(struct look *l, int64_t until_ns, bool *out)
-{
-    cudaError_t code = cudaErrorNotReady;
-
+    TRY(CUDA(launch(hold, l->blocks, THREADS, l->kernels, l->begun, (const uint64_t *)l->clock,
+                    (uint64_t)ns)));
+    while (!*l->begun && host_clock_ns() < until_ns)
+        sched_yield();
+    TRY(cuda_copy_beside(l->memory, l->memory + BYTES, BYTES, l->copies));
+    TRY(CUDA(cudaEventRecord(l->copied, l->copies)));
     while (code == cudaErrorNotReady && host_clock_ns() < until_ns) {
         code = cudaEventQuery(l->copied);
         if (code == cudaErrorNotReady)
@@ -136,19 +131,6 @@ static int await_copy(struct look *l, int64_t until_ns, bool *out)
     if (code != cudaErrorNotReady)
         TRY(cuda_check(code, "cudaEventQuery"));
     *out = code == cudaSuccess && host_clock_ns() < until_ns;
-    return OK;
-}
-
-static int look_for(struct look *l, int64_t ns, bool *out)
-{
-    int64_t until_ns = host_clock_ns() + ns;
-
-    TRY(begin_hold(l, ns));
-    while (!*l->begun && host_clock_ns() < until_ns)
-        sched_yield();
-    TRY(cuda_copy_beside(l->memory, l->memory + BYTES, BYTES, l->copies));
-    TRY(CUDA(cudaEventRecord(l->copied, l->copies)));
-    TRY(await_copy(l, until_ns, out));
     TRY(CUDA(cudaStreamSynchronize(l->kernels)));
     return CUDA(cudaStreamSynchronize(l->copies));
 }

@@ -7,7 +7,7 @@ struct cells {
     uint64_t dims[3], from_stride[3], to_stride[3], term_stride;
 };
 
-static inline struct cells cells_of(const struct move *m, uint64_t units)
+static inline struct cells in_units(const struct move *m, uint64_t units)
 {
     struct cells c;
 
@@ -103,11 +103,6 @@ struct copying {
     const void *from;
     void *to;
 };
-
-static inline struct cells in_units(const struct move *m, uint64_t units)
-{
-    return cells_of(m, units);
-}
 
 static inline struct listed_rows in_units(const struct move_rows *m, uint64_t units)
 {

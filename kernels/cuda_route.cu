@@ -253,13 +253,6 @@ static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
     }
 }
 
-static cudaError_t take_turns(const struct route *r, cudaStream_t stream)
-{
-    if (!r->turn || !r->tokens)
-        return cudaSuccess;
-    return launch(turn_kernel, blocks_for(r->tokens), THREADS, stream, *r);
-}
-
 /* ---- Slots */
 
 struct ranges {
@@ -278,15 +271,6 @@ static inline struct ranges ranges_of(const struct route *r, const struct cuda_q
         g.each = ((g.choices + most - 1) / most + WARP - 1) / WARP * WARP;
     g.count = most ? (g.choices + g.each - 1) / g.each : 0;
     return g;
-}
-
-/* Warps of a block that share the window: a range's counters are all of the experts, if they fit.
- */
-static inline uint32_t window_warps(uint32_t experts)
-{
-    uint32_t fit = window_experts / (experts ? experts : 1);
-
-    return fit < 1 ? 1 : (fit < (uint32_t)WARPS ? fit : (uint32_t)WARPS);
 }
 
 /* A choice by its place in the order of slots. */
@@ -391,7 +375,9 @@ static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, st
 
 static cudaError_t give_slots(const struct route *r, const struct ranges *g, cudaStream_t stream)
 {
-    uint32_t warps = window_warps(r->experts);
+    /* Warps of a block share the window: a range's counters are all of the experts, if they fit. */
+    uint32_t fit = window_experts / (r->experts ? r->experts : 1);
+    uint32_t warps = fit < 1 ? 1 : (fit < (uint32_t)WARPS ? fit : (uint32_t)WARPS);
     uint64_t blocks = (g->count + warps - 1) / warps;
     cudaError_t code = cudaSuccess;
 
@@ -412,8 +398,8 @@ extern "C" int cuda_route(const struct route *r, const struct cuda_queue *queue)
 
     if (r->given)
         return cuda_check(code, "route");
-    if (!code)
-        code = take_turns(r, queue->stream);
+    if (!code && r->turn && r->tokens)
+        code = launch(turn_kernel, blocks_for(r->tokens), THREADS, queue->stream, *r);
     if (!code && g.choices && !g.count) /* not even one range of so many experts */
         code = cudaErrorInvalidValue;
     return cuda_check(code ? code : give_slots(r, &g, queue->stream), "route");

@@ -99,15 +99,10 @@ static cudaError_t encode_units(const struct encode *e, size_t row_bytes, cudaSt
                   (const U *)e->from, (U *)e->to);
 }
 
-static uintptr_t misalignment(const void *a, const void *b, size_t row_bytes)
-{
-    return ((uintptr_t)a | (uintptr_t)b | row_bytes) % WIDE_BYTES;
-}
-
 extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queue)
 {
     size_t row_bytes = (size_t)e->routing.width * (e->dtype == MOE_F32 ? 4 : 2);
-    uintptr_t off = misalignment(e->from, e->to, row_bytes);
+    uintptr_t off = ((uintptr_t)e->from | (uintptr_t)e->to | row_bytes) % WIDE_BYTES;
 
     if (!off)
         return cuda_check(encode_units<uint4>(e, row_bytes, queue->stream), "encode");

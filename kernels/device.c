@@ -161,26 +161,21 @@ int stream_launch(struct stream *stream, enum kernel kernel, const void *args, s
 
 /* ---- marks */
 
-static int grow_marks(struct marks *marks)
-{
-    size_t room = marks->room ? 2 * marks->room : 64;
-    struct mark *list = realloc(marks->list, room * sizeof(*list));
-
-    if (!list)
-        return fail(ERR_NOMEM, "%zu marks", room);
-    for (size_t i = marks->room; i < room; i++)
-        list[i] = (struct mark){ 0 };
-    marks->list = list;
-    marks->room = room;
-    return OK;
-}
-
 static int record_mark(struct marks *marks, struct stream *stream, size_t i)
 {
     struct mark *mark;
 
-    if (i == marks->room)
-        TRY(grow_marks(marks));
+    if (i == marks->room) {
+        size_t room = marks->room ? 2 * marks->room : 64;
+        struct mark *list = realloc(marks->list, room * sizeof(*list));
+
+        if (!list)
+            return fail(ERR_NOMEM, "%zu marks", room);
+        for (size_t at = marks->room; at < room; at++)
+            list[at] = (struct mark){ 0 };
+        marks->list = list;
+        marks->room = room;
+    }
     mark = &marks->list[i];
     if (!mark->event)
         TRY(event_open(stream->device, &mark->event));

@@ -59,8 +59,8 @@ int64_t use_lost_ns(const struct use *before, const struct use *after, double co
                       (after->ran_ns - before->ran_ns);
     int64_t lost = waited < missing ? waited : missing;
 
-    return lost > 0 && cores >= 1 ? lost
-                                  : 0; /* a thread that has ended takes its account with it */
+    /* Less than nothing: a thread that has ended takes its account with it. */
+    return lost > 0 && cores >= 1 ? lost : 0;
 }
 
 bool steal_is_due(const struct steal *s, int64_t now_ns)
@@ -115,49 +115,31 @@ static void read_file(int folder, const char *path, char *text, size_t size)
         close(fd);
 }
 
-/* How long a thread has waited; 0 for one that has just ended. */
-static int64_t waited_by(int tasks, const char *thread)
-{
-    char path[300], text[96];
-    int64_t ns = 0;
-
-    snprintf(path, sizeof(path), "%s/schedstat", thread);
-    read_file(tasks, path, text, sizeof(text));
-    schedstat_waited(text, &ns);
-    return ns;
-}
-
 /* Threads come and go: they are listed anew each time. */
 static struct use use_now(struct disturbance *d)
 {
     struct use use = { .at_ns = clock_ns(CLOCK_MONOTONIC),
                        .ran_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) };
+    char path[300], text[96];
+    int64_t waited_ns;
 
     if (!d->tasks)
         return use;
     rewinddir(d->tasks);
-    for (const struct dirent *e; (e = readdir(d->tasks));)
-        if (e->d_name[0] != '.')
-            use.waited_ns += waited_by(dirfd(d->tasks), e->d_name);
+    for (const struct dirent *e; (e = readdir(d->tasks));) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "%s/schedstat", e->d_name);
+        read_file(dirfd(d->tasks), path, text, sizeof(text));
+        if (schedstat_waited(text, &waited_ns)) /* else the thread has just ended */
+            use.waited_ns += waited_ns;
+    }
     return use;
 }
 
 static bool is_allowed(const void *set, int core)
 {
     return core < CPU_SETSIZE && CPU_ISSET(core, (const cpu_set_t *)set);
-}
-
-static void look_at_steal(struct disturbance *d, int64_t now_ns)
-{
-    cpu_set_t allowed;
-    int64_t ticks;
-
-    if (d->stat < 0 || !steal_is_due(&d->steal, now_ns) ||
-        sched_getaffinity(0, sizeof(allowed), &allowed))
-        return;
-    read_text(d->stat, d->text, sizeof(d->text));
-    if (stat_stolen(d->text, is_allowed, &allowed, &ticks))
-        steal_look(&d->steal, now_ns, ticks, d->tick_ns, CPU_COUNT(&allowed));
 }
 
 int disturbance_open(double cores, struct disturbance **out)
@@ -187,7 +169,15 @@ void disturbance_close(struct disturbance *d)
 
 void disturbance_begin(struct disturbance *d)
 {
-    look_at_steal(d, clock_ns(CLOCK_MONOTONIC));
+    int64_t now_ns = clock_ns(CLOCK_MONOTONIC), ticks;
+    cpu_set_t allowed;
+
+    if (d->stat >= 0 && steal_is_due(&d->steal, now_ns) &&
+        !sched_getaffinity(0, sizeof(allowed), &allowed)) {
+        read_text(d->stat, d->text, sizeof(d->text));
+        if (stat_stolen(d->text, is_allowed, &allowed, &ticks))
+            steal_look(&d->steal, now_ns, ticks, d->tick_ns, CPU_COUNT(&allowed));
+    }
     d->before = use_now(d);
 }
 

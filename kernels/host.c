@@ -76,44 +76,37 @@ int64_t host_clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void event_happens(struct host_event *event, uint64_t turn)
-{
-    pthread_mutex_lock(&event->lock);
-    event->done = turn;
-    event->when_ns = host_clock_ns();
-    pthread_cond_broadcast(&event->happened);
-    pthread_mutex_unlock(&event->lock);
-}
-
-static void event_await(struct host_event *event, uint64_t turn)
-{
-    pthread_mutex_lock(&event->lock);
-    while (event->done < turn)
-        pthread_cond_wait(&event->happened, &event->lock);
-    pthread_mutex_unlock(&event->lock);
-}
-
-static void run_kernel(struct host_stream *stream, const struct task *task)
-{
-    struct host_device *device = (struct host_device *)stream->base.device;
-
-    atomic_store(&stream->computing, true);
-    atomic_fetch_add(&device->computing, 1);
-    kernel_table[task->what.kernel](task->args);
-    atomic_fetch_sub(&device->computing, 1);
-    atomic_store(&stream->computing, false);
-}
-
 /* Returns the status of a call; kernels cannot fail.  `broken` drops all but the events. */
 static int task_run(struct host_stream *stream, const struct task *task, bool broken)
 {
+    struct host_device *device = (struct host_device *)stream->base.device;
+    struct host_event *event;
+
     switch (task->kind) {
-    case TASK_RECORD: event_happens(task->what.event, task->turn); break;
-    case TASK_WAIT: event_await(task->what.event, task->turn); break;
+    case TASK_RECORD:
+        event = task->what.event;
+        pthread_mutex_lock(&event->lock);
+        event->done = task->turn;
+        event->when_ns = host_clock_ns();
+        pthread_cond_broadcast(&event->happened);
+        pthread_mutex_unlock(&event->lock);
+        break;
+    case TASK_WAIT:
+        event = task->what.event;
+        pthread_mutex_lock(&event->lock);
+        while (event->done < task->turn)
+            pthread_cond_wait(&event->happened, &event->lock);
+        pthread_mutex_unlock(&event->lock);
+        break;
     case TASK_CALL: return broken ? OK : task->what.call(task->args);
     case TASK_KERNEL:
-        if (!broken)
-            run_kernel(stream, task);
+        if (broken)
+            break;
+        atomic_store(&stream->computing, true);
+        atomic_fetch_add(&device->computing, 1);
+        kernel_table[task->what.kernel](task->args);
+        atomic_fetch_sub(&device->computing, 1);
+        atomic_store(&stream->computing, false);
         break;
     }
     return OK;

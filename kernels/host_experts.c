@@ -19,8 +19,8 @@ static int64_t thread_ran_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* As slower cores would, sleeps after work of `ns`; after much of it where that would be too short.
- */
+/* Sleeps after work of `ns`, so that the two take `pace` percent of it, as on a slower core; sleeps
+ * that would be too short are put together. */
 static void keep_pace(int pace, int64_t ns)
 {
     enum { SLEEP_LEAST_NS = 100000 };
@@ -34,8 +34,14 @@ static void keep_pace(int pace, int64_t ns)
     owed_ns = 0;
 }
 
-static void multiply(const struct gemm *g)
+void host_gemm(const struct gemm *g)
 {
+    int pace = fault_pace();
+    int64_t begin = pace > 100 ? thread_ran_ns() : 0;
+
+    assert(g->dtype == MOE_F32);
+    if (!g->m || !g->n)
+        return;
     for (uint32_t i = 0; i < g->batch; i++) {
         float *c = (float *)g->c + i * g->stride_c;
 
@@ -45,17 +51,6 @@ static void multiply(const struct gemm *g)
         else if (!g->keep)
             memset(c, 0, g->m * g->n * sizeof(*c));
     }
-}
-
-void host_gemm(const struct gemm *g)
-{
-    int pace = fault_pace();
-    int64_t begin = pace > 100 ? thread_ran_ns() : 0;
-
-    assert(g->dtype == MOE_F32);
-    if (!g->m || !g->n)
-        return;
-    multiply(g);
     if (pace > 100)
         keep_pace(pace, thread_ran_ns() - begin);
 }

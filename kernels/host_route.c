@@ -30,7 +30,7 @@ static inline bool comes_after(struct place a, uint32_t key, uint32_t at)
     return key < a.key || (key == a.key && at > a.at);
 }
 
-/* Lanes of a GPU's warp. */
+/* As many as a GPU's warp has lanes: host and GPU add up a row in the same order. */
 enum { IMPORTANCE_PARTS = 32 };
 
 /* What a token chooses by. */
@@ -138,12 +138,6 @@ static void softmax(float *row, uint32_t n, float *largest)
         row[i] /= sum;
 }
 
-static void sigmoid(float *row, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        row[i] = 1 / (1 + expf(-row[i]));
-}
-
 static void weigh(const float *probability, const int32_t *expert, uint32_t k, float *gate)
 {
     float sum = ROUTE_LEAST;
@@ -205,7 +199,8 @@ static void route_token(const struct route *r, uint64_t t)
         return;
     }
     if (sigmoids)
-        sigmoid(row, r->experts);
+        for (uint32_t e = 0; e < r->experts; e++)
+            row[e] = 1 / (1 + expf(-row[e]));
     if (r->groups)
         limit_groups(&s, r->group_limit);
     choose(&s, k, r->expert + t * k);
@@ -218,7 +213,7 @@ static void route_token(const struct route *r, uint64_t t)
 
 /* ---- slots */
 
-/* Equal for -0 and 0, and for all that is no number. */
+/* Importances are equal for -0 and 0, and for all that is no number. */
 static bool goes_later(const struct route *r, uint32_t a, uint32_t b)
 {
     uint32_t x = key_of(r->importance[a]), y = key_of(r->importance[b]);
@@ -241,7 +236,7 @@ static void sink(const struct route *r, uint32_t at, uint32_t count)
     r->turn[at] = token;
 }
 
-/* In place: a step allocates nothing. */
+/* Sorts tokens by importance, in place (a heap sort): a step allocates nothing. */
 static void take_turns(const struct route *r)
 {
     for (uint32_t t = 0; t < r->tokens; t++)
@@ -387,8 +382,9 @@ static double count_of(const struct balance *b, uint32_t column)
     return (double)sum;
 }
 
-/* Columns first .. first+n-1. */
 enum { MEANS = 64 };
+
+/* The means of columns first .. first+n-1; n is at most MEANS. */
 static void mean_of(const struct balance *b, uint32_t columns, uint32_t first, uint32_t n)
 {
     double sums[MEANS] = { 0 };

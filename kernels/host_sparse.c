@@ -13,25 +13,22 @@ void host_pack_choices(const struct pack_choices *p)
         p->to[i] = (struct sent_choice){ p->slot[i] < 0 ? -1 : p->expert[i], p->gate[i] };
 }
 
-static void give_slot(const struct recount *r, uint64_t choice)
-{
-    struct sent_choice sent = sent_choice_at(r, choice);
-    int32_t expert = sent.expert;
-    uint64_t capacity = r->capacities && expert >= 0 ? r->capacities[expert] : r->capacity;
-
-    r->expert[choice] = expert;
-    r->gate[choice] = sent.gate;
-    r->slot[choice] = expert < 0 ? -1 : r->needed[expert]++;
-    if ((r->capacities || r->capacity) && r->slot[choice] >= (int64_t)capacity)
-        r->slot[choice] = -1;
-}
-
 void host_recount(const struct recount *r)
 {
     memset(r->needed, 0, r->experts * sizeof(*r->needed));
     for (uint32_t j = 0; j < r->top_k; j++)
-        for (uint64_t t = 0; t < r->tokens; t++)
-            give_slot(r, t * r->top_k + j);
+        for (uint64_t t = 0; t < r->tokens; t++) {
+            uint64_t choice = t * r->top_k + j;
+            struct sent_choice sent = sent_choice_at(r, choice);
+            int32_t expert = sent.expert;
+            uint64_t capacity = r->capacities && expert >= 0 ? r->capacities[expert] : r->capacity;
+
+            r->expert[choice] = expert;
+            r->gate[choice] = sent.gate;
+            r->slot[choice] = expert < 0 ? -1 : r->needed[expert]++;
+            if ((r->capacities || r->capacity) && r->slot[choice] >= (int64_t)capacity)
+                r->slot[choice] = -1;
+        }
 }
 
 void host_reindex(const struct reindex *r)
@@ -159,7 +156,7 @@ CLONES static void add_biased(const float *restrict from, const float *restrict 
         to[i] += factor * (from[i] + bias[i]);
 }
 
-/* Gathered tokens are overwritten. */
+/* Adds each row times its expert's matrix to the row's token; what was gathered is overwritten. */
 static void to_tokens(const struct esmm *m, const struct block *b)
 {
     const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
@@ -232,7 +229,7 @@ static void backward_rows(const struct esmm *m, const struct block *b)
                                                         .grad_up = rows_of(b, m->grad_up) });
 }
 
-/* What no row reaches is zero. */
+/* Results that no row is added to are zero. */
 static void clear_results(const struct esmm *m)
 {
     size_t tokens = m->at.tokens;
@@ -260,17 +257,16 @@ void host_esmm(const struct esmm *m)
         }
 }
 
-static void clear_matrix(const struct kept_rows *at, float *matrix)
-{
-    for (uint64_t h = 0; h < at->hidden; h++)
-        memset(matrix + h * kept_unit_stride(at), 0, at->width * sizeof(*matrix));
-}
-
+/* Zeroes the matrices of experts that have no rows: add_matrix() writes the others. */
 static void clear_unused(const struct kept_rows *at, void *grad)
 {
-    for (uint32_t e = 0; e < at->experts; e++)
+    for (uint32_t e = 0; e < at->experts; e++) {
+        float *matrix = (float *)grad + e * kept_expert_stride(at);
+
         if (at->first[e] == at->first[e + 1])
-            clear_matrix(at, (float *)grad + e * kept_expert_stride(at));
+            for (uint64_t h = 0; h < at->hidden; h++)
+                memset(matrix + h * kept_unit_stride(at), 0, at->width * sizeof(*matrix));
+    }
 }
 
 /* An expert's first block writes, unless what is there is kept; the others add. */
@@ -332,24 +328,6 @@ void host_ess(const struct ess *s)
     }
 }
 
-static void fused_backward(const struct esfk *f, const struct block *b)
-{
-    backward_gates(&f->product, b);
-    weigh(b, f->product.gate);
-    add_matrix(b, f->product.post, f->keep, f->grad);
-    if (f->grad_bias)
-        add_sum(b, b->at->scratch, b->at->width, f->grad_stride, f->grad_bias);
-    backward_rows(&f->product, b);
-}
-
-static void fused_tokens(const struct esfk *f, const struct block *b)
-{
-    add_matrix(b, f->product.rows, f->keep, f->grad);
-    if (f->grad_bias)
-        add_sum(b, rows_of(b, f->product.rows), b->at->hidden, f->grad_stride, f->grad_bias);
-    to_tokens(&f->product, b);
-}
-
 void host_esfk(const struct esfk *f)
 {
     const struct esmm *m = &f->product;
@@ -363,9 +341,18 @@ void host_esfk(const struct esfk *f)
         memset(f->grad_bias, 0, m->at.experts * f->grad_stride * sizeof(float));
     while (block_next(&b)) {
         gather(&b, m->tokens);
-        if (m->form == ESMM_BACKWARD)
-            fused_backward(f, &b);
-        else
-            fused_tokens(f, &b);
+        if (m->form == ESMM_BACKWARD) {
+            backward_gates(m, &b);
+            weigh(&b, m->gate);
+            add_matrix(&b, m->post, f->keep, f->grad);
+            if (f->grad_bias)
+                add_sum(&b, m->at.scratch, m->at.width, f->grad_stride, f->grad_bias);
+            backward_rows(m, &b); /* may write over `post` */
+        } else {
+            add_matrix(&b, m->rows, f->keep, f->grad);
+            if (f->grad_bias)
+                add_sum(&b, rows_of(&b, m->rows), m->at.hidden, f->grad_stride, f->grad_bias);
+            to_tokens(m, &b); /* writes over the gathered tokens */
+        }
     }
 }

@@ -67,28 +67,22 @@ static double normal(uint64_t seed, uint64_t index)
     return radius * cos(2 * M_PI * uniform(seed, 2 * index + 1));
 }
 
-/* Follows from all steps before: they are taken one by one, from the first where this is no later
- * one. */
-static void wander_to(struct sim_device *device, uint64_t seed, uint64_t step)
-{
-    uint64_t next = device->wander_step + 1;
-
-    if (step < device->wander_step || !device->wander_step)
-        next = 0;
-    for (; next <= step; next++) {
-        double keep = next ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
-
-        device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed, next);
-        device->wander_step = next;
-    }
-}
-
 /* A sine that returns and a random part that forgets, of equal weight; together of deviation 1. */
 static double draw_wander(struct sim_device *device, uint64_t seed)
 {
     double phase = uniform(seed, 0) + (double)(device->step % DRIFT_STEPS) / DRIFT_STEPS;
+    uint64_t next = device->wander_step + 1;
 
-    wander_to(device, seed + 1, device->step);
+    /* The random part follows from all steps before: they are taken one by one, from the first step
+     * again unless this one is later than the last. */
+    if (device->step < device->wander_step || !device->wander_step)
+        next = 0;
+    for (; next <= device->step; next++) {
+        double keep = next ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
+
+        device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed + 1, next);
+        device->wander_step = next;
+    }
     return sin(2 * M_PI * phase) + M_SQRT1_2 * device->wander;
 }
 
@@ -161,7 +155,7 @@ static void add_busy(struct sim_stream *stream, struct interval busy)
         return;
     }
     if (stream->busy_count == BUSY_INTERVALS) {
-        /* The oldest: what is queued from here on hardly ever lies beside it. */
+        /* The oldest is left out: what is queued from here on hardly ever lies beside it. */
         memmove(stream->busy, stream->busy + 1, sizeof(stream->busy) - sizeof(*stream->busy));
         stream->busy_count--;
     }
@@ -259,19 +253,6 @@ static void sim_stream_close(struct stream *base)
     free(stream);
 }
 
-static void next_step(struct sim_device *device)
-{
-    for (struct sim_stream *s = device->streams; s; s = s->next) {
-        s->free_ns = device->now_ns;
-        s->busy_count = 0;
-    }
-    device->step_ns = device->now_ns;
-    if (device->numbered)
-        return;
-    device->step++;
-    draw_factor(device);
-}
-
 void sim_draw(struct device *base, uint64_t number)
 {
     struct sim_device *device = (struct sim_device *)base;
@@ -298,8 +279,18 @@ static int sim_stream_sync(struct stream *stream)
     for (const struct sim_stream *s = device->streams; s; s = s->next)
         if (s->free_ns > device->now_ns)
             return OK;
-    if (device->now_ns > device->step_ns)
-        next_step(device);
+    if (device->now_ns <= device->step_ns)
+        return OK;
+    /* No stream has anything left: the next step begins. */
+    for (struct sim_stream *s = device->streams; s; s = s->next) {
+        s->free_ns = device->now_ns;
+        s->busy_count = 0;
+    }
+    device->step_ns = device->now_ns;
+    if (!device->numbered) {
+        device->step++;
+        draw_factor(device);
+    }
     return OK;
 }
 

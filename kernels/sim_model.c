@@ -36,7 +36,7 @@ static double bytes_gemm_rows(const struct gemm_rows *g)
     return bytes;
 }
 
-/* Of an expert's own capacity, where it has one. */
+/* What is read of experts' own capacities, where they have them. */
 static double bytes_capacities(const uint64_t *capacities, uint32_t experts)
 {
     return capacities ? (double)experts * sizeof(*capacities) : 0;
@@ -198,7 +198,7 @@ static double bytes_move_rows(const struct move_rows *m)
            (double)m->count * (double)sizeof(*m->blocks);
 }
 
-/* Of a batch, where each has its own. */
+/* Rows of a whole batch, each of which may have its own number of them. */
 static double all_rows(const uint64_t *first, uint64_t batch, uint64_t rows)
 {
     return (double)rows_of_all(first, batch, rows);
@@ -238,8 +238,8 @@ static double bytes_fill(const struct fill *f)
     return (double)f->bytes;
 }
 
-/* The kept rows, if nobody says how many as with balanced routing, and what each argument of the
- * sparse kernels holds. */
+/* The kept rows: as many as the caller expects, else as with balanced routing.  What follows says
+ * what each argument of the sparse kernels holds. */
 static double kept(const struct kept_rows *at)
 {
     return (double)(at->expected ? at->expected : kept_most(at));

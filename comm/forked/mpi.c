@@ -91,7 +91,7 @@ int MPI_Finalize(void)
     return MPI_SUCCESS;
 }
 
-/* Tables know the transport by it. */
+/* Tables name the transport by this text. */
 int MPI_Get_library_version(char *text, int *length)
 {
     *length = snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "copies between processes");
