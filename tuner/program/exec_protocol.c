@@ -371,7 +371,7 @@ static int print(struct exec_protocol *v)
             printf("\ntable     %s\n", v->path);
         print_launches(v);
         if (!rc && v->options->paste)
-            rc = paste_all(store, v->path, stdout);
+            rc = paste_all(store, v->path);
     }
     store_close(store);
     return rc < 0 ? rc : OK;
