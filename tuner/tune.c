@@ -174,9 +174,9 @@ static int print_table(const struct tuning *t)
     }
     if (t->request.options->paste) {
         putchar('\n');
-        paste_open(c->path, stdout);
+        paste_open(c->path);
         for (size_t i = 0; i < t->request.space_count; i++)
-            paste_shape(&t->request.spaces[i].shape, stdout);
+            paste_shape(&t->request.spaces[i].shape);
         return OK;
     }
     for (size_t i = 0; i < t->swept; i++) {
@@ -191,7 +191,7 @@ static int print_table(const struct tuning *t)
         printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
                undecided == 1 ? "" : "s", c->command);
     printf("\nuse it    ");
-    paste_export(c->path, stdout);
+    paste_export(c->path);
     printf("\n          lines of C and Python: moetune show --paste --db ");
     shell_word(c->path, stdout);
     printf("\ntest it   moetune verify --db ");

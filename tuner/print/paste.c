@@ -11,6 +11,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
@@ -41,16 +42,16 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
 }
 
 /* The words of an enum in capitals are its names in moelookup.h, after its prefix. */
-static void print_constant(const char *member, const char *prefix, const char *word, FILE *to)
+static void print_constant(const char *member, const char *prefix, const char *word)
 {
-    fprintf(to, " shape.%s = MOE_%s", member, prefix);
+    printf(" shape.%s = MOE_%s", member, prefix);
     for (; *word; word++)
-        putc(toupper((unsigned char)*word), to);
-    putc(';', to);
+        putchar(toupper((unsigned char)*word));
+    putchar(';');
 }
 
 /* Prints members that most layers do without; those that belong together stand on one line. */
-static void print_later(const struct moe_shape *s, bool python, FILE *to)
+static void print_later(const struct moe_shape *s, bool python)
 {
     const struct {
         int line;
@@ -77,96 +78,91 @@ static void print_later(const struct moe_shape *s, bool python, FILE *to)
 
         if (!members[i].value)
             continue;
-        fputs(python ? "," : "", to);
+        fputs(python ? "," : "", stdout);
         if (members[i].line != line)
-            fputs(python ? "\n             " : "\n         ", to);
+            fputs(python ? "\n             " : "\n         ", stdout);
         line = members[i].line;
         if (!python && word)
-            print_constant(name, members[i].prefix, word, to);
+            print_constant(name, members[i].prefix, word);
         else if (!python)
-            fprintf(to, " shape.%s = %u;", name, members[i].value);
+            printf(" shape.%s = %u;", name, members[i].value);
         else if (word)
-            fprintf(to, " %s=\"%s\"", name, word);
+            printf(" %s=\"%s\"", name, word);
         else
-            fprintf(to, " %s=%u", name, members[i].value);
+            printf(" %s=%u", name, members[i].value);
     }
 }
 
 /* Of a declared space, the axes and the key are the program's. */
-static void print_space(const struct declaration *d, FILE *to)
+static void print_space(const struct declaration *d)
 {
     const char *class = *d->class_name ? d->class_name : "0";
     char tag[DECLARATION_TAG_BYTES];
 
     declaration_tag(d, tag);
-    fprintf(to,
-            "C         moelookup_open(NULL, &table); moelookup_space(table, \"%s\", &space);\n"
-            "          moelookup_space_layer(table, space, 0, &shape);\n"
-            "          moelookup_bind(table, &shape, NULL, &view);\n"
-            "          moelookup_get_key(view, %s, %s, &plan); /* at every step */\n"
-            "          moelookup_value(&plan, \"%s\", text, sizeof(text));\n",
-            tag, d->key, class, d->axis[0].name);
-    fprintf(to,
-            "Python    view = moelookup.open().bind(space=\"%s\")\n"
-            "          plan = view.plan(%s%s%s)  # at every step: plan[\"%s\"]\n",
-            tag, d->key, *d->class_name ? ", " : "", d->class_name, d->axis[0].name);
+    printf("C         moelookup_open(NULL, &table); moelookup_space(table, \"%s\", &space);\n"
+           "          moelookup_space_layer(table, space, 0, &shape);\n"
+           "          moelookup_bind(table, &shape, NULL, &view);\n"
+           "          moelookup_get_key(view, %s, %s, &plan); /* at every step */\n"
+           "          moelookup_value(&plan, \"%s\", text, sizeof(text));\n",
+           tag, d->key, class, d->axis[0].name);
+    printf("Python    view = moelookup.open().bind(space=\"%s\")\n"
+           "          plan = view.plan(%s%s%s)  # at every step: plan[\"%s\"]\n",
+           tag, d->key, *d->class_name ? ", " : "", d->class_name, d->axis[0].name);
 }
 
-void paste_shape(const struct moe_shape *s, FILE *to)
+void paste_shape(const struct moe_shape *s)
 {
     if (s->space) {
-        print_space(declaration_find(s->space), to);
+        print_space(declaration_find(s->space));
         return;
     }
-    fprintf(to,
-            "C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
-            "          shape.experts = %u; shape.top_k = %u; shape.model_dim = %u; "
-            "shape.hidden_dim = %u;\n"
-            "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
-            "         ",
-            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-            s->tokens);
-    print_constant("dtype", "", dtype_words[s->dtype], to);
-    print_constant("pass", "", pass_words[s->pass], to);
-    print_constant("activation", "", activation_words[s->activation], to);
-    print_later(s, false, to);
-    fprintf(to, "\n"
-                "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
-                "&view);\n"
-                "          moelookup_get(view, capacity, &plan); /* at every step */\n");
-    fprintf(to,
-            "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
-            "hidden_dim=%u,\n"
-            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
-            "activation=\"%s\"",
-            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-            s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
-            activation_words[s->activation]);
-    print_later(s, true, to);
-    fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
+    printf("C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
+           "          shape.experts = %u; shape.top_k = %u; shape.model_dim = %u; "
+           "shape.hidden_dim = %u;\n"
+           "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
+           "         ",
+           s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+           s->tokens);
+    print_constant("dtype", "", dtype_words[s->dtype]);
+    print_constant("pass", "", pass_words[s->pass]);
+    print_constant("activation", "", activation_words[s->activation]);
+    print_later(s, false);
+    printf("\n"
+           "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
+           "&view);\n"
+           "          moelookup_get(view, capacity, &plan); /* at every step */\n");
+    printf("Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
+           "hidden_dim=%u,\n"
+           "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
+           "activation=\"%s\"",
+           s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+           s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
+           activation_words[s->activation]);
+    print_later(s, true);
+    printf(")\n          plan = view.plan(capacity)  # at every step\n");
 }
 
-void paste_open(const char *path, FILE *to)
+void paste_open(const char *path)
 {
-    fprintf(to, "For a trainer (one rank opens, the others unpack what it broadcasts: see "
-                "moelookup.h):\nshell     ");
-    paste_export(path, to);
-    putc('\n', to);
+    printf("For a trainer (one rank opens, the others unpack what it broadcasts: see "
+           "moelookup.h):\nshell     ");
+    paste_export(path);
+    putchar('\n');
 }
 
-void paste_export(const char *path, FILE *to)
+void paste_export(const char *path)
 {
     char whole[PATH_MAX];
 
-    fprintf(to, "export MOELOOKUP_DB=");
-    shell_word(realpath(path, whole) ? whole : path, to);
+    printf("export MOELOOKUP_DB=");
+    shell_word(realpath(path, whole) ? whole : path, stdout);
 }
 
 struct pasting {
     struct store *store;
     const struct told *told;
     const char *path;
-    FILE *to;
     int64_t cluster, shape; /* the last one */
     uint32_t count;
 };
@@ -185,15 +181,15 @@ static int paste_entry(void *self, const struct entry_row *e)
     p->shape = e->shape;
     TRY(store_shape_get(p->store, e->shape, &shape));
     if (!p->count++)
-        paste_open(p->path, p->to);
-    paste_shape(&shape, p->to);
+        paste_open(p->path);
+    paste_shape(&shape);
     return OK;
 }
 
-int paste_all(struct store *store, const char *path, FILE *to)
+int paste_all(struct store *store, const char *path)
 {
     struct told told;
-    struct pasting p = { .store = store, .told = &told, .path = path, .to = to };
+    struct pasting p = { .store = store, .told = &told, .path = path };
     int rc = told_read(store, &told);
 
     if (!rc)

@@ -1,4 +1,4 @@
-/* The lines that carry a table into a trainer, ready to paste. */
+/* The lines that carry a table into a trainer, ready to paste, on standard output. */
 #ifndef PASTE_H
 #define PASTE_H
 
@@ -7,21 +7,21 @@
 #include "store.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 
 /* Names what a table says: of a real cluster, what moelookup_digest() will say of the one that is
  * published for this database; of a modelled one, which no look-up reads, the SHA-256 of what
  * `moetune export` writes, with 0 for every date. */
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES]);
 
-/* For a shell: where the table is.  Without a line's end. */
-void paste_export(const char *path, FILE *to);
+/* Prints where the table is, for a shell, without a line's end. */
+void paste_export(const char *path);
 
-/* The same line with its heading; then, for each layer, lines of C and Python. */
-void paste_open(const char *path, FILE *to);
-void paste_shape(const struct moe_shape *shape, FILE *to);
+/* Print the same line with its heading; then, for each layer, lines of C and Python. */
+void paste_open(const char *path);
+void paste_shape(const struct moe_shape *shape);
 
-/* All of these lines, for every layer that trainers are told of.  UNSUPPORTED, silently: none. */
-int paste_all(struct store *store, const char *path, FILE *to);
+/* Prints all of these lines, for every layer that trainers are told of.  UNSUPPORTED, silently:
+ * none. */
+int paste_all(struct store *store, const char *path);
 
 #endif

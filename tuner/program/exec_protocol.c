@@ -400,7 +400,7 @@ static int print(struct exec_protocol *v)
             print_table_lines(v);
         print_launches(v);
         if (!rc && v->options->paste)
-            rc = paste_all(store, v->path, stdout);
+            rc = paste_all(store, v->path);
     }
     store_close(store);
     return rc < 0 ? rc : OK;

@@ -121,18 +121,6 @@ static int compare_here(void *self, const struct cluster *elsewhere)
     return OK;
 }
 
-static int compare_clusters(struct session *s)
-{
-    TRY(store_clusters_elsewhere(s->store, compare_here, s));
-    if (s->here)
-        printf("%u of the clusters is this machine: their entries answer here\n", s->here);
-    if (s->elsewhere)
-        printf("%u clusters of other machines: their entries never answer here, unless `moetune "
-               "verify` or `tune` finds itself on one of them\n",
-               s->elsewhere);
-    return store_publish(s->store);
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct session s = { .options = options };
@@ -140,8 +128,16 @@ static int run(const struct verb_call *call, void *options)
 
     for (int i = 0; i < call->count; i++)
         TRY_OUT(import_file(&s, call->arguments[i]));
-    if (s.tables && !s.options->dry)
-        TRY_OUT(compare_clusters(&s));
+    if (s.tables && !s.options->dry) {
+        TRY_OUT(store_clusters_elsewhere(s.store, compare_here, &s));
+        if (s.here)
+            printf("%u of the clusters is this machine: their entries answer here\n", s.here);
+        if (s.elsewhere)
+            printf("%u clusters of other machines: their entries never answer here, unless "
+                   "`moetune verify` or `tune` finds itself on one of them\n",
+                   s.elsewhere);
+        TRY_OUT(store_publish(s.store));
+    }
     rc = !s.tables ? UNSUPPORTED : s.options->strict && s.conflicts ? ERR_WRONG : OK;
 out:
     store_close(s.store);

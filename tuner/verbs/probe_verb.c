@@ -3,15 +3,26 @@
 #include "discover.h"
 #include "fault.h"
 #include "gpu_list.h"
+#include "json.h"
 #include "place.h"
-#include "probe_print.h"
+#include "plan.h"
+#include "probe.h"
+#include "rank_speeds.h"
+#include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "text.h"
 #include "unequal.h"
 #include "verbs.h"
+#include "workbench.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct options {
     struct place_setup where;
@@ -35,7 +46,228 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
-/* ---- progress, on rank 0 */
+enum { HOSTS_SHOWN = 32 };
+
+/* ---- hosts, and how fast their ranks are */
+
+struct host_speed {
+    const char *name;
+    int ranks;
+    double slowest, fastest;
+};
+
+/* Ranks of a host need not be consecutive.  Returns how many hosts there are. */
+static int group_hosts(const struct probe *p, struct host_speed *hosts)
+{
+    int count = 0;
+
+    for (int q = 0; q < p->rank_count; q++) {
+        const struct probe_rank *r = &p->ranks[q];
+        int i = 0;
+
+        while (i < count && strcmp(hosts[i].name, r->host) != 0)
+            i++;
+        if (i == count)
+            hosts[count++] = (struct host_speed){ r->host, 0, r->speed, r->speed };
+        hosts[i].ranks++;
+        hosts[i].slowest = fmin(hosts[i].slowest, r->speed);
+        hosts[i].fastest = fmax(hosts[i].fastest, r->speed);
+    }
+    return count;
+}
+
+/* Writes "ranks differ by 23 %: ...", or nothing if they do not, or if it is not known. */
+static void compare_ranks(const struct host_speed *hosts, int count, char *text, size_t size)
+{
+    const struct host_speed *slowest = hosts;
+
+    for (int i = 1; i < count; i++)
+        if (hosts[i].slowest < slowest->slowest)
+            slowest = &hosts[i];
+    *text = 0;
+    if (slowest->slowest < 1 - rank_speeds_unequal)
+        text_put(text, size,
+                 "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
+                 "fastest, and every step waits for it",
+                 100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
+}
+
+/* Prints what a comment in a cluster's text can hold: no control characters. */
+static void print_word(const char *word)
+{
+    for (; *word; word++)
+        putchar((unsigned char)*word < 0x20 || *word == 0x7f ? '?' : *word);
+}
+
+/* ---- as text */
+
+static void print_number(double value)
+{
+    if (isfinite(value))
+        printf(" %10.1f", value);
+    else
+        printf(" %10s", "-");
+}
+
+static void print_link(const struct probe_link *link, const char *name)
+{
+    if (!link->count)
+        return;
+    printf("# %s nodes: exchanges, measured and as the model has them, us", name);
+    /* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
+    if (!isnan(link->slower))
+        printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
+    printf("\n");
+    for (size_t i = 0; i < link->count; i++) {
+        const struct link_sample *s = &link->samples[i];
+
+        printf("#   %3d x %7.0f bytes", s->messages, s->bytes);
+        print_number(s->ns * 1e-3);
+        print_number(link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
+        printf("\n");
+    }
+}
+
+static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count)
+{
+    char text[CLUSTER_TEXT_BYTES], differ[256];
+
+    printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
+           DATE_TEXT(time(NULL), DATE_DAY), p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds,
+           p->seconds);
+    printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
+    for (int i = 0; i < host_count && i < HOSTS_SHOWN; i++) {
+        printf("#   ");
+        print_word(hosts[i].name);
+        printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
+    }
+    if (host_count > HOSTS_SHOWN)
+        printf("#   and %d more\n", host_count - HOSTS_SHOWN);
+    compare_ranks(hosts, host_count, differ, sizeof(differ));
+    if (*differ)
+        printf("# %s\n", differ);
+    for (int level = 0; level < LINK_LEVELS; level++)
+        print_link(&p->links[level], link_level_words[level]);
+    printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
+           "them\n",
+           PRODUCT_WIDTH);
+    for (int i = 0; i < PROBE_PRODUCTS; i++) {
+        const struct product_sample *x = &p->products[i];
+
+        printf("#   %5.0f", x->smallest);
+        print_number(x->ops / x->ns);
+        print_number(x->ops / product_fit_ns(&p->product, x));
+        printf("\n");
+    }
+    if (p->copies_beside >= 0)
+        printf("# copies within a GPU %s\n",
+               p->copies_beside ? "go on beside kernels that fill it: copy engines carry them"
+                                : "run on its multiprocessors, not on copy engines");
+    printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", SHAPE_TEXT(&p->shape), p->capacity,
+           PLAN_TEXT(&p->plan), p->step_ns * 1e-6);
+    if (isnan(p->replay_ns))
+        printf("; the model cannot say\n");
+    else
+        printf("; the model says %.3f ms\n", p->replay_ns * 1e-6);
+    cluster_format(&p->model, text, sizeof(text));
+    fputs(text, stdout);
+}
+
+/* ---- as JSON */
+
+static void print_value(const char *name, double value, const char *after)
+{
+    printf("\"%s\": ", name);
+    json_print(value, stdout);
+    fputs(after, stdout);
+}
+
+static void print_link_json(const struct probe_link *link, const char *name)
+{
+    printf("\n  \"%s\": {", name);
+    print_value("slower_beside_products", link->slower, ", ");
+    print_value("error", link->fit.error, ", \"exchanges\": [");
+    for (size_t i = 0; i < link->count; i++) {
+        const struct link_sample *s = &link->samples[i];
+
+        printf("%s{\"messages\": %d, \"bytes\": %.0f, ", i ? ", " : "", s->messages, s->bytes);
+        print_value("ns", s->ns, ", ");
+        print_value("model_ns", link_ns(&link->fit, s->messages, s->bytes), "}");
+    }
+    printf("]}");
+}
+
+/* The words of probe.copies_beside, which begins at -1. */
+static const char *const copies_words[] = { "null", "false", "true" };
+
+static void print_json(const struct probe *p, const struct host_speed *hosts, int host_count)
+{
+    printf("{\"rounds\": %u, ", p->rounds);
+    print_value("seconds", p->seconds, ",\n \"cluster\": {");
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        const char *value = CLUSTER_VALUE(&p->model, f);
+
+        printf("%s\"%s\": ", i ? ", " : "", f->name);
+        if (!strcmp(value, "unknown"))
+            printf("null");
+        else if (f->kind == FIELD_WORD)
+            json_quote(value, stdout);
+        else
+            printf("%s", value);
+    }
+    printf("},\n \"hosts\": [");
+    for (int i = 0; i < host_count; i++) {
+        printf("%s{\"host\": ", i ? ", " : "");
+        json_quote(hosts[i].name, stdout);
+        printf(", \"ranks\": %d, ", hosts[i].ranks);
+        print_value("slowest", hosts[i].slowest, ", ");
+        print_value("fastest", hosts[i].fastest, "}");
+    }
+    printf("],\n \"speeds\": [");
+    for (int q = 0; q < p->rank_count; q++) {
+        printf(q ? ", " : "");
+        json_print(p->ranks[q].speed, stdout);
+    }
+    printf("],\n \"links\": {");
+    for (int level = 0; level < LINK_LEVELS; level++) {
+        printf(level ? "," : "");
+        print_link_json(&p->links[level], link_level_words[level]);
+    }
+    printf("},\n \"products\": [");
+    for (int i = 0; i < PROBE_PRODUCTS; i++) {
+        printf("%s{", i ? ", " : "");
+        print_value("rows", p->products[i].smallest, ", ");
+        print_value("ns", p->products[i].ns, ", ");
+        print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
+    }
+    printf("],\n \"copies_beside_kernels\": %s", copies_words[p->copies_beside + 1]);
+    printf(",\n \"step\": {");
+    print_value("ns", p->step_ns, ", ");
+    print_value("model_ns", p->replay_ns, "}}\n");
+}
+
+/* Prints the text of a cluster, with what it was read from in comments, or a JSON object.  Unequal
+ * ranks are also named on standard error. */
+static int print(const struct probe *p, bool json)
+{
+    struct host_speed *hosts = calloc((size_t)p->rank_count, sizeof(*hosts));
+    char differ[256];
+    int count;
+
+    if (!hosts)
+        return fail(ERR_NOMEM, "%d hosts", p->rank_count);
+    count = group_hosts(p, hosts);
+    (json ? print_json : print_text)(p, hosts, count);
+    fflush(stdout);
+    compare_ranks(hosts, count, differ, sizeof(differ));
+    if (*differ)
+        note("%s", differ);
+    free(hosts);
+    return OK;
+}
+
+/* ---- what rank 0 does while it is measured, and after it */
 
 struct ticker {
     struct store *store; /* NULL: nothing is stored, or another rank does it */
@@ -57,8 +289,6 @@ static void tick(void *self, uint32_t rounds, double seconds)
     note("%u rounds, %.0f of about %.0f s", rounds, seconds, t->wanted_s);
 }
 
-/* ---- what rank 0 stores */
-
 static int open_store(const struct options *o, char *path, size_t size, struct store **out)
 {
     TRY(store_path(o->db, STORE_TO_WRITE, path, size));
@@ -78,50 +308,41 @@ static int store_model(struct store *store, const char *path, const struct clust
 
 /* ---- on the ranks */
 
-static int probe_ranks(struct world *world, struct engine *engine, const struct cluster *cluster,
-                       struct store *store, const char *path, const struct options *o)
-{
-    bool first = world_topology(world)->rank == 0;
-    struct ticker ticker = { store, first && !o->quiet, o->seconds, 0 };
-    struct probe_setup setup = { world, engine, o->seconds, o->seed, tick, &ticker };
-    struct probe *probe = NULL;
-    int copies_beside = -1, rc;
-
-    /* The first rank looks at copies while the others wait for the first round. */
-    if (first && !strcmp(engine->device->ops->name, "cuda")) {
-        struct gpus gpus = gpus_here();
-
-        copies_beside = gpus_copies_beside(&gpus);
-    }
-
-    TRY(probe_open(&setup, cluster, &probe));
-    probe->copies_beside = copies_beside;
-    rc = first ? probe_print(probe, o->json) : OK;
-    if (!rc && store)
-        rc = store_model(store, path, &probe->model);
-    probe_close(probe);
-    return world_settle(world, rc);
-}
-
 static int on_rank(struct world *world, const void *options)
 {
     const struct options *o = options;
-    const struct topology *t = world_topology(world);
-    bool stores = t->rank == 0 && !o->no_store;
-    struct discovery found = { .ranks = 0 };
+    bool first = world_topology(world)->rank == 0;
+    struct ticker ticker = { NULL, first && !o->quiet, o->seconds, 0 };
     struct engine engine = { 0 };
-    const char *device = NULL;
+    struct probe_setup setup = { world, &engine, o->seconds, o->seed, tick, &ticker };
+    struct discovery found = { .ranks = 0 };
     struct store *store = NULL;
+    struct probe *probe = NULL;
+    const char *device = NULL;
     char path[PATH_MAX];
-    int rc;
+    int copies_beside = -1, rc;
 
-    TRY(world_settle(world, fault_setup(t->rank)));
-    TRY(world_settle(world, stores ? open_store(o, path, sizeof(path), &store) : OK));
+    TRY(world_settle(world, fault_setup(world_topology(world)->rank)));
+    rc = first && !o->no_store ? open_store(o, path, sizeof(path), &store) : OK;
+    TRY(world_settle(world, rc));
     TRY_OUT(gpus_agree_device(world, o->where.device, &device));
     /* The machine's cores are counted before the engine takes a share of them. */
     TRY_OUT(discover(world, o->where.device, o->where.ranks_per_node, &found));
     TRY_OUT(engine_open(world, device, NULL, &engine));
-    rc = probe_ranks(world, &engine, &found.cluster, store, path, o);
+    /* The first rank looks at copies while the others wait for the first round. */
+    if (first && !strcmp(engine.device->ops->name, "cuda")) {
+        struct gpus gpus = gpus_here();
+
+        copies_beside = gpus_copies_beside(&gpus);
+    }
+    ticker.store = store;
+    TRY_OUT(probe_open(&setup, &found.cluster, &probe));
+    probe->copies_beside = copies_beside;
+    rc = first ? print(probe, o->json) : OK;
+    if (!rc && store)
+        rc = store_model(store, path, &probe->model);
+    probe_close(probe);
+    rc = world_settle(world, rc);
 out:
     discovery_free(&found);
     engine_close(&engine);

@@ -40,7 +40,7 @@ static int show(struct store *store, const char *path, const struct options *o)
     if (o->explain != NOT_GIVEN)
         return explain_bucket(store, o->explain, stdout);
     if (o->paste)
-        return paste_all(store, path, stdout);
+        return paste_all(store, path);
     return tables_print_all(store, o->every, stdout);
 }
 
