@@ -50,12 +50,6 @@ static void need_version(struct lines *lines, int version)
     lines->version = version > lines->version ? version : lines->version;
 }
 
-static void note_load(struct lines *lines, const char *load)
-{
-    if (*load)
-        need_version(lines, 5);
-}
-
 static void note_plan(struct lines *lines, const struct moe_plan *plan)
 {
     if (plan->e != MOE_PADDED)
@@ -87,7 +81,8 @@ static int collect(void *self, const struct entry_row *entry)
     shape_format(&shape, line.layer, sizeof(line.layer));
     line.declared = declaration_find(shape.space);
     line.entry = *entry;
-    if (shape.layout || shape.shares || shape.layers || shape.groups || shape.router)
+    if (shape.layout || shape.shares || shape.layers || shape.groups || shape.router ||
+        *entry->load)
         need_version(lines, 5);
     if (shape.order || shape.projection || shape.combine || shape.ranks_per_rack)
         need_version(lines, 6);
@@ -95,7 +90,6 @@ static int collect(void *self, const struct entry_row *entry)
         need_version(lines, 8);
     if (shape.shares > MOE_SHARES_SPEED)
         need_version(lines, 9);
-    note_load(lines, entry->load);
     note_plan(lines, &entry->plan);
     note_plan(lines, &entry->runner_up);
     note_plan(lines, &entry->search_winner);
@@ -143,67 +137,57 @@ static void begin_line(const struct line *line, const char *name, FILE *to)
 }
 
 /* Fields in the order of the one list; what is unknown is left out, as in the text form. */
-static void print_cluster(const struct cluster *cluster, const char *hash, bool identify, FILE *to)
-{
-    bool first = true;
-
-    fprintf(to, "{\"fingerprint\":\"%s\",\"fields\":{", hash);
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-        const char *value = CLUSTER_VALUE(cluster, f);
-
-        /* Which of a site's ranks are slow says nothing of another site's. */
-        if (!strcmp(value, "unknown") || (f->class == CLUSTER_INFO && !identify) ||
-            f->offset == offsetof(struct cluster, rank_speeds_percent))
-            continue;
-        fprintf(to, "%s\"%s\":", first ? "" : ",", f->name);
-        json_quote(value, to);
-        first = false;
-    }
-    fprintf(to, "}}\n");
-}
-
 static int write_clusters(struct lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct line *line = &lines->list[i];
+        const char *comma = "";
 
         if (i && !strcmp(line->cluster, lines->list[i - 1].cluster))
             continue;
         TRY(read_cluster(lines, line->entry.cluster));
-        print_cluster(&lines->known, line->cluster, lines->options->identify, to);
+        fprintf(to, "{\"fingerprint\":\"%s\",\"fields\":{", line->cluster);
+        for (size_t k = 0; k < cluster_field_count; k++) {
+            const struct cluster_field *f = &cluster_fields[k];
+            const char *value = CLUSTER_VALUE(&lines->known, f);
+
+            /* Which of a site's ranks are slow says nothing of another site's. */
+            if (!strcmp(value, "unknown") ||
+                (f->class == CLUSTER_INFO && !lines->options->identify) ||
+                f->offset == offsetof(struct cluster, rank_speeds_percent))
+                continue;
+            fprintf(to, "%s\"%s\":", comma, f->name);
+            json_quote(value, to);
+            comma = ",";
+        }
+        fprintf(to, "}}\n");
         lines->clusters++;
     }
     return OK;
 }
 
-/* Those that layers here have, in the order of what they are called. */
-static const struct declaration *next_space(const struct lines *lines, const char *after,
-                                            char tag[DECLARATION_TAG_BYTES])
-{
-    const struct declaration *next = NULL;
-    char other[DECLARATION_TAG_BYTES];
-
-    for (size_t i = 0; i < lines->count; i++) {
-        const struct declaration *d = lines->list[i].declared;
-
-        if (!d || strcmp(declaration_tag(d, other), after) <= 0 ||
-            (next && strcmp(other, tag) >= 0))
-            continue;
-        next = d;
-        declaration_tag(d, tag);
-    }
-    return next;
-}
-
+/* Writes the spaces that layers here have, each once, sorted by what they are called. */
 static void write_spaces(struct lines *lines, FILE *to)
 {
-    char tag[DECLARATION_TAG_BYTES], before[DECLARATION_TAG_BYTES] = "";
-    const struct declaration *d;
+    char before[DECLARATION_TAG_BYTES] = "", tag[DECLARATION_TAG_BYTES];
 
-    while ((d = next_space(lines, before, tag))) {
+    for (;;) {
+        const struct declaration *next = NULL;
+
+        for (size_t i = 0; i < lines->count; i++) {
+            const struct declaration *d = lines->list[i].declared;
+            char other[DECLARATION_TAG_BYTES];
+
+            if (!d || strcmp(declaration_tag(d, other), before) <= 0 ||
+                (next && strcmp(other, tag) >= 0))
+                continue;
+            next = d;
+            memcpy(tag, other, sizeof(tag));
+        }
+        if (!next)
+            return;
         fprintf(to, "{\"space\":\"%s\",\"text\":", tag);
-        json_quote(d->text, to);
+        json_quote(next->text, to);
         fputs("}\n", to);
         memcpy(before, tag, sizeof(before));
         lines->spaces++;
@@ -243,25 +227,14 @@ static int write_sample(void *self, const struct trial_row *trial, const struct 
 {
     const struct trials *t = self;
 
-    note_load(t->lines, sample->load);
+    if (*sample->load)
+        need_version(t->lines, 5);
     note_plan(t->lines, &trial->key.plan);
     begin_line(t->line, "sample_of", t->to);
     fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
             t->line->entry.bucket, PLAN_TEXT(&trial->key.plan));
     row_json_exported(&sample_table, sample, t->to);
     fputs("}\n", t->to);
-    return OK;
-}
-
-static int write_samples(struct lines *lines, FILE *to)
-{
-    for (size_t i = 0; i < lines->count; i++) {
-        const struct entry_row *e = &lines->list[i].entry;
-        struct trials t = { .to = to, .lines = lines, .line = &lines->list[i] };
-
-        TRY(store_samples(lines->store, e->cluster, e->shape, e->window, e->bucket, write_sample,
-                          &t));
-    }
     return OK;
 }
 
@@ -282,23 +255,14 @@ static int write_body(struct lines *lines, FILE *to)
     for (size_t i = 0; i < lines->count; i++)
         if (!i || !SAME_TABLE(&list[i].entry, &list[i - 1].entry))
             TRY(write_standing(lines, &list[i], to));
-    return lines->options->full ? write_samples(lines, to) : OK;
-}
+    for (size_t i = 0; i < lines->count && lines->options->full; i++) {
+        const struct entry_row *e = &list[i].entry;
+        struct trials t = { .to = to, .lines = lines, .line = &list[i] };
 
-/* The first line vouches for the rest. */
-static void write_all(const struct lines *lines, const char *body, size_t size, FILE *to)
-{
-    char hex[SHA256_HEX_BYTES], spaces[32] = "";
-
-    sha256_text(body, size, hex);
-    if (lines->version >= 8)
-        snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines->spaces);
-    fprintf(to,
-            "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-            "%s\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
-            lines->version, CLUSTER_SEMANTICS, lines->clusters, spaces, lines->count,
-            lines->standings, hex);
-    fwrite(body, 1, size, to);
+        TRY(store_samples(lines->store, e->cluster, e->shape, e->window, e->bucket, write_sample,
+                          &t));
+    }
+    return OK;
 }
 
 static int finish(FILE *to)
@@ -309,7 +273,7 @@ static int finish(FILE *to)
 int export_lines(struct store *store, const struct export_options *options, FILE *to)
 {
     struct lines lines;
-    char *body = NULL;
+    char hex[SHA256_HEX_BYTES], spaces[32] = "", *body = NULL;
     size_t size = 0;
     FILE *memory;
     int rc;
@@ -319,8 +283,17 @@ int export_lines(struct store *store, const struct export_options *options, FILE
     rc = memory ? write_body(&lines, memory) : fail(ERR_NOMEM, "the table's text");
     if (memory && fclose(memory) && !rc)
         rc = fail(ERR_NOMEM, "the table's text");
-    if (!rc)
-        write_all(&lines, body, size, to);
+    if (!rc) { /* the first line vouches for the rest */
+        sha256_text(body, size, hex);
+        if (lines.version >= 8)
+            snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines.spaces);
+        fprintf(to,
+                "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
+                "%s\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
+                lines.version, CLUSTER_SEMANTICS, lines.clusters, spaces, lines.count,
+                lines.standings, hex);
+        fwrite(body, 1, size, to);
+    }
     free(body);
     free(lines.list);
     return rc ? rc : finish(to);
@@ -342,13 +315,18 @@ static void print_cell(const char *text, FILE *to)
     putc('"', to);
 }
 
-/* The bucket's first and last capacity, or key of a space, whose last range is open. */
-static void print_ends(const struct line *line, FILE *to)
+static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
     const struct declaration *d = line->declared;
     uint32_t range = d ? e->bucket / declaration_classes(d) : 0;
+    const char *view = entry_in_csv;
+    const struct row_field *f;
+    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
 
+    print_cell(lines->known.device, to);
+    fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
+    /* The bucket's first and last capacity, or key of a space, whose last range is open. */
     if (!d)
         fprintf(to, "%" PRIu64 ",%" PRIu64, (uint64_t)e->bucket * e->window,
                 bucket_capacity(e->window, e->bucket));
@@ -357,25 +335,11 @@ static void print_ends(const struct line *line, FILE *to)
                 d->key_edge[range]);
     else
         fprintf(to, "%" PRIu64 ",", d->key_edge[d->key_edges - 1] + 1);
-}
-
-static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
-{
-    const struct entry_row *e = &line->entry;
-    const char *view = entry_in_csv;
-    const struct row_field *f;
-    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
-
-    print_cell(lines->known.device, to);
-    fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
-    print_ends(line, to);
     while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
-    fprintf(to, ",%s",
-            line->declared ? declaration_class_range(line->declared, e->bucket, class) : "");
-    fputs("\r\n", to);
+    fprintf(to, ",%s\r\n", d ? declaration_class_range(d, e->bucket, class) : "");
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
@@ -400,21 +364,6 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
 }
 
 /* ---- to compile in */
-
-/* One bit per axis: a quiet one has a column only where some plan uses it. */
-static uint32_t header_axes(const struct lines *lines)
-{
-    uint32_t axes = 0;
-
-    for (size_t axis = 0; axis < plan_axis_count; axis++) {
-        bool used = !plan_axes[axis].quiet;
-
-        for (size_t i = 0; i < lines->count && !used; i++)
-            used = plan_value(&lines->list[i].entry.plan, axis) != plan_axes[axis].fallback;
-        axes |= (uint32_t)used << axis;
-    }
-    return axes;
-}
 
 /* Prints the names of these axes, or their values in the plan. */
 static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
@@ -454,28 +403,18 @@ static void print_words(const struct lines *lines, uint32_t axes, FILE *to)
     }
 }
 
-/* Before the first entry of a layer; what could end a comment or a line is left out. */
-static int print_layer_comment(struct lines *lines, size_t i, FILE *to)
-{
-    const struct line *line = &lines->list[i];
-
-    if (i && !strcmp(line->cluster, lines->list[i - 1].cluster) &&
-        !strcmp(line->layer, lines->list[i - 1].layer))
-        return OK;
-    TRY(read_cluster(lines, line->entry.cluster));
-    fprintf(to, "    /* ");
-    for (const char *c = lines->known.device; *c; c++)
-        if ((unsigned char)*c >= ' ' && *c != '*' && *c != '\\')
-            putc(*c, to);
-    fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);
-    return OK;
-}
-
 static int write_header(struct lines *lines, FILE *to)
 {
-    uint32_t axes = header_axes(lines);
-    int rc = OK;
+    uint32_t axes = 0; /* one bit for each */
 
+    /* A quiet axis has a column only where some plan uses it. */
+    for (size_t axis = 0; axis < plan_axis_count; axis++) {
+        bool used = !plan_axes[axis].quiet;
+
+        for (size_t i = 0; i < lines->count && !used; i++)
+            used = plan_value(&lines->list[i].entry.plan, axis) != plan_axes[axis].fallback;
+        axes |= (uint32_t)used << axis;
+    }
     for (size_t i = 0; i < lines->count; i++)
         if (lines->list[i].declared)
             return fail(ERR_ARGUMENT,
@@ -492,17 +431,26 @@ static int write_header(struct lines *lines, FILE *to)
     fputs("; /* ", to);
     print_words(lines, axes, to);
     fprintf(to, " */\n} moetune_table[] = {\n");
-    for (size_t i = 0; i < lines->count && !rc; i++) {
-        const struct entry_row *e = &lines->list[i].entry;
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct line *line = &lines->list[i];
+        const struct entry_row *e = &line->entry;
 
-        rc = print_layer_comment(lines, i, to);
-        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", ", lines->list[i].cluster,
-                lines->list[i].layer, e->window, (uint64_t)e->bucket * e->window);
+        if (!i || strcmp(line->cluster, line[-1].cluster) != 0 ||
+            strcmp(line->layer, line[-1].layer) != 0) {
+            TRY(read_cluster(lines, e->cluster));
+            fprintf(to, "    /* ");
+            for (const char *c = lines->known.device; *c; c++) /* nothing that ends a comment */
+                if ((unsigned char)*c >= ' ' && *c != '*' && *c != '\\')
+                    putc(*c, to);
+            fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);
+        }
+        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", ", line->cluster, line->layer,
+                e->window, (uint64_t)e->bucket * e->window);
         print_axes(axes, &e->plan, to);
         fputs(" },\n", to);
     }
     fprintf(to, "};\n");
-    return rc;
+    return OK;
 }
 
 int export_header(struct store *store, const struct export_options *options, FILE *to)

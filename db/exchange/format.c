@@ -26,12 +26,6 @@ static bool is_meant(const struct lookup_layer *layer, const struct answers_choi
            shape_agrees(&layer->shape, choice->shape) && cluster_hex_agrees(hash, choice->cluster);
 }
 
-/* Tables of one layer that differ in their width are one for who asks. */
-static bool same_layer(const struct lookup_layer *a, const struct lookup_layer *b)
-{
-    return shape_equal(&a->shape, &b->shape) && !memcmp(a->cluster, b->cluster, SHA256_BYTES);
-}
-
 static int find_layer(const struct moelookup *table, const struct answers_choice *choice,
                       struct lookup_layer *out)
 {
@@ -42,7 +36,10 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
     for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
         struct lookup_layer layer = pack_layer(table->bytes, i);
 
-        if (!is_meant(&layer, choice, space) || (fits && same_layer(&layer, out)))
+        /* Who asks does not see that tables of one layer differ in the width of their buckets. */
+        if (!is_meant(&layer, choice, space) ||
+            (fits && shape_equal(&layer.shape, &out->shape) &&
+             !memcmp(layer.cluster, out->cluster, SHA256_BYTES)))
             continue;
         *out = layer;
         fits++;
@@ -62,23 +59,7 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
     return ERR_ARGUMENT;
 }
 
-/* Adds the answer for a bucket of a declared space, or for the capacity that is asked for. */
-static int add_answer(struct answers *a, const struct answers_choice *choice, uint32_t bucket)
-{
-    struct answer answer = { bucket, choice->key, choice->key, MOE_PLAN_INIT };
-
-    if (a->space) {
-        answer.from = shape_bucket_from(&a->shape, 1, bucket);
-        answer.to = bucket / declaration_classes(a->space) < a->space->key_edges
-                        ? declaration_key(a->space, bucket)
-                        : UINT64_MAX;
-    }
-    TRY(moelookup_get_key(a->view, answer.from, a->space ? declaration_class(a->space, bucket) : 0,
-                          &answer.plan));
-    a->list[a->count++] = answer;
-    return OK;
-}
-
+/* Adds an answer for each bucket of a declared space, or one for the capacity that is asked for. */
 static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
     uint32_t buckets = a->space ? declaration_buckets(a->space) : 1;
@@ -89,10 +70,21 @@ static int add_answers(struct answers *a, const struct answers_choice *choice)
         return fail(ERR_NOMEM, "the answers of a table");
     if (a->space)
         lookup_space_bucket(a->space, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
-    for (uint32_t b = 0; b < buckets; b++)
-        if ((!choice->keyed || b / classes == meant / classes) &&
-            (choice->class < 0 || b % classes == meant % classes))
-            TRY(add_answer(a, choice, b));
+    for (uint32_t b = 0; b < buckets; b++) {
+        struct answer answer = { b, choice->key, choice->key, MOE_PLAN_INIT };
+
+        if ((choice->keyed && b / classes != meant / classes) ||
+            (choice->class >= 0 && b % classes != meant % classes))
+            continue;
+        if (a->space) {
+            answer.from = shape_bucket_from(&a->shape, 1, b);
+            answer.to =
+                b / classes < a->space->key_edges ? declaration_key(a->space, b) : UINT64_MAX;
+        }
+        TRY(moelookup_get_key(a->view, answer.from, a->space ? declaration_class(a->space, b) : 0,
+                              &answer.plan));
+        a->list[a->count++] = answer;
+    }
     return OK;
 }
 
@@ -218,31 +210,25 @@ int format_json_integer(const struct json_value *value, int64_t *out)
 
 /* ---- before anything is written */
 
-static int refuse_set(const struct format *format, const struct format_job *job, const char *name)
-{
-    struct plan_words words = format_axes(job);
-    char known[1024] = "";
-    size_t used = 0;
-
-    for (size_t i = 0; i < words.count; i++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
-                                 words.list[i].axis);
-    for (const char *const *f = format->facts; f && *f; f++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s", *f);
-    return fail(ERR_ARGUMENT, "--set %s: there is no such name; %s has %s", name, format->name,
-                known);
-}
-
 static int check_sets(const struct format *format, const struct format_job *job)
 {
     struct plan_words words = format_axes(job);
 
     for (size_t i = 0; i < job->set_count; i++) {
         const char *name = job->sets[i].name;
-        bool fact = format->facts && word_find(format->facts, name) >= 0;
+        char known[1024] = "";
+        size_t used = 0;
 
-        if (!fact && !plan_words_find(&words, name))
-            return refuse_set(format, job, name);
+        if (!(format->facts && word_find(format->facts, name) >= 0) &&
+            !plan_words_find(&words, name)) {
+            for (size_t w = 0; w < words.count; w++)
+                used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", w ? ", " : "",
+                                         words.list[w].axis);
+            for (const char *const *f = format->facts; f && *f; f++)
+                used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s", *f);
+            return fail(ERR_ARGUMENT, "--set %s: there is no such name; %s has %s", name,
+                        format->name, known);
+        }
         for (size_t k = 0; k < i; k++)
             if (!strcmp(job->sets[k].name, name))
                 return fail(ERR_ARGUMENT, "--set %s is given twice", name);
@@ -298,19 +284,6 @@ static int read_key(const struct format *format, const struct format_job *job, c
     return OK;
 }
 
-static int read_range(const struct format *format, const struct format_job *job, const char *path,
-                      const char *text, size_t length, const struct answer *a)
-{
-    const struct declaration *space = job->answers->space;
-    double class_value = space ? declaration_class(space, a->bucket) : 0;
-    uint64_t last = a->to == UINT64_MAX ? 4 * a->from + 3 : a->to;
-    const uint64_t keys[] = { a->from, a->from + (last - a->from) / 2, last };
-
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        TRY(read_key(format, job, path, text, length, keys[i], class_value));
-    return OK;
-}
-
 int format_check_name(const struct format *format, const struct format_job *job, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -326,13 +299,21 @@ int format_check_name(const struct format *format, const struct format_job *job,
 
 int format_read_back(const struct format *format, const struct format_job *job, const char *path)
 {
+    const struct declaration *space = job->answers->space;
     size_t length;
     char *text;
     int rc = OK;
 
     TRY(input_read(path, FORMAT_FILE_MOST, &text, &length));
-    for (size_t i = 0; i < job->answers->count && !rc; i++)
-        rc = read_range(format, job, path, text, length, &job->answers->list[i]);
+    for (size_t i = 0; i < job->answers->count && !rc; i++) {
+        const struct answer *a = &job->answers->list[i];
+        uint64_t last = a->to == UINT64_MAX ? 4 * a->from + 3 : a->to;
+        const uint64_t keys[] = { a->from, a->from + (last - a->from) / 2, last };
+
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && !rc; k++)
+            rc = read_key(format, job, path, text, length, keys[k],
+                          space ? declaration_class(space, a->bucket) : 0);
+    }
     free(text);
     for (size_t i = 0; i < job->answers->count && !rc; i++) {
         const struct answer *a = &job->answers->list[i];

@@ -51,31 +51,29 @@ struct config {
 
 /* ---- the rules of Config and SGLang */
 
-static int check_half(const int64_t *v, const char *half)
-{
-    if (v[SMS] < 2 || v[SMS] % 2)
-        return fail(ERR_FORMAT, "%s: num_sms=%" PRId64 ": an even number is wanted", half, v[SMS]);
-    if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
-        return fail(ERR_FORMAT,
-                    "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
-                    ": fewer than the buffer holds are wanted",
-                    half, v[NVL_SEND], v[NVL_RECV]);
-    if (v[RDMA_SEND] < 1 || v[RDMA_SEND] > v[RDMA_RECV] / 2) /* before Config rounds it up */
-        return fail(ERR_FORMAT,
-                    "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
-                    ": half of the buffer at most is wanted",
-                    half, v[RDMA_SEND], v[RDMA_RECV]);
-    return OK;
-}
-
-/* With Config's own values where none is named. */
+/* Puts Config's own values where none is named, and refuses what Config or SGLang would. */
 static int complete(struct config *c)
 {
     for (size_t h = 0; h < HALVES; h++) {
+        const char *half = halves[h];
+        int64_t *v = c->value[h];
+
         for (size_t m = 0; m < MEMBERS; m++)
-            if (c->value[h][m] == NOT_NAMED)
-                c->value[h][m] = members[m].usual;
-        TRY(check_half(c->value[h], halves[h]));
+            if (v[m] == NOT_NAMED)
+                v[m] = members[m].usual;
+        if (v[SMS] < 2 || v[SMS] % 2)
+            return fail(ERR_FORMAT, "%s: num_sms=%" PRId64 ": an even number is wanted", half,
+                        v[SMS]);
+        if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
+            return fail(ERR_FORMAT,
+                        "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
+                        ": fewer than the buffer holds are wanted",
+                        half, v[NVL_SEND], v[NVL_RECV]);
+        if (v[RDMA_SEND] < 1 || v[RDMA_SEND] > v[RDMA_RECV] / 2) /* before Config rounds it up */
+            return fail(ERR_FORMAT,
+                        "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
+                        ": half of the buffer at most is wanted",
+                        half, v[RDMA_SEND], v[RDMA_RECV]);
     }
     return c->value[0][SMS] == c->value[1][SMS]
                ? OK
@@ -110,10 +108,13 @@ static bool has_member(const char *axis)
     return false;
 }
 
-static int check_axes(const struct format_job *job, const struct plan_words *words)
+static int check_deepep(const struct format_job *job)
 {
-    for (size_t i = 0; i < words->count; i++) {
-        const struct plan_word *word = &words->list[i];
+    struct plan_words words = format_axes(job);
+    struct config config;
+
+    for (size_t i = 0; i < words.count; i++) {
+        const struct plan_word *word = &words.list[i];
         const char *set = format_set_value(job, word->axis);
 
         if (set && *set)
@@ -127,17 +128,8 @@ static int check_axes(const struct format_job *job, const struct plan_words *wor
         if (!set && !word->number)
             return fail(ERR_ARGUMENT, "%s=%s: DeepEP wants a number", word->axis, word->value);
     }
-    return format_word(job, words, "num_sms")
-               ? OK
-               : fail(ERR_ARGUMENT, "DeepEP wants the axis num_sms, which the space has not");
-}
-
-static int check_deepep(const struct format_job *job)
-{
-    struct plan_words words = format_axes(job);
-    struct config config;
-
-    TRY(check_axes(job, &words));
+    if (!format_word(job, &words, "num_sms"))
+        return fail(ERR_ARGUMENT, "DeepEP wants the axis num_sms, which the space has not");
     TRY(fill(job, &config));
     return complete(&config) ? ERR_ARGUMENT : OK;
 }

@@ -172,22 +172,10 @@ static int value_of(const struct format_job *job, const struct field *field,
     return OK;
 }
 
-/* The kernel cuts tiles along K to a block of scales: another plan would run than was measured. */
-static int check_tile(const struct format_job *job, int64_t value)
-{
-    int64_t n, k;
-
-    TRY(read_blocks(job, &n, &k));
-    if (!n || value <= (n < k ? n : k))
-        return OK;
-    return fail(ERR_ARGUMENT, "BLOCK_SIZE_K=%" PRId64 ": vLLM would cut it to block_shape=%s",
-                value, format_set_value(job, "block_shape"));
-}
-
 static int check_field(const struct format_job *job, const struct field *field,
                        const struct plan_words *words)
 {
-    int64_t value;
+    int64_t value, n, k;
 
     TRY(value_of(job, field, words, &value));
     if (value == NOT_NAMED && field->needed)
@@ -198,33 +186,33 @@ static int check_field(const struct format_job *job, const struct field *field,
     if (value != NOT_NAMED && !fits_field(field, value))
         return fail(ERR_ARGUMENT, "%s=%" PRId64 ": vLLM wants %s", field->name, value,
                     field->power_of_two ? "a power of two" : "a number above 0");
-    return strcmp(field->name, "BLOCK_SIZE_K") != 0 ? OK : check_tile(job, value);
-}
-
-/* Rows of an expert, say, are another number, and M is not a multiple of it. */
-static int check_key(const struct format_job *job)
-{
-    const struct declaration *d = job->answers->space;
-    const char *set = format_set_value(job, "key");
-
-    if (!d || !strcmp(set ? set : d->key, "tokens"))
+    if (strcmp(field->name, "BLOCK_SIZE_K") != 0)
         return OK;
-    return fail(ERR_ARGUMENT,
-                "vLLM's M is the tokens of a call, and the key of %s is %s; --set key=tokens says "
-                "that it is the same",
-                d->name, d->key);
+    /* The kernel cuts tiles along K to a block of scales: another plan would run than was measured.
+     */
+    TRY(read_blocks(job, &n, &k));
+    if (n && value > (n < k ? n : k))
+        return fail(ERR_ARGUMENT, "BLOCK_SIZE_K=%" PRId64 ": vLLM would cut it to block_shape=%s",
+                    value, format_set_value(job, "block_shape"));
+    return OK;
 }
 
 static int check_vllm(const struct format_job *job)
 {
     const struct answers *a = job->answers;
+    const struct declaration *d = a->space;
+    const char *set = format_set_value(job, "key");
     struct plan_words words = format_axes(job);
     char name[FORMAT_NAME_BYTES];
 
-    TRY(check_key(job));
+    /* A key of another kind, rows of an expert for instance, cannot be turned into M. */
+    if (d && strcmp(set ? set : d->key, "tokens") != 0)
+        return fail(ERR_ARGUMENT,
+                    "vLLM's M is the tokens of a call, and the key of %s is %s; --set key=tokens "
+                    "says that it is the same",
+                    d->name, d->key);
     for (size_t i = 0; i < words.count; i++) {
-        const char *set = format_set_value(job, words.list[i].axis);
-
+        set = format_set_value(job, words.list[i].axis);
         if (set && *set)
             return fail(ERR_ARGUMENT,
                         "--set %s: vLLM's names are fixed; nothing behind = leaves "
@@ -298,29 +286,32 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* int(key) of Python; of rows that are equally near the first one answers. */
-static int begin_row(struct row_reader *r, const struct json_value *v)
+static int take_value(void *self, const struct json_value *v)
 {
+    struct row_reader *r = self;
+    int64_t value;
     char *end;
 
-    errno = 0;
-    r->now = strtoull(v->key, &end, 10);
-    if (*v->key < '0' || *v->key > '9' || *end || errno)
-        return fail(ERR_FORMAT, "\"%s\" is no number of tokens", v->key);
-    r->takes = !r->any || r->now == r->nearest || apart(r->now, r->m) < apart(r->nearest, r->m);
-    r->any = true;
-    if (r->takes) {
-        r->nearest = r->now;
-        for (size_t i = 0; i < FIELDS; i++)
+    if (!v->key || v->depth < 1 || v->depth > 2)
+        return OK;
+    if (v->depth == 1) {
+        if (!strcmp(v->key, "triton_version"))
+            return OK;
+        if (v->kind != JSON_OBJECT)
+            return fail(ERR_FORMAT, "\"%s\" is no object", v->key);
+        /* As Python's int(key); of rows that are equally near the first one answers. */
+        errno = 0;
+        r->now = strtoull(v->key, &end, 10);
+        if (*v->key < '0' || *v->key > '9' || *end || errno)
+            return fail(ERR_FORMAT, "\"%s\" is no number of tokens", v->key);
+        r->takes = !r->any || r->now == r->nearest || apart(r->now, r->m) < apart(r->nearest, r->m);
+        r->any = true;
+        if (r->takes)
+            r->nearest = r->now;
+        for (size_t i = 0; i < FIELDS && r->takes; i++)
             r->value[i] = NOT_NAMED;
+        return OK;
     }
-    return OK;
-}
-
-static int take_member(struct row_reader *r, const struct json_value *v)
-{
-    int64_t value;
-
     for (size_t i = 0; i < FIELDS; i++) {
         if (strcmp(v->key, fields[i].name) != 0)
             continue;
@@ -337,16 +328,6 @@ static int take_member(struct row_reader *r, const struct json_value *v)
                : OK;
 }
 
-static int take_row(void *self, const struct json_value *v)
-{
-    if (v->depth == 1 && v->key && !strcmp(v->key, "triton_version"))
-        return OK;
-    if (v->depth == 1 && v->key)
-        return v->kind == JSON_OBJECT ? begin_row(self, v)
-                                      : fail(ERR_FORMAT, "\"%s\" is no object", v->key);
-    return v->depth == 2 && v->key ? take_member(self, v) : OK;
-}
-
 static int read_vllm(const struct format_job *job, const char *text, size_t length, uint64_t key,
                      double class_value, struct plan_words *out)
 {
@@ -354,7 +335,7 @@ static int read_vllm(const struct format_job *job, const char *text, size_t leng
     struct row_reader r = { .m = key };
 
     (void)class_value;
-    TRY(json_read(text, length, "the configurations", take_row, &r));
+    TRY(json_read(text, length, "the configurations", take_value, &r));
     if (!r.any)
         return fail(ERR_FORMAT, "the file has no configuration");
     for (size_t i = 0; i < FIELDS; i++) {

@@ -222,27 +222,6 @@ static int write_flags(const struct format_job *job, FILE *to)
     return OK;
 }
 
-static int take_flag(const struct format_job *job, const struct plan_words *words, char *flag,
-                     char **rest, struct plan_words *out)
-{
-    char *value = strchr(flag, '=');
-    const struct plan_word *word;
-
-    if (value)
-        *value++ = 0;
-    word = word_called(&flags, job, words, flag);
-    if (!word)
-        return fail(ERR_FORMAT, "%s is the flag of no axis", flag);
-    if (is_switch(job, word->axis))
-        value = (char *)"on";
-    else if (!value)
-        value = strsep(rest, " ");
-    if (!value)
-        return fail(ERR_FORMAT, "%s has no value", flag);
-    note_value(out, word, value);
-    return OK;
-}
-
 static int read_flags(const struct format_job *job, const char *text, size_t length, uint64_t key,
                       double class_value, struct plan_words *out)
 {
@@ -257,9 +236,27 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
     for (size_t i = 0; i < words.count; i++)
         if (is_switch(job, words.list[i].axis)) /* off, unless it is there */
             note_value(out, &words.list[i], "off");
-    while ((flag = strsep(&rest, " ")) != NULL)
-        if (*flag)
-            TRY(take_flag(job, &words, flag, &rest, out));
+    while ((flag = strsep(&rest, " ")) != NULL) {
+        const struct plan_word *word;
+        const char *value;
+        char *equals = strchr(flag, '=');
+
+        if (!*flag)
+            continue;
+        value = equals ? equals + 1 : NULL;
+        if (equals)
+            *equals = 0;
+        word = word_called(&flags, job, &words, flag);
+        if (!word)
+            return fail(ERR_FORMAT, "%s is the flag of no axis", flag);
+        if (is_switch(job, word->axis))
+            value = "on";
+        else if (!value)
+            value = strsep(&rest, " ");
+        if (!value)
+            return fail(ERR_FORMAT, "%s has no value", flag);
+        note_value(out, word, value);
+    }
     return OK;
 }
 
@@ -274,56 +271,44 @@ static int check_json(const struct format_job *job)
     return check_names(&members, job);
 }
 
-static void write_plan(const struct format_job *job, const struct moe_plan *plan, FILE *to)
-{
-    struct plan_words words = answer_words(job->answers, plan);
-    char name[CALLED_BYTES];
-    bool first = true;
-
-    fprintf(to, "{");
-    for (size_t i = 0; i < words.count; i++) {
-        if (!called(&members, job, words.list[i].axis, name))
-            continue;
-        fprintf(to, "%s", first ? "" : ", ");
-        json_quote(name, to);
-        fprintf(to, ": ");
-        if (words.list[i].number)
-            fprintf(to, "%s", words.list[i].value);
-        else
-            json_quote(words.list[i].value, to);
-        first = false;
-    }
-    fprintf(to, "}");
-}
-
-/* Edges of the class: above the one, up to the other; null: it has none. */
-static void write_class(const struct declaration *d, uint32_t bucket, FILE *to)
-{
-    uint32_t class = bucket % declaration_classes(d);
-
-    fprintf(to, ", \"class_above\": ");
-    json_print(class ? d->class_edge[class - 1] / 1e3 : 0, to);
-    fprintf(to, ", \"class_to\": ");
-    if (class < d->class_edges)
-        json_print(d->class_edge[class] / 1e3, to);
-    else
-        fprintf(to, "null");
-}
-
 static void write_answer(const struct format_job *job, const struct answer *a, FILE *to)
 {
     const struct declaration *d = job->answers->space;
+    struct plan_words words = answer_words(job->answers, &a->plan);
+    uint32_t class = d ? a->bucket % declaration_classes(d) : 0;
+    char name[CALLED_BYTES];
+    const char *comma = "";
 
     fprintf(to, "{\"key_from\": %" PRIu64 ", \"key_to\": ", a->from);
     if (a->to == UINT64_MAX)
         fprintf(to, "null");
     else
         fprintf(to, "%" PRIu64, a->to);
-    if (d && d->class_edges)
-        write_class(d, a->bucket, to);
-    fprintf(to, ", \"plan\": ");
-    write_plan(job, &a->plan, to);
-    fprintf(to, ", \"source\": \"%s\", \"time_us\": %.3f, \"default_us\": %.3f}",
+    if (d && d->class_edges) { /* it lies above the one edge, up to the other; null: no edge */
+        fprintf(to, ", \"class_above\": ");
+        json_print(class ? d->class_edge[class - 1] / 1e3 : 0, to);
+        fprintf(to, ", \"class_to\": ");
+        if (class < d->class_edges)
+            json_print(d->class_edge[class] / 1e3, to);
+        else
+            fprintf(to, "null");
+    }
+    fprintf(to, ", \"plan\": {");
+    for (size_t i = 0; i < words.count; i++) {
+        const struct plan_word *w = &words.list[i];
+
+        if (!called(&members, job, w->axis, name))
+            continue;
+        fputs(comma, to);
+        json_quote(name, to);
+        fprintf(to, ": ");
+        if (w->number)
+            fprintf(to, "%s", w->value);
+        else
+            json_quote(w->value, to);
+        comma = ", ";
+    }
+    fprintf(to, "}, \"source\": \"%s\", \"time_us\": %.3f, \"default_us\": %.3f}",
             plan_source_words[a->plan.source], (double)a->plan.time_us, (double)a->plan.default_us);
 }
 
@@ -359,8 +344,10 @@ struct json_reader {
     bool in_answers, found;
 };
 
-static void take_edge(struct json_reader *r, const struct json_value *v)
+/* The document has depth 0, "answers" 1, each answer 2, its members 3, those of its plan 4. */
+static int take_value(void *self, const struct json_value *v)
 {
+    struct json_reader *r = self;
     const struct {
         const char *name;
         double *at;
@@ -368,16 +355,6 @@ static void take_edge(struct json_reader *r, const struct json_value *v)
                   { "key_to", &r->to },
                   { "class_above", &r->above },
                   { "class_to", &r->class_to } };
-
-    for (size_t i = 0; v->kind == JSON_NUMBER && i < sizeof(edges) / sizeof(edges[0]); i++)
-        if (!strcmp(v->key, edges[i].name))
-            *edges[i].at = json_number(v);
-}
-
-/* The document has depth 0, "answers" 1, each answer 2, its members 3, those of its plan 4. */
-static int take_value(void *self, const struct json_value *v)
-{
-    struct json_reader *r = self;
     const struct plan_word *word;
 
     if (v->depth == 1 && v->key)
@@ -395,8 +372,10 @@ static int take_value(void *self, const struct json_value *v)
         if (meant && !r->found)
             *r->out = r->now;
         r->found |= meant;
-    } else if (v->depth == 3 && v->key) {
-        take_edge(r, v);
+    } else if (v->depth == 3 && v->key && v->kind == JSON_NUMBER) {
+        for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
+            if (!strcmp(v->key, edges[i].name))
+                *edges[i].at = json_number(v);
     } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))

@@ -115,60 +115,18 @@ static bool is_plain(const struct json_value *v)
     return true;
 }
 
-static int take_text(const struct line *line, const struct row_field *f, void *to,
-                     const struct json_value *v)
+static int take_member(struct line *line, const struct json_value *v)
 {
     static const char in_names[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
-    char why[64];
-
-    if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
-        return wrong(line->table, f->name, "is no text that fits");
-    if (f->kind == ROW_NAME && strspn(v->value, in_names) != v->length)
-        return wrong(line->table, f->name, "is no word");
-    if (f->words && word_find(f->words, v->value) < 0) {
-        snprintf(why, sizeof(why), "is no %s", f->name);
-        return wrong(line->table, f->name, why);
-    }
-    memcpy(to, v->value, v->length + 1);
-    return OK;
-}
-
-static int take_plan(const struct line *line, const struct row_field *f, void *to,
-                     const struct json_value *v)
-{
+    double number = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
     struct moe_plan plan = { 0 };
-
-    if (!(v->kind == JSON_NULL && f->optional) &&
-        (v->kind != JSON_STRING || strlen(v->value) != v->length || plan_parse(v->value, &plan)))
-        return wrong(line->table, f->name, "is no plan");
-    memcpy(to, &plan, sizeof(plan));
-    return OK;
-}
-
-static int take_number(const struct line *line, const struct row_field *f, void *row,
-                       const struct json_value *v)
-{
-    double value = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
-
-    if (f->kind == ROW_INTEGER) {
-        if (!(value >= 0 && value <= f->most) || value != floor(value))
-            return wrong(line->table, f->name, "is no whole number in range");
-        row_set_integer(f, row, (int64_t)value);
-        return OK;
-    }
-    if (v->kind != JSON_NULL && !(value >= f->least && fabs(value) < f->most))
-        return wrong(line->table, f->name, "is no number in range");
-    /* What is compared must be what is written again. */
-    *(double *)(void *)((char *)row + f->offset) = row_rounded(f, value);
-    return OK;
-}
-
-/* Members mostly come in the list's order. */
-static int take_member(struct line *line, const struct json_value *v)
-{
+    const struct row_field *f;
     const struct member *m = NULL;
+    char why[64];
+    void *to;
 
+    /* Members mostly come in the list's order. */
     for (size_t k = 0; k < line->count && !m; k++) {
         size_t i = (line->next + k) % line->count;
 
@@ -182,30 +140,44 @@ static int take_member(struct line *line, const struct json_value *v)
     }
     if (!m)
         return wrong(line->table, v->key, "is not known to this version");
-    switch (m->field->kind) {
+    f = m->field;
+    to = (char *)m->row + f->offset;
+    switch (f->kind) {
     case ROW_INTEGER:
-    case ROW_REAL: return take_number(line, m->field, m->row, v);
+        if (!(number >= 0 && number <= f->most) || number != floor(number))
+            return wrong(line->table, f->name, "is no whole number in range");
+        row_set_integer(f, m->row, (int64_t)number);
+        return OK;
+    case ROW_REAL:
+        if (v->kind != JSON_NULL && !(number >= f->least && fabs(number) < f->most))
+            return wrong(line->table, f->name, "is no number in range");
+        /* What is compared must be what is written again. */
+        *(double *)to = row_rounded(f, number);
+        return OK;
     case ROW_BOOL:
         if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
             return wrong(line->table, v->key, "is neither true nor false");
-        row_set_integer(m->field, m->row, v->kind == JSON_TRUE);
+        row_set_integer(f, m->row, v->kind == JSON_TRUE);
         return OK;
-    case ROW_PLAN: return take_plan(line, m->field, (char *)m->row + m->field->offset, v);
-    default: return take_text(line, m->field, (char *)m->row + m->field->offset, v);
+    case ROW_PLAN:
+        if (!(v->kind == JSON_NULL && f->optional) &&
+            (v->kind != JSON_STRING || strlen(v->value) != v->length ||
+             plan_parse(v->value, &plan)))
+            return wrong(line->table, f->name, "is no plan");
+        memcpy(to, &plan, sizeof(plan));
+        return OK;
+    default:
+        if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
+            return wrong(line->table, f->name, "is no text that fits");
+        if (f->kind == ROW_NAME && strspn(v->value, in_names) != v->length)
+            return wrong(line->table, f->name, "is no word");
+        if (f->words && word_find(f->words, v->value) < 0) {
+            snprintf(why, sizeof(why), "is no %s", f->name);
+            return wrong(line->table, f->name, why);
+        }
+        memcpy(to, v->value, v->length + 1);
+        return OK;
     }
-}
-
-/* "name = value", as the text form of a cluster wants it; '#' would begin a comment there. */
-static int take_inner(struct line *line, const struct json_value *v)
-{
-    size_t room = line->inner_size - line->inner_used;
-
-    if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
-        strchr(v->value, '#'))
-        return wrong(line->table, v->key ? v->key : line->inner, "is no text that fits");
-    line->inner_used +=
-        (size_t)snprintf(line->inner_text + line->inner_used, room, "%s = %s\n", v->key, v->value);
-    return line->inner_used < line->inner_size ? OK : wrong(line->table, v->key, "is too long");
 }
 
 static int on_member(void *self, const struct json_value *v)
@@ -216,8 +188,16 @@ static int on_member(void *self, const struct json_value *v)
         return v->kind == JSON_OBJECT || v->kind == JSON_END
                    ? OK
                    : wrong(line->table, "line", "is no object");
-    if (v->depth == 2 && line->inner && v->kind != JSON_END)
-        return take_inner(line, v);
+    if (v->depth == 2 && line->inner && v->kind != JSON_END) {
+        /* The text form of a cluster has lines "name = value"; '#' would begin a comment there. */
+        if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
+            strchr(v->value, '#'))
+            return wrong(line->table, v->key ? v->key : line->inner, "is no text that fits");
+        line->inner_used +=
+            (size_t)snprintf(line->inner_text + line->inner_used,
+                             line->inner_size - line->inner_used, "%s = %s\n", v->key, v->value);
+        return line->inner_used < line->inner_size ? OK : wrong(line->table, v->key, "is too long");
+    }
     if (v->kind == JSON_END)
         return OK;
     if (v->depth != 1 || !v->key)
@@ -306,17 +286,6 @@ static int find_version(struct import_table *r, const char *text, size_t length)
                     r->file, claim.version, EXPORT_VERSION);
     return fail(ERR_FORMAT, "%s: there is no version %g of moetune's tables", r->file,
                 claim.version);
-}
-
-static int read_header(struct import_table *r, const char *text, size_t length)
-{
-    struct line line = { .table = r };
-
-    EXPECT(&line, header_fields, r->header.version, &r->header);
-    TRY(read_members(&line, NULL, NULL, text, length));
-    if (r->header.semantics != CLUSTER_SEMANTICS)
-        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
-    return r->header.entries ? OK : wrong(r, "entries", "is 0: a table has at least one");
 }
 
 /* ---- clusters */
@@ -452,26 +421,6 @@ static int read_layer(const struct import_table *r, const char *layer, struct mo
     return OK;
 }
 
-static int read_entry_layer(struct import_table *r, const char *layer, struct moe_shape *shape)
-{
-    size_t i = 0;
-
-    if (r->entry_count && !strcmp(layer, r->layer)) {
-        *shape = r->entries[r->entry_count - 1].shape;
-        return OK;
-    }
-    TRY(read_layer(r, layer, shape));
-    memcpy(r->layer, layer, strlen(layer) + 1);
-    if (!shape->space)
-        return OK;
-    while (i < r->space_count && r->spaces[i].space->id != shape->space)
-        i++;
-    if (i == r->space_count)
-        return wrong(r, "layer", "has a space that no line before declares");
-    r->spaces[i].used = true;
-    return OK;
-}
-
 static int check_plan(const struct import_table *r, const char *name, const struct moe_plan *plan,
                       const struct moe_shape *shape)
 {
@@ -502,42 +451,32 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-/* A plan of the other kind comes with its time, or it is known that there is none. */
-static int check_other(const struct import_table *r, const struct entry_row *e,
+/* Refuses what no measurement can have said, and buckets that its space does not have. */
+static int check_entry(const struct import_table *r, const struct entry_row *e,
                        const struct moe_shape *shape)
 {
+    const struct declaration *d = declaration_find(shape->space);
+
+    TRY(check_plan(r, "plan", &e->plan, shape));
+    TRY(check_plan(r, "runner_up", &e->runner_up, shape));
+    TRY(check_plan(r, "search_winner", &e->search_winner, shape));
     TRY(check_plan(r, "other", &e->other, shape));
-    if (!e->other.struct_size)
-        return e->other_us == 0 ? OK : wrong(r, "other_us", "comes without its plan");
-    if (!(e->other_us > 0) || e->no_other)
+    /* A plan of the other kind comes with its time, or it is known that there is none. */
+    if (!e->other.struct_size && e->other_us != 0)
+        return wrong(r, "other_us", "comes without its plan");
+    if (e->other.struct_size && (!(e->other_us > 0) || e->no_other))
         return wrong(r, "other",
                      e->no_other ? "is there, and no_other says that none is"
                                  : "comes without other_us");
-    return plan_other_kind(&e->plan, &e->other) && !shape->space
-               ? OK
-               : wrong(r, "other", "is of the same kind as the plan");
-}
-
-static int check_declared_bucket(const struct import_table *r, const struct incoming *in)
-{
-    const struct declaration *d = declaration_find(in->shape.space);
-    const struct entry_row *e = &in->row;
-
-    if (!d)
-        return OK;
-    if (e->window != 1)
+    if (e->other.struct_size && (!plan_other_kind(&e->plan, &e->other) || shape->space))
+        return wrong(r, "other", "is of the same kind as the plan");
+    if (d && e->window != 1)
         return wrong(r, "window", "is not 1, as those of declared spaces are");
-    if (e->bucket >= declaration_buckets(d))
+    if (d && e->bucket >= declaration_buckets(d))
         return wrong(r, "bucket", "is none of its space");
-    if (declaration_bucket(d, e->capacity, 0) / declaration_classes(d) !=
-        e->bucket / declaration_classes(d))
+    if (d && declaration_bucket(d, e->capacity, 0) / declaration_classes(d) !=
+                 e->bucket / declaration_classes(d))
         return wrong(r, "capacity", "lies outside of its bucket");
-    return OK;
-}
-
-/* Refuses what no measurement can have said. */
-static int check_numbers(const struct import_table *r, const struct entry_row *e)
-{
     if (!e->window)
         return wrong(r, "window", "is 0");
     if (e->time_us == 0 || e->default_us == 0)
@@ -554,6 +493,7 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
     struct incoming in = { .row.tier = TIER_IMPORTED };
     struct line line = { .table = r };
     struct head head;
+    size_t space = 0;
     long cluster;
 
     EXPECT(&line, entry_head, 1, &head);
@@ -563,15 +503,22 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
         return wrong(r, "cluster", "was not described before");
     in.cluster = (size_t)cluster;
     TRY(check_order(r, head.layer, &in));
-    TRY(read_entry_layer(r, head.layer, &in.shape));
+    if (r->entry_count && !strcmp(head.layer, r->layer)) {
+        in.shape = r->entries[r->entry_count - 1].shape;
+    } else {
+        TRY(read_layer(r, head.layer, &in.shape));
+        memcpy(r->layer, head.layer, strlen(head.layer) + 1);
+        while (in.shape.space && space < r->space_count &&
+               r->spaces[space].space->id != in.shape.space)
+            space++;
+        if (in.shape.space && space == r->space_count)
+            return wrong(r, "layer", "has a space that no line before declares");
+        if (in.shape.space)
+            r->spaces[space].used = true;
+    }
     if (in.shape.ranks != r->clusters[cluster].cluster.ranks)
         return wrong(r, "layer", "has other ranks than its cluster");
-    TRY(check_plan(r, "plan", &in.row.plan, &in.shape));
-    TRY(check_plan(r, "runner_up", &in.row.runner_up, &in.shape));
-    TRY(check_plan(r, "search_winner", &in.row.search_winner, &in.shape));
-    TRY(check_other(r, &in.row, &in.shape));
-    TRY(check_declared_bucket(r, &in));
-    TRY(check_numbers(r, &in.row));
+    TRY(check_entry(r, &in.row, &in.shape));
     if (r->entry_count == ENTRIES_MAX)
         return wrong(r, "entry", "is one too many");
     ARRAY_APPEND(r->entries, r->entry_count, in);
@@ -587,27 +534,11 @@ static bool is_of_table(const struct incoming *in, size_t cluster, const struct 
 
 /* ---- standings and samples */
 
-/* Finds the table of a standing: its first entry comes after those of the standing before, which
- * come in the same order. */
-static int find_table(const struct import_table *r, struct incoming_standing *in, size_t cluster,
-                      const struct moe_shape *shape)
-{
-    const struct incoming_standing *last = r->standings + r->standing_count;
-
-    in->table = r->standing_count ? last[-1].table : 0;
-    while (in->table < r->entry_count &&
-           !is_of_table(&r->entries[in->table], cluster, shape, in->row.window))
-        in->table++;
-    if (in->table == r->entry_count)
-        return wrong(r, "standing_of", "has no entries, or is out of order");
-    if (r->standing_count && in->table == last[-1].table)
-        return wrong(r, "standing_of", "comes twice");
-    return OK;
-}
-
 static int read_standing(struct import_table *r, const char *text, size_t length)
 {
-    struct incoming_standing in = { .table = 0 };
+    const struct incoming_standing *last =
+        r->standing_count ? &r->standings[r->standing_count - 1] : NULL;
+    struct incoming_standing in = { .table = last ? last->table : 0 };
     struct line line = { .table = r };
     struct moe_shape shape = { 0 };
     struct standing_fault fault;
@@ -620,7 +551,15 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     if (cluster < 0)
         return wrong(r, "standing_of", "was not described before");
     TRY(read_layer(r, head.layer, &shape));
-    TRY(find_table(r, &in, (size_t)cluster, &shape));
+    /* Standings come in the order of their tables: this one's first entry comes after that of the
+     * standing before. */
+    while (in.table < r->entry_count &&
+           !is_of_table(&r->entries[in.table], (size_t)cluster, &shape, in.row.window))
+        in.table++;
+    if (in.table == r->entry_count)
+        return wrong(r, "standing_of", "has no entries, or is out of order");
+    if (last && in.table == last->table)
+        return wrong(r, "standing_of", "comes twice");
     TRY(check_plan(r, "static_plan", &in.row.static_plan, &shape));
     fault = standing_fault(&in.row);
     if (fault.field)
@@ -667,41 +606,30 @@ static int read_line(struct import_table *r, const char *text, size_t length)
     return read_entry(r, text, length);
 }
 
-/* What only the end of the text can show. */
-static int check_whole(const struct import_table *r)
-{
-    const struct {
-        const char *what;
-        size_t count;
-        int64_t wanted;
-    } counts[] = { { "clusters", r->cluster_count, r->header.clusters },
-                   { "spaces", r->space_count, r->header.spaces },
-                   { "entries", r->entry_count, r->header.entries },
-                   { "standings", r->standing_count, r->header.standings } };
-
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if ((int64_t)counts[i].count != counts[i].wanted)
-            return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->file,
-                        counts[i].count, counts[i].what, (long long)counts[i].wanted);
-    if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
-        return fail(ERR_FORMAT, "%s describes a cluster without entries", r->file);
-    for (size_t i = 0; i < r->space_count; i++)
-        if (!r->spaces[i].used)
-            return fail(ERR_FORMAT, "%s declares the space %s, which no entry has", r->file,
-                        r->spaces[i].space->name);
-    return OK;
-}
-
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
+    const struct {
+        const char *what;
+        const size_t *count;
+        const int64_t *wanted;
+    } counts[] = { { "clusters", &r->cluster_count, &r->header.clusters },
+                   { "spaces", &r->space_count, &r->header.spaces },
+                   { "entries", &r->entry_count, &r->header.entries },
+                   { "standings", &r->standing_count, &r->header.standings } };
+    struct line first = { .table = r };
     char hex[SHA256_HEX_BYTES];
 
     r->line = 1;
     TRY(find_version(r, text, at ? (size_t)(at - text) : size));
     if (!at)
         return wrong(r, "line", "does not end");
-    TRY(read_header(r, text, (size_t)(at - text)));
+    EXPECT(&first, header_fields, r->header.version, &r->header);
+    TRY(read_members(&first, NULL, NULL, text, (size_t)(at - text)));
+    if (r->header.semantics != CLUSTER_SEMANTICS)
+        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
+    if (!r->header.entries)
+        return wrong(r, "entries", "is 0: a table has at least one");
     sha256_text(at + 1, (size_t)(end - at - 1), hex);
     if (strcmp(hex, r->header.sha256) != 0)
         return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
@@ -713,7 +641,18 @@ static int read_all(struct import_table *r, const char *text, size_t size)
             return wrong(r, "line", "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
-    return check_whole(r);
+    /* What follows only the end of the text can show. */
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if ((int64_t)*counts[i].count != *counts[i].wanted)
+            return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->file,
+                        *counts[i].count, counts[i].what, (long long)*counts[i].wanted);
+    if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
+        return fail(ERR_FORMAT, "%s describes a cluster without entries", r->file);
+    for (size_t i = 0; i < r->space_count; i++)
+        if (!r->spaces[i].used)
+            return fail(ERR_FORMAT, "%s declares the space %s, which no entry has", r->file,
+                        r->spaces[i].space->name);
+    return OK;
 }
 
 int import_read(const char *text, size_t size, const char *origin, struct import_table **out)
@@ -758,113 +697,89 @@ struct import_entry import_entry(const struct import_table *table, size_t at)
 
 /* ---- into the store */
 
-struct placing {
-    struct import_table *table;
-    struct store *store;
-    const struct import_options *options;
-    struct import_result *result;
+/* The entries of one width that a layer has in the store. */
+struct width_count {
+    uint32_t window;
+    size_t entries;
 };
 
-static int place_entry(const struct placing *p, struct incoming *in)
+static int count_width(void *self, const struct entry_row *e)
 {
-    struct import_result *out = p->result;
+    struct width_count *known = self;
+
+    known->entries += e->window == known->window;
+    return OK;
+}
+
+static int place_entry(struct import_table *t, struct store *store, struct incoming *in,
+                       const struct import_options *options, struct import_result *out)
+{
     struct entry_row known;
     bool differs;
 
-    in->row.cluster = p->table->clusters[in->cluster].id;
+    in->row.cluster = t->clusters[in->cluster].id;
     /* Entries come sorted: the layer of the one before is mostly this one's. */
-    if (in > p->table->entries && shape_equal(&in->shape, &in[-1].shape))
+    if (in > t->entries && shape_equal(&in->shape, &in[-1].shape))
         in->row.shape = in[-1].row.shape;
     else
-        TRY(store_shape(p->store, &in->shape, &in->row.shape));
+        TRY(store_shape(store, &in->shape, &in->row.shape));
     /* Older versions wrote such ones: nothing is told by them where anything else is known. */
     in->row.stale = in->row.stale || entry_is_unsound(&in->row);
-    TRY(store_entry_merge(p->store, &in->row, "import", &known, &in->outcome));
+    TRY(store_entry_merge(store, &in->row, "import", &known, &in->outcome));
     differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
     out->added += in->outcome == MERGE_ADDED;
     out->same += in->outcome == MERGE_SAME;
     out->replaced += in->outcome == MERGE_REPLACED;
     out->lost += in->outcome == MERGE_LOST;
     out->conflicts += differs;
-    if (differs && p->options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
-        p->options->conflict(p->options->self, &known, &in->row, in->outcome);
+    if (differs && options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
+        options->conflict(options->self, &known, &in->row, in->outcome);
     return OK;
 }
 
-/* What became of one layer's entries of one width. */
-struct placed_table {
-    size_t first, count; /* of the incoming entries */
-    uint32_t window;
-    bool changed, whole; /* what was there is not any more; what came in is there */
-    size_t known;        /* entries that are there now */
-};
-
-static void follow_entries(const struct import_table *t, struct placed_table *placed)
+static int place_all(struct import_table *t, struct store *store,
+                     const struct import_options *options, struct import_result *out)
 {
-    const struct incoming *first = &t->entries[placed->first], *end = t->entries + t->entry_count;
-
-    placed->window = first->row.window;
-    placed->whole = true;
-    for (const struct incoming *in = first;
-         in < end && is_of_table(in, first->cluster, &first->shape, placed->window); in++) {
-        placed->count++;
-        placed->changed |= in->outcome == MERGE_ADDED || in->outcome == MERGE_REPLACED;
-        placed->whole &= in->outcome != MERGE_LOST;
-    }
-}
-
-static int count_known(void *self, const struct entry_row *e)
-{
-    struct placed_table *placed = self;
-
-    placed->known += e->window == placed->window;
-    return OK;
-}
-
-/* Only beside the very entries that it was measured with: so the standings that stay depend on the
- * entries that stay, and not on the order of imports. */
-static int place_standing(const struct placing *p, struct placed_table *placed,
-                          struct standing_row *row)
-{
-    const struct entry_row *e = &p->table->entries[placed->first].row;
-    bool added;
-
-    TRY(store_entries(p->store, e->cluster, e->shape, count_known, placed));
-    if (!placed->whole || placed->known != placed->count)
-        return OK;
-    row->cluster = e->cluster;
-    row->shape = e->shape;
-    TRY(store_standing_merge(p->store, row, &added));
-    p->result->standings += added;
-    return OK;
-}
-
-static int place_all(const struct placing *p)
-{
-    struct import_table *t = p->table;
-    struct placed_table placed;
-    size_t next = 0;
+    size_t next = 0, end;
 
     for (size_t i = 0; i < t->cluster_count; i++)
-        TRY(store_cluster_elsewhere(p->store, &t->clusters[i].cluster, &t->clusters[i].id));
+        TRY(store_cluster_elsewhere(store, &t->clusters[i].cluster, &t->clusters[i].id));
     for (size_t i = 0; i < t->entry_count; i++)
-        TRY(place_entry(p, &t->entries[i]));
-    for (size_t i = 0; i < t->entry_count; i += placed.count) {
-        const struct entry_row *e = &t->entries[i].row;
+        TRY(place_entry(t, store, &t->entries[i], options, out));
+    for (size_t i = 0; i < t->entry_count; i = end) { /* one layer's entries of one width */
+        const struct incoming *first = &t->entries[i];
+        struct width_count known = { .window = first->row.window };
+        bool changed = false, whole = true, added; /* whole: what came in is there */
+        struct standing_row *standing;
 
-        placed = (struct placed_table){ .first = i };
-        follow_entries(t, &placed);
-        if (placed.changed)
-            TRY(store_standing_end(p->store, e->cluster, e->shape, e->window));
-        if (next < t->standing_count && t->standings[next].table == i)
-            TRY(place_standing(p, &placed, &t->standings[next++].row));
+        for (end = i; end < t->entry_count &&
+                      is_of_table(&t->entries[end], first->cluster, &first->shape, known.window);
+             end++) {
+            changed |=
+                t->entries[end].outcome == MERGE_ADDED || t->entries[end].outcome == MERGE_REPLACED;
+            whole &= t->entries[end].outcome != MERGE_LOST;
+        }
+        if (changed)
+            TRY(store_standing_end(store, first->row.cluster, first->row.shape, known.window));
+        if (next == t->standing_count || t->standings[next].table != i)
+            continue;
+        /* A standing comes in only beside the very entries that it was measured with: so the
+         * standings that stay depend on the entries that stay, and not on the order of imports. */
+        standing = &t->standings[next++].row;
+        TRY(store_entries(store, first->row.cluster, first->row.shape, count_width, &known));
+        if (!whole || known.entries != end - i)
+            continue;
+        standing->cluster = first->row.cluster;
+        standing->shape = first->row.shape;
+        TRY(store_standing_merge(store, standing, &added));
+        out->standings += added;
     }
-    TRY(store_import(p->store, &(struct import_row){ .sha256 = t->header.sha256,
-                                                     .file = t->file,
-                                                     .added = p->result->added,
-                                                     .same = p->result->same,
-                                                     .conflicts = p->result->conflicts }));
-    return store_commit(p->store);
+    TRY(store_import(store, &(struct import_row){ .sha256 = t->header.sha256,
+                                                  .file = t->file,
+                                                  .added = out->added,
+                                                  .same = out->same,
+                                                  .conflicts = out->conflicts }));
+    return store_commit(store);
 }
 
 int import_place(struct import_table *table, struct store *store,
@@ -872,11 +787,10 @@ int import_place(struct import_table *table, struct store *store,
 {
     struct import_result result = { .clusters = (uint32_t)table->cluster_count,
                                     .entries = (uint32_t)table->entry_count };
-    struct placing placing = { table, store, options, &result };
     int rc = store_import_known(store, table->header.sha256, &result.known);
 
     if (!rc && !result.known)
-        rc = place_all(&placing);
+        rc = place_all(table, store, options, &result);
     if (rc)
         store_rollback(store); /* also when the disk is full half-way */
     else

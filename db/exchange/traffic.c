@@ -124,43 +124,12 @@ static int take_member(struct line *line, const struct json_value *v)
     return wrong(line, v->key, "is unknown");
 }
 
-/* ---- rows of "asked" */
-
-static int take_part(struct line *line, const struct json_value *v)
-{
-    bool good = false;
-
-    if (line->place == 0)
-        good = is_whole(v, UINT32_MAX, &line->bucket);
-    if (line->place == 1 && is_text(v)) {
-        line->source = word_find(plan_source_words, v->value);
-        good = line->source >= 0;
-    }
-    if (line->place == 2)
-        good = is_whole(v, count_most, &line->count) && line->count >= 1;
-    line->place++;
-    return good ? OK : wrong(line, "asked", "holds what is no [bucket, source, count]");
-}
-
-static int end_row(struct line *line)
-{
-    struct traffic_layer *l = &line->layer;
-    struct traffic_bucket row = { .bucket = (uint32_t)line->bucket };
-
-    if (line->place != 3)
-        return wrong(line, "asked", "holds what is no [bucket, source, count]");
-    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= row.bucket)
-        return wrong(line, "asked", "is not by bucket, each once");
-    if (l->bucket_count == BUCKETS_MAX)
-        return wrong(line, "asked", "has more buckets than anybody's capacities");
-    row.asked[line->source] = (uint64_t)line->count;
-    ARRAY_APPEND(l->buckets, l->bucket_count, row);
-    return OK;
-}
-
 static int on_value(void *self, const struct json_value *v)
 {
     struct line *line = self;
+    struct traffic_layer *l = &line->layer;
+    struct traffic_bucket row = { .bucket = (uint32_t)line->bucket };
+    bool good = false;
 
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK
@@ -173,13 +142,31 @@ static int on_value(void *self, const struct json_value *v)
         return take_member(line, v);
     if (!line->in_asked || v->depth > 3)
         return wrong(line, v->key ? v->key : "value", "is in an unexpected place");
-    if (v->depth == 2 && v->kind == JSON_END)
-        return end_row(line);
-    if (v->depth == 3)
-        return take_part(line, v);
-    line->place = 0;
-    return v->kind == JSON_ARRAY ? OK
-                                 : wrong(line, "asked", "holds what is no [bucket, source, count]");
+    if (v->depth == 2 && v->kind == JSON_END) {
+        good = line->place == 3;
+        if (good && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= row.bucket)
+            return wrong(line, "asked", "is not by bucket, each once");
+        if (good && l->bucket_count == BUCKETS_MAX)
+            return wrong(line, "asked", "has more buckets than anybody's capacities");
+        if (good) {
+            row.asked[line->source] = (uint64_t)line->count;
+            ARRAY_APPEND(l->buckets, l->bucket_count, row);
+        }
+    } else if (v->depth == 2) {
+        good = v->kind == JSON_ARRAY;
+        line->place = 0;
+    } else {
+        if (line->place == 0)
+            good = is_whole(v, UINT32_MAX, &line->bucket);
+        if (line->place == 1 && is_text(v)) {
+            line->source = word_find(plan_source_words, v->value);
+            good = line->source >= 0;
+        }
+        if (line->place == 2)
+            good = is_whole(v, count_most, &line->count) && line->count >= 1;
+        line->place++;
+    }
+    return good ? OK : wrong(line, "asked", "holds what is no [bucket, source, count]");
 }
 
 /* ---- sums */
@@ -217,26 +204,12 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
     return OK;
 }
 
-static int add_up(const struct line *line, struct traffic *t)
-{
-    struct traffic_layer fresh;
-
-    for (size_t i = 0; i < t->count; i++)
-        if (t->layers[i].window == line->layer.window &&
-            shape_equal(&t->layers[i].shape, &line->layer.shape))
-            return merge(&t->layers[i], &line->layer);
-    if (t->count == LAYERS_MAX)
-        return wrong(line, "layer", "is one too many");
-    fresh = (struct traffic_layer){ .shape = line->layer.shape, .window = line->layer.window };
-    ARRAY_APPEND(t->layers, t->count, fresh);
-    return merge(&t->layers[t->count - 1], &line->layer);
-}
-
-/* Members come in any order: what must fit together is known at the end. */
-static int check_line(const struct line *line)
+/* Members come in any order: what must fit together is known at the end of the line. */
+static int add_line(const struct line *line, struct traffic *t)
 {
     const struct traffic_layer *l = &line->layer;
     const struct declaration *d = declaration_find(l->shape.space);
+    size_t at = 0;
 
     for (int i = 0; i < MEMBERS; i++)
         if (!(line->seen >> i & 1))
@@ -245,9 +218,23 @@ static int check_line(const struct line *line)
         return wrong(line, "window", "is not 1, as buckets of a declared space are");
     if (d && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= declaration_buckets(d))
         return wrong(line, "asked", "has a bucket that is none of the layer's space");
-    return line->cluster == line->device
-               ? OK
-               : wrong(line, "device", "and \"cluster\" are both there or both null");
+    if (line->cluster != line->device)
+        return wrong(line, "device", "and \"cluster\" are both there or both null");
+    if (line->stranger) {
+        t->strangers++;
+        return OK;
+    }
+    while (at < t->count &&
+           (t->layers[at].window != l->window || !shape_equal(&t->layers[at].shape, &l->shape)))
+        at++;
+    if (at == LAYERS_MAX)
+        return wrong(line, "layer", "is one too many");
+    if (at == t->count) {
+        struct traffic_layer fresh = { .shape = l->shape, .window = l->window };
+
+        ARRAY_APPEND(t->layers, t->count, fresh);
+    }
+    return merge(&t->layers[at], l);
 }
 
 static int take_line(const char *text, size_t length, const char *origin, uint32_t number,
@@ -259,11 +246,7 @@ static int take_line(const char *text, size_t length, const char *origin, uint32
     if (rc == UNSUPPORTED)
         rc = wrong(&line, "line", "is no JSON");
     if (!rc)
-        rc = check_line(&line);
-    if (!rc && line.stranger)
-        inout->strangers++;
-    else if (!rc)
-        rc = add_up(&line, inout);
+        rc = add_line(&line, inout);
     free(line.layer.buckets);
     return rc;
 }
