@@ -393,41 +393,38 @@ int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t 
 
 /* ---- answering */
 
-/* Writes the members that the caller's struct has room for. */
-static void write_state(const struct moe_capacities *c, const struct capacity_setting *s,
-                        struct moe_capacities_state *out)
-{
-    size_t head = sizeof(out->struct_size), given = out->struct_size;
-    struct moe_capacities_state state = {
-        .key = s->key,
-        .rows = s->sum,
-        .fullest = s->fullest,
-        .balanced = s->balanced,
-        .first = s->first,
-        .pending = c->waiting && s == &c->now ? c->next.first : UINT64_MAX,
-        .replans = s->replans,
-        .dropped_ppm = (uint32_t)(c->all.total ? (wide)c->all.dropped * MILLION / c->all.total : 0),
-        .key_r0 = s->key_r0,
-    };
-    size_t bytes = given && given < sizeof(state) ? given : sizeof(state);
-
-    for (int i = 0; i < 8; i++)
-        state.digest |= (uint64_t)s->chain[i] << 8 * i;
-    if (bytes > head)
-        memcpy((char *)out + head, (const char *)&state + head, bytes - head);
-}
-
 int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **rows,
                       struct moe_capacities_state *state_or_null)
 {
+    enum { HEAD = sizeof(state_or_null->struct_size) };
+    struct moe_capacities_state state = { .pending = UINT64_MAX };
     const struct capacity_setting *s;
+    size_t bytes = sizeof(state);
 
     if (!c || !rows || step == UINT64_MAX || step < c->now.first ||
         (c->fed && step > c->last && step - c->last > c->o.delta))
         return MOE_ERR_ARGUMENT;
     s = c->waiting && step >= c->next.first ? &c->next : &c->now;
-    if (state_or_null)
-        write_state(c, s, state_or_null);
+    if (state_or_null) {
+        state.key = s->key;
+        state.rows = s->sum;
+        state.fullest = s->fullest;
+        state.balanced = s->balanced;
+        state.first = s->first;
+        if (c->waiting && s == &c->now)
+            state.pending = c->next.first;
+        state.replans = s->replans;
+        if (c->all.total)
+            state.dropped_ppm = (uint32_t)((wide)c->all.dropped * MILLION / c->all.total);
+        state.key_r0 = s->key_r0;
+        for (int i = 0; i < 8; i++)
+            state.digest |= (uint64_t)s->chain[i] << 8 * i;
+        /* The caller's struct may end earlier, and its struct_size stays. */
+        if (state_or_null->struct_size && state_or_null->struct_size < bytes)
+            bytes = state_or_null->struct_size;
+        if (bytes > HEAD)
+            memcpy((char *)state_or_null + HEAD, (const char *)&state + HEAD, bytes - HEAD);
+    }
     if (!c->asked || step > c->latest)
         c->latest = step;
     c->asked = true;
@@ -587,33 +584,24 @@ int moe_capacities_save(const struct moe_capacities *c, void *buf, size_t *size)
     return MOE_OK;
 }
 
-/* No expert has more rows than `most`, nor a peak that is no count. */
-static bool rows_sound(const struct moe_capacities *c)
+/* Whether what was read is what a controller can hold.  Sums are made again, not believed. */
+static bool restore_sound(struct moe_capacities *c)
 {
+    static const uint64_t most = (uint64_t)1 << 48; /* of all experts in one step */
+    uint64_t limit = UINT64_MAX - c->o.delta;
+
     for (uint32_t e = 0; e < c->o.experts; e++)
         if (c->now.rows[e] > c->o.most || c->next.rows[e] > c->o.most || c->peak[e] == UINT32_MAX ||
             c->before[e] == UINT32_MAX)
             return false;
-    return true;
-}
-
-static bool steps_sound(const struct moe_capacities *c)
-{
-    uint64_t limit = UINT64_MAX - c->o.delta;
-
-    return c->fed == (c->feeds > 0) && c->last < limit && c->filled <= c->o.hold &&
-           c->filled <= c->feeds && c->now.first < limit && c->recent_count <= c->o.gap &&
-           (c->recent_count == c->o.gap ? c->recent_at < c->o.gap
-                                        : c->recent_at == c->recent_count) &&
-           (!c->waiting ||
-            (c->fed && c->next.first > c->last && c->next.first - c->last <= c->o.delta));
-}
-
-/* Sums are made again, not believed. */
-static bool sum_recent(struct moe_capacities *c)
-{
-    static const uint64_t most = (uint64_t)1 << 48; /* of all experts in one step */
-
+    if (c->fed != (c->feeds > 0) || c->last >= limit || c->now.first >= limit)
+        return false;
+    if (c->waiting && (!c->fed || c->next.first <= c->last || c->next.first - c->last > c->o.delta))
+        return false;
+    if (c->filled > c->o.hold || c->filled > c->feeds || c->recent_count > c->o.gap)
+        return false;
+    if (c->recent_count == c->o.gap ? c->recent_at >= c->o.gap : c->recent_at != c->recent_count)
+        return false;
     c->recent_sum = (struct dropped){ 0, 0 };
     for (uint32_t i = 0; i < c->o.gap; i++) {
         const struct dropped *d = &c->recent[i];
@@ -648,7 +636,7 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     if (size != write_walk(c, NULL, 0) + SHA256_BYTES)
         goto damaged;
     walk_state(&w, c);
-    if (w.bad || !rows_sound(c) || !steps_sound(c) || !sum_recent(c))
+    if (w.bad || !restore_sound(c))
         goto damaged;
     capacities_derive(c, &c->now);
     capacities_derive(c, &c->next);

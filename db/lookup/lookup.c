@@ -180,25 +180,6 @@ static void add_place(const struct moelookup *table, const char *folder, const c
                    strerror(ENAMETOOLONG));
 }
 
-static int list_places(const struct moelookup *table, char places[PLACES][PATH_MAX])
-{
-    const char *first = variable("MOELOOKUP_DB"), *second = variable("MOETUNE_DB");
-    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
-    int n = 0;
-
-    if (first)
-        add_place(table, first, "", places, &n);
-    if (second && (!first || strcmp(first, second) != 0))
-        add_place(table, second, "", places, &n);
-    if (data)
-        add_place(table, data, "/moetune/moetune.db", places, &n);
-    else if (home)
-        add_place(table, home, "/.local/share/moetune/moetune.db", places, &n);
-    add_place(table, "/etc", "/moetune/moetune.db", places, &n);
-    add_place(table, MOETUNE_PREFIX, "/share/moetune/moetune.db", places, &n);
-    return n;
-}
-
 /* Why a file that was named, or is on the search path, gives no table. */
 static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
@@ -224,16 +205,28 @@ static const char *why_not(const char *path, int rc, const struct lookup_set *se
 
 static int read_places(const struct moelookup *table, struct lookup_set *set)
 {
+    const char *first = variable("MOELOOKUP_DB"), *second = variable("MOETUNE_DB");
+    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
     char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
-    int count, rc = places ? OK : ERR_NOMEM;
+    int count = 0, rc = OK;
     char why[96];
 
-    count = rc ? 0 : list_places(table, places);
+    if (!places)
+        return ERR_NOMEM;
+    if (first)
+        add_place(table, first, "", places, &count);
+    if (second && (!first || strcmp(first, second) != 0))
+        add_place(table, second, "", places, &count);
+    if (data)
+        add_place(table, data, "/moetune/moetune.db", places, &count);
+    else if (home)
+        add_place(table, home, "/.local/share/moetune/moetune.db", places, &count);
+    add_place(table, "/etc", "/moetune/moetune.db", places, &count);
+    add_place(table, MOETUNE_PREFIX, "/share/moetune/moetune.db", places, &count);
     for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
         rc = read_table(table, places[i], (uint32_t)i * FILES_APART, set);
         /* MOETUNE_DB may name what is yet to be tuned; who sets MOELOOKUP_DB means a table. */
-        if ((rc < 0 && rc != ERR_NOMEM) ||
-            (rc == UNSUPPORTED && i == 0 && variable("MOELOOKUP_DB")))
+        if ((rc < 0 && rc != ERR_NOMEM) || (rc == UNSUPPORTED && i == 0 && first))
             lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
                        why_not(places[i], rc, set, why));
     }

@@ -13,24 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Completes the caller's shape.  A caller from another version hands in another size, 0 for the
- * first; what it does not know is 0. */
-static int copy_shape(const struct moelookup *table, const struct moe_shape *given,
-                      struct moe_shape *shape)
-{
-    size_t size = given->struct_size ? given->struct_size : offsetof(struct moe_shape, layout);
-    char why[SHAPE_FAULT_BYTES];
-
-    memset(shape, 0, sizeof(*shape));
-    memcpy(shape, given, size < sizeof(*shape) ? size & ~(size_t)3 : sizeof(*shape));
-    shape->struct_size = sizeof(*shape);
-    shape_complete(shape); /* as tables say it */
-    if (!shape_fault(shape, why, sizeof(why)))
-        return OK;
-    lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
-    return ERR_ARGUMENT;
-}
-
 /* ---- choosing */
 
 struct choice {
@@ -91,25 +73,19 @@ static struct lookup_layer layer_at(const struct choice *c, uint32_t i)
     return pack_layer(c->table->bytes, c->fits[i]);
 }
 
-/* The lower, the better the table fits: it is for as many tokens as the shape says, then for as
- * many layers (a step of one layer comes nearest where any number fits), then it is of an earlier
- * file. */
-static uint64_t rank_of(const struct choice *c, const struct lookup_layer *layer)
-{
-    bool other_tokens = c->shape->tokens && layer->shape.tokens != c->shape->tokens;
-    bool other_layers = layer->shape.layers != c->shape->layers;
-
-    return (uint64_t)other_tokens << 33 | (uint64_t)other_layers << 32 | layer->file;
-}
-
-static void keep_lowest_rank(struct choice *c)
+/* Leaves the tables that fit best: those for as many tokens as the shape says, of them those for
+ * as many layers (a step of one layer comes nearest where any number fits), of them those of the
+ * earliest file. */
+static void keep_best_fits(struct choice *c)
 {
     uint64_t lowest = UINT64_MAX;
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
-        uint64_t rank = rank_of(c, &layer);
+        bool other_tokens = c->shape->tokens && layer.shape.tokens != c->shape->tokens;
+        bool other_layers = layer.shape.layers != c->shape->layers;
+        uint64_t rank = (uint64_t)other_tokens << 33 | (uint64_t)other_layers << 32 | layer.file;
 
         if (rank < lowest) {
             lowest = rank;
@@ -204,7 +180,7 @@ static int choose(struct choice *c)
     }
     if (!all_same(c, device_alike))
         return ambiguous(c);
-    keep_lowest_rank(c);
+    keep_best_fits(c);
     if (!all_same(c, all_but_window_alike))
         return ambiguous(c);
     put_first_what_answers(c);
@@ -342,44 +318,49 @@ out:
     return rc;
 }
 
-static int open_view(const struct choice *c, struct moelookup_view **out)
-{
-    struct lookup_layer layer = { .shape = *c->shape, .window = shape_window(c->shape) };
-    struct lookup_switches switches = pack_switches(c->table->bytes);
-    struct moelookup_view *view;
-    int rc;
-
-    if (c->count)
-        TRY(copy_layer(c, &layer));
-    else if (!switches.disabled && !switches.forced)
-        say_miss(c);
-    if (switches.forced && !plan_legal(&switches.force, c->shape))
-        lookup_say(c->table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
-    TRY(lookup_view_open(&layer, c->shape, &switches, &view));
-    rc = c->table->recorder ? lookup_view_record(view, c->shape, c->table->recorder) : OK;
-    if (rc)
-        moelookup_view_free(view);
-    else
-        *out = view;
-    return rc;
-}
-
 int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
                    const char *device_or_null, struct moelookup_view **out)
 {
-    struct moe_shape whole;
+    struct moe_shape whole = { 0 };
     struct choice c = { .table = table, .shape = &whole, .device = device_or_null };
+    struct moelookup_view *view = NULL;
+    struct lookup_switches switches;
+    struct lookup_layer layer;
+    char why[SHAPE_FAULT_BYTES];
+    size_t size;
     int rc;
 
     if (!table || !shape || !out)
         return MOE_ERR_ARGUMENT;
-    TRY(copy_shape(table, shape, &whole));
+    /* A caller from another version hands in another size, 0 for the first; what it does not know
+     * is 0. */
+    size = shape->struct_size ? shape->struct_size : offsetof(struct moe_shape, layout);
+    memcpy(&whole, shape, size < sizeof(whole) ? size & ~(size_t)3 : sizeof(whole));
+    whole.struct_size = sizeof(whole);
+    shape_complete(&whole); /* as tables say it */
+    if (shape_fault(&whole, why, sizeof(why))) {
+        lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
+        return MOE_ERR_ARGUMENT;
+    }
     c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
     if (!c.fits)
         return MOE_ERR_NOMEM;
     TRY_OUT(choose(&c));
-    TRY_OUT(open_view(&c, out));
+    layer = (struct lookup_layer){ .shape = whole, .window = shape_window(&whole) };
+    switches = pack_switches(table->bytes);
+    if (c.count)
+        TRY_OUT(copy_layer(&c, &layer));
+    else if (!switches.disabled && !switches.forced)
+        say_miss(&c);
+    if (switches.forced && !plan_legal(&switches.force, &whole))
+        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
+    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &view));
+    if (table->recorder)
+        TRY_OUT(lookup_view_record(view, &whole, table->recorder));
+    *out = view;
+    view = NULL;
 out:
+    moelookup_view_free(view);
     free(c.fits);
     return rc;
 }

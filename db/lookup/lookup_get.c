@@ -466,16 +466,36 @@ struct uneven_answer {
     struct moe_plan rival; /* struct_size 0: there is none */
 };
 
-/* Compares the best plans of both kinds at keys that lie in buckets of their own. */
-static struct uneven_answer compare_kinds(const struct moelookup_view *view, uint32_t key,
-                                          uint32_t key_r0)
+/* Whether one of both keys decides alone: in a view of a space, or whose layout has every plan
+ * compute the rows of all experts; where nothing is known, or a person said the plan; where both
+ * lie in one bucket. */
+static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
-    struct kind_answer tokens = answer_of_kind(view, key, false);
-    struct kind_answer weights = answer_of_kind(view, key_r0, true);
-    bool token = tokens.most_us <= weights.least_us, weight = weights.most_us < tokens.least_us;
-    struct kind_answer best = token ? tokens : weights, rival = token ? weights : tokens;
-    struct uneven_answer out = { .rival = { 0 } };
+    return view->declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
+           view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
+           !(view->layer.entry_count || view->layer.pin_count) ||
+           bucket_of(view, key) == bucket_of(view, key_r0);
+}
 
+/* Compares the best plans of both kinds at keys that lie in buckets of their own. */
+static struct uneven_answer find_uneven(const struct moelookup_view *view, uint32_t key,
+                                        uint32_t key_r0)
+{
+    const struct lookup_pin *pin = pin_at(&view->layer, bucket_of(view, key_r0));
+    struct uneven_answer out = { .rival = { 0 } };
+    struct kind_answer tokens, weights, best, rival;
+    bool token, weight;
+
+    if (pin && pin->plan.r == 0) {
+        out.told = own_answer(pin->plan, MOE_OVERRIDE);
+        return out;
+    }
+    if (!view->layer.entry_count) {
+        out.told = own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+        return out;
+    }
+    tokens = answer_of_kind(view, key, false);
+    weights = answer_of_kind(view, key_r0, true);
     if (weights.none || tokens.none) {
         /* All plans are of one kind: at its capacity that answers, as in any look-up. */
         uint32_t bucket = bucket_of(view, weights.none ? key : key_r0);
@@ -485,12 +505,16 @@ static struct uneven_answer compare_kinds(const struct moelookup_view *view, uin
         out.told.own = 0;
         return out;
     }
+    token = tokens.most_us <= weights.least_us;
+    weight = weights.most_us < tokens.least_us;
     if (!tokens.plan || !weights.plan || !(token || weight)) {
         out.told = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
         if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
             out.told.plan.time_us = out.told.plan.default_us = tokens.entry->plan.default_us;
         return out;
     }
+    best = token ? tokens : weights;
+    rival = token ? weights : tokens;
     out.told.plan = *best.plan;
     out.told.plan.bucket = best.entry->plan.bucket;
     out.told.plan.source = bucket_of(view, best.plan->r ? key : key_r0) < best.entry->plan.bucket
@@ -503,30 +527,6 @@ static struct uneven_answer compare_kinds(const struct moelookup_view *view, uin
     out.rival = *rival.plan;
     out.rival.time_us = (float)rival.least_us;
     return out;
-}
-
-/* Whether one of both keys decides alone: in a view of a space, or whose layout has every plan
- * compute the rows of all experts; where nothing is known, or a person said the plan; where both
- * lie in one bucket. */
-static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
-{
-    return view->declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
-           view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
-           !(view->layer.entry_count || view->layer.pin_count) ||
-           bucket_of(view, key) == bucket_of(view, key_r0);
-}
-
-static struct uneven_answer find_uneven(const struct moelookup_view *view, uint32_t key,
-                                        uint32_t key_r0)
-{
-    const struct lookup_pin *pin = pin_at(&view->layer, bucket_of(view, key_r0));
-    struct moe_plan usual = plan_default(&view->layer.shape);
-
-    if (pin && pin->plan.r == 0)
-        return (struct uneven_answer){ .told = own_answer(pin->plan, MOE_OVERRIDE) };
-    if (!view->layer.entry_count)
-        return (struct uneven_answer){ .told = own_answer(usual, MOE_DEFAULT) };
-    return compare_kinds(view, key, key_r0);
 }
 
 /* The key that decides alone. */

@@ -280,17 +280,6 @@ static uint32_t newer(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static uint32_t version_of_shape(const struct moe_shape *shape)
-{
-    uint32_t version = 1;
-
-    for (int i = 0; i < LATEST_WORDS; i++)
-        if (word_of(shape, later_words[i]))
-            version = i < LATER_WORDS ? 2 : i < FOURTH_WORDS ? 4 : 5;
-    /* Older readers would take it for damage. */
-    return shape->shares > MOE_SHARES_SPEED ? 6 : version;
-}
-
 static uint32_t version_of_plan(const struct moe_plan *plan)
 {
     if (plan->space || plan->proto != MOE_PROTO_AUTO)
@@ -306,7 +295,11 @@ static uint32_t version_for(const struct lookup_set *set)
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 
-        version = newer(version, version_of_shape(&layer->shape));
+        for (int k = 0; k < LATEST_WORDS; k++)
+            if (word_of(&layer->shape, later_words[k]))
+                version = newer(version, k < LATER_WORDS ? 2 : k < FOURTH_WORDS ? 4 : 5);
+        if (layer->shape.shares > MOE_SHARES_SPEED) /* older readers would take it for damage */
+            version = newer(version, 6);
         for (uint32_t j = 0; j < layer->entry_count; j++) {
             const struct lookup_entry *e = &layer->entries[j];
             bool others = e->other.struct_size || e->no_other;
@@ -317,39 +310,6 @@ static uint32_t version_for(const struct lookup_set *set)
             version = newer(version, version_of_plan(&layer->pins[j].plan));
     }
     return version;
-}
-
-static void write_layer(uint8_t *record, uint32_t version, const struct lookup_layer *layer,
-                        size_t entries_at, size_t pins_at)
-{
-    for (int i = 0; i < SHAPE_WORDS; i++)
-        put(record + 4 * i, word_of(&layer->shape, shape_words[i]));
-    for (int i = 0; i < later_count(version); i++)
-        put(record + LAYER + 4 * i, word_of(&layer->shape, later_words[i]));
-    put(record + WINDOW_AT, layer->window);
-    put(record + FILE_AT, layer->file);
-    put(record + ENTRY_COUNT_AT, layer->entry_count);
-    put(record + PIN_COUNT_AT, layer->pin_count);
-    put(record + ENTRIES_AT, (uint32_t)entries_at);
-    put(record + PINS_AT, (uint32_t)pins_at);
-    memcpy(record + CLUSTER_AT, layer->cluster, sizeof(layer->cluster));
-    memcpy(record + DEVICE_AT, layer->device, sizeof(layer->device));
-}
-
-static void write_entry(uint8_t *row, const struct lookup_entry *e)
-{
-    bool other = e->other.struct_size;
-
-    put(row, e->plan.bucket);
-    put_float(row + 8, e->plan.time_us);
-    put_float(row + 12, e->plan.default_us);
-    row[18] =
-        (uint8_t)(e->flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
-    put_packed(row, in_entry, plan_pack(&e->plan));
-    if (other) {
-        put_float(row + ENTRY, e->other.time_us);
-        put_packed(row, in_other, plan_pack(&e->other));
-    }
 }
 
 /* The spaces of layers and of the forced plan, each once and in the order of ids, which is that of
@@ -409,11 +369,35 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
                    plan_pack(&switches->force) | (uint64_t)force_space << CHOICE_BITS);
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
+        uint8_t *record = bytes + HEADER + record_bytes(s.version) * i;
 
-        write_layer(bytes + HEADER + record_bytes(s.version) * i, s.version, layer,
-                    (size_t)(entry - bytes), (size_t)(pin - bytes));
-        for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version))
-            write_entry(entry, &layer->entries[j]);
+        for (int k = 0; k < SHAPE_WORDS; k++)
+            put(record + 4 * k, word_of(&layer->shape, shape_words[k]));
+        for (int k = 0; k < later_count(s.version); k++)
+            put(record + LAYER + 4 * k, word_of(&layer->shape, later_words[k]));
+        put(record + WINDOW_AT, layer->window);
+        put(record + FILE_AT, layer->file);
+        put(record + ENTRY_COUNT_AT, layer->entry_count);
+        put(record + PIN_COUNT_AT, layer->pin_count);
+        put(record + ENTRIES_AT, (uint32_t)(entry - bytes));
+        put(record + PINS_AT, (uint32_t)(pin - bytes));
+        memcpy(record + CLUSTER_AT, layer->cluster, sizeof(layer->cluster));
+        memcpy(record + DEVICE_AT, layer->device, sizeof(layer->device));
+        for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version)) {
+            const struct lookup_entry *e = &layer->entries[j];
+            bool other = e->other.struct_size;
+
+            put(entry, e->plan.bucket);
+            put_float(entry + 8, e->plan.time_us);
+            put_float(entry + 12, e->plan.default_us);
+            entry[18] = (uint8_t)(e->flags | (other ? LOOKUP_OTHER : 0) |
+                                  (e->no_other ? LOOKUP_NO_OTHER : 0));
+            put_packed(entry, in_entry, plan_pack(&e->plan));
+            if (other) {
+                put_float(entry + ENTRY, e->other.time_us);
+                put_packed(entry, in_other, plan_pack(&e->other));
+            }
+        }
         for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN) {
             put(pin, layer->pins[j].first);
             put(pin + 4, layer->pins[j].last);

@@ -171,17 +171,6 @@ static void count_far(struct counter_more *more, uint32_t bucket)
     atomic_fetch_add_explicit(&more->lost, 1, memory_order_relaxed);
 }
 
-/* False: the slot is another thread's.  A view is const to whoever asks it, but who owns its slots
- * is not. */
-static bool claim_slot(const struct counter_slot *slot, uintptr_t self)
-{
-    uintptr_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
-
-    if (!owner)
-        atomic_compare_exchange_strong((_Atomic uintptr_t *)&slot->owner, &owner, self);
-    return !owner || owner == self;
-}
-
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket)
 {
     _Atomic uint64_t *shared = counter->more->counts + (size_t)COUNTER_SHARDS * counter->near;
@@ -195,8 +184,12 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
     for (uint32_t i = 0; i <= COUNTER_SHARDS; i++) {
         const struct counter_slot *slot =
             &counter->slots[i ? (home + i - 1) % COUNTER_SHARDS : 0]; /* the first comes first */
+        uintptr_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
 
-        if (claim_slot(slot, self)) {
+        /* A view is const to whoever asks it, but who owns its slots is not. */
+        if (!owner)
+            atomic_compare_exchange_strong((_Atomic uintptr_t *)&slot->owner, &owner, self);
+        if (!owner || owner == self) {
             counter_add(&slot->counts[bucket]);
             return MOE_OK;
         }
@@ -206,17 +199,6 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
 }
 
 /* ---- lines of look-ups */
-
-static uint64_t near_count(const struct counter *t, uint32_t bucket)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t shard = 0; shard <= COUNTER_SHARDS; shard++)
-        if (shard == COUNTER_SHARDS || atomic_load(&t->slots[shard].owner))
-            sum += atomic_load_explicit(&t->more->counts[(size_t)shard * t->near + bucket],
-                                        memory_order_relaxed);
-    return sum;
-}
 
 /* What was counted of one bucket, and where it is kept what of it is written. */
 struct asked {
@@ -238,8 +220,14 @@ static size_t collect_unwritten(const struct counter *t, struct asked *out)
     size_t count = 0;
 
     for (uint32_t b = 0; b < t->near; b++) {
-        out[count] = (struct asked){ b, near_count(t, b), &more->written[b] };
-        count += out[count].now != *out[count].written;
+        uint64_t now = 0;
+
+        for (uint32_t shard = 0; shard <= COUNTER_SHARDS; shard++)
+            if (shard == COUNTER_SHARDS || atomic_load(&t->slots[shard].owner))
+                now += atomic_load_explicit(&more->counts[(size_t)shard * t->near + b],
+                                            memory_order_relaxed);
+        out[count] = (struct asked){ b, now, &more->written[b] };
+        count += now != more->written[b];
     }
     for (uint32_t i = 0; i < FAR; i++) {
         uint64_t key = atomic_load(&more->far[i].key);
@@ -472,21 +460,6 @@ static int check_counts_options(const struct moe_counts_options *o)
     return OK;
 }
 
-static int open_counts_file(const char *path, struct moe_counts *c)
-{
-    struct stat is;
-
-    TRY(open_lines(path, &c->file));
-    /* Where it lies, whatever the folder is later, and behind links. */
-    if (fstat(c->file, &is) || !realpath(path, c->path))
-        return ERR_IO;
-    snprintf(c->beside, sizeof(c->beside), "%s.short", c->path);
-    c->mode = is.st_mode & 0777;
-    TRY(end_half_line(c->file, &c->before));
-    c->end = c->before;
-    return OK;
-}
-
 /* The step that is recorded of a block. */
 static uint64_t step_in_block(uint64_t stride, uint64_t block)
 {
@@ -499,6 +472,7 @@ int moe_counts_open(const struct moe_counts_options *options, const char *path_o
     struct moe_counts_options o = MOE_COUNTS_OPTIONS_INIT;
     const char *path = path_or_null ? path_or_null : getenv("MOELOOKUP_COUNTS");
     struct moe_counts *c;
+    struct stat is;
     int rc;
 
     if (!options || !out)
@@ -516,7 +490,15 @@ int moe_counts_open(const struct moe_counts_options *options, const char *path_o
     c->stride = o.every;
     c->next = step_in_block(c->stride, 0);
     if (path && *path) {
-        TRY_OUT(open_counts_file(path, c));
+        TRY_OUT(open_lines(path, &c->file));
+        rc = ERR_IO;
+        /* Where it lies, whatever the folder is later, and behind links. */
+        if (fstat(c->file, &is) || !realpath(path, c->path))
+            goto out;
+        snprintf(c->beside, sizeof(c->beside), "%s.short", c->path);
+        c->mode = is.st_mode & 0777;
+        TRY_OUT(end_half_line(c->file, &c->before));
+        c->end = c->before;
         c->line_bytes = HEAD_BYTES + 11 * (size_t)o.experts;
         c->text_room = c->line_bytes > PIECE ? c->line_bytes : PIECE;
         c->steps = calloc(o.room, sizeof(*c->steps));

@@ -323,29 +323,6 @@ enum { SPACES_SINCE = 11 };
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
     ", (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1"
-/* What was made for look-ups alone need not hold dates; before version 12 other plans were not
- * kept. */
-static int read_entries(struct reader *r, bool travels)
-{
-    int64_t dated, others;
-    char sql[320];
-
-    TRY(query_number(
-        r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'", &dated));
-    TRY(query_number(r->db,
-                     "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
-                     " ('other', 'other_us', 'no_other')",
-                     &others));
-    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
-     * measured, and a neighbouring bucket may still hold what was refuted. */
-    snprintf(sql, sizeof(sql),
-             "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-             "stale AND decision <> 'refuted', %s, %s, %s FROM entry "
-             "ORDER BY fingerprint, shape, window, id",
-             travels ? "tier = 'imported'" : "0", dated ? "decided_s" : "0",
-             others ? "other, other_us, no_other" : "NULL, 0, 0");
-    return read_rows(r, sql, add_entry);
-}
 
 /* A space that cannot be read is that of a layer that is not for us. */
 static int read_spaces(struct reader *r)
@@ -364,12 +341,30 @@ static int read_spaces(struct reader *r)
 static int read_all(struct reader *r)
 {
     bool travels = r->version >= 2;
+    int64_t dated, others;
+    char sql[320];
 
     TRY(prepare(r->db, travels ? CLUSTER_OF("here") : CLUSTER_OF("1"), &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     if (r->version >= SPACES_SINCE)
         TRY(read_spaces(r));
-    TRY(read_entries(r, travels));
+    /* What was made for look-ups alone need not hold dates; before version 12 other plans were not
+     * kept. */
+    TRY(query_number(
+        r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'", &dated));
+    TRY(query_number(r->db,
+                     "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
+                     " ('other', 'other_us', 'no_other')",
+                     &others));
+    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
+     * measured, and a neighbouring bucket may still hold what was refuted. */
+    snprintf(sql, sizeof(sql),
+             "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
+             "stale AND decision <> 'refuted', %s, %s, %s FROM entry "
+             "ORDER BY fingerprint, shape, window, id",
+             travels ? "tier = 'imported'" : "0", dated ? "decided_s" : "0",
+             others ? "other, other_us, no_other" : "NULL, 0, 0");
+    TRY(read_rows(r, sql, add_entry));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
                      " FROM override ORDER BY fingerprint, shape, window, id",

@@ -67,25 +67,11 @@ void moe_routes_close(struct moe_routes *routes)
     free(routes);
 }
 
-static bool make_room(struct moe_routes *r)
-{
-    wide ids = (wide)r->o.rooms * r->o.rows * r->o.top_k;
-
-    if (ids > SIZE_MAX / 4)
-        return false;
-    while ((uint32_t)1 << r->slot_bits < r->o.rooms)
-        r->slot_bits++;
-    r->rooms = calloc(r->o.rooms, sizeof(*r->rooms));
-    r->slots = malloc(sizeof(*r->slots) << r->slot_bits);
-    r->ids = calloc((size_t)ids, sizeof(*r->ids));
-    r->stamp = calloc(r->o.experts, sizeof(*r->stamp));
-    return r->rooms && r->slots && r->ids && r->stamp;
-}
-
 int moe_routes_open(const struct moe_routes_options *options, struct moe_routes **out)
 {
     struct moe_routes_options o = MOE_ROUTES_OPTIONS_INIT;
     struct moe_routes *r;
+    wide ids;
 
     if (!options || !out)
         return MOE_ERR_ARGUMENT;
@@ -98,7 +84,16 @@ int moe_routes_open(const struct moe_routes_options *options, struct moe_routes 
     if (!r)
         return MOE_ERR_NOMEM;
     r->o = o;
-    if (!make_room(r)) {
+    ids = (wide)o.rooms * o.rows * o.top_k;
+    while ((uint32_t)1 << r->slot_bits < o.rooms)
+        r->slot_bits++;
+    if (ids <= SIZE_MAX / 4) {
+        r->rooms = calloc(o.rooms, sizeof(*r->rooms));
+        r->slots = malloc(sizeof(*r->slots) << r->slot_bits);
+        r->ids = calloc((size_t)ids, sizeof(*r->ids));
+        r->stamp = calloc(o.experts, sizeof(*r->stamp));
+    }
+    if (!r->rooms || !r->slots || !r->ids || !r->stamp) {
         moe_routes_close(r);
         return MOE_ERR_NOMEM;
     }
