@@ -261,91 +261,75 @@ static char *trim(char *text)
     return text;
 }
 
-struct reader {
-    const char *origin;
-    int line;
-    int given[sizeof(cluster_fields) / sizeof(cluster_fields[0])]; /* on which line; 0: not */
-    struct cluster cluster;
-};
-
-static int parse_line(struct reader *r, char *line)
+/* Ranks, nodes and racks must fit together; `line` says where the ranks stand. */
+static int check_counts(const struct cluster *c, const char *origin, int line)
 {
-    char *comment = strchr(line, '#'), *sign, *name, *value;
-    const char *wrong;
-    size_t i = 0;
-
-    if (comment)
-        *comment = 0;
-    name = trim(line);
-    if (!*name)
-        return OK;
-    sign = strchr(name, '=');
-    if (!sign)
-        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", r->origin, r->line,
-                    TEXT_SHORT(name, 60));
-    *sign = 0;
-    value = trim(sign + 1);
-    name = trim(name);
-    while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
-        i++;
-    if (i == cluster_field_count)
-        return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", r->origin, r->line,
-                    TEXT_SHORT(name, 60));
-    if (r->given[i])
-        return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", r->origin, r->line,
-                    name, r->given[i]);
-    r->given[i] = r->line;
-    wrong = store_value(&cluster_fields[i], value, &r->cluster);
-    return wrong ? fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", r->origin, r->line, name,
-                        TEXT_SHORT(value, 60), wrong)
-                 : OK;
-}
-
-static int check_counts(const struct reader *r)
-{
-    const struct cluster *c = &r->cluster;
-    int line = r->line; /* where nothing says how many ranks there are */
-
-    for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
-            line = r->given[i];
     if (c->ranks_per_node && c->nodes && (uint64_t)c->nodes * c->ranks_per_node != c->ranks)
-        return fail(ERR_FORMAT, "%s:%d: %u nodes with %u ranks each do not make %u ranks",
-                    r->origin, line, c->nodes, c->ranks_per_node, c->ranks);
+        return fail(ERR_FORMAT, "%s:%d: %u nodes with %u ranks each do not make %u ranks", origin,
+                    line, c->nodes, c->ranks_per_node, c->ranks);
     if (c->ranks_per_node && c->ranks % c->ranks_per_node)
-        return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", r->origin, line,
+        return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", origin, line,
                     c->ranks, c->ranks_per_node);
     if (c->ranks && c->ranks_per_node && c->ranks_per_rack &&
         !rank_layout_has_racks(cluster_layout(c)))
         return fail(ERR_FORMAT, "%s:%d: racks of %u ranks are not several, of several nodes each",
-                    r->origin, line, c->ranks_per_rack);
+                    origin, line, c->ranks_per_rack);
     if (c->ranks && c->nodes > c->ranks)
-        return fail(ERR_FORMAT, "%s:%d: %u nodes cannot share %u ranks", r->origin, line, c->nodes,
+        return fail(ERR_FORMAT, "%s:%d: %u nodes cannot share %u ranks", origin, line, c->nodes,
                     c->ranks);
     return OK;
 }
 
 int cluster_parse(const char *text, const char *origin, struct cluster *out)
 {
-    struct reader r = { .origin = origin, .cluster = cluster_unknown() };
+    struct cluster c = cluster_unknown();
+    int given[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = { 0 }; /* on which line */
+    int number = 0, ranks_line = 0;
 
     if (strnlen(text, TEXT_LIMIT_BYTES) == TEXT_LIMIT_BYTES)
         return fail(ERR_FORMAT, "%s: longer than the %d bytes a cluster's description may have",
                     origin, TEXT_LIMIT_BYTES);
     while (*text) {
         size_t length = strcspn(text, "\n");
-        char line[LINE_BYTES];
+        char line[LINE_BYTES], *sign, *name, *value;
+        const char *wrong;
+        size_t i = 0;
 
-        r.line++;
+        number++;
         if (length >= sizeof(line))
-            return fail(ERR_FORMAT, "%s:%d: the line is too long", origin, r.line);
+            return fail(ERR_FORMAT, "%s:%d: the line is too long", origin, number);
         memcpy(line, text, length);
         line[length] = 0;
-        TRY(parse_line(&r, line));
         text += length + (text[length] == '\n');
+        line[strcspn(line, "#")] = 0;
+        name = trim(line);
+        if (!*name)
+            continue;
+        sign = strchr(name, '=');
+        if (!sign)
+            return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", origin, number,
+                        TEXT_SHORT(name, 60));
+        *sign = 0;
+        value = trim(sign + 1);
+        name = trim(name);
+        while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
+            i++;
+        if (i == cluster_field_count)
+            return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", origin, number,
+                        TEXT_SHORT(name, 60));
+        if (given[i])
+            return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", origin, number,
+                        name, given[i]);
+        given[i] = number;
+        if (cluster_fields[i].offset == offsetof(struct cluster, ranks))
+            ranks_line = number;
+        wrong = store_value(&cluster_fields[i], value, &c);
+        if (wrong)
+            return fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", origin, number, name,
+                        TEXT_SHORT(value, 60), wrong);
     }
-    TRY(check_counts(&r));
-    *out = r.cluster;
+    TRY(check_counts(&c, origin, ranks_line ? ranks_line : number));
+    *out = c;
     return OK;
 }
 
@@ -421,9 +405,9 @@ static bool has_other(const struct cluster *cluster, size_t offset)
 }
 
 /* What matters to messages only need not be known where there are none. */
-static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
+bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field)
 {
-    if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER)
+    if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER || is_known(cluster, field))
         return false;
     if (came_later(field))
         return has_other(cluster, field->offset);
@@ -432,11 +416,6 @@ static bool is_needed(const struct cluster *cluster, const struct cluster_field 
     if (strstr(field->name, "_inside_"))
         return cluster->ranks > cluster->nodes;
     return !strstr(field->name, "_between_") || cluster->nodes > 1;
-}
-
-bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field)
-{
-    return is_needed(cluster, field) && !is_known(cluster, field);
 }
 
 int cluster_check_model(const struct cluster *cluster, const char *origin)
@@ -485,27 +464,21 @@ int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out)
     return cluster_check_model(out, path);
 }
 
-static bool is_hashed(const struct cluster *cluster, const struct cluster_field *field)
-{
-    bool says = field->class == CLUSTER_HARD ||
-                (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
-                 !strcmp(cluster->backend, "sim"));
-
-    return says && (!came_later(field) || is_known(cluster, field));
-}
-
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
 {
     struct sha256 sha;
 
     sha256_init(&sha);
     for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        bool says =
+            f->class == CLUSTER_HARD || (f->class == CLUSTER_MODEL && f->kind == FIELD_NUMBER &&
+                                         !strcmp(cluster->backend, "sim"));
         char line[LINE_BYTES];
 
-        if (!is_hashed(cluster, &cluster_fields[i]))
+        if (!says || (came_later(f) && !is_known(cluster, f)))
             continue;
-        snprintf(line, sizeof(line), "%s = %s\n", cluster_fields[i].name,
-                 CLUSTER_VALUE(cluster, &cluster_fields[i]));
+        snprintf(line, sizeof(line), "%s = %s\n", f->name, CLUSTER_VALUE(cluster, f));
         sha256_add(&sha, line, strlen(line));
     }
     sha256_end(&sha, hash);
@@ -578,26 +551,20 @@ bool cluster_has_library_a2a(const struct cluster *c)
            (major > 2 || (major == 2 && minor >= 28));
 }
 
-/* Only a library that gathers by itself has a choice. */
-static uint32_t modelled_protocols(const struct cluster *c)
-{
-    uint32_t known = (uint32_t)isfinite(c->ll_rate_percent) << MOE_PROTO_LL |
-                     (uint32_t)isfinite(c->ll128_rate_percent) << MOE_PROTO_LL128;
-
-    return known && isfinite(c->ring_step_us) ? known | 1u << MOE_PROTO_SIMPLE : 0;
-}
-
 /* LL128 wants links that keep 128 bytes together: NVLink does, and of a network nobody here knows.
  * Told to, NCCL uses it anywhere, and where it should not, bytes may arrive wrong. */
 struct protocols cluster_protocols(const struct cluster *c)
 {
     const uint32_t any = 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE, ll128 = 1u << MOE_PROTO_LL128;
     bool whole = c->nodes == 1 && !strcmp(c->link_inside, "NVLink");
-    uint32_t modelled = modelled_protocols(c);
+    uint32_t modelled = (uint32_t)isfinite(c->ll_rate_percent) << MOE_PROTO_LL |
+                        (uint32_t)isfinite(c->ll128_rate_percent) << MOE_PROTO_LL128;
 
     if (strncmp(c->comm_library, "NCCL", 4) != 0)
         return (struct protocols){ 0 };
     if (!strcmp(c->backend, "cuda"))
         return (struct protocols){ any | ll128, whole ? any | ll128 : any };
+    /* Only a library that gathers by itself has a choice. */
+    modelled = modelled && isfinite(c->ring_step_us) ? modelled | 1u << MOE_PROTO_SIMPLE : 0;
     return (struct protocols){ modelled, modelled };
 }

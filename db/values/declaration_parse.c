@@ -356,47 +356,13 @@ static int read_values(struct reader *in, struct values *v)
     return OK;
 }
 
-static int copy_values(struct declared_axis *axis, const struct values *v)
-{
-    axis->values = v->count;
-    axis->words = v->words;
-    axis->text = calloc(v->count, sizeof(*axis->text));
-    axis->number = v->words ? NULL : calloc(v->count, sizeof(*axis->number));
-    if (!axis->text || (!axis->number && !v->words))
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < v->count; i++) {
-        memcpy(axis->text[i], v->of[i].text, sizeof(axis->text[i]));
-        if (!v->words)
-            axis->number[i] = v->of[i].number;
-    }
-    return OK;
-}
-
-/* Adds to what all axes together come to. */
-static int count_axis(struct reader *in, const struct declared_axis *axis)
-{
-    struct declaration *d = in->d;
-    size_t longest = 0;
-
-    for (uint32_t i = 0; i < axis->values; i++)
-        longest = strlen(axis->text[i]) > longest ? strlen(axis->text[i]) : longest;
-    in->plan_bytes += (d->axes > 1) + strlen(axis->name) + 1 + longest;
-    if (in->plan_bytes >= DECLARATION_PLAN_BYTES)
-        return wrong(in, "with the axis %s a plan has up to %zu characters, more than %d",
-                     axis->name, in->plan_bytes, DECLARATION_PLAN_BYTES - 1);
-    if (d->combinations > DECLARATION_COMBINATIONS_MAX / axis->values)
-        return wrong(in, "with the axis %s there are more than %d combinations", axis->name,
-                     DECLARATION_COMBINATIONS_MAX);
-    d->combinations *= axis->values;
-    return OK;
-}
-
 static int read_axis(struct reader *in)
 {
     struct declaration *d = in->d;
     struct declared_axis *axis = &d->axis[d->axes];
     struct span s = peek(in);
-    struct values values = { 0 };
+    struct values v = { 0 };
+    size_t longest = 0;
 
     if (d->axes == DECLARATION_AXES_MAX)
         return wrong(in, "more than %d axes", DECLARATION_AXES_MAX);
@@ -404,8 +370,19 @@ static int read_axis(struct reader *in)
         return wrong(in, "%s is no name of an axis: it has a meaning of its own", SHOWN(s));
     TRY(read_new_name(in, "an axis", axis->name));
     d->axes++;
-    TRY(read_values(in, &values));
-    TRY(copy_values(axis, &values));
+    TRY(read_values(in, &v));
+    axis->values = v.count;
+    axis->words = v.words;
+    axis->text = calloc(v.count, sizeof(*axis->text));
+    axis->number = v.words ? NULL : calloc(v.count, sizeof(*axis->number));
+    if (!axis->text || (!axis->number && !v.words))
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < v.count; i++) {
+        memcpy(axis->text[i], v.of[i].text, sizeof(axis->text[i]));
+        if (!v.words)
+            axis->number[i] = v.of[i].number;
+        longest = strlen(axis->text[i]) > longest ? strlen(axis->text[i]) : longest;
+    }
 
     s = next_word(in);
     axis->fallback = declared_axis_value(axis, s.at, s.length);
@@ -416,7 +393,15 @@ static int read_axis(struct reader *in)
     if (!axis->restart)
         skip_word(in, "live");
     TRY(read_end(in));
-    TRY(count_axis(in, axis));
+
+    in->plan_bytes += (d->axes > 1) + strlen(axis->name) + 1 + longest;
+    if (in->plan_bytes >= DECLARATION_PLAN_BYTES)
+        return wrong(in, "with the axis %s a plan has up to %zu characters, more than %d",
+                     axis->name, in->plan_bytes, DECLARATION_PLAN_BYTES - 1);
+    if (d->combinations > DECLARATION_COMBINATIONS_MAX / axis->values)
+        return wrong(in, "with the axis %s there are more than %d combinations", axis->name,
+                     DECLARATION_COMBINATIONS_MAX);
+    d->combinations *= axis->values;
 
     put(in, "axis %s", axis->name);
     for (uint32_t i = 0; i < axis->values; i++)

@@ -62,13 +62,6 @@ void fault_next_ranks(void)
         unsetenv("MOETUNE_FAULT");
 }
 
-static bool is_due(struct fault *f)
-{
-    int passage = atomic_fetch_add(&f->passed, 1) + 1;
-
-    return passage == f->at || (f->lasting && passage > f->at);
-}
-
 static bool is_mine(const struct fault *f, const char *point)
 {
     return !strcmp(f->point, point) && (f->rank < 0 || f->rank == my_rank);
@@ -86,9 +79,11 @@ bool fault_hit(const char *point)
 {
     bool hit = false;
 
-    for (int i = 0; i < fault_count; i++)
-        if (is_mine(&faults[i], point) && is_due(&faults[i]))
-            hit = true;
+    for (struct fault *f = faults; f < faults + fault_count; f++) {
+        int passage = is_mine(f, point) ? atomic_fetch_add(&f->passed, 1) + 1 : 0;
+
+        hit |= passage && (passage == f->at || (f->lasting && passage > f->at));
+    }
     return hit;
 }
 

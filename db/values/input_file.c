@@ -66,46 +66,36 @@ static int read_some(int fd, const char *path, char *to, size_t room, bool begun
     }
 }
 
-static int read_all(int fd, const char *path, size_t most, char **text, size_t *length)
+int input_read(const char *path, size_t most, char **text, size_t *length)
 {
     size_t room = 0, used = 0, got = 1;
-    int rc = OK;
+    char *bytes = NULL;
+    int fd, rc = OK;
 
-    *text = NULL;
+    TRY(open_input(path, most, &fd));
     while (!rc && got) {
         if (used + 1 >= room) {
-            char *more = realloc(*text, room = room ? 2 * room : 1 << 14);
+            char *more = realloc(bytes, room = room ? 2 * room : 1 << 14);
 
-            if (!more)
-                return fail(ERR_NOMEM, "%s: %zu bytes", path, room);
-            *text = more;
+            if (!more) {
+                rc = fail(ERR_NOMEM, "%s: %zu bytes", path, room);
+                break;
+            }
+            bytes = more;
         }
-        rc = read_some(fd, path, *text + used, room - used - 1, used > 0, &got);
+        rc = read_some(fd, path, bytes + used, room - used - 1, used > 0, &got);
         used += rc ? 0 : got;
         if (!rc && used > most)
             rc = too_large(path, most);
     }
-    if (!rc)
-        (*text)[used] = 0;
-    *length = used;
-    return rc;
-}
-
-int input_read(const char *path, size_t most, char **text, size_t *length)
-{
-    char *bytes = NULL;
-    size_t count = 0;
-    int fd, rc;
-
-    TRY(open_input(path, most, &fd));
-    rc = read_all(fd, path, most, &bytes, &count);
     close(fd);
     if (rc) {
         free(bytes);
         return rc;
     }
+    bytes[used] = 0;
     *text = bytes;
-    *length = count;
+    *length = used;
     return OK;
 }
 

@@ -26,14 +26,9 @@ static int wrong(const struct reader *r, const char *what)
     return r->origin ? fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what) : UNSUPPORTED;
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static void skip_blanks(struct reader *r)
 {
-    while (r->at < r->end && is_space(*r->at))
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || *r->at == '\n'))
         r->at++;
 }
 
@@ -228,17 +223,6 @@ static int read_members(struct reader *r, int depth, bool object)
     }
 }
 
-static int read_nested(struct reader *r, struct json_value *value)
-{
-    bool object = value->kind == JSON_OBJECT;
-
-    if (value->depth >= JSON_DEPTH_MAX)
-        return wrong(r, "nested too deeply");
-    TRY(r->on(r->self, value));
-    TRY(read_members(r, value->depth, object));
-    return r->on(r->self, &(struct json_value){ .depth = value->depth, .kind = JSON_END });
-}
-
 static int read_value(struct reader *r, int depth, const char *key)
 {
     struct json_value value = { .depth = depth, .key = key };
@@ -246,7 +230,11 @@ static int read_value(struct reader *r, int depth, const char *key)
     skip_blanks(r);
     if (accept(r, '{') || accept(r, '[')) {
         value.kind = r->at[-1] == '{' ? JSON_OBJECT : JSON_ARRAY;
-        return read_nested(r, &value);
+        if (depth >= JSON_DEPTH_MAX)
+            return wrong(r, "nested too deeply");
+        TRY(r->on(r->self, &value));
+        TRY(read_members(r, depth, value.kind == JSON_OBJECT));
+        return r->on(r->self, &(struct json_value){ .depth = depth, .kind = JSON_END });
     }
     if (accept_word(r, "null")) {
         value.kind = JSON_NULL;

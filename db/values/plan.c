@@ -171,17 +171,13 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
     return a->choice < b->choice ? -1 : a->choice > b->choice;
 }
 
-/* If nothing else, ranks that share an expert gather b2. */
-static bool gathers_weights(const struct moe_plan *plan, const struct moe_shape *shape)
-{
-    return (plan->r ? shape_slices(shape) : shape->ranks) > 1;
-}
-
 struct moe_plan plan_canonical(struct moe_plan plan, const struct moe_shape *shape)
 {
     struct moe_plan usual = plan_blank();
 
-    if (shape && !gathers_weights(&plan, shape))
+    /* Weights are gathered by several ranks: if nothing else, those that share an expert gather b2.
+     */
+    if (shape && (plan.r ? shape_slices(shape) : shape->ranks) <= 1)
         plan.proto = usual.proto;
     if (plan.r != 0)
         return plan;
@@ -245,20 +241,6 @@ static int format_choice(const struct moe_plan *plan, char *text, size_t size)
     return d ? declaration_format(d, plan->choice, text, size) : MOE_ERR_ARGUMENT;
 }
 
-/* The same and " space=deepep-v1@3f2a91c0". */
-static int format_declared(const struct moe_plan *plan, char *text, size_t size)
-{
-    int used = format_choice(plan, text, size);
-    bool room = used >= 0 && (size_t)used < size;
-    char tag[DECLARATION_TAG_BYTES];
-
-    if (used < 0)
-        return used;
-    declaration_tag(declaration_find(plan->space), tag);
-    return used + snprintf(room ? text + used : NULL, room ? size - (size_t)used : 0, " %s%s",
-                           space_word, tag);
-}
-
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
  * cost more than all the rest of an entry. */
 struct room {
@@ -288,12 +270,20 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
     struct moe_plan plan = plan_blank();
     struct room room = { buf, size, 0 };
+    char tag[DECLARATION_TAG_BYTES];
 
     if (!given || (!buf && size))
         return MOE_ERR_ARGUMENT;
     memcpy(&plan, given, plan_bytes(given->struct_size));
-    if (plan.space)
-        return format_declared(&plan, buf, size);
+    if (plan.space) {
+        int used = format_choice(&plan, buf, size);
+        bool fits = used >= 0 && (size_t)used < size;
+
+        if (used < 0)
+            return used;
+        return used + snprintf(fits ? buf + used : NULL, fits ? size - (size_t)used : 0, " %s%s",
+                               space_word, declaration_tag(declaration_find(plan.space), tag));
+    }
     if (find_illegal(&plan) < plan_axis_count)
         return MOE_ERR_ARGUMENT;
     for (size_t i = 0; i < plan_axis_count; i++) {
@@ -491,13 +481,6 @@ static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *sh
            plan->w == MOE_KEEP && shape->combine == MOE_COMBINE_SUM;
 }
 
-static bool experts_legal(const struct moe_plan *plan, const struct moe_shape *shape)
-{
-    if (plan->w != MOE_KEEP || (plan->e == MOE_SPARSE && (plan->r != 0 || plan->d != 1)))
-        return false;
-    return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
-}
-
 /* Nothing but its choice differs from the usual. */
 static bool declared_legal(const struct moe_plan *plan, uint32_t space)
 {
@@ -514,8 +497,11 @@ bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
         return declared_legal(plan, shape->space);
     if (find_illegal(plan) < plan_axis_count)
         return false;
-    return shape->layout == MOE_LAYOUT_HIDDEN ? hidden_legal(plan, shape)
-                                              : experts_legal(plan, shape);
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return hidden_legal(plan, shape);
+    if (plan->w != MOE_KEEP || (plan->e == MOE_SPARSE && (plan->r != 0 || plan->d != 1)))
+        return false;
+    return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
 
 static int check_experts(const struct moe_plan *plan, const struct moe_shape *shape)
@@ -591,35 +577,6 @@ static void list_plan(struct moe_plan *plans, size_t room, size_t *count, struct
     (*count)++;
 }
 
-static size_t list_hidden(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
-{
-    struct moe_plan plan = plan_default(shape);
-    size_t n = 0;
-
-    for (plan.r = 0; plan.r <= shape->ranks; plan.r += shape->ranks)
-        for (plan.d = 1; plan.d <= PLAN_MAX_D; plan.d *= 2)
-            if (hidden_legal(&plan, shape))
-                list_plan(plans, room, &n, plan);
-    return n;
-}
-
-static size_t list_experts(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
-{
-    struct moe_plan plan = plan_default(shape);
-    uint32_t slices = shape_slices(shape);
-    size_t n = 0;
-
-    for (plan.r = 0; plan.r <= slices; plan.r++) {
-        if (plan.r && slices % plan.r)
-            continue;
-        for (plan.d = 1; plan.d <= (plan.r ? PLAN_MAX_D : 1u); plan.d *= 2)
-            for (plan.a = 0; plan.a < (plan.r ? (uint32_t)PLAN_A2A_COUNT : 1u); plan.a++)
-                if (!plan_a2a_needs[plan.a].library && a2a_applies(plan.a, shape))
-                    list_plan(plans, room, &n, plan);
-    }
-    return n;
-}
-
 size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
 {
     const struct declaration *d = declaration_find(space);
@@ -633,8 +590,28 @@ size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
 
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
 {
+    struct moe_plan plan;
+    uint32_t slices;
+    size_t n = 0;
+
     if (shape->space)
         return declared_plan_list(shape->space, plans, room);
-    return shape->layout == MOE_LAYOUT_HIDDEN ? list_hidden(shape, plans, room)
-                                              : list_experts(shape, plans, room);
+    plan = plan_default(shape);
+    slices = shape_slices(shape);
+    if (shape->layout == MOE_LAYOUT_HIDDEN) {
+        for (plan.r = 0; plan.r <= shape->ranks; plan.r += shape->ranks)
+            for (plan.d = 1; plan.d <= PLAN_MAX_D; plan.d *= 2)
+                if (hidden_legal(&plan, shape))
+                    list_plan(plans, room, &n, plan);
+        return n;
+    }
+    for (plan.r = 0; plan.r <= slices; plan.r++) {
+        if (plan.r && slices % plan.r)
+            continue;
+        for (plan.d = 1; plan.d <= (plan.r ? PLAN_MAX_D : 1u); plan.d *= 2)
+            for (plan.a = 0; plan.a < (plan.r ? (uint32_t)PLAN_A2A_COUNT : 1u); plan.a++)
+                if (!plan_a2a_needs[plan.a].library && a2a_applies(plan.a, shape))
+                    list_plan(plans, room, &n, plan);
+    }
+    return n;
 }

@@ -58,18 +58,6 @@ static void field_set(const struct shape_field *field, struct moe_shape *shape, 
     *(uint32_t *)((char *)shape + field->offset) = value;
 }
 
-static int field_text(const struct shape_field *f, uint32_t value, char *text, size_t size)
-{
-    const struct declaration *d = f->declared ? declaration_find(value) : NULL;
-    char tag[DECLARATION_TAG_BYTES];
-
-    if (d)
-        return snprintf(text, size, "%s=%s", f->name, declaration_tag(d, tag));
-    if (f->words)
-        return snprintf(text, size, "%s=%s", f->name, f->words[value]);
-    return snprintf(text, size, "%s=%u", f->name, value);
-}
-
 uint32_t shape_value(const struct moe_shape *shape, size_t field)
 {
     return field_get(&shape_fields[field], shape);
@@ -82,13 +70,19 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
     for (int i = 0; i < FIELD_COUNT; i++) {
         const struct shape_field *f = &shape_fields[i];
         uint32_t value = field_get(f, shape);
+        const struct declaration *d = f->declared ? declaration_find(value) : NULL;
+        char tag[DECLARATION_TAG_BYTES], *at;
+        const char *word = d ? declaration_tag(d, tag) : f->words ? f->words[value] : NULL;
+        size_t room;
 
         if (f->quiet && !value)
             continue;
         if (i && used++ < size)
             text[used - 1] = ' ';
-        used += (size_t)field_text(f, value, used < size ? text + used : NULL,
-                                   used < size ? size - used : 0);
+        room = used < size ? size - used : 0;
+        at = room ? text + used : NULL;
+        used += (size_t)(word ? snprintf(at, room, "%s=%s", f->name, word)
+                              : snprintf(at, room, "%s=%u", f->name, value));
     }
     return (int)used;
 }
@@ -282,32 +276,26 @@ static int check_size(struct fault why, const char *name, uint32_t value)
     return wrong(why, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
 }
 
-/* Kernels count choices of all ranks' tokens in 32 bits, and a row of units in 31. */
-static int check_hidden(struct fault why, const struct moe_shape *shape)
-{
-    uint64_t choices = (uint64_t)shape->ranks * shape->tokens;
-
-    if (choices > UINT32_MAX / shape->top_k)
-        return wrong(why, "%u ranks of %u tokens with layout=hidden: W T k must stay below 2^32",
-                     shape->ranks, shape->tokens);
-    if ((uint64_t)shape->experts * shape->model_dim > INT32_MAX)
-        return wrong(why, "%u experts of width %u with layout=hidden: E D must stay below 2^31",
-                     shape->experts, shape->model_dim);
-    if (shape->hidden_dim >= shape->ranks)
-        return OK;
-    return wrong(why, "hidden dimension %u with layout=hidden: %u ranks need at least %u units",
-                 shape->hidden_dim, shape->ranks, shape->ranks);
-}
-
 static int check_experts(struct fault why, const struct moe_shape *shape)
 {
     uint32_t e = shape->experts, w = shape->ranks;
+    bool hidden = shape->layout == MOE_LAYOUT_HIDDEN;
 
     if (shape->top_k < 1 || shape->top_k > e)
         return wrong(why, "top-k is %u: with %u expert%s it must be from 1 to %u", shape->top_k, e,
                      e == 1 ? "" : "s", e);
-    if (shape->layout == MOE_LAYOUT_HIDDEN)
-        return check_hidden(why, shape);
+    /* Kernels count choices of all ranks' tokens in 32 bits, and a row of units in 31. */
+    if (hidden && (uint64_t)w * shape->tokens > UINT32_MAX / shape->top_k)
+        return wrong(why, "%u ranks of %u tokens with layout=hidden: W T k must stay below 2^32", w,
+                     shape->tokens);
+    if (hidden && (uint64_t)e * shape->model_dim > INT32_MAX)
+        return wrong(why, "%u experts of width %u with layout=hidden: E D must stay below 2^31", e,
+                     shape->model_dim);
+    if (hidden && shape->hidden_dim < w)
+        return wrong(why, "hidden dimension %u with layout=hidden: %u ranks need at least %u units",
+                     shape->hidden_dim, w, w);
+    if (hidden)
+        return OK;
     if (e < w && w % e)
         return wrong(why, "%u experts on %u ranks: fewer experts than ranks must divide the ranks",
                      e, w);
@@ -323,63 +311,19 @@ static int check_experts(struct fault why, const struct moe_shape *shape)
     return OK;
 }
 
-/* A token chooses a node, and then an expert there. */
-static int check_bilevel(struct fault why, const struct moe_shape *shape)
+static int check_router(struct fault why, const struct moe_shape *shape)
 {
+    uint32_t g = shape->groups, l = shape->group_limit, p = shape->projection;
     uint32_t nodes = shape_nodes(shape);
 
-    if (nodes < 2) {
-        wrong(why, "router=bilevel wants several nodes of equally many ranks");
-        return UNSUPPORTED;
-    }
-    if (shape->groups != nodes)
-        return wrong(why, "router=bilevel with G=%u: a group is a node, of which there are %u",
-                     shape->groups, nodes);
-    if (shape->group_limit != 1 || shape->top_k != 1)
-        return wrong(why,
-                     "router=bilevel with L=%u and k=%u: a token goes to one expert of one "
-                     "node, so both must be 1",
-                     shape->group_limit, shape->top_k);
-    return OK;
-}
-
-static int check_projection(struct fault why, const struct moe_shape *shape)
-{
-    uint32_t p = shape->projection;
-
+    if (shape->router > MOE_ROUTER_COSINE)
+        return wrong(why, "unknown router %u", shape->router);
     if (shape->router != MOE_ROUTER_COSINE && p)
         return wrong(why, "P is %u with router=%s: only router=cosine projects tokens", p,
                      router_words[shape->router]);
     if (shape->router == MOE_ROUTER_COSINE && (p < 1 || p > shape->model_dim))
         return wrong(why, "P is %u: router=cosine projects tokens to 1 to D = %u dimensions", p,
                      shape->model_dim);
-    return OK;
-}
-
-static int check_results(struct fault why, const struct moe_shape *shape)
-{
-    if (shape->order > MOE_ORDER_PRIORITY || shape->combine > MOE_COMBINE_CHOICES)
-        return wrong(why, "unknown order %u or combine %u", shape->order, shape->combine);
-    if (shape->combine == MOE_COMBINE_SUM)
-        return OK;
-    if (shape->layers > 1)
-        return wrong(why,
-                     "combine=choices with layers=%u: what it gives, a row per choice, is no next "
-                     "layer's input",
-                     shape->layers);
-    if ((uint64_t)shape->tokens * shape->top_k > INT32_MAX)
-        return wrong(why, "combine=choices with %u tokens of %u choices: T k must stay below 2^31",
-                     shape->tokens, shape->top_k);
-    return OK;
-}
-
-static int check_router(struct fault why, const struct moe_shape *shape)
-{
-    uint32_t g = shape->groups, l = shape->group_limit;
-
-    if (shape->router > MOE_ROUTER_COSINE)
-        return wrong(why, "unknown router %u", shape->router);
-    TRY(check_projection(why, shape));
     if (g && shape->experts % g)
         return wrong(why, "%u groups of %u experts: groups must divide the experts", g,
                      shape->experts);
@@ -391,28 +335,30 @@ static int check_router(struct fault why, const struct moe_shape *shape)
                      g ? g : l);
     if (l > g)
         return wrong(why, "a limit of %u groups: there are only %u", l, g);
-    if (shape->router == MOE_ROUTER_BILEVEL)
-        TRY(check_bilevel(why, shape));
+    if (shape->router == MOE_ROUTER_BILEVEL) { /* a token chooses a node, and an expert there */
+        if (nodes < 2) {
+            wrong(why, "router=bilevel wants several nodes of equally many ranks");
+            return UNSUPPORTED;
+        }
+        if (g != nodes)
+            return wrong(why, "router=bilevel with G=%u: a group is a node, of which there are %u",
+                         g, nodes);
+        if (l != 1 || shape->top_k != 1)
+            return wrong(why,
+                         "router=bilevel with L=%u and k=%u: a token goes to one expert of one "
+                         "node, so both must be 1",
+                         l, shape->top_k);
+    }
     if (g && shape->top_k > l * (shape->experts / g))
         return wrong(why, "top-k is %u: %u groups of %u experts have only %u", shape->top_k, l,
                      shape->experts / g, l * (shape->experts / g));
     return OK;
 }
 
-static int check_racks(struct fault why, const struct moe_shape *shape)
-{
-    uint32_t m = shape->ranks_per_node, p = shape->ranks_per_rack;
-
-    if (!p || rank_layout_has_racks((struct rank_layout){ shape->ranks, m, p }))
-        return OK;
-    return wrong(why,
-                 "racks of %u ranks: a rack has several of the nodes of %u ranks, and there are "
-                 "several racks, equally large, of all %u ranks",
-                 p, m, shape->ranks);
-}
-
 int shape_fault(const struct moe_shape *shape, char *text, size_t size)
 {
+    struct rank_layout layout = { shape->ranks, shape->ranks_per_node, shape->ranks_per_rack };
+    bool choices = shape->combine == MOE_COMBINE_CHOICES;
     struct fault why = { text, size };
 
     TRY(check_size(why, "number of experts", shape->experts));
@@ -433,13 +379,26 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
                      shares_words[shape->shares]);
     if (shape->layers > LAYERS_LIMIT)
         return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
-    TRY(check_racks(why, shape));
+    if (shape->ranks_per_rack && !rank_layout_has_racks(layout))
+        return wrong(why,
+                     "racks of %u ranks: a rack has several of the nodes of %u ranks, and there "
+                     "are several racks, equally large, of all %u ranks",
+                     shape->ranks_per_rack, shape->ranks_per_node, shape->ranks);
     if (shape->space) /* the program knows what it can run */
         return declaration_find(shape->space)
                    ? OK
                    : wrong(why, "a space that is not known here (%08x)", shape->space);
     TRY(check_experts(why, shape));
-    TRY(check_results(why, shape));
+    if (shape->order > MOE_ORDER_PRIORITY || shape->combine > MOE_COMBINE_CHOICES)
+        return wrong(why, "unknown order %u or combine %u", shape->order, shape->combine);
+    if (choices && shape->layers > 1)
+        return wrong(why,
+                     "combine=choices with layers=%u: what it gives, a row per choice, is no next "
+                     "layer's input",
+                     shape->layers);
+    if (choices && (uint64_t)shape->tokens * shape->top_k > INT32_MAX)
+        return wrong(why, "combine=choices with %u tokens of %u choices: T k must stay below 2^31",
+                     shape->tokens, shape->top_k);
     return check_router(why, shape);
 }
 

@@ -22,13 +22,6 @@ static void mark_cut(char *room, size_t size)
     snprintf(room + length, size - length, "%s", dots);
 }
 
-/* A cut text may end some bytes before its room does, for the last character went whole. */
-static bool was_cut(const char *room, size_t size, size_t length)
-{
-    return length + sizeof(dots) >= size && length >= sizeof(dots) - 1 &&
-           !strcmp(room + length - (sizeof(dots) - 1), dots);
-}
-
 static bool write_at(char *room, size_t size, size_t used, const char *format, va_list args)
 {
     int length = vsnprintf(room + used, size - used, format, args);
@@ -61,7 +54,10 @@ bool text_add(char *room, size_t size, const char *format, ...)
     va_list args;
     bool whole;
 
-    if (was_cut(room, size, used))
+    /* A cut text ends with dots, some bytes before its room does where the last character went
+     * whole. */
+    if (used + sizeof(dots) >= size && used >= sizeof(dots) - 1 &&
+        !strcmp(room + used - (sizeof(dots) - 1), dots))
         return false;
     va_start(args, format);
     whole = write_at(room, size, used, format, args);
