@@ -107,15 +107,6 @@ static int begin(struct records *r)
     return OK;
 }
 
-static int flush_journal(struct records *r)
-{
-    if (!r->journal)
-        return OK;
-    if (fflush(r->journal) || ferror(r->journal) || (!r->relaxed && fdatasync(fileno(r->journal))))
-        return fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
-    return OK;
-}
-
 /* Forgets what was not flushed yet as well: on a full disk it would come back later. */
 static void roll_back(struct records *r)
 {
@@ -132,12 +123,14 @@ static void roll_back(struct records *r)
 /* The journal first: it may know more than the database, never less. */
 int records_commit(struct records *r)
 {
-    int rc;
+    int rc = OK;
 
     if (!r->changing)
         return OK;
     r->changing = false;
-    rc = flush_journal(r);
+    if (r->journal && (fflush(r->journal) || ferror(r->journal) ||
+                       (!r->relaxed && fdatasync(fileno(r->journal)))))
+        rc = fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
     if (!rc)
         rc = schema_run(r->db, r->path, "COMMIT");
     if (rc)
@@ -211,21 +204,6 @@ static void bind_column(sqlite3_stmt *statement, int at, const struct column *c)
 
 #define ADD(line, literal) json_add(line, literal, sizeof(literal) - 1)
 
-static void add_column(struct json_text *line, const struct column *c)
-{
-    ADD(line, ",\"");
-    json_add(line, c->name, strlen(c->name));
-    ADD(line, "\":");
-    if (c->kind == COLUMN_INTEGER)
-        json_add_integer(line, c->integer);
-    else if (c->kind == COLUMN_REAL)
-        json_add_number(line, c->real);
-    else if (c->text)
-        json_add_quoted(line, c->text);
-    else
-        ADD(line, "null");
-}
-
 static int write_line(struct records *r, const char *table, const struct column *columns,
                       size_t count)
 {
@@ -237,8 +215,19 @@ static int write_line(struct records *r, const char *table, const struct column 
     ADD(line, "{\"table\":\"");
     json_add(line, table, strlen(table));
     ADD(line, "\"");
-    for (size_t i = 0; i < count; i++)
-        add_column(line, &columns[i]);
+    for (const struct column *c = columns; c < columns + count; c++) {
+        ADD(line, ",\"");
+        json_add(line, c->name, strlen(c->name));
+        ADD(line, "\":");
+        if (c->kind == COLUMN_INTEGER)
+            json_add_integer(line, c->integer);
+        else if (c->kind == COLUMN_REAL)
+            json_add_number(line, c->real);
+        else if (c->text)
+            json_add_quoted(line, c->text);
+        else
+            ADD(line, "null");
+    }
     ADD(line, "}\n");
     if (line->failed)
         return fail(ERR_NOMEM, "a line of %s.journal", r->path);
@@ -308,36 +297,31 @@ struct row_columns {
     int plan_count;
 };
 
-static const char *plan_column(const struct row_field *f, const void *row, struct row_columns *to)
-{
-    const struct moe_plan *plan = (const void *)((const char *)row + f->offset);
-    char *text = to->plans[to->plan_count];
-
-    assert(to->plan_count < PLANS_MAX);
-    if (!plan->struct_size || moe_plan_format(plan, text, PLAN_TEXT_BYTES) <= 0)
-        return f->none;
-    to->plan_count++;
-    return text;
-}
-
-static struct column field_column(const struct row_field *f, const void *row,
-                                  struct row_columns *to)
-{
-    switch (f->kind) {
-    case ROW_INTEGER:
-    case ROW_BOOL: return (struct column)INTEGER(f->name, row_integer(f, row));
-    case ROW_REAL: return (struct column)REAL(f->name, row_real(f, row));
-    case ROW_PLAN: return (struct column)TEXT(f->name, plan_column(f, row, to));
-    default: return (struct column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
-    }
-}
-
 static void columns_of(const struct row_table *table, const void *row, struct row_columns *to)
 {
     assert(table->count <= RECORD_COLUMNS_MAX);
     to->plan_count = 0;
-    for (size_t i = 0; i < table->count; i++)
-        to->columns[i] = field_column(&table->fields[i], row, to);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct row_field *f = &table->fields[i];
+        const struct moe_plan *plan = (const void *)((const char *)row + f->offset);
+        char *text = to->plans[to->plan_count];
+
+        switch (f->kind) {
+        case ROW_INTEGER:
+        case ROW_BOOL: to->columns[i] = (struct column)INTEGER(f->name, row_integer(f, row)); break;
+        case ROW_REAL: to->columns[i] = (struct column)REAL(f->name, row_real(f, row)); break;
+        case ROW_PLAN:
+            assert(to->plan_count < PLANS_MAX);
+            if (plan->struct_size && moe_plan_format(plan, text, PLAN_TEXT_BYTES) > 0) {
+                to->columns[i] = (struct column)TEXT(f->name, text);
+                to->plan_count++;
+            } else {
+                to->columns[i] = (struct column)TEXT(f->name, f->none);
+            }
+            break;
+        default: to->columns[i] = (struct column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
+        }
+    }
 }
 
 int row_put(struct records *records, const struct row_table *table, const void *row)
@@ -388,43 +372,34 @@ int row_select(struct records *records, const struct row_query *q, sqlite3_stmt 
     return OK;
 }
 
-static int64_t word_column(const char *text, const char *const *words)
-{
-    int i = 0;
-
-    while (words[i + 1] && strcmp(words[i], text ? text : "") != 0)
-        i++;
-    return i;
-}
-
-static void read_field(const struct row_field *f, sqlite3_stmt *s, int at, void *row)
-{
-    const char *text;
-    char *to = (char *)row + f->offset;
-
-    switch (f->kind) {
-    case ROW_INTEGER:
-    case ROW_BOOL: row_set_integer(f, row, sqlite3_column_int64(s, at)); return;
-    case ROW_REAL:
-        *(double *)(void *)to =
-            sqlite3_column_type(s, at) == SQLITE_NULL ? NAN : sqlite3_column_double(s, at);
-        return;
-    default: break;
-    }
-    text = (const char *)sqlite3_column_text(s, at);
-    if (f->kind == ROW_ENUM)
-        row_set_integer(f, row, word_column(text, f->words));
-    else if (f->kind != ROW_PLAN)
-        text_put(to, f->bytes, "%s", text ? text : "");
-    else if (!text || plan_parse(text, (struct moe_plan *)(void *)to))
-        memset(to, 0, f->bytes);
-}
-
-void row_read(const struct row_table *table, sqlite3_stmt *statement, int column, void *row)
+void row_read(const struct row_table *table, sqlite3_stmt *s, int column, void *row)
 {
     memset(row, 0, table->row_bytes);
-    for (size_t i = 0; i < table->count; i++)
-        read_field(&table->fields[i], statement, column + (int)i, row);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct row_field *f = &table->fields[i];
+        int at = column + (int)i, word = 0;
+        char *to = (char *)row + f->offset;
+        const char *text;
+
+        switch (f->kind) {
+        case ROW_INTEGER:
+        case ROW_BOOL: row_set_integer(f, row, sqlite3_column_int64(s, at)); continue;
+        case ROW_REAL:
+            *(double *)(void *)to =
+                sqlite3_column_type(s, at) == SQLITE_NULL ? NAN : sqlite3_column_double(s, at);
+            continue;
+        default: text = (const char *)sqlite3_column_text(s, at);
+        }
+        if (f->kind == ROW_ENUM) {
+            while (f->words[word + 1] && strcmp(f->words[word], text ? text : "") != 0)
+                word++;
+            row_set_integer(f, row, word);
+        } else if (f->kind != ROW_PLAN) {
+            text_put(to, f->bytes, "%s", text ? text : "");
+        } else if (!text || plan_parse(text, (struct moe_plan *)(void *)to)) {
+            memset(to, 0, f->bytes);
+        }
+    }
 }
 
 int row_find(struct records *records, const struct row_query *query, void *row)
@@ -478,19 +453,6 @@ struct line {
     int value_count;
 };
 
-static int read_special(struct line *line, const struct json_value *v)
-{
-    char *to = !strcmp(v->key, "table")    ? line->table
-               : !strcmp(v->key, "delete") ? line->delete
-                                           : line->where;
-    size_t room = to == line->where ? sizeof(line->where) : NAME_BYTES;
-
-    if (v->kind != JSON_STRING || v->length >= room)
-        return ERR_FORMAT;
-    memcpy(to, v->value, v->length + 1);
-    return OK;
-}
-
 static int read_column(struct line *line, const struct json_value *v)
 {
     struct column *c = &line->columns[line->count];
@@ -520,13 +482,26 @@ static int read_column(struct line *line, const struct json_value *v)
 static int read_member(void *self, const struct json_value *v)
 {
     struct line *line = self;
+    const struct {
+        const char *key;
+        char *to;
+        size_t bytes;
+    } texts[] = { { "table", line->table, sizeof(line->table) },
+                  { "delete", line->delete, sizeof(line->delete) },
+                  { "where", line->where, sizeof(line->where) } };
 
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : ERR_FORMAT;
     if (v->depth > 1 || !v->key)
         return ERR_FORMAT;
-    if (!strcmp(v->key, "table") || !strcmp(v->key, "delete") || !strcmp(v->key, "where"))
-        return read_special(line, v);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (strcmp(v->key, texts[i].key) != 0)
+            continue;
+        if (v->kind != JSON_STRING || v->length >= texts[i].bytes)
+            return ERR_FORMAT;
+        memcpy(texts[i].to, v->value, v->length + 1);
+        return OK;
+    }
     if (*line->delete) {
         if (line->value_count == 8 || v->kind != JSON_NUMBER)
             return ERR_FORMAT;
@@ -612,17 +587,6 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     return rc ? rc : records_commit(r);
 }
 
-static struct column column_of(sqlite3_stmt *row, int at)
-{
-    const char *name = sqlite3_column_name(row, at);
-
-    switch (sqlite3_column_type(row, at)) {
-    case SQLITE_INTEGER: return (struct column)INTEGER(name, sqlite3_column_int64(row, at));
-    case SQLITE_FLOAT: return (struct column)REAL(name, sqlite3_column_double(row, at));
-    default: return (struct column)TEXT(name, (const char *)sqlite3_column_text(row, at));
-    }
-}
-
 static int write_rows(struct records *r, const char *table)
 {
     struct column columns[RECORD_COLUMNS_MAX];
@@ -635,8 +599,16 @@ static int write_rows(struct records *r, const char *table)
     while (!rc && code == SQLITE_OK && (code = sqlite3_step(row)) == SQLITE_ROW) {
         int count = sqlite3_column_count(row);
 
-        for (int i = 0; i < count && i < RECORD_COLUMNS_MAX; i++)
-            columns[i] = column_of(row, i);
+        for (int i = 0; i < count && i < RECORD_COLUMNS_MAX; i++) {
+            const char *name = sqlite3_column_name(row, i);
+            int type = sqlite3_column_type(row, i);
+
+            columns[i] = type == SQLITE_INTEGER
+                             ? (struct column)INTEGER(name, sqlite3_column_int64(row, i))
+                         : type == SQLITE_FLOAT
+                             ? (struct column)REAL(name, sqlite3_column_double(row, i))
+                             : (struct column)TEXT(name, (const char *)sqlite3_column_text(row, i));
+        }
         rc = write_line(r, table, columns, (size_t)count);
         code = SQLITE_OK;
     }

@@ -65,13 +65,6 @@ int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint
     return records_delete(&store->records, "standing", RECORDS_IMPORTED, key, 3);
 }
 
-/* Of two of one date some fixed order decides, as it does of entries. */
-static bool is_newer(const struct standing_row *a, const struct standing_row *b)
-{
-    return a->decided_s != b->decided_s ? a->decided_s > b->decided_s
-                                        : row_order(&standing_table, "rounds", a, b) > 0;
-}
-
 int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed)
 {
     struct standing_row known;
@@ -79,7 +72,11 @@ int store_standing_merge(struct store *store, const struct standing_row *row, bo
 
     if (rc < 0)
         return rc;
-    *placed = rc == UNSUPPORTED || (!known.run && is_newer(row, &known));
+    /* The later one stays; of two of one date some fixed order decides, as it does of entries. */
+    *placed = rc == UNSUPPORTED ||
+              (!known.run && (row->decided_s != known.decided_s
+                                  ? row->decided_s > known.decided_s
+                                  : row_order(&standing_table, "rounds", row, &known) > 0));
     return *placed ? store_standing(store, row) : OK;
 }
 

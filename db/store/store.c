@@ -23,29 +23,6 @@ int store_beside(const char *path, const char *ending, char out[PATH_MAX])
                : fail(ERR_ARGUMENT, "%.60s...%s: the name is too long", path, ending);
 }
 
-/* Nothing is made beside what cannot be a database. */
-static int check_place(const char *path)
-{
-    struct stat info;
-
-    if (stat(path, &info) || S_ISREG(info.st_mode))
-        return OK;
-    return S_ISDIR(info.st_mode) ? fail(ERR_IO, "%s is a folder: a database is a file in one", path)
-                                 : fail(ERR_IO, "%s is no regular file: it is left as it is", path);
-}
-
-/* The files beside it have longer names: better no run than one whose table has no place. */
-static int check_length(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t most = NAME_MAX - strlen(".damaged-9999");
-
-    return strlen(name) <= most
-               ? OK
-               : fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
-                      most);
-}
-
 /* SQLite would make the file with another mode than that of all our other files. */
 static int make_file(const char *path)
 {
@@ -106,20 +83,6 @@ static int read_spaces(struct store *store)
             return schema_damaged(store->path, "a space that cannot be read");
         }
     return rc == UNSUPPORTED ? OK : rc;
-}
-
-static int open_journal(struct store *store)
-{
-    char path[PATH_MAX];
-    int fd;
-
-    TRY(store_beside(store->path, ".journal", path));
-    TRY(output_open(path, O_WRONLY | O_APPEND, store->path, &fd));
-    store->records.journal = fdopen(fd, "a");
-    if (store->records.journal)
-        return OK;
-    close(fd);
-    return fail(ERR_NOMEM, "%s", path);
 }
 
 /* ---- the snapshot that readers get */
@@ -254,7 +217,8 @@ static int repair(struct store *store)
 
 static int open_for_writing(struct store *store, unsigned flags)
 {
-    int version = 0;
+    char journal[PATH_MAX];
+    int version = 0, fd;
 
     store->records.relaxed = (flags & STORE_RELAXED) != 0;
     if (flags & STORE_REPAIR)
@@ -267,15 +231,27 @@ static int open_for_writing(struct store *store, unsigned flags)
     if (version && !has_journal(store))
         TRY(repair_journal(&store->records));
     TRY(read_spaces(store));
-    return open_journal(store);
+    TRY(store_beside(store->path, ".journal", journal));
+    TRY(output_open(journal, O_WRONLY | O_APPEND, store->path, &fd));
+    store->records.journal = fdopen(fd, "a");
+    if (store->records.journal)
+        return OK;
+    close(fd);
+    return fail(ERR_NOMEM, "%s", journal);
 }
 
 static int new_store(const char *path, struct store **out)
 {
     struct store *store;
+    struct stat info;
+    bool there = !stat(path, &info);
     const char *here;
 
-    TRY(check_place(path));
+    /* Nothing is made beside what cannot be a database. */
+    if (there && S_ISDIR(info.st_mode))
+        return fail(ERR_IO, "%s is a folder: a database is a file in one", path);
+    if (there && !S_ISREG(info.st_mode))
+        return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
     store = calloc(1, sizeof(*store));
     if (!store)
         return fail(ERR_NOMEM, "a store");
@@ -293,12 +269,21 @@ static int new_store(const char *path, struct store **out)
 
 int store_open(const char *path, unsigned flags, struct store **out)
 {
+    size_t name_most = NAME_MAX - strlen(".damaged-9999");
     struct store *store = NULL;
     char owner[PATH_MAX], other[PATH_MAX];
+    const char *slash, *name;
     int rc;
 
     TRY(new_store(path, &store));
-    TRY_OUT(check_length(store->path));
+    slash = strrchr(store->path, '/');
+    name = slash ? slash + 1 : store->path;
+    /* The files beside it have longer names: better no run than one whose table has no place. */
+    if (strlen(name) > name_most) {
+        rc = fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
+                  name_most);
+        goto out;
+    }
     /* Now, and not when all is measured. */
     TRY_OUT(store_beside(store->path, ".journal", other));
     TRY_OUT(output_check(other));

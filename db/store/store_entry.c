@@ -334,19 +334,6 @@ static int put_override(struct store *store, struct override_row *row)
     return row_put(&store->records, &override_table, row);
 }
 
-/* What of a pin lies outside of a range stays pinned. */
-static int put_rest(struct store *store, const struct override_row *row, uint32_t first,
-                    uint32_t last)
-{
-    struct override_row below = *row, above = *row;
-
-    below.last = first - 1;
-    above.first = last + 1;
-    if (row->first < first)
-        TRY(put_override(store, &below));
-    return row->last > last ? put_override(store, &above) : OK;
-}
-
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count)
 {
@@ -361,8 +348,16 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
     TRY(row_list(&store->records, &overlaps, &list));
     if (list.count)
         rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
-    EACH_ROW (override_row, pin, list)
-        rc = rc ? rc : put_rest(store, pin, first, last);
+    EACH_ROW (override_row, pin, list) { /* what of it lies outside of the range stays pinned */
+        struct override_row below = *pin, above = *pin;
+
+        below.last = first - 1;
+        above.first = last + 1;
+        if (!rc && pin->first < first)
+            rc = put_override(store, &below);
+        if (!rc && pin->last > last)
+            rc = put_override(store, &above);
+    }
     free(list.rows);
     if (!rc)
         *count = (uint32_t)list.count;

@@ -50,28 +50,23 @@ int store_run_update(struct store *store, const struct run_row *run)
     return row_put(&store->records, &run_table, &now);
 }
 
-/* Whoever writes to it, or to the database that it is a snapshot of. */
-static bool has_writer(const struct store *store)
-{
-    char owner[PATH_MAX];
-    size_t length = strlen(store->path), ending = strlen(".published");
-
-    if (length > ending && !strcmp(store->path + length - ending, ".published"))
-        length -= ending;
-    return text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
-           lease_is_held(owner);
-}
-
 int store_runs(struct store *store, struct row_list *out)
 {
     const struct row_query query = { &run_table, .rest = "ORDER BY id DESC" };
-    bool running = has_writer(store); /* the newest one alone can be */
+    size_t length = strlen(store->path), ending = strlen(".published");
+    char owner[PATH_MAX];
     struct run_row *runs;
+    bool written;
 
+    /* Whoever writes to it, or to the database that it is a snapshot of, is in the newest run. */
+    if (length > ending && !strcmp(store->path + length - ending, ".published"))
+        length -= ending;
+    written = text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
+              lease_is_held(owner);
     TRY(row_list(&store->records, &query, out));
     runs = out->rows;
     for (size_t i = 0; i < out->count; i++)
-        if (runs[i].state == RUN_RUNNING && !(running && i == 0))
+        if (runs[i].state == RUN_RUNNING && !(written && i == 0))
             runs[i].state = RUN_KILLED;
     return OK;
 }
