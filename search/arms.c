@@ -60,9 +60,13 @@ static bool axis_named(const char *axes, size_t axis, bool alone)
     return false;
 }
 
-/* The axis alone stands for what every layer can try. */
-static bool goes_without_saying(const struct arms_setup *setup, size_t axis, uint32_t value)
+/* Whether the value stands there, or the axis alone, which stands for what every layer can try. */
+static bool varies_to(const struct arms_setup *setup, size_t axis, uint32_t value)
 {
+    if (value_named(setup->axes, axis, value))
+        return true;
+    if (!axis_named(setup->axes, axis, true))
+        return false;
     if (axis == PLAN_PROTO)
         return setup->protocols.usual >> value & 1;
     if (axis != PLAN_A)
@@ -70,27 +74,6 @@ static bool goes_without_saying(const struct arms_setup *setup, size_t axis, uin
     if (plan_a2a_needs[value].library)
         return setup->library_a2a;
     return !setup->foreign || !plan_a2a_needs[value].ours;
-}
-
-static bool varies_to(const struct arms_setup *setup, size_t axis, uint32_t value)
-{
-    return value_named(setup->axes, axis, value) ||
-           (axis_named(setup->axes, axis, true) && goes_without_saying(setup, axis, value));
-}
-
-static int check_protocols(const struct arms_setup *setup)
-{
-    if (axis_named(setup->axes, PLAN_PROTO, false) && !setup->protocols.all)
-        return fail(ERR_ARGUMENT, "axes: only NCCL, and modelled clusters of NCCL that say "
-                                  "ring_step_us and ll_rate_percent, can be told by which protocol "
-                                  "to gather weights (proto)");
-    for (uint32_t i = MOE_PROTO_AUTO + 1; i <= MOE_PROTO_SIMPLE; i++)
-        if (value_named(setup->axes, PLAN_PROTO, i) && !(setup->protocols.all >> i & 1))
-            return fail(ERR_ARGUMENT,
-                        "axes: proto=%s: this modelled cluster does not say "
-                        "%s_rate_percent",
-                        plan_axes[PLAN_PROTO].words[i], plan_axes[PLAN_PROTO].words[i]);
-    return OK;
 }
 
 static int check_axes(const struct arms_setup *setup)
@@ -114,7 +97,16 @@ static int check_axes(const struct arms_setup *setup)
     if (axis_named(setup->axes, PLAN_CTAS, false) && !setup->knows_ctas)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
                                   "CTAs an all-to-all takes (ctas)");
-    TRY(check_protocols(setup));
+    if (axis_named(setup->axes, PLAN_PROTO, false) && !setup->protocols.all)
+        return fail(ERR_ARGUMENT, "axes: only NCCL, and modelled clusters of NCCL that say "
+                                  "ring_step_us and ll_rate_percent, can be told by which protocol "
+                                  "to gather weights (proto)");
+    for (uint32_t i = MOE_PROTO_AUTO + 1; i <= MOE_PROTO_SIMPLE; i++)
+        if (value_named(setup->axes, PLAN_PROTO, i) && !(setup->protocols.all >> i & 1))
+            return fail(ERR_ARGUMENT,
+                        "axes: proto=%s: this modelled cluster does not say "
+                        "%s_rate_percent",
+                        plan_axes[PLAN_PROTO].words[i], plan_axes[PLAN_PROTO].words[i]);
     if (value_named(setup->axes, PLAN_A, MOE_A2A_NCCL) && !setup->library_a2a && !setup->foreign)
         return fail(ERR_ARGUMENT, "axes: a=nccl is NCCL's own all-to-all (2.28 and later have "
                                   "one), which this cluster has not");
@@ -131,14 +123,6 @@ static bool varies_only(const struct moe_plan *plan, const struct moe_plan *usua
             !varies_to(setup, i, plan_value(plan, i)))
             return false;
     return true;
-}
-
-/* Is it legal, and has it no other name? */
-static bool is_one_of_its_own(const struct moe_plan *plan, const struct moe_shape *shape)
-{
-    struct moe_plan canonical = plan_canonical(*plan, shape);
-
-    return plan_legal(plan, shape) && plan_equal(plan, &canonical);
 }
 
 /* The plan with every value of the quiet axes that vary, from this axis on; the defaults first. */
@@ -159,23 +143,15 @@ static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t 
     }
     usual = plan_value(&plan, axis);
     for (uint32_t value = 0; value <= plan_axes[axis].max; value = plan_next_value(axis, value)) {
+        struct moe_plan canonical;
+
         plan_set(&plan, axis, value);
-        if ((value == usual || varies_to(setup, axis, value)) && is_one_of_its_own(&plan, shape))
+        canonical = plan_canonical(plan, shape); /* another one is another name of that plan */
+        if ((value == usual || varies_to(setup, axis, value)) && plan_legal(&plan, shape) &&
+            plan_equal(&plan, &canonical))
             TRY(add_arms(shape, plan, axis + 1, setup, arms, count));
     }
     return OK;
-}
-
-/* What is used today is what a search begins with. */
-static void put_first(struct moe_plan *arms, const struct moe_plan *plans, size_t count,
-                      const struct moe_plan *first)
-{
-    size_t n = 1;
-
-    arms[0] = *first;
-    for (size_t i = 0; i < count; i++)
-        if (!plan_equal(&plans[i], first))
-            arms[n++] = plans[i];
 }
 
 int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
@@ -187,7 +163,13 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     bool library = varies_to(setup, PLAN_A, MOE_A2A_NCCL);
 
     if (shape->space) {
-        put_first(arms, all, *count = legal, &usual);
+        size_t n = 1;
+
+        arms[0] = usual; /* what is used today is what a search begins with */
+        for (size_t i = 0; i < legal; i++)
+            if (!plan_equal(&all[i], &usual))
+                arms[n++] = all[i];
+        *count = legal;
         return OK;
     }
     TRY(check_axes(setup));

@@ -29,41 +29,29 @@ static double distance(uint32_t a, uint32_t b)
     return log((double)a / (double)b);
 }
 
-static double likeness(const struct moe_plan *a, const struct moe_plan *b)
+static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)
 {
-    double by_r = distance(a->r, b->r), by_d = fabs(distance(a->d, b->d)) / 0.6931471805599453;
-    double like = smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d);
+    static const double log_2 = 0.6931471805599453;
+    double shared = 0, like, by_r, by_d;
 
+    /* A number of CTAs is like its neighbours; 0, what the library itself would take, like none.  A
+     * protocol that suits long messages does not suit short ones. */
+    if (a->ctas && b->ctas) {
+        double doublings = distance(a->ctas, b->ctas) / log_2;
+
+        shared = ctas_sd * ctas_sd * exp(-0.25 * doublings * doublings);
+    }
+    if (a->proto && a->proto == b->proto)
+        shared += proto_sd * proto_sd;
+    if (!a->r || !b->r)
+        return shared + (a->r == b->r ? local_sd * local_sd * (a->e == b->e ? 1 : 0.5) : 0);
+    by_r = distance(a->r, b->r);
+    by_d = fabs(distance(a->d, b->d)) / log_2;
+    like = smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d);
     for (size_t i = 0; i < plan_axis_count; i++)
         if (i != PLAN_R && i != PLAN_D && plan_value(a, i) != plan_value(b, i))
             like *= i == PLAN_A ? 0.5 : 0.7;
-    return like;
-}
-
-/* How alike two numbers of CTAs are; 0, what the library itself would take, is like none. */
-static double shared_by_ctas(const struct moe_plan *a, const struct moe_plan *b)
-{
-    double doublings;
-
-    if (!a->ctas || !b->ctas)
-        return 0;
-    doublings = distance(a->ctas, b->ctas) / 0.6931471805599453;
-    return ctas_sd * ctas_sd * exp(-0.25 * doublings * doublings);
-}
-
-/* Likewise; one that suits long messages does not suit short ones. */
-static double shared_by_protocol(const struct moe_plan *a, const struct moe_plan *b)
-{
-    return a->proto && a->proto == b->proto ? proto_sd * proto_sd : 0;
-}
-
-static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)
-{
-    double shared = shared_by_ctas(a, b) + shared_by_protocol(a, b);
-
-    if (!a->r || !b->r)
-        return shared + (a->r == b->r ? local_sd * local_sd * (a->e == b->e ? 1 : 0.5) : 0);
-    return shared + likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
+    return shared + like + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
 }
 
 /* ---- memory */

@@ -100,17 +100,6 @@ static size_t gather_seen(struct blind *b, size_t arms)
     return n;
 }
 
-static void learn(struct search *search)
-{
-    struct blind *b = search->own;
-    size_t n = gather_seen(b, search->setup.arm_count);
-
-    likeness_fit(&b->posterior.table, b->seen, n, b->room, &b->posterior.likeness);
-    b->fit_at = b->posterior.count + (b->posterior.count - b->posterior.past) / 2 + 2;
-    b->fit_soon_at = b->posterior.count + (b->posterior.count - b->posterior.past) / 8 + 1;
-    posterior_renew(&b->posterior);
-}
-
 /* ---- which arm next */
 
 /* Values that did not run yet, and how far the arm is from all that did. */
@@ -303,6 +292,7 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
     struct blind *b = search->own;
     bool first = search->count[arm] == 1;
     double expected = b->posterior.process.mean[arm] + b->posterior.first, sd;
+    size_t here;
 
     if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
@@ -323,16 +313,19 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
         b->again = arm;
     b->posterior.count++;
     mark_covered(b, arm);
-    if (find_outlier(b, arm))
-        posterior_renew(&b->posterior);
-    else if (b->posterior.count - b->posterior.past == 1)
+    if (find_outlier(b, arm) || b->posterior.count - b->posterior.past == 1)
         posterior_renew(&b->posterior);
     else
         posterior_add(&b->posterior);
     /* What is not asked for is told to make sure, and how far samples scatter decides that. */
-    if (b->posterior.count >= (asked ? b->fit_at : b->fit_soon_at) &&
-        b->posterior.count - b->posterior.past >= b->points.axes + 3)
-        learn(search);
+    here = b->posterior.count - b->posterior.past;
+    if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) || here < b->points.axes + 3)
+        return;
+    likeness_fit(&b->posterior.table, b->seen, gather_seen(b, search->setup.arm_count), b->room,
+                 &b->posterior.likeness);
+    b->fit_at = b->posterior.count + here / 2 + 2;
+    b->fit_soon_at = b->posterior.count + here / 8 + 1;
+    posterior_renew(&b->posterior);
 }
 
 static void blind_drop(struct search *search, int arm, bool failed)

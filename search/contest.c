@@ -100,27 +100,6 @@ static enum outcome outcome_of(const struct contest *c, int challenger, int hold
     return OPEN;
 }
 
-struct interval {
-    double low, middle, high;
-};
-
-/* The median of the paired ratios, and all the values that the test could not have rejected. */
-static struct interval ratio_of(const struct contest *c, int a, int b)
-{
-    double ratio[CONTEST_ROUNDS_MAX];
-    uint32_t n = pairs(c, a, b), needed = c->wins_needed[n];
-    double median;
-
-    if (!n)
-        return (struct interval){ NAN, NAN, NAN };
-    for (uint32_t i = 0; i < n; i++)
-        ratio[i] = (double)c->ns[a][i] / (double)c->ns[b][i];
-    median = median_of(ratio, n); /* and they are sorted */
-    if (needed > n)
-        needed = n;
-    return (struct interval){ ratio[n - needed], median, ratio[needed - 1] };
-}
-
 /* ---- all of them */
 
 /* `done`: more samples would not change it. */
@@ -135,29 +114,21 @@ static int present(const struct contest *c, int index)
     return index >= 0 && !c->dropped[index] ? index : -1;
 }
 
-/* What is published if the winner is not: the incumbent stays unless the default beats it.  -1
- * stands for one that is not there. */
-static struct ruling rule_among_old(const struct contest *c, int default_index, int incumbent)
-{
-    enum outcome back = incumbent < 0 ? BEATS
-                        : default_index < 0 || default_index == incumbent
-                            ? FAILS
-                            : outcome_of(c, default_index, incumbent);
-    int stays = back == BEATS ? default_index : incumbent;
-
-    return (struct ruling){ .adopted = stays,
-                            .decision =
-                                stays == default_index ? CONTEST_DEFAULT : CONTEST_INCUMBENT,
-                            .done = back != OPEN };
-}
-
 static struct ruling rule(const struct contest *c)
 {
     int winner = present(c, 0), default_index = present(c, c->default_index);
     int incumbent = present(c, c->incumbent);
-    struct ruling old = rule_among_old(c, default_index, incumbent);
-    enum outcome over_default = BEATS, over_incumbent = BEATS;
+    enum outcome over_default = BEATS, over_incumbent = BEATS, back = FAILS;
+    struct ruling old;
 
+    /* What is published if the winner is not: the incumbent stays unless the default beats it. */
+    if (incumbent < 0)
+        back = BEATS;
+    else if (default_index >= 0 && default_index != incumbent)
+        back = outcome_of(c, default_index, incumbent);
+    old.adopted = back == BEATS ? default_index : incumbent;
+    old.decision = old.adopted == default_index ? CONTEST_DEFAULT : CONTEST_INCUMBENT;
+    old.done = back != OPEN;
     if (winner < 0) {
         old.done = true; /* the caller has to find another winner */
         return old;
@@ -186,16 +157,21 @@ static uint32_t rounds_of(const struct contest *c)
     return rounds == UINT32_MAX ? 0 : rounds;
 }
 
-static int first_in_round(const struct contest *c, uint32_t round)
+int contest_next(const struct contest *contest)
 {
+    const struct contest_settings *s = &contest->settings;
+    uint32_t rounds = rounds_of(contest);
     uint64_t first = 0;
     int next = CONTEST_DONE;
 
-    for (int i = 0; i < c->count; i++) {
-        uint64_t place =
-            random_bits(c->settings.seed, (uint64_t)round * CONTEST_PLANS_MAX + (uint64_t)i);
+    if (present(contest, 0) < 0 || rounds >= s->rounds_max)
+        return CONTEST_DONE;
+    if (rounds >= s->rounds_min && rule(contest).done)
+        return CONTEST_DONE;
+    for (int i = 0; i < contest->count; i++) { /* each round has an order of its own */
+        uint64_t place = random_bits(s->seed, (uint64_t)rounds * CONTEST_PLANS_MAX + (uint64_t)i);
 
-        if (!c->dropped[i] && c->told[i] == round && (next < 0 || place < first)) {
+        if (!contest->dropped[i] && contest->told[i] == rounds && (next < 0 || place < first)) {
             next = i;
             first = place;
         }
@@ -203,23 +179,21 @@ static int first_in_round(const struct contest *c, uint32_t round)
     return next;
 }
 
-int contest_next(const struct contest *contest)
-{
-    uint32_t rounds = rounds_of(contest);
-
-    if (present(contest, 0) < 0 || rounds >= contest->settings.rounds_max)
-        return CONTEST_DONE;
-    if (rounds >= contest->settings.rounds_min && rule(contest).done)
-        return CONTEST_DONE;
-    return first_in_round(contest, rounds);
-}
-
-/* The gain of a plan over the default; NAN without samples of both. */
+/* The gain of a plan over the default: the median of the paired ratios, and all the values that the
+ * test could not have rejected; NAN without samples of both. */
 static struct gain gain_of(const struct contest *c, int index)
 {
-    struct interval ratio = ratio_of(c, index, c->default_index);
+    double ratio[CONTEST_ROUNDS_MAX], middle;
+    uint32_t n = pairs(c, index, c->default_index), needed = c->wins_needed[n];
 
-    return (struct gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
+    if (!n)
+        return (struct gain){ NAN, NAN, NAN };
+    for (uint32_t i = 0; i < n; i++)
+        ratio[i] = (double)c->ns[index][i] / (double)c->ns[c->default_index][i];
+    middle = median_of(ratio, n); /* and they are sorted */
+    if (needed > n)
+        needed = n;
+    return (struct gain){ 1 - middle, 1 - ratio[needed - 1], 1 - ratio[n - needed] };
 }
 
 static struct spread spread_of_times(const struct contest *c, int index)

@@ -114,40 +114,28 @@ static double between(const struct costs *c)
     return 1 - 1 / c->nodes;
 }
 
-/* 2dh, and 3dh: a further exchange of what goes to other racks, and a further copy of all. */
-static double staged(const struct costs *c, const double *k, double racks, double bytes)
-{
-    double nodes = c->nodes / racks, more = racks > 1;
-    double outside = 1 - 1 / nodes + (1 - 1 / racks) * more;
-
-    return k[COST_MESSAGE_2DH] * (c->per_node + nodes + racks * more) +
-           bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + (2 + more) * k[COST_BYTE_COPIED] +
-                    outside * k[COST_BYTE_BETWEEN]);
-}
-
 static double exchange(const struct costs *c, const double *k, uint32_t a, double bytes)
 {
+    double racks = a == MOE_A2A_3DH ? c->racks : 1, nodes = c->nodes / racks, more = racks > 1;
+    double outside = 1 - 1 / nodes + (1 - 1 / racks) * more;
+
+    /* 3dh: a further exchange of what goes to other racks, and a further copy of all. */
     if (a == MOE_A2A_2DH || a == MOE_A2A_3DH)
-        return staged(c, k, a == MOE_A2A_3DH ? c->racks : 1, bytes);
+        return k[COST_MESSAGE_2DH] * (c->per_node + nodes + racks * more) +
+               bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] +
+                        (2 + more) * k[COST_BYTE_COPIED] + outside * k[COST_BYTE_BETWEEN]);
     return k[COST_MESSAGE] * (c->ranks - 1) +
            bytes * ((c->per_node - 1) / c->ranks * k[COST_BYTE_INSIDE] +
                     between(c) * k[COST_BYTE_BETWEEN]);
 }
 
-/* Rows that a rank sends to one node: each token once, with as much more room as an expert's c is
- * above its mean.  T may be unknown. */
-static double rows_for_a_node(const struct costs *c, double capacity)
-{
-    double tokens = c->choices / c->top_k;
-    double rows = c->reach * capacity * c->experts / c->top_k;
-
-    return tokens > 0 && tokens < rows ? tokens : rows;
-}
-
-/* rail's hop between nodes: whole tokens, whatever r and d are. */
+/* rail's hop between nodes: whole tokens, whatever r and d are.  To one node a rank sends each
+ * token once, with as much more room as an expert's c is above its mean.  T may be unknown. */
 static double hop_between(const struct costs *c, const double *k, double capacity)
 {
-    double bytes = c->nodes * rows_for_a_node(c, capacity) * c->model_dim * c->token_bytes;
+    double tokens = c->choices / c->top_k, rows = c->reach * capacity * c->experts / c->top_k;
+    double bytes =
+        c->nodes * (tokens > 0 && tokens < rows ? tokens : rows) * c->model_dim * c->token_bytes;
 
     return k[COST_MESSAGE_2DH] * c->nodes +
            bytes * (k[COST_BYTE_COPIED] + between(c) * k[COST_BYTE_BETWEEN]);

@@ -364,11 +364,6 @@ bool decision_result_of(const struct decision *d, int arm, struct decision_resul
     return true;
 }
 
-bool decision_stands(const struct decision_result *r)
-{
-    return r->word == DECISION_ADOPTED || r->word == DECISION_LIKELY;
-}
-
 const struct trial_of *decision_trial(const struct decision *d)
 {
     return d->trial_count ? &d->trials[0] : NULL;

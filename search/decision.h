@@ -103,8 +103,6 @@ bool decision_is_safe(const struct decision *decision, int arm);
 bool decision_result(const struct decision *decision, struct decision_result *out);
 /* The same if it were this arm's turn, whatever is proven of it. */
 bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
-/* Whether that may be published before the decision is made. */
-bool decision_stands(const struct decision_result *result);
 
 /* The candidate, with its pairs and what was believed of it; NULL before there is one. */
 const struct trial_of *decision_trial(const struct decision *decision);

@@ -88,26 +88,20 @@ static double log_capacity(uint64_t capacity)
     return log(capacity ? (double)capacity : 1);
 }
 
-static void rebuild(struct guided *g)
-{
-    size_t n = g->alone ? 0
-                        : history_observations(&g->history, HISTORY_PAST, g->history.log_c,
-                                               g->scratch, BELIEF_OBSERVATIONS_MAX);
-    double surprise = (10 + g->squares) / (10 + g->first_sights);
-
-    g->prior.surprise = fmax(0.3, fmin(30, surprise));
-    belief_of(&g->prior, g->scratch, n, g->history.log_c, true, &g->base);
-    for (size_t i = 0; i < g->base.count; i++)
-        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
-}
-
 static void refit(struct guided *g)
 {
+    double surprise = (10 + g->squares) / (10 + g->first_sights);
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
                                     BELIEF_OBSERVATIONS_MAX);
 
     prior_fit(&g->prior, g->scratch, n);
-    rebuild(g);
+    n = g->alone ? 0
+                 : history_observations(&g->history, HISTORY_PAST, g->history.log_c, g->scratch,
+                                        BELIEF_OBSERVATIONS_MAX);
+    g->prior.surprise = fmax(0.3, fmin(30, surprise));
+    belief_of(&g->prior, g->scratch, n, g->history.log_c, true, &g->base);
+    for (size_t i = 0; i < g->base.count; i++)
+        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
 }
 
 static void look(struct guided *g, int masked)
@@ -394,25 +388,14 @@ static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
     }
 }
 
-/* Samples, here and not far away, of arms of its family with about the same r. */
-static double weight_of_relatives(const struct view *v, int arm)
-{
-    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[arm];
-    bool related[SEARCH_ARMS_MAX];
-
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        related[i] = same_family(&arms[i], of) &&
-                     (!of->r || fabs(log((double)arms[i].r / (double)of->r)) < 0.8);
-    return history_weight(&v->g->history, 1.5, related);
-}
-
 /* Known well enough without a sample here.  One sample elsewhere is not enough: an outlier would
  * rule out the best family for all later visits.  Nor is one far away: messages that change their
  * protocol, or products their tiles, turn an order within a doubling of c. */
 static bool excused(const struct view *v, int arm)
 {
     const struct search *s = v->search;
-    const struct moe_plan *plan = &s->setup.arms[arm];
+    const struct moe_plan *arms = s->setup.arms, *plan = &arms[arm];
+    bool related[SEARCH_ARMS_MAX];
     double gap = v->difference[arm];
     struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
 
@@ -422,7 +405,13 @@ static bool excused(const struct view *v, int arm)
         return true;
     if (!v->g->history.visit_count || gap <= 0.20 + 3 * v->sd[arm])
         return false;
-    return !plan->r || gap > 1.2 || weight_of_relatives(v, arm) >= 2;
+    if (!plan->r || gap > 1.2)
+        return true;
+    /* Two samples, here and not far away, of arms of its family with about the same r. */
+    for (int i = 0; i < (int)s->setup.arm_count; i++)
+        related[i] =
+            same_family(&arms[i], plan) && fabs(log((double)arms[i].r / (double)plan->r)) < 0.8;
+    return history_weight(&v->g->history, 1.5, related) >= 2;
 }
 
 /* A winner must be measured against its neighbours: a wrong model is most convincing where it was
@@ -441,27 +430,6 @@ static int cover(const struct view *v)
 }
 
 /* ---- direct samples against what the model makes of them */
-
-/* Two outliers in a row happen: who was thought to be good before them gets more chances. */
-static bool flag_unresolved(const struct view *v, int arm)
-{
-    double good = direct(v, v->incumbent)->log_ns + 0.15;
-
-    return v->g->flagged[arm] && ((v->search->count[arm] < 3 && v->g->promise[arm] < good) ||
-                                  (direct(v, arm)->weight < 4 && v->g->outlook.mean[arm] < good));
-}
-
-/* One sample says that the arm is slow; the model, or a neighbour that is the best, that it is not.
- */
-static bool single_sample_suspect(const struct view *v, int arm, bool near)
-{
-    double predicted = v->g->outlook.mean[arm], here = direct(v, v->incumbent)->log_ns;
-    double measured = direct(v, arm)->log_ns;
-
-    return direct(v, arm)->weight < 2 &&
-           ((predicted < here + 0.15 && measured > here + 0.20 && measured > predicted + 0.15) ||
-            (near && measured > here + 0.5));
-}
 
 /* The model may not overrule samples that clearly say otherwise. */
 static int directly_better(const struct view *v)
@@ -485,13 +453,28 @@ static int directly_better(const struct view *v)
 
 static int consist(const struct view *v)
 {
+    double here = direct(v, v->incumbent)->log_ns, good = here + 0.15;
     bool near[SEARCH_ARMS_MAX];
 
     find_neighbours(v, near);
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        if (eligible(v, i) && direct(v, i)->weight > 0 && i != v->incumbent &&
-            (flag_unresolved(v, i) || single_sample_suspect(v, i, near[i])))
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        double predicted = v->g->outlook.mean[i], measured = direct(v, i)->log_ns;
+        double weight = direct(v, i)->weight;
+
+        if (!eligible(v, i) || !(weight > 0) || i == v->incumbent)
+            continue;
+        /* Two outliers in a row happen: who was thought to be good before them gets more chances.
+         */
+        if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->promise[i] < good) ||
+                                 (weight < 4 && predicted < good)))
             return i;
+        /* One sample says that the arm is slow; the model, or a neighbour that is the best, that it
+         * is not. */
+        if (weight < 2 &&
+            ((predicted < good && measured > here + 0.20 && measured > predicted + 0.15) ||
+             (near[i] && measured > here + 0.5)))
+            return i;
+    }
     return directly_better(v);
 }
 
@@ -562,18 +545,6 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->pick.arm;
 }
 
-/* What is expected of the next step under an arm. */
-static struct normal expect(struct guided *g, int arm)
-{
-    static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */
-    double sd;
-
-    look(g, -1);
-    sd = g->outlook.sd[arm];
-    return (struct normal){ g->outlook.mean[arm] + g->outlook.mood_now,
-                            sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd) };
-}
-
 /* Compares a sample with what was believed before it. */
 static void judge(const struct search *search, struct guided *g, int arm, struct normal expected,
                   double log_ns)
@@ -605,10 +576,16 @@ static void judge(const struct search *search, struct guided *g, int arm, struct
 
 static void guided_tell(struct search *search, int arm, double log_ns, bool asked)
 {
+    static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */
     struct guided *g = search->own;
-    struct normal expected = expect(g, arm);
+    struct normal expected;
+    double sd;
 
     (void)asked;
+    look(g, -1);
+    sd = g->outlook.sd[arm];
+    expected.mean = g->outlook.mean[arm] + g->outlook.mood_now;
+    expected.sd = sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd);
     judge(search, g, arm, expected, log_ns);
     g->last = arm;
     g->tried[arm] = true;

@@ -88,33 +88,23 @@ static bool list_values(const struct moe_plan *plans, size_t count, size_t axis,
     return true;
 }
 
-static void place_axis(struct point_axis *to, size_t axis, const double *values, size_t count)
-{
-    points_place(to, values, count);
-    to->words = plan_axes[axis].words != NULL;
-}
-
-static void place_declared(struct point_axis *to, const struct declared_axis *from)
-{
-    double values[POINT_VALUES_MAX] = { 0 };
-
-    for (size_t i = 0; i < from->values && !from->words; i++)
-        values[i] = (double)from->number[i];
-    points_place(to, values, from->values);
-    to->words = from->words;
-}
-
 /* All of its axes: the space says which of their values have an order. */
-static int points_of_declared(const struct declaration *d, const struct moe_plan *plans,
-                              size_t count, struct points *out)
+static void points_of_declared(const struct declaration *d, const struct moe_plan *plans,
+                               size_t count, struct points *out)
 {
-    for (size_t a = 0; a < d->axes; a++)
-        place_declared(&out->axis[a], &d->axis[a]);
+    for (size_t a = 0; a < d->axes; a++) {
+        const struct declared_axis *axis = &d->axis[a];
+        double values[POINT_VALUES_MAX] = { 0 };
+
+        for (size_t i = 0; i < axis->values && !axis->words; i++)
+            values[i] = (double)axis->number[i];
+        points_place(&out->axis[a], values, axis->values);
+        out->axis[a].words = axis->words;
+    }
     out->axes = d->axes;
     for (size_t i = 0; i < count; i++)
         for (size_t a = 0; a < d->axes; a++)
             out->value[i * d->axes + a] = (uint16_t)declaration_value(d, plans[i].choice, a);
-    return OK;
 }
 
 int points_of_plans(const struct moe_plan *plans, size_t count, struct points *out)
@@ -127,14 +117,18 @@ int points_of_plans(const struct moe_plan *plans, size_t count, struct points *o
     out->value = calloc(count * POINT_AXES_MAX, sizeof(*out->value));
     if (!out->value)
         return fail(ERR_NOMEM, "%zu points", count);
-    if (d)
-        return points_of_declared(d, plans, count, out);
+    if (d) {
+        points_of_declared(d, plans, count, out);
+        return OK;
+    }
     for (size_t axis = 0; axis < plan_axis_count; axis++) {
         if (!list_values(plans, count, axis, values, &found))
             return fail(ERR_ARGUMENT, "more than %d values of %s", POINT_VALUES_MAX,
                         plan_axes[axis].name);
-        if (found > 1)
-            place_axis(&out->axis[out->axes++], axis, values, found);
+        if (found < 2)
+            continue;
+        points_place(&out->axis[out->axes], values, found);
+        out->axis[out->axes++].words = plan_axes[axis].words != NULL;
     }
     for (size_t axis = 0, a = 0; axis < plan_axis_count; axis++) {
         list_values(plans, count, axis, values, &found);

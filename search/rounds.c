@@ -411,16 +411,6 @@ static bool is_settled(const struct range of[LEVELS])
            fmax(stated->high - stated->mean, stated->mean - stated->low) < narrow;
 }
 
-static bool is_decided(const struct rounds *r)
-{
-    struct range range[LEVELS];
-    int best;
-
-    if (over_default(r, range) && !is_settled(range))
-        return false;
-    return !over_static(r, range, &best) || is_settled(range);
-}
-
 /* ---- one bucket */
 
 /* What the buckets beside this one say of a plan against the default.  How much it saves changes
@@ -722,16 +712,21 @@ static bool is_without_noise(const struct rounds *r)
 static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
+    uint32_t more = cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1);
+    struct range range[LEVELS];
+    int best;
 
-    if (cycles >= s->cycles_max || !cycle_steps(r))
+    if (cycles >= s->cycles_max || !more)
         return true;
     if (s->launch_cycles && cycles % s->launch_cycles)
         return false;
     if (cycles < s->cycles_min)
         return cycles >= 2 && is_without_noise(r);
-    return (s->steps_max &&
-            r->steps + cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1) > s->steps_max) ||
-           is_decided(r);
+    if (s->steps_max && r->steps + more > s->steps_max)
+        return true;
+    if (over_default(r, range) && !is_settled(range))
+        return false;
+    return !over_static(r, range, &best) || is_settled(range);
 }
 
 /* To the first round that lacks a sample.  Only whole cycles are judged: until then some buckets
@@ -797,27 +792,19 @@ int rounds_statics(struct search *search, const struct rounds_bucket *buckets, i
 
 /* ---- beginning and going on */
 
-/* The plan on both sides of the buckets around this one that have its plan, if they are few; else
- * -1. */
-static int arm_on_both_sides(const struct rounds_setup *s, int bucket)
-{
-    const struct rounds_bucket *buckets = s->buckets;
-    int own = buckets[bucket].table, low = bucket - 1, high = bucket + 1;
-
-    while (low >= 0 && buckets[low].table == own)
-        low--;
-    while (high < s->bucket_count && buckets[high].table == own)
-        high++;
-    if (low < 0 || high == s->bucket_count || high - low - 1 > SHARED_MOST ||
-        buckets[low].table != buckets[high].table)
-        return -1;
-    return buckets[low].table;
-}
-
 static void open_contest(struct rounds_contest *c, const struct rounds_setup *s, int bucket)
 {
     const struct rounds_bucket *b = &s->buckets[bucket];
+    int low = bucket - 1, high = bucket + 1;
+    bool enclosed;
 
+    /* A few buckets of one plan between others that both have another one may take that. */
+    while (low >= 0 && s->buckets[low].table == b->table)
+        low--;
+    while (high < s->bucket_count && s->buckets[high].table == b->table)
+        high++;
+    enclosed = low >= 0 && high < s->bucket_count && high - low - 1 <= SHARED_MOST &&
+               s->buckets[low].table == s->buckets[high].table;
     c->weight = b->weight;
     c->log_capacity = log(fmax(1, (double)b->capacity));
     c->chosen = b->table;
@@ -825,7 +812,7 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
-    enter(c, b, ROLE_NEIGHBOUR, arm_on_both_sides(s, bucket));
+    enter(c, b, ROLE_NEIGHBOUR, enclosed ? s->buckets[low].table : -1);
     c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
     if (b->first) {
         c->first = *b->first;
