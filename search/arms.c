@@ -36,7 +36,7 @@ static bool next_value(const char **rest, const struct axis_word *word, uint32_t
     return plan_parse_value(word->axis, begin, length, value);
 }
 
-/* The value stands there, as in "a=2dh". */
+/* Whether the text names the value, as in "a=2dh". */
 static bool value_named(const char *axes, size_t axis, uint32_t value)
 {
     struct axis_word word;
@@ -49,7 +49,7 @@ static bool value_named(const char *axes, size_t axis, uint32_t value)
     return false;
 }
 
-/* The axis stands there; `alone`: without values. */
+/* Whether the text names the axis; `alone`: without values. */
 static bool axis_named(const char *axes, size_t axis, bool alone)
 {
     struct axis_word word;

@@ -205,13 +205,14 @@ static double misfit(const struct prior *p, int a, int b, struct decay decay)
     return v * p->surprise;
 }
 
-/* What one visit adds: its samples are off together, and each arm a little by itself. */
+/* The covariance that one visit adds: its samples are off together, and each arm a little by
+ * itself. */
 static double visit_misfit(const struct prior *p, int a, int b, double offset_variance)
 {
     return offset_variance + (a == b ? own_visit_sd * own_visit_sd * p->surprise : 0);
 }
 
-/* Of two observations.  `decay`: of their capacities. */
+/* The covariance of two observations, whose capacities are `decay` apart. */
 static double shared(const struct prior *p, const struct observation *seen, size_t i, size_t j,
                      struct decay decay)
 {
@@ -318,7 +319,7 @@ double mood_covariance(struct moment a, struct moment b)
     return a.stretch && a.stretch == b.stretch ? v + burst_sd * burst_sd : v;
 }
 
-/* The mood of the next step. */
+/* Estimates the mood of the next step. */
 static void find_mood(const struct told *told, size_t count, struct moment now, struct outlook *out)
 {
     const struct gaussian *g = &out->process;
@@ -335,7 +336,7 @@ static void find_mood(const struct told *told, size_t count, struct moment now, 
         pow(deviation_of(mood_covariance(now, now) - dot(of, of, count), least_variance), 2);
 }
 
-/* What each sample is made of: mood and noise. */
+/* Divides each sample into mood and noise. */
 static void read_samples(const struct told *told, size_t count, struct outlook *out)
 {
     double weights[BELIEF_TOLD_MAX], scratch[BELIEF_TOLD_MAX];

@@ -76,7 +76,7 @@ static int by_mean(const void *a, const void *b)
     return x->mean != y->mean ? (x->mean > y->mean) - (x->mean < y->mean) : x->point - y->point;
 }
 
-/* The samples of this visit by arm, calm ones. */
+/* Averages the samples of this visit by arm, without outliers, and sorts the arms by mean. */
 static size_t gather_seen(struct blind *b, size_t arms)
 {
     size_t n = 0;
@@ -197,7 +197,7 @@ static int most_promising(const struct search *search, const bool *among, int be
     return next;
 }
 
-/* Of two that differ by noise alone, the one that is known less. */
+/* Of the next arm and the best one, gives the one that is known less if both have run. */
 static int known_less(const struct search *search, int next, int best)
 {
     const struct blind *b = search->own;
@@ -263,7 +263,7 @@ static void mark_covered(struct blind *b, int arm)
         b->covered[a][points_value(&b->points, arm, a)] = true;
 }
 
-/* Of several samples of one arm one is far above the others. */
+/* Marks a sample that is far above others of its arm; false: there is none. */
 static bool find_outlier(struct blind *b, int arm)
 {
     static const double far = 6;
@@ -317,7 +317,8 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
         posterior_renew(&b->posterior);
     else
         posterior_add(&b->posterior);
-    /* What is not asked for is told to make sure, and how far samples scatter decides that. */
+    /* Samples that nobody asked for are taken to prove a plan, for which it matters how far samples
+     * scatter: they make the fit come sooner. */
     here = b->posterior.count - b->posterior.past;
     if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) || here < b->points.axes + 3)
         return;

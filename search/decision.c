@@ -38,7 +38,7 @@ static int default_arm_of(const struct decision *d)
 
 /* ---- the choice */
 
-/* By belief, which may be nonsense: a candidate has to prove itself. */
+/* Chooses by belief alone, which may be nonsense: the candidate still has to prove itself. */
 static int best_expected(const struct decision *d, int winner)
 {
     struct search *s = d->setup.search;
@@ -91,7 +91,8 @@ static void add_trial(struct decision *d, int arm)
     d->trials[d->trial_count++] = (struct trial_of){ .arm = arm, .belief = belief_of(d, arm) };
 }
 
-/* The plan in force comes second: where nothing new is proven, it may be. */
+/* Sets up the trials.  The plan in force comes second: where the new one is not proven, that one
+ * may be. */
 static void choose(struct decision *d)
 {
     d->chosen = true;

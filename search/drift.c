@@ -23,7 +23,7 @@ static double limit_at(double scale)
     return fmax(b - 1.166, LIMIT_MIN) * scale;
 }
 
-/* Of the last `count` uses. */
+/* The median of the last `count` uses. */
 static double median_of_recent(const struct drift *d, size_t count)
 {
     double values[DRIFT_WINDOW];

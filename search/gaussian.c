@@ -37,7 +37,7 @@ void gaussian_reset(struct gaussian *g, size_t arms)
     g->stride = (arms + 3) / 4 * 4;
 }
 
-/* The compiler makes vectors of them. */
+/* The compiler turns these loops into vector instructions. */
 void subtract_scaled(double *restrict from, const double *restrict what, double factor,
                      size_t padded)
 {

@@ -13,7 +13,7 @@
 /* The rules that may want a sample, in the order in which they are asked. */
 enum rule { FIRST, AGAIN, SCREEN, UNTRIED, RACE, COVER, CONSIST, NONE };
 
-/* What comes next. */
+/* The next sample, and which rule wants it. */
 struct pick {
     int arm; /* SEARCH_DONE: enough */
     enum rule rule;
@@ -133,7 +133,7 @@ static void compare_all(const struct search *search, const struct outlook *outlo
     }
 }
 
-/* Of those sampled in this visit. */
+/* The best arm of those sampled in this visit. */
 static int best_sampled(const struct search *search, const struct guided *g, int but)
 {
     bool sampled[SEARCH_ARMS_MAX];

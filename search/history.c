@@ -171,7 +171,8 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
     average(history, arm);
 }
 
-/* One reading that is no number would make the noise of all visits to come none either. */
+/* A reading that is no number is replaced: else the noise of all later visits would be none, too.
+ */
 void history_read(struct history *history, const struct reading *readings)
 {
     size_t n = 0;
@@ -249,7 +250,7 @@ static void remove_visit(struct history *h, size_t which)
         h->visits[i].first -= gone.count;
 }
 
-/* The one that the others can best stand in for; the oldest of equals. */
+/* The visit that others can replace best, being nearest to them; the oldest of equals. */
 static size_t most_crowded(const struct history *h)
 {
     double nearest = INFINITY;
@@ -274,7 +275,7 @@ static size_t most_crowded(const struct history *h)
     return which;
 }
 
-/* The same capacity again takes the place of what was known of it. */
+/* A new visit replaces what was known of the same capacity. */
 void history_begin(struct history *history, double log_c)
 {
     for (size_t i = history->visit_count; i-- > 0;)

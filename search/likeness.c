@@ -12,7 +12,7 @@
 /* Guesses of the constants, and the standard deviation of their logarithms. */
 static const double guess_scale = 0.15, guess_weight = 0.5, guess_noise_sd = 0.05;
 static const double doubt_scale = 1.5, doubt_weight = 1.2, doubt_length = 0.6, doubt_noise = 0.7;
-/* Of the level of all samples, which nothing is known of. */
+/* The variance of the level of all samples, of which nothing is known. */
 static const double level_variance = 9;
 static const double least_noise_sd = 0.002;
 
@@ -117,7 +117,8 @@ static double log_priors(const struct points *points, const struct likeness *l)
     return sum;
 }
 
-/* Of the means, given the constants that the table holds: a Cholesky factorisation. */
+/* The likelihood of the means, given the constants that the table holds: a Cholesky
+ * factorisation. */
 static double log_likelihood(const struct likeness_table *table, struct likeness_room *room,
                              size_t count, double noise)
 {
@@ -164,7 +165,7 @@ static double *constant(struct likeness *l, size_t axes, size_t n)
     return n < axes ? &l->weight[n] : &l->length[n - axes];
 }
 
-/* The fastest, which matter most, and some of the others, which show what slows. */
+/* Takes the fastest arms, which matter most, and some others, which show what makes them slow. */
 static size_t take_seen(struct likeness_room *room, const struct likeness_seen *ascending,
                         size_t count)
 {

@@ -161,7 +161,7 @@ static struct squares squares_of(const struct medians *m)
 /* How much larger a median's variance is than a mean's. */
 static const double of_median = 1.5707963267948966;
 
-/* By a spread pooled over all arms, that of the first few samples being guessed. */
+/* The deviation comes from a spread pooled over all arms, which is a guess at first. */
 static struct normal medians_level(struct search *search, int arm)
 {
     static const double guess = 0.05 * 0.05, guess_freedom = 6;
@@ -182,7 +182,7 @@ static struct normal medians_compare(struct search *search, int arm, int other)
     return (struct normal){ a.mean - b.mean, sqrt(a.sd * a.sd + b.sd * b.sd) };
 }
 
-/* It holds if the arms with samples are all there are; NAN without a second sample of any. */
+/* The bound holds if all arms have samples; it is NAN while no arm has two. */
 static double medians_bound(struct search *search, int winner)
 {
     const struct medians *m = search->own;

@@ -297,7 +297,7 @@ static const double prior_claims = 10, kappa_least = 1, kappa_most = 3;
 /* One claim that is off by more than so many deviations says that something happened there. */
 static const double furthest = 4;
 
-/* Of the log ratio of times. */
+/* The standard deviation that an interval of a gain stands for, as of the log ratio of times. */
 static double interval_deviation(const struct gain *gain)
 {
     return (log1p(-gain->low) - log1p(-gain->high)) / (2 * half_interval);

@@ -35,7 +35,7 @@ double posterior_across(double log_c, double other)
     return apart == 0 ? 1 : exp(-apart * apart / 4.5);
 }
 
-/* Of an arm in this visit with a sample. */
+/* The covariance of an arm in this visit with a sample. */
 static double with_sample(const struct posterior *p, int arm, const struct sample *s)
 {
     if (s->visit == p->visit)

@@ -291,7 +291,7 @@ struct statics {
     struct table_of_means means[ROUNDS_STATICS_MAX]; /* log of table / static */
 };
 
-/* The fastest by one half, or by all (-1). */
+/* The static plan that is fastest by one half of the cycles, or by all of them (-1). */
 static int best_static(const struct rounds *r, const struct statics *s, int half)
 {
     double most = -INFINITY;
@@ -556,7 +556,7 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
     }
 }
 
-/* Surely, and by so much that it is worth an entry of another kind. */
+/* Whether it is faster surely, and by so much that it is worth an entry of another kind. */
 static bool is_clear(double log_ratio, double sd)
 {
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
@@ -643,7 +643,7 @@ static void take_neighbours(struct rounds *r, double margin, double harm, struct
     }
 }
 
-/* All that is proven less well than that. */
+/* Gives up all plans that are proven less well than `least`. */
 static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_left *left)
 {
     struct table_of_means t;
@@ -693,7 +693,7 @@ static uint32_t cycle_steps(const struct rounds *r)
     return steps;
 }
 
-/* Two equal cycles: a third would be the same again. */
+/* Whether cycles so far were equal: a further one would be the same again. */
 static bool is_without_noise(const struct rounds *r)
 {
     for (int role = ROLE_DEFAULT; role < ROLE_STATIC + r->setup.static_count; role++) {
@@ -708,7 +708,8 @@ static bool is_without_noise(const struct rounds *r)
     return true;
 }
 
-/* Where launches are counted, only after whole ones. */
+/* Whether no further cycle is needed.  Where launches are counted only
+ * whole launches are judged. */
 static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;

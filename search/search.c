@@ -181,7 +181,7 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
     return exp(search->ops->estimate(search, capacity, arm));
 }
 
-/* What is no number must not be compared with a limit: it would pass. */
+/* A belief that is no number becomes no belief at all: compared with a limit it would pass. */
 static struct normal known_or_nothing(struct normal n)
 {
     return isfinite(n.mean) && n.sd >= 0 ? n : (struct normal){ 0, INFINITY };

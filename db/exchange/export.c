@@ -44,7 +44,7 @@ static int read_cluster(struct lines *lines, int64_t id)
     return OK;
 }
 
-/* Older versions do not know what is written now. */
+/* Raises the version that the file claims: readers of older ones do not know what is written. */
 static void need_version(struct lines *lines, int version)
 {
     lines->version = version > lines->version ? version : lines->version;
@@ -130,13 +130,15 @@ static int collect_all(struct store *store, const struct export_options *options
 
 /* ---- JSON lines */
 
-/* Whose the rest of the line is; the first member's name says what that is. */
+/* Begins a line with the cluster and the layer that it is about; the name of its first member says
+ * what kind of line it is. */
 static void begin_line(const struct line *line, const char *name, FILE *to)
 {
     fprintf(to, "{\"%s\":\"%s\",\"layer\":\"%s\"", name, line->cluster, line->layer);
 }
 
-/* Fields in the order of the one list; what is unknown is left out, as in the text form. */
+/* Writes a line for each cluster; its fields come in the order of cluster_fields[], and unknown
+ * ones are left out, as in the text form. */
 static int write_clusters(struct lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
@@ -194,7 +196,8 @@ static void write_spaces(struct lines *lines, FILE *to)
     }
 }
 
-/* Of a table that has changed since, or that is the default plan alone, nothing is known. */
+/* Writes what a table is worth as a whole.  If the table has changed since, or is the default plan
+ * alone, nothing is known of that. */
 static int write_standing(struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
@@ -301,7 +304,7 @@ int export_lines(struct store *store, const struct export_options *options, FILE
 
 /* ---- for spreadsheets */
 
-/* Quoted where the text holds what separates; quotes inside are doubled. */
+/* Prints a cell, in quotes where the text holds what separates cells; quotes inside are doubled. */
 static void print_cell(const char *text, FILE *to)
 {
     if (!strpbrk(text, ",\"\r\n") && !strchr("=+-@", *text)) {

@@ -80,7 +80,7 @@ static const struct plan_word *word_of_field(const struct format_job *job,
 
 /* ---- the name of the file */
 
-/* One of the words that "_" joins. */
+/* Whether the word is one of those that "_" joins to the name. */
 static bool has_word(const char *name, const char *word)
 {
     size_t length = strlen(word);
@@ -110,7 +110,8 @@ static int name_device(const struct format_job *job, char name[LOOKUP_DEVICE_BYT
     return OK;
 }
 
-/* Scales of a quantised layer are for blocks of n by k; 0: it has none. */
+/* Reads --set block_shape: the scales of a quantised layer are for blocks of n by k.  0: the layer
+ * has none. */
 static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
 {
     const char *set = format_set_value(job, "block_shape");
@@ -157,7 +158,7 @@ static bool fits_field(const struct field *field, int64_t value)
            (!field->power_of_two || (value & (value - 1)) == 0);
 }
 
-/* The plan's value, or that of --set; NOT_NAMED. */
+/* Gives the plan's value, else that of --set, else NOT_NAMED. */
 static int value_of(const struct format_job *job, const struct field *field,
                     const struct plan_words *words, int64_t *out)
 {

@@ -14,7 +14,8 @@ enum { CALLED_BYTES = 128 };
 
 /* ---- env: "TORCH_MOE_CHUNKS=2", for a shell, docker --env-file or systemd. */
 
-/* TORCH_MOE_CHUNKS; names of axes alone would be taken for variables of others. */
+/* Makes TORCH_MOE_CHUNKS of the axis chunks: the name of an axis alone might be a variable of some
+ * other program. */
 static void usual_variable(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
 {
     const struct declaration *d = job->answers->space;

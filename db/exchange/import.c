@@ -273,7 +273,7 @@ static int find_version(struct import_table *r, const char *text, size_t length)
     if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
         strcmp(claim.format, "moetune-table") != 0)
         return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)", r->file);
-    /* What was ever written is read. */
+    /* Every version that was ever written is read. */
     for (int version = 1; version <= EXPORT_VERSION; version++)
         if ((double)version == claim.version)
             r->header.version = version;
@@ -435,7 +435,8 @@ static int check_plan(const struct import_table *r, const char *name, const stru
 
 /* ---- entries */
 
-/* Strictly ascending, as they are exported; of a cluster that was described, all are used. */
+/* Entries must ascend strictly, as they are exported, and each cluster that was described must have
+ * one. */
 static int check_order(const struct import_table *r, const char *layer, const struct incoming *in)
 {
     const struct incoming *last = r->entries + r->entry_count - (r->entry_count > 0);
@@ -723,7 +724,8 @@ static int place_entry(struct import_table *t, struct store *store, struct incom
         in->row.shape = in[-1].row.shape;
     else
         TRY(store_shape(store, &in->shape, &in->row.shape));
-    /* Older versions wrote such ones: nothing is told by them where anything else is known. */
+    /* Older versions wrote entries whose gain does not fit their decision: as stale ones they give
+     * way to anything else that is known. */
     in->row.stale = in->row.stale || entry_is_unsound(&in->row);
     TRY(store_entry_merge(store, &in->row, "import", &known, &in->outcome));
     differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);

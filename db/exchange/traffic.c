@@ -176,7 +176,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* Both lists are in the order of buckets, and so is their sum. */
+/* Adds up two lists that are sorted by bucket; their sum is sorted, too. */
 static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 {
     const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;

@@ -177,7 +177,7 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
 
 /* ---- where experts lie */
 
-/* The smallest is at the top. */
+/* Moves the value at `at` down to its place in a heap, whose smallest value is at the top. */
 static void sift_down(uint64_t *heap, uint32_t count, uint32_t at)
 {
     uint64_t value = heap[at];
@@ -191,7 +191,7 @@ static void sift_down(uint64_t *heap, uint32_t count, uint32_t at)
     heap[at] = value;
 }
 
-/* qsort() may allocate. */
+/* Sorts by a heap, because qsort() may allocate. */
 static void sort_descending(uint64_t *values, uint32_t count)
 {
     for (uint32_t i = count / 2; i-- > 0;)
@@ -628,7 +628,7 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     walk_options(&w, &o);
     if (w.bad || !o.start || !options_legal(&o, why) || size < SHA256_BYTES)
         return MOE_ERR_FORMAT;
-    /* First of all: damaged options may name room that nobody has. */
+    /* Before anything is allocated: damaged options may ask for more memory than there is. */
     checksum(buf, size - SHA256_BYTES, sum);
     if (memcmp(sum, (const uint8_t *)buf + size - SHA256_BYTES, SHA256_BYTES) != 0)
         return MOE_ERR_FORMAT;

@@ -130,7 +130,7 @@ static struct answer answer_for(const struct moelookup_view *view, uint32_t buck
         return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
     if (!view->declared)
         return entry_answer(&view->layer, bucket);
-    /* A bucket's neighbours are classes and ranges. */
+    /* In a declared space the neighbours of a bucket are other classes and other ranges. */
     e = lookup_space_entry(&view->layer, view->declared, bucket, &outside);
     return answer_of(e, e->plan.bucket == bucket ? own_source(e)
                         : outside                ? MOE_CLAMPED
@@ -321,7 +321,8 @@ static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
     return counter_count(&view->counter, bucket);
 }
 
-/* Most such callers were compiled when ctas was the last field. */
+/* Answers a caller whose struct ends early; most of them were compiled when ctas was the last
+ * field. */
 static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
@@ -521,7 +522,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
                                ? MOE_CLAMPED
                                : own_source(best.entry);
     out.told.plan.time_us = (float)best.most_us;
-    /* The default plan's at key, not at its bucket's edge. */
+    /* The default plan's time is wanted at key, not at its bucket's edge. */
     out.told.plan.default_us =
         tokens.entry->plan.default_us * (float)(tokens.least_us / (double)tokens.plan->time_us);
     out.rival = *rival.plan;
@@ -659,7 +660,7 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
     return reasons[plan->source];
 }
 
-/* "bucket 9", of a space with what it stands for. */
+/* Names a bucket, as "bucket 9"; in a space also the range and class that it stands for. */
 static const char *bucket_name(const struct moelookup_view *view, uint32_t bucket,
                                char room[RANGE_TEXT_BYTES])
 {

@@ -172,7 +172,7 @@ static size_t entry_bytes(uint32_t version)
     return ENTRY + (version > 5 ? OTHER : 0);
 }
 
-/* How many of later_words stand there. */
+/* How many of later_words a layer's record of this version has. */
 static int later_count(uint32_t version)
 {
     return (int)(record_bytes(version) - LAYER) / 4;
@@ -287,7 +287,7 @@ static uint32_t version_of_plan(const struct moe_plan *plan)
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
-/* The oldest version that says everything. */
+/* Finds the oldest version that can hold everything in the set. */
 static uint32_t version_for(const struct lookup_set *set)
 {
     uint32_t version = set->switches.forced ? version_of_plan(&set->switches.force) : 1;

@@ -78,7 +78,7 @@ static int end_half_line(int fd, off_t *end)
 
 enum { NEAR_LEAST = 1 << 10, NEAR_MOST = 1 << 14, FAR = 1 << 12, PROBES = 8 };
 
-/* A bucket far away: any thread may come first. */
+/* The count of a bucket far away; any thread may be the first that counts there. */
 struct far {
     _Atomic uint64_t key; /* bucket + 1; 0: free */
     _Atomic uint64_t count;
@@ -174,7 +174,7 @@ static void count_far(struct counter_more *more, uint32_t bucket)
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket)
 {
     _Atomic uint64_t *shared = counter->more->counts + (size_t)COUNTER_SHARDS * counter->near;
-    /* Stacks of threads lie some pages apart, always as many. */
+    /* Stacks of threads lie some pages apart, all equally far: a hash spreads them. */
     uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
 
     if (bucket >= counter->near) {
@@ -200,7 +200,7 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
 
 /* ---- lines of look-ups */
 
-/* What was counted of one bucket, and where it is kept what of it is written. */
+/* How often a bucket was asked for, and the place of the count that lines say already. */
 struct asked {
     uint32_t bucket;
     uint64_t now, *written;
@@ -213,7 +213,7 @@ static int by_bucket(const void *a, const void *b)
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
-/* Everything that is not written yet, by bucket; there is room for near + FAR. */
+/* Lists the counts that are not written yet, sorted by bucket; `out` has room for near + FAR. */
 static size_t collect_unwritten(const struct counter *t, struct asked *out)
 {
     struct counter_more *more = t->more;
@@ -568,7 +568,7 @@ static uint32_t survivor(const struct moe_counts *c, uint32_t i)
     return 2 * i + (uint32_t)(random_bits(c->stride, i) >> 63);
 }
 
-/* What was in the file before it was opened, and the lines that stay. */
+/* Copies what was in the file before it was opened, and writes the lines that stay. */
 static int write_shorter(struct moe_counts *c, int to, off_t *end)
 {
     for (off_t at = 0; at < c->before;) {

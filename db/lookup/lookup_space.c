@@ -35,7 +35,8 @@ static uint32_t farness(uint32_t bucket, uint32_t other, uint32_t classes)
     return ranges * CLASSES + steps;
 }
 
-/* The rungs of moelookup_get, where the bucket's own entry is the nearest of all. */
+/* Finds the entry that answers, by the same order as moelookup_get; the bucket's own entry is the
+ * nearest of all. */
 const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
                                               const struct declaration *d, uint32_t bucket,
                                               bool *outside)

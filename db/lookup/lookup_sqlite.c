@@ -87,7 +87,7 @@ static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
     free(uri);
     TRY(status_of(code));
     TRY(status_of(sqlite3_exec(*db, "PRAGMA query_only=ON", NULL, NULL, NULL)));
-    /* The file may come from anywhere. */
+    /* The file may come from anywhere: its values are limited and its schema is not trusted. */
     sqlite3_limit(*db, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
     sqlite3_db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_busy_timeout(*db, WAIT_MS);
@@ -266,7 +266,7 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
         return OK;
     plan.bucket = (uint32_t)bucket;
-    /* Beyond a float: unknown. */
+    /* A time that no float can hold counts as unknown. */
     plan.time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0;
     plan.default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0;
     if (*text(row, 11) && !plan_parse(text(row, 11), &other) && other_us > 0 && other_us < 1e30)

@@ -171,7 +171,7 @@ static int32_t room_for(struct moe_routes *r, uint64_t key)
 
 /* ---- tokens */
 
-/* A number that no expert has as its stamp. */
+/* Gives a number that no expert has as its stamp. */
 static uint32_t next_token(struct moe_routes *r)
 {
     if (!++r->token) {

@@ -57,7 +57,7 @@ static bool is_field(const char *name)
     return false;
 }
 
-/* And known from here on: layers and plans name it. */
+/* Whether it is a space; if so it is known from here on, because layers and plans name it. */
 static bool is_space(const char *text)
 {
     const struct declaration *d;
@@ -132,7 +132,7 @@ int repair_set_aside(const char *path, char *to, size_t size)
 {
     char target[PATH_MAX], rollback[PATH_MAX + 16];
 
-    /* What a symbolic link leads to is what is damaged. */
+    /* If the path is a symbolic link, the file that it leads to is the damaged one. */
     if (!realpath(path, target))
         return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
     for (int i = 1; i < 10000; i++) {
@@ -152,7 +152,7 @@ int repair_set_aside(const char *path, char *to, size_t size)
     return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
 }
 
-/* What another database holds beyond this one, as far as it can be read. */
+/* Takes over the rows that another database has and this one lacks, as far as it can be read. */
 static void fill_gaps(struct records *r, const char *other, bool nouns)
 {
     bool heard = log_only(false);

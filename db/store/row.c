@@ -191,7 +191,7 @@ void row_json_view(const struct row_table *table, const char *view, const void *
     }
 }
 
-/* Texts that end with a '|', which sorts above all that is in them. */
+/* Compares texts as if each ended with a '|', which sorts above all that is in them. */
 static int text_order(const char *a, const char *b)
 {
     while (*a && *a == *b)

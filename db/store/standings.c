@@ -82,7 +82,7 @@ int store_standing_merge(struct store *store, const struct standing_row *row, bo
 
 /* ---- in words */
 
-/* Without a sign where nothing but zeros would follow it. */
+/* Rounds to a tenth of a percent; adding 0 makes no "-0.0" of a small loss. */
 static double percent(double share)
 {
     return round(share * 1000) / 10 + 0.0;

@@ -144,7 +144,7 @@ int store_publish(struct store *store)
 
 /* ---- opening */
 
-/* Whatever is at the path, as far as it can be looked at without changing it. */
+/* Checks what is at the path, as far as that is possible without changing it. */
 static int check_file(struct store *store, int *version)
 {
     char answer[512];
@@ -284,7 +284,7 @@ int store_open(const char *path, unsigned flags, struct store **out)
                   name_most);
         goto out;
     }
-    /* Now, and not when all is measured. */
+    /* That a file has no place is said now, and not when all is measured. */
     TRY_OUT(store_beside(store->path, ".journal", other));
     TRY_OUT(output_check(other));
     TRY_OUT(store_beside(store->path, ".published", other));
@@ -299,7 +299,7 @@ out:
     return rc;
 }
 
-/* Brought up to date, too: a reader may not touch an older file. */
+/* Copies the database into memory and migrates it there: a reader may not touch an older file. */
 static int migrate_in_memory(struct store *store, int version)
 {
     sqlite3_backup *copy;

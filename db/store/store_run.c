@@ -176,7 +176,7 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
 }
 
-/* Of a trial that the query does not join only the id is known. */
+/* Where the query joins no trial only the trial's id is known. */
 static int show_samples(struct store *store, const struct row_query *query,
                         store_sample_visitor *each, void *self)
 {

@@ -352,7 +352,8 @@ struct rank_layout cluster_layout(const struct cluster *c)
     return (struct rank_layout){ c->ranks, c->ranks_per_node, c->ranks_per_rack };
 }
 
-/* Unknown, as where nobody speaks of launches: a description of before stays what it was. */
+/* Noise of launches becomes unknown instead of 0: a description from before that field stays what
+ * it was. */
 void cluster_silence(struct cluster *c)
 {
     c->noise_percent = c->outlier_percent = c->drift_percent = 0;
@@ -367,13 +368,13 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
                    cluster_fields[i].bytes);
 }
 
-/* Came later than the others: a cluster that does not know them is what it was before. */
+/* Whether the field came later: a cluster in which it is unknown has the same hash as before. */
 static bool came_later(const struct cluster_field *field)
 {
     return field->offset >= offsetof(struct cluster, cta_gbs);
 }
 
-/* One says nothing without the other. */
+/* Pairs of fields of which one says nothing without the other. */
 static const struct pair {
     size_t one, other;
 } pairs[] = {
@@ -508,7 +509,7 @@ static const char steps_are_graphs[] = "steps=graphs";
 void cluster_note_graphs(struct cluster *cluster)
 {
     const char *known = strcmp(cluster->environment, "none") ? cluster->environment : "";
-    /* What has no room is the end of the variables, not this. */
+    /* If there is too little room the end of the variables is cut, not this word. */
     char kept[sizeof(cluster->environment) - sizeof(steps_are_graphs)];
 
     text_put(kept, sizeof(kept), "%s", known);

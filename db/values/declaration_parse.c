@@ -96,7 +96,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Values are made of these. */
+/* Whether a value may hold the character. */
 static bool is_letter(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

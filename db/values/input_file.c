@@ -110,7 +110,8 @@ struct lines {
     uint32_t number;
 };
 
-/* Hands on the lines that are whole, and at the end of the file also what has no end. */
+/* Hands on the lines that are whole, and at the end of the file also a last one without a line
+ * feed. */
 static int tell_lines(struct lines *l, bool at_end)
 {
     while (l->begin < l->end) {
@@ -129,7 +130,7 @@ static int tell_lines(struct lines *l, bool at_end)
     return OK;
 }
 
-/* For more of the line at hand, and a zero byte behind it. */
+/* Makes room for more of the line at hand and a zero byte behind it. */
 static int make_room(struct lines *l)
 {
     char *more;

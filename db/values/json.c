@@ -102,7 +102,8 @@ static int read_unicode(struct reader *r, char *to, size_t *used)
     return OK;
 }
 
-/* What stands for itself in a string is copied at once. */
+/* Counts the characters up to the next escape or the end of the string, which are copied at once.
+ */
 static size_t plain_bytes(const struct reader *r)
 {
     const char *c = r->at;

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* That none of `chosen` of `all` is among `some` of them. */
+/* The chance that of `all`, of which `chosen` are drawn, none is one of `some`. */
 static double none_of(double all, double some, uint32_t chosen)
 {
     double none = 1;

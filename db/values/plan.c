@@ -436,13 +436,13 @@ static bool has_two_levels(const struct moe_shape *shape)
     return m > 1 && m < shape->ranks && shape->ranks % m == 0;
 }
 
-/* No expert has ranks on two nodes. */
+/* Whether all ranks of an expert are on one node. */
 static bool nodes_hold_whole_experts(const struct moe_shape *shape)
 {
     return shape->ranks_per_node % shape_slices(shape) == 0;
 }
 
-/* It has a meaning on these ranks. */
+/* Whether the all-to-all has a meaning on these ranks. */
 static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
 {
     const struct a2a_needs *needs = &plan_a2a_needs[a];
@@ -481,7 +481,7 @@ static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *sh
            plan->w == MOE_KEEP && shape->combine == MOE_COMBINE_SUM;
 }
 
-/* Nothing but its choice differs from the usual. */
+/* Whether it is a legal choice of that space, and its other fields are the usual ones. */
 static bool declared_legal(const struct moe_plan *plan, uint32_t space)
 {
     struct moe_plan usual = declared_plan(plan->space, plan->choice);

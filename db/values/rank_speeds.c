@@ -47,7 +47,7 @@ void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t s
     snprintf(text, size, "unknown");
 }
 
-/* Of text that is not at its end, `run` ranks of `percent`, and the blank behind them. */
+/* Takes the next "RUNxPERCENT" of a text that is not at its end, and the blank behind it. */
 static bool next_run(const char **text, unsigned *run, unsigned *percent)
 {
     int length = 0;

@@ -57,7 +57,7 @@ static uint64_t weight_of(double speed, unsigned largest)
     return shift < WEIGHT_BITS ? fraction << GUARD_BITS >> shift : 0;
 }
 
-/* Who gets the next grain comes first. */
+/* Puts those first who get a grain first. */
 static int by_remainder(const void *a, const void *b)
 {
     const struct claim *x = a, *y = b;

@@ -78,7 +78,7 @@ static size_t unbroken(const char *text)
     return (size_t)(at - text);
 }
 
-/* Its first line begins behind so many columns. */
+/* Turns blanks into line feeds where lines would be longer; the first one begins in column `at`. */
 static void wrap(char *line, int at, int columns)
 {
     for (char *blank = NULL; *line; blank = *line ? line++ : NULL) {
@@ -97,7 +97,8 @@ static void wrap(char *line, int at, int columns)
     }
 }
 
-/* Says it as one line, whatever is in the texts that it names; a screen may want several. */
+/* Prints a message as one line, whatever is in the texts that it names; on a screen it is wrapped.
+ */
 static void say(const char *format, va_list args)
 {
     char line[1024];

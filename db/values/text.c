@@ -11,24 +11,17 @@
 
 static const char dots[] = "...";
 
-/* What is there up to the room's end was not all. */
-static void mark_cut(char *room, size_t size)
-{
-    size_t length = size < sizeof(dots) ? 0 : size - sizeof(dots);
-
-    if (!size)
-        return;
-    length -= utf8_unfinished(room, length);
-    snprintf(room + length, size - length, "%s", dots);
-}
-
 static bool write_at(char *room, size_t size, size_t used, const char *format, va_list args)
 {
+    size_t kept = size < sizeof(dots) ? 0 : size - sizeof(dots);
     int length = vsnprintf(room + used, size - used, format, args);
 
     if (length >= 0 && (size_t)length < size - used)
         return true;
-    mark_cut(room, size);
+    if (size) { /* the last character that is kept stays whole */
+        kept -= utf8_unfinished(room, kept);
+        snprintf(room + kept, size - kept, "%s", dots);
+    }
     return false;
 }
 

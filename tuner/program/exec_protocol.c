@@ -365,7 +365,7 @@ static void print_table_lines(const struct exec_protocol *v)
     const struct declaration *d = v->request.declared;
 
     printf("\ntable     %s\nuse it    ", v->path);
-    paste_export(v->path, stdout);
+    paste_export(v->path);
     if (d) {
         printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
                d->key_edge[0], d->class_edges ? " --class 1" : "");
