@@ -22,7 +22,8 @@ struct step_time contrast_trial(const struct trial_facts *trial)
                                (uint32_t)heat_counted(&trial->heat) };
 }
 
-/* An entry counts the default's, too; without its trials that is all there is to tell. */
+/* An entry counts the disturbed steps of the default plan, too; where its own trial is not there,
+ * that count is all there is to tell. */
 struct step_time contrast_entry(const struct layer_facts *layer, const struct entry_row *entry)
 {
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &entry->plan);

@@ -85,14 +85,15 @@ static void change_by_average(struct run *r, size_t step)
 
 /* ---- replaying */
 
-/* Completes options with what the trace says, and with a static factor's rows where they leave it
- * open. */
-static struct moe_capacities_options complete(const struct counts_trace *t,
-                                              const struct moe_capacities_options *given)
+/* Opens a run under these options with what the trace says, and with a static factor's rows where
+ * they leave it open. */
+static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
+                    enum counts_way way, struct run *r)
 {
-    struct moe_capacities_options o = *given;
+    struct moe_capacities_options o = *options;
     uint32_t fixed = rows_for(t, counts_static_factor);
 
+    *r = (struct run){ .trace = t };
     o.experts = t->experts;
     o.ranks = t->ranks;
     if (!o.most) {
@@ -102,15 +103,6 @@ static struct moe_capacities_options complete(const struct counts_trace *t,
     }
     if (!o.start)
         o.start = fixed < o.most ? fixed : o.most;
-    return o;
-}
-
-static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
-                    enum counts_way way, struct run *r)
-{
-    struct moe_capacities_options o = complete(t, options);
-
-    *r = (struct run){ .trace = t };
     TRY(moe_capacities_open(&o, &r->controller));
     r->setting.rows = calloc(t->experts, sizeof(*r->setting.rows));
     r->factor = calloc(t->experts, sizeof(*r->factor));
@@ -118,7 +110,7 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
     if (!r->setting.rows || !r->factor || !r->need)
         return fail(ERR_NOMEM, "%u experts", t->experts);
     for (uint32_t e = 0; e < t->experts; e++) {
-        r->setting.rows[e] = way == COUNTS_STATIC ? rows_for(t, counts_static_factor) : o.start;
+        r->setting.rows[e] = way == COUNTS_STATIC ? fixed : o.start;
         r->factor[e] = o.start / even(t);
         r->need[e] = 1;
     }

@@ -41,7 +41,7 @@ static void fill_skew(double skew, double *popularity, uint32_t experts)
         popularity[e] = pow(e + 1, -low);
 }
 
-/* "counts 12 7 ...", whatever stands between them; false: they are not of these experts. */
+/* Reads "counts 12 7 ...", whatever stands between them; false: they are not of these experts. */
 static bool fill_counts(const char *text, double *popularity, uint32_t experts)
 {
     uint32_t n = 0;
@@ -151,44 +151,15 @@ static void route_token(struct routed *r, const double *popularity, uint32_t t)
     }
 }
 
-static void routed_free(struct routed *r)
+/* Orders tokens by their importance, those of equal importance as they lie. */
+static int by_importance(const void *a, const void *b, void *importance)
 {
-    free(r->logits);
-    free(r->expert);
-    free(r->gate);
-    free(r->probability);
-    free(r->importance);
-    free(r->turn);
-    free(r->filled);
-}
+    const double *of = importance;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-struct place {
-    double importance;
-    uint32_t token;
-};
-
-static int by_importance(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    if (x->importance != y->importance)
-        return x->importance > y->importance ? -1 : 1;
-    return x->token < y->token ? -1 : 1;
-}
-
-static bool sort_by_importance(struct routed *r)
-{
-    struct place *places = calloc(r->tokens, sizeof(*places));
-
-    if (!places)
-        return false;
-    for (uint32_t t = 0; t < r->tokens; t++)
-        places[t] = (struct place){ r->importance[t], t };
-    qsort(places, r->tokens, sizeof(*places), by_importance);
-    for (uint32_t t = 0; t < r->tokens; t++)
-        r->turn[t] = places[t].token;
-    free(places);
-    return true;
+    if (of[x] != of[y])
+        return of[x] > of[y] ? -1 : 1;
+    return x < y ? -1 : 1;
 }
 
 static bool route_all(const struct layer_facts *layer, struct routed *r)
@@ -211,9 +182,12 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
     if (!r->tokens || !r->logits || !r->expert || !r->gate || !r->probability || !r->importance ||
         !r->turn || !r->filled)
         return false;
-    for (uint32_t t = 0; t < r->tokens; t++)
+    for (uint32_t t = 0; t < r->tokens; t++) {
         route_token(r, layer->popularity, t);
-    return sort_by_importance(r);
+        r->turn[t] = t;
+    }
+    qsort_r(r->turn, r->tokens, sizeof(*r->turn), by_importance, r->importance);
+    return true;
 }
 
 /* ---- slots */
@@ -262,7 +236,13 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
                                  { token.gate, priority.gate },
                                  { token.probability, priority.probability } };
     }
-    routed_free(&r);
+    free(r.logits);
+    free(r.expert);
+    free(r.gate);
+    free(r.probability);
+    free(r.importance);
+    free(r.turn);
+    free(r.filled);
     return routed;
 }
 

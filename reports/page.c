@@ -32,7 +32,7 @@ void page_begin(const char *title, FILE *to)
     fprintf(to, "</style>\n</head>\n<body>\n<h1>%s</h1>\n", title);
 }
 
-/* A paragraph each; `class` is their style. */
+/* Prints a paragraph for each; `class` is their style. */
 static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
 {
     for (int i = 0; i < remarks->count; i++) {

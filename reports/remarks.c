@@ -222,14 +222,25 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
     }
 }
 
-static void traffic_remark(const struct layer_facts *layer, struct remarks *out)
+void remarks_totals(const struct scope *scope, struct remarks *out)
 {
-    struct traffic_gain g = contrast_traffic(layer);
-    double one_percent = g.asked ? (double)g.asked / 100 : 1;
-    char gain[160] = "";
+    const struct layer_facts *layer = &scope->layers[0];
+    struct counts c = counts_of(scope);
+    char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES], gain[160] = "";
+    struct traffic_gain g;
+    double one_percent;
 
-    if (!layer->traffic)
+    out->count = 0;
+    runs_text(scope, runs, sizeof(runs));
+    heat_text(&c.heat, heat);
+    heat_others_text(&c.heat, others);
+    remark(out, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s%s%s%s%s",
+           c.measured, c.inferred, c.trials, c.heat.steps, runs, *heat ? "; " : "", heat,
+           *others ? "; " : "", others);
+    if (scope->count > 1 || !layer->traffic)
         return;
+    g = contrast_traffic(layer);
+    one_percent = g.asked ? (double)g.asked / 100 : 1;
     if (!isnan(g.gain))
         text_put(
             gain, sizeof(gain),
@@ -241,22 +252,6 @@ static void traffic_remark(const struct layer_facts *layer, struct remarks *out)
            "%.1f %% in buckets without an entry%s",
            g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
            (double)(g.asked - g.measured - g.inferred) / one_percent, gain);
-}
-
-void remarks_totals(const struct scope *scope, struct remarks *out)
-{
-    struct counts c = counts_of(scope);
-    char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES];
-
-    out->count = 0;
-    runs_text(scope, runs, sizeof(runs));
-    heat_text(&c.heat, heat);
-    heat_others_text(&c.heat, others);
-    remark(out, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s%s%s%s%s",
-           c.measured, c.inferred, c.trials, c.heat.steps, runs, *heat ? "; " : "", heat,
-           *others ? "; " : "", others);
-    if (scope->count == 1)
-        traffic_remark(&scope->layers[0], out);
 }
 
 void remarks_trace(const struct scope *scope, const struct picture *picture, char *text,
@@ -286,7 +281,8 @@ static double percent(double share, int decimals)
     return round(share * 100 * unit) / unit + 0.0;
 }
 
-/* The mean over buckets stands in where no rounds tell of the whole: NAN without a measured one. */
+/* The mean gain of the measured buckets, for where no rounds tell what the table as a whole gains;
+ * NAN: there is none. */
 static double mean_gain(const struct layer_facts *layer)
 {
     double sum = 0;

@@ -65,17 +65,6 @@ static int open_sections(struct report *report)
 
 /* ---- files */
 
-static int make_folder(const char *folder)
-{
-    struct stat is;
-
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return fail(ERR_IO, "%s: %s", folder, strerror(errno));
-    if (stat(folder, &is) || !S_ISDIR(is.st_mode))
-        return fail(ERR_IO, "%s is no folder", folder);
-    return OK;
-}
-
 /* False: it is too long. */
 static bool path_of(const char *folder, const char *name, const char *ending, char path[PATH_MAX])
 {
@@ -109,7 +98,7 @@ static void forget_pictures(const char *folder, const char *name)
         forget(folder, name, report_words[i]);
 }
 
-/* False: there was no such section. */
+/* Removes all files of a section; false: there was none. */
 static bool forget_section(const char *folder, const char *section)
 {
     char name[PICTURE_NAME_BYTES], path[PATH_MAX];
@@ -122,21 +111,6 @@ static bool forget_section(const char *folder, const char *section)
         forget(folder, name, "dat");
     }
     return found;
-}
-
-/* Removes what an earlier report left of layers that are not in this one: it must not be taken for
- * a part of it.  Those that are in it are written again; another format of the same plots may stay.
- */
-static void forget_others(const struct report *report)
-{
-    size_t layers = report->facts->layer_count;
-    char section[24] = "all";
-
-    if (layers < 2)
-        forget_section(report->folder, section);
-    do
-        text_put(section, sizeof(section), "layer%zu", ++layers);
-    while (forget_section(report->folder, section));
 }
 
 static int write_picture(const struct report *report, const struct section *section,
@@ -199,16 +173,28 @@ static int write_text(const struct report *report, const char *name, const char 
 
 static int write_all(struct report *report, enum report_format format)
 {
-    size_t count;
+    const char *folder = report->folder;
+    size_t count, layers = report->facts->layer_count, gone = layers;
+    char section[24] = "all";
+    struct stat is;
 
     TRY(open_sections(report));
-    TRY(make_folder(report->folder));
-    forget_others(report);
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return fail(ERR_IO, "%s: %s", folder, strerror(errno));
+    if (stat(folder, &is) || !S_ISDIR(is.st_mode))
+        return fail(ERR_IO, "%s is no folder", folder);
+    /* What an earlier report left of layers that are not in this one must not be taken for a part
+     * of it.  Those that are in it are written again; another format of the same plots may stay. */
+    if (layers < 2)
+        forget_section(folder, section);
+    do
+        text_put(section, sizeof(section), "layer%zu", ++gone);
+    while (forget_section(folder, section));
     /* That of an earlier report, in case this one comes to no end. */
     if (format == REPORT_HTML)
-        forget(report->folder, "index", "html");
+        forget(folder, "index", "html");
     if (format == REPORT_TXT)
-        forget(report->folder, "report", "txt");
+        forget(folder, "report", "txt");
     TRY(draw_all(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
     if (format == REPORT_TXT) {
         TRY(write_text(report, "report", "txt", sheet_write));
@@ -217,9 +203,8 @@ static int write_all(struct report *report, enum report_format format)
     }
     if (format == REPORT_HTML)
         TRY(write_text(report, "index", "html", page_write));
-    printf("%s%s: %zu plots of %zu layer%s\n", report->folder,
-           format == REPORT_HTML ? "/index.html" : "", count, report->facts->layer_count,
-           report->facts->layer_count == 1 ? "" : "s");
+    printf("%s%s: %zu plots of %zu layer%s\n", folder, format == REPORT_HTML ? "/index.html" : "",
+           count, layers, layers == 1 ? "" : "s");
     if (!report->facts->entry_count)
         printf("%s holds no entry yet (moetune tune writes them)\n", report->db);
     return OK;

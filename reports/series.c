@@ -197,7 +197,8 @@ static void write_statics(struct series *s, bool ratio)
     }
 }
 
-/* The best static plan beside the table, unless it is the default or what the table says anyway. */
+/* Writes the best static plan beside the table, unless it is the default or what the table says
+ * anyway. */
 static void write_best_static(struct series *s)
 {
     const struct moe_plan *best = contrast_ranked(s->layer, 0);
@@ -415,7 +416,7 @@ void series_traffic(struct series *s)
     }
 }
 
-/* What a neighbouring bucket's plan costs in this one. */
+/* Writes what a neighbouring bucket's plan costs in each bucket. */
 void series_regret(struct series *s)
 {
     const struct layer_facts *layer = s->layer;

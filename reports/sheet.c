@@ -32,7 +32,7 @@ static void wrap(const char *text, FILE *to)
     }
 }
 
-/* Does the same for what comes from the database. */
+/* Wraps a text that comes from the database: its control characters become blanks. */
 static void wrap_plain(const char *text, FILE *to)
 {
     char *clean = NULL;

@@ -16,7 +16,7 @@ const struct whatif_way whatif_ways[WHATIF_WAYS] = {
     { "limited x rail", true, MOE_A2A_RAIL },
 };
 
-/* Those that are compared: against the first, the last. */
+/* The two ways that are compared: the last one against the first. */
 enum { FLAT_LINEAR = 0, LIMITED_RAIL = WHATIF_WAYS - 1 };
 
 /* ---- pairs */
@@ -31,7 +31,8 @@ static bool differ_in_router(const struct layer_facts *flat, const struct layer_
     return flat->cluster_id == limited->cluster_id && shape_equal(&without, &flat->shape);
 }
 
-/* Tables of several widths would be told apart by c alone; those of other layers have no row. */
+/* Layers without a common row are no pair.  Tables of several widths are paired too: their rows are
+ * told apart by c alone. */
 bool whatif_pair(const struct scope *scope, size_t place, struct whatif_pair *out)
 {
     struct whatif_row row;
@@ -110,40 +111,35 @@ static struct gain gain_over(const struct trial_facts *slow, const struct trial_
                           sure ? 1 - (double)b->low_ns / (double)a->high_ns : NAN };
 }
 
-static bool fill_row(const struct whatif_pair *pair, uint64_t capacity, struct whatif_row *row)
-{
-    const struct trial_facts *flat;
-
-    row->capacity = capacity;
-    for (int i = 0; i < WHATIF_WAYS; i++)
-        row->best[i] = best_trial(layer_of(pair, i), whatif_ways[i].a, capacity);
-    if (!row->best[FLAT_LINEAR] || !row->best[LIMITED_RAIL])
-        return false;
-    flat = row->best[FLAT_LINEAR];
-    for (int i = 0; i < LIMITED_RAIL; i++)
-        if (row->best[i] && row->best[i]->steps.median_ns < flat->steps.median_ns)
-            flat = row->best[i];
-    row->gain = gain_over(row->best[FLAT_LINEAR], row->best[LIMITED_RAIL]);
-    row->flat = gain_over(row->best[FLAT_LINEAR], flat);
-    return true;
-}
-
-/* Trials lie by bucket, and so by capacity. */
+/* Trials lie by bucket, and so by capacity: the next row is the first one above. */
 bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
 {
     for (size_t i = 0; i < pair->flat->trial_count; i++) {
         uint64_t capacity = pair->flat->trials[i].row.capacity;
+        const struct trial_facts *flat;
 
-        if (capacity > row->capacity && fill_row(pair, capacity, row))
-            return true;
+        if (capacity <= row->capacity)
+            continue;
+        row->capacity = capacity;
+        for (int way = 0; way < WHATIF_WAYS; way++)
+            row->best[way] = best_trial(layer_of(pair, way), whatif_ways[way].a, capacity);
+        if (!row->best[FLAT_LINEAR] || !row->best[LIMITED_RAIL])
+            continue;
+        flat = row->best[FLAT_LINEAR]; /* the best of all flat ways */
+        for (int way = 0; way < LIMITED_RAIL; way++)
+            if (row->best[way] && row->best[way]->steps.median_ns < flat->steps.median_ns)
+                flat = row->best[way];
+        row->gain = gain_over(row->best[FLAT_LINEAR], row->best[LIMITED_RAIL]);
+        row->flat = gain_over(row->best[FLAT_LINEAR], flat);
+        return true;
     }
     return false;
 }
 
 /* ---- bytes between nodes */
 
-/* For one node: tokens with the expert and gate of each choice, and results; of a training step
- * gradients, and with those that come back the gradient of each gate. */
+/* What rail sends to one node: tokens with the expert and gate of each choice, and results; of a
+ * training step gradients, and with those that come back the gradient of each gate. */
 static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
 {
     uint64_t need = s->layers > 1 ? 0 : shape_node_need(s, s->tokens);
@@ -153,7 +149,8 @@ static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
     return (double)shape_node_rows(s, s->tokens, need, capacity) * (forward + backward);
 }
 
-/* Likewise, in each all-to-all of rows: r E C D elements for all nodes together. */
+/* What the others send to one node: in each all-to-all of rows r E C D elements for all nodes
+ * together. */
 static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity)
 {
     uint64_t step = shape_slices(s) / plan->r * plan->d, rows = (capacity + step - 1) / step * step;

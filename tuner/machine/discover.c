@@ -11,7 +11,7 @@
 
 enum { DISCOVER_MS = 60000 };
 
-/* The spread of the dates at which ranks leave a barrier; the least of a few. */
+/* Measures the spread of the dates at which ranks leave a barrier: the least of a few. */
 static int measure_skew(struct world *world, int64_t *skew_us)
 {
     *skew_us = INT64_MAX;

@@ -129,9 +129,9 @@ static bool busy_s(double *seconds)
 
 enum { LOAD_PERCENT_MOST = 25 };
 
-/* Work of others, as a share of the cores.  The first figure of loadavg is a minute's, in which
- * moetune itself may have run: where it is high, the cores that work while this process sleeps
- * count. */
+/* Looks at the work of others, as a share of the cores.  The first figure of loadavg is a minute's,
+ * in which moetune itself may have run: where it is high, the cores that work while this process
+ * sleeps count. */
 static double load_here(void)
 {
     enum { LOOK_US = 400000 };
@@ -275,7 +275,7 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
                  c->governor);
 }
 
-/* What exchanges and products of ranks that compute on cores depend on. */
+/* Checks what exchanges and products of ranks that compute on cores depend on. */
 static void check_settings(bool on_gpus, struct findings *out)
 {
     static const struct judgement yields = {
@@ -350,7 +350,8 @@ static bool out_of_reach(const struct gpu_condition *c, uint32_t rank, char *wha
     return c->out_of_reach > 0;
 }
 
-static bool cut(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool cut_into_instances(const struct gpu_condition *c, uint32_t rank, char *what,
+                               size_t size)
 {
     snprintf(what, size, "MIG: the GPU of rank %u on %s is cut into instances", rank, c->host);
     return c->mig == 1;
@@ -369,7 +370,7 @@ static bool busy(const struct gpu_condition *c, uint32_t rank, char *what, size_
     return c->busy_percent > 5;
 }
 
-static bool held_back(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool clock_held_back(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
     snprintf(what, size, "GPU clock: %d of %d MHz on %s (rank %u), held back by %s", c->clock_mhz,
              c->clock_max_mhz, c->host, rank, c->throttled);
@@ -386,7 +387,7 @@ static bool copies_in_kernels(const struct gpu_condition *c, uint32_t rank, char
 /* Each of these says of rank 0 that all is well, where no rank has the fault; false: nothing is to
  * be said. */
 
-static bool reaches(const struct gpu_condition *c, char *what, size_t size)
+static bool all_within_reach(const struct gpu_condition *c, char *what, size_t size)
 {
     snprintf(what, size, "peer access: every GPU reaches every other, %s",
              c->links > 0 ? "by NVLink" : "not known by what");
@@ -415,11 +416,11 @@ static const struct gpu_check {
     struct judgement judgement;
 } gpu_checks[] = {
     { out_of_reach,
-      reaches,
+      all_within_reach,
       { FINDING_NOTE, "exchanges inside the node go through the host's memory",
         "nvidia-smi topo -p2p rw says why; often IOMMU or ACS settings, or a container's "
         "limits" } },
-    { cut,
+    { cut_into_instances,
       NULL,
       { FINDING_NOTE,
         "an instance has a part of the multiprocessors, memory and cache; NCCL does not join two "
@@ -439,7 +440,7 @@ static const struct gpu_check {
         "exchanges of ranks that share it, or of virtual ones by copy engines, take time from "
         "products as those between GPUs do not",
         "a GPU for each rank; or --copy-ctas N, which says how much is taken" } },
-    { held_back,
+    { clock_held_back,
       clock_now,
       { FINDING_NOTE,
         "the clock follows heat and power: the same plan is faster or slower by turns",

@@ -92,8 +92,8 @@ int gpus_agree_device(struct world *world, const char *device, const char **out)
     return OK;
 }
 
-/* The least of some seconds: NVML averages over the last one, in which ranks of an earlier run may
- * have ended. */
+/* Returns the least that is seen within some seconds: NVML averages over the last one, in which
+ * ranks of an earlier run may have ended. */
 static int least_busy_percent(const struct nvml *nvml)
 {
     static const struct timespec between_looks = { .tv_nsec = 200000000 };

@@ -57,7 +57,7 @@ static int add(struct hosts *hosts, const char *name, size_t length, uint32_t sl
     return OK;
 }
 
-/* "name" or "name:8" */
+/* Adds "name" or "name:8". */
 static int add_word(struct hosts *hosts, const char *word, size_t length, const char *origin)
 {
     const char *colon = memchr(word, ':', length);

@@ -119,7 +119,8 @@ static void caches(char *text, size_t size)
     }
 }
 
-/* InfiniBand where there is any; else the link that leads away by default, else any that is up. */
+/* Describes InfiniBand where there is any; else the link that leads away by default, else any that
+ * is up. */
 static void network(char *text, size_t size)
 {
     char path[192], rate[48], line[256], name[80], destination[16], state[16], speed[16];

@@ -46,7 +46,7 @@ int place_check_ready(const struct place_setup *s, const struct launch_where *wh
     return rc;
 }
 
-/* Each asks for its own: it may be the only one that the launcher lets it see. */
+/* Each rank asks for its own GPU: it may be the only one that the launcher lets it see. */
 int place_check_ready_started(const struct place_setup *s, struct world *world)
 {
     const char *device;
@@ -120,23 +120,18 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
     return discover_place(where, s->device, s->ranks_per_node, s->ranks_per_rack, here);
 }
 
-static int check_ranks(const struct place_setup *s, int ranks)
-{
-    TRY(check_virtual(s));
-    if (s->virtual.ranks && ranks > 1)
-        return fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d", ranks);
-    if (s->ranks && s->ranks != (uint32_t)ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, ranks);
-    return OK;
-}
-
 int place_check_started(const struct place_setup *s, const struct world *world)
 {
     const struct topology *t = world_topology(world);
     int rc;
 
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
-    rc = check_ranks(s, t->ranks);
+    rc = check_virtual(s);
+    if (!rc && s->virtual.ranks && t->ranks > 1)
+        rc =
+            fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d", t->ranks);
+    if (!rc && s->ranks && s->ranks != (uint32_t)t->ranks)
+        rc = fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, t->ranks);
     log_only(true);
     return rc;
 }

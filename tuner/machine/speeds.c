@@ -60,7 +60,8 @@ int speeds_known(const char *db, const struct cluster *here, double **speeds)
 }
 
 /* Finds them on rank 0, which alone has a database. */
-static int find(const char *list, const struct cluster *here, uint32_t ranks, double **speeds)
+static int find_speeds(const char *list, const struct cluster *here, uint32_t ranks,
+                       double **speeds)
 {
     uint32_t said;
 
@@ -86,7 +87,7 @@ int speeds_agree(struct world *world, const char *list, const struct place_setup
 
     if (!list)
         TRY(discover(world, where->device, where->ranks_per_node, &found));
-    rc = world_topology(world)->rank == 0 ? find(list, &found.cluster, ranks, &mine)
+    rc = world_topology(world)->rank == 0 ? find_speeds(list, &found.cluster, ranks, &mine)
                                           : make_room(ranks, &mine);
     discovery_free(&found);
     rc = world_settle(world, rc);

@@ -277,7 +277,8 @@ static int at_most(int64_t value, int most)
     return value < 1 ? 1 : (value > most ? most : (int)value);
 }
 
-/* Compute is half as long again as communication: it is then slowed for as long as that lasts. */
+/* Adds communication, compute, and both at once.  Compute takes half as long again as
+ * communication: it is then slowed for as long as that lasts. */
 static int add_overlap(struct survey *s, enum link_level level)
 {
     struct subject *comm, *compute, *both;
@@ -306,7 +307,7 @@ static int add_overlap(struct survey *s, enum link_level level)
     return OK;
 }
 
-/* Steps of a small layer with an expert per rank, cut in two chunks: kernels of every kind,
+/* Adds steps of a small layer with an expert per rank, cut in two chunks: kernels of every kind,
  * exchanges, and some of both at a time. */
 static int add_steps(struct survey *s, uint64_t seed)
 {

@@ -25,8 +25,8 @@ size_t workbench_bytes(size_t bytes)
     return 2 * whole_rows(bytes) + floats * sizeof(float);
 }
 
-/* Memory that was never written is all one page of zeros; products of zeros may be faster than
- * others. */
+/* Writes all memory: what was never written is all one page of zeros, and products of zeros may be
+ * faster than others. */
 static int fill_memory(struct workbench *b)
 {
     float *values = malloc(floats * sizeof(*values));
@@ -107,7 +107,7 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* As padded.c does: weights by hidden unit, transposed on the way in. */
+/* Queues half a product as padded.c does: weights by hidden unit, transposed on the way in. */
 static int queue_half(struct workbench *b, uint64_t rows, bool out)
 {
     struct gemm gemm = { .dtype = MOE_F32,

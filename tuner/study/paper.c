@@ -472,7 +472,7 @@ static double call(struct paper *p, const char *name, int bytes, const char *at)
     return wrong(p, "an unknown formula", name);
 }
 
-/* A number, a name, a call, or a sum in brackets; "ns[r=4, d=1]": as if r was 4 and d 1. */
+/* Reads a number, a name, a call, or a sum in brackets; "ns[r=4, d=1]": as if r was 4 and d 1. */
 static double operand_at(struct paper *p, const char **at)
 {
     const char *name = *at;
@@ -604,7 +604,7 @@ static double published_at(struct paper *p, size_t line, const char *list, bool 
     }
 }
 
-/* ROW | COLUMN | EXPRESSION | PUBLISHED */
+/* Fills the cell of a line ROW | COLUMN | EXPRESSION | PUBLISHED. */
 static void fill_cell(struct paper *p, size_t line)
 {
     const char *row = p->study->lines[line], *column = behind(p, skip_to(row, "|"), '|');
@@ -625,7 +625,7 @@ static void fill_cell(struct paper *p, size_t line)
         p->rc = study_put(p->table, &cell);
 }
 
-/* "E = 2 * W; D = 4096" */
+/* Binds the names of "E = 2 * W; D = 4096" to their expressions. */
 static void define(struct paper *p, const char *line)
 {
     while (next(&line)) {
