@@ -16,7 +16,7 @@ static size_t bytes_of(const struct a2a_call *c, uint64_t rows)
 }
 
 /* What goes to a rank and comes from it, in rows from where all of it begins. */
-struct part {
+struct rank_part {
     uint64_t send_at, send, recv_at, recv;
 };
 
@@ -28,12 +28,12 @@ struct ranks {
  * other.  A rank begins with itself and its right neighbour, as batch_add() has it: those before it
  * come in a second turn. */
 static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void *send, void *recv,
-                     void (*part_of)(const struct a2a_call *c, int i, struct part *part))
+                     void (*part_of)(const struct a2a_call *c, int i, struct rank_part *part))
 {
     const struct a2a_call *c = &a2a->call;
 
     for (int turn = 0; turn < 2; turn++) {
-        struct part at = { 0, 0, 0, 0 };
+        struct rank_part at = { 0, 0, 0, 0 };
 
         for (int i = 0; i < ranks.count; i++) {
             struct transfer transfer;
@@ -60,7 +60,7 @@ static int own_number(const struct a2a_call *c)
     return c->wire->topology.rank - c->among.first;
 }
 
-static void linear_part(const struct a2a_call *c, int i, struct part *part)
+static void linear_part(const struct a2a_call *c, int i, struct rank_part *part)
 {
     part->send = rows_between(c, own_number(c), i);
     part->recv = rows_between(c, i, own_number(c));
@@ -96,7 +96,7 @@ static int rank_at(const struct levels *l, int node, int place)
 }
 
 /* Inside the node place j gets what is for that place of every node. */
-static void inside_part(const struct a2a_call *c, int j, struct part *part)
+static void inside_part(const struct a2a_call *c, int j, struct rank_part *part)
 {
     const struct topology *t = &c->wire->topology;
     const struct levels l = levels_of(t);
@@ -109,7 +109,7 @@ static void inside_part(const struct a2a_call *c, int j, struct part *part)
 }
 
 /* Node i gets what all places of this one have for its rank of the same place. */
-static void between_part(const struct a2a_call *c, int i, struct part *part)
+static void between_part(const struct a2a_call *c, int i, struct rank_part *part)
 {
     const struct topology *t = &c->wire->topology;
     const struct levels l = levels_of(t);
@@ -214,7 +214,7 @@ static int arrange(const struct a2a *a2a, struct stream *stream, int second)
     const struct a2a_call *c = &a2a->call;
     const struct topology *t = &c->wire->topology;
     const struct levels l = levels_of(t);
-    struct part part;
+    struct rank_part part;
     uint64_t rows = 0;
 
     for (int j = 0; j < l.each; j++) {

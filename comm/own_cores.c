@@ -85,9 +85,9 @@ void own_cores_bind(const struct topology *t)
 
 /* ---- counting */
 
-double own_cores_of(const struct seat *seats, int ranks, int rank)
+double own_cores_of(const struct rank_cores *seats, int ranks, int rank)
 {
-    const struct seat *mine = &seats[rank];
+    const struct rank_cores *mine = &seats[rank];
     double own = 0;
 
     for (int i = 0; i < CPU_SETSIZE; i++) {
@@ -105,7 +105,7 @@ double own_cores_of(const struct seat *seats, int ranks, int rank)
 int own_cores(struct world *world, double *out)
 {
     const struct topology *t = world_topology(world);
-    struct seat mine, *all = calloc((size_t)t->ranks, sizeof(*all));
+    struct rank_cores mine, *all = calloc((size_t)t->ranks, sizeof(*all));
     int allowed, rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
 
     memset(&mine, 0, sizeof(mine));

@@ -25,10 +25,10 @@ int own_cores(struct world *world, double *out);
 bool own_cores_share(const int *order, int count, int rank, int ranks, cpu_set_t *out);
 
 /* Where a rank may run. */
-struct seat {
+struct rank_cores {
     char machine[40];
     cpu_set_t cores;
 };
-double own_cores_of(const struct seat *seats, int ranks, int rank);
+double own_cores_of(const struct rank_cores *seats, int ranks, int rank);
 
 #endif

@@ -31,14 +31,14 @@ static struct box *box_between(const struct push *push, int from, int to)
 
 /* ---- waiting for a peer */
 
-struct look {
+struct count_wait {
     const _Atomic uint64_t *count;
     uint64_t wanted;
 };
 
 static int look(void *self)
 {
-    const struct look *l = self;
+    const struct count_wait *l = self;
 
     return atomic_load_explicit(l->count, memory_order_acquire) >= l->wanted ? OK : UNSUPPORTED;
 }
@@ -46,7 +46,7 @@ static int look(void *self)
 static int await_count(const struct push *push, const _Atomic uint64_t *count, uint64_t wanted,
                        const char *what)
 {
-    struct look l = { count, wanted };
+    struct count_wait l = { count, wanted };
 
     return watch_until(push->watch, look, &l, what);
 }

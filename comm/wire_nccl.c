@@ -268,13 +268,13 @@ static int call_collective(const struct collective *c, ncclComm_t comm, cudaStre
 
 /* What one communicator carries of a batch: all its transfers (`sends`), or the collectives of
  * groups of so many ranks. */
-struct share {
+struct batch_share {
     bool sends;
     int ranks; /* of the communicator */
 };
 
 static int enqueue_share(const struct wire_nccl *wire, const struct batch *batch,
-                         struct share share, ncclComm_t comm, cudaStream_t stream)
+                         struct batch_share share, ncclComm_t comm, cudaStream_t stream)
 {
     for (int i = 0; i < batch->count && share.sends; i++) {
         const struct transfer *t = &batch->transfers[i];
@@ -295,7 +295,7 @@ static int enqueue_share(const struct wire_nccl *wire, const struct batch *batch
 }
 
 /* All of it is one group of NCCL, so that several tensors travel in one kernel. */
-static int run_share(struct wire_nccl *wire, const struct batch *batch, struct share share,
+static int run_share(struct wire_nccl *wire, const struct batch *batch, struct batch_share share,
                      cudaStream_t stream)
 {
     /* A send's protocol is one for the whole process, so there a communicator's says nothing. */
@@ -331,7 +331,7 @@ static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct bat
                                      stream)));
     }
     if (batch->count)
-        TRY(run_share(wire, batch, (struct share){ true, topology->ranks }, stream));
+        TRY(run_share(wire, batch, (struct batch_share){ true, topology->ranks }, stream));
     /* One communicator after the other, in the same order on every rank: in one group NCCL would
      * order them by a hash, which differs between groups of ranks. */
     for (int i = 0; i < batch->collective_count; i++) {
@@ -340,7 +340,7 @@ static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct bat
         while (batch->collectives[first].group.count != ranks)
             first++;
         if (first == i)
-            TRY(run_share(wire, batch, (struct share){ false, ranks }, stream));
+            TRY(run_share(wire, batch, (struct batch_share){ false, ranks }, stream));
     }
     return OK;
 }

@@ -7,14 +7,14 @@
 #include <string.h>
 
 /* Elements that lie together on both sides, each the sum of `terms`. */
-struct run {
+struct move_run {
     uint32_t from_type, to_type;
     const void *from;
     void *to;
     uint64_t terms;
 };
 
-static void move_run(const struct run *r, uint64_t from, uint64_t to, uint64_t elements,
+static void move_run(const struct move_run *r, uint64_t from, uint64_t to, uint64_t elements,
                      uint64_t step)
 {
     float line[ROW_LINE];
@@ -37,7 +37,7 @@ static void move_run(const struct run *r, uint64_t from, uint64_t to, uint64_t e
 
 void host_move(const struct move *m)
 {
-    const struct run run = { m->from_type, m->to_type, m->from, m->to, m->terms };
+    const struct move_run run = { m->from_type, m->to_type, m->from, m->to, m->terms };
     uint64_t step = m->term_stride * m->block;
 
     for (uint64_t i = 0; i < m->dims[0]; i++)
@@ -53,7 +53,7 @@ void host_move(const struct move *m)
 
 void host_move_rows(const struct move_rows *m)
 {
-    const struct run run = { m->from_type, m->to_type, m->from, m->to, m->terms };
+    const struct move_run run = { m->from_type, m->to_type, m->from, m->to, m->terms };
 
     for (uint64_t i = 0; i < m->count; i++) {
         const struct row_block *b = &m->blocks[i];

@@ -20,12 +20,12 @@ static inline uint32_t key_of(float x)
 }
 
 /* Experts or groups, in descending order of their keys and then ascending. */
-struct place {
+struct ranked_key {
     uint32_t key, at;
 };
-static const struct place before_all = { UINT32_MAX, 0 };
+static const struct ranked_key before_all = { UINT32_MAX, 0 };
 
-static inline bool comes_after(struct place a, uint32_t key, uint32_t at)
+static inline bool comes_after(struct ranked_key a, uint32_t key, uint32_t at)
 {
     return key < a.key || (key == a.key && at > a.at);
 }
@@ -39,7 +39,7 @@ struct scores {
     uint32_t groups, each;   /* experts of a group */
     bool sums;               /* a group counts by its best two */
     bool limited;
-    struct place last; /* of the groups that may be chosen from */
+    struct ranked_key last; /* of the groups that may be chosen from */
 };
 
 static inline float score(const struct scores *s, uint32_t expert)
@@ -69,35 +69,35 @@ static void limit_groups(struct scores *s, uint32_t limit)
     s->limited = limit < s->groups;
     s->last = before_all;
     for (uint32_t i = 0; i < limit && s->limited; i++) {
-        struct place best = { 0, 0 };
+        struct ranked_key best = { 0, 0 };
 
         for (uint32_t g = 0; g < s->groups; g++) {
             uint32_t key = group_key(s, g);
 
             if (key > best.key && comes_after(s->last, key, g))
-                best = (struct place){ key, g };
+                best = (struct ranked_key){ key, g };
         }
         s->last = best;
     }
 }
 
-static void next_of_group(const struct scores *s, uint32_t group, struct place last,
-                          struct place *best)
+static void next_of_group(const struct scores *s, uint32_t group, struct ranked_key last,
+                          struct ranked_key *best)
 {
     for (uint32_t e = group * s->each; e < (group + 1) * s->each; e++) {
         uint32_t key = key_of(score(s, e));
 
         if (key > best->key && comes_after(last, key, e))
-            *best = (struct place){ key, e };
+            *best = (struct ranked_key){ key, e };
     }
 }
 
 static void choose(const struct scores *s, uint32_t k, int32_t *expert)
 {
-    struct place last = before_all;
+    struct ranked_key last = before_all;
 
     for (uint32_t j = 0; j < k; j++) {
-        struct place best = { 0, 0 };
+        struct ranked_key best = { 0, 0 };
 
         for (uint32_t g = 0; g < s->groups; g++)
             if (!s->limited || !comes_after(s->last, group_key(s, g), g))

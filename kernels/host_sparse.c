@@ -48,7 +48,7 @@ void host_reindex(const struct reindex *r)
 }
 
 /* Rows of one expert that are handled together. */
-struct block {
+struct sparse_block {
     const struct kept_rows *at;
     uint32_t expert;
     uint64_t row, count;
@@ -56,7 +56,7 @@ struct block {
 
 /* The rows after these; false: there are none.  An expert's blocks are about equal: a last one of a
  * few rows would read all the weights for them. */
-static bool block_next(struct block *b)
+static bool block_next(struct sparse_block *b)
 {
     const int64_t *first = b->at->first;
     uint64_t left, blocks;
@@ -72,28 +72,28 @@ static bool block_next(struct block *b)
     return true;
 }
 
-static uint64_t matrix_of(const struct block *b)
+static uint64_t matrix_of(const struct sparse_block *b)
 {
     return b->expert * kept_expert_stride(b->at);
 }
 
-static float *rows_of(const struct block *b, const void *rows)
+static float *rows_of(const struct sparse_block *b, const void *rows)
 {
     return rows ? (float *)rows + b->row * b->at->hidden : NULL;
 }
 
 /* The scratch memory: tokens (rows, D), then hidden units (rows, H). */
-static float *scratch_tokens(const struct block *b, uint64_t i)
+static float *scratch_tokens(const struct sparse_block *b, uint64_t i)
 {
     return b->at->scratch + i * b->at->width;
 }
 
-static float *scratch_hidden(const struct block *b, uint64_t i)
+static float *scratch_hidden(const struct sparse_block *b, uint64_t i)
 {
     return scratch_tokens(b, KEPT_BLOCK_ROWS) + i * b->at->hidden;
 }
 
-static uint64_t choice_of(const struct block *b, uint64_t i)
+static uint64_t choice_of(const struct sparse_block *b, uint64_t i)
 {
     return (uint64_t)b->at->choice[b->row + i];
 }
@@ -104,21 +104,21 @@ CLONES static void scale(float factor, float *row, uint64_t n)
         row[i] *= factor;
 }
 
-static void gather(const struct block *b, const void *tokens)
+static void gather(const struct sparse_block *b, const void *tokens)
 {
     for (uint64_t i = 0; i < b->count; i++)
         row_load(b->at->token_type, tokens, choice_of(b, i) / b->at->top_k * b->at->width,
                  scratch_tokens(b, i), b->at->width);
 }
 
-static void weigh(const struct block *b, const float *gate)
+static void weigh(const struct sparse_block *b, const float *gate)
 {
     for (uint64_t i = 0; i < b->count && gate; i++)
         scale(gate[choice_of(b, i)], scratch_tokens(b, i), b->at->width);
 }
 
 /* Gathered tokens times the expert's matrix, transposed. */
-static void to_hidden(const struct block *b, const void *weights, float *to)
+static void to_hidden(const struct sparse_block *b, const void *weights, float *to)
 {
     host_gemm(&(struct gemm){ .transpose_b = true,
                               .batch = 1,
@@ -131,7 +131,7 @@ static void to_hidden(const struct block *b, const void *weights, float *to)
                               .row_b = kept_unit_stride(b->at) });
 }
 
-static void forward(const struct esmm *m, const struct block *b)
+static void forward(const struct esmm *m, const struct sparse_block *b)
 {
     float *pre = rows_of(b, m->pre);
 
@@ -157,7 +157,7 @@ CLONES static void add_biased(const float *restrict from, const float *restrict 
 }
 
 /* Adds each row times its expert's matrix to the row's token; what was gathered is overwritten. */
-static void to_tokens(const struct esmm *m, const struct block *b)
+static void to_tokens(const struct esmm *m, const struct sparse_block *b)
 {
     const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
     uint64_t width = b->at->width;
@@ -199,7 +199,7 @@ CLONES static float dot(const float *restrict x, const float *restrict y, uint64
 }
 
 /* The gates' gradients, and gate * u in scratch. */
-static void backward_gates(const struct esmm *m, const struct block *b)
+static void backward_gates(const struct esmm *m, const struct sparse_block *b)
 {
     const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
     const float *post = rows_of(b, m->post);
@@ -216,7 +216,7 @@ static void backward_gates(const struct esmm *m, const struct block *b)
     }
 }
 
-static void backward_rows(const struct esmm *m, const struct block *b)
+static void backward_rows(const struct esmm *m, const struct sparse_block *b)
 {
     host_activate_backward(&(struct activate_backward){ .kind = m->kind,
                                                         .batch = 1,
@@ -242,7 +242,7 @@ static void clear_results(const struct esmm *m)
 
 void host_esmm(const struct esmm *m)
 {
-    struct block b = { .at = &m->at };
+    struct sparse_block b = { .at = &m->at };
 
     assert(m->at.dtype == MOE_F32);
     clear_results(m);
@@ -270,7 +270,7 @@ static void clear_unused(const struct kept_rows *at, void *grad)
 }
 
 /* An expert's first block writes, unless what is there is kept; the others add. */
-static void add_matrix(const struct block *b, const void *rows, bool keep, void *grad)
+static void add_matrix(const struct sparse_block *b, const void *rows, bool keep, void *grad)
 {
     host_gemm(&(struct gemm){ .transpose_a = true,
                               .keep = keep || b->row > (uint64_t)b->at->first[b->expert],
@@ -284,8 +284,8 @@ static void add_matrix(const struct block *b, const void *rows, bool keep, void 
                               .row_c = kept_unit_stride(b->at) });
 }
 
-static void add_sum(const struct block *b, const float *rows, uint64_t width, uint64_t stride,
-                    void *grad)
+static void add_sum(const struct sparse_block *b, const float *rows, uint64_t width,
+                    uint64_t stride, void *grad)
 {
     host_sum_rows(&(struct sum_rows){ .keep = true,
                                       .batch = 1,
@@ -298,7 +298,7 @@ static void add_sum(const struct block *b, const float *rows, uint64_t width, ui
 
 void host_estmm(const struct estmm *m)
 {
-    struct block b = { .at = &m->at };
+    struct sparse_block b = { .at = &m->at };
 
     assert(m->at.dtype == MOE_F32);
     if (!m->keep)
@@ -312,7 +312,7 @@ void host_estmm(const struct estmm *m)
 
 void host_ess(const struct ess *s)
 {
-    struct block b = { .at = &s->at };
+    struct sparse_block b = { .at = &s->at };
 
     assert(s->at.dtype == MOE_F32);
     if (!s->keep)
@@ -331,7 +331,7 @@ void host_ess(const struct ess *s)
 void host_esfk(const struct esfk *f)
 {
     const struct esmm *m = &f->product;
-    struct block b = { .at = &m->at };
+    struct sparse_block b = { .at = &m->at };
 
     assert(m->at.dtype == MOE_F32 && m->form != ESMM_FORWARD);
     clear_results(m);

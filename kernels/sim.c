@@ -11,7 +11,7 @@
 
 enum { BUSY_INTERVALS = 128, DRIFT_STEPS = 700, DRIFT_MEMORY_STEPS = 300, OUTLIER_FACTOR = 3 };
 
-struct interval {
+struct busy_interval {
     int64_t begin_ns, end_ns;
     double weight;
 };
@@ -40,7 +40,7 @@ struct sim_stream {
     struct stream base;
     struct sim_stream *next;
     int64_t free_ns;
-    struct interval busy[BUSY_INTERVALS]; /* of this step, ascending, apart */
+    struct busy_interval busy[BUSY_INTERVALS]; /* of this step, ascending, apart */
     int busy_count;
 };
 
@@ -146,9 +146,9 @@ static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t w
     }
 }
 
-static void add_busy(struct sim_stream *stream, struct interval busy)
+static void add_busy(struct sim_stream *stream, struct busy_interval busy)
 {
-    struct interval *last = stream->busy + stream->busy_count - 1;
+    struct busy_interval *last = stream->busy + stream->busy_count - 1;
 
     if (stream->busy_count && last->end_ns == busy.begin_ns && last->weight == busy.weight) {
         last->end_ns = busy.end_ns;
@@ -176,7 +176,7 @@ void sim_pass(struct stream *base, int64_t ns, double weight)
     stream->free_ns += work_ns;
     if (slowdown > 0) {
         stream->free_ns = slowed_end(stream, begin_ns, work_ns, slowdown * weight);
-        add_busy(stream, (struct interval){ begin_ns, stream->free_ns, weight });
+        add_busy(stream, (struct busy_interval){ begin_ns, stream->free_ns, weight });
     }
 }
 

@@ -15,7 +15,7 @@ const double counts_static_factor = 2.5;
 
 /* ---- the ways */
 
-struct run {
+struct replay_run {
     const struct counts_trace *trace;
     struct moe_capacities *controller; /* of all ways: it knows where experts lie */
     struct capacity_setting setting;   /* the rows of now */
@@ -39,7 +39,7 @@ static uint32_t rows_for(const struct counts_trace *t, double factor)
     return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
 }
 
-static int follow(struct run *r, size_t step)
+static int follow(struct replay_run *r, size_t step)
 {
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
     struct capacity_setting *s = &r->setting;
@@ -62,7 +62,7 @@ static int follow(struct run *r, size_t step)
 /* FlexFlow's branch mixture-of-experts, 32b75946c, examples/cpp/mixture_of_experts: an average with
  * gamma .99 of what an expert needs; where it leaves .6 to .92 of alpha, alpha becomes 1.25 of it,
  * at most 4. */
-static void change_by_average(struct run *r, size_t step)
+static void change_by_average(struct replay_run *r, size_t step)
 {
     static const double gamma = .99, high = .92, low = .6, overhead = 1.25, most = 4;
     const uint32_t *counts = counts_of(r->trace, step - 1);
@@ -88,12 +88,12 @@ static void change_by_average(struct run *r, size_t step)
 /* Opens a run under these options with what the trace says, and with a static factor's rows where
  * they leave it open. */
 static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
-                    enum counts_way way, struct run *r)
+                    enum counts_way way, struct replay_run *r)
 {
     struct moe_capacities_options o = *options;
     uint32_t fixed = rows_for(t, counts_static_factor);
 
-    *r = (struct run){ .trace = t };
+    *r = (struct replay_run){ .trace = t };
     o.experts = t->experts;
     o.ranks = t->ranks;
     if (!o.most) {
@@ -119,7 +119,7 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
 }
 
 /* Says what the step comes to under the rows of now; `replans`: so many there were before it. */
-static struct counts_step step_of(const struct run *r, size_t step, size_t replans)
+static struct counts_step step_of(const struct replay_run *r, size_t step, size_t replans)
 {
     const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
     struct counts_step s = { .step = step,
@@ -147,7 +147,7 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
     double all_rows = 0, fullest = 0, balanced = 0, choices = 0, dropped = 0, ms = 0;
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
     const uint32_t *rows;
-    struct run run;
+    struct replay_run run;
     int rc;
 
     TRY_OUT(open_run(trace, options, way, &run));

@@ -192,14 +192,15 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
 
 /* ---- slots */
 
-struct shares {
+struct drop_shares {
     double choices, gate, probability;
 };
 
 /* Sums up what finds no slot; turn NULL: tokens come as they lie. */
-static struct shares dropped_shares(const struct routed *r, const uint32_t *turn, uint64_t capacity)
+static struct drop_shares dropped_shares(const struct routed *r, const uint32_t *turn,
+                                         uint64_t capacity)
 {
-    struct shares all = { 0 }, lost = { 0 };
+    struct drop_shares all = { 0 }, lost = { 0 };
 
     memset(r->filled, 0, r->experts * sizeof(*r->filled));
     for (uint32_t j = 0; j < r->top_k; j++)
@@ -214,8 +215,8 @@ static struct shares dropped_shares(const struct routed *r, const uint32_t *turn
             lost.gate += dropped * r->gate[at];
             lost.probability += dropped * r->probability[at];
         }
-    return (struct shares){ lost.choices / all.choices, lost.gate / all.gate,
-                            lost.probability / all.probability };
+    return (struct drop_shares){ lost.choices / all.choices, lost.gate / all.gate,
+                                 lost.probability / all.probability };
 }
 
 /* Routes a rank's tokens, at most 4,096 of them, by a softmax gate whose logits are what experts
@@ -227,8 +228,8 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
 
     for (int i = 0; i < DROP_FACTORS && routed; i++) {
         uint64_t capacity = moe_capacity(factors[i], r.top_k, r.experts, r.tokens, 0);
-        struct shares token = dropped_shares(&r, NULL, capacity),
-                      priority = dropped_shares(&r, r.turn, capacity);
+        struct drop_shares token = dropped_shares(&r, NULL, capacity),
+                           priority = dropped_shares(&r, r.turn, capacity);
 
         out[i] = (struct drops){ factors[i],
                                  capacity,

@@ -199,7 +199,7 @@ static int read_phases(struct store *store, struct facts *f)
 }
 
 /* What names a layer. */
-struct key {
+struct layer_key {
     int64_t cluster, shape;
     uint32_t window, class;
 };
@@ -244,7 +244,7 @@ static int read_classes(struct store *store, struct facts *f)
     return OK;
 }
 
-static int key_order(const struct key *a, const struct key *b)
+static int key_order(const struct layer_key *a, const struct layer_key *b)
 {
     if (a->cluster != b->cluster)
         return a->cluster < b->cluster ? -1 : 1;
@@ -255,22 +255,22 @@ static int key_order(const struct key *a, const struct key *b)
     return (a->class > b->class) - (a->class < b->class);
 }
 
-static struct key entry_key(const struct facts *f, const struct entry_row *e)
+static struct layer_key entry_key(const struct facts *f, const struct entry_row *e)
 {
-    return (struct key){ e->cluster, e->shape, e->window, class_of(f, e->shape, e->bucket) };
+    return (struct layer_key){ e->cluster, e->shape, e->window, class_of(f, e->shape, e->bucket) };
 }
 
-static struct key trial_key(const struct facts *f, const struct trial_facts *t)
+static struct layer_key trial_key(const struct facts *f, const struct trial_facts *t)
 {
     const struct trial_key *k = &t->row.key;
 
-    return (struct key){ k->cluster, k->shape, k->window, class_of(f, k->shape, k->bucket) };
+    return (struct layer_key){ k->cluster, k->shape, k->window, class_of(f, k->shape, k->bucket) };
 }
 
 static int entry_order(const void *left, const void *right, void *facts)
 {
     const struct entry_row *a = left, *b = right;
-    struct key ka = entry_key(facts, a), kb = entry_key(facts, b);
+    struct layer_key ka = entry_key(facts, a), kb = entry_key(facts, b);
     int order = key_order(&ka, &kb);
 
     return order ? order : (a->bucket > b->bucket) - (a->bucket < b->bucket);
@@ -290,7 +290,7 @@ static int place_order(const void *left, const void *right)
 static int trial_order(const void *left, const void *right, void *facts)
 {
     const struct trial_facts *a = left, *b = right;
-    struct key ka = trial_key(facts, a), kb = trial_key(facts, b);
+    struct layer_key ka = trial_key(facts, a), kb = trial_key(facts, b);
     int order = key_order(&ka, &kb);
 
     return order ? order : place_order(&a->row, b);
@@ -315,7 +315,7 @@ size_t facts_distinct_plans(struct moe_plan *plans, size_t count)
     return kept;
 }
 
-static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
+static int name_layer(struct store *store, const struct layer_key *key, struct layer_facts *layer)
 {
     int rc;
 
@@ -439,9 +439,9 @@ static int read_loads(struct store *store, struct layer_facts *layer)
 
 /* ---- cutting layers off the sorted arrays */
 
-static struct key next_key(const struct facts *f, size_t entry, size_t trial)
+static struct layer_key next_key(const struct facts *f, size_t entry, size_t trial)
 {
-    struct key e, t;
+    struct layer_key e, t;
 
     if (entry == f->entry_count)
         return trial_key(f, &f->trials[trial]);
@@ -457,7 +457,7 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
     size_t entry = 0, trial = 0;
 
     while (entry < f->entry_count || trial < f->trial_count) {
-        struct key key = next_key(f, entry, trial), at;
+        struct layer_key key = next_key(f, entry, trial), at;
         struct layer_facts layer = { .entries = f->entries ? f->entries + entry : NULL,
                                      .trials = f->trials ? f->trials + trial : NULL },
                            *kept;

@@ -14,7 +14,7 @@
 
 enum { CHILDREN_MAX = 4, SCRIPTS_PER_CHILD = 8 };
 
-struct child {
+struct gnuplot_child {
     pid_t pid;
     FILE *errors;   /* its standard error */
     FILE *commands; /* its standard input: what to draw */
@@ -24,7 +24,7 @@ struct gnuplot {
     const char *folder;
     const char *format;
     size_t wanted, started, next;
-    struct child children[CHILDREN_MAX];
+    struct gnuplot_child children[CHILDREN_MAX];
     struct sigaction before; /* one that died is told of by its exit code, not by SIGPIPE */
 };
 
@@ -46,9 +46,9 @@ static void become_gnuplot(const struct gnuplot *g, int commands, FILE *errors)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-static int start(const struct gnuplot *g, struct child *out)
+static int start(const struct gnuplot *g, struct gnuplot_child *out)
 {
-    struct child child = { .pid = -1, .errors = tmpfile() };
+    struct gnuplot_child child = { .pid = -1, .errors = tmpfile() };
     int ends[2] = { -1, -1 };
 
     fflush(NULL);
@@ -69,7 +69,7 @@ static int start(const struct gnuplot *g, struct child *out)
     return fail(ERR_IO, "gnuplot cannot be started: %s", strerror(errno));
 }
 
-static int finish(struct child *child, const char *folder)
+static int finish(struct gnuplot_child *child, const char *folder)
 {
     char line[400], last[400] = "it said nothing";
     int status = 0;

@@ -58,23 +58,23 @@ bool scope_has_own(const struct scope *scope)
 
 /* ---- how often each plan wins */
 
-struct share {
+struct plan_share {
     struct moe_plan plan;
     uint32_t measured, inferred; /* buckets */
 };
 
 static int by_count(const void *left, const void *right)
 {
-    const struct share *a = left, *b = right;
+    const struct plan_share *a = left, *b = right;
     uint32_t x = a->measured + a->inferred, y = b->measured + b->inferred;
 
     return x != y ? (x < y) - (x > y) : plan_order(&a->plan, &b->plan);
 }
 
 /* The plans of a scope's tables, the most frequent ones first; NULL and 0 without memory. */
-static struct share *count_shares(const struct scope *scope, size_t *count)
+static struct plan_share *count_shares(const struct scope *scope, size_t *count)
 {
-    struct share *shares;
+    struct plan_share *shares;
     size_t room = 1;
 
     for (size_t i = 0; i < scope->count; i++)
@@ -103,7 +103,7 @@ enum { SHARES_MAX = 16 }; /* rows of the plot; the rest is one more */
 void series_distribution(struct series *s)
 {
     size_t count;
-    struct share *shares = count_shares(s->scope, &count), rest = { 0 };
+    struct plan_share *shares = count_shares(s->scope, &count), rest = { 0 };
     uint32_t at = (uint32_t)(count < SHARES_MAX ? count : SHARES_MAX + 1);
 
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ struct bands series_bands(const struct layer_facts *layer)
     struct scope scope = { layer, 1 };
     struct bands bands = { .count = 0 };
     size_t count;
-    struct share *shares = count_shares(&scope, &count);
+    struct plan_share *shares = count_shares(&scope, &count);
 
     for (size_t i = 0; i < count && i < SERIES_BANDS; i++) {
         bands.plans[i] = shares[i].plan;

@@ -320,7 +320,8 @@ double mood_covariance(struct moment a, struct moment b)
 }
 
 /* Estimates the mood of the next step. */
-static void find_mood(const struct told *told, size_t count, struct moment now, struct outlook *out)
+static void find_mood(const struct belief_sample *told, size_t count, struct moment now,
+                      struct outlook *out)
 {
     const struct gaussian *g = &out->process;
     double of[BELIEF_TOLD_MAX];
@@ -337,7 +338,7 @@ static void find_mood(const struct told *told, size_t count, struct moment now, 
 }
 
 /* Divides each sample into mood and noise. */
-static void read_samples(const struct told *told, size_t count, struct outlook *out)
+static void read_samples(const struct belief_sample *told, size_t count, struct outlook *out)
 {
     double weights[BELIEF_TOLD_MAX], scratch[BELIEF_TOLD_MAX];
 
@@ -347,7 +348,7 @@ static void read_samples(const struct told *told, size_t count, struct outlook *
 
         for (size_t j = 0; j < count; j++)
             mood += mood_covariance(told[i].when, told[j].when) * weights[j];
-        out->readings[i] = (struct reading){
+        out->readings[i] = (struct belief_reading){
             .mood = mood,
             .noise = told[i].variance * weights[i],
             .freedom = told[i].variance * gaussian_precision(&out->process, i, scratch),
@@ -355,7 +356,7 @@ static void read_samples(const struct told *told, size_t count, struct outlook *
     }
 }
 
-void outlook_of(const struct belief *belief, const struct told *told, size_t count,
+void outlook_of(const struct belief *belief, const struct belief_sample *told, size_t count,
                 struct moment now, struct outlook *out)
 {
     struct gaussian *g = &out->process;

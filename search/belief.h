@@ -30,7 +30,7 @@ struct moment {
 double mood_covariance(struct moment a, struct moment b);
 
 /* One sample of the present visit, or the mean of a few of one arm that were taken together. */
-struct told {
+struct belief_sample {
     int arm;
     struct moment when;
     double log_ns, variance;
@@ -77,7 +77,7 @@ void belief_of(struct prior *prior, const struct observation *seen, size_t count
 
 /* What a sample turns out to be made of: the mood of the machine, and noise; `freedom`: how much of
  * one independent sample that noise is. */
-struct reading {
+struct belief_reading {
     double mood, noise, freedom;
 };
 
@@ -85,8 +85,8 @@ struct reading {
  * standard deviation of its difference to another.  O(count^2 arms). */
 struct outlook {
     struct gaussian process;
-    double *mean, *sd;                        /* sd: of the arm itself */
-    struct reading readings[BELIEF_TOLD_MAX]; /* of what was told */
+    double *mean, *sd;                               /* sd: of the arm itself */
+    struct belief_reading readings[BELIEF_TOLD_MAX]; /* of what was told */
     /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
      * arm: below 0 where nobody knows which of the two was slow. */
     double mood_now, mood_variance, *with_mood;
@@ -95,7 +95,7 @@ struct outlook {
 
 int outlook_open(const struct prior *prior, struct outlook *out);
 void outlook_close(struct outlook *outlook);
-void outlook_of(const struct belief *belief, const struct told *told, size_t count,
+void outlook_of(const struct belief *belief, const struct belief_sample *told, size_t count,
                 struct moment now, struct outlook *out);
 double outlook_difference_sd(const struct outlook *outlook, int a, int b);
 

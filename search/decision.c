@@ -315,7 +315,7 @@ static void describe(const struct decision *d, struct decision_result *r)
     if (t && pair_count(t) > 1) {
         struct mean mean = mean_of(d, t);
         struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
-        struct range range = mean_range(&mean, STATED);
+        struct pair_range range = mean_range(&mean, STATED);
 
         r->gain = range_gain(range);
         r->harm = fmin(mean_chance_above(&mean, log1p(pairs_harmless)),

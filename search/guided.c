@@ -40,7 +40,7 @@ struct guided {
     bool tried[SEARCH_ARMS_MAX];    /* in any visit */
     struct pick pick;
     struct observation scratch[BELIEF_OBSERVATIONS_MAX];
-    struct told told[BELIEF_TOLD_MAX];
+    struct belief_sample told[BELIEF_TOLD_MAX];
 };
 
 /* Every arm against the incumbent, the best of those sampled in this visit. */

@@ -173,18 +173,18 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
 
 /* A reading that is no number is replaced: else the noise of all later visits would be none, too.
  */
-void history_read(struct history *history, const struct reading *readings)
+void history_read(struct history *history, const struct belief_reading *readings)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < history->sample_count && n < BELIEF_TOLD_MAX; i++) {
         double mood = i ? history->samples[i - 1].reading.mood : 0;
-        struct reading r = { .mood = mood };
+        struct belief_reading r = { .mood = mood };
 
         if (!history->samples[i].outlier)
             r = readings[n++];
         if (!isfinite(r.mood) || !isfinite(r.noise) || !isfinite(r.freedom))
-            r = (struct reading){ .mood = mood };
+            r = (struct belief_reading){ .mood = mood };
         history->samples[i].reading = r;
     }
     for (size_t i = 0; i < history->arm_count; i++)
@@ -310,7 +310,7 @@ void history_end(struct history *history, bool screened)
 
 /* ---- what is known */
 
-size_t history_told(const struct history *history, int except, struct told *out)
+size_t history_told(const struct history *history, int except, struct belief_sample *out)
 {
     double variance = history_variance(history);
     size_t n = 0;
@@ -319,7 +319,7 @@ size_t history_told(const struct history *history, int except, struct told *out)
         const struct sample *s = &history->samples[i];
 
         if (!s->outlier && s->arm != except)
-            out[n++] = (struct told){ s->arm, s->when, s->log_ns, variance };
+            out[n++] = (struct belief_sample){ s->arm, s->when, s->log_ns, variance };
     }
     return n;
 }

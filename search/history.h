@@ -44,7 +44,7 @@ struct history {
     struct sample {
         int arm;
         double log_ns;
-        struct reading reading; /* as it looks now */
+        struct belief_reading reading; /* as it looks now */
         bool outlier;
         struct moment when;
         struct surprise surprise;
@@ -76,10 +76,10 @@ size_t history_observations(const struct history *history, enum history_part par
                             struct observation *out, size_t room);
 
 /* The present visit's samples, outliers and one arm (or -1) left out; at most BELIEF_TOLD_MAX. */
-size_t history_told(const struct history *history, int except, struct told *out);
+size_t history_told(const struct history *history, int except, struct belief_sample *out);
 struct moment history_now(const struct history *history);
 /* What the samples that history_told() gives for -1 turn out to be made of. */
-void history_read(struct history *history, const struct reading *readings);
+void history_read(struct history *history, const struct belief_reading *readings);
 /* What other visits say of arm a against arm b: the mean difference of their log times where both
  * were sampled within `reach`, its standard error, and how many samples of a that is. */
 struct contrast {

@@ -256,7 +256,7 @@ const struct search_ops search_exhaustive = {
  * what is known until it asks for something that is not.  So it can be resumed from any samples. */
 
 /* One (d, a) at one number of CTAs: its usable arms below r = s, by ascending r. */
-struct line {
+struct r_ladder {
     int arms[SEARCH_ARMS_MAX];
     int count;
 };
@@ -269,10 +269,10 @@ static bool below_slices(const struct search *search, const struct moe_plan *pla
 /* The line of a plan that is below_slices().  An arm that failed is left out: it counts as
  * infinitely slow, and its neighbours stand for it. So the bracket can only shrink towards arms
  * that ran. */
-static struct line line_of(const struct search *search, const struct moe_plan *of)
+static struct r_ladder line_of(const struct search *search, const struct moe_plan *of)
 {
     const struct moe_plan *arms = search->setup.arms;
-    struct line line = { .count = 0 };
+    struct r_ladder line = { .count = 0 };
 
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         int at = line.count;
@@ -288,7 +288,7 @@ static struct line line_of(const struct search *search, const struct moe_plan *o
     return line;
 }
 
-static int first_wanted(const struct medians *m, const struct line *line, int low, int high)
+static int first_wanted(const struct medians *m, const struct r_ladder *line, int low, int high)
 {
     for (int i = low; i <= high; i++)
         if (!full(m, line->arms[i]))
@@ -297,7 +297,7 @@ static int first_wanted(const struct medians *m, const struct line *line, int lo
 }
 
 /* The first arm that the ternary search over one line needs and that has too few samples. */
-static int line_next(const struct medians *m, const struct line *line)
+static int line_next(const struct medians *m, const struct r_ladder *line)
 {
     int low = 0, high = line->count - 1, next;
     double tie = -INFINITY, least = INFINITY;
@@ -337,7 +337,7 @@ static int paper_next(struct search *search)
     if (out_of_samples(search))
         return SEARCH_DONE;
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        struct line line;
+        struct r_ladder line;
         int next = SEARCH_DONE;
 
         if (below_slices(search, &arms[i])) {

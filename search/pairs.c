@@ -249,20 +249,20 @@ enum proof mean_proof(const struct mean *m, double belief, double variance, doub
 
 /* ---- intervals */
 
-static struct range range_about(double mean, double variance, double freedom,
-                                enum certainty certainty)
+static struct pair_range range_about(double mean, double variance, double freedom,
+                                     enum certainty certainty)
 {
     double width = variance > 0 ? student(freedom, certainty) * sqrt(variance) : 0;
 
-    return (struct range){ mean, mean - width, mean + width };
+    return (struct pair_range){ mean, mean - width, mean + width };
 }
 
-struct range mean_range(const struct mean *m, enum certainty certainty)
+struct pair_range mean_range(const struct mean *m, enum certainty certainty)
 {
     return range_about(m->mean, m->steps + m->luck + m->further, m->freedom, certainty);
 }
 
-struct gain range_gain(struct range r)
+struct gain range_gain(struct pair_range r)
 {
     return (struct gain){ 0 - expm1(r.mean), 0 - expm1(r.high), 0 - expm1(r.low) };
 }
@@ -279,7 +279,7 @@ void total_add(struct total *t, double share, const struct mean *m)
     t->luck_freedom = fmax(t->luck_freedom, m->luck_freedom);
 }
 
-struct range total_range(const struct total *t, enum certainty certainty)
+struct pair_range total_range(const struct total *t, enum certainty certainty)
 {
     double variance = t->steps + t->luck;
     double spent = t->spent + (t->luck > 0 ? t->luck * t->luck / t->luck_freedom : 0);

@@ -70,13 +70,13 @@ enum proof mean_proof(const struct mean *mean, double belief, double variance, d
 /* A plan that is slower than the default by more than this does harm. */
 extern const double pairs_harmless;
 
-struct range {
+struct pair_range {
     double mean, low, high;
 };
 /* Of the ratio to expect in a further launch of the ranks; in this one if there was no other. */
-struct range mean_range(const struct mean *mean, enum certainty certainty);
+struct pair_range mean_range(const struct mean *mean, enum certainty certainty);
 /* What a plan saves whose time over the other's has a logarithm in that range. */
-struct gain range_gain(struct range range);
+struct gain range_gain(struct pair_range range);
 
 /* The weighted mean over buckets. */
 struct total {
@@ -85,7 +85,7 @@ struct total {
     double luck_freedom; /* buckets share what is known of the launches' luck */
 };
 void total_add(struct total *total, double share, const struct mean *mean);
-struct range total_range(const struct total *total, enum certainty certainty);
+struct pair_range total_range(const struct total *total, enum certainty certainty);
 
 /* ---- claims that were measured again: whether they held, and how much wider later ones have to be
  */

@@ -332,25 +332,25 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
 
 /* As wide as verifications found that it has to be, see pairs.h.  What proves a plan stays as
  * it is: Student's, of a chance that is much smaller. */
-static struct range stated(const struct rounds *r, struct range range)
+static struct pair_range stated(const struct rounds *r, struct pair_range range)
 {
     double kappa = r->setup.kappa;
 
     if (!(kappa > 1))
         return range;
-    return (struct range){ range.mean, range.mean - kappa * (range.mean - range.low),
-                           range.mean + kappa * (range.high - range.mean) };
+    return (struct pair_range){ range.mean, range.mean - kappa * (range.mean - range.low),
+                                range.mean + kappa * (range.high - range.mean) };
 }
 
-static struct range range_of(const struct rounds *r, const struct total *total, int level)
+static struct pair_range range_of(const struct rounds *r, const struct total *total, int level)
 {
-    struct range range = total_range(total, (enum certainty)level);
+    struct pair_range range = total_range(total, (enum certainty)level);
 
     return level == STATED ? stated(r, range) : range;
 }
 
 /* False if nothing is known of the default plan. */
-static bool over_default(const struct rounds *r, struct range out[LEVELS])
+static bool over_default(const struct rounds *r, struct pair_range out[LEVELS])
 {
     struct table_of_means means;
     struct total total;
@@ -364,7 +364,7 @@ static bool over_default(const struct rounds *r, struct range out[LEVELS])
 
 /* The table is only as good as its worst case: to beat the best static plan it has to beat all of
  * them, whichever of them the halves chose. */
-static bool over_static(const struct rounds *r, struct range out[LEVELS], int *best)
+static bool over_static(const struct rounds *r, struct pair_range out[LEVELS], int *best)
 {
     struct statics s;
     struct total total;
@@ -388,7 +388,7 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
 struct rounds_result rounds_result(const struct rounds *r)
 {
     struct rounds_result v = { GAIN_UNKNOWN, GAIN_UNKNOWN, .rounds = r->round, .steps = r->steps };
-    struct range range[LEVELS];
+    struct pair_range range[LEVELS];
 
     if (over_default(r, range)) {
         v.over_default = range_gain(range[STATED]);
@@ -402,10 +402,10 @@ struct rounds_result rounds_result(const struct rounds *r)
     return v;
 }
 
-static bool is_settled(const struct range of[LEVELS])
+static bool is_settled(const struct pair_range of[LEVELS])
 {
     static const double narrow = 0.005;
-    const struct range *stated = &of[STATED];
+    const struct pair_range *stated = &of[STATED];
 
     return of[STRICT].low > 0 || of[STRICT].high < 0 ||
            fmax(stated->high - stated->mean, stated->mean - stated->low) < narrow;
@@ -714,7 +714,7 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
     uint32_t more = cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1);
-    struct range range[LEVELS];
+    struct pair_range range[LEVELS];
     int best;
 
     if (cycles >= s->cycles_max || !more)

@@ -30,7 +30,7 @@ struct tuning {
 };
 
 /* What a layer's table holds in the buckets that this command is about, and why no more. */
-struct outcome {
+struct layer_outcome {
     const struct space *space;
     uint32_t entries, undecided;
     bool wrong; /* a trial's results were */
@@ -38,7 +38,7 @@ struct outcome {
 
 static int count_entry(void *self, const struct entry_row *e)
 {
-    struct outcome *o = self;
+    struct layer_outcome *o = self;
 
     if (e->window != o->space->window || e->bucket < o->space->first || e->bucket > o->space->last)
         return OK;
@@ -49,7 +49,7 @@ static int count_entry(void *self, const struct entry_row *e)
 
 static int note_wrong(void *self, const struct trial_row *trial)
 {
-    ((struct outcome *)self)->wrong |= trial->state == TRIAL_WRONG;
+    ((struct layer_outcome *)self)->wrong |= trial->state == TRIAL_WRONG;
     return OK;
 }
 
@@ -180,7 +180,7 @@ static int print_table(const struct tuning *t)
         return OK;
     }
     for (size_t i = 0; i < t->swept; i++) {
-        struct outcome o = { .space = &t->request.spaces[i] };
+        struct layer_outcome o = { .space = &t->request.spaces[i] };
         int64_t shape;
 
         TRY(store_shape(c->store, &o.space->shape, &shape));
@@ -297,7 +297,7 @@ static int check_tables(const struct tuning *t)
     int rc = OK;
 
     for (size_t i = 0; i < t->swept; i++) {
-        struct outcome o = { .space = &t->request.spaces[i] };
+        struct layer_outcome o = { .space = &t->request.spaces[i] };
         int64_t shape;
 
         TRY(store_shape(c->store, &o.space->shape, &shape));

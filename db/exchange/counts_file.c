@@ -16,7 +16,7 @@ static const char *const list_words[LISTS] = { "counts", "largest" };
 enum { RANKS, TOKENS, CAPACITY, NUMBERS };
 static const char *const number_words[NUMBERS] = { "ranks", "tokens", "capacity" };
 
-struct reading {
+struct counts_reading {
     const char *path;
     int (*on)(void *self, const struct counts_line *line);
     void *self;
@@ -41,7 +41,7 @@ static int place_of(const char *key, const char *const *words, int count)
 
 static int on_value(void *self, const struct json_value *v)
 {
-    struct reading *r = self;
+    struct counts_reading *r = self;
     struct members *is = &r->is;
     double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
@@ -66,7 +66,7 @@ static int on_value(void *self, const struct json_value *v)
     return OK;
 }
 
-static const char *fault_of(const struct reading *r)
+static const char *fault_of(const struct counts_reading *r)
 {
     const struct members *is = &r->is;
     double sum = 0;
@@ -92,7 +92,7 @@ static int line_wrong(const struct counts_line *line, const char *fault)
 
 static int on_line(void *self, const char *text, size_t length, uint32_t number)
 {
-    struct reading *r = self;
+    struct counts_reading *r = self;
     struct members *is = &r->is;
     struct counts_line line = { .path = r->path, .number = number };
     const char *fault;
@@ -125,7 +125,7 @@ static int on_line(void *self, const char *text, size_t length, uint32_t number)
 }
 
 /* Reads the file, or the text where there is one. */
-static int read_steps(struct reading *r, const char *text)
+static int read_steps(struct counts_reading *r, const char *text)
 {
     uint32_t number = 0;
     int rc = OK;
@@ -153,7 +153,7 @@ static int read_steps(struct reading *r, const char *text)
 int counts_file_read(const char *path, int (*on)(void *self, const struct counts_line *line),
                      void *self)
 {
-    return read_steps(&(struct reading){ .path = path, .on = on, .self = self }, NULL);
+    return read_steps(&(struct counts_reading){ .path = path, .on = on, .self = self }, NULL);
 }
 
 /* ---- traces */
@@ -214,7 +214,7 @@ static int add_step(void *self, const struct counts_line *l)
 int counts_parse(const char *text, const char *path, uint32_t ranks, struct counts_trace *out)
 {
     struct collected c = { .trace = { .ranks = ranks ? ranks : 1 } };
-    struct reading r = { .path = path, .on = add_step, .self = &c };
+    struct counts_reading r = { .path = path, .on = add_step, .self = &c };
     int rc = read_steps(&r, text);
 
     if (rc) {

@@ -16,16 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct line {
+struct export_line {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     const struct declaration *declared; /* NULL: plans of moetune's own */
     struct entry_row entry;
 };
 
-struct lines {
+struct export_lines {
     struct store *store;
     const struct export_options *options;
-    struct line *list;
+    struct export_line *list;
     size_t count;
     uint32_t clusters, spaces, standings; /* that were written */
     int version;                          /* that what was written needs */
@@ -34,7 +34,7 @@ struct lines {
     char known_hash[SHA256_HEX_BYTES];
 };
 
-static int read_cluster(struct lines *lines, int64_t id)
+static int read_cluster(struct export_lines *lines, int64_t id)
 {
     if (id == lines->known_id)
         return OK;
@@ -45,12 +45,12 @@ static int read_cluster(struct lines *lines, int64_t id)
 }
 
 /* Raises the version that the file claims: readers of older ones do not know what is written. */
-static void need_version(struct lines *lines, int version)
+static void need_version(struct export_lines *lines, int version)
 {
     lines->version = version > lines->version ? version : lines->version;
 }
 
-static void note_plan(struct lines *lines, const struct moe_plan *plan)
+static void note_plan(struct export_lines *lines, const struct moe_plan *plan)
 {
     if (plan->e != MOE_PADDED)
         need_version(lines, 4);
@@ -62,10 +62,10 @@ static void note_plan(struct lines *lines, const struct moe_plan *plan)
 
 static int collect(void *self, const struct entry_row *entry)
 {
-    struct lines *lines = self;
+    struct export_lines *lines = self;
     const struct export_options *o = lines->options;
     struct moe_shape shape;
-    struct line line;
+    struct export_line line;
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
@@ -102,7 +102,7 @@ static int collect(void *self, const struct entry_row *entry)
 
 static int by_content(const void *a, const void *b)
 {
-    const struct line *x = a, *y = b;
+    const struct export_line *x = a, *y = b;
     int by = strcmp(x->cluster, y->cluster);
 
     by = by ? by : strcmp(x->layer, y->layer);
@@ -112,11 +112,11 @@ static int by_content(const void *a, const void *b)
 }
 
 static int collect_all(struct store *store, const struct export_options *options,
-                       struct lines *lines)
+                       struct export_lines *lines)
 {
     int rc;
 
-    *lines = (struct lines){ .store = store, .options = options, .version = EXPORT_USUAL };
+    *lines = (struct export_lines){ .store = store, .options = options, .version = EXPORT_USUAL };
     rc = store_entries(store, 0, 0, collect, lines);
     if (!rc && !lines->count)
         rc = UNSUPPORTED;
@@ -132,17 +132,17 @@ static int collect_all(struct store *store, const struct export_options *options
 
 /* Begins a line with the cluster and the layer that it is about; the name of its first member says
  * what kind of line it is. */
-static void begin_line(const struct line *line, const char *name, FILE *to)
+static void begin_line(const struct export_line *line, const char *name, FILE *to)
 {
     fprintf(to, "{\"%s\":\"%s\",\"layer\":\"%s\"", name, line->cluster, line->layer);
 }
 
 /* Writes a line for each cluster; its fields come in the order of cluster_fields[], and unknown
  * ones are left out, as in the text form. */
-static int write_clusters(struct lines *lines, FILE *to)
+static int write_clusters(struct export_lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
-        const struct line *line = &lines->list[i];
+        const struct export_line *line = &lines->list[i];
         const char *comma = "";
 
         if (i && !strcmp(line->cluster, lines->list[i - 1].cluster))
@@ -169,7 +169,7 @@ static int write_clusters(struct lines *lines, FILE *to)
 }
 
 /* Writes the spaces that layers here have, each once, sorted by what they are called. */
-static void write_spaces(struct lines *lines, FILE *to)
+static void write_spaces(struct export_lines *lines, FILE *to)
 {
     char before[DECLARATION_TAG_BYTES] = "", tag[DECLARATION_TAG_BYTES];
 
@@ -198,7 +198,7 @@ static void write_spaces(struct lines *lines, FILE *to)
 
 /* Writes what a table is worth as a whole.  If the table has changed since, or is the default plan
  * alone, nothing is known of that. */
-static int write_standing(struct lines *lines, const struct line *line, FILE *to)
+static int write_standing(struct export_lines *lines, const struct export_line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
     struct standing_row row;
@@ -221,8 +221,8 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
 
 struct trials {
     FILE *to;
-    struct lines *lines;
-    const struct line *line;
+    struct export_lines *lines;
+    const struct export_line *line;
 };
 
 /* Samples come sorted by trial only if they were taken so: one line for each is never wrong. */
@@ -241,9 +241,9 @@ static int write_sample(void *self, const struct trial_row *trial, const struct 
     return OK;
 }
 
-static int write_body(struct lines *lines, FILE *to)
+static int write_body(struct export_lines *lines, FILE *to)
 {
-    const struct line *list = lines->list;
+    const struct export_line *list = lines->list;
 
     TRY(write_clusters(lines, to));
     write_spaces(lines, to);
@@ -275,7 +275,7 @@ static int finish(FILE *to)
 
 int export_lines(struct store *store, const struct export_options *options, FILE *to)
 {
-    struct lines lines;
+    struct export_lines lines;
     char hex[SHA256_HEX_BYTES], spaces[32] = "", *body = NULL;
     size_t size = 0;
     FILE *memory;
@@ -318,7 +318,8 @@ static void print_cell(const char *text, FILE *to)
     putc('"', to);
 }
 
-static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
+static void print_csv_line(const struct export_lines *lines, const struct export_line *line,
+                           FILE *to)
 {
     const struct entry_row *e = &line->entry;
     const struct declaration *d = line->declared;
@@ -347,7 +348,7 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
 {
-    struct lines lines;
+    struct export_lines lines;
     const char *view = entry_in_csv;
     char name[ROW_NAME_BYTES];
     int rc = OK;
@@ -384,7 +385,7 @@ static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
 
 /* Says what numbers mean: of `a` those that every reader knows and those that some plan has, of
  * quiet axes all. */
-static void print_words(const struct lines *lines, uint32_t axes, FILE *to)
+static void print_words(const struct export_lines *lines, uint32_t axes, FILE *to)
 {
     fputs("a: 0 linear, 1 2dh", to);
     for (uint32_t a = MOE_A2A_RAIL; a < PLAN_A2A_COUNT; a++) {
@@ -406,7 +407,7 @@ static void print_words(const struct lines *lines, uint32_t axes, FILE *to)
     }
 }
 
-static int write_header(struct lines *lines, FILE *to)
+static int write_header(struct export_lines *lines, FILE *to)
 {
     uint32_t axes = 0; /* one bit for each */
 
@@ -435,7 +436,7 @@ static int write_header(struct lines *lines, FILE *to)
     print_words(lines, axes, to);
     fprintf(to, " */\n} moetune_table[] = {\n");
     for (size_t i = 0; i < lines->count; i++) {
-        const struct line *line = &lines->list[i];
+        const struct export_line *line = &lines->list[i];
         const struct entry_row *e = &line->entry;
 
         if (!i || strcmp(line->cluster, line[-1].cluster) != 0 ||
@@ -458,7 +459,7 @@ static int write_header(struct lines *lines, FILE *to)
 
 int export_header(struct store *store, const struct export_options *options, FILE *to)
 {
-    struct lines lines;
+    struct export_lines lines;
     int rc;
 
     TRY(collect_all(store, options, &lines));

@@ -71,7 +71,7 @@ static int wrong(const struct import_table *r, const char *field, const char *wh
 
 /* ---- one line: an object of known members, each of them once, of its kind and in its range */
 
-struct line {
+struct import_line {
     const struct import_table *table;
     struct member {
         const struct row_field *field;
@@ -87,8 +87,8 @@ struct line {
 };
 
 /* Adds members that a table of this version has. */
-static void expect(struct line *line, const struct row_field *fields, size_t count, int64_t version,
-                   void *row)
+static void expect(struct import_line *line, const struct row_field *fields, size_t count,
+                   int64_t version, void *row)
 {
     for (const struct row_field *f = fields; f < fields + count; f++) {
         if (!f->since || f->since > version)
@@ -115,7 +115,7 @@ static bool is_plain(const struct json_value *v)
     return true;
 }
 
-static int take_member(struct line *line, const struct json_value *v)
+static int take_member(struct import_line *line, const struct json_value *v)
 {
     static const char in_names[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
@@ -182,7 +182,7 @@ static int take_member(struct line *line, const struct json_value *v)
 
 static int on_member(void *self, const struct json_value *v)
 {
-    struct line *line = self;
+    struct import_line *line = self;
 
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END
@@ -211,7 +211,7 @@ static int on_member(void *self, const struct json_value *v)
 }
 
 /* Reads a text that has these members and, if there is a table of rows, its fields. */
-static int read_members(struct line *line, const struct row_table *rows, void *row,
+static int read_members(struct import_line *line, const struct row_table *rows, void *row,
                         const char *text, size_t length)
 {
     int rc;
@@ -247,7 +247,7 @@ static const struct row_field header_fields[] = {
 };
 #undef AT
 
-struct claim {
+struct version_claim {
     char format[32];
     double version;
 };
@@ -255,7 +255,7 @@ struct claim {
 /* Another version's first line may have other members: these two alone are asked for. */
 static int on_claim(void *self, const struct json_value *v)
 {
-    struct claim *claim = self;
+    struct version_claim *claim = self;
 
     if (v->depth != 1 || !v->key)
         return OK;
@@ -268,7 +268,7 @@ static int on_claim(void *self, const struct json_value *v)
 
 static int find_version(struct import_table *r, const char *text, size_t length)
 {
-    struct claim claim = { .version = -1 };
+    struct version_claim claim = { .version = -1 };
 
     if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
         strcmp(claim.format, "moetune-table") != 0)
@@ -318,7 +318,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     struct known_cluster k = { .id = 0 };
     char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
     struct head head;
-    struct line line = {
+    struct import_line line = {
         .table = r, .inner = "fields", .inner_text = fields, .inner_size = sizeof(fields)
     };
 
@@ -492,7 +492,7 @@ static int check_entry(const struct import_table *r, const struct entry_row *e,
 static int read_entry(struct import_table *r, const char *text, size_t length)
 {
     struct incoming in = { .row.tier = TIER_IMPORTED };
-    struct line line = { .table = r };
+    struct import_line line = { .table = r };
     struct head head;
     size_t space = 0;
     long cluster;
@@ -540,7 +540,7 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     const struct incoming_standing *last =
         r->standing_count ? &r->standings[r->standing_count - 1] : NULL;
     struct incoming_standing in = { .table = last ? last->table : 0 };
-    struct line line = { .table = r };
+    struct import_line line = { .table = r };
     struct moe_shape shape = { 0 };
     struct standing_fault fault;
     struct head head;
@@ -572,7 +572,7 @@ static int read_standing(struct import_table *r, const char *text, size_t length
 /* Samples are for people; they are read as carefully and left behind. */
 static int read_sample(struct import_table *r, const char *text, size_t length)
 {
-    struct line line = { .table = r };
+    struct import_line line = { .table = r };
     struct sample_row sample;
     struct head head;
 
@@ -618,7 +618,7 @@ static int read_all(struct import_table *r, const char *text, size_t size)
                    { "spaces", &r->space_count, &r->header.spaces },
                    { "entries", &r->entry_count, &r->header.entries },
                    { "standings", &r->standing_count, &r->header.standings } };
-    struct line first = { .table = r };
+    struct import_line first = { .table = r };
     char hex[SHA256_HEX_BYTES];
 
     r->line = 1;

@@ -21,7 +21,7 @@ enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
 static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
 
 /* What is known of a line while it is read. */
-struct line {
+struct traffic_line {
     const char *origin;
     uint32_t number;
     unsigned seen; /* members, as bits */
@@ -35,7 +35,7 @@ struct line {
     bool stranger;        /* the layer's space is not known here */
 };
 
-static int wrong(const struct line *line, const char *field, const char *why)
+static int wrong(const struct traffic_line *line, const char *field, const char *why)
 {
     return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", line->origin, line->number,
                 TEXT_SHORT(field, 40), why);
@@ -58,7 +58,7 @@ static bool is_text(const struct json_value *v)
 
 /* ---- members */
 
-static int take_layer(struct line *line, const struct json_value *v)
+static int take_layer(struct traffic_line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
     char why[SHAPE_FAULT_BYTES];
@@ -81,7 +81,7 @@ enum member { FORMAT, VERSION, LAYER, WINDOW, CLUSTER, DEVICE, LOST, ASKED, MEMB
 static const char *const member_words[MEMBERS + 1] = { "format",  "version", "layer", "window",
                                                        "cluster", "device",  "lost",  "asked" };
 
-static int take_member(struct line *line, const struct json_value *v)
+static int take_member(struct traffic_line *line, const struct json_value *v)
 {
     int member = word_find(member_words, v->key);
     bool null = v->kind == JSON_NULL, good = false;
@@ -126,7 +126,7 @@ static int take_member(struct line *line, const struct json_value *v)
 
 static int on_value(void *self, const struct json_value *v)
 {
-    struct line *line = self;
+    struct traffic_line *line = self;
     struct traffic_layer *l = &line->layer;
     struct traffic_bucket row = { .bucket = (uint32_t)line->bucket };
     bool good = false;
@@ -205,7 +205,7 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 }
 
 /* Members come in any order: what must fit together is known at the end of the line. */
-static int add_line(const struct line *line, struct traffic *t)
+static int add_line(const struct traffic_line *line, struct traffic *t)
 {
     const struct traffic_layer *l = &line->layer;
     const struct declaration *d = declaration_find(l->shape.space);
@@ -240,7 +240,7 @@ static int add_line(const struct line *line, struct traffic *t)
 static int take_line(const char *text, size_t length, const char *origin, uint32_t number,
                      struct traffic *inout)
 {
-    struct line line = { .origin = origin, .number = number };
+    struct traffic_line line = { .origin = origin, .number = number };
     int rc = json_read(text, length, NULL, on_value, &line);
 
     if (rc == UNSUPPORTED)

@@ -15,7 +15,7 @@
 
 /* ---- choosing */
 
-struct choice {
+struct bind_choice {
     const struct moelookup *table;
     const struct moe_shape *shape;
     const char *device;
@@ -68,7 +68,7 @@ static bool same_device(const struct lookup_layer *layer, const char *device)
     return length >= 8 && length < sizeof(hash) && !strncmp(device, hash, length);
 }
 
-static struct lookup_layer layer_at(const struct choice *c, uint32_t i)
+static struct lookup_layer layer_at(const struct bind_choice *c, uint32_t i)
 {
     return pack_layer(c->table->bytes, c->fits[i]);
 }
@@ -76,7 +76,7 @@ static struct lookup_layer layer_at(const struct choice *c, uint32_t i)
 /* Leaves the tables that fit best: those for as many tokens as the shape says, of them those for
  * as many layers (a step of one layer comes nearest where any number fits), of them those of the
  * earliest file. */
-static void keep_best_fits(struct choice *c)
+static void keep_best_fits(struct bind_choice *c)
 {
     uint64_t lowest = UINT64_MAX;
     uint32_t kept = 0;
@@ -97,7 +97,7 @@ static void keep_best_fits(struct choice *c)
     c->count = kept;
 }
 
-static bool all_same(const struct choice *c,
+static bool all_same(const struct bind_choice *c,
                      bool (*same)(const struct lookup_layer *a, const struct lookup_layer *b))
 {
     for (uint32_t i = 1; i < c->count; i++) {
@@ -122,7 +122,7 @@ static bool all_but_window_alike(const struct lookup_layer *a, const struct look
            a->shape.tokens == b->shape.tokens && a->shape.layers == b->shape.layers;
 }
 
-static int ambiguous(const struct choice *c)
+static int ambiguous(const struct bind_choice *c)
 {
     lookup_say(c->table, LOOKUP_ERROR,
                "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
@@ -139,7 +139,7 @@ static int ambiguous(const struct choice *c)
     return ERR_AMBIGUOUS;
 }
 
-static uint64_t reach_of(const struct choice *c, uint32_t i)
+static uint64_t reach_of(const struct bind_choice *c, uint32_t i)
 {
     struct lookup_layer layer = layer_at(c, i);
     const uint8_t *bytes = c->table->bytes;
@@ -152,7 +152,7 @@ static uint64_t reach_of(const struct choice *c, uint32_t i)
 
 /* Of tables of several widths, which come in the order in which they answer, moves the first one
  * that reaches far enough to the front. */
-static void put_first_what_answers(struct choice *c)
+static void put_first_what_answers(struct bind_choice *c)
 {
     uint64_t widest = 0;
     uint32_t at = 0, answers;
@@ -170,7 +170,7 @@ static void put_first_what_answers(struct choice *c)
 
 /* Leaves the tables that answer.  Several that are left differ in their width alone; the first
  * answers. */
-static int choose(struct choice *c)
+static int choose(struct bind_choice *c)
 {
     for (uint32_t i = 0; i < pack_layer_count(c->table->bytes); i++) {
         struct lookup_layer layer = pack_layer(c->table->bytes, i);
@@ -190,7 +190,7 @@ static int choose(struct choice *c)
 /* ---- missing */
 
 /* Says which table comes nearest. */
-static void describe_nearest(const struct choice *c, char *text, size_t size)
+static void describe_nearest(const struct bind_choice *c, char *text, size_t size)
 {
     const struct lookup_passed *passed = &c->table->passed;
     uint32_t layers = pack_layer_count(c->table->bytes);
@@ -223,7 +223,7 @@ static void describe_nearest(const struct choice *c, char *text, size_t size)
     }
 }
 
-static void say_miss(const struct choice *c)
+static void say_miss(const struct bind_choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const struct declaration *d = declaration_find(c->shape->space);
@@ -251,7 +251,7 @@ static void say_miss(const struct choice *c)
 
 /* ---- several widths */
 
-static void say_hidden(const struct choice *c)
+static void say_hidden(const struct bind_choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     struct lookup_layer answers = layer_at(c, 0);
@@ -269,7 +269,7 @@ static void say_hidden(const struct choice *c)
 
 /* What a person pinned holds for capacities, whatever is tuned later: buckets that a pin reaches
  * only in part are pinned, because what it keeps away may be harmful. */
-static int inherit_pins(const struct choice *c, struct lookup_layer *layer)
+static int inherit_pins(const struct bind_choice *c, struct lookup_layer *layer)
 {
     for (uint32_t i = 1; i < c->count; i++) {
         struct lookup_layer from = layer_at(c, i);
@@ -292,7 +292,7 @@ static int inherit_pins(const struct choice *c, struct lookup_layer *layer)
 /* ---- a view */
 
 /* Copies the layer that answers, which becomes the view's own. */
-static int copy_layer(const struct choice *c, struct lookup_layer *layer)
+static int copy_layer(const struct bind_choice *c, struct lookup_layer *layer)
 {
     const uint8_t *bytes = c->table->bytes;
     uint32_t at = c->fits[0];
@@ -322,7 +322,7 @@ int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
                    const char *device_or_null, struct moelookup_view **out)
 {
     struct moe_shape whole = { 0 };
-    struct choice c = { .table = table, .shape = &whole, .device = device_or_null };
+    struct bind_choice c = { .table = table, .shape = &whole, .device = device_or_null };
     struct moelookup_view *view = NULL;
     struct lookup_switches switches;
     struct lookup_layer layer;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The answer for all buckets from `from` up to where the next answer begins. */
-struct answer {
+struct bucket_answer {
     uint32_t from;
     uint32_t own; /* the plan's bucket is the one that was asked for */
     struct moe_plan plan;
@@ -26,7 +26,7 @@ struct moelookup_view {
     uint32_t last;                      /* the last answer's bucket */
     uint32_t shift; /* index[b >> shift] is the answer of the slot's first bucket */
     uint32_t *index;
-    struct answer *answers;
+    struct bucket_answer *answers;
     uint32_t count;
     struct counter counter; /* of what is asked */
     /* For explanations; layer.window is never 0. */
@@ -67,15 +67,15 @@ static const struct lookup_pin *pin_at(const struct lookup_layer *layer, uint32_
     return low < layer->pin_count && layer->pins[low].first <= bucket ? &layer->pins[low] : NULL;
 }
 
-static struct answer own_answer(struct moe_plan plan, enum moe_source source)
+static struct bucket_answer own_answer(struct moe_plan plan, enum moe_source source)
 {
     plan.source = source;
-    return (struct answer){ .own = 1, .plan = plan };
+    return (struct bucket_answer){ .own = 1, .plan = plan };
 }
 
-static struct answer answer_of(const struct lookup_entry *e, enum moe_source source)
+static struct bucket_answer answer_of(const struct lookup_entry *e, enum moe_source source)
 {
-    struct answer answer = { .plan = e->plan };
+    struct bucket_answer answer = { .plan = e->plan };
 
     answer.plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
     return answer;
@@ -94,7 +94,7 @@ static enum moe_source own_source(const struct lookup_entry *own)
 }
 
 /* The answer of an entry of this bucket or of others near it; the layer has one at least. */
-static struct answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
+static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
     uint32_t n = layer->entry_count, at = entries_before(layer, bucket);
@@ -116,7 +116,7 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
     return answer_of(own ? own : below ? below : above, near);
 }
 
-static struct answer answer_for(const struct moelookup_view *view, uint32_t bucket)
+static struct bucket_answer answer_for(const struct moelookup_view *view, uint32_t bucket)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket);
     const struct lookup_entry *e;
@@ -183,8 +183,8 @@ static int list_answers(struct moelookup_view *view)
         return ERR_NOMEM;
     view->answers = malloc(sizeof(*view->answers) * changes);
     for (uint32_t i = 0; i < changes && view->answers; i++) {
-        const struct answer *last = view->count ? &view->answers[view->count - 1] : NULL;
-        struct answer answer = answer_for(view, at[i]);
+        const struct bucket_answer *last = view->count ? &view->answers[view->count - 1] : NULL;
+        struct bucket_answer answer = answer_for(view, at[i]);
 
         answer.from = at[i];
         if (!last || last->own != answer.own ||
@@ -267,7 +267,7 @@ static uint32_t bucket_of(const struct moelookup_view *view, uint32_t capacity)
 }
 
 /* The answer for a bucket; put in line, because the hot call is one of its callers. */
-static inline __attribute__((always_inline)) const struct answer *
+static inline __attribute__((always_inline)) const struct bucket_answer *
 find(const struct moelookup_view *view, uint32_t bucket)
 {
     uint32_t slot = (bucket < view->last ? bucket : view->last) >> view->shift;
@@ -286,7 +286,7 @@ find(const struct moelookup_view *view, uint32_t bucket)
 }
 
 /* The bucket that a plan names where `asked` was asked for. */
-static uint32_t told_bucket(const struct answer *answer, uint32_t asked)
+static uint32_t told_bucket(const struct bucket_answer *answer, uint32_t asked)
 {
     return answer->own ? asked : answer->plan.bucket;
 }
@@ -303,7 +303,7 @@ static inline __attribute__((always_inline)) void copy_plan(const struct moe_pla
 /* A caller whose struct ends early: fields that are not wholly inside are left alone, and a plan
  * that cannot be told without them gives way to the default. */
 static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
-                                             const struct answer *answer, uint32_t bucket,
+                                             const struct bucket_answer *answer, uint32_t bucket,
                                              struct moe_plan *out)
 {
     size_t bytes = plan_bytes(out->struct_size);
@@ -324,7 +324,7 @@ static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
 /* Answers a caller whose struct ends early; most of them were compiled when ctas was the last
  * field. */
 static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
-                                              const struct answer *answer, uint32_t bucket,
+                                              const struct bucket_answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
 {
     uint32_t told = told_bucket(answer, bucket);
@@ -340,7 +340,7 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
 /* Each branch ends with a call, so nothing need be kept for afterwards. */
 int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
 {
-    const struct answer *answer;
+    const struct bucket_answer *answer;
     uint32_t bucket, told;
 
     if (!view || !out)
@@ -372,7 +372,7 @@ static bool key_bucket(const struct moelookup_view *view, uint64_t key, double c
 int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double class,
                       struct moe_plan *out)
 {
-    const struct answer *answer;
+    const struct bucket_answer *answer;
     uint32_t bucket;
 
     if (!view || !out || !key_bucket(view, key, class, &bucket))
@@ -463,7 +463,7 @@ static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint
 
 /* An answer and what it was compared with. */
 struct uneven_answer {
-    struct answer told;
+    struct bucket_answer told;
     struct moe_plan rival; /* struct_size 0: there is none */
 };
 
@@ -673,7 +673,7 @@ static const char *bucket_name(const struct moelookup_view *view, uint32_t bucke
 int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, double class, char *text,
                           size_t size)
 {
-    const struct answer *answer;
+    const struct bucket_answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
     char room[RANGE_TEXT_BYTES];

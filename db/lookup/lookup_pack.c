@@ -329,14 +329,14 @@ static const struct declaration *next_space(const struct lookup_set *set, uint32
     return declaration_find(least);
 }
 
-struct sizes {
+struct pack_sizes {
     uint32_t version;
     size_t entries_at, pins_at, spaces_at, total;
 };
 
-static struct sizes measure(const struct lookup_set *set)
+static struct pack_sizes measure(const struct lookup_set *set)
 {
-    struct sizes s = { .version = version_for(set) };
+    struct pack_sizes s = { .version = version_for(set) };
 
     s.entries_at = HEADER + record_bytes(s.version) * set->count;
     s.pins_at = s.entries_at;
@@ -352,7 +352,7 @@ static struct sizes measure(const struct lookup_set *set)
 }
 
 /* Writes everything but the checksum; the bytes are zero before. */
-static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
+static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t *bytes)
 {
     const struct lookup_switches *switches = &set->switches;
     uint32_t force_space = switches->forced ? switches->force.space : 0;
@@ -431,7 +431,7 @@ void pack_seal(uint8_t *bytes, size_t size)
 
 static int write_tidy(struct lookup_set *set, uint8_t **bytes, size_t *size)
 {
-    struct sizes s;
+    struct pack_sizes s;
     uint8_t *made;
 
     TRY(lookup_set_tidy(set));

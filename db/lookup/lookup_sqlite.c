@@ -140,7 +140,7 @@ static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_pass
 
 /* ---- rows */
 
-struct reader {
+struct table_reader {
     sqlite3 *db;
     sqlite3_stmt *cluster, *shape;
     uint32_t file;
@@ -175,7 +175,8 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
 
 /* *usable, false for a cluster that must not answer here: modelled, with another meaning of r, d,
  * a, or of another site. */
-static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
+static int read_cluster(struct table_reader *r, int64_t id, struct lookup_layer *layer,
+                        bool *usable)
 {
     const char *device, *backend;
     bool real, here;
@@ -211,7 +212,7 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
     return OK;
 }
 
-static int read_shape(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
+static int read_shape(struct table_reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
 {
     int code;
 
@@ -225,7 +226,7 @@ static int read_shape(struct reader *r, int64_t id, struct lookup_layer *layer, 
 }
 
 /* Rows come sorted by layer: looks up what changes only when it changes. */
-static int layer_of(struct reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
+static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
 {
     int64_t at[3] = { sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1),
                       sqlite3_column_int64(row, 2) };
@@ -297,7 +298,7 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
     return lookup_layer_pin(layer, &(struct lookup_pin){ (uint32_t)first, (uint32_t)last, plan });
 }
 
-static int read_rows(struct reader *r, const char *sql,
+static int read_rows(struct table_reader *r, const char *sql,
                      int (*add)(sqlite3_stmt *row, struct lookup_layer *layer))
 {
     sqlite3_stmt *row = NULL;
@@ -324,7 +325,7 @@ static const char *const all_entries =
     "FROM entry ORDER BY fingerprint, shape, window, id";
 
 /* A space that cannot be read is that of a layer that is not for us. */
-static int read_spaces(struct reader *r)
+static int read_spaces(struct table_reader *r)
 {
     const struct declaration *d;
     sqlite3_stmt *row = NULL;
@@ -336,7 +337,7 @@ static int read_spaces(struct reader *r)
     return rc ? rc : status_of(code);
 }
 
-static int read_all(struct reader *r)
+static int read_all(struct table_reader *r)
 {
     TRY(prepare(r->db,
                 "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD
@@ -354,7 +355,7 @@ static int read_all(struct reader *r)
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
                        struct lookup_set *set)
 {
-    struct reader r = { .file = file, .set = set };
+    struct table_reader r = { .file = file, .set = set };
     int rc;
 
     TRY_OUT(open_database(path, kind, &r.db));

@@ -13,7 +13,7 @@ __extension__ typedef unsigned __int128 wide;
 enum { EXPERTS_MOST = 1 << 16, TOP_K_MOST = 64, ROOMS_MOST = 1 << 30, NONE = -1 };
 
 /* What is kept of a batch.  Rooms are linked by when their batches were put. */
-struct room {
+struct batch_room {
     uint64_t key;
     uint32_t rows;
     int32_t chain; /* the next one of the same slot */
@@ -22,7 +22,7 @@ struct room {
 
 struct moe_routes {
     struct moe_routes_options o;
-    struct room *rooms;
+    struct batch_room *rooms;
     int32_t *slots; /* the first room of those whose keys fall here */
     uint32_t slot_bits, taken;
     int32_t oldest, newest;
@@ -127,7 +127,7 @@ static uint16_t *ids_of(const struct moe_routes *r, int32_t at)
 
 static void unlink_room(struct moe_routes *r, int32_t at)
 {
-    struct room *room = &r->rooms[at];
+    struct batch_room *room = &r->rooms[at];
 
     *(room->older == NONE ? &r->oldest : &r->rooms[room->older].newer) = room->newer;
     *(room->newer == NONE ? &r->newest : &r->rooms[room->newer].older) = room->older;

@@ -176,8 +176,8 @@ static const struct insertion {
     const char *verb, *end;
 } replace = { "INSERT OR REPLACE", "" }, add = { "INSERT", " ON CONFLICT DO NOTHING" };
 
-static void put_sql(const struct insertion *how, const char *table, const struct column *columns,
-                    size_t count, char *sql, size_t size)
+static void put_sql(const struct insertion *how, const char *table,
+                    const struct record_column *columns, size_t count, char *sql, size_t size)
 {
     size_t used = (size_t)snprintf(sql, size, "%s INTO %s(", how->verb, table);
 
@@ -190,7 +190,7 @@ static void put_sql(const struct insertion *how, const char *table, const struct
 }
 
 /* Text is not copied: it lives until the step that follows. */
-static void bind_column(sqlite3_stmt *statement, int at, const struct column *c)
+static void bind_column(sqlite3_stmt *statement, int at, const struct record_column *c)
 {
     if (c->kind == COLUMN_INTEGER)
         sqlite3_bind_int64(statement, at, c->integer);
@@ -204,7 +204,7 @@ static void bind_column(sqlite3_stmt *statement, int at, const struct column *c)
 
 #define ADD(line, literal) json_add(line, literal, sizeof(literal) - 1)
 
-static int write_line(struct records *r, const char *table, const struct column *columns,
+static int write_line(struct records *r, const char *table, const struct record_column *columns,
                       size_t count)
 {
     struct json_text *line = &r->line;
@@ -215,7 +215,7 @@ static int write_line(struct records *r, const char *table, const struct column 
     ADD(line, "{\"table\":\"");
     json_add(line, table, strlen(table));
     ADD(line, "\"");
-    for (const struct column *c = columns; c < columns + count; c++) {
+    for (const struct record_column *c = columns; c < columns + count; c++) {
         ADD(line, ",\"");
         json_add(line, c->name, strlen(c->name));
         ADD(line, "\":");
@@ -236,7 +236,7 @@ static int write_line(struct records *r, const char *table, const struct column 
 }
 
 static int insert(struct records *r, const struct insertion *how, const char *table,
-                  const struct column *columns, size_t count)
+                  const struct record_column *columns, size_t count)
 {
     sqlite3_stmt *statement = find_statement(r, how->verb, table);
     char sql[2048];
@@ -253,7 +253,8 @@ static int insert(struct records *r, const struct insertion *how, const char *ta
     return code == SQLITE_DONE ? OK : schema_status(r->db, code, r->path, "cannot be written");
 }
 
-int records_put(struct records *r, const char *table, const struct column *columns, size_t count)
+int records_put(struct records *r, const char *table, const struct record_column *columns,
+                size_t count)
 {
     TRY(begin(r));
     TRY(insert(r, &replace, table, columns, count));
@@ -292,7 +293,7 @@ enum { PLANS_MAX = 4 };
 
 /* A row as columns; the plans among them are texts of their own. */
 struct row_columns {
-    struct column columns[RECORD_COLUMNS_MAX];
+    struct record_column columns[RECORD_COLUMNS_MAX];
     char plans[PLANS_MAX][PLAN_TEXT_BYTES];
     int plan_count;
 };
@@ -308,18 +309,23 @@ static void columns_of(const struct row_table *table, const void *row, struct ro
 
         switch (f->kind) {
         case ROW_INTEGER:
-        case ROW_BOOL: to->columns[i] = (struct column)INTEGER(f->name, row_integer(f, row)); break;
-        case ROW_REAL: to->columns[i] = (struct column)REAL(f->name, row_real(f, row)); break;
+        case ROW_BOOL:
+            to->columns[i] = (struct record_column)INTEGER(f->name, row_integer(f, row));
+            break;
+        case ROW_REAL:
+            to->columns[i] = (struct record_column)REAL(f->name, row_real(f, row));
+            break;
         case ROW_PLAN:
             assert(to->plan_count < PLANS_MAX);
             if (plan->struct_size && moe_plan_format(plan, text, PLAN_TEXT_BYTES) > 0) {
-                to->columns[i] = (struct column)TEXT(f->name, text);
+                to->columns[i] = (struct record_column)TEXT(f->name, text);
                 to->plan_count++;
             } else {
-                to->columns[i] = (struct column)TEXT(f->name, f->none);
+                to->columns[i] = (struct record_column)TEXT(f->name, f->none);
             }
             break;
-        default: to->columns[i] = (struct column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
+        default:
+            to->columns[i] = (struct record_column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
         }
     }
 }
@@ -339,11 +345,12 @@ int row_put_new(struct records *r, const struct row_table *table, const void *ro
 
     columns_of(table, row, &c);
     TRY(begin(r));
-    c.columns[0] = (struct column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
+    c.columns[0] =
+        (struct record_column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
     TRY(insert(r, &add, table->name, c.columns, table->count));
     if (!sqlite3_changes(r->db))
         return UNSUPPORTED;
-    c.columns[0] = (struct column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
+    c.columns[0] = (struct record_column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
     return write_line(r, table->name, c.columns, table->count);
 }
 
@@ -444,18 +451,18 @@ int row_list(struct records *records, const struct row_query *query, struct row_
 
 enum { NAME_BYTES = 32 };
 
-struct line {
+struct record_line {
     char table[NAME_BYTES], delete[NAME_BYTES], where[192];
     char names[RECORD_COLUMNS_MAX][NAME_BYTES];
-    struct column columns[RECORD_COLUMNS_MAX];
+    struct record_column columns[RECORD_COLUMNS_MAX];
     int64_t values[8];
     size_t count;
     int value_count;
 };
 
-static int read_column(struct line *line, const struct json_value *v)
+static int read_column(struct record_line *line, const struct json_value *v)
 {
-    struct column *c = &line->columns[line->count];
+    struct record_column *c = &line->columns[line->count];
 
     if (line->count == RECORD_COLUMNS_MAX || strlen(v->key) >= NAME_BYTES)
         return ERR_FORMAT;
@@ -463,7 +470,7 @@ static int read_column(struct line *line, const struct json_value *v)
     if (strspn(v->key, "abcdefghijklmnopqrstuvwxyz_0123456789") != strlen(v->key))
         return ERR_FORMAT;
     snprintf(line->names[line->count], NAME_BYTES, "%s", v->key);
-    *c = (struct column){ .name = line->names[line->count], .kind = COLUMN_TEXT };
+    *c = (struct record_column){ .name = line->names[line->count], .kind = COLUMN_TEXT };
     if (v->kind == JSON_STRING) {
         c->text = strdup(v->value);
     } else if (v->kind == JSON_NUMBER && !strpbrk(v->value, ".eE")) {
@@ -481,7 +488,7 @@ static int read_column(struct line *line, const struct json_value *v)
 
 static int read_member(void *self, const struct json_value *v)
 {
-    struct line *line = self;
+    struct record_line *line = self;
     const struct {
         const char *key;
         char *to;
@@ -524,7 +531,7 @@ static const char *const tables[] = { "meta",         "fingerprint", "fingerprin
                                       "standing",     "load",        "phase",
                                       "verification", NULL };
 
-static int apply_line(struct records *r, const struct line *line)
+static int apply_line(struct records *r, const struct record_line *line)
 {
     int table = word_find(tables, *line->delete ? line->delete : line->table);
     int deletion = word_find(deletions, line->where);
@@ -550,7 +557,7 @@ static int apply_line(struct records *r, const struct line *line)
 
 static int replay_line(struct records *r, const char *text, size_t length)
 {
-    struct line *line = calloc(1, sizeof(*line));
+    struct record_line *line = calloc(1, sizeof(*line));
     int rc = line ? OK : ERR_NOMEM;
 
     if (!rc)
@@ -589,7 +596,7 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
 
 static int write_rows(struct records *r, const char *table)
 {
-    struct column columns[RECORD_COLUMNS_MAX];
+    struct record_column columns[RECORD_COLUMNS_MAX];
     sqlite3_stmt *row = NULL;
     char sql[64];
     int code, rc = OK;
@@ -603,11 +610,12 @@ static int write_rows(struct records *r, const char *table)
             const char *name = sqlite3_column_name(row, i);
             int type = sqlite3_column_type(row, i);
 
-            columns[i] = type == SQLITE_INTEGER
-                             ? (struct column)INTEGER(name, sqlite3_column_int64(row, i))
-                         : type == SQLITE_FLOAT
-                             ? (struct column)REAL(name, sqlite3_column_double(row, i))
-                             : (struct column)TEXT(name, (const char *)sqlite3_column_text(row, i));
+            columns[i] =
+                type == SQLITE_INTEGER
+                    ? (struct record_column)INTEGER(name, sqlite3_column_int64(row, i))
+                : type == SQLITE_FLOAT
+                    ? (struct record_column)REAL(name, sqlite3_column_double(row, i))
+                    : (struct record_column)TEXT(name, (const char *)sqlite3_column_text(row, i));
         }
         rc = write_line(r, table, columns, (size_t)count);
         code = SQLITE_OK;

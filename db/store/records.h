@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct column {
+struct record_column {
     const char *name;
     enum { COLUMN_INTEGER, COLUMN_REAL, COLUMN_TEXT } kind; /* REAL NAN and TEXT NULL are NULL */
     int64_t integer;
@@ -54,7 +54,7 @@ struct records {
 
 /* Writes a row; the one with the same primary key or unique columns is replaced.  `table` and the
  * columns' names must be literals: statements are kept by the table's name. */
-int records_put(struct records *records, const char *table, const struct column *columns,
+int records_put(struct records *records, const char *table, const struct record_column *columns,
                 size_t count);
 
 /* The buckets of one layer, or of all: fingerprint, shape, window (0: any), first and last bucket.

@@ -273,7 +273,7 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 
 /* ---- what is out of date */
 
-struct expiry {
+struct entry_expiry {
     struct store *store;
     uint32_t window, first, last;
     const char *why, *load; /* load NULL: whatever it is */
@@ -281,7 +281,7 @@ struct expiry {
 
 static int make_stale(void *self, const struct entry_row *entry)
 {
-    const struct expiry *x = self;
+    const struct entry_expiry *x = self;
     struct entry_row stale = *entry;
 
     if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
@@ -295,7 +295,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                  uint32_t first, uint32_t last, const char *why)
 {
     const int64_t range[] = { cluster, shape, window, first, last };
-    struct expiry expiry = { store, window, first, last, why, NULL };
+    struct entry_expiry expiry = { store, window, first, last, why, NULL };
 
     TRY(store_entries(store, cluster, shape, make_stale, &expiry));
     TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
@@ -306,7 +306,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, const char *load)
 {
-    struct expiry expiry = { store, window, first, last, "another load", load };
+    struct entry_expiry expiry = { store, window, first, last, "another load", load };
 
     return store_entries(store, cluster, shape, make_stale, &expiry);
 }

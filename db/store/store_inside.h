@@ -34,8 +34,8 @@ int store_beside(const char *path, const char *ending, char out[PATH_MAX]);
 
 /* A row of what no struct holds: its columns. */
 #define PUT(store, table, ...)                                                                     \
-    records_put(&(store)->records, table, (struct column[]){ __VA_ARGS__ },                        \
-                sizeof((struct column[]){ __VA_ARGS__ }) / sizeof(struct column))
+    records_put(&(store)->records, table, (struct record_column[]){ __VA_ARGS__ },                 \
+                sizeof((struct record_column[]){ __VA_ARGS__ }) / sizeof(struct record_column))
 
 /* ---- What of a damaged database makes sense, and another one made of it. */
 

@@ -19,7 +19,7 @@ static const int64_t key_most = 1000000000000000;
 /* Up to here no product leaves 64 bits. */
 static const uint64_t product_most = ((uint64_t)1 << 62) - 1;
 
-struct reader {
+struct space_reader {
     struct declaration *d;
     const char *at, *end; /* what is left of the line */
     unsigned line, space_line;
@@ -30,7 +30,8 @@ struct reader {
     size_t why_size;
 };
 
-__attribute__((format(printf, 2, 3))) static int wrong(struct reader *in, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int wrong(struct space_reader *in, const char *format,
+                                                       ...)
 {
     va_list args;
     size_t used;
@@ -45,7 +46,8 @@ __attribute__((format(printf, 2, 3))) static int wrong(struct reader *in, const 
 }
 
 /* Appends to the canonical text. */
-__attribute__((format(printf, 2, 3))) static void put(struct reader *in, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct space_reader *in, const char *format,
+                                                      ...)
 {
     size_t used = in->written < DECLARATION_TEXT_BYTES ? in->written : DECLARATION_TEXT_BYTES;
     va_list args;
@@ -161,7 +163,7 @@ static bool span_thousandths(struct span s, int64_t *out)
 
 /* ---- words of a line, with blanks and commas between them; an empty one is its end */
 
-static struct span next_word(struct reader *in)
+static struct span next_word(struct space_reader *in)
 {
     struct span s;
 
@@ -175,7 +177,7 @@ static struct span next_word(struct reader *in)
 }
 
 /* The next word without passing it. */
-static struct span peek(struct reader *in)
+static struct span peek(struct space_reader *in)
 {
     const char *at = in->at;
     struct span s = next_word(in);
@@ -185,7 +187,7 @@ static struct span peek(struct reader *in)
 }
 
 /* Passes the next word if it is this one. */
-static bool skip_word(struct reader *in, const char *word)
+static bool skip_word(struct space_reader *in, const char *word)
 {
     bool there = span_is(peek(in), word);
 
@@ -194,7 +196,7 @@ static bool skip_word(struct reader *in, const char *word)
     return there;
 }
 
-static int read_end(struct reader *in)
+static int read_end(struct space_reader *in)
 {
     struct span s = next_word(in);
 
@@ -202,7 +204,7 @@ static int read_end(struct reader *in)
 }
 
 /* Reads the next word as a name, which may have a minus inside. */
-static int read_name(struct reader *in, const char *of_what, bool minus,
+static int read_name(struct space_reader *in, const char *of_what, bool minus,
                      char name[DECLARATION_NAME_BYTES])
 {
     struct span s = next_word(in);
@@ -225,7 +227,8 @@ static int read_name(struct reader *in, const char *of_what, bool minus,
 }
 
 /* Reads the next word as a name that no axis, key or class has. */
-static int read_new_name(struct reader *in, const char *of_what, char name[DECLARATION_NAME_BYTES])
+static int read_new_name(struct space_reader *in, const char *of_what,
+                         char name[DECLARATION_NAME_BYTES])
 {
     const struct declaration *d = in->d;
     char read[DECLARATION_NAME_BYTES];
@@ -255,7 +258,7 @@ static const char *const not_values[] = { "default", "live", "restart", "values"
 static const char *const not_axes[] = { "default", "live",  "restart", "values",  "step",
                                         "edges",   "space", "memory",  "divides", NULL };
 
-static int add_value(struct reader *in, struct values *v, const char *text, size_t length,
+static int add_value(struct space_reader *in, struct values *v, const char *text, size_t length,
                      int64_t number)
 {
     struct value *to = &v->of[v->count];
@@ -269,7 +272,7 @@ static int add_value(struct reader *in, struct values *v, const char *text, size
     return OK;
 }
 
-static int read_integer(struct reader *in, struct span s, int64_t *out)
+static int read_integer(struct space_reader *in, struct span s, int64_t *out)
 {
     if (span_number(s, -NUMBER_MOST, NUMBER_MOST, out))
         return OK;
@@ -277,7 +280,7 @@ static int read_integer(struct reader *in, struct span s, int64_t *out)
 }
 
 /* "LO..HI [step N]", with its dots at `dots`. */
-static int add_range(struct reader *in, struct values *v, struct span s, size_t dots)
+static int add_range(struct space_reader *in, struct values *v, struct span s, size_t dots)
 {
     struct span low = { s.at, dots }, high = { s.at + dots + 2, s.length - dots - 2 };
     int64_t from, to, step = 1;
@@ -299,7 +302,7 @@ static int add_range(struct reader *in, struct values *v, struct span s, size_t 
     return OK;
 }
 
-static int read_value(struct reader *in, struct values *v, struct span s)
+static int read_value(struct space_reader *in, struct values *v, struct span s)
 {
     size_t dots = 0, letters = 0;
     int64_t number = 0;
@@ -327,7 +330,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Reads them up to "default".  Integers have one text each, and an order. */
-static int read_values(struct reader *in, struct values *v)
+static int read_values(struct space_reader *in, struct values *v)
 {
     struct span s;
     int64_t number;
@@ -364,7 +367,7 @@ static int read_values(struct reader *in, struct values *v)
     return OK;
 }
 
-static int read_axis(struct reader *in)
+static int read_axis(struct space_reader *in)
 {
     struct declaration *d = in->d;
     struct declared_axis *axis = &d->axis[d->axes];
@@ -425,7 +428,7 @@ static const char *const relation_texts[NEED_RELATIONS] = { "=",  "!=", "<=",   
                                                             ">=", ">",  "divides" };
 
 /* One side of a comparison, before it is known what the other one is. */
-struct side {
+struct need_side {
     struct span word;  /* the first factor */
     struct span odd;   /* the first factor that is no integer and no axis of integers */
     struct span large; /* the first one with which the product could be too large */
@@ -435,7 +438,7 @@ struct side {
 };
 
 /* Skips blanks and gives what is left of the line. */
-static struct span rest_of(struct reader *in)
+static struct span rest_of(struct space_reader *in)
 {
     while (in->at < in->end && strchr(" \t\r", *in->at))
         in->at++;
@@ -444,7 +447,7 @@ static struct span rest_of(struct reader *in)
 
 /* False: with a factor from `low` to `high` the product could be too large.  Zeros count as ones,
  * so that it stays in bounds on the way to them. */
-static bool grow(struct side *s, int64_t low, int64_t high)
+static bool grow(struct need_side *s, int64_t low, int64_t high)
 {
     uint64_t a = low < 0 ? (uint64_t)-low : (uint64_t)low;
     uint64_t b = high < 0 ? (uint64_t)-high : (uint64_t)high;
@@ -457,7 +460,7 @@ static bool grow(struct side *s, int64_t low, int64_t high)
     return true;
 }
 
-static int add_factor(struct reader *in, struct side *s, struct span word)
+static int add_factor(struct space_reader *in, struct need_side *s, struct span word)
 {
     const struct declaration *d = in->d;
     size_t axis = declaration_axis(d, word.at, word.length);
@@ -482,11 +485,11 @@ static int add_factor(struct reader *in, struct side *s, struct span word)
     return OK;
 }
 
-static int read_side(struct reader *in, struct side *out)
+static int read_side(struct space_reader *in, struct need_side *out)
 {
     struct span word;
 
-    *out = (struct side){ .most = 1, .term.constant = 1 };
+    *out = (struct need_side){ .most = 1, .term.constant = 1 };
     for (;;) {
         word = rest_of(in);
         while (in->at < in->end && is_letter(*in->at))
@@ -502,7 +505,7 @@ static int read_side(struct reader *in, struct side *out)
     }
 }
 
-static int read_relation(struct reader *in, enum declared_relation *relation)
+static int read_relation(struct space_reader *in, enum declared_relation *relation)
 {
     struct span rest = rest_of(in);
 
@@ -520,7 +523,7 @@ static int read_relation(struct reader *in, enum declared_relation *relation)
 }
 
 /* Gives the axis of words that is all of a side; d->axes: there is none. */
-static size_t axis_of_words(const struct declaration *d, const struct side *s)
+static size_t axis_of_words(const struct declaration *d, const struct need_side *s)
 {
     size_t axis = declaration_axis(d, s->word.at, s->word.length);
 
@@ -528,7 +531,7 @@ static size_t axis_of_words(const struct declaration *d, const struct side *s)
 }
 
 /* Makes terms of a side that is an axis of words and another one that is a word of it. */
-static bool match_words(const struct declaration *d, struct side *s, struct side *other)
+static bool match_words(const struct declaration *d, struct need_side *s, struct need_side *other)
 {
     size_t axis = axis_of_words(d, s);
     uint32_t value;
@@ -556,7 +559,8 @@ static void list_word(char list[LIST_BYTES], const char *word)
 
 /* Says what is wrong with sides that are neither two numbers nor an axis of words with one of them.
  */
-static int refuse_sides(struct reader *in, const struct side *left, const struct side *right)
+static int refuse_sides(struct space_reader *in, const struct need_side *left,
+                        const struct need_side *right)
 {
     const struct declaration *d = in->d;
     bool words_left = axis_of_words(d, left) < d->axes;
@@ -581,9 +585,9 @@ static int refuse_sides(struct reader *in, const struct side *left, const struct
                  *list ? ": " : "", list);
 }
 
-static int read_comparison(struct reader *in, struct declared_comparison *c)
+static int read_comparison(struct space_reader *in, struct declared_comparison *c)
 {
-    struct side left, right;
+    struct need_side left, right;
     bool words;
 
     TRY(read_side(in, &left));
@@ -607,7 +611,7 @@ static int read_comparison(struct reader *in, struct declared_comparison *c)
 }
 
 /* A number of one side may stand for a word of the other one's axis. */
-static void put_term(struct reader *in, const struct declared_term *term,
+static void put_term(struct space_reader *in, const struct declared_term *term,
                      const struct declared_term *other)
 {
     const struct declaration *d = in->d;
@@ -620,7 +624,7 @@ static void put_term(struct reader *in, const struct declared_term *term,
         put(in, "%s%lld", term->axes ? "*" : "", (long long)term->constant);
 }
 
-static void put_need(struct reader *in, struct declared_need *need)
+static void put_need(struct space_reader *in, struct declared_need *need)
 {
     put(in, "need ");
     need->text = in->written;
@@ -638,7 +642,7 @@ static void put_need(struct reader *in, struct declared_need *need)
 }
 
 /* The plan that runs where nothing is known must be legal. */
-static int check_default(struct reader *in, const struct declared_need *need)
+static int check_default(struct space_reader *in, const struct declared_need *need)
 {
     const struct declaration *d = in->d;
     int64_t at[DECLARATION_AXES_MAX] = { 0 };
@@ -657,7 +661,7 @@ static int check_default(struct reader *in, const struct declared_need *need)
     return wrong(in, "the need excludes the default plan, which has %s", list);
 }
 
-static int read_need(struct reader *in)
+static int read_need(struct space_reader *in)
 {
     struct declaration *d = in->d;
     struct declared_need *need;
@@ -698,7 +702,7 @@ static int read_need(struct reader *in)
 
 /* ---- "key NAME edges E..", "class NAME edges E.." */
 
-static int read_edges(struct reader *in, bool thousandths, size_t room, uint64_t *edges,
+static int read_edges(struct space_reader *in, bool thousandths, size_t room, uint64_t *edges,
                       size_t *count)
 {
     struct span s = next_word(in);
@@ -722,7 +726,7 @@ static int read_edges(struct reader *in, bool thousandths, size_t room, uint64_t
     return *count ? OK : wrong(in, "there is no edge");
 }
 
-static int read_key(struct reader *in)
+static int read_key(struct space_reader *in)
 {
     struct declaration *d = in->d;
 
@@ -737,7 +741,7 @@ static int read_key(struct reader *in)
     return OK;
 }
 
-static int read_class(struct reader *in)
+static int read_class(struct space_reader *in)
 {
     struct declaration *d = in->d;
     uint64_t edges[DECLARATION_CLASS_EDGES_MAX];
@@ -759,7 +763,7 @@ static int read_class(struct reader *in)
 
 /* ---- the whole */
 
-static int read_space(struct reader *in)
+static int read_space(struct space_reader *in)
 {
     if (*in->d->name)
         return wrong(in, "the space has a name already: %s", in->d->name);
@@ -770,11 +774,11 @@ static int read_space(struct reader *in)
     return OK;
 }
 
-static int read_line(struct reader *in)
+static int read_line(struct space_reader *in)
 {
     static const struct statement {
         const char *word;
-        int (*read)(struct reader *in);
+        int (*read)(struct space_reader *in);
     } statements[] = {
         { "space", read_space }, { "axis", read_axis },   { "need", read_need },
         { "key", read_key },     { "class", read_class }, { NULL, NULL },
@@ -793,7 +797,7 @@ static int read_line(struct reader *in)
 }
 
 /* What follows from all lines: the number of the space, and its legal plans. */
-static int complete(struct reader *in)
+static int complete(struct space_reader *in)
 {
     struct declaration *d = in->d;
     struct sha256 s;
@@ -825,7 +829,7 @@ static int complete(struct reader *in)
     return OK;
 }
 
-static int read_all(struct reader *in, const char *text)
+static int read_all(struct space_reader *in, const char *text)
 {
     size_t length = strlen(text);
 
@@ -850,7 +854,7 @@ static int read_all(struct reader *in, const char *text)
 
 int declaration_fault(const char *text, struct declaration **out, char *why, size_t size)
 {
-    struct reader in = { .d = calloc(1, sizeof(*in.d)), .why = why, .why_size = size };
+    struct space_reader in = { .d = calloc(1, sizeof(*in.d)), .why = why, .why_size = size };
     int rc = read_all(&in, text);
 
     if (rc == ERR_NOMEM)

@@ -101,7 +101,7 @@ int input_read(const char *path, size_t most, char **text, size_t *length)
 
 /* ---- line by line */
 
-struct lines {
+struct input_lines {
     const char *path;
     int (*on)(void *self, const char *line, size_t length, uint32_t number);
     void *self;
@@ -112,7 +112,7 @@ struct lines {
 
 /* Hands on the lines that are whole, and at the end of the file also a last one without a line
  * feed. */
-static int tell_lines(struct lines *l, bool at_end)
+static int tell_lines(struct input_lines *l, bool at_end)
 {
     while (l->begin < l->end) {
         char *line = l->bytes + l->begin, *end = memchr(line, '\n', l->end - l->begin);
@@ -131,7 +131,7 @@ static int tell_lines(struct lines *l, bool at_end)
 }
 
 /* Makes room for more of the line at hand and a zero byte behind it. */
-static int make_room(struct lines *l)
+static int make_room(struct input_lines *l)
 {
     char *more;
 
@@ -155,7 +155,7 @@ static int make_room(struct lines *l)
 int input_lines(const char *path,
                 int (*on)(void *self, const char *line, size_t length, uint32_t number), void *self)
 {
-    struct lines l = { .path = path, .on = on, .self = self };
+    struct input_lines l = { .path = path, .on = on, .self = self };
     size_t got = 1;
     bool begun = false;
     int fd, rc = OK;

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct reader {
+struct json_input {
     const char *text, *at, *end, *origin;
     int (*on)(void *self, const struct json_value *value);
     void *self;
     char *buffer, *key; /* unescaped text never is longer than the document */
 };
 
-static int wrong(const struct reader *r, const char *what)
+static int wrong(const struct json_input *r, const char *what)
 {
     int line = 1;
 
@@ -26,13 +26,13 @@ static int wrong(const struct reader *r, const char *what)
     return r->origin ? fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what) : UNSUPPORTED;
 }
 
-static void skip_blanks(struct reader *r)
+static void skip_blanks(struct json_input *r)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || *r->at == '\n'))
         r->at++;
 }
 
-static bool accept(struct reader *r, char c)
+static bool accept(struct json_input *r, char c)
 {
     if (r->at == r->end || *r->at != c)
         return false;
@@ -40,7 +40,7 @@ static bool accept(struct reader *r, char c)
     return true;
 }
 
-static int read_hex(struct reader *r, uint32_t *out)
+static int read_hex(struct json_input *r, uint32_t *out)
 {
     uint32_t value = 0;
 
@@ -83,7 +83,7 @@ static size_t put_utf8(char *to, uint32_t c)
     return 4;
 }
 
-static int read_unicode(struct reader *r, char *to, size_t *used)
+static int read_unicode(struct json_input *r, char *to, size_t *used)
 {
     uint32_t c, low;
 
@@ -104,7 +104,7 @@ static int read_unicode(struct reader *r, char *to, size_t *used)
 
 /* Counts the characters up to the next escape or the end of the string, which are copied at once.
  */
-static size_t plain_bytes(const struct reader *r)
+static size_t plain_bytes(const struct json_input *r)
 {
     const char *c = r->at;
 
@@ -113,7 +113,7 @@ static size_t plain_bytes(const struct reader *r)
     return (size_t)(c - r->at);
 }
 
-static int read_escape(struct reader *r, char *to, size_t *used)
+static int read_escape(struct json_input *r, char *to, size_t *used)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const char *found;
@@ -128,7 +128,7 @@ static int read_escape(struct reader *r, char *to, size_t *used)
     return OK;
 }
 
-static int read_string(struct reader *r, char *to, size_t *length)
+static int read_string(struct json_input *r, char *to, size_t *length)
 {
     size_t used = 0;
 
@@ -152,7 +152,7 @@ static int read_string(struct reader *r, char *to, size_t *length)
     return OK;
 }
 
-static size_t skip_digits(struct reader *r)
+static size_t skip_digits(struct json_input *r)
 {
     size_t n = 0;
 
@@ -163,7 +163,7 @@ static size_t skip_digits(struct reader *r)
     return n;
 }
 
-static int read_number(struct reader *r, size_t *length)
+static int read_number(struct json_input *r, size_t *length)
 {
     const char *begin = r->at;
     bool zero;
@@ -186,7 +186,7 @@ static int read_number(struct reader *r, size_t *length)
     return OK;
 }
 
-static bool accept_word(struct reader *r, const char *text)
+static bool accept_word(struct json_input *r, const char *text)
 {
     size_t n = strlen(text);
 
@@ -197,9 +197,9 @@ static bool accept_word(struct reader *r, const char *text)
     return true;
 }
 
-static int read_value(struct reader *r, int depth, const char *key);
+static int read_value(struct json_input *r, int depth, const char *key);
 
-static int read_members(struct reader *r, int depth, bool object)
+static int read_members(struct json_input *r, int depth, bool object)
 {
     char close = object ? '}' : ']';
     size_t length;
@@ -224,7 +224,7 @@ static int read_members(struct reader *r, int depth, bool object)
     }
 }
 
-static int read_value(struct reader *r, int depth, const char *key)
+static int read_value(struct json_input *r, int depth, const char *key)
 {
     struct json_value value = { .depth = depth, .key = key };
 
@@ -258,13 +258,13 @@ static int read_value(struct reader *r, int depth, const char *key)
 int json_read(const char *text, size_t length, const char *origin,
               int (*on)(void *self, const struct json_value *value), void *self)
 {
-    struct reader r = { .text = text,
-                        .at = text,
-                        .end = text + length,
-                        .origin = origin,
-                        .on = on,
-                        .self = self,
-                        .buffer = malloc(2 * (length + 8)) };
+    struct json_input r = { .text = text,
+                            .at = text,
+                            .end = text + length,
+                            .origin = origin,
+                            .on = on,
+                            .self = self,
+                            .buffer = malloc(2 * (length + 8)) };
     int rc;
 
     if (!r.buffer)

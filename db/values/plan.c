@@ -243,19 +243,19 @@ static int format_choice(const struct moe_plan *plan, char *text, size_t size)
 
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
  * cost more than all the rest of an entry. */
-struct room {
+struct plan_room {
     char *text;
     size_t size, used;
 };
 
-static void put(struct room *room, const char *text, size_t length)
+static void put(struct plan_room *room, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++, room->used++)
         if (room->used + 1 < room->size)
             room->text[room->used] = text[i];
 }
 
-static void put_number(struct room *room, uint32_t value)
+static void put_number(struct plan_room *room, uint32_t value)
 {
     char digits[10];
     size_t at = sizeof(digits);
@@ -269,7 +269,7 @@ static void put_number(struct room *room, uint32_t value)
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
     struct moe_plan plan = plan_blank();
-    struct room room = { buf, size, 0 };
+    struct plan_room room = { buf, size, 0 };
     char tag[DECLARATION_TAG_BYTES];
 
     if (!given || (!buf && size))

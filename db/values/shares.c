@@ -17,7 +17,7 @@ static const uint64_t total_most = (uint64_t)1 << 48;
 
 /* What a rank would get if work were divisible at will is whole + rest, and part / sum of all
  * weights. */
-struct claim {
+struct grain_claim {
     uint64_t whole; /* in whole grains */
     uint64_t rest;  /* less than a grain */
     wide part;
@@ -60,7 +60,7 @@ static uint64_t weight_of(double speed, unsigned largest)
 /* Puts those first who get a grain first. */
 static int by_remainder(const void *a, const void *b)
 {
-    const struct claim *x = a, *y = b;
+    const struct grain_claim *x = a, *y = b;
 
     if (x->rest != y->rest)
         return x->rest > y->rest ? -1 : 1;
@@ -71,7 +71,7 @@ static int by_remainder(const void *a, const void *b)
 
 int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t grain, uint64_t *out)
 {
-    struct claim *claims;
+    struct grain_claim *claims;
     uint64_t left = total;
     wide sum = 0;
     unsigned largest = 0;
@@ -89,7 +89,7 @@ int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t gr
         wide weight = weight_of(speeds[q], largest), rows = total * weight / sum;
         uint64_t rest = (uint64_t)rows % grain;
 
-        claims[q] = (struct claim){
+        claims[q] = (struct grain_claim){
             .whole = (uint64_t)rows - rest, .rest = rest, .part = total * weight % sum, .rank = q
         };
         left -= claims[q].whole;

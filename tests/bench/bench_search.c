@@ -80,7 +80,7 @@ static double walk(double capacity, uint64_t key, uint64_t step)
 
 /* What was claimed in one launch, by what the plans take over many and in the next. */
 static void judge_claim(const struct plan_of_work *work, const struct bucket *b,
-                        const struct outcome *o, struct claims *claims)
+                        const struct bucket_outcome *o, struct claims *claims)
 {
     int arm = o->arm, other = default_arm(b);
     double next, ratio = b->ns[arm] / b->ns[other];
@@ -106,7 +106,7 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
     noise_set_turns(&noise, work->turns);
     for (uint64_t i = 0; i < work->buckets; i++) {
         struct bucket bucket;
-        struct outcome o;
+        struct bucket_outcome o;
 
         if (i)
             capacity = work->neighbouring ? walk(capacity, seed, i) : surface_capacity(&surface, i);
@@ -425,7 +425,7 @@ static bool is_anchor(int bucket)
 
 struct table_cost {
     struct summary anchors, inferred, all;
-    struct column total, refined;
+    struct value_column total, refined;
 };
 
 /* A table under way, filled as the tuner fills it (tuner/tune/between.h): a bucket between two
@@ -446,7 +446,7 @@ struct table {
 static void measure(struct table *t, int bucket, bool anchor)
 {
     struct bucket b;
-    struct outcome o;
+    struct bucket_outcome o;
     struct search_result verdict;
 
     if (!bucket_at(t->surface, edge(bucket), 0, anchor && bucket == 0, &b))
@@ -509,7 +509,7 @@ static void fill_between(struct table *t, int low, int high)
     }
     for (int i = low + 1; i < high; i++) {
         struct bucket b;
-        struct outcome o = { .bounded = true };
+        struct bucket_outcome o = { .bounded = true };
         struct known k;
 
         if (!bucket_at(t->surface, edge(i), 0, false, &b))
@@ -612,7 +612,8 @@ static void section_time(const struct options *o)
     struct surface surface = largest_surface(o->seed);
     struct noise noise = noise_make(1, 0.05, 0.01, true);
     struct search *search = open_search(&surface, guided, o->seed);
-    struct column opened = { NULL, 0, 0 }, decided = { NULL, 0, 0 }, inferred = { NULL, 0, 0 };
+    struct value_column opened = { NULL, 0, 0 }, decided = { NULL, 0, 0 },
+                        inferred = { NULL, 0, 0 };
 
     for (uint64_t i = 0; i < 60; i++) {
         struct search_result verdict;

@@ -48,7 +48,8 @@ int default_arm(const struct bucket *b)
     return 0;
 }
 
-struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b)
+struct bucket_outcome tune_bucket(struct search *search, struct noise *noise,
+                                  const struct bucket *b)
 {
     struct true_bucket truth = { .capacity = (uint64_t)b->capacity,
                                  .ns = b->ns,
@@ -57,7 +58,7 @@ struct outcome tune_bucket(struct search *search, struct noise *noise, const str
                                  .default_arm = default_arm(b),
                                  .best_ns = b->best_ns,
                                  .trial = b->trial };
-    struct outcome out = true_bucket_tune(&truth, search, noise, NULL);
+    struct bucket_outcome out = true_bucket_tune(&truth, search, noise, NULL);
 
     out.first = b->first;
     return out;
@@ -65,32 +66,33 @@ struct outcome tune_bucket(struct search *search, struct noise *noise, const str
 
 /* ---- strategies to compare */
 
-static struct outcome run_default(struct search *search, struct noise *noise,
-                                  const struct bucket *b)
+static struct bucket_outcome run_default(struct search *search, struct noise *noise,
+                                         const struct bucket *b)
 {
     (void)search;
     (void)noise;
-    return (struct outcome){ .regret = regret_of(b, default_arm(b)), .first = b->first };
+    return (struct bucket_outcome){ .regret = regret_of(b, default_arm(b)), .first = b->first };
 }
 
-static struct outcome run_model(struct search *search, struct noise *noise, const struct bucket *b)
+static struct bucket_outcome run_model(struct search *search, struct noise *noise,
+                                       const struct bucket *b)
 {
     struct search_result verdict;
 
     (void)noise;
     search_visit(search, (uint64_t)b->capacity, b->usable, false);
     verdict = search_result(search);
-    return (struct outcome){ .regret = regret_of(b, verdict.winner),
-                             .first = b->first,
-                             .bounded = true,
-                             .bound = verdict.bound };
+    return (struct bucket_outcome){ .regret = regret_of(b, verdict.winner),
+                                    .first = b->first,
+                                    .bounded = true,
+                                    .bound = verdict.bound };
 }
 
 /* All samples of a plan in a row, as most tuners do it: drift is taken for difference. */
-static struct outcome run_in_a_row(struct search *search, struct noise *noise,
-                                   const struct bucket *b)
+static struct bucket_outcome run_in_a_row(struct search *search, struct noise *noise,
+                                          const struct bucket *b)
 {
-    struct outcome out = { .first = b->first };
+    struct bucket_outcome out = { .first = b->first };
     double least = INFINITY, times[5];
     int winner = 0;
 
@@ -114,12 +116,13 @@ static struct outcome run_in_a_row(struct search *search, struct noise *noise,
 }
 
 /* Interleaved rounds without a model: an arm leaves once it is clearly behind the leader. */
-static struct outcome run_race(struct search *search, struct noise *noise, const struct bucket *b)
+static struct bucket_outcome run_race(struct search *search, struct noise *noise,
+                                      const struct bucket *b)
 {
     enum { ROUNDS = 40 };
     static double log_ns[SEARCH_ARMS_MAX][ROUNDS];
     bool in[SEARCH_ARMS_MAX];
-    struct outcome out = { .first = b->first };
+    struct bucket_outcome out = { .first = b->first };
     int n_in = 0, leader = -1;
 
     (void)search;

@@ -27,12 +27,14 @@ double regret_of(const struct bucket *b, int arm);
 int default_arm(const struct bucket *b);
 
 /* What a trainer gets, and what it costs to find out. */
-struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b);
+struct bucket_outcome tune_bucket(struct search *search, struct noise *noise,
+                                  const struct bucket *b);
 
 struct entrant {
     const char *name, *strategy;
     uint32_t repeats;
-    struct outcome (*run)(struct search *search, struct noise *noise, const struct bucket *b);
+    struct bucket_outcome (*run)(struct search *search, struct noise *noise,
+                                 const struct bucket *b);
 };
 
 enum { ENTRANTS = 10, GUIDED = ENTRANTS - 2, ORACLE = ENTRANTS - 1 }; /* the last two */

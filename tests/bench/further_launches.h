@@ -13,9 +13,10 @@ struct contender {
 };
 
 struct further {
-    struct column pairs;        /* of a bucket, in all further launches together */
-    struct column launches;     /* of a table, launch 0 not among them */
-    struct column regret, harm; /* of what the table holds then; harm: against the default; in % */
+    struct value_column pairs;    /* of a bucket, in all further launches together */
+    struct value_column launches; /* of a table, launch 0 not among them */
+    struct value_column regret,
+        harm; /* of what the table holds then; harm: against the default; in % */
 };
 
 /* One table: at most as many buckets as rounds.h allows.  Launches have luck of this deviation,

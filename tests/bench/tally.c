@@ -11,12 +11,12 @@ const char *const summary_heading =
     ">5%%"
     "   steps = search + decision (median)  first   lost   U95%%  covered%%\n";
 
-double column_p99(const struct column *c)
+double column_p99(const struct value_column *c)
 {
     return column_at(c, 0.99);
 }
 
-double column_harmed(const struct column *c)
+double column_harmed(const struct value_column *c)
 {
     size_t harmed = 0;
 
@@ -25,10 +25,10 @@ double column_harmed(const struct column *c)
     return 100 * (double)harmed / (double)c->count;
 }
 
-double column_error(const struct column *column, statistic *of)
+double column_error(const struct value_column *column, statistic *of)
 {
     enum { PARTS = 10 };
-    struct column rest = { .values = malloc((column->count + 1) * sizeof(*rest.values)) };
+    struct value_column rest = { .values = malloc((column->count + 1) * sizeof(*rest.values)) };
     double without[PARTS], mean = 0, sum = 0;
 
     if (!rest.values)

@@ -4,18 +4,18 @@
 
 #include "true_bucket.h"
 
-typedef double statistic(const struct column *column); /* such as column_mean() */
-double column_p99(const struct column *column);
-double column_harmed(const struct column *column); /* how many % of the values are above 1 */
+typedef double statistic(const struct value_column *column); /* such as column_mean() */
+double column_p99(const struct value_column *column);
+double column_harmed(const struct value_column *column); /* how many % of the values are above 1 */
 
 /* A statistic's standard error where neighbouring values have the same system: ten parts of the
  * column are left out in turn (jackknife). */
-double column_error(const struct column *column, statistic *of);
+double column_error(const struct value_column *column, statistic *of);
 
 /* Whether claimed gains hold: that over many launches, and that of one further launch. */
 struct claims {
     size_t count, held, held_next;
-    struct column width; /* half of the interval, % of the default's time */
+    struct value_column width; /* half of the interval, % of the default's time */
 };
 void claims_add(struct claims *c, const struct gain *claimed, double gain, double next);
 

@@ -223,7 +223,7 @@ static const struct declaration *spoken_space(void)
 /* A line of a program, with a space and without one; what it tells is held against a guard. */
 static bool take_said(const char *text)
 {
-    const struct guard guard = { "loss", false, 1 };
+    const struct measured_guard guard = { "loss", false, 1 };
     char why[SAID_WHY_BYTES];
     bool understood = false;
     struct said said;
@@ -247,7 +247,7 @@ static bool take_said(const char *text)
 
 static bool take_guard(const char *text)
 {
-    struct guard guard;
+    struct measured_guard guard;
 
     if (guard_parse(text, &guard))
         return false;

@@ -161,9 +161,9 @@ static void more_ranks_than_cores_have_no_share(void)
         CHECK(!own_cores_share(order, 2, rank, 3, &own));
 }
 
-static struct seat seat(const char *machine, int first, int last)
+static struct rank_cores seat(const char *machine, int first, int last)
 {
-    struct seat s;
+    struct rank_cores s;
 
     memset(&s, 0, sizeof(s));
     snprintf(s.machine, sizeof(s.machine), "%s", machine);
@@ -174,7 +174,8 @@ static struct seat seat(const char *machine, int first, int last)
 
 static void a_core_that_several_ranks_may_use_is_in_part_each_ones(void)
 {
-    struct seat seats[] = { seat("a", 0, 1), seat("a", 0, 1), seat("a", 1, 4), seat("b", 0, 1) };
+    struct rank_cores seats[] = { seat("a", 0, 1), seat("a", 0, 1), seat("a", 1, 4),
+                                  seat("b", 0, 1) };
 
     CHECK(fabs(own_cores_of(seats, 4, 0) - (.5 + 1. / 3)) < 1e-9);
     CHECK(fabs(own_cores_of(seats, 4, 2) - (1. / 3 + 3)) < 1e-9);

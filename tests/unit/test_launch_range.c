@@ -26,7 +26,7 @@ static void list_arms(struct one_run *run, const struct moe_shape *shape)
 {
     struct dictionary *d = &run->dictionary;
     struct moe_plan usual = plan_default(shape);
-    struct way *ways = NULL;
+    struct launch_way *ways = NULL;
     size_t way_count = 0;
 
     CHECK(!arms_list(shape, &(struct arms_setup){ .axes = "r", .foreign = true }, run->arms,

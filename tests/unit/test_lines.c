@@ -92,7 +92,7 @@ static void failures_have_a_reason(void)
 static void guards_hold_or_break(void)
 {
     char why[SAID_WHY_BYTES];
-    struct guard most, least;
+    struct measured_guard most, least;
     struct said s;
 
     CHECK(!guard_parse("loss<=3", &most) && !guard_parse("gain>=1.5", &least));
@@ -148,12 +148,12 @@ static void plans_are_sorted_by_launch(void)
     struct moe_plan plans[DECLARATION_PLANS_MAX];
     size_t count = declared_plan_list(plain->id, plans, DECLARATION_PLANS_MAX), ways_count = 0;
     uint32_t way_of[DECLARATION_PLANS_MAX];
-    struct way *ways = NULL;
+    struct launch_way *ways = NULL;
 
     CHECK(!ways_list(plain, plans, count, way_of, &ways, &ways_count));
     CHECK(ways_count == 6);
     for (size_t i = 0; i < count; i++) {
-        const struct way *way = &ways[way_of[i]];
+        const struct launch_way *way = &ways[way_of[i]];
 
         CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->arm].choice));
         CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->safe].choice));
@@ -167,7 +167,7 @@ static void plans_are_sorted_by_launch(void)
 
 static void launches_take_turns(void)
 {
-    struct way ways[3] = { { .votes = 0 } };
+    struct launch_way ways[3] = { { .votes = 0 } };
 
     CHECK(ways_next(ways, 3, 0) == -1);
     ways[1].votes = 2;

@@ -39,11 +39,11 @@ static int load_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static int remember(struct bucket *b, struct told told)
+static int remember(struct bucket *b, struct counted_sample told)
 {
     if (b->told_count == b->told_room) {
         uint32_t room = 2 * b->told_room + 32;
-        struct told *more = realloc(b->told, room * sizeof(*more));
+        struct counted_sample *more = realloc(b->told, room * sizeof(*more));
 
         if (!more)
             return fail(ERR_NOMEM, "samples of a bucket");
@@ -56,8 +56,8 @@ static int remember(struct bucket *b, struct told told)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(
-        b, (struct told){ arm, kind, bucket_count(b, arm), b->dictionary->run, ns, false });
+    return remember(b, (struct counted_sample){ arm, kind, bucket_count(b, arm), b->dictionary->run,
+                                                ns, false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -68,8 +68,9 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
     if (arm < 0 || strcmp(sample->load, b->dictionary->load) != 0 ||
         !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->run, sample->ns,
-                                      sample->gpu.throttled == SAMPLE_DISTURBED });
+    return remember(b, (struct counted_sample){ arm, sample->kind, sample->round, sample->run,
+                                                sample->ns,
+                                                sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
 int bucket_load(struct bucket *b)
@@ -129,7 +130,7 @@ double bucket_median_ns(const struct bucket *b, int arm)
 
 /* Where a bucket is decided anew the pairs of earlier runs are about their choice, not about the
  * one to come. */
-static enum decision_purpose purpose_of(const struct bucket *b, const struct told *told)
+static enum decision_purpose purpose_of(const struct bucket *b, const struct counted_sample *told)
 {
     bool decided = b->known && !entry_is(&b->entry, ENTRY_OPEN) &&
                    effort_rank(b->entry.effort) >= effort_rank(b->dictionary->effort->name);

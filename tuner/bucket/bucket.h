@@ -19,7 +19,7 @@
 #include "shape.h"
 
 /* A sample that counts. */
-struct told {
+struct counted_sample {
     int arm;
     enum sample_kind kind;
     uint32_t round; /* of the sample's row, as its run */
@@ -33,8 +33,8 @@ struct bucket {
     uint64_t capacity; /* of its steps: the upper edge, unless the caller puts another one here */
     bool known;        /* there is an entry */
     struct entry_row entry;
-    struct attempt *attempts; /* by arm; NULL: not loaded */
-    struct told *told;        /* in the order they were taken */
+    struct attempt *attempts;    /* by arm; NULL: not loaded */
+    struct counted_sample *told; /* in the order they were taken */
     uint32_t told_count, told_room;
     struct decision decision;
 };

@@ -417,7 +417,7 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
 enum { PATIENCE = 4 };
 
 static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
-                       struct step *out)
+                       struct campaign_step *out)
 {
     bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
 
@@ -444,7 +444,7 @@ static void show_step(struct campaign *c, const struct attempt *a, const char *w
 }
 
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
-                 struct step *out)
+                 struct campaign_step *out)
 {
     struct order order = { .kind = ORDER_STEP,
                            .capacity = a->trial.capacity,
@@ -466,7 +466,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
         TRY(ledger_spare(c->store, a));
     TRY(rc);
     TRY(conclude(c, a, &reply));
-    *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
+    *out = (struct campaign_step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.row.samples_warm += reply.warm_steps;
     if (out->ns) {
         *(kind == SAMPLE_SEARCH ? &c->run.row.samples_search : &c->run.row.samples_default) += 1;

@@ -18,7 +18,7 @@ static bool alike(const double *was, const double *is, uint32_t ranks)
     return true;
 }
 
-struct comparison {
+struct speeds_comparison {
     struct store *store;
     struct moe_shape shape;
     const struct load *now;
@@ -45,7 +45,7 @@ static struct load *load_of(struct store *store, const struct moe_shape *shape,
 
 static int keep_alike(void *self, const struct entry_row *e)
 {
-    struct comparison *c = self;
+    struct speeds_comparison *c = self;
     struct load *load = c->kept ? NULL : load_of(c->store, &c->shape, e);
 
     if (load && load_between(load) == load_between(c->now) &&
@@ -59,7 +59,7 @@ static int keep_alike(void *self, const struct entry_row *e)
 int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *cluster,
                  const struct moe_shape *shape, struct load **inout)
 {
-    struct comparison c = { .store = store, .shape = *shape };
+    struct speeds_comparison c = { .store = store, .shape = *shape };
     struct load *now;
     int64_t shape_id;
     int rc;
@@ -82,14 +82,14 @@ int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *
     return OK;
 }
 
-struct expiry {
+struct speeds_expiry {
     struct store *store;
     const struct cluster *cluster;
 };
 
 static int expire(void *self, const struct entry_row *e)
 {
-    const struct expiry *x = self;
+    const struct speeds_expiry *x = self;
     struct load *was, *now = NULL;
     struct moe_shape shape;
     bool moved;
@@ -111,7 +111,7 @@ static int expire(void *self, const struct entry_row *e)
 
 int unequal_expire(struct store *store, int64_t cluster_id, const struct cluster *cluster)
 {
-    struct expiry x = { store, cluster };
+    struct speeds_expiry x = { store, cluster };
 
     return store_entries(store, cluster_id, 0, expire, &x);
 }

@@ -81,14 +81,14 @@ static int take_whole(const struct option_row *row, const char *text, uint64_t m
     return OK;
 }
 
-struct unit {
+struct option_unit {
     const char *name;
     double factor;
 };
 
 /* Reads "2GiB" with one of the units, at most `most` of what the units count. */
-static bool read_quantity(const char *text, const struct unit *units, size_t count, double most,
-                          double *out)
+static bool read_quantity(const char *text, const struct option_unit *units, size_t count,
+                          double most, double *out)
 {
     const char *end;
     double value;
@@ -104,7 +104,7 @@ static bool read_quantity(const char *text, const struct unit *units, size_t cou
 
 bool bytes_read(const char *text, int64_t *bytes)
 {
-    static const struct unit units[] = {
+    static const struct option_unit units[] = {
         { "", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }
     };
     double value;
@@ -156,7 +156,7 @@ static int take_words(const struct option_row *row, const char *text, uint32_t *
 
 int option_take(const struct option_row *row, const char *text, void *target)
 {
-    static const struct unit times[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
+    static const struct option_unit times[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
     void *at = (char *)target + row->offset;
     struct option_list *list = at;
     uint64_t whole;

@@ -87,12 +87,12 @@ static void pick_tokens(struct judge *j, const int32_t *expert, uint32_t most)
 /* ---- one hidden unit of an expert */
 
 /* A hidden unit's rows of the three matrices, and its bias. */
-struct unit {
+struct hidden_unit {
     float *w1, *w3, *w2;
     double bias;
 };
 
-static void draw_unit(const struct plain *p, uint32_t e, uint32_t h, struct unit *u)
+static void draw_unit(const struct plain *p, uint32_t e, uint32_t h, struct hidden_unit *u)
 {
     data_weight_row(p->data, TENSOR_W1, e, h, u->w1);
     data_weight_row(p->data, TENSOR_W2, e, h, u->w2);
@@ -108,8 +108,8 @@ struct unit_values {
     double bent;              /* by how much grad_pre may be off at ReLU's bend */
 };
 
-static struct unit_values pass_unit(const struct plain *p, const struct unit *u, const double *x,
-                                    const double *grad_row)
+static struct unit_values pass_unit(const struct plain *p, const struct hidden_unit *u,
+                                    const double *x, const double *grad_row)
 {
     uint32_t kind = p->data->shape.activation;
     double pre = u->bias + plain_dot(u->w1, x, p->D), act = plain_act(kind, pre), grad;
@@ -128,15 +128,15 @@ static struct unit_values pass_unit(const struct plain *p, const struct unit *u,
 /* ---- what experts make of the tokens */
 
 /* A thread takes one expert after the other. */
-struct share {
+struct judge_thread {
     struct judge *judge;
     atomic_uint *next;             /* expert that nobody has taken */
     const size_t *choices, *first; /* as i k + j, by expert; (E + 1) where those of each begin */
-    struct unit unit;
+    struct hidden_unit unit;
 };
 
 /* Adds what the unit makes of one of the choices. */
-static void add_unit(struct judge *j, const struct unit *u, size_t choice)
+static void add_unit(struct judge *j, const struct hidden_unit *u, size_t choice)
 {
     uint32_t D = j->p.D;
     size_t i = choice / j->p.k, at = choice * D;
@@ -156,7 +156,7 @@ static void add_unit(struct judge *j, const struct unit *u, size_t choice)
 /* All choices of an expert are taken at once: its weights are drawn once. */
 static void *pass_share(void *self)
 {
-    struct share *share = self;
+    struct judge_thread *share = self;
     struct judge *j = share->judge;
     uint32_t e;
 
@@ -199,7 +199,7 @@ enum { THREADS_MOST = 16 };
 static int pass_experts(struct judge *j, int threads)
 {
     pthread_t thread[THREADS_MOST];
-    struct share share[THREADS_MOST];
+    struct judge_thread share[THREADS_MOST];
     size_t D = j->p.D, choices = (size_t)j->count * j->p.k;
     int n = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST), started = 1;
     float *rows = calloc((size_t)n * 3 * D, sizeof(*rows));
@@ -213,7 +213,8 @@ static int pass_experts(struct judge *j, int threads)
     for (int i = 0; i < n && !rc; i++) {
         float *mine = rows + (size_t)i * 3 * D;
 
-        share[i] = (struct share){ j, &next, sorted, first, { mine, mine + D, mine + 2 * D, 0 } };
+        share[i] =
+            (struct judge_thread){ j, &next, sorted, first, { mine, mine + D, mine + 2 * D, 0 } };
     }
     while (!rc && started < n &&
            !pthread_create(&thread[started], NULL, pass_share, &share[started]))
@@ -569,8 +570,8 @@ int judge_expect(struct judge *j, const struct routed_tokens *own,
 /* This rank's slice: some hidden units of each of its experts, and some columns of b2. */
 struct slice {
     uint32_t first_expert, experts, first_unit, units, first_column, columns;
-    struct unit *unit; /* (experts,units) */
-    float *rows;       /* theirs */
+    struct hidden_unit *unit; /* (experts,units) */
+    float *rows;              /* theirs */
 };
 
 static int slice_open(const struct judge *j, struct slice *out)
@@ -600,7 +601,7 @@ static int slice_open(const struct judge *j, struct slice *out)
     for (size_t i = 0; i < all; i++) {
         float *row = x.rows + i * 3 * D;
 
-        x.unit[i] = (struct unit){ row, row + D, row + 2 * D, 0 };
+        x.unit[i] = (struct hidden_unit){ row, row + D, row + 2 * D, 0 };
         draw_unit(&j->p, x.first_expert + (uint32_t)(i / x.units),
                   x.first_unit + (uint32_t)(i % x.units), &x.unit[i]);
     }
@@ -612,7 +613,7 @@ static int slice_open(const struct judge *j, struct slice *out)
 static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
 {
     const struct moe_shape *s = &j->p.data->shape;
-    const struct choice *c = &j->p.choices[choice];
+    const struct token_choice *c = &j->p.choices[choice];
     const double *row = plain_grad_row(&j->p, choice);
     uint32_t D = j->p.D, local = c->expert - x->first_expert, cut = shape_bias2_slice(s);
     double **grad = j->grad, *term = j->grad_term, gate = c->gate;
@@ -745,7 +746,7 @@ size_t reference_bytes(const struct moe_shape *s)
         doubles += bends && (i == TENSOR_W1 || i == TENSOR_B1) ? slice : 0;
         compared = slice > compared ? slice : compared;
     }
-    return token_bytes(s, s->tokens) + layer_slice(s, TENSOR_B1) * sizeof(struct unit) +
+    return token_bytes(s, s->tokens) + layer_slice(s, TENSOR_B1) * sizeof(struct hidden_unit) +
            floats * sizeof(float) + doubles * sizeof(double) + choices * 2 * sizeof(int32_t) +
            (uint64_t)s->tokens * s->top_k * 2 * sizeof(int64_t) +
            (s->order == MOE_ORDER_PRIORITY ? 2 * (uint64_t)s->ranks * s->tokens * sizeof(uint32_t)

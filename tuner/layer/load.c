@@ -468,7 +468,7 @@ bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_
 
 /* ---- in words */
 
-struct range {
+struct count_range {
     double least, median, most;
 };
 
@@ -479,21 +479,21 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct range range_of(const struct replayed *r, struct replay_steps steps,
-                             double (*skew)(const struct replayed *, uint32_t))
+static struct count_range range_of(const struct replayed *r, struct replay_steps steps,
+                                   double (*skew)(const struct replayed *, uint32_t))
 {
     double all[REPLAY_STEPS_MOST] = { 0 };
 
     for (uint32_t i = 0; i < steps.count; i++)
         all[i] = skew(r, steps.first + i);
     qsort(all, steps.count, sizeof(*all), by_size);
-    return (struct range){ all[0], all[steps.count / 2], all[steps.count - 1] };
+    return (struct count_range){ all[0], all[steps.count / 2], all[steps.count - 1] };
 }
 
 void load_words_at(const struct load *load, uint64_t capacity, char text[LOAD_WORDS_BYTES])
 {
     struct replay_steps steps;
-    struct range experts, ranks;
+    struct count_range experts, ranks;
 
     *text = 0;
     if (!load || !load->replay)

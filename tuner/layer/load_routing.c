@@ -20,7 +20,7 @@ struct drawn_step {
     double *count; /* (E) */
 };
 
-struct bucket {
+struct routing_bucket {
     uint64_t key, seen;
     struct drawn_step *steps; /* (DRAWN) */
     uint32_t count, wanted;
@@ -29,7 +29,7 @@ struct bucket {
 struct routing_file {
     const struct moe_shape *shape;
     uint32_t window;
-    struct bucket *buckets; /* by key; in the end those with most steps first */
+    struct routing_bucket *buckets; /* by key; in the end those with most steps first */
     size_t count, room;
     struct load_file file;
 };
@@ -79,7 +79,7 @@ static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape 
 /* ---- buckets */
 
 /* The bucket of that key, which may be new. */
-static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out)
+static int find_bucket(struct routing_file *f, uint64_t key, struct routing_bucket **out)
 {
     size_t low = 0, high = f->count;
 
@@ -92,7 +92,7 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out
             high = middle;
     }
     if (low == f->count || f->buckets[low].key != key) {
-        struct bucket fresh = { .key = key }, *more = f->buckets;
+        struct routing_bucket fresh = { .key = key }, *more = f->buckets;
 
         if (f->count == f->room) {
             f->room = 2 * f->room + 16;
@@ -111,7 +111,7 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out
 }
 
 /* Step n of a bucket is held, in place of another one if need be, or is not drawn. */
-static int draw_step(struct bucket *b, const struct counts_line *l, struct drawn_step step)
+static int draw_step(struct routing_bucket *b, const struct counts_line *l, struct drawn_step step)
 {
     uint64_t at = b->seen < DRAWN ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
     struct drawn_step *to;
@@ -134,7 +134,7 @@ static int on_step(void *self, const struct counts_line *l)
     struct routing_file *f = self;
     const struct moe_shape *s = f->shape;
     struct drawn_step step = { 0 };
-    struct bucket *bucket = NULL;
+    struct routing_bucket *bucket = NULL;
 
     if (!l->counts)
         return wrong(l, s, "has no \"counts\"");
@@ -156,7 +156,7 @@ static int on_step(void *self, const struct counts_line *l)
 
 static int by_seen(const void *a, const void *b)
 {
-    const struct bucket *x = a, *y = b;
+    const struct routing_bucket *x = a, *y = b;
 
     if (x->seen != y->seen)
         return x->seen > y->seen ? -1 : 1;
@@ -207,7 +207,7 @@ static int make_replay(struct routing_file *f, uint32_t limit, struct replayed *
 
     /* Each bucket's steps in the middle of equal parts of all that it holds, by capacity. */
     for (size_t i = 0; i < f->count; i++) {
-        struct bucket *b = &f->buckets[i];
+        struct routing_bucket *b = &f->buckets[i];
 
         for (uint32_t j = 0; j < b->wanted; j++)
             chosen[n++] = &b->steps[(2 * j + 1) * b->count / (2 * b->wanted)];

@@ -357,7 +357,7 @@ int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert, co
         chosen += weight_of(p, (uint32_t)expert[j]);
     }
     for (uint32_t j = 0; j < p->k; j++)
-        p->choices[j] = (struct choice){
+        p->choices[j] = (struct token_choice){
             .expert = (uint32_t)expert[j],
             .gate = weight_of(p, (uint32_t)expert[j]) / (p->k > 1 ? chosen : 1),
         };
@@ -454,7 +454,7 @@ static double logit_grad(const struct plain *p, uint32_t column, const double *g
         mean += p->choices[j].gate * gate_grad[j];
     grad = whole ? -p->probability[column] * mean : 0;
     for (uint32_t j = 0; j < p->k; j++) {
-        const struct choice *c = &p->choices[j];
+        const struct token_choice *c = &p->choices[j];
 
         if (column_of(p, c->expert, second) != column)
             continue;

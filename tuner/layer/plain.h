@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 /* Where a token goes. */
-struct choice {
+struct token_choice {
     uint32_t expert;
     double gate;
 };
@@ -28,7 +28,7 @@ struct plain {
     double *loss;     /* (k) of MOE_COMBINE_CHOICES */
     double *logits, *probability; /* (columns) */
     double *score;                /* (columns) what choices are made by */
-    struct choice *choices;       /* (k) */
+    struct token_choice *choices; /* (k) */
     bool changed;                 /* its known choices are not the best ones */
     double *row_grad, *row_size;  /* (rows) of plain_route_back() */
     struct plain_cosine {

@@ -333,7 +333,7 @@ static int run_attention(const struct attention *at, struct stream *stream, bool
     return rc;
 }
 
-struct step {
+struct rig_step {
     struct rig *rig;
     struct exec *exec;
 };
@@ -342,7 +342,7 @@ struct step {
  * hides the way of the weights' gradients. */
 static int issue(void *self)
 {
-    const struct step *s = self;
+    const struct rig_step *s = self;
     uint32_t count = layer_count(&s->rig->data.shape);
 
     TRY(exec_fetch(&s->exec[0]));
@@ -363,7 +363,7 @@ static int issue(void *self)
 int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)
 {
     struct graph *graph = NULL;
-    int rc = engine_capture(rig->engine, issue, &(struct step){ rig, exec }, &graph);
+    int rc = engine_capture(rig->engine, issue, &(struct rig_step){ rig, exec }, &graph);
 
     rc = world_settle(rig->world, rc);
     if (rc)
@@ -385,7 +385,7 @@ int rig_step(struct rig *rig, struct exec *exec)
 {
     struct issued before = issued_so_far(rig), now;
     int rc = exec->graph ? graph_launch(exec->graph, rig->engine->comm)
-                         : issue(&(struct step){ rig, exec }),
+                         : issue(&(struct rig_step){ rig, exec }),
         synced;
 
     now = issued_so_far(rig);

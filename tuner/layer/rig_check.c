@@ -210,7 +210,7 @@ static double rounding_of(const struct rig *rig, const struct exec *exec)
 }
 
 /* Rows of a result against what they should be. */
-struct comparison {
+struct rows_comparison {
     const char *name;
     const char *got;
     const double *want;
@@ -223,7 +223,8 @@ struct comparison {
     uint64_t width;      /* of a row */
 };
 
-static int check_values(const struct comparison *c, const float *got, double allowed, double *worst)
+static int check_values(const struct rows_comparison *c, const float *got, double allowed,
+                        double *worst)
 {
     double scale = c->term, most = 0;
     uint64_t at = 0;
@@ -252,7 +253,7 @@ static int check_values(const struct comparison *c, const float *got, double all
         (double)got[at], c->want[at], most);
 }
 
-static int compare_values(const struct rig *rig, const struct comparison *c, double allowed,
+static int compare_values(const struct rig *rig, const struct rows_comparison *c, double allowed,
                           double *worst)
 {
     struct device *device = rig->engine->device;
@@ -292,22 +293,22 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     uint32_t at = number_of(rig, exec);
     uint64_t results = own * shape_result_rows(s);
     int64_t dropped = 0;
-    struct comparison y = {
+    struct rows_comparison y = {
         .name = "y", .got = rig->rows[at + 1], .want = want->y, .count = results, .dtype = s->dtype
     };
-    struct comparison grad_x = { .name = "dx",
-                                 .got = rig->grads[at],
-                                 .want = want->grad_x,
-                                 .term = want->grad_x_term,
-                                 .slack = want->grad_x_slack,
-                                 .count = own,
-                                 .dtype = s->dtype };
-    struct comparison gate = { .name = "dgate",
-                               .got = (const char *)exec->layer->grad_gate,
-                               .want = want->grad_gate,
-                               .size = want->grad_gate_size,
-                               .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
-                               .dtype = MOE_F32 };
+    struct rows_comparison grad_x = { .name = "dx",
+                                      .got = rig->grads[at],
+                                      .want = want->grad_x,
+                                      .term = want->grad_x_term,
+                                      .slack = want->grad_x_slack,
+                                      .count = own,
+                                      .dtype = s->dtype };
+    struct rows_comparison gate = { .name = "dgate",
+                                    .got = (const char *)exec->layer->grad_gate,
+                                    .want = want->grad_gate,
+                                    .size = want->grad_gate_size,
+                                    .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
+                                    .dtype = MOE_F32 };
 
     TRY(router_balance(&exec->router, &loss));
     if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
@@ -323,24 +324,24 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     TRY(compare_values(rig, &gate, allowed, worst));
     /* Gradients of what a cosine router has beside its projection. */
     for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
-        struct comparison c = { .name = cosine_names[i],
-                                .got = (const char *)exec->layer->grad_cosine[i],
-                                .want = cosine_grads[i],
-                                .size = cosine_sizes[i],
-                                .count = layer_cosine(s, i),
-                                .dtype = MOE_F32 };
+        struct rows_comparison c = { .name = cosine_names[i],
+                                     .got = (const char *)exec->layer->grad_cosine[i],
+                                     .want = cosine_grads[i],
+                                     .size = cosine_sizes[i],
+                                     .count = layer_cosine(s, i),
+                                     .dtype = MOE_F32 };
 
         TRY(compare_values(rig, &c, allowed, worst));
     }
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct comparison c = { .name = weight_names[i],
-                                .got = exec->layer->grad[i],
-                                .want = want->grad[i],
-                                .size = want->grad_size[i],
-                                .term = want->grad_term[i],
-                                .slack = want->grad_slack[i],
-                                .count = layer_units(s, rig->layer->hidden, i),
-                                .dtype = s->dtype };
+        struct rows_comparison c = { .name = weight_names[i],
+                                     .got = exec->layer->grad[i],
+                                     .want = want->grad[i],
+                                     .size = want->grad_size[i],
+                                     .term = want->grad_term[i],
+                                     .slack = want->grad_slack[i],
+                                     .count = layer_units(s, rig->layer->hidden, i),
+                                     .dtype = s->dtype };
 
         TRY(compare_values(rig, &c, 2 * allowed, worst));
     }
@@ -474,7 +475,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     const struct moe_shape *p = &rig->data.shape;
     double allowed = rounding_of(rig, exec);
     uint32_t at = number_of(rig, exec);
-    struct comparison c = {
+    struct rows_comparison c = {
         .name = "y", .got = rig->rows[at + 1], .dtype = p->dtype, .width = p->model_dim
     };
 

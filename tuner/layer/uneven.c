@@ -54,14 +54,14 @@ struct image {
 };
 
 /* Where some of them lie, and where to write them; either may be NULL. */
-struct place {
+struct row_place {
     const void *device;
     void *host;
 };
 
-static struct place take_words(struct image *image, uint64_t words)
+static struct row_place take_words(struct image *image, uint64_t words)
 {
-    struct place place = {
+    struct row_place place = {
         image->device ? image->device + image->words * sizeof(uint64_t) : NULL,
         image->host ? image->host + image->words : NULL,
     };
@@ -72,7 +72,7 @@ static struct place take_words(struct image *image, uint64_t words)
 
 static uint64_t *take_numbers(struct image *image, uint64_t count, const uint64_t **device)
 {
-    struct place place = take_words(image, count);
+    struct row_place place = take_words(image, count);
 
     *device = place.device;
     return place.host;
@@ -101,7 +101,8 @@ static void put_numbers(struct uneven *u, const struct moe_shape *shape, const s
 static struct row_block *take_table(struct image *image, uint64_t count, uint64_t rows,
                                     struct block_table *out)
 {
-    struct place place = take_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
+    struct row_place place =
+        take_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
 
     *out = (struct block_table){ place.device, count, rows };
     return place.host;

@@ -85,7 +85,7 @@ static int put(struct agreed *s, uint32_t bucket, const struct moe_plan *plan)
     return OK;
 }
 
-int agreed_obey(struct agreed *s, const struct order *orders, uint32_t count, uint32_t here)
+int agreed_obey(struct agreed *s, const struct agreement *orders, uint32_t count, uint32_t here)
 {
     s->wait = orders[0].next ? orders[0].next - 1 : 0;
     s->sum = 0;
@@ -134,7 +134,7 @@ static uint32_t wait_for(const struct agreed *s, const struct agreed_plan *p, ui
 }
 
 uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, double exchange_us,
-                       uint32_t room, struct order *out)
+                       uint32_t room, struct agreement *out)
 {
     uint32_t window = live->setup.window, here = capacity / window, count = 1;
     uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
@@ -154,7 +154,7 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
         if (is_here)
             out[0].stands = same(&best, &out[0].plan);
         else if (changed && count < room)
-            out[count++] = (struct order){ .plan = best, .key = p->bucket };
+            out[count++] = (struct agreement){ .plan = best, .key = p->bucket };
         /* What is new here is asked for again, in case it cannot run. */
         if (is_here ? changed || !p->told : changed && count == room)
             next = 1;
@@ -206,7 +206,7 @@ static uint32_t checksum(const uint8_t *bytes, size_t count)
     return sum;
 }
 
-void order_write(const struct order *o, struct moetune_order *out)
+void order_write(const struct agreement *o, struct moetune_order *out)
 {
     const struct moe_plan *plan = &o->plan;
     uint64_t packed = plan_pack(plan);
@@ -225,9 +225,10 @@ void order_write(const struct order *o, struct moetune_order *out)
     put_word(out->bytes + 4 * CHECK, checksum(out->bytes, 4 * CHECK));
 }
 
-int order_read(const struct moetune_order *order, const struct moe_shape *shape, struct order *out)
+int order_read(const struct moetune_order *order, const struct moe_shape *shape,
+               struct agreement *out)
 {
-    struct order o = { 0 };
+    struct agreement o = { 0 };
     uint32_t words[ORDER_WORDS];
 
     for (int i = 0; i < ORDER_WORDS; i++)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 /* What rank 0 decided, as 32 bytes for everybody; little-endian, checked. */
-struct order {
+struct agreement {
     struct moe_plan plan; /* its default_us is not carried */
     uint32_t key;         /* what it is for: a capacity, a bucket, or a checksum of capacities */
     uint32_t next;        /* steps until ranks exchange again, below 2048; 0: it does not say */
@@ -20,9 +20,10 @@ struct order {
     bool stands;          /* the plan holds in its bucket from now on */
 };
 
-void order_write(const struct order *order, struct moetune_order *out);
+void order_write(const struct agreement *order, struct moetune_order *out);
 /* ERR_FORMAT: damaged, or not legal for the layer. */
-int order_read(const struct moetune_order *order, const struct moe_shape *shape, struct order *out);
+int order_read(const struct moetune_order *order, const struct moe_shape *shape,
+               struct agreement *out);
 
 struct agreed_plan {
     uint32_t bucket;
@@ -53,12 +54,13 @@ struct moe_plan agreed_plan(struct agreed *agreed, uint32_t bucket);
 /* The same, for a step before the next exchange, which counts as one less to wait for. */
 void agreed_next(struct agreed *agreed, uint32_t bucket, struct moe_plan *plan);
 /* ERR_NOMEM; of orders[0] the bucket is `here`, of the others their key is. */
-int agreed_obey(struct agreed *agreed, const struct order *orders, uint32_t count, uint32_t here);
+int agreed_obey(struct agreed *agreed, const struct agreement *orders, uint32_t count,
+                uint32_t here);
 
 /* On rank 0: out[0].plan is to run at this step.  What changed in other buckets since ranks heard
  * of them last, and when they are to come again; an exchange takes so long.  Returns how many
  * orders: at most `room`, and that at most 1 + AGREED_NEWS. */
 uint32_t agreed_orders(struct agreed *agreed, struct live *live, uint32_t capacity,
-                       double exchange_us, uint32_t room, struct order *out);
+                       double exchange_us, uint32_t room, struct agreement *out);
 
 #endif

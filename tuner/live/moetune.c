@@ -226,7 +226,7 @@ static void add_exchange(struct moetune *t, double us)
 static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
                              struct moetune_order *out)
 {
-    struct order orders[1 + AGREED_NEWS] = { { .plan = t->plan, .key = key } };
+    struct agreement orders[1 + AGREED_NEWS] = { { .plan = t->plan, .key = key } };
     double begun_us = t->options.now_us(t->options.self);
     uint32_t count;
 
@@ -248,7 +248,7 @@ static uint32_t bucket_of(const struct moetune *t)
 static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t room, uint32_t key,
                 struct moe_plan *plan)
 {
-    struct order orders[1 + AGREED_NEWS];
+    struct agreement orders[1 + AGREED_NEWS];
     uint32_t count = 1;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -268,7 +268,7 @@ static int exchange(struct moetune *t)
 {
     struct moetune_order orders[1 + AGREED_NEWS];
     uint32_t sum = t->agreed.sum, count = 1;
-    struct order first;
+    struct agreement first;
     double begun_us;
 
     t->agreed.sum = 0;
@@ -362,14 +362,14 @@ int moetune_order(const struct moetune *t, struct moetune_order *out)
 {
     if (!t || !out || !t->ordered)
         return MOE_ERR_ARGUMENT;
-    order_write(&(struct order){ .plan = t->plan, .key = t->capacity }, out);
+    order_write(&(struct agreement){ .plan = t->plan, .key = t->capacity }, out);
     return MOE_OK;
 }
 
 int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_t capacity,
                    struct moe_plan *plan)
 {
-    struct order found;
+    struct agreement found;
 
     if (!t || !order || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;

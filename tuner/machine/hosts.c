@@ -159,7 +159,7 @@ char *hosts_format(const struct hosts *hosts)
 /* ---- Slurm: how many tasks it gives to each node, as mpirun reads it */
 
 /* Ranks laid on nodes, one node after the other. */
-struct spread {
+struct node_filling {
     uint32_t wanted; /* 0: no limit */
     uint32_t room, ranks, nodes;
     uint32_t each; /* on the first node */
@@ -181,7 +181,7 @@ static bool number_at(const char **text, uint32_t *out)
     return value > 0 && value <= NUMBER_MAX;
 }
 
-static void add_node(struct spread *s, uint32_t room)
+static void add_node(struct node_filling *s, uint32_t room)
 {
     uint32_t left = s->wanted - s->ranks, here = s->wanted && left < room ? left : room;
 
@@ -195,9 +195,9 @@ static void add_node(struct spread *s, uint32_t room)
 }
 
 /* "4(x2),3": two nodes with room for four, one with room for three. */
-static bool spread_parse(const char *text, struct spread *out)
+static bool spread_parse(const char *text, struct node_filling *out)
 {
-    struct spread s = *out;
+    struct node_filling s = *out;
     uint32_t room, times, nodes = 0;
 
     do {
@@ -227,7 +227,7 @@ int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node)
 {
     const char *text = getenv("SLURM_TASKS_PER_NODE");
     const char *task = getenv("SLURM_PROCID");
-    struct spread s = { .wanted = wanted };
+    struct node_filling s = { .wanted = wanted };
 
     if (!slurm_job())
         return OK;

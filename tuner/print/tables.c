@@ -113,7 +113,7 @@ static const struct grid_column columns[] = {
     { "how", GRID_LEFT },
 };
 
-struct line {
+struct table_line {
     const struct entry_row *first, *last;
     const struct entry_row *least_sure; /* of those that are undecided: most may be left there */
     const struct override_row *pin;
@@ -122,7 +122,7 @@ struct line {
 };
 
 /* Four digits: a table of 80 columns has room for no more, and no step is known better. */
-static int cell_of_time(struct grid *grid, const struct line *line)
+static int cell_of_time(struct grid *grid, const struct table_line *line)
 {
     double log_us = 0, ms;
     int digits;
@@ -144,7 +144,8 @@ enum { WORDS_BYTES = 512 };
 
 /* Says what may be left in the line's least certain bucket, and which plan promised it.  Steps of
  * other moments differ: what is left is judged by pairs of them, and by neighbours. */
-static int add_undecided(const struct tables *t, const struct line *line, char words[WORDS_BYTES])
+static int add_undecided(const struct tables *t, const struct table_line *line,
+                         char words[WORDS_BYTES])
 {
     const struct entry_row *e = line->least_sure;
     const struct trial_key key = { e->cluster, e->shape, e->window, e->bucket, .plan = e->plan };
@@ -165,7 +166,7 @@ static int add_undecided(const struct tables *t, const struct line *line, char w
     return rc;
 }
 
-static enum ink ink_of(const struct line *line)
+static enum ink ink_of(const struct table_line *line)
 {
     const uint32_t *states = line->range.states;
 
@@ -178,7 +179,7 @@ static enum ink ink_of(const struct line *line)
     return line->range.gain_least > 0 ? INK_GOOD : INK_PLAIN;
 }
 
-static int add_line(const struct tables *t, const struct line *line, struct grid *grid)
+static int add_line(const struct tables *t, const struct table_line *line, struct grid *grid)
 {
     const uint32_t *states = line->range.states;
     uint32_t window = line->first->window, first = line->first->bucket, last = line->last->bucket;
@@ -240,7 +241,7 @@ static int print_lines(const struct tables *t)
     if (d)
         named[CAPACITY_COLUMN].title = d->key;
     for (size_t i = 0, end; i < t->entry_count && !rc; i = end) {
-        struct line line = { .first = &e[i], .pin = pin_of(t, &e[i]) };
+        struct table_line line = { .first = &e[i], .pin = pin_of(t, &e[i]) };
 
         for (end = i + 1; end < t->entry_count && !t->every &&
                           entries_join(&e[end - 1], &e[end], 1) &&

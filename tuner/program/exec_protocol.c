@@ -72,7 +72,7 @@ struct exec_protocol {
     char *command; /* of a space without restart axes, or of none */
     struct live *live;
     struct session session;
-    struct guard guards[OPTION_LIST_MAX];
+    struct measured_guard guards[OPTION_LIST_MAX];
     struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;

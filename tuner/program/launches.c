@@ -18,7 +18,7 @@
 
 /* ---- ways */
 
-static size_t find_way(const struct declaration *d, const struct way *ways, size_t count,
+static size_t find_way(const struct declaration *d, const struct launch_way *ways, size_t count,
                        const struct moe_plan *plans, uint32_t choice)
 {
     size_t w = 0;
@@ -39,11 +39,11 @@ static size_t likeness(const struct declaration *d, uint32_t choice)
 }
 
 int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
-              uint32_t *way_of, struct way **ways, size_t *way_count)
+              uint32_t *way_of, struct launch_way **ways, size_t *way_count)
 {
     for (size_t i = 0; i < count; i++) {
         size_t w = find_way(d, *ways, *way_count, plans, plans[i].choice);
-        const struct way fresh = { .arm = (int)i, .safe = (int)i };
+        const struct launch_way fresh = { .arm = (int)i, .safe = (int)i };
 
         if (w == *way_count)
             ARRAY_APPEND(*ways, *way_count, fresh);
@@ -54,7 +54,7 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
     return OK;
 }
 
-int ways_next(const struct way *ways, size_t count, uint32_t launches)
+int ways_next(const struct launch_way *ways, size_t count, uint32_t launches)
 {
     double most = 0;
     int next = -1;
@@ -432,7 +432,7 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 
 static int launch(struct launches *l, uint32_t number)
 {
-    struct way *way = &l->ways[number];
+    struct launch_way *way = &l->ways[number];
     uint32_t choice = l->plans[way->arm].choice;
     char words[DECLARATION_PLAN_BYTES], *command;
     struct launch_end end;
@@ -473,7 +473,7 @@ int launches_run(struct launches *l)
 
 int launches_open(struct launches *l)
 {
-    struct way *all;
+    struct launch_way *all;
     size_t count;
     char *command;
 

@@ -13,7 +13,7 @@ enum { LAUNCH_PATIENCE = 3 };
 /* ---- the ways to start a program: its plans, by their values of the restart axes.  Pure. */
 
 /* All plans with the same values of the restart axes. */
-struct way {
+struct launch_way {
     int arm, safe;      /* the first of them; the one that is otherwise most like the default */
     uint32_t launches;  /* in this run */
     uint32_t last;      /* launch; 0: none */
@@ -24,11 +24,11 @@ struct way {
 
 /* The ways of these plans, which the caller frees, and of each plan its way. */
 int ways_list(const struct declaration *space, const struct moe_plan *plans, size_t count,
-              uint32_t *way_of, struct way **ways, size_t *way_count);
+              uint32_t *way_of, struct launch_way **ways, size_t *way_count);
 
 /* That of the next launch, after so many: most wanted, the more the longer it was not its turn.
  * The same one twice in a row only if nothing else is wanted.  -1: nothing is. */
-int ways_next(const struct way *ways, size_t count, uint32_t launches);
+int ways_next(const struct launch_way *ways, size_t count, uint32_t launches);
 
 /* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
 
@@ -182,7 +182,7 @@ struct launches {
     size_t program_count;
 
     uint32_t way_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first program */
-    struct way *ways;
+    struct launch_way *ways;
     size_t way_count; /* of all programs */
     struct launch_under_way now;
     struct launch_cost cost;

@@ -13,17 +13,17 @@
 #include <string.h>
 
 /* Where a line is read, and what is wrong with it. */
-struct reader {
+struct line_reader {
     const char *at;
     const struct declaration *space;
     struct said *said;
     char *why;
 };
 
-static bool refuse(const struct reader *r, const char *format, ...)
+static bool refuse(const struct line_reader *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool refuse(const struct reader *r, const char *format, ...)
+static bool refuse(const struct line_reader *r, const char *format, ...)
 {
     va_list args;
 
@@ -34,7 +34,7 @@ static bool refuse(const struct reader *r, const char *format, ...)
 }
 
 /* The next word; false: there is none, or it is longer than there is room for, and stays. */
-static bool next_word(struct reader *r, char *word, size_t size)
+static bool next_word(struct line_reader *r, char *word, size_t size)
 {
     size_t length;
 
@@ -46,7 +46,7 @@ static bool next_word(struct reader *r, char *word, size_t size)
     return true;
 }
 
-static bool is_at_end(struct reader *r)
+static bool is_at_end(struct line_reader *r)
 {
     r->at += strspn(r->at, " \t\r");
     return !*r->at;
@@ -54,7 +54,7 @@ static bool is_at_end(struct reader *r)
 
 /* ---- ask */
 
-static bool read_class(struct reader *r)
+static bool read_class(struct line_reader *r)
 {
     const struct declaration *d = r->space;
     bool wanted = d && *d->class_name;
@@ -72,7 +72,7 @@ static bool read_class(struct reader *r)
     return true;
 }
 
-static bool read_ask(struct reader *r)
+static bool read_ask(struct line_reader *r)
 {
     const char *wanted = r->space ? r->space->key : "a number of rows";
     const unsigned long long most = r->space ? INT64_MAX : UINT32_MAX;
@@ -101,7 +101,7 @@ static bool is_name(const char *text, size_t length)
     return good;
 }
 
-static bool read_memory(struct reader *r, const char *text)
+static bool read_memory(struct line_reader *r, const char *text)
 {
     int64_t bytes = 0;
 
@@ -120,7 +120,7 @@ static bool is_told(const struct said *said, const char *name)
     return false;
 }
 
-static bool read_named(struct reader *r, const char *word)
+static bool read_named(struct line_reader *r, const char *word)
 {
     size_t length = strcspn(word, "=");
     struct said *said = r->said;
@@ -143,7 +143,7 @@ static bool read_named(struct reader *r, const char *word)
     return true;
 }
 
-static bool read_tell(struct reader *r)
+static bool read_tell(struct line_reader *r)
 {
     char word[96];
     double us;
@@ -160,20 +160,20 @@ static bool read_tell(struct reader *r)
 
 /* ---- all of them */
 
-static bool read_failed(struct reader *r)
+static bool read_failed(struct line_reader *r)
 {
     r->said->reason = is_at_end(r) ? "the program could not run it" : r->at;
     return true;
 }
 
-static bool read_status(struct reader *r)
+static bool read_status(struct line_reader *r)
 {
     return is_at_end(r) || refuse(r, "status: nothing stands behind it");
 }
 
 static const struct {
     const char *word;
-    bool (*read)(struct reader *r);
+    bool (*read)(struct line_reader *r);
 } readers[] = { [SAID_ASK] = { "ask", read_ask },
                 [SAID_TELL] = { "tell", read_tell },
                 [SAID_FAILED] = { "failed", read_failed },
@@ -182,7 +182,7 @@ static const struct {
 bool said_read(const char *line, const struct declaration *space, struct said *out,
                char why[SAID_WHY_BYTES])
 {
-    struct reader r = { line, space, out, why };
+    struct line_reader r = { line, space, out, why };
     char word[16];
 
     *out = (struct said){ .word = SAID_ASK };
@@ -199,10 +199,10 @@ bool said_read(const char *line, const struct declaration *space, struct said *o
 
 /* ---- guards */
 
-int guard_parse(const char *text, struct guard *out)
+int guard_parse(const char *text, struct measured_guard *out)
 {
     size_t length = strcspn(text, "<>");
-    struct guard g = { .at_least = text[length] == '>' };
+    struct measured_guard g = { .at_least = text[length] == '>' };
 
     if (!is_name(text, length) || !text[length] || text[length + 1] != '=' ||
         !number_read(text + length + 2, NULL, &g.limit))
@@ -214,7 +214,7 @@ int guard_parse(const char *text, struct guard *out)
     return OK;
 }
 
-bool guard_broken(const struct guard *g, const struct said *tell, char why[SAID_WHY_BYTES])
+bool guard_broken(const struct measured_guard *g, const struct said *tell, char why[SAID_WHY_BYTES])
 {
     const char *sign = g->at_least ? ">=" : "<=";
 

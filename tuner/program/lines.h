@@ -36,16 +36,17 @@ bool said_read(const char *line, const struct declaration *space, struct said *o
 
 /* ---- What must hold of the numbers that a program tells with a step: "loss<=3.5", "gain>=1". */
 
-struct guard {
+struct measured_guard {
     char name[SAID_NAME_BYTES];
     bool at_least;
     double limit;
 };
 
 /* ERR_ARGUMENT after a sentence. */
-int guard_parse(const char *text, struct guard *out);
+int guard_parse(const char *text, struct measured_guard *out);
 
 /* Whether the step breaks it, or does not say; then `why` does. */
-bool guard_broken(const struct guard *guard, const struct said *tell, char why[SAID_WHY_BYTES]);
+bool guard_broken(const struct measured_guard *guard, const struct said *tell,
+                  char why[SAID_WHY_BYTES]);
 
 #endif

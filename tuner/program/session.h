@@ -38,7 +38,7 @@ struct session {
     uint32_t window;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
-    struct guard *guards;
+    struct measured_guard *guards;
     size_t guard_count;
     int64_t deadline_ns; /* 0: none */
     struct progress progress;

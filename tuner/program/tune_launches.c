@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tuning {
+struct launch_tuning {
     struct launches launches;
     const struct live_setup *setup;
     const struct tune_options *options;
@@ -36,7 +36,7 @@ struct tuning {
 
 /* ---- ranges */
 
-static struct launch_range *find_range(const struct tuning *t, uint32_t bucket)
+static struct launch_range *find_range(const struct launch_tuning *t, uint32_t bucket)
 {
     for (size_t i = 0; i < t->range_count; i++)
         if (t->ranges[i]->bucket.key.bucket == bucket)
@@ -44,7 +44,7 @@ static struct launch_range *find_range(const struct tuning *t, uint32_t bucket)
     return NULL;
 }
 
-static int add_range(struct tuning *t, uint32_t bucket, struct launch_range **out)
+static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_range **out)
 {
     struct launches *l = &t->launches;
     struct launch_range *r = calloc(1, sizeof(*r));
@@ -65,7 +65,7 @@ static int add_range(struct tuning *t, uint32_t bucket, struct launch_range **ou
     return launch_range_pin(r, t->pins) ? OK : launch_range_begin(r);
 }
 
-static uint32_t count_ranges(const struct tuning *t, enum range_state state)
+static uint32_t count_ranges(const struct launch_tuning *t, enum range_state state)
 {
     uint32_t count = 0;
 
@@ -76,7 +76,7 @@ static uint32_t count_ranges(const struct tuning *t, enum range_state state)
 
 static struct launch_counts count(void *self)
 {
-    const struct tuning *t = self;
+    const struct launch_tuning *t = self;
 
     return (struct launch_counts){ .decided = count_ranges(t, RANGE_DECIDED),
                                    .open = count_ranges(t, RANGE_OPEN),
@@ -85,7 +85,7 @@ static struct launch_counts count(void *self)
                                              count_ranges(t, RANGE_PINNED) };
 }
 
-static void count_in_row(struct tuning *t)
+static void count_in_row(struct launch_tuning *t)
 {
     struct launch_counts counts = count(t);
 
@@ -93,7 +93,7 @@ static void count_in_row(struct tuning *t)
     t->run.row.buckets_planned = counts.ranges;
 }
 
-static int write_run(struct tuning *t)
+static int write_run(struct launch_tuning *t)
 {
     count_in_row(t);
     return run_write(&t->run);
@@ -103,14 +103,14 @@ static int write_run(struct tuning *t)
 
 static struct watched *range_at(void *self, size_t i)
 {
-    const struct tuning *t = self;
+    const struct launch_tuning *t = self;
 
     return i < t->range_count ? &t->ranges[i]->watched : NULL;
 }
 
 static int add(void *self, uint32_t bucket, struct watched **out)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launch_range *r;
 
     TRY(add_range(t, bucket, &r));
@@ -121,7 +121,7 @@ static int add(void *self, uint32_t bucket, struct watched **out)
 
 static void vote(void *self)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
@@ -140,7 +140,7 @@ static void vote(void *self)
 
 static int begin(void *self, const char *words)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     struct watched all = { .samples = 0 };
 
@@ -157,14 +157,14 @@ static int begin(void *self, const char *words)
     return write_run(t);
 }
 
-static int best_here(const struct tuning *t, const struct launch_range *r)
+static int best_here(const struct launch_tuning *t, const struct launch_range *r)
 {
     return launch_range_best(r, &t->launches.now, t->launches.ways[t->launches.now.way].safe);
 }
 
 static enum launch_wish wish_of(void *self, struct watched *range)
 {
-    const struct tuning *t = self;
+    const struct launch_tuning *t = self;
     const struct launch_range *r = launch_range_of(range);
     enum launch_wish wish = launch_range_wish(r, &t->launches.now);
     int arm;
@@ -181,10 +181,10 @@ static enum launch_wish wish_of(void *self, struct watched *range)
 
 static int choose(void *self, struct watched *range, struct moe_plan *plan)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     const struct launch_range *r = launch_range_of(range);
-    const struct way *way = &l->ways[l->now.way];
+    const struct launch_way *way = &l->ways[l->now.way];
     /* A launch that came to nothing under these values shows first whether it runs at all. */
     bool in_doubt = way->stillborn && !way->runs;
 
@@ -200,7 +200,7 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
 
 static int step(void *self, struct watched *range, int64_t ns)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     struct launch_range *r = launch_range_of(range);
     uint32_t samples = range->samples;
@@ -215,7 +215,7 @@ static int step(void *self, struct watched *range, int64_t ns)
 
 static int memory(void *self, struct watched *range, int64_t bytes)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
 
     return ledger_memory(t->dictionary.store, &launch_range_of(range)->bucket.attempts[t->arm],
                          bytes);
@@ -223,7 +223,7 @@ static int memory(void *self, struct watched *range, int64_t bytes)
 
 static int failed(void *self, struct watched *range, enum trial_state state, const char *why)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launch_range *r = launch_range_of(range);
 
     r->failing = true;
@@ -234,14 +234,14 @@ static int failed(void *self, struct watched *range, enum trial_state state, con
 
 static void stay_alive(void *self)
 {
-    run_stay_alive(&((struct tuning *)self)->run, (double)host_clock_ns() * 1e-3);
+    run_stay_alive(&((struct launch_tuning *)self)->run, (double)host_clock_ns() * 1e-3);
 }
 
 /* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
  * up half as many are: the next run may come no further. */
 static int gather(void *self, bool cut)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     uint32_t least = t->launches.watch.least;
 
     for (size_t i = 0; i < t->range_count; i++)
@@ -268,7 +268,7 @@ static bool dies_always(uint32_t deaths, uint32_t worked)
 }
 
 /* A plan under which the program died or fell silent. */
-static int blame_plan(struct tuning *t, const struct launch_end *end, const char *why)
+static int blame_plan(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launch_range *r = launch_range_of(t->launches.range);
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
@@ -294,10 +294,10 @@ static int blame_plan(struct tuning *t, const struct launch_end *end, const char
 
 /* Nothing ever ran under these values: they may be the reason, or the plan that came first.  After
  * some launches each plan with them fails, in every range. */
-static int blame_way(struct tuning *t, const struct launch_end *end, const char *why)
+static int blame_way(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launches *l = &t->launches;
-    struct way *way = &l->ways[l->now.way];
+    struct launch_way *way = &l->ways[l->now.way];
     char words[DECLARATION_PLAN_BYTES];
 
     if (!dies_always(++way->stillborn, 0)) {
@@ -320,7 +320,7 @@ static int blame_way(struct tuning *t, const struct launch_end *end, const char 
     return OK;
 }
 
-static int judge_failure(struct tuning *t, const struct launch_end *end)
+static int judge_failure(struct launch_tuning *t, const struct launch_end *end)
 {
     struct launches *l = &t->launches;
     char why[LAUNCH_WHY_BYTES];
@@ -349,7 +349,7 @@ static int judge_failure(struct tuning *t, const struct launch_end *end)
 
 static int ended(void *self, const struct launch_end *failure)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
 
     if (failure)
         TRY(judge_failure(t, failure));
@@ -377,7 +377,7 @@ static const struct launch_client client = { .range = range_at,
 
 /* ---- the run */
 
-static int begin_run(struct tuning *t)
+static int begin_run(struct launch_tuning *t)
 {
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
     struct dictionary *d = &t->dictionary;
@@ -393,13 +393,13 @@ static int begin_run(struct tuning *t)
 
 static int recall_range(void *self, const struct trial_row *trial)
 {
-    struct tuning *t = self;
+    struct launch_tuning *t = self;
     struct launch_range *r;
 
     return find_range(t, trial->key.bucket) ? OK : add_range(t, trial->key.bucket, &r);
 }
 
-static int open_store(struct tuning *t)
+static int open_store(struct launch_tuning *t)
 {
     const struct live_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
@@ -427,7 +427,7 @@ static int open_store(struct tuning *t)
     return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t);
 }
 
-static int tune(struct tuning *t)
+static int tune(struct launch_tuning *t)
 {
     struct arms_setup axes = { .axes = t->setup->axes, .foreign = true };
     struct moe_plan usual = plan_default(&t->setup->shape);
@@ -445,7 +445,7 @@ static int tune(struct tuning *t)
 }
 
 /* Ranges where no plan runs, which is said. */
-static uint32_t count_dead(const struct tuning *t)
+static uint32_t count_dead(const struct launch_tuning *t)
 {
     const struct declaration *d = t->launches.space;
     uint32_t count = 0;
@@ -464,7 +464,7 @@ static uint32_t count_dead(const struct tuning *t)
     return count;
 }
 
-static void report(struct tuning *t, struct launches_report *out)
+static void report(struct launch_tuning *t, struct launches_report *out)
 {
     struct launch_counts counts = count(t);
 
@@ -483,12 +483,12 @@ int tune_launches(struct session *session, const struct live_setup *setup,
                   const struct tune_options *options, struct launches_report *out)
 {
     uint32_t steps = options->launch_steps;
-    struct tuning *t = calloc(1, sizeof(*t));
+    struct launch_tuning *t = calloc(1, sizeof(*t));
     int rc, said = OK;
 
     if (!t)
         return fail(ERR_NOMEM, "launches");
-    *t = (struct tuning){
+    *t = (struct launch_tuning){
         .launches = { .client = &client,
                       .self = t,
                       .session = session,

@@ -42,14 +42,14 @@ const struct option_row two_programs_rows[] = {
 
 enum { SIDES = 2, KEYS_MAX = 4096 };
 
-struct side {
+struct rival_program {
     const char *name, *command;
     struct moelookup *table; /* NULL: it is told the default plan */
     struct moelookup_view *view;
 };
 
 /* Steps of one bucket. */
-struct key {
+struct rivals_bucket {
     struct watched watched; /* first: the launcher knows the key by it, and its bucket */
     uint32_t seen[SIDES];
     struct moe_plan plan[SIDES];
@@ -64,16 +64,16 @@ struct key {
     uint32_t shown;       /* the last launch that gave a sample; 0: none */
     uint32_t dead[SIDES]; /* launches that died in a step */
 };
-_Static_assert(offsetof(struct key, watched) == 0, "struct watched is cast to it");
+_Static_assert(offsetof(struct rivals_bucket, watched) == 0, "struct watched is cast to it");
 
-struct comparison {
+struct program_comparison {
     const struct two_programs *options;
-    struct side side[SIDES];
+    struct rival_program side[SIDES];
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
     uint32_t pairs_max; /* at a key */
-    struct key **keys;
+    struct rivals_bucket **keys;
     size_t key_count;
     int64_t deadline_ns;
 };
@@ -81,8 +81,8 @@ struct comparison {
 /* ---- tables */
 
 /* The one layer of the table that has these plans. */
-static int find_layer(const struct comparison *t, const char *path, const struct moelookup *table,
-                      struct lookup_layer *out)
+static int find_layer(const struct program_comparison *t, const char *path,
+                      const struct moelookup *table, struct lookup_layer *out)
 {
     uint32_t space = t->space ? t->space->id : 0, count = 0;
 
@@ -106,7 +106,7 @@ static int find_layer(const struct comparison *t, const char *path, const struct
                 path ? path : "the table", space ? " of " : "", space ? t->space->name : "", count);
 }
 
-static int open_table(struct comparison *t, const char *path, struct side *s)
+static int open_table(struct program_comparison *t, const char *path, struct rival_program *s)
 {
     struct lookup_layer layer;
 
@@ -123,17 +123,17 @@ static int open_table(struct comparison *t, const char *path, struct side *s)
 }
 
 /* Reads the space and the tables. */
-static int open_comparison(const struct two_programs *o, struct comparison *t)
+static int open_comparison(const struct two_programs *o, struct program_comparison *t)
 {
-    *t = (struct comparison){ .options = o,
-                              .side = { { .name = "--exec", .command = o->exec },
-                                        { .name = o->against ? "--against" : "the second program",
-                                          .command = o->against ? o->against : o->exec } },
-                              .window = 1,
-                              .pairs_max = CONTEST_ROUNDS_MAX,
-                              .deadline_ns = o->budget_s > 0
-                                                 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9)
-                                                 : 0 };
+    *t = (struct program_comparison){
+        .options = o,
+        .side = { { .name = "--exec", .command = o->exec },
+                  { .name = o->against ? "--against" : "the second program",
+                    .command = o->against ? o->against : o->exec } },
+        .window = 1,
+        .pairs_max = CONTEST_ROUNDS_MAX,
+        .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
+    };
     if (o->space)
         TRY(space_file_read(o->space, &t->space));
     if (o->db || !o->against)
@@ -143,7 +143,7 @@ static int open_comparison(const struct two_programs *o, struct comparison *t)
     return o->against && o->db ? open_table(t, o->db, &t->side[1]) : OK;
 }
 
-static void close_comparison(struct comparison *t)
+static void close_comparison(struct program_comparison *t)
 {
     for (size_t i = 0; i < t->key_count; i++) {
         free(t->keys[i]->contest);
@@ -157,7 +157,8 @@ static void close_comparison(struct comparison *t)
 }
 
 /* What a trainer would be told by the side's table. */
-static struct moe_plan plan_of(const struct comparison *t, int side, uint32_t bucket, uint64_t key)
+static struct moe_plan plan_of(const struct program_comparison *t, int side, uint32_t bucket,
+                               uint64_t key)
 {
     const struct moelookup_view *view = t->side[side].view;
     struct moe_plan plan = t->space ? declared_plan_default(t->space->id)
@@ -173,21 +174,22 @@ static struct moe_plan plan_of(const struct comparison *t, int side, uint32_t bu
 
 /* ---- keys */
 
-static uint32_t bucket_of(const struct comparison *t, const struct said *ask)
+static uint32_t bucket_of(const struct program_comparison *t, const struct said *ask)
 {
     return t->space ? declaration_bucket(t->space, ask->key, ask->class_thousandths)
                     : (uint32_t)ask->key / t->window;
 }
 
 /* The key of a bucket; `fresh`: it is a new one. */
-static int find_key(struct comparison *t, uint32_t bucket, struct key **out, bool *fresh)
+static int find_key(struct program_comparison *t, uint32_t bucket, struct rivals_bucket **out,
+                    bool *fresh)
 {
     struct contest_settings settings = { .margin = t->options->margin,
                                          .rounds_max = t->pairs_max,
                                          .seed = t->options->seed ^ bucket };
     /* Contestants are told apart by their plans; here they stand for programs. */
     struct moe_plan stand_for[SIDES] = { plan_default(NULL), plan_default(NULL) };
-    struct key *key;
+    struct rivals_bucket *key;
 
     *fresh = false;
     for (size_t i = 0; i < t->key_count; i++)
@@ -212,7 +214,7 @@ static int find_key(struct comparison *t, uint32_t bucket, struct key **out, boo
     return OK;
 }
 
-static uint32_t count_settled(const struct comparison *t)
+static uint32_t count_settled(const struct program_comparison *t)
 {
     uint32_t count = 0;
 
@@ -221,7 +223,8 @@ static uint32_t count_settled(const struct comparison *t)
     return count;
 }
 
-static void tell_side(const struct comparison *t, struct key *key, int side, int64_t ns)
+static void tell_side(const struct program_comparison *t, struct rivals_bucket *key, int side,
+                      int64_t ns)
 {
     struct contest_verdict v;
 
@@ -239,7 +242,8 @@ static void tell_side(const struct comparison *t, struct key *key, int side, int
 
 /* A side cannot run its plan there.  ERR_LAUNCH if it is the second one: the first has nothing to
  * be compared with. */
-static int lose(const struct comparison *t, struct key *key, int side, const char *why)
+static int lose(const struct program_comparison *t, struct rivals_bucket *key, int side,
+                const char *why)
 {
     char range[80];
 
@@ -272,7 +276,7 @@ struct speaker {
 };
 
 struct meeting {
-    struct comparison *t;
+    struct program_comparison *t;
     struct speaker speakers[SIDES];
     uint64_t rounds, newest; /* steps of each; when the newest key came */
     struct progress progress;
@@ -281,7 +285,7 @@ struct meeting {
 static int hold_question(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct speaker *s = self;
-    const struct comparison *t = s->meeting->t;
+    const struct program_comparison *t = s->meeting->t;
 
     s->asked = *ask;
     *plan = plan_of(t, s->side, bucket_of(t, ask), ask->key);
@@ -344,8 +348,8 @@ static int listen_to(struct speaker *s)
 /* The other one waits for its answer meanwhile. */
 static int run_step(struct meeting *m, struct speaker *s)
 {
-    struct comparison *t = m->t;
-    struct key *key;
+    struct program_comparison *t = m->t;
+    struct rivals_bucket *key;
     bool fresh;
     int rc;
 
@@ -400,7 +404,7 @@ static int end_speaker(struct meeting *m, struct speaker *s)
 /* Until all keys are settled, and for as long as it took to see them no other one came. */
 static int run_rounds(struct meeting *m)
 {
-    struct comparison *t = m->t;
+    struct program_comparison *t = m->t;
     int rc = OK, ends = OK;
 
     for (int i = 0; i < SIDES && !rc; i++)
@@ -420,7 +424,7 @@ static int run_rounds(struct meeting *m)
                                   : ends;
 }
 
-static int compare_in_turn(struct comparison *t)
+static int compare_in_turn(struct program_comparison *t)
 {
     struct meeting *m = calloc(1, sizeof(*m));
     int rc;
@@ -459,7 +463,7 @@ enum { PAIRS_MAX = 60 };
  * ranges that want it, and each range gets the samples of its two plans in turn: A B B A. */
 struct launched_sides {
     struct launches launches;
-    struct comparison *t;
+    struct program_comparison *t;
     struct session session;
     struct moe_plan plans[DECLARATION_PLANS_MAX];
 
@@ -468,9 +472,9 @@ struct launched_sides {
     bool fits; /* what it was told last was the plan of the key and side */
 };
 
-static struct key *key_of(struct watched *range)
+static struct rivals_bucket *key_of(struct watched *range)
 {
-    return (struct key *)range;
+    return (struct rivals_bucket *)range;
 }
 
 /* Of l->ways: where the side shows the plan. */
@@ -485,7 +489,7 @@ static size_t way_of(const struct launched_sides *r, int side, const struct moe_
 }
 
 /* Whose sample the key wants next. */
-static int turn_of(const struct key *key)
+static int turn_of(const struct rivals_bucket *key)
 {
     const uint16_t *told = key->contest->told;
 
@@ -493,7 +497,8 @@ static int turn_of(const struct key *key)
 }
 
 /* One program and one plan on both sides: what differs is chance. */
-static bool is_same(const struct comparison *t, const struct moe_plan *a, const struct moe_plan *b)
+static bool is_same(const struct program_comparison *t, const struct moe_plan *a,
+                    const struct moe_plan *b)
 {
     return !t->options->against && plan_equal(a, b);
 }
@@ -501,8 +506,8 @@ static bool is_same(const struct comparison *t, const struct moe_plan *a, const 
 static int add_key(void *self, uint32_t bucket, struct watched **out)
 {
     struct launched_sides *r = self;
-    struct comparison *t = r->t;
-    struct key *key;
+    struct program_comparison *t = r->t;
+    struct rivals_bucket *key;
     bool fresh;
 
     TRY(find_key(t, bucket, &key, &fresh));
@@ -522,7 +527,7 @@ static int add_key(void *self, uint32_t bucket, struct watched **out)
 
 static struct watched *key_at(void *self, size_t i)
 {
-    const struct comparison *t = ((struct launched_sides *)self)->t;
+    const struct program_comparison *t = ((struct launched_sides *)self)->t;
 
     return i < t->key_count ? &t->keys[i]->watched : NULL;
 }
@@ -530,8 +535,8 @@ static struct watched *key_at(void *self, size_t i)
 static void vote(void *self)
 {
     struct launched_sides *r = self;
-    struct comparison *t = r->t;
-    struct way *ways = r->launches.ways;
+    struct program_comparison *t = r->t;
+    struct launch_way *ways = r->launches.ways;
 
     for (size_t i = 0; i < t->key_count; i++)
         if (!t->keys[i]->settled)
@@ -542,7 +547,7 @@ static void vote(void *self)
      * to be compared. */
     for (uint32_t bucket = 0; bucket < declaration_buckets(t->space); bucket++) {
         struct moe_plan first = plan_of(t, 0, bucket, 0), second = plan_of(t, 1, bucket, 0);
-        struct way *way = &ways[way_of(r, 0, &first)];
+        struct launch_way *way = &ways[way_of(r, 0, &first)];
 
         way->votes += !way->broken && !is_same(t, &first, &second);
     }
@@ -566,7 +571,7 @@ static int begin_launch(void *self, const char *words)
 static enum launch_wish wish(void *self, struct watched *range)
 {
     const struct launched_sides *r = self;
-    const struct key *key = key_of(range);
+    const struct rivals_bucket *key = key_of(range);
 
     return !key->settled && key->shown != r->launches.now.number && turn_of(key) == r->side &&
                    key->way[r->side] == r->launches.now.way
@@ -578,7 +583,7 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
 {
     struct launched_sides *r = self;
     struct launches *l = &r->launches;
-    const struct key *key = key_of(range);
+    const struct rivals_bucket *key = key_of(range);
 
     r->fits = key->way[r->side] == l->now.way && !*key->why;
     l->sampled = wish(r, range) == WISH_SAMPLE;
@@ -589,7 +594,7 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
 static int step(void *self, struct watched *range, int64_t ns)
 {
     struct launched_sides *r = self;
-    struct key *key = key_of(range);
+    struct rivals_bucket *key = key_of(range);
     int64_t sample;
 
     if (!r->launches.sampled || key->warm++ < r->t->options->warmup ||
@@ -603,7 +608,7 @@ static int step(void *self, struct watched *range, int64_t ns)
 static int plan_failed(void *self, struct watched *range, enum trial_state state, const char *why)
 {
     struct launched_sides *r = self;
-    struct key *key = key_of(range);
+    struct rivals_bucket *key = key_of(range);
     char text[sizeof(key->why)];
 
     (void)state;
@@ -616,7 +621,7 @@ static int plan_failed(void *self, struct watched *range, enum trial_state state
 
 static struct launch_counts count_keys(void *self)
 {
-    const struct comparison *t = ((struct launched_sides *)self)->t;
+    const struct program_comparison *t = ((struct launched_sides *)self)->t;
     uint32_t settled = count_settled(t), all = (uint32_t)t->key_count;
 
     return (struct launch_counts){ .decided = settled, .open = all - settled, .ranges = all };
@@ -631,8 +636,8 @@ static void leave(void *self, struct watched *range)
 /* It died or fell silent in a step; the first time something else may have killed it. */
 static int blame_plan(struct launched_sides *r, const struct launch_end *end, const char *why)
 {
-    const struct comparison *t = r->t;
-    struct key *key = key_of(r->launches.range);
+    const struct program_comparison *t = r->t;
+    struct rivals_bucket *key = key_of(r->launches.range);
     bool forgiven = !end->hung && key->dead[r->side]++ == 0;
     char range[80];
 
@@ -646,7 +651,7 @@ static int blame_plan(struct launched_sides *r, const struct launch_end *end, co
  * would show by them. */
 static int blame_way(struct launched_sides *r, const char *why)
 {
-    struct comparison *t = r->t;
+    struct program_comparison *t = r->t;
     size_t way = r->launches.now.way;
     struct watched *range;
 
@@ -667,7 +672,7 @@ static int launch_ended(void *self, const struct launch_end *failure)
 {
     struct launched_sides *r = self;
     struct launches *l = &r->launches;
-    struct way *way = &l->ways[l->now.way];
+    struct launch_way *way = &l->ways[l->now.way];
     char why[LAUNCH_WHY_BYTES];
 
     if (!failure) {
@@ -708,7 +713,7 @@ static int run_launches(struct launched_sides *r)
     return OK;
 }
 
-static int compare_launches(struct comparison *t)
+static int compare_launches(struct program_comparison *t)
 {
     const struct two_programs *o = t->options;
     struct launched_sides *r = calloc(1, sizeof(*r));
@@ -743,7 +748,8 @@ static int compare_launches(struct comparison *t)
 
 /* ---- verdicts */
 
-static void name_key(const struct comparison *t, const struct key *key, struct verdict *v)
+static void name_key(const struct program_comparison *t, const struct rivals_bucket *key,
+                     struct verdict *v)
 {
     if (t->space)
         declaration_range(t->space, key->watched.bucket, v->key, sizeof(v->key));
@@ -755,7 +761,8 @@ static void name_key(const struct comparison *t, const struct key *key, struct v
                  (uint64_t)(key->watched.bucket + 1) * t->window - 1);
 }
 
-static struct verdict verdict_of(const struct comparison *t, const struct key *key)
+static struct verdict verdict_of(const struct program_comparison *t,
+                                 const struct rivals_bucket *key)
 {
     struct contest_verdict c = contest_verdict(key->contest);
     struct verdict v = { .group = t->options->exec,
@@ -786,15 +793,15 @@ static struct verdict verdict_of(const struct comparison *t, const struct key *k
 
 static int by_bucket(const void *a, const void *b)
 {
-    uint32_t x = (*(struct key *const *)a)->watched.bucket;
-    uint32_t y = (*(struct key *const *)b)->watched.bucket;
+    uint32_t x = (*(struct rivals_bucket *const *)a)->watched.bucket;
+    uint32_t y = (*(struct rivals_bucket *const *)b)->watched.bucket;
 
     return (x > y) - (x < y);
 }
 
 /* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails;
  * ERR_LAUNCH if there is no verdict at any. */
-static int report(struct comparison *t)
+static int report(struct program_comparison *t)
 {
     const struct two_programs *o = t->options;
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
@@ -828,7 +835,7 @@ static int report(struct comparison *t)
 
 int two_programs(const struct two_programs *options)
 {
-    struct comparison t;
+    struct program_comparison t;
     int rc = open_comparison(options, &t), said;
 
     session_catch_signals();

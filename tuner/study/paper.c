@@ -635,14 +635,14 @@ static void define(struct paper *p, const char *line)
     }
 }
 
-struct block {
+struct paper_block {
     size_t first, end;
 };
 
 static void run_block(struct paper *p, const void *lines_of, double *unused)
 {
     static const char *const head[] = { "title ", "unit ", "note ", "not yet ", "|" };
-    const struct block *block = lines_of;
+    const struct paper_block *block = lines_of;
     int mark = p->bound_count;
 
     for (size_t i = block->first; i < block->end && !p->rc; i++) {
@@ -654,7 +654,7 @@ static void run_block(struct paper *p, const void *lines_of, double *unused)
         if (k < sizeof(head) / sizeof(head[0]))
             continue;
         if (after(line, "for ")) {
-            struct block body = { i + 1, i + 1 };
+            struct paper_block body = { i + 1, i + 1 };
 
             while (body.end < block->end &&
                    indent_of(p->study->lines[body.end]) > indent_of(p->study->lines[i]))
@@ -691,7 +691,7 @@ int paper_fill(const struct study *study, const struct cluster *machine, const c
         end = table_end(study->lines, i + 1);
         p.table = tables;
         if (!only || !strcmp(after(study->lines[i], "table "), only))
-            run_block(&p, &(struct block){ i + 1, end }, &unused);
+            run_block(&p, &(struct paper_block){ i + 1, end }, &unused);
         p.known_count = 0;
     }
     free(p.uses);

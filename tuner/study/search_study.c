@@ -87,7 +87,7 @@ static int judge_strategy(const struct search_study *s, const struct search_ops 
         rc = modelled_layer_search(l, strategy, run, &search);
         for (size_t i = 0; i < l->space->anchor_count && !rc; i++) {
             struct known_bucket bucket;
-            struct outcome outcome;
+            struct bucket_outcome outcome;
 
             if (!modelled_layer_bucket(l, l->space->anchors[i], &bucket))
                 continue;
@@ -148,7 +148,8 @@ static int read_entries(struct search_study *s)
 }
 
 /* Judges what a trainer gets by this entry. */
-static int judge_entry(const struct search_study *s, const struct entry_row *e, struct outcome *out)
+static int judge_entry(const struct search_study *s, const struct entry_row *e,
+                       struct bucket_outcome *out)
 {
     const struct modelled_layer *l = &s->layer;
     struct known_bucket bucket;
@@ -171,7 +172,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e, 
 static int judge_table(const struct search_study *s)
 {
     struct summary sum = { .best = 0 };
-    struct outcome outcome;
+    struct bucket_outcome outcome;
     int rc = OK;
 
     for (size_t i = 0; i < s->entry_count && !rc; i++) {
@@ -208,9 +209,10 @@ static int put_axis(const struct search_study *s, size_t axis)
     uint32_t usual = plan_value(&space->arms[space->default_arm], axis);
     uint32_t values[SEARCH_ARMS_MAX]; /* each once, of plans that can run */
     size_t count = 0;
-    struct column worth = { .count =
-                                0 }; /* how much slower the best plan with the usual value is */
-    double worst = 0;                /* and the best plan with the axis's worst value */
+    struct value_column worth = {
+        .count = 0
+    };                /* how much slower the best plan with the usual value is */
+    double worst = 0; /* and the best plan with the axis's worst value */
     char row[ROW_BYTES];
     int rc;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Rows and columns of a table, in the order of their first cells. */
-struct grid {
+struct form_grid {
     const struct study_table *table;
     const struct study_cell *columns[32];
     int count;
@@ -25,9 +25,9 @@ static const struct study_cell *find_cell(const struct study_table *t, const cha
     return NULL;
 }
 
-static struct grid grid_of(const struct study_table *t)
+static struct form_grid grid_of(const struct study_table *t)
 {
-    struct grid grid = { .table = t };
+    struct form_grid grid = { .table = t };
 
     for (size_t i = 0; i < t->count && grid.count < 32; i++)
         if (find_cell(t, NULL, t->cells[i].column) == &t->cells[i])
@@ -71,7 +71,7 @@ const char *study_title(const struct study *study)
 
 static void print_grid(const struct study_table *t, FILE *to)
 {
-    struct grid grid = grid_of(t);
+    struct form_grid grid = grid_of(t);
 
     fprintf(to, "  %-22s", "");
     for (int c = 0; c < grid.count; c++)
@@ -184,7 +184,7 @@ static void element(const char *tag, const char *text, FILE *to)
 
 static void page_table(const struct study_table *t, FILE *to)
 {
-    struct grid grid = grid_of(t);
+    struct form_grid grid = grid_of(t);
     char room[VALUE_BYTES];
 
     fputs("<div class=\"scroll\"><table>\n<tr><th></th>", to);

@@ -11,7 +11,7 @@
 
 enum { SWING_STEPS = 20000 };
 
-struct replay {
+struct trace_replay {
     const struct study_ask *ask;
     struct modelled_layer layer;
     struct capacity_trace trace;
@@ -22,16 +22,16 @@ struct replay {
 };
 
 /* What a way of choosing plans comes to. */
-struct way {
+struct policy_cost {
     double ns, trials; /* of all steps; steps that were there to find out */
 };
 
-static double step_ns(const struct replay *r, size_t step, int arm)
+static double step_ns(const struct trace_replay *r, size_t step, int arm)
 {
     return modelled_layer_ns(&r->layer, r->trace.capacities[step], arm);
 }
 
-static double sum_ns(const struct replay *r, int arm)
+static double sum_ns(const struct trace_replay *r, int arm)
 {
     double sum = 0;
 
@@ -42,7 +42,7 @@ static double sum_ns(const struct replay *r, int arm)
 
 /* ---- one plan, or the best of each step */
 
-static int best_static(const struct replay *r, double *ns)
+static int best_static(const struct trace_replay *r, double *ns)
 {
     int best = -1;
 
@@ -58,7 +58,7 @@ static int best_static(const struct replay *r, double *ns)
     return best;
 }
 
-static int oracle(const struct replay *r, double *ns)
+static int oracle(const struct trace_replay *r, double *ns)
 {
     *ns = 0;
     for (size_t i = 0; i < r->trace.steps; i++) {
@@ -77,7 +77,7 @@ static int oracle(const struct replay *r, double *ns)
 /* ---- a table */
 
 /* Tunes a table beforehand, and takes each step by what it says. */
-static int by_table(struct replay *r, uint32_t run, struct way *out)
+static int by_table(struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
     const struct space *space = r->layer.space;
     struct noise noise = modelled_layer_noise(&r->layer, run);
@@ -86,7 +86,7 @@ static int by_table(struct replay *r, uint32_t run, struct way *out)
     TRY(modelled_layer_search(&r->layer, search_find("guided"), run, &search));
     for (size_t i = 0; i < r->bucket_count; i++) {
         struct known_bucket bucket;
-        struct outcome outcome = { .arm = space->default_arm };
+        struct bucket_outcome outcome = { .arm = space->default_arm };
 
         /* Its upper edge may be beyond what memory allows, where the trace's capacity is not. */
         if (modelled_layer_bucket(&r->layer, r->buckets[i], &bucket))
@@ -111,8 +111,8 @@ static double no_time(void *self)
 
 /* Takes one step; the tuner is told of a plan that does not fit, and asked for another one.  False:
  * none fits. */
-static bool train_step(const struct replay *r, struct live *live, struct noise *noise, size_t step,
-                       double *ns)
+static bool train_step(const struct trace_replay *r, struct live *live, struct noise *noise,
+                       size_t step, double *ns)
 {
     const struct space *space = r->layer.space;
 
@@ -132,7 +132,7 @@ static bool train_step(const struct replay *r, struct live *live, struct noise *
     return false;
 }
 
-static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
+static int by_trainer(const struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
     char cluster[CLUSTER_TEXT_BYTES];
     struct live_setup setup = { .dry_run = true,
@@ -167,8 +167,8 @@ static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
 
 /* ---- all of them */
 
-static int put_way(struct study_table *table, const char *row, struct way way, double default_ns,
-                   double oracle_ns)
+static int put_way(struct study_table *table, const char *row, struct policy_cost way,
+                   double default_ns, double oracle_ns)
 {
     TRY(study_put_value(table, row, "time, ms", way.ns * 1e-6));
     TRY(study_put_value(table, row, "of default, %", 100 * way.ns / default_ns));
@@ -176,10 +176,11 @@ static int put_way(struct study_table *table, const char *row, struct way way, d
     return isnan(way.trials) ? OK : study_put_value(table, row, "trials", way.trials);
 }
 
-static int put_all(struct replay *r, struct study_table *out)
+static int put_all(struct trace_replay *r, struct study_table *out)
 {
-    struct way usual = { sum_ns(r, r->layer.space->default_arm), NAN };
-    struct way fixed = { NAN, NAN }, best = { NAN, NAN }, table = { 0, 0 }, trainer = { 0, 0 };
+    struct policy_cost usual = { sum_ns(r, r->layer.space->default_arm), NAN };
+    struct policy_cost fixed = { NAN, NAN }, best = { NAN, NAN }, table = { 0, 0 },
+                       trainer = { 0, 0 };
     double runs = r->ask->seeds;
     char name[48] = "best static plan";
     int arm;
@@ -192,8 +193,8 @@ static int put_all(struct replay *r, struct study_table *out)
         TRY(by_table(r, run, &table));
         TRY(by_trainer(r, run, &trainer));
     }
-    table = (struct way){ table.ns / runs, table.trials / runs };
-    trainer = (struct way){ trainer.ns / runs, trainer.trials / runs };
+    table = (struct policy_cost){ table.ns / runs, table.trials / runs };
+    trainer = (struct policy_cost){ trainer.ns / runs, trainer.trials / runs };
     TRY(put_way(out, "default plan", usual, usual.ns, best.ns));
     TRY(put_way(out, name, fixed, usual.ns, best.ns));
     TRY(put_way(out, "table of tune", table, usual.ns, best.ns));
@@ -202,7 +203,7 @@ static int put_all(struct replay *r, struct study_table *out)
 }
 
 /* Lists the buckets between the least and the most capacity that the trace asks for. */
-static int list_buckets(struct replay *r, uint32_t *least, uint32_t *most)
+static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
 {
     uint32_t window = r->layer.space->window;
     size_t room;
@@ -231,7 +232,7 @@ static int list_buckets(struct replay *r, uint32_t *least, uint32_t *most)
 }
 
 /* Times every plan at the trace's capacities, and where its buckets are measured. */
-static int time_steps(struct replay *r)
+static int time_steps(struct trace_replay *r)
 {
     size_t count = r->trace.steps + r->bucket_count;
     uint64_t *capacities = malloc(count * sizeof(*capacities));
@@ -248,7 +249,7 @@ static int time_steps(struct replay *r)
     return rc;
 }
 
-static int replay(struct replay *r, struct study_result *result)
+static int replay(struct trace_replay *r, struct study_result *result)
 {
     const struct moe_shape *shape = &r->layer.space->shape;
     const char *file = r->ask->file;
@@ -272,7 +273,7 @@ static int replay(struct replay *r, struct study_result *result)
 
 static int run(const struct study_ask *ask, struct study_result *result)
 {
-    struct replay r = { .ask = ask };
+    struct trace_replay r = { .ask = ask };
     int rc;
 
     TRY(layer_options_single(&ask->tune.layer));

@@ -14,20 +14,20 @@ static double regret_of(const struct true_bucket *b, int arm)
     return b->ns[arm] / b->best_ns - 1;
 }
 
-struct outcome true_bucket_outcome(const struct true_bucket *b, int arm)
+struct bucket_outcome true_bucket_outcome(const struct true_bucket *b, int arm)
 {
-    return (struct outcome){ .arm = arm,
-                             .regret = regret_of(b, arm),
-                             .harm = b->usable[b->default_arm]
-                                         ? b->ns[arm] / b->ns[b->default_arm] - 1
-                                         : 0 };
+    return (struct bucket_outcome){ .arm = arm,
+                                    .regret = regret_of(b, arm),
+                                    .harm = b->usable[b->default_arm]
+                                                ? b->ns[arm] / b->ns[b->default_arm] - 1
+                                                : 0 };
 }
 
-struct outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
-                                struct noise *noise, const struct effort *effort)
+struct bucket_outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
+                                       struct noise *noise, const struct effort *effort)
 {
     const double *seen_ns = b->seen_ns ? b->seen_ns : b->ns;
-    struct outcome out;
+    struct bucket_outcome out;
     double lost = 0;
     uint32_t samples = 0, searched = 0;
     struct decision_setup setup = { .search = search,
@@ -69,7 +69,7 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
 
 /* ---- means and quantiles */
 
-void column_add(struct column *c, double value)
+void column_add(struct value_column *c, double value)
 {
     if (c->count == c->room) {
         c->room = c->room ? 2 * c->room : 1024;
@@ -80,7 +80,7 @@ void column_add(struct column *c, double value)
     c->values[c->count++] = value;
 }
 
-double column_mean(const struct column *c)
+double column_mean(const struct value_column *c)
 {
     double sum = 0;
 
@@ -96,7 +96,7 @@ int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double column_at(const struct column *c, double q)
+double column_at(const struct value_column *c, double q)
 {
     double *sorted = malloc((c->count + 1) * sizeof(*sorted)), value = NAN;
 
@@ -111,7 +111,7 @@ double column_at(const struct column *c, double q)
     return value;
 }
 
-void summary_add(struct summary *s, const struct outcome *o)
+void summary_add(struct summary *s, const struct bucket_outcome *o)
 {
     column_add(&s->regret, 100 * o->regret);
     column_add(&s->harm, 100 * o->harm);

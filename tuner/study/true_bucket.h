@@ -9,7 +9,7 @@
 #include "stats.h"
 
 /* What came of one bucket. */
-struct outcome {
+struct bucket_outcome {
     int arm; /* that would be published */
     double regret, bound, lost;
     double harm;                /* slower than the default by this share */
@@ -31,32 +31,33 @@ struct true_bucket {
 };
 
 /* What the truth says of an arm that is published; nothing of how it was found. */
-struct outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
+struct bucket_outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
 
 /* By search and decision together, every step counted.  effort NULL: the decision's own patience.
  * The search must be one that can say something of a bucket with a usable arm. */
-struct outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
-                                struct noise *noise, const struct effort *effort);
+struct bucket_outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
+                                       struct noise *noise, const struct effort *effort);
 
-struct column {
+struct value_column {
     double *values;
     size_t count, room;
 };
 
-void column_add(struct column *c, double value);
-double column_mean(const struct column *c); /* NAN if nothing was added */
-double column_at(const struct column *c, double quantile);
+void column_add(struct value_column *c, double value);
+double column_mean(const struct value_column *c); /* NAN if nothing was added */
+double column_at(const struct value_column *c, double quantile);
 
 /* All zero: nothing yet. */
 struct summary {
-    struct column regret, harm, samples, searched, first_samples, lost, bound; /* shares in % */
+    struct value_column regret, harm, samples, searched, first_samples, lost,
+        bound;                    /* shares in % */
     size_t harmed, hurt, covered; /* slower than the default by 1 %, by 5 %; within the bound */
     size_t best;                  /* no plan is faster */
     size_t undecided;
     double hidden; /* the largest regret of those, a share */
 };
 
-void summary_add(struct summary *s, const struct outcome *o);
+void summary_add(struct summary *s, const struct bucket_outcome *o);
 void summary_free(struct summary *s);
 
 int ascending(const void *a, const void *b); /* doubles, for qsort */

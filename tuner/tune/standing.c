@@ -21,7 +21,7 @@ _Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX,
                "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
 
-struct seat {
+struct standing_bucket {
     struct bucket bucket; /* with its entry */
     int published;        /* the arm it held before the rounds */
     int arm;              /* that was chosen there, and has to prove itself */
@@ -33,7 +33,7 @@ struct seat {
 
 struct settling {
     struct sweep *sweep;
-    struct seat *seats;
+    struct standing_bucket *seats;
     int seat_count;
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
@@ -60,7 +60,7 @@ static int add_seat(void *self, const struct entry_row *e)
         entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) || arm < 0)
         return OK;
     if (s->seats) {
-        struct seat *seat = &s->seats[s->seat_count];
+        struct standing_bucket *seat = &s->seats[s->seat_count];
 
         bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
         seat->bucket.capacity = e->capacity;
@@ -134,7 +134,7 @@ static int find_candidates(struct settling *s)
     const struct space *space = space_of(s);
 
     for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
+        struct standing_bucket *seat = &s->seats[i];
         struct bucket *b = &seat->bucket;
         int arm;
 
@@ -158,7 +158,7 @@ static int find_candidates(struct settling *s)
 static void describe_seats(const struct settling *s, struct rounds_bucket *out)
 {
     for (int i = 0; i < s->seat_count; i++) {
-        const struct seat *seat = &s->seats[i];
+        const struct standing_bucket *seat = &s->seats[i];
 
         out[i] = (struct rounds_bucket){ seat->weight,
                                          seat->bucket.capacity,
@@ -284,7 +284,7 @@ static int play(struct settling *s)
     static const int64_t unnoticed_ns = 500000000;
     struct campaign *c = s->sweep->campaign;
     double before = c->progress.compared;
-    struct step step;
+    struct campaign_step step;
     int seat, arm;
 
     while (rounds_next(s->rounds, &seat, &arm)) {
@@ -323,7 +323,7 @@ static int play(struct settling *s)
  * searched more thoroughly in an earlier run stays so: a few more samples take nothing away. */
 static int write_entry(struct settling *s, int i)
 {
-    struct seat *seat = &s->seats[i];
+    struct standing_bucket *seat = &s->seats[i];
     const struct rounds_left *left = &s->left[i];
     struct entry_row *e = &seat->bucket.entry, anew;
     int default_arm = space_of(s)->default_arm;

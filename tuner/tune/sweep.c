@@ -17,7 +17,7 @@
 /* ---- one bucket */
 
 int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
-               struct step *out)
+               struct campaign_step *out)
 {
     struct campaign *c = sweep->campaign;
 
@@ -75,7 +75,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     sweep->campaign->progress.leader_ns = 0; /* the first step has one */
     while (measure && (arm = bucket_next(b, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
-        struct step step;
+        struct campaign_step step;
 
         TRY(visit_step(sweep, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
         if (!step.ns)

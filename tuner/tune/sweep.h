@@ -66,6 +66,6 @@ int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
 /* One step of any bucket, as attempt_step() has it.  ERR_CUT when time is up.  The ranks hear of
  * the layer when it is first needed: many a bucket is decided by what is known. */
 int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
-               struct step *out);
+               struct campaign_step *out);
 
 #endif

@@ -56,7 +56,7 @@ static const struct option_row rows[] = {
 static const struct options defaults = { .policy = MOE_CAPACITIES_OPTIONS_INIT };
 
 /* What is replayed, and what it comes to. */
-struct replay {
+struct capacities_replay {
     const char *path;
     struct counts_trace trace;
     struct facts facts;
@@ -67,7 +67,7 @@ struct replay {
 
 /* ---- the table */
 
-static int find_layer(const struct options *o, struct replay *r)
+static int find_layer(const struct options *o, struct capacities_replay *r)
 {
     char path[PATH_MAX];
     struct store *store;
@@ -101,7 +101,7 @@ static const struct grid_column columns[] = {
 
 static const enum counts_way order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
 
-static int print_table(const struct replay *r)
+static int print_table(const struct capacities_replay *r)
 {
     struct grid grid = GRID_OF(columns);
     int rc;
@@ -129,7 +129,7 @@ out:
 
 static void print_replan(void *self, const struct counts_step *s)
 {
-    const struct replay *r = self;
+    const struct capacities_replay *r = self;
 
     if (!s->replanned)
         return;
@@ -143,7 +143,7 @@ static void print_replan(void *self, const struct counts_step *s)
 
 static void replan_json(void *self, const struct counts_step *s)
 {
-    struct replay *r = self;
+    struct capacities_replay *r = self;
 
     if (!s->replanned)
         return;
@@ -163,7 +163,7 @@ static void print_number(const char *name, double value)
         json_print(value, stdout);
 }
 
-static int print_json(const struct options *o, struct replay *r)
+static int print_json(const struct options *o, struct capacities_replay *r)
 {
     struct counts_sum sum;
 
@@ -193,7 +193,7 @@ static int print_json(const struct options *o, struct replay *r)
     return OK;
 }
 
-static int print_text(const struct options *o, struct replay *r)
+static int print_text(const struct options *o, struct capacities_replay *r)
 {
     struct counts_sum sum;
 
@@ -215,7 +215,7 @@ static int print_text(const struct options *o, struct replay *r)
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    struct replay r = { .path = call->arguments[0] };
+    struct capacities_replay r = { .path = call->arguments[0] };
     struct counts_price price = { followed_ms, NULL };
     const struct moe_shape *shape;
     int rc = OK;

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct side {
+struct diff_side {
     struct import_table *table; /* NULL: without entries */
     size_t at, count;
 };
 
-static struct import_entry current(const struct side *s)
+static struct import_entry current(const struct diff_side *s)
 {
     return import_entry(s->table, s->at);
 }
@@ -83,7 +83,8 @@ static int end_table(struct difference *d)
     return OK;
 }
 
-static int add_difference(struct difference *d, const struct side *a, const struct side *b, int by)
+static int add_difference(struct difference *d, const struct diff_side *a,
+                          const struct diff_side *b, int by)
 {
     struct import_entry e = current(by <= 0 ? a : b);
     char in_a[PLAN_TEXT_BYTES] = "-", in_b[PLAN_TEXT_BYTES] = "-";
@@ -109,7 +110,7 @@ static int add_difference(struct difference *d, const struct side *a, const stru
     return OK;
 }
 
-static int compare(struct side *a, struct side *b, struct difference *d)
+static int compare(struct diff_side *a, struct diff_side *b, struct difference *d)
 {
     while (a->at < a->count || b->at < b->count) {
         int by; /* below 0: only A has this bucket; above 0: only B */
@@ -129,7 +130,7 @@ static int compare(struct side *a, struct side *b, struct difference *d)
     return end_table(d);
 }
 
-static bool begins_table(const struct side *s, size_t at, struct import_entry *out)
+static bool begins_table(const struct diff_side *s, size_t at, struct import_entry *out)
 {
     struct import_entry before;
 
@@ -141,7 +142,7 @@ static bool begins_table(const struct side *s, size_t at, struct import_entry *o
 }
 
 /* Whether some layer on its cluster, in buckets of one width, is on both sides. */
-static bool share_a_table(const struct side *a, const struct side *b)
+static bool share_a_table(const struct diff_side *a, const struct diff_side *b)
 {
     struct import_entry x, y;
 
@@ -153,7 +154,7 @@ static bool share_a_table(const struct side *a, const struct side *b)
 }
 
 /* A table without entries is one to compare; a file that is damaged is not. */
-static int open_side(const char *path, struct side *s)
+static int open_side(const char *path, struct diff_side *s)
 {
     int rc = table_file_read(path, path, &s->table);
 
@@ -164,7 +165,7 @@ static int open_side(const char *path, struct side *s)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct side a = { 0 }, b = { 0 };
+    struct diff_side a = { 0 }, b = { 0 };
     struct difference d = { .grid = GRID_OF(columns) };
     int rc;
 

@@ -29,7 +29,7 @@ static const struct option_row rows[] = {
 
 /* ---- conflicts */
 
-struct session {
+struct import_session {
     struct store *store; /* NULL until the first file proved to be a table */
     const struct options *options;
     uint32_t tables, conflicts, here, elsewhere;
@@ -46,7 +46,7 @@ static void print_proof(const char *whose, const struct entry_row *e)
 static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,
                         enum merge_outcome outcome)
 {
-    struct session *s = self;
+    struct import_session *s = self;
     struct moe_shape shape = MOE_SHAPE_INIT;
     bool found;
 
@@ -62,7 +62,7 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 
 /* ---- files */
 
-static int import_file(struct session *s, const char *path)
+static int import_file(struct import_session *s, const char *path)
 {
     const struct import_options options = { .conflict = on_conflict, .self = s };
     struct import_table *table = NULL;
@@ -103,7 +103,7 @@ static int import_file(struct session *s, const char *path)
 
 static int compare_here(void *self, const struct cluster *elsewhere)
 {
-    struct session *s = self;
+    struct import_session *s = self;
     struct cluster here = machine_cluster(strcmp(elsewhere->backend, "cuda") ? "host" : "cuda",
                                           elsewhere->ranks, elsewhere->ranks_per_node);
     int64_t id;
@@ -123,7 +123,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct session s = { .options = options };
+    struct import_session s = { .options = options };
     int rc = OK;
 
     for (int i = 0; i < call->count; i++)

@@ -261,7 +261,7 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 
 /* What is measured in each of some rounds, in an order that is drawn for each. */
 struct turns {
-    struct subject *subjects;
+    struct measured_plan *subjects;
     int modes;            /* of each subject's steps */
     struct runner *known; /* beside the one subject */
     uint32_t rounds;
@@ -292,7 +292,7 @@ static int step_turn(struct turns *t, int which, uint32_t round)
                        &t->ns[(size_t)which * t->rounds + round]);
 }
 
-static int measure_steps(struct subject *subjects, size_t count, const struct run_options *o)
+static int measure_steps(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
     int modes = subjects[0].runner.rig->graphs ? STEP_MODES + 1 : STEP_MODES;
     int n = (int)count * modes, rc;
@@ -312,7 +312,7 @@ static int phase_turn(struct turns *t, int which, uint32_t round)
 }
 
 /* At least so often that each phase has an interval. */
-static int measure_phases(struct subject *subjects, size_t count, const struct run_options *o)
+static int measure_phases(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
     uint32_t n = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
     struct turns t = { .subjects = subjects, .rounds = n };
@@ -374,7 +374,7 @@ static int known_turn(struct turns *t, int which, uint32_t round)
     return OK;
 }
 
-static int measure_known(struct subject *s, const struct run_options *o, uint64_t seed)
+static int measure_known(struct measured_plan *s, const struct run_options *o, uint64_t seed)
 {
     enum { WARMUP = 2 };
     struct rig *rig = s->runner.rig;
@@ -416,7 +416,7 @@ out:
 /* ---- plans */
 
 /* Compares the results with the reference in each of the recorded steps that have this capacity. */
-static int check_steps(struct rig *rig, struct subject *s)
+static int check_steps(struct rig *rig, struct measured_plan *s)
 {
     struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
     double error;
@@ -430,7 +430,7 @@ static int check_steps(struct rig *rig, struct subject *s)
 }
 
 /* Choices dropped over all ranks, on average over these steps. */
-static int count_dropped(struct rig *rig, struct subject *s)
+static int count_dropped(struct rig *rig, struct measured_plan *s)
 {
     struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
     int64_t sum = 0, one;
@@ -448,7 +448,7 @@ static int count_dropped(struct rig *rig, struct subject *s)
 }
 
 static int open_subject(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                        struct subject *s)
+                        struct measured_plan *s)
 {
     struct runner fresh = { 0 };
     int rc;
@@ -468,7 +468,7 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
 /* Prepared and warm; checked in all its results, or in those of some tokens where all would take
  * hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                   struct subject *s)
+                   struct measured_plan *s)
 {
     bool whole = o->check && reference_is_bearable(&rig->data.shape);
     bool some = o->check && !whole;
@@ -497,7 +497,7 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_
                      const struct run_options *o)
 {
     const struct capacities capacities = rig_capacities(rig);
-    struct subject *subjects = calloc(plan_count * (1 + BASELINE_COUNT), sizeof(*subjects));
+    struct measured_plan *subjects = calloc(plan_count * (1 + BASELINE_COUNT), sizeof(*subjects));
     const char *why_not;
     size_t count = 0;
     int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", plan_count));

@@ -28,7 +28,7 @@ struct run_options {
 };
 
 /* One plan under measurement. */
-struct subject {
+struct measured_plan {
     struct runner runner;
     uint32_t baseline;                    /* one of enum baseline; 0: the plan itself */
     struct spread spread[STEP_MODES + 1]; /* the last where the others are graphs */
@@ -44,7 +44,7 @@ struct subject {
 };
 
 /* For a person, or for programs; rank 0 calls it. */
-void run_print(const struct rig *rig, const struct subject *subjects, size_t count,
+void run_print(const struct rig *rig, const struct measured_plan *subjects, size_t count,
                const struct run_options *o);
 
 #endif

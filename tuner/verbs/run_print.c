@@ -21,7 +21,7 @@
 enum { SUBJECT_TEXT_BYTES = PLAN_TEXT_BYTES + 16 };
 #define SUBJECT_TEXT(subject) subject_text(subject, (char[SUBJECT_TEXT_BYTES]){ 0 })
 
-static const char *subject_text(const struct subject *subject, char room[SUBJECT_TEXT_BYTES])
+static const char *subject_text(const struct measured_plan *subject, char room[SUBJECT_TEXT_BYTES])
 {
     const char *word = "";
 
@@ -39,7 +39,7 @@ static double ms(int64_t ns)
 }
 
 /* The part of the shorter of compute and communication that disappears when both run together. */
-static double hidden_share(const struct subject *s)
+static double hidden_share(const struct measured_plan *s)
 {
     double both = (double)s->spread[STEP_BOTH].median_ns;
     double compute = (double)s->spread[STEP_COMPUTE].median_ns;
@@ -84,7 +84,7 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
 }
 
 /* Prints what all plans have in common. */
-static void print_heading(const struct rig *rig, const struct subject *subjects,
+static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
                           const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
@@ -136,14 +136,14 @@ static void print_heading(const struct rig *rig, const struct subject *subjects,
            o->reps);
 }
 
-static double ceiling_percent(const struct subject *s)
+static double ceiling_percent(const struct measured_plan *s)
 {
     return s->known.fresh.median_ns
                ? 100 * (double)s->known.gate.median_ns / (double)s->known.fresh.median_ns
                : 0;
 }
 
-static void print_known(const struct subject *subjects, size_t count, int wide)
+static void print_known(const struct measured_plan *subjects, size_t count, int wide)
 {
     printf(
         "\nknown routes: slots from choices that are there, the gate behind the first send; gain "
@@ -151,7 +151,7 @@ static void print_known(const struct subject *subjects, size_t count, int wide)
         "alone\n\n%-*s %9s %9s %7s %18s %9s %8s\n",
         wide, "plan", "fresh", "known", "gain %", "95 % interval", "gate", "gate %");
     for (size_t i = 0; i < count; i++) {
-        const struct subject *s = &subjects[i];
+        const struct measured_plan *s = &subjects[i];
 
         printf("%-*s %9.3f %9.3f %7.2f %7.2f to %7.2f %9.3f %8.2f\n", wide,
                PLAN_TEXT(&s->runner.plan), ms(s->known.fresh.median_ns),
@@ -161,7 +161,7 @@ static void print_known(const struct subject *subjects, size_t count, int wide)
     }
 }
 
-static void print_phases(const struct subject *subjects, size_t count, int wide)
+static void print_phases(const struct measured_plan *subjects, size_t count, int wide)
 {
     printf("\nphases one after the other, each while the other stream is muted\n\n"
            "%-*s %-23s %9s %19s %6s\n",
@@ -189,13 +189,13 @@ static void print_phases(const struct subject *subjects, size_t count, int wide)
     }
 }
 
-static void print_graphs(const struct subject *subjects, size_t count, int wide)
+static void print_graphs(const struct measured_plan *subjects, size_t count, int wide)
 {
     printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
            "%-*s %9s %9s %9s %9s\n",
            wide, "plan", "nodes", "host", "step", "eager");
     for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
+        const struct measured_plan *x = &subjects[i];
 
         printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(x),
                x->runner.graphs[STEP_BOTH]->nodes, ms(x->runner.replay_host_ns),
@@ -203,7 +203,7 @@ static void print_graphs(const struct subject *subjects, size_t count, int wide)
     }
 }
 
-static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
+static void print_text(const struct rig *rig, const struct measured_plan *subjects, size_t count,
                        const struct run_options *o)
 {
     bool whole = reference_is_bearable(&rig->data.shape);
@@ -218,7 +218,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
     printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
            "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
     for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
+        const struct measured_plan *x = &subjects[i];
         const struct spread *step = &x->spread[STEP_BOTH];
         char hidden[16] = "-";
 
@@ -282,7 +282,7 @@ static void json_capacity(const struct rig *rig, const struct run_options *o)
 }
 
 /* Prints what all plans have in common. */
-static void json_heading(const struct rig *rig, const struct subject *subjects,
+static void json_heading(const struct rig *rig, const struct measured_plan *subjects,
                          const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
@@ -319,7 +319,8 @@ static void json_heading(const struct rig *rig, const struct subject *subjects,
         printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
 }
 
-static void json_plan(const struct rig *rig, const struct subject *x, const struct run_options *o)
+static void json_plan(const struct rig *rig, const struct measured_plan *x,
+                      const struct run_options *o)
 {
     printf("\n  {\"plan\": \"%s\", ", PLAN_TEXT(&x->runner.plan));
     for (int bit = 0; baseline_words[bit]; bit++)
@@ -367,7 +368,7 @@ static void json_plan(const struct rig *rig, const struct subject *x, const stru
     printf("}");
 }
 
-void run_print(const struct rig *rig, const struct subject *subjects, size_t count,
+void run_print(const struct rig *rig, const struct measured_plan *subjects, size_t count,
                const struct run_options *o)
 {
     if (!o->json) {

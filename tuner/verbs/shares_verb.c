@@ -38,7 +38,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
-struct shares {
+struct shares_asked {
     uint32_t ranks;
     double *speeds;
     uint64_t *batch, *hidden; /* of each rank */
@@ -46,7 +46,7 @@ struct shares {
 
 /* ---- the speeds */
 
-static int find_speeds(const struct options *o, struct shares *out)
+static int find_speeds(const struct options *o, struct shares_asked *out)
 {
     struct cluster here = cluster_unknown();
     struct launch_where where;
@@ -68,7 +68,7 @@ static int find_speeds(const struct options *o, struct shares *out)
 /* ---- the shares */
 
 /* A rank without work would still be waited for. */
-static int divide(const struct shares *s, const char *option, uint32_t total, uint64_t *out)
+static int divide(const struct shares_asked *s, const char *option, uint32_t total, uint64_t *out)
 {
     TRY(moe_shares(s->speeds, s->ranks, total, 1, out));
     for (uint32_t q = 0; q < s->ranks; q++)
@@ -87,7 +87,7 @@ static const char *shares_word(const struct options *o)
 }
 
 /* Returns the part of the time of equal shares that is left, by compute alone. */
-static double part_of_equal(const struct shares *s)
+static double part_of_equal(const struct shares_asked *s)
 {
     double slowest = s->speeds[0], sum = 0;
 
@@ -98,7 +98,7 @@ static double part_of_equal(const struct shares *s)
     return s->ranks * slowest / sum;
 }
 
-static void print_text(const struct options *o, const struct shares *s)
+static void print_text(const struct options *o, const struct shares_asked *s)
 {
     printf("  rank       speed%s%s\n", o->batch ? "      tokens" : "",
            o->hidden ? "      hidden" : "");
@@ -128,7 +128,7 @@ static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
     printf("]");
 }
 
-static void print_json(const struct options *o, const struct shares *s)
+static void print_json(const struct options *o, const struct shares_asked *s)
 {
     printf("{\"shares\": \"%s\",\n \"part_of_equal\": ", shares_word(o));
     json_print(part_of_equal(s), stdout);
@@ -148,7 +148,7 @@ static void print_json(const struct options *o, const struct shares *s)
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    struct shares shares = { 0 };
+    struct shares_asked shares = { 0 };
     int rc;
 
     o->where.hosts = call->arguments[0];

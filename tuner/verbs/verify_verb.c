@@ -234,7 +234,7 @@ static int print(void *self)
 /* ---- a machine that the database does not know */
 
 /* The machine of the database that is most like this one. */
-struct likeness {
+struct machine_likeness {
     struct store *store;
     const struct cluster *here;
     int64_t seen;
@@ -263,7 +263,7 @@ static int differences(const struct cluster *here, const struct cluster *there, 
 
 static int compare_machine(void *self, const struct entry_row *e)
 {
-    struct likeness *l = self;
+    struct machine_likeness *l = self;
     struct cluster there;
     char text[sizeof(l->differs)];
     int count;
@@ -282,7 +282,7 @@ static int compare_machine(void *self, const struct entry_row *e)
 
 static int no_such_machine(const struct verifying *v)
 {
-    struct likeness l = { .store = v->campaign.store, .here = &v->campaign.cluster };
+    struct machine_likeness l = { .store = v->campaign.store, .here = &v->campaign.cluster };
 
     TRY(store_entries(l.store, 0, 0, compare_machine, &l));
     note("%s: nothing to verify: it has no entry for this machine%s%s", v->campaign.path,

@@ -17,7 +17,7 @@ const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL
 };
 
-struct finding {
+struct claim_search {
     struct campaign *campaign;
     const struct verify_wanted *wanted;
     struct verify_entries *claims;
@@ -34,7 +34,7 @@ static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shap
 }
 
 /* Where nothing is known of the default plan's time here, it can be timed at least. */
-static enum verify_kind kind_before(const struct finding *f, const struct entry_row *e,
+static enum verify_kind kind_before(const struct claim_search *f, const struct entry_row *e,
                                     const struct moe_shape *shape)
 {
     if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
@@ -47,7 +47,7 @@ static enum verify_kind kind_before(const struct finding *f, const struct entry_
 
 static int add_claim(void *self, const struct entry_row *e)
 {
-    struct finding *f = self;
+    struct claim_search *f = self;
     const struct verify_wanted *w = f->wanted;
     struct verify_result verdict = { .claim = *e, .now = GAIN_UNKNOWN };
     bool wanted;
@@ -116,7 +116,7 @@ static int by_bucket(const void *a, const void *b)
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
-    struct finding f = { campaign, wanted, out };
+    struct claim_search f = { campaign, wanted, out };
 
     *out = (struct verify_entries){ .first_run = INT64_MAX };
     if (!wanted->restart)

@@ -226,7 +226,7 @@ static void question_drop(struct question *q, int arm)
 
 static int run_contests(struct verification *h)
 {
-    struct step step;
+    struct campaign_step step;
     int arm;
 
     open_questions(h);
@@ -348,7 +348,7 @@ static struct gain gain_of_pairs(const struct pairs *seen)
 {
     struct scatter scatter;
     struct mean mean;
-    struct range range;
+    struct pair_range range;
 
     scatter_of(seen, 1, &scatter);
     mean = pairs_mean(seen, &scatter);
