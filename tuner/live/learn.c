@@ -22,10 +22,10 @@ static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.
 /* ---- an entry */
 
 /* The bucket's answer from now on. */
-static int write_entry(struct live *live, struct cell *cell, const struct entry_row *entry,
+static int write_entry(struct live *live, struct live_bucket *lb, const struct entry_row *entry,
                        const char *why)
 {
-    bool replaced = cell->rematch && !plan_equal(&cell->bucket.entry.plan, &entry->plan);
+    bool replaced = lb->rematch && !plan_equal(&lb->bucket.entry.plan, &entry->plan);
 
     TRY(store_entry(live->dictionary.store, entry, why));
     live->status.replaced += replaced;
@@ -33,32 +33,32 @@ static int write_entry(struct live *live, struct cell *cell, const struct entry_
     live->insights++;
     live->run.unpublished = true;
     live->run.row.buckets_done++;
-    cell->bucket.entry = *entry;
-    cell->bucket.known = true;
-    bucket_forget(&cell->bucket);
-    live_settle(live, cell);
+    lb->bucket.entry = *entry;
+    lb->bucket.known = true;
+    bucket_forget(&lb->bucket);
+    live_settle(live, lb);
     return OK;
 }
 
-static int decide(struct live *live, struct cell *cell)
+static int decide(struct live *live, struct live_bucket *lb)
 {
     struct entry_row entry;
-    int rc = bucket_entry(&cell->bucket, -1, &entry);
+    int rc = bucket_entry(&lb->bucket, -1, &entry);
 
     live->focus = NULL;
     if (rc == UNSUPPORTED) {
-        cell->state = CELL_FIXED; /* no plan runs here: the trials say why */
+        lb->state = LIVE_FIXED; /* no plan runs here: the trials say why */
         return OK;
     }
     TRY(rc);
-    if (cell->rematch)
+    if (lb->rematch)
         entry.bound = NAN; /* only a few plans met again */
-    return write_entry(live, cell, &entry, cell->rematch ? "met again" : "measured in training");
+    return write_entry(live, lb, &entry, lb->rematch ? "met again" : "measured in training");
 }
 
 /* ---- not measured */
 
-static double apart(const struct cell *a, const struct cell *b)
+static double apart(const struct live_bucket *a, const struct live_bucket *b)
 {
     double ratio = (double)a->bucket.capacity / (double)b->bucket.capacity;
 
@@ -66,59 +66,59 @@ static double apart(const struct cell *a, const struct cell *b)
 }
 
 /* The decided bucket whose plan may hold here, too; NULL: none. */
-static const struct cell *model_for(const struct live *live, const struct cell *cell)
+static const struct live_bucket *model_for(const struct live *live, const struct live_bucket *lb)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, true);
+    struct live_bucket_pair pair = live_buckets_around(&live->buckets, lb->bucket.key.bucket, true);
 
     if (pair.below && pair.above && pair.below->best == pair.above->best &&
         apart(pair.below, pair.above) <= inferred_span)
         return pair.below;
-    if (pair.below && apart(pair.below, cell) <= inferred_near)
+    if (pair.below && apart(pair.below, lb) <= inferred_near)
         return pair.below;
-    return pair.above && apart(pair.above, cell) <= inferred_near ? pair.above : NULL;
+    return pair.above && apart(pair.above, lb) <= inferred_near ? pair.above : NULL;
 }
 
-static int infer(struct live *live, struct cell *cell)
+static int infer(struct live *live, struct live_bucket *lb)
 {
     /* Every bucket is to be measured; a program's ranges and classes are as near as it likes. */
     bool every = live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared;
-    const struct cell *model = every ? NULL : model_for(live, cell);
+    const struct live_bucket *model = every ? NULL : model_for(live, lb);
     struct entry_row entry;
 
     if (!model)
         return OK;
-    dictionary_infer(&live->dictionary, cell->bucket.key.bucket, model->best, NULL, &entry);
-    return entry.bound <= inferred_bound ? write_entry(live, cell, &entry, "inferred") : OK;
+    dictionary_infer(&live->dictionary, lb->bucket.key.bucket, model->best, NULL, &entry);
+    return entry.bound <= inferred_bound ? write_entry(live, lb, &entry, "inferred") : OK;
 }
 
 /* ---- the bucket under way */
 
-static uint64_t demand_of(const struct live *live, const struct cell *cell)
+static uint64_t demand_of(const struct live *live, const struct live_bucket *lb)
 {
-    return live_demand(&live->setup, cell->bucket.key.bucket);
+    return live_demand(&live->setup, lb->bucket.key.bucket);
 }
 
 /* Makes this the bucket under way.  OK also if another one keeps that place, or this one needs no
  * decision. */
-static int take_focus(struct live *live, struct cell *cell)
+static int take_focus(struct live *live, struct live_bucket *lb)
 {
     /* The bucket under way goes on, unless this one is wanted more. */
-    if (live->focus == cell || (live->focus && live->asked - live->focus->last_step < PATIENCE &&
-                                live->asked - live->progress < PATIENCE &&
-                                demand_of(live, cell) <= demand_of(live, live->focus)))
+    if (live->focus == lb || (live->focus && live->asked - live->focus->last_step < PATIENCE &&
+                              live->asked - live->progress < PATIENCE &&
+                              demand_of(live, lb) <= demand_of(live, live->focus)))
         return OK;
     live->focus = NULL;
-    TRY(bucket_load(&cell->bucket));
+    TRY(bucket_load(&lb->bucket));
     /* An earlier run, cut off, has taken samples: what comes next is told as if at their
      * capacity. */
-    if (cell->bucket.told_count)
-        live_at(live, cell, cell->bucket.attempts[cell->bucket.told[0].arm].trial.capacity);
-    if (!cell->bucket.told_count && !cell->bucket.known)
-        TRY(infer(live, cell));
-    if (cell->state != CELL_OPEN)
+    if (lb->bucket.told_count)
+        live_at(live, lb, lb->bucket.attempts[lb->bucket.told[0].arm].trial.capacity);
+    if (!lb->bucket.told_count && !lb->bucket.known)
+        TRY(infer(live, lb));
+    if (lb->state != LIVE_OPEN)
         return OK;
-    bucket_open(&cell->bucket, cell->rematch);
-    live->focus = cell;
+    bucket_open(&lb->bucket, lb->rematch);
+    live->focus = lb;
     live->progress = live->asked;
     live->saving_us = 0;
     return OK;
@@ -134,53 +134,53 @@ static const double caution = 1.3;
 
 /* To write it down for good takes as long as many steps; once is enough for a plan that has run at
  * about this capacity. */
-static int begin(struct live *live, struct cell *cell, int arm)
+static int begin(struct live *live, struct live_bucket *lb, int arm)
 {
-    return bucket_begin(&cell->bucket, arm, cell->bucket.capacity <= 2 * live->proven[arm]);
+    return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->proven[arm]);
 }
 
-int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose)
+int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *purpose)
 {
-    struct search *search = cell->bucket.dictionary->search;
+    struct search *search = lb->bucket.dictionary->search;
     struct normal over; /* log of how much longer than the best plan it takes */
     double cost_us;
     int arm;
 
-    if (take_focus(live, cell)) {
+    if (take_focus(live, lb)) {
         live_give_up(live);
         return -1;
     }
-    if (live->focus != cell || cell->level.count < STEPS_BEFORE ||
+    if (live->focus != lb || lb->level.count < STEPS_BEFORE ||
         budget_left_us(&live->budget) < live->saving_us)
         return -1;
     for (;;) {
         *purpose = DECISION_SEARCH;
         /* Before anything is tried the best plan is sampled: it is what all are compared with. */
-        if (search->usable[cell->best] && search->count[cell->best] < STEPS_BEFORE)
-            return cell->best;
-        arm = decision_next(&cell->bucket.decision, purpose);
+        if (search->usable[lb->best] && search->count[lb->best] < STEPS_BEFORE)
+            return lb->best;
+        arm = decision_next(&lb->bucket.decision, purpose);
         if (arm == DECISION_DONE) {
-            if (decide(live, cell))
+            if (decide(live, lb))
                 live_give_up(live);
             return -1;
         }
-        if (arm == cell->best)
+        if (arm == lb->best)
             return arm;
-        over = search_compare(search, arm, cell->best);
+        over = search_compare(search, arm, lb->best);
         /* The default is what a training would run without us, and what gains are measured against:
          * it is never too slow. */
         if (arm == live->dictionary.default_arm || exp(over.mean - favour_sds * over.sd) < never)
             break;
-        decision_shun(&cell->bucket.decision, arm);
+        decision_shun(&lb->bucket.decision, arm);
     }
     /* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
-    cost_us = fmax(0, (exp(over.mean + sds * over.sd) - 1) * level_ns(&cell->level) * 1e-3);
+    cost_us = fmax(0, (exp(over.mean + sds * over.sd) - 1) * level_ns(&lb->level) * 1e-3);
     live->saving_us = caution * cost_us;
     if (budget_left_us(&live->budget) < live->saving_us)
         return -1;
     live->saving_us = 0;
     live->budget.reserved_us = cost_us;
-    if (begin(live, cell, arm)) {
+    if (begin(live, lb, arm)) {
         live_give_up(live);
         return -1;
     }
@@ -192,77 +192,76 @@ double live_saves(const struct live *live)
     return fmax(live->saving_us, caution * live->budget.reserved_us);
 }
 
-uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t saving)
+uint32_t live_waits(const struct live *live, const struct live_bucket *lb, uint32_t saving)
 {
     uint32_t patience = 0;
 
-    if (!live->focus || live->focus == cell)
+    if (!live->focus || live->focus == lb)
         return saving;
-    for (uint32_t i = 0; i < live->cells.count; i++)
-        patience += live->cells.items[i]->state == CELL_OPEN ? PATIENCE : 0;
+    for (uint32_t i = 0; i < live->buckets.count; i++)
+        patience += live->buckets.items[i]->state == LIVE_OPEN ? PATIENCE : 0;
     return saving > patience ? saving : patience;
 }
 
 /* ---- what came of it */
 
-int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
+int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose purpose, int arm,
                int64_t ns)
 {
-    const struct bucket *b = &cell->bucket;
+    const struct bucket *b = &lb->bucket;
     int leader;
 
-    TRY(begin(live, cell, arm));
+    TRY(begin(live, lb, arm));
     live->progress = live->asked;
-    if (live->proven[arm] < cell->bucket.capacity)
-        live->proven[arm] = cell->bucket.capacity;
-    TRY(bucket_learn(&cell->bucket, purpose, arm, ns));
+    if (live->proven[arm] < lb->bucket.capacity)
+        live->proven[arm] = lb->bucket.capacity;
+    TRY(bucket_learn(&lb->bucket, purpose, arm, ns));
     *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
                                  : &live->run.row.samples_default) += 1;
     /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
     leader = search_result(b->dictionary->search).winner;
-    if (cell->rematch || leader < 0 || leader == cell->best ||
-        bucket_count(b, leader) < STEPS_BEFORE ||
-        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, cell->best)))
+    if (lb->rematch || leader < 0 || leader == lb->best || bucket_count(b, leader) < STEPS_BEFORE ||
+        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, lb->best)))
         return OK;
-    live_answer(live, cell, leader, MOE_TENTATIVE);
+    live_answer(live, lb, leader, MOE_TENTATIVE);
     live->insights++;
     for (uint32_t i = 0; i < b->told_count; i++)
         if (b->told[i].arm == leader)
-            level_add(&cell->level, (double)b->told[i].ns);
+            level_add(&lb->level, (double)b->told[i].ns);
     return OK;
 }
 
-int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch)
+int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool rematch)
 {
     TRY(store_expire(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
-                     live->setup.window, cell->bucket.key.bucket, cell->bucket.key.bucket, why));
-    bucket_forget(&cell->bucket);
-    cell->state = live_demand(&live->setup, cell->bucket.key.bucket) ? CELL_OPEN : CELL_FIXED;
-    cell->bucket.entry.stale = true;
-    cell->rematch = rematch;
-    cell->answer.source = MOE_STALE;
+                     live->setup.window, lb->bucket.key.bucket, lb->bucket.key.bucket, why));
+    bucket_forget(&lb->bucket);
+    lb->state = live_demand(&live->setup, lb->bucket.key.bucket) ? LIVE_OPEN : LIVE_FIXED;
+    lb->bucket.entry.stale = true;
+    lb->rematch = rematch;
+    lb->answer.source = MOE_STALE;
     live->decided -= live->decided > 0;
     live->run.unpublished = true;
     return OK;
 }
 
-int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,
+int live_fail(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
               const char *why)
 {
-    bool under_way = live->focus == cell;
+    bool under_way = live->focus == lb;
 
-    TRY(bucket_load(&cell->bucket));
-    if (ledger_forgives(&cell->bucket.attempts[arm], state))
+    TRY(bucket_load(&lb->bucket));
+    if (ledger_forgives(&lb->bucket.attempts[arm], state))
         return UNSUPPORTED;
-    if (cell->state == CELL_SETTLED)
-        TRY(live_expire(live, cell, "failed in training", false));
-    TRY(bucket_load(&cell->bucket));
-    TRY(begin(live, cell, arm));
-    TRY(bucket_fail(&cell->bucket, arm, state, why));
+    if (lb->state == LIVE_SETTLED)
+        TRY(live_expire(live, lb, "failed in training", false));
+    TRY(bucket_load(&lb->bucket));
+    TRY(begin(live, lb, arm));
+    TRY(bucket_fail(&lb->bucket, arm, state, why));
     TRY(store_commit(live->dictionary.store));
     if (under_way)
-        decision_drop(&cell->bucket.decision, arm);
-    if (arm == cell->best && arm != live->dictionary.default_arm)
-        live_answer(live, cell, live->dictionary.default_arm, MOE_DEFAULT);
+        decision_drop(&lb->bucket.decision, arm);
+    if (arm == lb->best && arm != live->dictionary.default_arm)
+        live_answer(live, lb, live->dictionary.default_arm, MOE_DEFAULT);
     return OK;
 }

@@ -39,17 +39,17 @@ static void keep(struct live *live, double now_us)
 
 void live_void(struct live *live)
 {
-    if (live->pending.cell)
+    if (live->pending.lb)
         budget_settle(&live->budget, live->budget.reserved_us);
-    live->pending.cell = NULL;
+    live->pending.lb = NULL;
 }
 
-static struct cell *cell_in(struct live *live, uint32_t bucket, uint64_t capacity)
+static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_t capacity)
 {
     bool fresh = false;
 
     if (!live->last || live->last->bucket.key.bucket != bucket)
-        live->last = live_cell(live, bucket, &fresh);
+        live->last = live_bucket_at(live, bucket, &fresh);
     if (live->last && fresh)
         live_at(live, live->last, capacity);
     return live->last;
@@ -61,9 +61,9 @@ static uint64_t key_of(const struct live *live, uint32_t capacity)
     return live->dictionary.declared ? dictionary_capacity(&live->dictionary, capacity) : capacity;
 }
 
-static struct cell *cell_of(struct live *live, uint32_t capacity)
+static struct live_bucket *bucket_of(struct live *live, uint32_t capacity)
 {
-    return cell_in(live, capacity / live->setup.window, key_of(live, capacity));
+    return bucket_in(live, capacity / live->setup.window, key_of(live, capacity));
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
@@ -75,11 +75,11 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
 {
     const struct declaration *d = live->dictionary.declared;
     struct pending *p = &live->pending;
-    struct cell *cell;
+    struct live_bucket *lb;
 
     live_void(live);
-    cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
-    if (!cell) {
+    lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
+    if (!lb) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
         if (live->view && d)
             moelookup_get_key(live->view, capacity, declaration_class(d, bucket), plan);
@@ -88,29 +88,29 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
         return;
     }
     live->asked++;
-    *p = (struct pending){ .cell = cell, .capacity = capacity, .arm = cell->best };
-    if (cell->state == CELL_OPEN || live->run.unpublished || !(live->asked % 64)) {
+    *p = (struct pending){ .lb = lb, .capacity = capacity, .arm = lb->best };
+    if (lb->state == LIVE_OPEN || live->run.unpublished || !(live->asked % 64)) {
         /* The best plan known, or what the bucket's decision asks for. */
         double now_us = clock_us(live);
         int arm = -1;
 
-        if (cell->state == CELL_OPEN) {
-            live_prepare(live, cell);
-            if (learns(live) && cell->state == CELL_OPEN && budget_left_us(&live->budget) >= 0)
-                arm = live_next(live, cell, &p->purpose);
+        if (lb->state == LIVE_OPEN) {
+            live_prepare(live, lb);
+            if (learns(live) && lb->state == LIVE_OPEN && budget_left_us(&live->budget) >= 0)
+                arm = live_next(live, lb, &p->purpose);
         }
         p->sampled = arm >= 0;
-        p->arm = p->sampled ? arm : cell->best;
+        p->arm = p->sampled ? arm : lb->best;
         keep(live, now_us);
         budget_own(&live->budget, clock_us(live) - now_us);
     }
-    cell->last_step = live->asked;
-    *plan = cell->answer;
-    if (p->arm == cell->best)
+    lb->last_step = live->asked;
+    *plan = lb->answer;
+    if (p->arm == lb->best)
         return;
     *plan = live->arms[p->arm];
     plan->source = MOE_TENTATIVE;
-    plan->bucket = cell->bucket.key.bucket;
+    plan->bucket = lb->bucket.key.bucket;
 }
 
 /* ---- telling */
@@ -118,46 +118,46 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
 /* How far the bucket's capacity lies above that of the step. */
 static double log_below(const struct pending *p)
 {
-    return log(fmax(1, (double)p->cell->bucket.capacity) / fmax(1, (double)p->capacity));
+    return log(fmax(1, (double)p->lb->bucket.capacity) / fmax(1, (double)p->capacity));
 }
 
 /* Notices an entry whose steps have become slower, and has its bucket measured again. */
 static int watch(struct live *live, const struct pending *p, double ns)
 {
-    struct cell *cell = p->cell;
+    struct live_bucket *lb = p->lb;
     const struct declaration *d = live->dictionary.declared;
     const char *name = d ? d->key : "c";
-    bool inferred = cell->bucket.entry.inferred;
+    bool inferred = lb->bucket.entry.inferred;
     double slope_error = 0.1;
     char why[320];
 
-    if (!cell->watched || cell->state != CELL_SETTLED)
+    if (!lb->watched || lb->state != LIVE_SETTLED)
         return OK;
     /* A step far from the bucket's capacity says less: how time follows capacity may be off by so
      * much.  What was measured was measured through the same slope; what was foreseen was not, and
      * a trainer that starts knows no slope yet. */
     if (inferred)
-        slope_error = fmax(slope_error, slope_doubt(&cell->slope));
-    if (!drift_tell(&cell->drift, ns * exp(-slope_error * fabs(log_below(p)))))
+        slope_error = fmax(slope_error, slope_doubt(&lb->slope));
+    if (!drift_tell(&lb->drift, ns * exp(-slope_error * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
     text_put(why, sizeof(why),
              "steps of %s=%llu take %.3f ms as if at %s=%llu, where %.3f were %s and %.3f allowed",
-             name, (unsigned long long)p->capacity, drift_level_ns(&cell->drift) * 1e-6, name,
-             (unsigned long long)cell->bucket.capacity, cell->bucket.entry.time_us * 1e-3,
-             inferred ? "inferred" : "measured", drift_reference_ns(&cell->drift) * 1e-6);
+             name, (unsigned long long)p->capacity, drift_level_ns(&lb->drift) * 1e-6, name,
+             (unsigned long long)lb->bucket.capacity, lb->bucket.entry.time_us * 1e-3,
+             inferred ? "inferred" : "measured", drift_reference_ns(&lb->drift) * 1e-6);
     note("%s: they are measured %s", why, inferred ? "now" : "again");
     /* Of what was never measured there are no plans to meet again: it is searched. */
-    TRY(live_expire(live, cell, why, !inferred));
+    TRY(live_expire(live, lb, why, !inferred));
     if (inferred)
-        live_at(live, cell, p->capacity);
+        live_at(live, lb, p->capacity);
     return OK;
 }
 
 static int close_step(struct live *live, const struct pending *p, double ns)
 {
-    struct cell *cell = p->cell;
-    bool best = p->arm == cell->best;
+    struct live_bucket *lb = p->lb;
+    bool best = p->arm == lb->best;
     double below = log_below(p), model_ns, as_if_ns, level, begun_us;
     int rc;
 
@@ -168,21 +168,21 @@ static int close_step(struct live *live, const struct pending *p, double ns)
         return OK;
     /* What the step would have taken at the bucket's capacity: first by the model, then by what
      * the model misses of how time follows capacity. */
-    model_ns = ns * search_rescale(cell->bucket.dictionary->search, p->arm, p->capacity,
-                                   cell->bucket.capacity);
+    model_ns = ns * search_rescale(lb->bucket.dictionary->search, p->arm, p->capacity,
+                                   lb->bucket.capacity);
     if (best)
-        slope_add(&cell->slope, -below, log(model_ns));
-    as_if_ns = model_ns * exp(slope_of(&cell->slope) * below);
+        slope_add(&lb->slope, -below, log(model_ns));
+    as_if_ns = model_ns * exp(slope_of(&lb->slope) * below);
     /* Trying a plan has cost what it took beyond the best one. */
-    level = best ? 0 : level_ns(&cell->level);
+    level = best ? 0 : level_ns(&lb->level);
     budget_settle(&live->budget, level > 0 ? (as_if_ns - level) * 1e-3 : 0);
     if (best)
-        level_add(&cell->level, as_if_ns);
-    if (!learns(live) || !(p->sampled || cell->watched))
+        level_add(&lb->level, as_if_ns);
+    if (!learns(live) || !(p->sampled || lb->watched))
         return OK;
     begun_us = clock_us(live);
-    if (p->sampled && live->focus == cell)
-        rc = live_learn(live, cell, p->purpose, p->arm, (int64_t)as_if_ns);
+    if (p->sampled && live->focus == lb)
+        rc = live_learn(live, lb, p->purpose, p->arm, (int64_t)as_if_ns);
     else
         rc = watch(live, p, (double)(int64_t)as_if_ns);
     budget_own(&live->budget, clock_us(live) - begun_us);
@@ -193,20 +193,20 @@ int live_tell(struct live *live, int64_t ns)
 {
     struct pending p = live->pending;
 
-    live->pending.cell = NULL;
+    live->pending.lb = NULL;
     if (!live->dictionary.store)
         return OK;
-    if (!p.cell)
+    if (!p.lb)
         return ERR_ARGUMENT;
     if (close_step(live, &p, (double)ns))
         live_give_up(live);
     return OK;
 }
 
-static int give_plan_up(struct live *live, struct cell *cell, int arm, enum trial_state state,
+static int give_plan_up(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
                         const char *why)
 {
-    int rc = learns(live) && arm >= 0 ? live_fail(live, cell, arm, state, why) : OK;
+    int rc = learns(live) && arm >= 0 ? live_fail(live, lb, arm, state, why) : OK;
 
     if (rc < 0)
         live_give_up(live);
@@ -217,8 +217,8 @@ void live_memory(struct live *live, int64_t bytes)
 {
     const struct pending *p = &live->pending;
 
-    if (learns(live) && p->cell && p->arm >= 0 && p->cell->bucket.attempts &&
-        ledger_memory(live->dictionary.store, &p->cell->bucket.attempts[p->arm], bytes))
+    if (learns(live) && p->lb && p->arm >= 0 && p->lb->bucket.attempts &&
+        ledger_memory(live->dictionary.store, &p->lb->bucket.attempts[p->arm], bytes))
         live_give_up(live);
 }
 
@@ -229,19 +229,19 @@ int live_failed(struct live *live, enum trial_state state, const char *why)
     live_void(live);
     if (!live->dictionary.store)
         return OK;
-    return p.cell ? give_plan_up(live, p.cell, p.arm, state, why) : ERR_ARGUMENT;
+    return p.lb ? give_plan_up(live, p.lb, p.arm, state, why) : ERR_ARGUMENT;
 }
 
 int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan,
                enum trial_state state, const char *why)
 {
-    struct cell *cell;
+    struct live_bucket *lb;
 
     live_void(live);
-    cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
-    if (!cell)
+    lb = live->dictionary.store ? bucket_of(live, capacity) : NULL;
+    if (!lb)
         return OK;
-    return give_plan_up(live, cell, arms_find(live->arms, live->dictionary.arm_count, plan), state,
+    return give_plan_up(live, lb, arms_find(live->arms, live->dictionary.arm_count, plan), state,
                         why);
 }
 
@@ -253,14 +253,14 @@ int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const str
     struct pending p = { .capacity = capacity };
 
     live_void(live);
-    p.cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
-    if (!p.cell)
+    p.lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
+    if (!p.lb)
         return OK;
     p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);
-    p.cell->last_step = ++live->asked;
+    p.lb->last_step = ++live->asked;
     if (!(live->asked % 64))
         keep(live, clock_us(live));
-    if (p.arm != p.cell->best || p.arm < 0) { /* another one has become the best since */
+    if (p.arm != p.lb->best || p.arm < 0) { /* another one has become the best since */
         live->status.steps++;
         live->budget.run_us += (double)ns * 1e-3;
     } else if (close_step(live, &p, (double)ns)) {
@@ -276,18 +276,18 @@ void live_spent(struct live *live, double us)
 
 uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
-    struct cell *cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    struct live_bucket *lb = live->dictionary.store ? bucket_of(live, capacity) : NULL;
     const struct budget *b = &live->budget;
     double missing, income = 0;
     uint32_t saving = 0;
 
-    if (!cell) {
+    if (!lb) {
         live_ask(live, capacity, plan);
         return LIVE_NEVER;
     }
-    live_prepare(live, cell);
-    *plan = cell->answer;
-    if (cell->state != CELL_OPEN || !learns(live))
+    live_prepare(live, lb);
+    *plan = lb->answer;
+    if (lb->state != LIVE_OPEN || !learns(live))
         return LIVE_NEVER;
     /* Steps until so much may be spent; a step is taken for as long as they were on average. */
     if (live->status.steps)
@@ -295,7 +295,7 @@ uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
     missing = live_saves(live) - budget_left_us(b);
     if (missing > 0)
         saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
-    return live_waits(live, cell, saving);
+    return live_waits(live, lb, saving);
 }
 
 struct moetune_status live_status(const struct live *live)
@@ -307,9 +307,9 @@ struct moetune_status live_status(const struct live *live)
     s.time_us = live->budget.run_us;
     s.cost_us = live->budget.spent_us;
     s.own_us = live->budget.own_us;
-    for (uint32_t i = 0; i < live->cells.count; i++) {
-        s.decided += live->cells.items[i]->state == CELL_SETTLED;
-        s.open += live->cells.items[i]->state == CELL_OPEN;
+    for (uint32_t i = 0; i < live->buckets.count; i++) {
+        s.decided += live->buckets.items[i]->state == LIVE_SETTLED;
+        s.open += live->buckets.items[i]->state == LIVE_OPEN;
     }
     return s;
 }

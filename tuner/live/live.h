@@ -3,8 +3,8 @@
 #ifndef LIVE_H
 #define LIVE_H
 
-#include "cell.h"
 #include "cluster.h"
+#include "live_bucket.h"
 #include "measuring_run.h"
 #include "moetune.h"
 
@@ -78,16 +78,16 @@ struct live {
     /* What libmoelookup says: pins, and answers without a store.  NULL in a dry run. */
     struct moelookup_view *view;
 
-    struct cells cells;
-    struct cell *last;          /* asked for */
-    struct cell *focus;         /* whose decision is open; NULL: none */
+    struct live_buckets buckets;
+    struct live_bucket *last;   /* asked for */
+    struct live_bucket *focus;  /* whose decision is open; NULL: none */
     uint64_t progress;          /* `asked` when that last came a step further */
     uint32_t decided, insights; /* buckets; how often one found a better plan */
 
     struct budget budget;
     double saving_us; /* what the bucket under way waits for */
     struct pending {
-        struct cell *cell; /* NULL: nothing is asked */
+        struct live_bucket *lb; /* NULL: nothing is asked */
         uint64_t capacity;
         int arm;      /* that was handed out */
         bool sampled; /* the decision asked for it */
@@ -141,29 +141,29 @@ int live_cluster(const struct live_setup *setup, struct cluster *out);
 /* Writing failed, which was said: from here on nothing is learnt (recall.c). */
 void live_give_up(struct live *live);
 
-/* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */
-struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh);
+/* The bucket's bucket, a new one if there is none (*fresh).  NULL: out of memory. */
+struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fresh);
 
 /* The plan in force there, and why (recall.c). */
-void live_prepare(struct live *live, struct cell *cell);
-/* Makes the cell what its entry says; false if it has none that this layer can run. */
-bool live_settle(struct live *live, struct cell *cell);
-void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
+void live_prepare(struct live *live, struct live_bucket *lb);
+/* Makes the bucket what its entry says; false if it has none that this layer can run. */
+bool live_settle(struct live *live, struct live_bucket *lb);
+void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t source);
 /* Sets the capacity that its times are of. */
-void live_at(const struct live *live, struct cell *cell, uint64_t capacity);
+void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity);
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
-int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose);
+int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *purpose);
 /* What must have been saved up before the next one is tried: as much as the last, if that is not
  * known. */
 double live_saves(const struct live *live);
 /* Steps until the bucket's decision may go on, if that many are needed to save up. */
-uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t saving);
-int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
+uint32_t live_waits(const struct live *live, const struct live_bucket *lb, uint32_t saving);
+int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose purpose, int arm,
                int64_t ns);
-int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,
+int live_fail(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
               const char *why);
 /* The entry is out of date. */
-int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch);
+int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool rematch);
 
 #endif

@@ -35,39 +35,39 @@ void live_give_up(struct live *live)
     live->focus = NULL;
 }
 
-void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
+void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t source)
 {
-    if (arm != cell->best) {
-        cell->level.count = 0;
-        cell->slope = (struct slope){ 0 };
+    if (arm != lb->best) {
+        lb->level.count = 0;
+        lb->slope = (struct slope){ 0 };
     }
-    cell->best = arm;
-    cell->answer = live->arms[arm];
-    cell->answer.source = source;
-    cell->answer.bucket = cell->bucket.key.bucket;
-    cell->answer.time_us = cell->answer.default_us = 0;
+    lb->best = arm;
+    lb->answer = live->arms[arm];
+    lb->answer.source = source;
+    lb->answer.bucket = lb->bucket.key.bucket;
+    lb->answer.time_us = lb->answer.default_us = 0;
 }
 
-void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
+void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 {
     const struct declaration *d = live->dictionary.declared;
-    uint32_t bucket = cell->bucket.key.bucket;
+    uint32_t bucket = lb->bucket.key.bucket;
     bool in_bucket = d ? declaration_bucket(d, capacity, 0) / declaration_classes(d) ==
                              bucket / declaration_classes(d)
                        : capacity / live->setup.window == bucket;
 
-    if (cell->bucket.capacity == capacity || !in_bucket)
+    if (lb->bucket.capacity == capacity || !in_bucket)
         return;
-    cell->bucket.capacity = capacity;
-    cell->level.count = 0;
-    cell->slope = (struct slope){ 0 };
+    lb->bucket.capacity = capacity;
+    lb->level.count = 0;
+    lb->slope = (struct slope){ 0 };
 }
 
-bool live_settle(struct live *live, struct cell *cell)
+bool live_settle(struct live *live, struct live_bucket *lb)
 {
-    const struct entry_row *e = &cell->bucket.entry;
+    const struct entry_row *e = &lb->bucket.entry;
     const struct effort *effort = live->setup.effort;
-    int arm = cell->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
+    int arm = lb->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
     uint32_t source = entry_is(e, ENTRY_OUTDATED)   ? MOE_STALE
                       : entry_is(e, ENTRY_IMPORTED) ? MOE_IMPORTED
                       : e->inferred                 ? MOE_INFERRED
@@ -76,9 +76,9 @@ bool live_settle(struct live *live, struct cell *cell)
 
     if (arm < 0)
         return false;
-    live_at(live, cell, e->capacity);
-    live_answer(live, cell, arm, source);
-    cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
+    live_at(live, lb, e->capacity);
+    live_answer(live, lb, arm, source);
+    lb->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
     /* It is measured again if it is out of date, of another cluster, inferred where somebody wants
      * it measured, or of less effort than is wanted. */
     if (entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
@@ -86,74 +86,74 @@ bool live_settle(struct live *live, struct cell *cell)
         (effort && effort_rank(e->effort) < effort_rank(effort->name)))
         return true;
     /* The entry holds: from now on it is the answer, and steps are held against it. */
-    cell->state = CELL_SETTLED;
-    cell->answer.time_us = e->time_us > 0 ? (float)e->time_us : 0;
-    cell->answer.default_us = e->default_us > 0 ? (float)e->default_us : 0;
+    lb->state = LIVE_SETTLED;
+    lb->answer.time_us = e->time_us > 0 ? (float)e->time_us : 0;
+    lb->answer.default_us = e->default_us > 0 ? (float)e->default_us : 0;
     /* What a step may take before it is slower than its entry says; NAN: the entry does not say.  A
      * contest knows an interval; what nobody measured is believed up to its bound. */
     most_ns = 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
-    cell->watched = most_ns > 0;
-    if (cell->watched)
-        drift_open(&cell->drift, 1e3 * e->time_us, most_ns, e->inferred);
+    lb->watched = most_ns > 0;
+    if (lb->watched)
+        drift_open(&lb->drift, 1e3 * e->time_us, most_ns, e->inferred);
     return true;
 }
 
 /* Takes the default plan or one of the neighbours', whichever is fastest by what was measured
  * elsewhere. */
-static void guess(struct live *live, struct cell *cell)
+static void guess(struct live *live, struct live_bucket *lb)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
-    struct search *search = cell->bucket.dictionary->search;
-    const struct cell *near[] = { pair.below, pair.above };
+    struct live_bucket_pair pair =
+        live_buckets_around(&live->buckets, lb->bucket.key.bucket, false);
+    struct search *search = lb->bucket.dictionary->search;
+    const struct live_bucket *near[] = { pair.below, pair.above };
     double least = NAN;
     int best = live->dictionary.default_arm;
 
     if (near[0] || near[1])
-        least = search_estimate(search, cell->bucket.capacity, best);
+        least = search_estimate(search, lb->bucket.capacity, best);
     for (int i = 0; i < 2; i++) {
-        double ns = near[i] ? search_estimate(search, cell->bucket.capacity, near[i]->best) : NAN;
+        double ns = near[i] ? search_estimate(search, lb->bucket.capacity, near[i]->best) : NAN;
 
         if (ns < (1 - live->setup.margin) * least) {
             least = ns;
             best = near[i]->best;
         }
     }
-    live_answer(live, cell, best,
-                best == live->dictionary.default_arm ? MOE_DEFAULT : MOE_NEIGHBOUR);
-    cell->guessed = live->insights;
+    live_answer(live, lb, best, best == live->dictionary.default_arm ? MOE_DEFAULT : MOE_NEIGHBOUR);
+    lb->guessed = live->insights;
 }
 
 /* A person's word counts more than anything measured. */
-static bool take_pin(struct live *live, struct cell *cell)
+static bool take_pin(struct live *live, struct live_bucket *lb)
 {
     const struct declaration *d = live->dictionary.declared;
     struct moe_plan plan = MOE_PLAN_INIT;
 
     if (live->view && d)
-        moelookup_get_key(live->view, cell->bucket.capacity,
-                          declaration_class(d, cell->bucket.key.bucket), &plan);
+        moelookup_get_key(live->view, lb->bucket.capacity,
+                          declaration_class(d, lb->bucket.key.bucket), &plan);
     else if (live->view)
-        moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
+        moelookup_get(live->view, (uint32_t)lb->bucket.capacity, &plan);
     if (plan.source != MOE_OVERRIDE)
         return false;
-    cell->answer = plan;
-    cell->best = -1;
-    cell->state = CELL_FIXED;
+    lb->answer = plan;
+    lb->best = -1;
+    lb->state = LIVE_FIXED;
     return true;
 }
 
-void live_prepare(struct live *live, struct cell *cell)
+void live_prepare(struct live *live, struct live_bucket *lb)
 {
-    if (!cell->answer.struct_size) { /* nothing was asked of it before */
-        bool known = take_pin(live, cell) || live_settle(live, cell);
+    if (!lb->answer.struct_size) { /* nothing was asked of it before */
+        bool known = take_pin(live, lb) || live_settle(live, lb);
 
-        if (cell->state == CELL_OPEN && !live_demand(&live->setup, cell->bucket.key.bucket))
-            cell->state = CELL_FIXED;
+        if (lb->state == LIVE_OPEN && !live_demand(&live->setup, lb->bucket.key.bucket))
+            lb->state = LIVE_FIXED;
         if (!known)
-            guess(live, cell);
-    } else if (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
-               cell->guessed != live->insights) {
-        guess(live, cell);
+            guess(live, lb);
+    } else if (lb->state == LIVE_OPEN && !lb->bucket.known && !lb->bucket.told_count &&
+               lb->guessed != live->insights) {
+        guess(live, lb);
     }
 }
 
@@ -162,26 +162,26 @@ void live_prepare(struct live *live, struct cell *cell)
 static int recall_entry(void *self, const struct entry_row *entry)
 {
     struct live *live = self;
-    struct cell *cell;
+    struct live_bucket *lb;
     bool fresh;
 
     if (entry->window != live->setup.window)
         return OK;
-    cell = live_cell(live, entry->bucket, &fresh);
-    if (!cell)
+    lb = live_bucket_at(live, entry->bucket, &fresh);
+    if (!lb)
         return fail(ERR_NOMEM, "a bucket");
-    cell->bucket.known = true;
-    cell->bucket.entry = *entry;
-    live_prepare(live, cell);
-    if (cell->state != CELL_SETTLED)
+    lb->bucket.known = true;
+    lb->bucket.entry = *entry;
+    live_prepare(live, lb);
+    if (lb->state != LIVE_SETTLED)
         return OK;
     live->decided++;
     if (entry->inferred)
         return OK;
     /* A decided bucket teaches the search about those that are not. */
-    TRY(bucket_load(&cell->bucket));
-    bucket_open(&cell->bucket, false);
-    bucket_forget(&cell->bucket);
+    TRY(bucket_load(&lb->bucket));
+    bucket_open(&lb->bucket, false);
+    bucket_forget(&lb->bucket);
     return OK;
 }
 
@@ -267,9 +267,10 @@ static int open_search(struct live *live, const struct cluster *cluster, struct 
     return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search, out);
 }
 
-struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh)
+struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fresh)
 {
-    return cells_at(&live->cells, &live->classes[bucket % live->class_count], bucket, fresh);
+    return live_buckets_at(&live->buckets, &live->classes[bucket % live->class_count], bucket,
+                           fresh);
 }
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
@@ -357,6 +358,6 @@ void live_close(struct live *live)
         search_close(live->classes[i].search);
     free(live->classes);
     search_close(live->dictionary.search);
-    cells_free(&live->cells);
+    live_buckets_free(&live->buckets);
     free(live);
 }

@@ -84,20 +84,20 @@ struct exec_protocol {
 /* ---- without restart axes: the live tuner answers */
 
 /* Why the default plan does not run in a range, so that nothing is tried there; NULL: it does. */
-static const char *why_stuck(const struct live *l, const struct cell *cell)
+static const char *why_stuck(const struct live *l, const struct live_bucket *lb)
 {
     const struct attempt *usual =
-        cell->bucket.attempts ? &cell->bucket.attempts[l->dictionary.default_arm] : NULL;
+        lb->bucket.attempts ? &lb->bucket.attempts[l->dictionary.default_arm] : NULL;
 
-    return usual && !usual->usable && !cell->level.count ? usual->trial.message : NULL;
+    return usual && !usual->usable && !lb->level.count ? usual->trial.message : NULL;
 }
 
 static uint32_t count_open(const struct live *l)
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < l->cells.count; i++)
-        count += l->cells.items[i]->state == CELL_OPEN && !why_stuck(l, l->cells.items[i]);
+    for (uint32_t i = 0; i < l->buckets.count; i++)
+        count += l->buckets.items[i]->state == LIVE_OPEN && !why_stuck(l, l->buckets.items[i]);
     return count;
 }
 
@@ -105,7 +105,7 @@ static int live_is_asked(void *self, const struct said *ask, struct moe_plan *pl
 {
     struct exec_protocol *v = self;
     const struct declaration *d = v->request.declared;
-    uint32_t known = v->live->cells.count;
+    uint32_t known = v->live->buckets.count;
 
     *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (!d) {
@@ -114,12 +114,12 @@ static int live_is_asked(void *self, const struct said *ask, struct moe_plan *pl
     }
     live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key, plan);
     v->asked++;
-    if (v->live->cells.count > known)
+    if (v->live->buckets.count > known)
         v->newest = v->asked;
     /* It goes on while something is left to decide, other ranges may come, or steps that are slower
      * than they were would not have been noticed yet. */
     if (count_open(v->live) ||
-        v->asked <= 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count)
+        v->asked <= 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->buckets.count)
         return OK;
     live_void(v->live);
     return UNSUPPORTED;
@@ -285,12 +285,12 @@ static int list_demands(struct exec_protocol *v)
 /* What --from-misses wanted and this run did not decide. */
 static void note_undecided(const struct exec_protocol *v)
 {
-    const struct cells *cells = &v->live->cells;
+    const struct live_buckets *buckets = &v->live->buckets;
     size_t left = v->demand_count;
 
-    for (uint32_t i = 0; i < cells->count; i++)
-        left -= cells->items[i]->state != CELL_OPEN && v->demands &&
-                live_demand(&v->live->setup, cells->items[i]->bucket.key.bucket);
+    for (uint32_t i = 0; i < buckets->count; i++)
+        left -= buckets->items[i]->state != LIVE_OPEN && v->demands &&
+                live_demand(&v->live->setup, buckets->items[i]->bucket.key.bucket);
     if (left)
         note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
              v->demand_count);
@@ -305,18 +305,18 @@ static void report_live(struct exec_protocol *v)
     r->cluster = v->live->dictionary.cluster;
     r->shape = v->live->dictionary.shape;
     r->open = d ? count_open(v->live) : 0;
-    for (uint32_t i = 0; i < v->live->cells.count && d; i++) {
-        const struct cell *cell = v->live->cells.items[i];
-        uint32_t bucket = cell->bucket.key.bucket;
-        const char *why = why_stuck(v->live, cell);
+    for (uint32_t i = 0; i < v->live->buckets.count && d; i++) {
+        const struct live_bucket *lb = v->live->buckets.items[i];
+        uint32_t bucket = lb->bucket.key.bucket;
+        const char *why = why_stuck(v->live, lb);
         char range[64];
 
-        if (cell->answer.source == MOE_OVERRIDE || !live_demand(&v->live->setup, bucket))
+        if (lb->answer.source == MOE_OVERRIDE || !live_demand(&v->live->setup, bucket))
             continue;
         declaration_range(d, bucket, range, sizeof(range));
         r->ranges++;
-        r->decided += cell->state == CELL_SETTLED;
-        if (cell->state != CELL_SETTLED)
+        r->decided += lb->state == LIVE_SETTLED;
+        if (lb->state != LIVE_SETTLED)
             note("%s %s is not decided: %s%s", d->key, range,
                  why ? "the default plan does not run there: "
                      : "the program ran too few steps there",

@@ -6,7 +6,7 @@
 #include "array.h"
 #include "costs.h"
 #include "host.h"
-#include "launch_range.h"
+#include "launch_bucket.h"
 #include "measuring_run.h"
 #include "plan.h"
 #include "status.h"
@@ -24,8 +24,8 @@ struct launch_tuning {
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    struct row_list pins;         /* a person's word: what they cover is left alone */
-    struct launch_range **ranges; /* in the order in which they were asked for */
+    struct row_list pins;          /* a person's word: what they cover is left alone */
+    struct launch_bucket **ranges; /* in the order in which they were asked for */
     size_t range_count;
     struct run run;
     uint32_t steps;  /* that make a sample in the launch under way */
@@ -36,7 +36,7 @@ struct launch_tuning {
 
 /* ---- ranges */
 
-static struct launch_range *find_range(const struct launch_tuning *t, uint32_t bucket)
+static struct launch_bucket *find_range(const struct launch_tuning *t, uint32_t bucket)
 {
     for (size_t i = 0; i < t->range_count; i++)
         if (t->ranges[i]->bucket.key.bucket == bucket)
@@ -44,25 +44,25 @@ static struct launch_range *find_range(const struct launch_tuning *t, uint32_t b
     return NULL;
 }
 
-static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_range **out)
+static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_bucket **out)
 {
     struct launches *l = &t->launches;
-    struct launch_range *r = calloc(1, sizeof(*r));
+    struct launch_bucket *r = calloc(1, sizeof(*r));
 
     if (!r)
         return fail(ERR_NOMEM, "a range");
     ARRAY_APPEND(t->ranges, t->range_count, r);
-    TRY(launch_range_open(r, &t->dictionary, bucket, &t->search));
+    TRY(launch_bucket_open(r, &t->dictionary, bucket, &t->search));
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (bucket_count(&r->bucket, arm))
             l->ways[l->way_of[arm]].runs = true; /* as its samples say */
     /* What never comes up for other ranges does not for this one. */
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (l->ways[l->way_of[arm]].broken)
-            TRY(launch_range_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
+            TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
     *out = r;
     r->demand = live_demand(t->setup, bucket);
-    return launch_range_pin(r, t->pins) ? OK : launch_range_begin(r);
+    return launch_bucket_pin(r, t->pins) ? OK : launch_bucket_begin(r);
 }
 
 static uint32_t count_ranges(const struct launch_tuning *t, enum range_state state)
@@ -111,10 +111,10 @@ static struct watched *range_at(void *self, size_t i)
 static int add(void *self, uint32_t bucket, struct watched **out)
 {
     struct launch_tuning *t = self;
-    struct launch_range *r;
+    struct launch_bucket *r;
 
     TRY(add_range(t, bucket, &r));
-    launch_range_look(r, &t->launches.now);
+    launch_bucket_look(r, &t->launches.now);
     *out = &r->watched;
     return OK;
 }
@@ -126,7 +126,7 @@ static void vote(void *self)
     uint32_t open = 0;
 
     for (size_t i = 0; i < t->range_count; i++) {
-        const struct launch_range *r = t->ranges[i];
+        const struct launch_bucket *r = t->ranges[i];
 
         if (r->state != RANGE_OPEN)
             continue;
@@ -146,8 +146,8 @@ static int begin(void *self, const char *words)
 
     for (size_t i = 0; i < t->range_count; i++) {
         watched_add(&all, &t->ranges[i]->watched);
-        launch_range_reset(t->ranges[i]);
-        launch_range_look(t->ranges[i], &l->now);
+        launch_bucket_reset(t->ranges[i]);
+        launch_bucket_look(t->ranges[i], &l->now);
     }
     l->watch.looking = l->now.number == 1;
     t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
@@ -157,16 +157,16 @@ static int begin(void *self, const char *words)
     return write_run(t);
 }
 
-static int best_here(const struct launch_tuning *t, const struct launch_range *r)
+static int best_here(const struct launch_tuning *t, const struct launch_bucket *r)
 {
-    return launch_range_best(r, &t->launches.now, t->launches.ways[t->launches.now.way].safe);
+    return launch_bucket_best(r, &t->launches.now, t->launches.ways[t->launches.now.way].safe);
 }
 
 static enum launch_wish wish_of(void *self, struct watched *range)
 {
     const struct launch_tuning *t = self;
-    const struct launch_range *r = launch_range_of(range);
-    enum launch_wish wish = launch_range_wish(r, &t->launches.now);
+    const struct launch_bucket *r = launch_bucket_of(range);
+    enum launch_wish wish = launch_bucket_wish(r, &t->launches.now);
     int arm;
 
     if (wish)
@@ -183,12 +183,12 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    const struct launch_range *r = launch_range_of(range);
+    const struct launch_bucket *r = launch_bucket_of(range);
     const struct launch_way *way = &l->ways[l->now.way];
     /* A launch that came to nothing under these values shows first whether it runs at all. */
     bool in_doubt = way->stillborn && !way->runs;
 
-    l->sampled = launch_range_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
+    l->sampled = launch_bucket_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
     t->arm = l->sampled ? r->wanted : best_here(t, r);
     if (t->arm < 0)
         return UNSUPPORTED;
@@ -202,14 +202,14 @@ static int step(void *self, struct watched *range, int64_t ns)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    struct launch_range *r = launch_range_of(range);
+    struct launch_bucket *r = launch_bucket_of(range);
     uint32_t samples = range->samples;
 
     r->failing = false;
-    if (!l->sampled || !launch_range_wants(r, &l->now) || r->wanted != t->arm)
+    if (!l->sampled || !launch_bucket_wants(r, &l->now) || r->wanted != t->arm)
         return OK;
     t->run.row.samples_search++;
-    TRY(launch_range_step(r, &l->now, ns, t->steps));
+    TRY(launch_bucket_step(r, &l->now, ns, t->steps));
     return range->samples == samples ? OK : write_run(t);
 }
 
@@ -217,18 +217,18 @@ static int memory(void *self, struct watched *range, int64_t bytes)
 {
     struct launch_tuning *t = self;
 
-    return ledger_memory(t->dictionary.store, &launch_range_of(range)->bucket.attempts[t->arm],
+    return ledger_memory(t->dictionary.store, &launch_bucket_of(range)->bucket.attempts[t->arm],
                          bytes);
 }
 
 static int failed(void *self, struct watched *range, enum trial_state state, const char *why)
 {
     struct launch_tuning *t = self;
-    struct launch_range *r = launch_range_of(range);
+    struct launch_bucket *r = launch_bucket_of(range);
 
     r->failing = true;
-    TRY(launch_range_fail(r, t->arm, state, why));
-    launch_range_look(r, &t->launches.now);
+    TRY(launch_bucket_fail(r, t->arm, state, why));
+    launch_bucket_look(r, &t->launches.now);
     return store_commit(t->dictionary.store);
 }
 
@@ -245,14 +245,14 @@ static int gather(void *self, bool cut)
     uint32_t least = t->launches.watch.least;
 
     for (size_t i = 0; i < t->range_count; i++)
-        TRY(launch_range_end(t->ranges[i], &t->launches.now, cut ? (least + 1) / 2 : least));
+        TRY(launch_bucket_end(t->ranges[i], &t->launches.now, cut ? (least + 1) / 2 : least));
     return OK;
 }
 
 static void leave(void *self, struct watched *range)
 {
     (void)self;
-    launch_range_of(range)->state = RANGE_GIVEN_UP;
+    launch_bucket_of(range)->state = RANGE_GIVEN_UP;
 }
 
 /* ---- who is to blame for a launch that failed */
@@ -270,7 +270,7 @@ static bool dies_always(uint32_t deaths, uint32_t worked)
 /* A plan under which the program died or fell silent. */
 static int blame_plan(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
-    struct launch_range *r = launch_range_of(t->launches.range);
+    struct launch_bucket *r = launch_bucket_of(t->launches.range);
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
     bool forgiven = !end->hung && !dies_always(deaths, bucket_count(&r->bucket, t->arm));
     const struct declaration *d = t->launches.space;
@@ -283,7 +283,7 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
         return OK;
     if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
         return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
-    TRY(launch_range_fail(r, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
+    TRY(launch_bucket_fail(r, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     TRY(store_commit(t->dictionary.store));
     t->barren = launches_learnt(&t->launches) ? 0 : t->barren + 1; /* it had failed before */
     return t->barren < LAUNCH_PATIENCE
@@ -302,7 +302,7 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
 
     if (!dies_always(++way->stillborn, 0)) {
         if (l->session->running)
-            launch_range_of(l->range)->bucket.attempts[t->arm].kills++;
+            launch_bucket_of(l->range)->bucket.attempts[t->arm].kills++;
         note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number, why);
         return OK;
     }
@@ -315,8 +315,8 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
     for (size_t i = 0; i < t->range_count; i++)
         for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
             if (l->way_of[arm] == l->now.way)
-                TRY(launch_range_fail(t->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
-                                      why));
+                TRY(launch_bucket_fail(t->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
+                                       why));
     return OK;
 }
 
@@ -356,7 +356,7 @@ static int ended(void *self, const struct launch_end *failure)
     else
         t->barren = 0;
     for (size_t i = 0; i < t->range_count; i++)
-        TRY(launch_range_next(t->ranges[i]));
+        TRY(launch_bucket_next(t->ranges[i]));
     return OK;
 }
 
@@ -394,7 +394,7 @@ static int begin_run(struct launch_tuning *t)
 static int recall_range(void *self, const struct trial_row *trial)
 {
     struct launch_tuning *t = self;
-    struct launch_range *r;
+    struct launch_bucket *r;
 
     return find_range(t, trial->key.bucket) ? OK : add_range(t, trial->key.bucket, &r);
 }
@@ -403,7 +403,7 @@ static int open_store(struct launch_tuning *t)
 {
     const struct live_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
-    struct launch_range *range;
+    struct launch_bucket *range;
     struct cluster cluster;
 
     TRY(live_cluster(setup, &cluster));
@@ -440,7 +440,7 @@ static int tune(struct launch_tuning *t)
     TRY(open_store(t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->range_count && rc == ERR_CUT; i++)
-        TRY(launch_range_next(t->ranges[i]));
+        TRY(launch_bucket_next(t->ranges[i]));
     return rc;
 }
 
@@ -515,7 +515,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
     }
     store_close(t->dictionary.store);
     for (size_t i = 0; i < t->range_count; i++) {
-        launch_range_close(t->ranges[i]);
+        launch_bucket_close(t->ranges[i]);
         free(t->ranges[i]);
     }
     free(t->ranges);

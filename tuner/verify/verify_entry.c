@@ -20,7 +20,7 @@ struct question {
     struct contest contest;
 };
 
-struct verification {
+struct verified_bucket {
     struct campaign *campaign;
     const struct verify_terms *terms;
     struct verify_result *verdict;
@@ -31,12 +31,12 @@ struct verification {
     struct question over_default, over_claim;
 };
 
-static struct attempt *attempt_of(const struct verification *h, int arm)
+static struct attempt *attempt_of(const struct verified_bucket *h, int arm)
 {
     return &h->bucket.attempts[arm];
 }
 
-static bool is_usable(const struct verification *h, int arm)
+static bool is_usable(const struct verified_bucket *h, int arm)
 {
     return arm >= 0 && attempt_of(h, arm)->usable;
 }
@@ -60,7 +60,7 @@ const struct moe_plan *verify_challenger(const struct entry_row *e, const struct
     return may_challenge(e, shape, &e->runner_up) ? &e->runner_up : NULL;
 }
 
-static void name_plans(struct verification *h)
+static void name_plans(struct verified_bucket *h)
 {
     const struct entry_row *e = &h->verdict->claim;
     const struct moe_shape *shape = &h->verdict->shape;
@@ -90,7 +90,7 @@ static void name_plans(struct verification *h)
 /* ---- what is known */
 
 /* A plan that this layer does not know cannot even be tried, nor one without memory. */
-static int rule_out(struct verification *h)
+static int rule_out(struct verified_bucket *h)
 {
     struct attempt *claimed = attempt_of(h, CLAIMED);
     int64_t limit = h->terms->memory_limit_bytes;
@@ -114,7 +114,7 @@ static int rule_out(struct verification *h)
     return OK;
 }
 
-static bool is_resumed(const struct verification *h)
+static bool is_resumed(const struct verified_bucket *h)
 {
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         if (attempt_of(h, arm)->trial.id && attempt_of(h, arm)->trial.run >= h->terms->first_run)
@@ -122,7 +122,7 @@ static bool is_resumed(const struct verification *h)
     return false;
 }
 
-static int forget_samples(struct verification *h, enum sample_kind first, enum sample_kind last)
+static int forget_samples(struct verified_bucket *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
 
@@ -131,7 +131,7 @@ static int forget_samples(struct verification *h, enum sample_kind first, enum s
 }
 
 /* An earlier verification's samples give way to this one's. */
-static int load_samples(struct verification *h)
+static int load_samples(struct verified_bucket *h)
 {
     TRY(bucket_load(&h->bucket));
     if (!is_resumed(h)) {
@@ -158,7 +158,7 @@ static void question_tell(struct question *q, int arm, int64_t ns)
 
 /* `holder`: the index of the plan that is to be beaten; `in_force`: of the one that stays in doubt,
  * or -1. */
-static void question_open(struct verification *h, struct question *q, int count, int holder,
+static void question_open(struct verified_bucket *h, struct question *q, int count, int holder,
                           int in_force)
 {
     struct contest_settings settings = { .margin = h->terms->margin,
@@ -177,7 +177,7 @@ static void question_open(struct verification *h, struct question *q, int count,
 
 /* The entry's plan is winner and incumbent in one: it stays unless the default beats it.  Where it
  * cannot run the default is timed alone: it is what a trainer will be told. */
-static void open_questions(struct verification *h)
+static void open_questions(struct verified_bucket *h)
 {
     struct question *q = &h->over_default;
     int count = 0, holder = -1;
@@ -203,7 +203,7 @@ static bool question_says(const struct question *q, enum contest_decision how)
 
 /* The plan to sample next; the question that is behind comes first, so that rounds stay together.
  */
-static int next_arm(const struct verification *h)
+static int next_arm(const struct verified_bucket *h)
 {
     const struct question *a = &h->over_default, *b = &h->over_claim;
     int i = a->count ? contest_next(&a->contest) : CONTEST_DONE;
@@ -224,7 +224,7 @@ static void question_drop(struct question *q, int arm)
             contest_drop(&q->contest, i);
 }
 
-static int run_contests(struct verification *h)
+static int run_contests(struct verified_bucket *h)
 {
     struct campaign_step step;
     int arm;
@@ -250,12 +250,12 @@ static int run_contests(struct verification *h)
 
 /* ---- the judgement */
 
-static bool is_outrun(const struct verification *h)
+static bool is_outrun(const struct verified_bucket *h)
 {
     return question_says(&h->over_claim, CONTEST_ADOPTED);
 }
 
-static enum verify_kind judge(const struct verification *h, const struct contest_verdict *found)
+static enum verify_kind judge(const struct verified_bucket *h, const struct contest_verdict *found)
 {
     bool claims_default = h->default_arm == CLAIMED;
 
@@ -278,7 +278,7 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
              t->message);
 }
 
-static void explain(const struct verification *h, struct verify_result *v)
+static void explain(const struct verified_bucket *h, struct verify_result *v)
 {
     if (v->kind == VERIFY_ALONE)
         explain_failure(attempt_of(h, h->default_arm), v);
@@ -295,7 +295,7 @@ static void explain(const struct verification *h, struct verify_result *v)
                  INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
 }
 
-static int confirm_entry(struct verification *h, struct entry_row *e)
+static int confirm_entry(struct verified_bucket *h, struct entry_row *e)
 {
     e->stale = false;
     /* It is not shown to be slower; that it is faster this measurement does not say. */
@@ -307,7 +307,7 @@ static int confirm_entry(struct verification *h, struct entry_row *e)
 }
 
 /* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
-static int refute_entry(struct verification *h, struct entry_row *e)
+static int refute_entry(struct verified_bucket *h, struct entry_row *e)
 {
     char why[64];
 
@@ -359,7 +359,7 @@ static struct gain gain_of_pairs(const struct pairs *seen)
 /* Whether the rounds' claim held, which calibrates later ones.  What this layer's rounds did not
  * write is no claim of theirs: a decision of one launch, a verification's gain, or what lies
  * between. */
-static int remember_outcome(const struct verification *h)
+static int remember_outcome(const struct verified_bucket *h)
 {
     const struct entry_row *e = &h->verdict->claim;
     const struct question *q = &h->over_default;
@@ -388,7 +388,7 @@ static int remember_outcome(const struct verification *h)
     return store_verification(h->campaign->store, &row);
 }
 
-static int write_outcome(struct verification *h)
+static int write_outcome(struct verified_bucket *h)
 {
     struct contest_verdict found = contest_verdict(&h->over_default.contest);
     struct verify_result *v = h->verdict;
@@ -416,7 +416,7 @@ static int write_outcome(struct verification *h)
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
                  struct verify_result *verdict)
 {
-    struct verification h = { .campaign = campaign, .terms = terms, .verdict = verdict };
+    struct verified_bucket h = { .campaign = campaign, .terms = terms, .verdict = verdict };
     int rc;
 
     name_plans(&h);

@@ -1,5 +1,5 @@
 /* A range whose plans need launches: what is told when time is up, and when it is given up. */
-#include "launch_range.h"
+#include "launch_bucket.h"
 
 #include "store_rows.h"
 
@@ -19,7 +19,7 @@ struct one_run {
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint32_t way_of[SEARCH_ARMS_MAX];
     struct launch_under_way now;
-    struct launch_range range;
+    struct launch_bucket range;
 };
 
 static void list_arms(struct one_run *run, const struct moe_shape *shape)
@@ -61,14 +61,14 @@ static void begin(struct one_run *run, const char *path)
     d->run = row.id;
     search.shape = shape;
     search.arm_count = d->arm_count;
-    CHECK(!launch_range_open(&run->range, d, BUCKET, &search));
+    CHECK(!launch_bucket_open(&run->range, d, BUCKET, &search));
     run->range.demand = 1;
-    CHECK(!launch_range_begin(&run->range));
+    CHECK(!launch_bucket_begin(&run->range));
 }
 
 static void end(struct one_run *run)
 {
-    launch_range_close(&run->range);
+    launch_bucket_close(&run->range);
     CHECK(!store_commit(run->dictionary.store));
     store_close(run->dictionary.store);
 }
@@ -77,8 +77,8 @@ static void launch(struct one_run *run, uint32_t way)
 {
     run->now.number++;
     run->now.way = way;
-    launch_range_reset(&run->range);
-    launch_range_look(&run->range, &run->now);
+    launch_bucket_reset(&run->range);
+    launch_bucket_look(&run->range, &run->now);
 }
 
 /* Each plan has a level of its own, and one may have become fast. */
@@ -98,13 +98,13 @@ static int64_t step_ns(const struct truth *truth, int arm)
 /* Launches until so many samples came, or all is known. */
 static void sample(struct one_run *run, uint32_t samples, const struct truth *truth)
 {
-    struct launch_range *r = &run->range;
+    struct launch_bucket *r = &run->range;
 
     while (samples && r->state == RANGE_OPEN) {
         launch(run, run->way_of[r->wanted]);
-        for (; samples && launch_range_wants(r, &run->now); samples--)
-            CHECK(!launch_range_step(r, &run->now, step_ns(truth, r->wanted), 1));
-        CHECK(!launch_range_next(r));
+        for (; samples && launch_bucket_wants(r, &run->now); samples--)
+            CHECK(!launch_bucket_step(r, &run->now, step_ns(truth, r->wanted), 1));
+        CHECK(!launch_bucket_next(r));
     }
 }
 
@@ -123,7 +123,7 @@ static uint32_t cut_often(const char *path)
     while (state == RANGE_OPEN) {
         begin(&run, path);
         sample(&run, 1 + draw(3), &truth);
-        CHECK(!launch_range_next(&run.range));
+        CHECK(!launch_bucket_next(&run.range));
         state = run.range.state;
         CHECK((dictionary_entry(&run.dictionary, BUCKET, &entry) == OK) == (state != RANGE_OPEN));
         cuts += state == RANGE_OPEN;
@@ -152,20 +152,20 @@ static void a_range_that_is_cut_off_says_nothing_and_goes_on(void)
  * occasion.  How many of the former gave it up. */
 static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
 {
-    struct launch_range *r = &run->range;
+    struct launch_bucket *r = &run->range;
     uint32_t own = 0;
 
     while (r->state == RANGE_OPEN && own < 2 * LAUNCH_PATIENCE) {
         bool gives_up;
 
         launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
-        own += launch_range_wants(r, &run->now) && !r->on_occasion;
-        *on_occasion += launch_range_wants(r, &run->now) && r->on_occasion;
-        gives_up = launch_range_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
+        own += launch_bucket_wants(r, &run->now) && !r->on_occasion;
+        *on_occasion += launch_bucket_wants(r, &run->now) && r->on_occasion;
+        gives_up = launch_bucket_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
         CHECK(gives_up == (own == LAUNCH_PATIENCE));
         if (gives_up)
             r->state = RANGE_GIVEN_UP;
-        CHECK(!launch_range_next(r));
+        CHECK(!launch_bucket_next(r));
     }
     return own;
 }
@@ -204,7 +204,7 @@ static bool fail_and_begin_again(struct one_run *run, const char *path, int arm)
     bool open;
     struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
 
-    CHECK(!launch_range_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
+    CHECK(!launch_bucket_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
     open = run->range.state == RANGE_OPEN;
     read_beliefs(run, here);
     end(run);

@@ -1,7 +1,7 @@
 /* One range of a space whose plans need launches: its decision, of which a sample is what one
  * launch shows of one plan. */
-#ifndef LAUNCH_RANGE_H
-#define LAUNCH_RANGE_H
+#ifndef LAUNCH_BUCKET_H
+#define LAUNCH_BUCKET_H
 
 #include "bucket.h"
 #include "launches.h"
@@ -17,8 +17,8 @@ enum range_state {
     RANGE_GIVEN_UP  /* the program asks for it too seldom */
 };
 
-struct launch_range {
-    struct watched watched;       /* first: see launch_range_of() */
+struct launch_bucket {
+    struct watched watched;       /* first: see launch_bucket_of() */
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
     enum range_state state;
@@ -37,53 +37,54 @@ struct launch_range {
 };
 
 /* The range that the launcher knows by this. */
-static inline struct launch_range *launch_range_of(struct watched *watched)
+static inline struct launch_bucket *launch_bucket_of(struct watched *watched)
 {
-    return (struct launch_range *)watched;
+    return (struct launch_bucket *)watched;
 }
-_Static_assert(offsetof(struct launch_range, watched) == 0, "launch_range_of() casts");
+_Static_assert(offsetof(struct launch_bucket, watched) == 0, "launch_bucket_of() casts");
 
 /* Reads what earlier runs left; everything of `shared` but its search is taken. */
-int launch_range_open(struct launch_range *range, const struct dictionary *shared, uint32_t bucket,
-                      const struct search_setup *search);
-void launch_range_close(struct launch_range *range);
+int launch_bucket_open(struct launch_bucket *range, const struct dictionary *shared,
+                       uint32_t bucket, const struct search_setup *search);
+void launch_bucket_close(struct launch_bucket *range);
 
 /* Whether a person chose the plan: then nothing is tried, which is said. */
-bool launch_range_pin(struct launch_range *range, struct row_list pins);
+bool launch_bucket_pin(struct launch_bucket *range, struct row_list pins);
 
 /* Has it decided, from what is known; writes the entry where nothing more is wanted. */
-int launch_range_begin(struct launch_range *range);
+int launch_bucket_begin(struct launch_bucket *range);
 
 /* A launch begins. */
-void launch_range_reset(struct launch_range *range);
+void launch_bucket_reset(struct launch_bucket *range);
 
 /* Whether the launch can show what is wanted. */
-bool launch_range_wants(const struct launch_range *range, const struct launch_under_way *launch);
+bool launch_bucket_wants(const struct launch_bucket *range, const struct launch_under_way *launch);
 /* The same as the launcher asks it. */
-enum launch_wish launch_range_wish(const struct launch_range *range,
-                                   const struct launch_under_way *launch);
+enum launch_wish launch_bucket_wish(const struct launch_bucket *range,
+                                    const struct launch_under_way *launch);
 
 /* Where it cannot, the decision may want another arm that it can show: the start is paid for. */
-void launch_range_look(struct launch_range *range, const struct launch_under_way *launch);
+void launch_bucket_look(struct launch_bucket *range, const struct launch_under_way *launch);
 
 /* The best plan of the launch where nothing is sampled, the pinned one if it can be run in it, or
  * `safe` where none is known; -1: none can run. */
-int launch_range_best(const struct launch_range *range, const struct launch_under_way *launch,
-                      int safe);
+int launch_bucket_best(const struct launch_bucket *range, const struct launch_under_way *launch,
+                       int safe);
 
 /* A step of the plan that is wanted; so many are a sample. */
-int launch_range_step(struct launch_range *range, const struct launch_under_way *launch, int64_t ns,
-                      uint32_t steps);
+int launch_bucket_step(struct launch_bucket *range, const struct launch_under_way *launch,
+                       int64_t ns, uint32_t steps);
 
 /* The program ended before there were so many steps: if they are `least`, they have to do. */
-int launch_range_end(struct launch_range *range, const struct launch_under_way *launch,
-                     uint32_t least);
+int launch_bucket_end(struct launch_bucket *range, const struct launch_under_way *launch,
+                      uint32_t least);
 
 /* After a launch: what the decision asks for, wherever it can be shown; the entry, if the launch's
  * last sample has decided the range. */
-int launch_range_next(struct launch_range *range);
+int launch_bucket_next(struct launch_bucket *range);
 
 /* An arm cannot run; whoever calls commits. */
-int launch_range_fail(struct launch_range *range, int arm, enum trial_state state, const char *why);
+int launch_bucket_fail(struct launch_bucket *range, int arm, enum trial_state state,
+                       const char *why);
 
 #endif

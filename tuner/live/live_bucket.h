@@ -1,6 +1,6 @@
 /* One bucket as a running trainer sees it: the answer, and how it is known. */
-#ifndef CELL_H
-#define CELL_H
+#ifndef LIVE_BUCKET_H
+#define LIVE_BUCKET_H
 
 #include "bucket.h"
 #include "drift.h"
@@ -28,15 +28,15 @@ void slope_add(struct slope *slope, double log_c, double log_ns);
 double slope_of(const struct slope *slope);
 double slope_doubt(const struct slope *slope); /* twice its standard deviation */
 
-enum cell_state {
-    CELL_OPEN,    /* to be decided */
-    CELL_SETTLED, /* its entry answers */
-    CELL_FIXED    /* pinned by a person, not to be measured, or no plan runs here */
+enum live_bucket_state {
+    LIVE_OPEN,    /* to be decided */
+    LIVE_SETTLED, /* its entry answers */
+    LIVE_FIXED    /* pinned by a person, not to be measured, or no plan runs here */
 };
 
-struct cell {
+struct live_bucket {
     struct bucket bucket;
-    enum cell_state state;
+    enum live_bucket_state state;
     struct moe_plan answer;
     int best;           /* the arm that it is; -1: none of them */
     uint32_t guessed;   /* what was known elsewhere when the answer was guessed */
@@ -48,22 +48,24 @@ struct cell {
     struct drift drift;
 };
 
-/* All cells, sorted by bucket; pointers to them stay valid. */
-struct cells {
-    struct cell **items;
+/* All buckets, sorted by bucket; pointers to them stay valid. */
+struct live_buckets {
+    struct live_bucket **items;
     uint32_t count, room;
 };
 
-/* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */
-struct cell *cells_at(struct cells *cells, const struct dictionary *dictionary, uint32_t bucket,
-                      bool *fresh);
-void cells_free(struct cells *cells);
+/* The bucket's bucket, a new one if there is none (*fresh).  NULL: out of memory. */
+struct live_bucket *live_buckets_at(struct live_buckets *buckets,
+                                    const struct dictionary *dictionary, uint32_t bucket,
+                                    bool *fresh);
+void live_buckets_free(struct live_buckets *buckets);
 
 /* The nearest ones on both sides where the best plan was measured, or NULL; `settled`: by a
  * decision. */
-struct cell_pair {
-    const struct cell *below, *above;
+struct live_bucket_pair {
+    const struct live_bucket *below, *above;
 };
-struct cell_pair cells_around(const struct cells *cells, uint32_t bucket, bool settled);
+struct live_bucket_pair live_buckets_around(const struct live_buckets *buckets, uint32_t bucket,
+                                            bool settled);
 
 #endif

@@ -1,6 +1,6 @@
 /* Gathers the steps of a launch into samples, and writes down each of them at once: a launch is
  * dear. */
-#include "launch_range.h"
+#include "launch_bucket.h"
 
 #include "plan.h"
 #include "status.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int launch_range_open(struct launch_range *r, const struct dictionary *shared, uint32_t bucket,
-                      const struct search_setup *search)
+int launch_bucket_open(struct launch_bucket *r, const struct dictionary *shared, uint32_t bucket,
+                       const struct search_setup *search)
 {
-    *r = (struct launch_range){ .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1 };
+    *r = (struct launch_bucket){ .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1 };
     r->watched.bucket = bucket;
     r->shown = calloc(shared->arm_count, sizeof(*r->shown));
     if (!r->shown)
@@ -30,21 +30,21 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     return OK;
 }
 
-void launch_range_close(struct launch_range *r)
+void launch_bucket_close(struct launch_bucket *r)
 {
     bucket_forget(&r->bucket);
     search_close(r->dictionary.search);
     free(r->shown);
 }
 
-void launch_range_reset(struct launch_range *r)
+void launch_bucket_reset(struct launch_bucket *r)
 {
     r->arm = -1;
     r->failing = false;
     watched_reset(&r->watched);
 }
 
-bool launch_range_pin(struct launch_range *r, struct row_list pins)
+bool launch_bucket_pin(struct launch_bucket *r, struct row_list pins)
 {
     const struct override_row *pin = override_of(pins, &r->bucket.key);
     const struct declaration *d = r->dictionary.declared;
@@ -63,7 +63,7 @@ bool launch_range_pin(struct launch_range *r, struct row_list pins)
 /* ---- the decision */
 
 /* What earlier runs decided with no less effort holds, if its plan can still run. */
-static bool is_decided(const struct launch_range *r)
+static bool is_decided(const struct launch_bucket *r)
 {
     const struct entry_row *e = &r->bucket.entry;
     int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
@@ -73,7 +73,7 @@ static bool is_decided(const struct launch_range *r)
 }
 
 /* Ends the provisional entry that an older moetune wrote when its time was up. */
-static int drop_cut(struct launch_range *r, const char *why)
+static int drop_cut(struct launch_bucket *r, const char *why)
 {
     if (!r->cut)
         return OK;
@@ -81,7 +81,7 @@ static int drop_cut(struct launch_range *r, const char *why)
     return store_entry_end(r->dictionary.store, &r->bucket.entry, why);
 }
 
-static int write_entry(struct launch_range *r)
+static int write_entry(struct launch_bucket *r)
 {
     struct entry_row entry;
     int rc = bucket_entry(&r->bucket, -1, &entry);
@@ -97,14 +97,14 @@ static int write_entry(struct launch_range *r)
     return store_publish(r->dictionary.store);
 }
 
-static int advance(struct launch_range *r)
+static int advance(struct launch_bucket *r)
 {
     r->wanted = decision_next(&r->bucket.decision, &r->purpose);
     r->on_occasion = false;
     return r->wanted == DECISION_DONE ? write_entry(r) : OK;
 }
 
-int launch_range_begin(struct launch_range *r)
+int launch_bucket_begin(struct launch_bucket *r)
 {
     r->state = !r->demand ? RANGE_LEFT_OUT : is_decided(r) ? RANGE_DECIDED : RANGE_OPEN;
     if (r->state != RANGE_OPEN)
@@ -116,14 +116,15 @@ int launch_range_begin(struct launch_range *r)
 /* ---- what a launch shows */
 
 /* It may be run again and again, for it cannot take the program with it. */
-static bool is_harmless(const struct launch_range *r, int arm)
+static bool is_harmless(const struct launch_bucket *r, int arm)
 {
     const struct attempt *a = &r->bucket.attempts[arm];
 
     return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
 }
 
-int launch_range_best(const struct launch_range *r, const struct launch_under_way *launch, int safe)
+int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_way *launch,
+                       int safe)
 {
     int best = r->bucket.attempts[safe].usable ? safe : -1, other = -1;
     double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
@@ -147,25 +148,25 @@ int launch_range_best(const struct launch_range *r, const struct launch_under_wa
     return best >= 0 ? best : other;
 }
 
-static bool can_show(const struct launch_range *r, const struct launch_under_way *launch, int arm)
+static bool can_show(const struct launch_bucket *r, const struct launch_under_way *launch, int arm)
 {
     return launch->way_of[arm] == launch->way && r->shown[arm] != launch->number;
 }
 
-bool launch_range_wants(const struct launch_range *r, const struct launch_under_way *launch)
+bool launch_bucket_wants(const struct launch_bucket *r, const struct launch_under_way *launch)
 {
     return r->state == RANGE_OPEN && can_show(r, launch, r->wanted);
 }
 
-enum launch_wish launch_range_wish(const struct launch_range *r,
-                                   const struct launch_under_way *launch)
+enum launch_wish launch_bucket_wish(const struct launch_bucket *r,
+                                    const struct launch_under_way *launch)
 {
-    if (!launch_range_wants(r, launch))
+    if (!launch_bucket_wants(r, launch))
         return WISH_NOTHING;
     return r->on_occasion ? WISH_OCCASION : WISH_SAMPLE;
 }
 
-void launch_range_look(struct launch_range *r, const struct launch_under_way *launch)
+void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *launch)
 {
     bool among[SEARCH_ARMS_MAX];
     enum decision_purpose purpose;
@@ -185,7 +186,7 @@ void launch_range_look(struct launch_range *r, const struct launch_under_way *la
 
 /* The program is a process of its own: an attempt is written down with what came of it, for that
  * this process ended in between would say nothing of the plan. */
-static int learn(struct launch_range *r, const struct launch_under_way *launch, int64_t sample)
+static int learn(struct launch_bucket *r, const struct launch_under_way *launch, int64_t sample)
 {
     TRY(bucket_begin(&r->bucket, r->wanted, true));
     TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
@@ -194,8 +195,8 @@ static int learn(struct launch_range *r, const struct launch_under_way *launch, 
     return store_commit(r->dictionary.store);
 }
 
-int launch_range_step(struct launch_range *r, const struct launch_under_way *launch, int64_t ns,
-                      uint32_t steps)
+int launch_bucket_step(struct launch_bucket *r, const struct launch_under_way *launch, int64_t ns,
+                       uint32_t steps)
 {
     int64_t sample;
 
@@ -206,34 +207,35 @@ int launch_range_step(struct launch_range *r, const struct launch_under_way *lau
         return OK;
     TRY(learn(r, launch, sample));
     TRY(advance(r));
-    launch_range_look(r, launch);
+    launch_bucket_look(r, launch);
     return OK;
 }
 
-int launch_range_end(struct launch_range *r, const struct launch_under_way *launch, uint32_t least)
+int launch_bucket_end(struct launch_bucket *r, const struct launch_under_way *launch,
+                      uint32_t least)
 {
-    return launch_range_wants(r, launch) && r->arm == r->wanted && r->watched.steps >= least
+    return launch_bucket_wants(r, launch) && r->arm == r->wanted && r->watched.steps >= least
                ? learn(r, launch, watched_sample(&r->watched))
                : OK;
 }
 
-int launch_range_next(struct launch_range *r)
+int launch_bucket_next(struct launch_bucket *r)
 {
     return r->state == RANGE_OPEN ? advance(r) : OK;
 }
 
 /* What was decided does not hold: everything else is told again, to a search that did not hear it.
  */
-static int decide_again(struct launch_range *r)
+static int decide_again(struct launch_bucket *r)
 {
     struct search *heard = r->dictionary.search;
 
     TRY(search_open(heard->ops, &heard->setup, &r->dictionary.search));
     search_close(heard);
-    return launch_range_begin(r);
+    return launch_bucket_begin(r);
 }
 
-int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, const char *why)
+int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
 {
     bool in_force = r->state == RANGE_DECIDED && r->bucket.known &&
                     dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm;

@@ -1,0 +1,128 @@
+/* Keeps the buckets in an array that is sorted by bucket. */
+#include "live_bucket.h"
+
+#include "stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void level_add(struct level *level, double ns)
+{
+    level->ns[level->count++ % LEVEL_STEPS] = ns;
+}
+
+double level_ns(const struct level *level)
+{
+    double values[LEVEL_STEPS];
+    size_t n = level->count < LEVEL_STEPS ? level->count : LEVEL_STEPS;
+
+    memcpy(values, level->ns, sizeof(values));
+    return n ? median_of(values, n) : NAN;
+}
+
+/* Steps are taken to have noise of 5 %, and slopes to be off by a half or so. */
+static const double noise = 0.05, slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
+
+void slope_add(struct slope *s, double log_c, double log_ns)
+{
+    double dx = log_c - s->x, dy = log_ns - s->y;
+
+    if (s->count >= 5 && fabs(dy) > outlier_log)
+        return;
+    s->count++;
+    s->x += dx / s->count;
+    s->y += dy / s->count;
+    s->xx += dx * (log_c - s->x);
+    s->xy += dx * (log_ns - s->y);
+}
+
+double slope_of(const struct slope *s)
+{
+    return s->xy / (s->xx + slope_prior);
+}
+
+double slope_doubt(const struct slope *s)
+{
+    return 2 * noise / sqrt(s->xx + slope_prior);
+}
+
+/* ---- all of them */
+
+static uint32_t place_of(const struct live_buckets *buckets, uint32_t bucket)
+{
+    uint32_t low = 0, high = buckets->count;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (buckets->items[middle]->bucket.key.bucket < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct live_bucket *live_buckets_at(struct live_buckets *buckets,
+                                    const struct dictionary *dictionary, uint32_t bucket,
+                                    bool *fresh)
+{
+    uint32_t place = place_of(buckets, bucket);
+    struct live_bucket *lb;
+
+    *fresh = false;
+    if (place < buckets->count && buckets->items[place]->bucket.key.bucket == bucket)
+        return buckets->items[place];
+    if (buckets->count == buckets->room) {
+        uint32_t room = 2 * buckets->room + 16;
+        struct live_bucket **more = realloc(buckets->items, room * sizeof(struct live_bucket *));
+
+        if (!more)
+            return NULL;
+        buckets->items = more;
+        buckets->room = room;
+    }
+    lb = calloc(1, sizeof(*lb));
+    if (!lb)
+        return NULL;
+    memmove(buckets->items + place + 1, buckets->items + place,
+            (buckets->count - place) * sizeof(struct live_bucket *));
+    buckets->items[place] = lb;
+    buckets->count++;
+    bucket_init(&lb->bucket, dictionary, bucket);
+    *fresh = true;
+    return lb;
+}
+
+void live_buckets_free(struct live_buckets *buckets)
+{
+    for (uint32_t i = 0; i < buckets->count; i++) {
+        bucket_forget(&buckets->items[i]->bucket);
+        free(buckets->items[i]);
+    }
+    free(buckets->items);
+    *buckets = (struct live_buckets){ 0 };
+}
+
+static bool measured(const struct live_bucket *lb, bool settled)
+{
+    if (lb->state == LIVE_SETTLED)
+        return lb->bucket.known && !lb->bucket.entry.inferred && lb->best >= 0;
+    return !settled && lb->state == LIVE_OPEN && lb->answer.source == MOE_TENTATIVE;
+}
+
+struct live_bucket_pair live_buckets_around(const struct live_buckets *buckets, uint32_t bucket,
+                                            bool settled)
+{
+    uint32_t place = place_of(buckets, bucket);
+    struct live_bucket_pair pair = { NULL, NULL };
+
+    for (uint32_t i = place; i-- > 0 && !pair.below;)
+        if (measured(buckets->items[i], settled))
+            pair.below = buckets->items[i];
+    for (uint32_t i = place; i < buckets->count && !pair.above; i++)
+        if (buckets->items[i]->bucket.key.bucket != bucket && measured(buckets->items[i], settled))
+            pair.above = buckets->items[i];
+    return pair;
+}
