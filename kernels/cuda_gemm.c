@@ -175,7 +175,8 @@ struct grouped {
     int64_t m[CUDA_GROUPS], n[CUDA_GROUPS], k[CUDA_GROUPS], one[CUDA_GROUPS];
     int64_t lda[CUDA_GROUPS], ldb[CUDA_GROUPS], ldc[CUDA_GROUPS];
     float alpha[CUDA_GROUPS], beta[CUDA_GROUPS];
-    struct cuda_pointers pointers; /* of all a, then b, then c */
+    struct cuda_pointers pointers;   /* of all a, then b, then c */
+    struct gemm single[CUDA_GROUPS]; /* the same ones */
     int64_t count;
 };
 
@@ -183,6 +184,7 @@ static void add_product(struct grouped *all, const struct gemm *g)
 {
     int64_t i = all->count++;
 
+    all->single[i] = *g;
     all->op_a[i] = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     all->op_b[i] = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     all->m[i] = (int64_t)g->n;
@@ -199,21 +201,30 @@ static void add_product(struct grouped *all, const struct gemm *g)
     all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
 }
 
+/* Of 16-bit types the library has grouped products for multiples of 8 only: where it refuses them,
+ * they are multiplied one after the other. */
 static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
 {
+    const struct cuda_blas *blas = queue->blas;
     const void **at = queue->scratch;
     cudaDataType_t type = element(dtype);
     int64_t count = all->count;
+    cublasStatus_t code;
 
     all->count = 0;
     if (!count)
         return OK;
     TRY(cuda_put_pointers(&all->pointers, at, queue->stream));
     TRY(bind(queue->blas, queue));
-    return CUBLAS(queue->blas, grouped, queue->blas->handle, all->op_a, all->op_b, all->m, all->n,
-                  all->k, all->alpha, at, type, all->lda, at + CUDA_GROUPS, type, all->ldb,
-                  all->beta, (void *const *)(at + 2 * CUDA_GROUPS), type, all->ldc, count, all->one,
-                  CUBLAS_COMPUTE_32F);
+    code = blas->grouped(blas->handle, all->op_a, all->op_b, all->m, all->n, all->k, all->alpha, at,
+                         type, all->lda, at + CUDA_GROUPS, type, all->ldb, all->beta,
+                         (void *const *)(at + 2 * CUDA_GROUPS), type, all->ldc, count, all->one,
+                         CUBLAS_COMPUTE_32F);
+    if (code != CUBLAS_STATUS_NOT_SUPPORTED)
+        return check(blas, code, "grouped");
+    for (int64_t i = 0; i < count; i++)
+        TRY(cuda_gemm(&all->single[i], queue));
+    return OK;
 }
 
 /* Whether sizes that the host holds may be read after the call is not said: in a graph they must

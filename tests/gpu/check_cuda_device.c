@@ -1,6 +1,7 @@
 /* A GPU behind device.h: order, hand-over, dates, failures, memory that is not there. */
 #include "check.h"
 
+#include "convert.h"
 #include "cuda.h"
 #include "cuda_paced.h"
 #include "moelookup.h"
@@ -197,6 +198,47 @@ static void a_product_is_in_the_order_of_its_own_stream(void)
     tear_down();
 }
 
+/* Small integers, so that every sum is exact.  Sizes of whole eights, and others, of which the
+ * library has no 16-bit products in groups. */
+static void each_expert_multiplies_its_own_rows_whatever_their_sizes(void)
+{
+    enum { EXPERTS = 3, ROWS = 7, MOST = 24 };
+    static const uint64_t first[EXPERTS + 1] = { 0, 4, 4, ROWS },
+                                          sizes[][2] = { { 16, 24 }, { 20, 12 }, { 5, 3 } };
+    static uint16_t host[EXPERTS * MOST * MOST], got[ROWS * MOST];
+    uint16_t *a, *b, *c;
+
+    set_up();
+    a = (uint16_t *)(void *)f.line, b = a + ROWS * MOST, c = b + EXPERTS * MOST * MOST;
+    for (int i = 0; i < EXPERTS * MOST * MOST; i++)
+        host[i] = to_bf16((float)(i % 5 - 2));
+    CHECK(!device_upload(f.device, a, host, ROWS * MOST * sizeof(*a)));
+    CHECK(!device_upload(f.device, b, host, sizeof(host)));
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        uint64_t n = sizes[s][0], k = sizes[s][1];
+
+        CHECK(!launch_gemm_rows(f.a, &(struct gemm_rows){ .dtype = MOE_BF16,
+                                                          .experts = EXPERTS,
+                                                          .n = n,
+                                                          .k = k,
+                                                          .first = first,
+                                                          .a = a,
+                                                          .b = b,
+                                                          .c = c }));
+        CHECK(!stream_sync(f.a) && !device_download(f.device, got, c, ROWS * n * sizeof(*got)));
+        for (uint64_t row = 0; row < ROWS; row++)
+            for (uint64_t column = 0; column < n; column++) {
+                float sum = 0;
+
+                for (uint64_t i = 0; i < k; i++)
+                    sum += from_bf16(host[row * k + i]) *
+                           from_bf16(host[((row < 4 ? 0 : 2) * k + i) * n + column]);
+                CHECK(from_bf16(got[row * n + column]) == sum);
+            }
+    }
+    tear_down();
+}
+
 /* A launch that CUDA refuses stays in its stream, and is not blamed on the next. */
 static void a_refused_launch_is_the_status_of_its_stream(void)
 {
@@ -360,6 +402,7 @@ int main(void)
         TEST(a_muted_stream_keeps_its_events_only),
         TEST(a_failure_skips_what_follows_but_not_the_events),
         TEST(a_product_is_in_the_order_of_its_own_stream),
+        TEST(each_expert_multiplies_its_own_rows_whatever_their_sizes),
         TEST(a_refused_launch_is_the_status_of_its_stream),
         TEST(tokens_of_another_type_than_their_experts_are_refused),
         TEST(dates_go_on_and_agree_with_the_hosts),

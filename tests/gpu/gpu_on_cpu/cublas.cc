@@ -270,6 +270,9 @@ cublasGemmGroupedBatchedEx_64(cublasHandle_t handle, const cublasOperation_t op_
     for (int64_t i = 0; i < groups; i++) {
         if (sizes[i] != 1 || m[i] < 1 || n[i] < 1 || k[i] < 1)
             forbidden("a group of products that none of ours is");
+        /* The real one has no other 16-bit kernels. */
+        if (a_type != CUDA_R_32F && (m[i] % 8 || n[i] % 8 || k[i] % 8))
+            return CUBLAS_STATUS_NOT_SUPPORTED;
         all.push_back({ m[i],
                         n[i],
                         k[i],
