@@ -1,5 +1,5 @@
-"""PTX's instructions, as far as our kernels have them.  A decoder makes of a kernel, an instruction's words and operands
-what runs: a function of a batch and of the lanes that take part.  What none knows is an error."""
+"""PTX's instructions, as far as our kernels have them.  A decoder makes of a kernel, an instruction's words and
+operands what runs: a function of a batch and of the lanes that take part.  What none knows is an error."""
 import re
 
 import numpy as np

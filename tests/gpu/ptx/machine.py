@@ -81,11 +81,11 @@ class Shared:
 
     def offsets(self, address, size, lanes):
         at = address.astype(np.int64) - SHARED_AT
+        if (at & (size - 1)).any():
+            raise Refused(f"{size} bytes of shared memory that are not aligned")
         inside = at.min() >= 0 and at.max() <= self.size - size
         if not inside or not (self.there[at].all() and self.there[at + size - 1].all()):
             raise Refused(f"{size} bytes of shared memory that are nobody's")
-        if (at & (size - 1)).any():
-            raise Refused(f"{size} bytes of shared memory that are not aligned")
         return at + self.batch.block[lanes.index] * self.size
 
     def granules(self, at, size):
