@@ -8,12 +8,13 @@
 
 enum { WIDEST = 2600 };
 
-/* Mostly small, at times wide enough for several pieces of a row; 8 divides half of them. */
+/* Mostly small, at times wide enough for several pieces of a row; 8 divides half of them, and all
+ * of what is all wide. */
 static uint64_t some_width(void)
 {
     uint64_t width = below(10) ? 1 + below(70) : 1 + below(WIDEST);
 
-    return below(2) ? (width + 7) / 8 * 8 : width;
+    return all_wide || below(2) ? (width + 7) / 8 * 8 : width;
 }
 
 /* Random blocks, some of no rows, in an order of their own on each side; the rows of all. */

@@ -103,6 +103,38 @@ ON_CPU += $(addprefix $(BUILD)/tests/test_,gpu_on_cpu cuda_device \
 endif
 tests-built: $(ON_CPU)
 
+# ---- PTX: what nvcc makes of the kernels for its oldest architecture and for sm_90, for tests/gpu/ptx to run.  And a
+# library of the tests with the kernels' own host code, to which that gives memory and for which it launches.
+
+COMMA := ,
+PTX_ARCHS := $(sort 90 $(firstword $(patsubst code=sm_%,%,$(filter code=sm_%,$(subst $(COMMA), ,$(CUDA_ARCH))))))
+PTX_KERNELS := $(filter-out %/cuda_copy.cu %/cuda_paced.cu,$(CUDA_KERNELS))
+define ptx_rule
+$(BUILD)/ptx/%.sm_$1.ptx: kernels/%.cu $(BUILD)/cuda_flags
+	@mkdir -p $$(@D)
+	$$(Q)$$(NVCC) $$(filter-out $$(CUDA_ARCH),$$(NVCC_FLAGS)) $$(VALUES) -Ikernels -arch=sm_$1 -ptx -o $$@ $$<
+endef
+$(foreach a,$(PTX_ARCHS),$(eval $(call ptx_rule,$a)))
+PTX_CC = $(Q)$(ALONE_CC) -Itests/gpu/ptx $(GPU_TEST_CFLAGS) -UMOETUNE_CUDA -c -o $@ $<
+$(BUILD)/ptx/%.o: tests/gpu/%.c $(BUILD)/on_cpu/flags
+	@mkdir -p $(@D)
+	$(PTX_CC)
+$(BUILD)/ptx/%.o: tests/gpu/ptx/%.c $(BUILD)/on_cpu/flags
+	@mkdir -p $(@D)
+	$(PTX_CC)
+PTX_TESTS := $(patsubst %,$(BUILD)/ptx/test_cuda_%.o,kernels sparse relayed)
+$(PTX_TESTS): OWN += -DRUN_ONCE -Dmain=main_of_$(*F)
+$(BUILD)/ptx/cuda_subject_cpu.o: OWN += -Dmalloc=runner_malloc -Dfree=runner_free -Dposix_memalign=runner_memalign
+$(BUILD)/ptx/libtests.so: $(PTX_TESTS) $(addprefix $(BUILD)/ptx/,launches.o cuda_subject_cpu.o) \
+    $(call objects_of,$(PTX_KERNELS)) \
+    $(patsubst %.c,$(BUILD)/on_cpu/%.o,$(filter kernels/%.c db/values/%.c,$(filter-out $(UNIT_SOURCES),$(SOURCES))))
+	$(Q)$(ALONE_CC) -shared -Wl,-z,defs -o $@ $^ $(ALONE_LIBS)
+ptx-built: $(BUILD)/ptx/libtests.so \
+    $(foreach a,$(PTX_ARCHS),$(PTX_KERNELS:kernels/%.cu=$(BUILD)/ptx/%.sm_$a.ptx))
+ifneq ($(UNIT),)
+tests-built: ptx-built
+endif
+
 # ---- On a GPU: the same tests, a benchmark, and what the Python benchmark loads
 
 GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_sparse check_cuda_large check_cuda_device \
@@ -140,4 +172,4 @@ check-gpu-pack:
 build/moetune-check-gpu.tar.gz: check-gpu-built FORCE
 	$(Q)tests/gpu/pack $(BUILD) $@
 
-.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack
+.PHONY: ptx-built gpu-checks check-gpu check-gpu-built check-gpu-pack

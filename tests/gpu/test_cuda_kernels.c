@@ -574,7 +574,7 @@ int main(void)
     int failed;
 
     seed = test_seed();
-    rounds = more ? (int)strtol(more, NULL, 10) : 1;
+    rounds = more ? strtod(more, NULL) : 1;
     srand((unsigned)seed);
     if (subject_open(&device) || stream_open(device, &stream))
         return 2;

@@ -33,7 +33,7 @@ static uint32_t some_size(void)
 {
     uint32_t size = below(6) ? 1 + below(40) : 1 + below(300);
 
-    return below(2) ? (size + 7) / 8 * 8 : size;
+    return all_wide || below(2) ? (size + 7) / 8 * 8 : size;
 }
 
 static struct kept_rows some_rows(enum load load)
@@ -488,7 +488,7 @@ int main(void)
     int failed;
 
     seed = test_seed();
-    rounds = more ? (int)strtol(more, NULL, 10) : 1;
+    rounds = more ? strtod(more, NULL) : 1;
     srand((unsigned)seed);
     if (subject_open(&device) || stream_open(device, &stream))
         return 2;
