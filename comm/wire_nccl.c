@@ -15,6 +15,7 @@
 #include "wire.h"
 #include "world.h"
 
+#include <dlfcn.h>
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,20 @@ struct wire_nccl {
     struct guard *guard;
     bool broken;
 };
+
+/* NCCL 2.28 and newer have it; a program that was built with that one starts with an older one,
+ * too. */
+typedef ncclResult_t all_to_all_call(const void *from, void *to, size_t count, ncclDataType_t type,
+                                     ncclComm_t comm, cudaStream_t stream);
+
+static all_to_all_call *find_all_to_all(void)
+{
+    void *found = dlsym(RTLD_DEFAULT, "ncclAlltoAll");
+    all_to_all_call *call;
+
+    memcpy(&call, &found, sizeof(call));
+    return call;
+}
 
 static int nccl_check(ncclResult_t result, ncclComm_t comm, const char *call)
 {
@@ -257,11 +272,8 @@ static int call_collective(const struct collective *c, ncclComm_t comm, cudaStre
                                             ncclSum, comm, stream),
                           comm, "ncclReduceScatter");
     case COLLECTIVE_ALL_TO_ALL:
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-        return nccl_check(ncclAlltoAll(c->send, c->recv, c->bytes, ncclUint8, comm, stream), comm,
-                          "ncclAlltoAll");
-#endif
-        break;
+        return nccl_check(find_all_to_all()(c->send, c->recv, c->bytes, ncclUint8, comm, stream),
+                          comm, "ncclAlltoAll");
     }
     return ERR_WIRE;
 }
@@ -400,11 +412,16 @@ static const struct wire_ops nccl_ops = {
     .exchange = nccl_exchange,
     .wait = nccl_wait,
     .graphs = true,
-    .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-                   | 1u << COLLECTIVE_ALL_TO_ALL
-#endif
-    ,
+    .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM | 1u << COLLECTIVE_ALL_TO_ALL,
+};
+
+static const struct wire_ops older_nccl_ops = {
+    .name = "nccl",
+    .close = nccl_close,
+    .exchange = nccl_exchange,
+    .wait = nccl_wait,
+    .graphs = true,
+    .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM,
 };
 
 int wire_nccl_open(struct world *world, struct device *device, struct wire **out)
@@ -425,12 +442,14 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     }
     wire = calloc(1, sizeof(*wire));
     TRY(world_settle(world, wire ? OK : fail(ERR_NOMEM, "a wire")));
-    wire->base.ops = &nccl_ops;
+    rc = world_settle(world, find_all_to_all() ? OK : UNSUPPORTED);
+    wire->base.ops = rc == OK ? &nccl_ops : &older_nccl_ops;
     wire->base.topology = *world_topology(world);
     wire->base.apart_bytes = CUDA_APART_BYTES;
     wire->world = world;
     wire->watch = watch_of(world);
-    rc = world_settle(world, guard_open(&wire->watch, abort_all, wire, &wire->guard));
+    if (rc >= 0)
+        rc = world_settle(world, guard_open(&wire->watch, abort_all, wire, &wire->guard));
     if (!rc) {
         rc = open_root(wire);
         if (rc)
