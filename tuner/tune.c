@@ -139,7 +139,7 @@ static int print_layers(const struct tuning *t, bool *any)
         int rc;
 
         defaults |= tables_default(&t->request.spaces[i].shape);
-        TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
+        TRY(store_shape_add(c->store, &t->request.spaces[i].shape, &shape));
         rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
         if (rc < 0)
             return rc;
@@ -183,7 +183,7 @@ static int print_table(const struct tuning *t)
         struct layer_outcome o = { .space = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape(c->store, &o.space->shape, &shape));
+        TRY(store_shape_add(c->store, &o.space->shape, &shape));
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
         undecided += o.undecided;
     }
@@ -300,7 +300,7 @@ static int check_tables(const struct tuning *t)
         struct layer_outcome o = { .space = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape(c->store, &o.space->shape, &shape));
+        TRY(store_shape_add(c->store, &o.space->shape, &shape));
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
         if (o.entries)
             continue;

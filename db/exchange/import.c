@@ -723,7 +723,7 @@ static int place_entry(struct import_table *t, struct store *store, struct incom
     if (in > t->entries && shape_equal(&in->shape, &in[-1].shape))
         in->row.shape = in[-1].row.shape;
     else
-        TRY(store_shape(store, &in->shape, &in->row.shape));
+        TRY(store_shape_add(store, &in->shape, &in->row.shape));
     /* Older versions wrote entries whose gain does not fit their decision: as stale ones they give
      * way to anything else that is known. */
     in->row.stale = in->row.stale || entry_is_unsound(&in->row);
@@ -776,11 +776,11 @@ static int place_all(struct import_table *t, struct store *store,
         TRY(store_standing_merge(store, standing, &added));
         out->standings += added;
     }
-    TRY(store_import(store, &(struct import_row){ .sha256 = t->header.sha256,
-                                                  .file = t->file,
-                                                  .added = out->added,
-                                                  .same = out->same,
-                                                  .conflicts = out->conflicts }));
+    TRY(store_import_add(store, &(struct import_row){ .sha256 = t->header.sha256,
+                                                      .file = t->file,
+                                                      .added = out->added,
+                                                      .same = out->same,
+                                                      .conflicts = out->conflicts }));
     return store_commit(store);
 }
 

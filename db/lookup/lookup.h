@@ -163,8 +163,7 @@ const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
 
 /* ---- views (lookup_get.c) */
 
-/* A view that answers from this layer, of which it becomes the owner, also on an error.  NULL: the
- * default plan answers. */
+/* A view that answers from this layer, of which it becomes the owner, also on an error. */
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
                      const struct lookup_switches *switches, struct moelookup_view **out);
 

@@ -29,11 +29,11 @@ enum {
     SUM_AT = 32,
     HEADER = 64,
     LAYER = 192, /* of version 1 */
-    LATER = 24,  /* more of version 2 */
-    FOURTH = 16, /* and of version 4 */
-    LATEST = 4,  /* and of version 5 */
+    ADDED_V2 = 24,
+    ADDED_V4 = 16,
+    ADDED_V5 = 4,
     ENTRY = 20,
-    OTHER = 12, /* more of version 6: time, plan */
+    ADDED_V6 = 12, /* to an entry: time and plan of the other kind */
     PIN = 16,
     VERSION = 6, /* the newest */
     DISABLED = 1,
@@ -146,8 +146,8 @@ static const size_t later_words[] = {
     offsetof(struct moe_shape, space),
 };
 enum {
-    LATER_WORDS = LATER / 4,                 /* of version 2 */
-    FOURTH_WORDS = LATER_WORDS + FOURTH / 4, /* and of version 4 */
+    LATER_WORDS = ADDED_V2 / 4,                /* of version 2 */
+    FOURTH_WORDS = LATER_WORDS + ADDED_V4 / 4, /* and of version 4 */
     LATEST_WORDS = sizeof(later_words) / sizeof(later_words[0]),
     SHAPE_WORDS = sizeof(shape_words) / sizeof(shape_words[0]),
     WINDOW_AT = 4 * SHAPE_WORDS,
@@ -163,13 +163,13 @@ enum {
 /* Bytes of a layer's record. */
 static size_t record_bytes(uint32_t version)
 {
-    return LAYER + (version > 1 ? LATER : 0) + (version > 3 ? FOURTH : 0) +
-           (version > 4 ? LATEST : 0);
+    return LAYER + (version > 1 ? ADDED_V2 : 0) + (version > 3 ? ADDED_V4 : 0) +
+           (version > 4 ? ADDED_V5 : 0);
 }
 
 static size_t entry_bytes(uint32_t version)
 {
-    return ENTRY + (version > 5 ? OTHER : 0);
+    return ENTRY + (version > 5 ? ADDED_V6 : 0);
 }
 
 /* How many of later_words a layer's record of this version has. */

@@ -576,19 +576,20 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     char *text = NULL;
     size_t room = 0;
     ssize_t length;
+    bool heard;
     int rc;
 
     *lines = *skipped = 0;
     if (!file)
         return fail(ERR_IO, "%s: %s", journal, strerror(errno));
     rc = begin(r);
-    log_only(false); /* bad lines are counted, not complained about one by one */
+    heard = log_only(false); /* bad lines are counted, not complained about one by one */
     while (!rc && (length = getline(&text, &room, file)) > 0) {
         *lines += 1;
         if (replay_line(r, text, (size_t)length))
             *skipped += 1;
     }
-    log_only(true);
+    log_only(heard);
     free(text);
     fclose(file);
     return rc ? rc : records_commit(r);

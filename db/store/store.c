@@ -157,7 +157,7 @@ static int check_file(struct store *store, int *version)
     return strcmp(answer, "ok") ? schema_damaged(store->path, answer) : OK;
 }
 
-/* OK with *version (0: nothing in it) for what makes sense from one end to the other. */
+/* OK with *version (0: nothing in it) if every table can be read and published. */
 static int check_sound(struct store *store, int *version)
 {
     bool heard = log_only(false);
@@ -174,7 +174,9 @@ static int check_sound(struct store *store, int *version)
     log_only(false);
     rc = make_snapshot(store->path, ":memory:");
     log_only(heard);
-    return rc ? fail(ERR_CORRUPT, "%s is damaged (it could not be published)", store->path) : OK;
+    return rc && rc != ERR_NOMEM
+               ? fail(ERR_CORRUPT, "%s is damaged (it could not be published)", store->path)
+               : rc;
 }
 
 static int rebuild(struct store *store)
@@ -205,7 +207,7 @@ static int repair(struct store *store)
     if (!schema_is_ours(store->path))
         return OK;
     rc = check_sound(store, &version);
-    if (rc != ERR_BUSY && (rc || (!version && has_journal(store)))) {
+    if (rc != ERR_BUSY && rc != ERR_NOMEM && (rc || (!version && has_journal(store)))) {
         records_close(&store->records);
         store->records.relaxed = relaxed;
         rc = rebuild(store);
@@ -369,11 +371,10 @@ int store_dry_run(const char *path, struct store **out)
 static bool cannot_be_read_now(const char *path)
 {
     struct store *store = NULL;
-    int rc;
+    bool heard = log_only(false);
+    int rc = read_one(path, &store);
 
-    log_only(false);
-    rc = read_one(path, &store);
-    log_only(true);
+    log_only(heard);
     store_close(store);
     return rc == ERR_IO || rc == ERR_BUSY;
 }

@@ -68,13 +68,13 @@ int store_heartbeat(struct store *store); /* the owner is alive; at least every 
 /* ---- nouns: the same value has the same id */
 
 /* Finds or adds the cluster this runs on. */
-int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
+int store_cluster_add(struct store *store, const struct cluster *cluster, int64_t *id);
 /* Finds or adds one that a table speaks of, which may never be this one. */
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
-int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
+int store_shape_add(struct store *store, const struct moe_shape *shape, int64_t *id);
 /* False: no moetune has run on it with this database, and its entries answer nobody yet. */
 int store_cluster_is_here(struct store *store, int64_t id, bool *here);
-/* Replaces the soft fields of the same cluster. */
+/* Replaces what is known of a cluster that is the same by its hard fields: it is here. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
  * fields of one that is there stay, so that entries made under them are still found out of date.
@@ -217,7 +217,7 @@ struct sample_row {
 };
 
 extern const struct row_table sample_table;
-int store_sample(struct store *store, int64_t trial, const struct sample_row *sample);
+int store_sample_add(struct store *store, int64_t trial, const struct sample_row *sample);
 int store_next_sample(struct store *store, int64_t *number); /* that the next one will have */
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -313,7 +313,7 @@ bool entry_is_undecided(const struct entry_row *entry);
 /* Replaces the bucket's entry; the old one goes to history with `why`.  ERR_WRONG, after a message,
  * for one that is unsound.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */
-int store_entry(struct store *store, const struct entry_row *entry, const char *why);
+int store_entry_put(struct store *store, const struct entry_row *entry, const char *why);
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
 
@@ -392,7 +392,7 @@ struct import_row {
     uint32_t added, same, conflicts;
 };
 
-int store_import(struct store *store, const struct import_row *row);
+int store_import_add(struct store *store, const struct import_row *row);
 int store_import_known(struct store *store, const char *sha256, bool *known);
 
 /* Clusters of other sites, until one of them is found to be this one (see store_cluster). */
@@ -419,7 +419,7 @@ struct override_row {
 extern const struct row_table override_table;
 
 /* Replaces what is pinned in those buckets; sets id. */
-int store_override(struct store *store, struct override_row *row);
+int store_override_add(struct store *store, struct override_row *row);
 /* Takes away what is pinned in the range; *count is of how many pins.  Their other buckets stay
  * pinned. */
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,

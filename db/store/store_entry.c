@@ -200,7 +200,7 @@ static int put_entry(struct store *store, const struct entry_row *entry, int64_t
     return row_put(&store->records, &entry_table, &row);
 }
 
-int store_entry(struct store *store, const struct entry_row *entry, const char *why)
+int store_entry_put(struct store *store, const struct entry_row *entry, const char *why)
 {
     struct entry_row old;
     int rc;
@@ -288,7 +288,7 @@ static int make_stale(void *self, const struct entry_row *entry)
         entry->bucket > x->last || (x->load && !strcmp(entry->load, x->load)))
         return OK;
     stale.stale = true;
-    return store_entry(x->store, &stale, x->why);
+    return store_entry_put(x->store, &stale, x->why);
 }
 
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -364,7 +364,7 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
     return rc;
 }
 
-int store_override(struct store *store, struct override_row *row)
+int store_override_add(struct store *store, struct override_row *row)
 {
     uint32_t replaced;
 

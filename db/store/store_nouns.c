@@ -55,7 +55,7 @@ int store_cluster_find(struct store *store, const struct cluster *cluster, int64
     return find_cluster(store, cluster, hex, id);
 }
 
-int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id)
+int store_cluster_add(struct store *store, const struct cluster *cluster, int64_t *id)
 {
     char hex[SHA256_HEX_BYTES];
     int rc = find_cluster(store, cluster, hex, id);
@@ -111,7 +111,7 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
                     cluster->backend);
     rc = store_cluster_find(store, cluster, id);
     if (rc == UNSUPPORTED)
-        return store_cluster(store, cluster, id);
+        return store_cluster_add(store, cluster, id);
     TRY(rc);
     TRY(store_cluster_get(store, *id, &known));
     cluster_take_model(&known, cluster);
@@ -123,7 +123,7 @@ static int find_shape(struct store *store, const char *text, int64_t *id)
     return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
 }
 
-int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
+int store_shape_add(struct store *store, const struct moe_shape *shape, int64_t *id)
 {
     const char *text = SHAPE_TEXT(shape);
     const struct declaration *d = declaration_find(shape->space);
@@ -230,7 +230,7 @@ int store_load_get(struct store *store, const char *name, char *text, size_t siz
 
 /* ---- imports */
 
-int store_import(struct store *store, const struct import_row *row)
+int store_import_add(struct store *store, const struct import_row *row)
 {
     int64_t id;
 

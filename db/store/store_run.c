@@ -154,7 +154,7 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 /* ---- samples */
 
-int store_sample(struct store *store, int64_t trial, const struct sample_row *sample)
+int store_sample_add(struct store *store, int64_t trial, const struct sample_row *sample)
 {
     struct sample_row row = *sample;
 

@@ -499,7 +499,7 @@ int declaration_learn(const char *text, const struct declaration **out)
     const struct declaration *there = NULL;
     struct declaration *space;
 
-    TRY(declaration_fault(text, &space, why, sizeof(why)));
+    TRY(declaration_read(text, &space, why, sizeof(why)));
     TRY(add_known(space, &there));
     *out = there;
     return OK;

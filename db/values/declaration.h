@@ -93,7 +93,7 @@ struct declaration {
 /* ERR_ARGUMENT after one sentence with the number of the line. */
 int declaration_parse(const char *text, struct declaration **out);
 /* The same, with the sentence in `why` instead of said. */
-int declaration_fault(const char *text, struct declaration **out, char *why, size_t size);
+int declaration_read(const char *text, struct declaration **out, char *why, size_t size);
 void declaration_free(struct declaration *d); /* NULL is fine */
 
 /* The index of the value that a choice has on an axis, and the choice with another one there. */

@@ -852,7 +852,7 @@ static int read_all(struct space_reader *in, const char *text)
     return *in->d->name ? complete(in) : wrong(in, "there is no \"space NAME\"");
 }
 
-int declaration_fault(const char *text, struct declaration **out, char *why, size_t size)
+int declaration_read(const char *text, struct declaration **out, char *why, size_t size)
 {
     struct space_reader in = { .d = calloc(1, sizeof(*in.d)), .why = why, .why_size = size };
     int rc = read_all(&in, text);
@@ -869,7 +869,7 @@ int declaration_fault(const char *text, struct declaration **out, char *why, siz
 int declaration_parse(const char *text, struct declaration **out)
 {
     char why[DECLARATION_FAULT_BYTES];
-    int rc = declaration_fault(text, out, why, sizeof(why));
+    int rc = declaration_read(text, out, why, sizeof(why));
 
     return rc ? fail(rc, "declared space: %s", why) : OK;
 }

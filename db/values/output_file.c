@@ -128,15 +128,15 @@ int output_end(struct output_file *file, int rc, const char *like, bool lasting)
     return lasting ? sync_folder(file->path) : OK;
 }
 
-/* Whether a temporary file belongs to a process that is gone, by what stands behind the prefix of
- * its name. */
+/* Whether a temporary file belongs to nobody who still writes it, by what stands behind the prefix
+ * of its name: to a process that is gone, or to this one, which writes one at a time. */
 static bool is_left_over(const char *rest)
 {
     long owner = atol(rest);
     size_t length = strlen(rest);
 
     return owner > 0 && length > 4 && !strcmp(rest + length - 4, ".tmp") &&
-           (owner == getpid() || kill((pid_t)owner, 0));
+           (owner == getpid() || (kill((pid_t)owner, 0) && errno == ESRCH));
 }
 
 void output_remove_leftovers(const char *path)

@@ -48,7 +48,7 @@ static int fill_layer(struct store *store, int64_t cluster, int layer)
         .cluster = cluster, .window = WINDOW, .gain.value = 0.2, .effort = "normal"
     };
 
-    TRY(store_shape(store, &shape, &e.shape));
+    TRY(store_shape_add(store, &shape, &e.shape));
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
         e.bucket = bucket;
         e.capacity = (uint64_t)(bucket + 1) * WINDOW - 1;
@@ -57,7 +57,7 @@ static int fill_layer(struct store *store, int64_t cluster, int layer)
         e.plan.d = 1u << random_below(2, (uint64_t)layer * BUCKETS + bucket, 4);
         e.time_us = 100 + bucket;
         e.default_us = 120 + bucket;
-        TRY(store_entry(store, &e, "bench"));
+        TRY(store_entry_put(store, &e, "bench"));
     }
     return OK;
 }
@@ -76,7 +76,7 @@ static int write_table(const char *path)
     machine.ranks_per_node = 8;
     machine.nodes = 4;
     TRY(store_open(path, STORE_RELAXED, &store));
-    TRY_OUT(store_cluster(store, &machine, &cluster));
+    TRY_OUT(store_cluster_add(store, &machine, &cluster));
     for (int i = 0; i < LAYERS; i++)
         TRY_OUT(fill_layer(store, cluster, i));
     TRY_OUT(store_publish(store));

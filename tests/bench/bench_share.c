@@ -64,17 +64,17 @@ static int fill(struct store *store)
     c.ranks = c.ranks_per_node = 8;
     c.nodes = 1;
     snprintf(c.backend, sizeof(c.backend), "host");
-    TRY(store_cluster(store, &c, &e.cluster));
+    TRY(store_cluster_add(store, &c, &e.cluster));
     e.plan = plan_default(NULL);
     for (uint32_t i = 0; i < ENTRIES; i++) {
         shape.hidden_dim = 64 * (1 + i % LAYERS);
-        TRY(store_shape(store, &shape, &e.shape));
+        TRY(store_shape_add(store, &shape, &e.shape));
         e.bucket = i / LAYERS;
         e.time_us = 100 + (double)random_below(1, i, 1000) / 8;
         e.low_us = e.time_us - 1;
         e.high_us = e.time_us + 1;
         e.default_us = e.time_us * 1.2;
-        TRY(store_entry(store, &e, "bench"));
+        TRY(store_entry_put(store, &e, "bench"));
     }
     return store_commit(store);
 }

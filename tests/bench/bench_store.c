@@ -26,7 +26,7 @@ static int64_t take(struct commits *c, struct store *store)
 
     for (int i = 0; i < COMMITS; i++) {
         for (int k = 0; k < 8; k++)
-            if (store_sample(store, c->trial, &some_sample(SAMPLE_SEARCH, c->round++, 100000)))
+            if (store_sample_add(store, c->trial, &some_sample(SAMPLE_SEARCH, c->round++, 100000)))
                 exit(1);
         if (store_commit(store))
             exit(1);

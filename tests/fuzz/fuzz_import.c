@@ -362,8 +362,8 @@ static void add_seed(const char *name, uint32_t clusters, uint32_t layers, uint3
                                    .tokens = 64 };
         struct entry_row e = some_entry(&shape, i / clusters / layers);
 
-        if (store_cluster(store, &c, &e.cluster) || store_shape(store, &shape, &e.shape) ||
-            store_entry(store, &e, "seed"))
+        if (store_cluster_add(store, &c, &e.cluster) || store_shape_add(store, &shape, &e.shape) ||
+            store_entry_put(store, &e, "seed"))
             exit(1);
         if (flags & SEED_STANDINGS) {
             struct standing_row row = some_standing(&shape, i);

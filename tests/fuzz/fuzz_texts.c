@@ -120,9 +120,9 @@ static bool take_declared(const char *text)
     size_t length;
     uint32_t read;
 
-    if (declaration_fault(text, &d, why, sizeof(why)))
+    if (declaration_read(text, &d, why, sizeof(why)))
         return false;
-    want(!declaration_fault(d->text, &again, why, sizeof(why)),
+    want(!declaration_read(d->text, &again, why, sizeof(why)),
          "a declared space that cannot be read again");
     want(!strcmp(d->text, again->text) && d->id == again->id && d->plans == again->plans &&
              !memcmp(d->plan, again->plan, d->plans * sizeof(*d->plan)),

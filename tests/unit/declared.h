@@ -15,7 +15,7 @@ static struct declaration *read_space(const char *text)
     struct declaration *d = NULL;
     char why[DECLARATION_FAULT_BYTES] = "";
 
-    CHECK(!declaration_fault(text, &d, why, sizeof(why)));
+    CHECK(!declaration_read(text, &d, why, sizeof(why)));
     if (!d) {
         printf("    %s\n", why);
         exit(1);

@@ -186,7 +186,7 @@ static inline void write_entry(struct store *store, const struct plain *t, const
     row.inferred = e->inferred;
     row.time_us = e->time_us;
     row.default_us = e->default_us;
-    CHECK(!store_entry(store, &row, "measured"));
+    CHECK(!store_entry_put(store, &row, "measured"));
 }
 
 static inline void write_pin(struct store *store, const struct plain *t, const struct pinned *p,
@@ -200,7 +200,7 @@ static inline void write_pin(struct store *store, const struct plain *t, const s
                                 .plan = p->plan };
 
     snprintf(row.why, sizeof(row.why), "asked");
-    CHECK(!store_override(store, &row));
+    CHECK(!store_override_add(store, &row));
 }
 
 /* Backwards if asked: nothing may depend on the order of insertion. */

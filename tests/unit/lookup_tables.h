@@ -183,8 +183,8 @@ static inline struct ids add_layer(struct store *store, const struct cluster *cl
 {
     struct ids ids = { 0 };
 
-    CHECK(!store_cluster(store, cluster, &ids.cluster));
-    CHECK(!store_shape(store, shape, &ids.shape));
+    CHECK(!store_cluster_add(store, cluster, &ids.cluster));
+    CHECK(!store_shape_add(store, shape, &ids.shape));
     return ids;
 }
 
@@ -211,7 +211,7 @@ static inline void add_entry(struct store *store, struct ids ids, uint32_t bucke
 {
     struct entry_row e = entry_of(ids, 128, bucket, plan);
 
-    CHECK(!store_entry(store, &e, "measured"));
+    CHECK(!store_entry_put(store, &e, "measured"));
 }
 
 static inline void add_one(struct store *store, const struct cluster *cluster,
@@ -231,7 +231,7 @@ static inline void add_pin(struct store *store, struct ids ids, uint32_t first, 
                                 .plan = plan_of(plan) };
 
     snprintf(pin.why, sizeof(pin.why), "asked");
-    CHECK(!store_override(store, &pin));
+    CHECK(!store_override_add(store, &pin));
 }
 
 /* One layer on one cluster, buckets 2 to 5 of 128 with r=2 d=4 a=linear; bucket 4 is stale. */

@@ -140,8 +140,8 @@ static inline void fill_standings(struct store *store)
         struct moe_shape shape = layer(i >> 1);
         struct standing_row row = draw_standing(&shape);
 
-        CHECK(store_cluster(store, &cluster, &row.cluster) == OK);
-        CHECK(store_shape(store, &shape, &row.shape) == OK);
+        CHECK(store_cluster_add(store, &cluster, &row.cluster) == OK);
+        CHECK(store_shape_add(store, &shape, &row.shape) == OK);
         CHECK(store_standing(store, &row) == OK);
     }
 }
@@ -153,9 +153,9 @@ static inline void fill(struct store *store, int entries)
         struct moe_shape shape = layer(draw(2));
         struct entry_row e = draw_entry(&shape);
 
-        CHECK(store_cluster(store, &cluster, &e.cluster) == OK);
-        CHECK(store_shape(store, &shape, &e.shape) == OK);
-        CHECK(store_entry(store, &e, "test") == OK);
+        CHECK(store_cluster_add(store, &cluster, &e.cluster) == OK);
+        CHECK(store_shape_add(store, &shape, &e.shape) == OK);
+        CHECK(store_entry_put(store, &e, "test") == OK);
     }
     fill_standings(store);
     CHECK(store_commit(store) == OK);
@@ -269,9 +269,9 @@ static inline void put_entry(struct store *store, const char *plan, bool stale, 
 
     snprintf(e.effort, sizeof(e.effort), "%s", effort);
     CHECK(moe_plan_parse(plan, &e.plan) == OK);
-    CHECK(store_cluster(store, &cluster, &e.cluster) == OK);
-    CHECK(store_shape(store, &shape, &e.shape) == OK);
-    CHECK(store_entry(store, &e, "test") == OK && store_commit(store) == OK);
+    CHECK(store_cluster_add(store, &cluster, &e.cluster) == OK);
+    CHECK(store_shape_add(store, &shape, &e.shape) == OK);
+    CHECK(store_entry_put(store, &e, "test") == OK && store_commit(store) == OK);
 }
 
 static inline struct text table_of(const char *plan, bool stale, const char *effort,
@@ -320,8 +320,8 @@ static inline void put_standing(struct store *store, struct standing_row row)
     struct cluster cluster = machine(0);
     struct moe_shape shape = layer(0);
 
-    CHECK(store_cluster(store, &cluster, &row.cluster) == OK);
-    CHECK(store_shape(store, &shape, &row.shape) == OK);
+    CHECK(store_cluster_add(store, &cluster, &row.cluster) == OK);
+    CHECK(store_shape_add(store, &shape, &row.shape) == OK);
     CHECK(store_standing(store, &row) == OK && store_commit(store) == OK);
 }
 

@@ -109,7 +109,7 @@ static inline struct store *fill(const char *path, uint32_t buckets, unsigned fl
     int64_t c, s;
 
     CHECK(!store_open(path, flags, &store));
-    CHECK(!store_cluster(store, &cluster, &c) && !store_shape(store, &shape, &s));
+    CHECK(!store_cluster_add(store, &cluster, &c) && !store_shape_add(store, &shape, &s));
     for (uint32_t b = 0; b < buckets; b++) {
         struct trial_row fast = some_trial(c, s, b, "r=2 d=4 a=linear");
         struct trial_row slow = some_trial(c, s, b, "r=1 d=1 a=linear");
@@ -120,10 +120,10 @@ static inline struct store *fill(const char *path, uint32_t buckets, unsigned fl
         fast.memory_bytes = 1 << 20;
         CHECK(!store_trial_update(store, &fast) && !store_trial_update(store, &slow));
         for (int i = 0; i < 3; i++) {
-            CHECK(!store_sample(store, fast.id, &some_sample(SAMPLE_SEARCH, i, 100000 + i)));
-            CHECK(!store_sample(store, slow.id, &some_sample(SAMPLE_CONTEST, i, 200000 + i)));
+            CHECK(!store_sample_add(store, fast.id, &some_sample(SAMPLE_SEARCH, i, 100000 + i)));
+            CHECK(!store_sample_add(store, slow.id, &some_sample(SAMPLE_CONTEST, i, 200000 + i)));
         }
-        CHECK(!store_entry(store, &entry, "measured"));
+        CHECK(!store_entry_put(store, &entry, "measured"));
     }
     CHECK(!store_commit(store));
     return store;

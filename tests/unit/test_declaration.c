@@ -240,7 +240,7 @@ static void wrong_texts_are_refused_with_their_line(void)
         struct declaration *d = NULL;
         char why[DECLARATION_FAULT_BYTES] = "";
 
-        CHECK(declaration_fault(refused[i].text, &d, why, sizeof(why)) == ERR_ARGUMENT && !d);
+        CHECK(declaration_read(refused[i].text, &d, why, sizeof(why)) == ERR_ARGUMENT && !d);
         if (strcmp(why, refused[i].why) != 0)
             printf("    %s\n    %s\n", why, refused[i].why);
         CHECK(!strcmp(why, refused[i].why));
@@ -271,7 +271,7 @@ static int parse_wide(size_t axes, unsigned values, const char *others, uint32_t
     for (size_t i = 0; i < axes; i++)
         used += (size_t)sprintf(text + used, "axis a%zu 0..%u default 0\n", i, values - 1);
     sprintf(text + used, "%skey k edges 1\n", others);
-    rc = declaration_fault(text, &d, why, DECLARATION_FAULT_BYTES);
+    rc = declaration_read(text, &d, why, DECLARATION_FAULT_BYTES);
     *plans = d ? d->plans : 0;
     declaration_free(d);
     free(text);
@@ -433,7 +433,7 @@ static void the_wrong_line_of_the_manual_is_refused_as_it_says(void)
     CHECK(word);
     if (word)
         memcpy(word, "=deepp  |", 9);
-    CHECK(declaration_fault(strstr(page, "space deepep"), &d, why, sizeof(why)) == ERR_ARGUMENT);
+    CHECK(declaration_read(strstr(page, "space deepep"), &d, why, sizeof(why)) == ERR_ARGUMENT);
     CHECK(strlen(why) > 20 && strstr(page, why));
     free(page);
 }

@@ -101,7 +101,7 @@ static void legal_is_what_every_need_is_true_of(void)
 
         some_space(random_bits(seed, round), &s);
         legal = count_legal(&s, &usual);
-        CHECK(!declaration_fault(s.text, &d, why, sizeof(why)) ==
+        CHECK(!declaration_read(s.text, &d, why, sizeof(why)) ==
               (usual && legal <= DECLARATION_PLANS_MAX));
         CHECK(d || strstr(why, usual ? "at least 2001" : "the need excludes the default plan"));
         if (d) {
@@ -155,7 +155,7 @@ static void plans_are_numbers_and_texts(void)
         uint32_t choice, other, read, size;
 
         some_space(random_bits(~seed, round), &s);
-        if (declaration_fault(s.text, &d, text, sizeof(text)))
+        if (declaration_read(s.text, &d, text, sizeof(text)))
             continue;
         choice = some(&s, d->combinations);
         other = some(&s, d->combinations);

@@ -193,7 +193,7 @@ static void put_entry(const struct table *t, const char *name)
 
     row.capacity = bucket_capacity(row.window, row.bucket);
     row.plan = given_plan("plan");
-    CHECK(!store_entry(t->store, &row, "measured"));
+    CHECK(!store_entry_put(t->store, &row, "measured"));
 }
 
 static void put_pin(const struct table *t)
@@ -204,7 +204,7 @@ static void put_pin(const struct table *t)
                                 .plan = given_plan("pinned_plan") };
 
     CHECK(sscanf(given_text("pinned_buckets"), "%u to %u", &pin.first, &pin.last) == 2);
-    CHECK(!store_override(t->store, &pin));
+    CHECK(!store_override_add(t->store, &pin));
 }
 
 static void fill_table(const char *path, const struct moe_shape *shape)
@@ -213,8 +213,8 @@ static void fill_table(const char *path, const struct moe_shape *shape)
     struct table t = { .window = (uint32_t)given("R") };
 
     CHECK(!store_open(path, STORE_RELAXED, &t.store));
-    CHECK(!store_cluster(t.store, &cluster, &t.cluster));
-    CHECK(!store_shape(t.store, shape, &t.shape));
+    CHECK(!store_cluster_add(t.store, &cluster, &t.cluster));
+    CHECK(!store_shape_add(t.store, shape, &t.shape));
     put_entry(&t, "entry_1");
     put_entry(&t, "entry_2");
     put_entry(&t, "entry_3");

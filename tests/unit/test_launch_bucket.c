@@ -54,8 +54,8 @@ static void begin(struct one_run *run, const char *path)
                                              .harm = 0.01 } };
     list_arms(run, &shape);
     CHECK(!store_open(path, STORE_RELAXED, &d->store));
-    CHECK(!store_cluster(d->store, &cluster, &d->cluster));
-    CHECK(!store_shape(d->store, &shape, &d->shape));
+    CHECK(!store_cluster_add(d->store, &cluster, &d->cluster));
+    CHECK(!store_shape_add(d->store, &shape, &d->shape));
     row.cluster = d->cluster;
     CHECK(!store_run_begin(d->store, &row));
     d->run = row.id;

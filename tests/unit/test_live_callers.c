@@ -236,7 +236,7 @@ static void a_pinned_bucket_is_not_tuned(void)
     pin.shape = entry.shape;
     CHECK(!moe_plan_parse("r=1 d=8 a=linear", &pin.plan));
     CHECK(store_open(path, STORE_RELAXED, &store) == OK);
-    CHECK(store_override(store, &pin) == OK && store_publish(store) == OK);
+    CHECK(store_override_add(store, &pin) == OK && store_publish(store) == OK);
     store_close(store);
     tuner = open_with(path, options_with(0.1));
     t = training_of(tuner, 2, 0.03);

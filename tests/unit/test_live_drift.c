@@ -235,7 +235,7 @@ static void infer_next_bucket(const char *path)
     e.low_us = e.high_us = e.gain.low = e.gain.high = NAN;
     e.samples = 0;
     snprintf(e.decision, sizeof(e.decision), "inferred");
-    CHECK(!store_open(path, 0, &store) && !store_entry(store, &e, "inferred"));
+    CHECK(!store_open(path, 0, &store) && !store_entry_put(store, &e, "inferred"));
     store_close(store);
 }
 

@@ -236,7 +236,7 @@ static void add_width(struct store *store, struct ids ids, struct known_width w)
         e.decided_s = w.decided_s;
         e.inferred = w.how == INFERRED;
         e.stale = w.how == STALE;
-        CHECK(!store_entry(store, &e, "measured"));
+        CHECK(!store_entry_put(store, &e, "measured"));
     }
 }
 
@@ -383,7 +383,7 @@ static struct moelookup *table_with_pin(const char *name, uint32_t width, uint32
     ids = add_layer(store, &cluster, &shape);
     pin.cluster = own.cluster = ids.cluster;
     pin.shape = own.shape = ids.shape;
-    CHECK(!store_override(store, &pin) && !store_override(store, &own));
+    CHECK(!store_override_add(store, &pin) && !store_override_add(store, &own));
     publish_and_close(store);
     return open_table(place(name));
 }
@@ -506,7 +506,7 @@ static void a_refuted_entry_gives_its_default_plan_and_not_its_neighbours(void)
     add_entry(store, ids, 3, "r=2 d=4");
     e.stale = true;
     snprintf(e.decision, sizeof(e.decision), "refuted");
-    CHECK(!store_entry(store, &e, "verify"));
+    CHECK(!store_entry_put(store, &e, "verify"));
     publish_and_close(store);
     table = open_table(path);
     view = bind_layer(table, shape);

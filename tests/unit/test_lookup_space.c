@@ -61,11 +61,11 @@ static void write_full(const char *path, const struct declaration *d)
 
     for (uint32_t b = 0; b < declaration_buckets(d); b++) {
         e = row_of(ids, d, b, b);
-        CHECK(!store_entry(store, &e, "measured"));
+        CHECK(!store_entry_put(store, &e, "measured"));
     }
     ids = add_layer(store, &cluster, &other); /* a second one has the same space */
     e = row_of(ids, d, 0, 1);
-    CHECK(!store_entry(store, &e, "measured"));
+    CHECK(!store_entry_put(store, &e, "measured"));
     publish_and_close(store);
 }
 
@@ -130,7 +130,7 @@ static void of_several_versions_the_newest_with_entries_is_meant(void)
             struct entry_row e = row_of(add_layer(store, &cluster, &shape), order[i], 0, 0);
 
             if (order[i] != last) /* it has no entries */
-                CHECK(!store_entry(store, &e, "measured"));
+                CHECK(!store_entry_put(store, &e, "measured"));
         }
         publish_and_close(store);
         table = open_table(place(name));
@@ -338,12 +338,12 @@ static void write_plain(const char *path, const struct plain *t)
                                     .plan = plan_at(t->d, b + 1) };
 
         if (t->there[b])
-            CHECK(!store_entry(store, &e, "measured"));
+            CHECK(!store_entry_put(store, &e, "measured"));
         if (t->there[b] && t->stale[b])
             CHECK(!store_expire(store, ids.cluster, ids.shape, 1, b, b, "asked"));
         snprintf(pin.why, sizeof(pin.why), "asked");
         if (t->pinned[b])
-            CHECK(!store_override(store, &pin));
+            CHECK(!store_override_add(store, &pin));
     }
     publish_and_close(store);
 }

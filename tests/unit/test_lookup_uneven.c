@@ -57,7 +57,7 @@ static void write_layer(const char *path, struct moe_shape shape,
         if (change)
             change(&e);
         if (e.bucket == b)
-            CHECK(!store_entry(store, &e, "measured"));
+            CHECK(!store_entry_put(store, &e, "measured"));
     }
     publish_and_close(store);
 }
@@ -341,7 +341,7 @@ static void hidden_layers_are_asked_for_the_mean_of_all(void)
     for (uint32_t b = FIRST; b <= LAST; b++) {
         struct entry_row e = entry_of(ids, WINDOW, b, b < 20 ? "r=8 e=sparse" : "r=0 d=2 e=sparse");
 
-        CHECK(!store_entry(store, &e, "measured"));
+        CHECK(!store_entry_put(store, &e, "measured"));
     }
     publish_and_close(store);
     a = open_layer(place("hidden.db"), shape);
@@ -361,7 +361,7 @@ static void pin(uint32_t bucket, const char *plan)
     struct store *store = new_store(place("pinned.db"));
 
     CHECK(!store_find(store, &cluster, &shape, &row.cluster, &row.shape));
-    CHECK(!store_override(store, &row));
+    CHECK(!store_override_add(store, &row));
     publish_and_close(store);
 }
 

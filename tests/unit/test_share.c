@@ -72,7 +72,7 @@ static void the_same_entries_written_in_another_order_are_the_same_bytes(void)
     int64_t id;
 
     /* Ids differ: something was there before. */
-    CHECK(store_cluster(store, &other, &id) == OK && store_shape(store, &shape, &id) == OK);
+    CHECK(store_cluster_add(store, &other, &id) == OK && store_shape_add(store, &shape, &id) == OK);
     drawn = begin;
     fill(store, 30);
     b = export_of(store, false);
@@ -219,7 +219,7 @@ static void a_cluster_is_elsewhere_until_it_is_found_to_be_here(void)
 
     CHECK(take_in(store, t, &got) == OK);
     CHECK(store_clusters_elsewhere(store, count_elsewhere, &count) == OK && count == 1);
-    CHECK(store_cluster(store, &here, &id) == OK);
+    CHECK(store_cluster_add(store, &here, &id) == OK);
     count = 0;
     CHECK(store_clusters_elsewhere(store, count_elsewhere, &count) == OK && count == 0);
     store_close(store);
@@ -269,7 +269,7 @@ static struct text table_with_sample(enum sample_kind kind)
     e = only_entry(store);
     trial.key = (struct trial_key){ e.cluster, e.shape, e.window, e.bucket, e.plan };
     CHECK(store_trial_begin(store, &trial) == OK);
-    CHECK(store_sample(store, trial.id, &sample) == OK);
+    CHECK(store_sample_add(store, trial.id, &sample) == OK);
     t = export_with(store, (struct export_options){ .full = true });
     store_close(store);
     return t;
@@ -368,9 +368,9 @@ static void who_claims_a_gain_that_is_none_is_not_believed(void)
     e = only_entry(store);
     CHECK(e.gain.value == -0.5 && e.stale && !entry_is_unsound(&e));
     e.stale = false;
-    CHECK(entry_is_unsound(&e) && store_entry(store, &e, "test") == ERR_WRONG);
+    CHECK(entry_is_unsound(&e) && store_entry_put(store, &e, "test") == ERR_WRONG);
     e.gain.value = NAN;
-    CHECK(entry_is_unsound(&e) && store_entry(store, &e, "test") == ERR_WRONG);
+    CHECK(entry_is_unsound(&e) && store_entry_put(store, &e, "test") == ERR_WRONG);
     snprintf(e.decision, sizeof(e.decision), "default");
     CHECK(!entry_is_unsound(&e));
     store_close(store);

@@ -203,10 +203,11 @@ static void lines_are_in_order_once_and_all_used(void)
     struct text t;
     char *line[5], *end = NULL, *both;
 
-    CHECK(store_shape(store, &shape, &e.shape) == OK && moe_plan_parse("r=1", &e.plan) == OK);
+    CHECK(store_shape_add(store, &shape, &e.shape) == OK && moe_plan_parse("r=1", &e.plan) == OK);
     for (e.bucket = 0; e.bucket < 2; e.bucket++)
-        CHECK(store_cluster(store, &one, &e.cluster) == OK && store_entry(store, &e, "") == OK);
-    CHECK(store_cluster(store, &two, &e.cluster) == OK && store_entry(store, &e, "") == OK);
+        CHECK(store_cluster_add(store, &one, &e.cluster) == OK &&
+              store_entry_put(store, &e, "") == OK);
+    CHECK(store_cluster_add(store, &two, &e.cluster) == OK && store_entry_put(store, &e, "") == OK);
     t = export_of(store, false);
     for (int i = 0; i < 5; i++) {
         char *at = line_of(t, i < 2 ? "{\"fingerprint\"" : "{\"cluster\"", i < 2 ? i : i - 2, &end);

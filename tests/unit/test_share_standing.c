@@ -48,7 +48,7 @@ static void a_standing_travels_with_its_table(void)
           is.static_gain.low == was.static_gain.low);
     CHECK(is.static_gain.high == 0 && plan_equal(&is.static_plan, &was.static_plan));
     CHECK(!*is.rivals); /* those are for samples that stayed at home */
-    CHECK(store_cluster(store, &other, &id) == OK);
+    CHECK(store_cluster_add(store, &other, &id) == OK);
     CHECK(store_standing_get(store, id, is.shape, 128, &is) == UNSUPPORTED);
     again = export_of(store, false);
     CHECK(equal(t, again));
@@ -152,7 +152,7 @@ static void a_standing_of_fewer_buckets_says_nothing_of_more(void)
     e = only_entry(store);
     e.bucket = 1;
     e.capacity = 255;
-    CHECK(store_entry(store, &e, "test") == OK);
+    CHECK(store_entry_put(store, &e, "test") == OK);
     more = export_of(store, false);
     store_close(store);
     fm = merge_of(few, more);
@@ -345,7 +345,8 @@ static void standings_come_once_and_after_all_entries(void)
     put_entry(store, "r=2", false, "normal", 7);
     put_standing(store, a_standing(10));
     e = only_entry(store);
-    CHECK(store_shape(store, &shape, &e.shape) == OK && store_entry(store, &e, "test") == OK);
+    CHECK(store_shape_add(store, &shape, &e.shape) == OK &&
+          store_entry_put(store, &e, "test") == OK);
     t = export_of(store, false);
     store_close(store);
     second = line_of(t, "{\"cluster\"", 1, &end);

@@ -45,10 +45,10 @@ static void what_is_written_is_read(void)
     CHECK(!store_cluster_get(store, 1, &cluster) && !strcmp(cluster.device, "abacus"));
     CHECK(!store_shape_get(store, 1, &got) && shape_equal(&shape, &got));
     cluster = some_cluster("abacus");
-    CHECK(!store_cluster(store, &cluster, &id) && id == 1);
-    CHECK(!store_shape(store, &shape, &id) && id == 1);
+    CHECK(!store_cluster_add(store, &cluster, &id) && id == 1);
+    CHECK(!store_shape_add(store, &shape, &id) && id == 1);
     shape = some_shape(64);
-    CHECK(!store_shape(store, &shape, &id) && id == 2);
+    CHECK(!store_shape_add(store, &shape, &id) && id == 2);
     CHECK(!store_entry_get(store, 1, 1, 128, 3, &e));
     CHECK(e.time_us == 103.25 && e.bucket == 3 && e.samples == 7 && isnan(e.gain.high));
     CHECK(e.plan.r == 2 && e.plan.d == 4 && e.runner_up.struct_size == 0);
@@ -145,7 +145,7 @@ static void an_entry_that_is_replaced_goes_to_history(void)
     struct entry_row e = some_entry(1, 1, 1, "r=0 d=1 a=linear", 50), got;
     sqlite3 *db;
 
-    CHECK(!store_entry(store, &e, "measured again"));
+    CHECK(!store_entry_put(store, &e, "measured again"));
     CHECK(!store_entry_get(store, 1, 1, 128, 1, &got) && got.plan.r == 0);
     store_close(store);
     sqlite3_open(path, &db);
@@ -246,7 +246,7 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     struct sample_row verified = { SAMPLE_VERIFY, 0, 1000, { 1755, SAMPLE_DISTURBED }, 77, 12 };
     sqlite3 *db;
 
-    CHECK(!store_sample(store, 1, &verified));
+    CHECK(!store_sample_add(store, 1, &verified));
     CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, before));
     CHECK(before[SAMPLE_SEARCH] + before[SAMPLE_CONTEST] && before[SAMPLE_VERIFY] == 1);
     CHECK(!store_forget(store, 1, 1, 128, 0, SAMPLE_SEARCH, SAMPLE_CONTEST));
@@ -282,12 +282,12 @@ static void an_entry_and_a_sample_keep_their_load(void)
     struct entry_row entry;
     char text[16] = "?";
 
-    CHECK(!store_sample(store, 4, &put));
+    CHECK(!store_sample_add(store, 4, &put));
     CHECK(!store_samples_all(store, keep_last, &got) && !strcmp(got.load, "skew 2"));
     CHECK(!store_load(store, "max/mean 2 12345678", "counts 2 0"));
     CHECK(!store_entry_get(store, 1, 1, 128, 0, &entry) && !*entry.load && !entry.stale);
     snprintf(entry.load, sizeof(entry.load), "skew 2");
-    CHECK(!store_entry(store, &entry, NULL));
+    CHECK(!store_entry_put(store, &entry, NULL));
     CHECK(!store_expire_loads(store, 1, 1, 128, 0, 1, "skew 2"));
     CHECK(!store_entry_get(store, 1, 1, 128, 0, &entry) && !entry.stale);
     CHECK(!store_entry_get(store, 1, 1, 128, 1, &entry) && entry.stale);
@@ -377,7 +377,7 @@ static void a_sample_says_which_run_took_it_and_what_it_lost(void)
     struct sample_row got = { .run = -1 };
 
     CHECK(!store_samples_all(store, keep_last, &got) && got.run == 0 && got.lost_ns == 0);
-    CHECK(!store_sample(store, 2, &put));
+    CHECK(!store_sample_add(store, 2, &put));
     CHECK(!store_samples_all(store, keep_last, &got));
     CHECK(got.kind == put.kind && got.round == 5 && got.ns == 1000 && got.run == 12);
     CHECK(got.gpu.clock_mhz == 1755 && got.gpu.throttled == SAMPLE_SET_ASIDE);
@@ -534,7 +534,7 @@ static void readers_always_see_a_whole_snapshot(void)
             struct entry_row e =
                 some_entry(1, 1, 10 * turn + b + 100, "r=1 d=2 a=linear", 10 + turn);
 
-            CHECK(!store_entry(store, &e, "measured"));
+            CHECK(!store_entry_put(store, &e, "measured"));
         }
         CHECK(!store_publish(store));
     }

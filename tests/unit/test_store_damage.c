@@ -311,7 +311,7 @@ static void a_full_disk_is_an_error_and_no_damage(void)
         if (!rc)
             rc = store_trial_begin(store, &trial);
         for (int i = 0; i < 100000 && !rc; i++) {
-            rc = store_sample(store, trial.id, &some_sample(SAMPLE_SEARCH, 0, i));
+            rc = store_sample_add(store, trial.id, &some_sample(SAMPLE_SEARCH, 0, i));
             if (!rc && i % 100 == 0)
                 rc = store_commit(store);
         }

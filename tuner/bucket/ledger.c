@@ -84,5 +84,5 @@ int ledger_sample(struct store *store, struct attempt *a, const struct sample_ro
 {
     if (counts)
         *counts = ledger_counts(a, sample);
-    return store_sample(store, a->trial.id, sample);
+    return store_sample_add(store, a->trial.id, sample);
 }

@@ -29,7 +29,7 @@ int recognise(struct store *store, struct cluster *cluster, int64_t *id)
 {
     struct cluster known;
 
-    TRY(store_cluster(store, cluster, id));
+    TRY(store_cluster_add(store, cluster, id));
     TRY(store_cluster_get(store, *id, &known));
     if (strcmp(cluster->backend, "sim") != 0)
         cluster_take_model(cluster, &known);

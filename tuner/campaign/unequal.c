@@ -67,7 +67,7 @@ int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *
     TRY(load_open_speeds(shape, cluster->rank_speeds_percent, &now));
     now->between = load_between(*inout);
     c.now = now;
-    rc = store_shape(store, shape, &shape_id);
+    rc = store_shape_add(store, shape, &shape_id);
     if (!rc)
         rc = store_entries(store, cluster_id, shape_id, keep_alike, &c);
     if (rc) {

@@ -34,7 +34,7 @@ int space_file_read(const char *path, const struct declaration **out)
     int rc;
 
     TRY(input_read(path, DECLARATION_TEXT_BYTES, &text, &length));
-    rc = strlen(text) == length ? declaration_fault(text, &parsed, why, sizeof(why)) : ERR_FORMAT;
+    rc = strlen(text) == length ? declaration_read(text, &parsed, why, sizeof(why)) : ERR_FORMAT;
     if (rc) {
         rc = fail(ERR_ARGUMENT, "%s: %s", path, *why ? why : "there is a zero byte in it");
     } else {

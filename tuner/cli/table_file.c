@@ -17,7 +17,8 @@
  * db/exchange/import.c), which mostly have 600. */
 static const size_t FILE_BYTES_MAX = 4294967296;
 
-/* A foreign database is never attached: it is read as any other, and goes the way of a file. */
+/* A foreign database is never attached: it is exported to text in memory, which is then imported as
+ * that of a file is. */
 static int read_database(const char *path, char **text, size_t *size)
 {
     struct export_options all = { 0 };
@@ -28,8 +29,8 @@ static int read_database(const char *path, char **text, size_t *size)
     TRY(store_read(path, &store));
     memory = open_memstream(text, size);
     rc = memory ? export_lines(store, &all, memory) : fail(ERR_NOMEM, "%s", path);
-    if (memory)
-        fclose(memory);
+    if (memory && fclose(memory) && !rc)
+        rc = fail(ERR_NOMEM, "%s", path);
     store_close(store);
     if (rc)
         free(*text);

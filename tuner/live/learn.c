@@ -27,7 +27,7 @@ static int write_entry(struct live *live, struct live_bucket *lb, const struct e
 {
     bool replaced = lb->rematch && !plan_equal(&lb->bucket.entry.plan, &entry->plan);
 
-    TRY(store_entry(live->dictionary.store, entry, why));
+    TRY(store_entry_put(live->dictionary.store, entry, why));
     live->status.replaced += replaced;
     live->decided++;
     live->insights++;

@@ -288,7 +288,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     }
     TRY(rc);
     TRY(recognise(live->dictionary.store, cluster, &live->dictionary.cluster));
-    TRY(store_shape(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
+    TRY(store_shape_add(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
     TRY(begin_run(live));
     if (!dry_run)
         TRY(open_view(live, path, cluster));

@@ -91,7 +91,7 @@ static int write_entry(struct launch_bucket *r)
         return drop_cut(r, "no plan runs");
     TRY(rc);
     r->cut = false;
-    TRY(store_entry(r->dictionary.store, &entry, "measured in launches"));
+    TRY(store_entry_put(r->dictionary.store, &entry, "measured in launches"));
     r->bucket.entry = entry;
     r->bucket.known = true;
     return store_publish(r->dictionary.store);

@@ -409,7 +409,7 @@ static int open_store(struct launch_tuning *t)
     TRY(live_cluster(setup, &cluster));
     TRY(store_open(setup->path, setup->store_flags, &d->store));
     TRY(recognise(d->store, &cluster, &d->cluster));
-    TRY(store_shape(d->store, &setup->shape, &d->shape));
+    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
     t->search =
         (struct search_setup){ .shape = setup->shape,
                                .arms = t->arms,

@@ -80,7 +80,7 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         on_line_us(low, high, out->capacity, other_us(low, &out->plan), other_us(high, &out->plan));
 }
 
-void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out)
 {
     const struct dictionary *d = &sweep->dictionary;
@@ -99,8 +99,11 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
-    dictionary_infer(&sweep->dictionary, bucket,
-                     fits(sweep, bucket, arm) ? arm : sweep->space->default_arm, usable, out);
+    if (!fits(sweep, bucket, arm))
+        arm = sweep->space->default_arm;
+    if (arm < 0)
+        return false;
+    dictionary_infer(&sweep->dictionary, bucket, arm, usable, out);
     if (isnan(out->time_us)) {
         out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
         out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
@@ -114,6 +117,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);
     infer_other(sweep, low, high, usable, out);
+    return true;
 }
 
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
@@ -128,8 +132,7 @@ bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
         struct entry_row entry;
 
-        between_infer(sweep, low, high, b, &entry);
-        if (entry.bound > worst) {
+        if (between_infer(sweep, low, high, b, &entry) && entry.bound > worst) {
             worst = entry.bound;
             *bucket = b;
             found = true;

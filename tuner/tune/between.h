@@ -5,8 +5,8 @@
 #include "sweep.h"
 
 /* Takes one of the plans that were adopted on either side, or the default where neither fits into
- * memory. */
-void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+ * memory.  False: the default does not either. */
+bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out);
 
 /* The bucket whose entry may lose most, if that is more than the effort allows and measuring it

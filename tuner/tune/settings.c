@@ -47,7 +47,7 @@ static int open_setting(const struct space *space, struct store *store, int64_t 
         return fail(ERR_NOMEM, "%zu buckets", count);
     for (size_t i = 0; i < count; i++)
         out->steps[i] = (struct logs){ NAN, NAN, NAN };
-    TRY(store_shape(store, &space->shape, &shape));
+    TRY(store_shape_add(store, &space->shape, &shape));
     return store_entries(store, cluster, shape, note_entry, out);
 }
 

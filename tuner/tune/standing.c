@@ -353,10 +353,11 @@ static int write_entry(struct settling *s, int i)
         anew.other_us *= ratio;
     }
     *e = anew;
-    return store_entry(s->sweep->campaign->store, e,
-                       left->arm == seat->published ? NULL
-                       : left->as == LEFT_AS_SHARED ? "rounds: the plan on both sides is as good"
-                                                    : "rounds");
+    return store_entry_put(s->sweep->campaign->store, e,
+                           left->arm == seat->published ? NULL
+                           : left->as == LEFT_AS_SHARED
+                               ? "rounds: the plan on both sides is as good"
+                               : "rounds");
 }
 
 /* ---- the whole */

@@ -131,11 +131,6 @@ int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
 
 /* ---- measured buckets */
 
-static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
-{
-    return dictionary_entry(&sweep->dictionary, bucket, out);
-}
-
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
@@ -146,7 +141,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
         return OK;
     }
     TRY(rc);
-    TRY(store_entry(c->store, &entry, "measured"));
+    TRY(store_entry_put(c->store, &entry, "measured"));
     sweep->result.measured++;
     c->progress.fresh++;
     return campaign_publish(c, false);
@@ -155,7 +150,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
 static int visit(struct sweep *sweep, uint32_t bucket)
 {
     struct entry_row e;
-    int rc = get(sweep, bucket, &e);
+    int rc = dictionary_entry(&sweep->dictionary, bucket, &e);
 
     if (rc < 0)
         return rc;
@@ -184,7 +179,7 @@ static int visit_more(struct sweep *sweep, uint32_t bucket)
 static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 {
     struct entry_row old;
-    int rc = get(sweep, entry->bucket, &old);
+    int rc = dictionary_entry(&sweep->dictionary, entry->bucket, &old);
     bool same;
 
     if (rc < 0)
@@ -197,7 +192,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     same = rc == OK && plan_equal(&old.plan, &entry->plan) && !entry_is(&old, ENTRY_STALE);
     if (same && fabs(old.bound - entry->bound) < 1e-4)
         return OK;
-    return store_entry(sweep->campaign->store, entry, same ? NULL : "inferred");
+    return store_entry_put(sweep->campaign->store, entry, same ? NULL : "inferred");
 }
 
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
@@ -205,22 +200,23 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
-           between_doubtful(sweep, low, high, &doubtful)) {
-        int rc;
+    if (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
+        between_doubtful(sweep, low, high, &doubtful)) {
+        int rc = visit_more(sweep, doubtful);
 
-        rc = visit_more(sweep, doubtful);
-        if (rc == ERR_CUT)
-            break;
-        TRY(rc);
-        TRY(get(sweep, doubtful, &entry));
-        TRY(fill(sweep, low, &entry));
-        return fill(sweep, &entry, high);
+        if (!rc)
+            rc = dictionary_entry(&sweep->dictionary, doubtful, &entry);
+        if (!rc) {
+            TRY(fill(sweep, low, &entry));
+            return fill(sweep, &entry, high);
+        }
+        /* Where time is up, or no plan can run there, its neighbours say what lies between. */
+        if (rc < 0 && rc != ERR_CUT)
+            return rc;
     }
-    for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
-        between_infer(sweep, low, high, b, &entry);
-        TRY(store_inferred(sweep, &entry));
-    }
+    for (uint32_t b = low->bucket + 1; b < high->bucket; b++)
+        if (between_infer(sweep, low, high, b, &entry))
+            TRY(store_inferred(sweep, &entry));
     return OK;
 }
 
@@ -248,7 +244,7 @@ static int fill_all(struct sweep *sweep)
     bool have_low = false;
 
     for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
-        int rc = get(sweep, b, &entry);
+        int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc < 0)
             return rc;
@@ -331,7 +327,7 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
         struct probing p = { .search = d->search, .lower_end = (uint64_t)b * space->window };
         uint32_t window = space->window / 2;
         struct entry_row entry;
-        int rc = get(sweep, b, &entry);
+        int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc < 0)
             return rc;
@@ -374,7 +370,7 @@ static int visit_all(struct sweep *sweep)
     /* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be
      * wrong. */
     for (uint32_t b = space->first; b <= space->last; b++) {
-        int rc = get(sweep, b, &entry);
+        int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc == OK && entry_is(&entry, ENTRY_REFUTED))
             rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
@@ -384,7 +380,7 @@ static int visit_all(struct sweep *sweep)
     /* What earlier sweeps found between the anchors of this one tells the search about the buckets
      * between, too. */
     for (uint32_t b = space->first; b <= space->last; b++) {
-        int rc = get(sweep, b, &entry);
+        int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
             rc = decide_bucket(sweep, b, false, -1, NULL);
@@ -457,15 +453,15 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                                    .seed = c->setup->seed };
 
     load_name(space->load, d.load);
-    TRY(store_shape(c->store, &space->shape, &d.shape));
+    TRY(store_shape_add(c->store, &space->shape, &d.shape));
+    TRY(campaign_first_run(c, &d.pairs_since));
     TRY(search_open(request->strategy, &search, &d.search));
     *out = (struct sweep){ .campaign = c,
                            .request = request,
                            .space = space,
                            .asked = request->asked[number],
+                           .first_run = d.pairs_since,
                            .dictionary = d };
-    TRY(campaign_first_run(c, &out->first_run));
-    out->dictionary.pairs_since = out->first_run;
     return OK;
 }
 

@@ -115,7 +115,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
     }
     s->here++;
     here.memory_gib = NAN; /* what is free now is nothing that a cluster is known by */
-    TRY(store_cluster(s->store, &here, &id));
+    TRY(store_cluster_add(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
         return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");
     return OK;

@@ -295,7 +295,7 @@ static int set(struct target *t)
                     "later have one)",
                     t->options->plan);
     TRY(print_ends(t));
-    TRY(store_override(t->store, &t->row));
+    TRY(store_override_add(t->store, &t->row));
     TRY(store_publish(t->store));
     print_range(&t->shape, t->row.first, t->row.last, &t->row);
     puts("is pinned");

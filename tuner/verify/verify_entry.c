@@ -303,7 +303,7 @@ static int confirm_entry(struct verified_bucket *h, struct entry_row *e)
         snprintf(e->decision, sizeof(e->decision), "incumbent");
     if (e->tier == TIER_IMPORTED)
         e->tier = TIER_VERIFIED;
-    return store_entry(h->campaign->store, e, "verify");
+    return store_entry_put(h->campaign->store, e, "verify");
 }
 
 /* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
@@ -322,7 +322,7 @@ static int refute_entry(struct verified_bucket *h, struct entry_row *e)
     e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
     snprintf(e->decision, sizeof(e->decision), "refuted");
     text_put(why, sizeof(why), is_outrun(h) ? "verify: %s" : "verify", h->verdict->why);
-    TRY(store_entry(h->campaign->store, e, why));
+    TRY(store_entry_put(h->campaign->store, e, why));
     /* What led tune to the plan, its rounds as well, must not lead it there again. */
     TRY(forget_samples(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
     return forget_samples(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
