@@ -314,7 +314,7 @@ static int check_tables(const struct tuning *t)
     return rc;
 }
 
-static int run(void *self)
+static int tune_layers(void *self)
 {
     struct tuning *t = self;
     bool from_misses = t->request.options->misses.count > 0;
@@ -360,7 +360,7 @@ static int start(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
     char command[CAMPAIGN_COMMAND_BYTES];
-    struct campaign_verb verb = { prepare, run, NULL };
+    struct campaign_verb verb = { prepare, tune_layers, NULL };
     struct tuning *t;
     int rc;
 

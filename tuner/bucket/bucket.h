@@ -4,8 +4,9 @@
  *     bucket_init(&b, dictionary, bucket);
  *     bucket_load(&b);                                   what earlier runs left
  *     bucket_open(&b, false);                            the decision, at the point they left it
- *     while ((arm = decision_next(&b.decision, &purpose)) != DECISION_DONE)
- *         bucket_learn(&b, purpose, arm, ns);            or bucket_fail(&b, arm, state, why)
+ *     while ((arm = bucket_next(&b, &purpose)) != DECISION_DONE)
+ *         bucket_learn(&b, purpose, arm, ns);            or bucket_fail(&b, arm, state, why);
+ *                                                        bucket_tell() where the row is written
  *     bucket_entry(&b, -1, &entry);
  *     bucket_forget(&b);
  *

@@ -393,7 +393,7 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
     return store_trial_update(c->store, trial);
 }
 
-static int conclude(struct campaign *c, struct attempt *a, const struct reply *reply)
+static int conclude_attempt(struct campaign *c, struct attempt *a, const struct reply *reply)
 {
     struct trial_row *trial = &a->trial;
 
@@ -465,7 +465,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     if (rc == ERR_CUT)
         TRY(ledger_spare(c->store, a));
     TRY(rc);
-    TRY(conclude(c, a, &reply));
+    TRY(conclude_attempt(c, a, &reply));
     *out = (struct campaign_step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.row.samples_warm += reply.warm_steps;
     if (out->ns) {

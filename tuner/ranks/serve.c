@@ -47,7 +47,7 @@ static int lead(struct worker *worker)
     return OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int serve(const struct verb_call *call, void *options)
 {
     const struct serve_options *o = options;
     struct worker *worker = NULL;
@@ -77,5 +77,5 @@ const struct verb serve_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "serve --device host",
-    .run = run,
+    .run = serve,
 };

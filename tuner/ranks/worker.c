@@ -360,7 +360,7 @@ out:
 }
 
 /* The order's plan is then the first of those that are open. */
-static int prepare(struct worker *worker, const struct order *order, struct reply *reply)
+static int prepare_steps(struct worker *worker, const struct order *order, struct reply *reply)
 {
     int rc;
 
@@ -420,7 +420,7 @@ static uint64_t luck_of(const struct worker *worker, const struct order *order)
     return number;
 }
 
-static int run(struct worker *worker, const struct order *order, struct reply *reply)
+static int run_steps(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct runner *runner = worker->open;
     struct measured step;
@@ -436,7 +436,7 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
         if (order->sample)
             sim_draw(worker->engine.device, order->sample);
     }
-    TRY(prepare(worker, order, reply));
+    TRY(prepare_steps(worker, order, reply));
     reply->memory_bytes = runner->memory_bytes;
     reply->sent_bytes = runner->sent_bytes;
     reply->messages = runner->messages;
@@ -479,7 +479,7 @@ void worker_do(struct worker *worker, const struct order *order, struct reply *r
     *reply = (struct reply){ 0 };
     worker->said[0] = 0;
     log_to(hear, worker);
-    rc = run(worker, order, reply);
+    rc = run_steps(worker, order, reply);
     log_to(NULL, NULL);
     reply->state = state_of(rc);
     if (rc)

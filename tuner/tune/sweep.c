@@ -391,7 +391,7 @@ static int visit_all(struct sweep *sweep)
 }
 
 /* `cut`: ERR_CUT if the buckets were cut short, which is what is returned then. */
-static int conclude(struct sweep *sweep, int cut)
+static int conclude_sweep(struct sweep *sweep, int cut)
 {
     int rc;
 
@@ -411,7 +411,7 @@ static int conclude(struct sweep *sweep, int cut)
     return cut ? cut : rc;
 }
 
-static int run(struct sweep *sweep)
+static int sweep_buckets(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
     const struct space *space = sweep->space;
@@ -423,7 +423,7 @@ static int run(struct sweep *sweep)
     TRY(store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first, space->last,
                            d->load));
     rc = visit_all(sweep);
-    return rc && rc != ERR_CUT ? rc : conclude(sweep, rc);
+    return rc && rc != ERR_CUT ? rc : conclude_sweep(sweep, rc);
 }
 
 static int open_sweep(struct campaign *c, const struct tune_request *request, size_t number,
@@ -472,7 +472,7 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
     int rc;
 
     TRY(open_sweep(campaign, request, number, &sweep));
-    rc = run(&sweep);
+    rc = sweep_buckets(&sweep);
     search_close(sweep.dictionary.search);
     *out = sweep.result;
     return rc;
@@ -497,7 +497,7 @@ static int run_misses(struct sweep *sweeps, size_t count, const struct misses *m
         return rc;
     for (size_t i = 0; i < count; i++) {
         sweeps[i].told = false;
-        rc = conclude(&sweeps[i], rc);
+        rc = conclude_sweep(&sweeps[i], rc);
         if (rc && rc != ERR_CUT)
             return rc;
     }
