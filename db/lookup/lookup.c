@@ -135,7 +135,7 @@ static int read_whole(const struct moelookup *table, const char *path, uint32_t 
     }
     set->passed.modelled |= one.passed.modelled;
     set->passed.elsewhere |= one.passed.elsewhere;
-    set->passed.newer = one.passed.newer;
+    set->passed.version = one.passed.version;
     set->on_cores |= one.on_cores;
     set->on_others |= one.on_others;
     lookup_set_free(&one);
@@ -198,9 +198,13 @@ static const char *why_not(const char *path, int rc, const struct lookup_set *se
         return moelookup_strerror(rc);
     if (!info.st_size)
         return "empty: nothing was stored there yet";
-    snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
-             (long long)set->passed.newer, STORE_VERSION);
-    return set->passed.newer ? text : "no database of moetune, no snapshot and no packed table";
+    if (set->passed.version > STORE_VERSION)
+        snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
+                 (long long)set->passed.version, STORE_VERSION);
+    else
+        snprintf(text, 96, "from before moetune's first release (version %lld, of %d on are read)",
+                 (long long)set->passed.version, STORE_OLDEST);
+    return set->passed.version ? text : "no database of moetune, no snapshot and no packed table";
 }
 
 static int read_places(const struct moelookup *table, struct lookup_set *set)

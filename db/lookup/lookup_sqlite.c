@@ -121,8 +121,8 @@ static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_pass
 
     TRY(query_number(db, "PRAGMA application_id", &application));
     TRY(query_number(db, "PRAGMA user_version", &version));
-    if (application == STORE_APPLICATION && version > STORE_VERSION)
-        passed->newer = version;
+    if (application == STORE_APPLICATION && (version < STORE_OLDEST || version > STORE_VERSION))
+        passed->version = version;
     if (application != STORE_APPLICATION || version < STORE_OLDEST || version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of that name could run for ever. */

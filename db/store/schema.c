@@ -215,22 +215,22 @@ int schema_check(sqlite3 *db, const char *path, int *version)
     TRY(schema_ask(db, path, "PRAGMA application_id", application, sizeof(application)));
     TRY(schema_ask(db, path, "PRAGMA user_version", found, sizeof(found)));
     TRY(schema_ask(db, path, "SELECT count(*) FROM sqlite_schema", tables, sizeof(tables)));
+    *version = atoi(tables) ? atoi(found) : 0;
     if (atoi(application) != STORE_APPLICATION && atoi(tables))
         return fail(ERR_CORRUPT,
                     "%s is a database of some other program; it is left as it is: choose another "
                     "file with --db",
                     path);
-    if (atoi(tables) && atoi(found) < STORE_OLDEST)
+    if (*version && *version < STORE_OLDEST)
         return fail(ERR_CORRUPT,
                     "%s is from before moetune's first release (version %d of the tables, this one "
                     "reads those from %d on); it is left as it is",
-                    path, atoi(found), STORE_OLDEST);
+                    path, *version, STORE_OLDEST);
     if (atoi(found) > STORE_VERSION)
         return fail(ERR_CORRUPT,
                     "%s is from a newer moetune (version %d of the tables, this one knows %d); it "
                     "is left as it is",
                     path, atoi(found), STORE_VERSION);
-    *version = atoi(tables) ? atoi(found) : 0;
     return OK;
 }
 

@@ -17,9 +17,9 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target,
 /* Tables that a reader of the dictionary needs: what is published. */
 extern const char *const schema_published[];
 
-/* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT for a
- * file that is damaged, foreign, newer or older than all that are read; ERR_BUSY if somebody else
- * holds it. */
+/* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT, with
+ * *version where it can be read, for a file that is damaged, foreign, newer or older than all that
+ * are read; ERR_BUSY if somebody else holds it. */
 int schema_check(sqlite3 *db, const char *path, int *version);
 
 /* The file has our mark, or our files stand beside it: what has neither is not ours to set aside.

@@ -52,6 +52,7 @@ static bool is_refused_with(const char *name, const char *sql)
 static void newer_and_foreign_databases_are_refused(void)
 {
     CHECK(is_refused_with("newer.db", "PRAGMA user_version=99"));
+    CHECK(is_refused_with("older.db", "PRAGMA user_version=12"));
     CHECK(is_refused_with("foreign.db", "PRAGMA application_id=7"));
     CHECK(is_refused_with("no-entry.db", "DROP VIEW dictionary; DROP TABLE entry"));
 }

@@ -446,6 +446,8 @@ static void a_database_of_before_the_first_release_is_left_as_it_is(void)
     CHECK(store_read(path, &store) == ERR_CORRUPT);
     CHECK(strstr(said, "before moetune's first release (version 12 of the tables") != NULL);
     CHECK(store_open(path, 0, &store) == ERR_CORRUPT);
+    CHECK(store_open(path, STORE_REPAIR, &store) == ERR_CORRUPT);
+    CHECK(strstr(said, "before moetune's first release (version 12 of the tables") != NULL);
     CHECK(!sqlite3_open(path, &db) && count_text(db, "PRAGMA user_version") == 12);
     sqlite3_close(db);
 }
