@@ -13,8 +13,7 @@ struct drops {
     double factor;
     uint64_t capacity;
     double choices;
-    double gate[2];        /* of the gates as the layer takes them: by token, by priority */
-    double probability[2]; /* likewise, before they are divided by their sum over k */
+    double gate[2]; /* of the gates as the layer takes them: by token, by priority */
 };
 
 enum { DROP_FACTORS = 2 };
@@ -99,13 +98,12 @@ int drops_read(struct store *store, struct layer_facts *layer)
 
 struct routed {
     uint32_t tokens, experts, top_k;
-    double *logits;      /* (E) of the token at hand */
-    int32_t *expert;     /* (T,k) */
-    double *gate;        /* (T,k) */
-    double *probability; /* (T,k) */
-    double *importance;  /* (T) */
-    uint32_t *turn;      /* (T) */
-    uint64_t *filled;    /* (E) */
+    double *logits;     /* (E) of the token at hand */
+    int32_t *expert;    /* (T,k) */
+    double *gate;       /* (T,k) */
+    double *importance; /* (T) */
+    uint32_t *turn;     /* (T) */
+    uint64_t *filled;   /* (E) */
 };
 
 static double noise(uint64_t token, uint32_t expert)
@@ -145,10 +143,8 @@ static void route_token(struct routed *r, const double *popularity, uint32_t t)
     for (uint32_t e = 0; e < r->experts; e++)
         all += exp(r->logits[e] - r->logits[expert[0]]);
     r->importance[t] = 1 / all;
-    for (uint32_t j = 0; j < r->top_k; j++) {
-        r->probability[(size_t)t * r->top_k + j] = gate[j] / all;
+    for (uint32_t j = 0; j < r->top_k; j++)
         gate[j] /= r->top_k > 1 ? chosen : all;
-    }
 }
 
 /* Orders tokens by their importance, those of equal importance as they lie. */
@@ -175,12 +171,11 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
     r->logits = calloc(r->experts, sizeof(*r->logits));
     r->expert = calloc(choices + 1, sizeof(*r->expert));
     r->gate = calloc(choices + 1, sizeof(*r->gate));
-    r->probability = calloc(choices + 1, sizeof(*r->probability));
     r->importance = calloc((size_t)r->tokens + 1, sizeof(*r->importance));
     r->turn = calloc((size_t)r->tokens + 1, sizeof(*r->turn));
     r->filled = calloc(r->experts, sizeof(*r->filled));
-    if (!r->tokens || !r->logits || !r->expert || !r->gate || !r->probability || !r->importance ||
-        !r->turn || !r->filled)
+    if (!r->tokens || !r->logits || !r->expert || !r->gate || !r->importance || !r->turn ||
+        !r->filled)
         return false;
     for (uint32_t t = 0; t < r->tokens; t++) {
         route_token(r, layer->popularity, t);
@@ -193,7 +188,7 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
 /* ---- slots */
 
 struct drop_shares {
-    double choices, gate, probability;
+    double choices, gate;
 };
 
 /* Sums up what finds no slot; turn NULL: tokens come as they lie. */
@@ -210,13 +205,10 @@ static struct drop_shares dropped_shares(const struct routed *r, const uint32_t 
 
             all.choices += 1;
             all.gate += r->gate[at];
-            all.probability += r->probability[at];
             lost.choices += dropped;
             lost.gate += dropped * r->gate[at];
-            lost.probability += dropped * r->probability[at];
         }
-    return (struct drop_shares){ lost.choices / all.choices, lost.gate / all.gate,
-                                 lost.probability / all.probability };
+    return (struct drop_shares){ lost.choices / all.choices, lost.gate / all.gate };
 }
 
 /* Routes a rank's tokens, at most 4,096 of them, by a softmax gate whose logits are what experts
@@ -231,16 +223,13 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
         struct drop_shares token = dropped_shares(&r, NULL, capacity),
                            priority = dropped_shares(&r, r.turn, capacity);
 
-        out[i] = (struct drops){ factors[i],
-                                 capacity,
-                                 token.choices,
-                                 { token.gate, priority.gate },
-                                 { token.probability, priority.probability } };
+        out[i] = (struct drops){
+            factors[i], capacity, token.choices, { token.gate, priority.gate }
+        };
     }
     free(r.logits);
     free(r.expert);
     free(r.gate);
-    free(r.probability);
     free(r.importance);
     free(r.turn);
     free(r.filled);
@@ -257,23 +246,17 @@ void drops_remarks(const struct layer_facts *layer, struct remarks *out)
     if (layer->shape.experts < 2 || !drops_of(layer, drops))
         return;
     line = out->lines[out->count++];
-    used = (size_t)snprintf(line, REMARK_BYTES,
-                            "Slots by priority (order=priority), with a seeded softmax gate%s%s: ",
+    used = (size_t)snprintf(line, REMARK_BYTES, "Slots by priority: with a seeded softmax gate%s%s",
                             layer->popularity ? " and the load " : " to which experts are alike",
                             layer->popularity ? load_of(layer) : "");
     for (int i = 0; i < DROP_FACTORS; i++) {
         const struct drops *d = &drops[i];
 
         used += (size_t)snprintf(line + used, REMARK_BYTES - used,
-                                 "%sat f=%g (c=%llu) either order drops %.1f %% of the choices; of "
-                                 "their gates token order drops %.1f %%, priority %.1f %%",
-                                 i ? "; " : "", d->factor, (unsigned long long)d->capacity,
+                                 "%s capacity factor %g (c=%llu) %.1f %% of the choices find no "
+                                 "slot; they carry %.1f %% of the gates' weight with order=token, "
+                                 "%.1f %% with order=priority.",
+                                 i ? " At" : ", at", d->factor, (unsigned long long)d->capacity,
                                  100 * d->choices, 100 * d->gate[0], 100 * d->gate[1]);
-        if (layer->shape.top_k > 1)
-            used += (size_t)snprintf(line + used, REMARK_BYTES - used,
-                                     ", of their probabilities before these are divided by their "
-                                     "sum over k %.1f %% and %.1f %%",
-                                     100 * d->probability[0], 100 * d->probability[1]);
     }
-    snprintf(line + used, REMARK_BYTES - used, ".");
 }

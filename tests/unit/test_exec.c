@@ -311,7 +311,7 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
                 for (uint32_t choice = 0; choice < 8; choice++) {
                     uint64_t bits = random_bits(all.seed, number++ * 64 + experts);
 
-                    if (m > ranks || ranks % m || (!full && bits % 10))
+                    if (m > ranks || ranks % m || (!full && bits % (ranks > 4 ? 40 : 10)))
                         continue;
                     s.shape.top_k = k;
                     s.shape.ranks_per_node = m;
