@@ -49,7 +49,7 @@ static const double us_most = 1e12;
         uselocale(before_);                                                                        \
     } while (0)
 
-/* What was not there when the caller was compiled is 0. */
+/* Copies a caller's struct; fields that did not exist when the caller was compiled are 0. */
 static void take(void *to, size_t size, const void *from, uint32_t given)
 {
     memset(to, 0, size);
@@ -137,7 +137,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     return rc;
 }
 
-/* Statuses beyond those that callers know. */
+/* Replaces statuses that callers do not know. */
 static int public_status(int rc)
 {
     if (rc == ERR_CORRUPT)
@@ -184,7 +184,8 @@ void moetune_close(struct moetune *tuner)
 
 /* ---- asking */
 
-/* A capacity, or a bucket of the declared space; and the caller's plan can say a choice. */
+/* Whether it is a capacity or a bucket of the declared space, and the caller's plan has room for
+ * a choice of that space. */
 static bool is_legal(const struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
     size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
@@ -415,20 +416,7 @@ static int pass(struct moetune *t, uint32_t bucket, uint64_t key, const struct m
     return rc;
 }
 
-/* A step that was no exchange: rank 0's own time counts, and a plan that fails is told later. */
-static int tell_standing(struct moetune *t, double time_us)
-{
-    t->standing = false;
-    if (time_us == MOETUNE_FAILED) {
-        t->complaint = complaint_least + t->capacity;
-        return MOE_OK;
-    }
-    if (!(time_us > 0 && time_us < us_most))
-        return MOE_ERR_ARGUMENT;
-    return t->live ? pass(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
-}
-
-/* The largest of all ranks, and what it costs to know that. */
+/* Returns the largest time of all ranks, and counts what it costs to know it. */
 static double agree(struct moetune *t, double us)
 {
     double mine = fmax(us, t->complaint), most = mine;
@@ -453,8 +441,16 @@ int moetune_tell(struct moetune *t, double time_us)
 
     if (!t)
         return MOE_ERR_ARGUMENT;
-    if (t->standing)
-        return tell_standing(t, time_us);
+    if (t->standing) { /* no exchange: rank 0's own time counts, and a failure is told later */
+        t->standing = false;
+        if (time_us == MOETUNE_FAILED) {
+            t->complaint = complaint_least + t->capacity;
+            return MOE_OK;
+        }
+        if (!(time_us > 0 && time_us < us_most))
+            return MOE_ERR_ARGUMENT;
+        return t->live ? pass(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
+    }
     /* What cannot be a time is the largest of all, so that every rank hears of it. */
     if (!t->asked || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         time_us = INFINITY;
@@ -474,7 +470,7 @@ int moetune_tell(struct moetune *t, double time_us)
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
-/* ---- seldom */
+/* ---- what few callers need */
 
 int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, uint32_t *steps)
 {
