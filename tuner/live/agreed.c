@@ -54,7 +54,8 @@ struct moe_plan agreed_plan(struct agreed *s, uint32_t bucket)
     return p ? p->plan : s->usual;
 }
 
-static void visit(struct agreed *s, uint32_t bucket)
+/* Notes when a step was of this bucket. */
+static void record_step(struct agreed *s, uint32_t bucket)
 {
     struct agreed_plan *p = plan_at(s, bucket);
     uint32_t gap;
@@ -70,18 +71,18 @@ static void visit(struct agreed *s, uint32_t bucket)
 void agreed_next(struct agreed *s, uint32_t bucket, struct moe_plan *plan)
 {
     s->wait--;
-    visit(s, bucket);
+    record_step(s, bucket);
     *plan = agreed_plan(s, bucket);
 }
 
-static int put(struct agreed *s, uint32_t bucket, const struct moe_plan *plan)
+static int set_plan(struct agreed *s, uint32_t bucket, const struct moe_plan *plan)
 {
     struct agreed_plan *p = plan_at(s, bucket);
 
     if (!p)
         return fail(ERR_NOMEM, "a plan that ranks agree on");
     p->plan = *plan;
-    p->told = true;
+    p->heard = true;
     return OK;
 }
 
@@ -90,15 +91,15 @@ int agreed_obey(struct agreed *s, const struct agreement *orders, uint32_t count
     s->wait = orders[0].next ? orders[0].next - 1 : 0;
     s->sum = 0;
     if (orders[0].stands)
-        TRY(put(s, here, &orders[0].plan));
+        TRY(set_plan(s, here, &orders[0].plan));
     for (uint32_t i = 1; i < count; i++)
-        TRY(put(s, orders[i].key, &orders[i].plan));
+        TRY(set_plan(s, orders[i].key, &orders[i].plan));
     return OK;
 }
 
 /* ---- rank 0 */
 
-/* Steps that earn an exchange. */
+/* After how many steps an exchange has cost no more than its share. */
 static uint32_t steps_for(const struct live *live, double exchange_us, uint32_t least,
                           uint32_t most)
 {
@@ -118,9 +119,10 @@ static uint32_t largest_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Steps until one of another bucket may be met, after `rest` of them.  Capacities may come in turn,
- * and then it is known which step that is.  Else some step, on average in `poll`: what is regular
- * could miss the bucket for ever. */
+/* After how many steps ranks are to exchange for the sake of another bucket, for which `rest` of
+ * them have to pass.  Capacities may come in turn, and then it is known at which step this one
+ * comes.  Else it is some step, on average in `poll`: a regular one could miss the bucket for ever.
+ */
 static uint32_t wait_for(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
                          uint32_t poll)
 {
@@ -140,7 +142,7 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
     uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
     uint32_t poll = steps_for(live, exchange_us, 1, STEPS_LEAST);
 
-    visit(s, here);
+    record_step(s, here);
     for (uint32_t i = 0; i < s->count; i++) {
         const struct agreed_plan *p = &s->items[i];
         bool is_here = p->bucket == here;
@@ -156,7 +158,7 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
         else if (changed && count < room)
             out[count++] = (struct agreement){ .plan = best, .key = p->bucket };
         /* What is new here is asked for again, in case it cannot run. */
-        if (is_here ? changed || !p->told : changed && count == room)
+        if (is_here ? changed || !p->heard : changed && count == room)
             next = 1;
     }
     out[0].next = next;

@@ -1,8 +1,8 @@
 /* What ranks run without a word to each other, and until which step: the same on all of them.
  *
- * No capacity moves that step.  So ranks that ask for different ones come to it all the same, and
- * learn there what is wrong; a rank that exchanged when its own capacity wants it would wait for
- * the others for ever. */
+ * That step does not depend on capacities.  So ranks that ask for different ones come to it all the
+ * same, and learn there what is wrong; a rank that exchanged when its own capacity needs it would
+ * wait for the others for ever. */
 #ifndef AGREED_H
 #define AGREED_H
 
@@ -28,18 +28,18 @@ int order_read(const struct moetune_order *order, const struct moe_shape *shape,
 struct agreed_plan {
     uint32_t bucket;
     struct moe_plan plan;
-    bool told;          /* not only taken for granted */
-    uint32_t seen, gap; /* its last step, and how long after the one before */
-    bool regular;       /* which was as long after another one */
+    bool heard;         /* an exchange named it; else the default plan is taken for granted */
+    uint32_t seen, gap; /* its last step, and how many steps after the one before that was */
+    bool regular;       /* the gap before was as long */
 };
 
 struct agreed {
     struct moe_plan usual; /* the default plan of the layer */
     struct agreed_plan *items;
     uint32_t count, room;
-    uint32_t last; /* found */
+    uint32_t last; /* index of the item that was looked for last */
     uint32_t steps;
-    uint32_t wait; /* of them before the next exchange */
+    uint32_t wait; /* steps before the next exchange */
     uint32_t sum;  /* of the capacities asked for since the last one */
 };
 

@@ -21,7 +21,7 @@ static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.
 
 /* ---- an entry */
 
-/* The bucket's answer from now on. */
+/* Makes an entry the bucket's answer from now on. */
 static int write_entry(struct live *live, struct live_bucket *lb, const struct entry_row *entry,
                        const char *why)
 {
@@ -65,27 +65,23 @@ static double apart(const struct live_bucket *a, const struct live_bucket *b)
     return fmax(ratio, 1 / ratio);
 }
 
-/* The decided bucket whose plan may hold here, too; NULL: none. */
-static const struct live_bucket *model_for(const struct live *live, const struct live_bucket *lb)
+/* Writes the entry without measuring, if the plan of a decided bucket may hold here, too. */
+static int infer(struct live *live, struct live_bucket *lb)
 {
     struct live_bucket_pair pair = live_buckets_around(&live->buckets, lb->bucket.key.bucket, true);
+    const struct live_bucket *model = NULL;
+    struct entry_row entry;
 
     if (pair.below && pair.above && pair.below->best == pair.above->best &&
         apart(pair.below, pair.above) <= inferred_span)
-        return pair.below;
-    if (pair.below && apart(pair.below, lb) <= inferred_near)
-        return pair.below;
-    return pair.above && apart(pair.above, lb) <= inferred_near ? pair.above : NULL;
-}
-
-static int infer(struct live *live, struct live_bucket *lb)
-{
-    /* Every bucket is to be measured; a program's ranges and classes are as near as it likes. */
-    bool every = live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared;
-    const struct live_bucket *model = every ? NULL : model_for(live, lb);
-    struct entry_row entry;
-
-    if (!model)
+        model = pair.below;
+    else if (pair.below && apart(pair.below, lb) <= inferred_near)
+        model = pair.below;
+    else if (pair.above && apart(pair.above, lb) <= inferred_near)
+        model = pair.above;
+    /* An effort may want every bucket measured; a program's ranges and classes are as near as it
+     * likes. */
+    if (!model || live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared)
         return OK;
     dictionary_infer(&live->dictionary, lb->bucket.key.bucket, model->best, NULL, &entry);
     return entry.bound <= inferred_bound ? write_entry(live, lb, &entry, "inferred") : OK;
@@ -128,12 +124,11 @@ static int take_focus(struct live *live, struct live_bucket *lb)
 
 static const double sds = 1.645; /* one-sided, 95 % */
 
-/* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong.
- */
+/* More has to be saved up than a trial costs at worst by the model, which may be wrong. */
 static const double caution = 1.3;
 
-/* To write it down for good takes as long as many steps; once is enough for a plan that has run at
- * about this capacity. */
+/* Writes down that a plan is tried.  To make that durable takes as long as many steps, and is not
+ * needed for a plan that has run at about this capacity. */
 static int begin(struct live *live, struct live_bucket *lb, int arm)
 {
     return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->proven[arm]);

@@ -18,7 +18,7 @@ static bool learns(const struct live *live)
     return live->dictionary.store && !live->status.looking_up;
 }
 
-/* What was learnt becomes durable, if it is time. */
+/* Makes durable what was learnt, if it is time. */
 static void keep(struct live *live, double now_us)
 {
     int rc;
@@ -73,18 +73,13 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)
 {
-    const struct declaration *d = live->dictionary.declared;
     struct pending *p = &live->pending;
     struct live_bucket *lb;
 
     live_void(live);
     lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
     if (!lb) {
-        *plan = (struct moe_plan)MOE_PLAN_INIT;
-        if (live->view && d)
-            moelookup_get_key(live->view, capacity, declaration_class(d, bucket), plan);
-        else if (live->view)
-            moelookup_get(live->view, (uint32_t)capacity, plan);
+        live_look_up(live, bucket, capacity, plan);
         return;
     }
     live->asked++;

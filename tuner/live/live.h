@@ -58,7 +58,7 @@ static inline void budget_own(struct budget *p, double us)
     p->spent_us += us > 0 ? us : 0;
 }
 
-/* What was reserved is given back, and what it did cost is taken. */
+/* Replaces what was reserved by what the step did cost. */
 static inline void budget_settle(struct budget *p, double cost_us)
 {
     p->reserved_us = 0;
@@ -79,7 +79,7 @@ struct live {
     struct moelookup_view *view;
 
     struct live_buckets buckets;
-    struct live_bucket *last;   /* asked for */
+    struct live_bucket *last;   /* that was asked for */
     struct live_bucket *focus;  /* whose decision is open; NULL: none */
     uint64_t progress;          /* `asked` when that last came a step further */
     uint32_t decided, insights; /* buckets; how often one found a better plan */
@@ -141,10 +141,15 @@ int live_cluster(const struct live_setup *setup, struct cluster *out);
 /* Writing failed, which was said: from here on nothing is learnt (recall.c). */
 void live_give_up(struct live *live);
 
-/* The bucket's bucket, a new one if there is none (*fresh).  NULL: out of memory. */
+/* What is known of a bucket; *fresh: nothing was, and it is made now.  NULL: out of memory. */
 struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fresh);
 
-/* The plan in force there, and why (recall.c). */
+/* What libmoelookup answers, as if nothing was learnt here; without a view the default plan
+ * (recall.c). */
+void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
+                  struct moe_plan *plan);
+
+/* Sets the plan in force there, and why it is (recall.c). */
 void live_prepare(struct live *live, struct live_bucket *lb);
 /* Makes the bucket what its entry says; false if it has none that this layer can run. */
 bool live_settle(struct live *live, struct live_bucket *lb);

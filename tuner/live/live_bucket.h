@@ -11,7 +11,7 @@ enum { LEVEL_STEPS = 15 };
  * first there, and that its entry is of; trainers mostly run the same ones. */
 struct level {
     double ns[LEVEL_STEPS];
-    uint32_t count; /* ever */
+    uint32_t count; /* steps added so far */
 };
 
 void level_add(struct level *level, double ns);
@@ -38,7 +38,7 @@ struct live_bucket {
     struct bucket bucket;
     enum live_bucket_state state;
     struct moe_plan answer;
-    int best;           /* the arm that it is; -1: none of them */
+    int best;           /* the answer's arm; -1: it is no arm of ours */
     uint32_t guessed;   /* what was known elsewhere when the answer was guessed */
     uint64_t last_step; /* when it was last asked for */
     struct level level;
@@ -54,7 +54,7 @@ struct live_buckets {
     uint32_t count, room;
 };
 
-/* The bucket's bucket, a new one if there is none (*fresh).  NULL: out of memory. */
+/* What is known of a bucket; *fresh: nothing was, and it is made now.  NULL: out of memory. */
 struct live_bucket *live_buckets_at(struct live_buckets *buckets,
                                     const struct dictionary *dictionary, uint32_t bucket,
                                     bool *fresh);

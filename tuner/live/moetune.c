@@ -49,8 +49,8 @@ static const double us_most = 1e12;
         uselocale(before_);                                                                        \
     } while (0)
 
-/* What was not there when the caller was compiled is 0. */
-static void take(void *to, size_t size, const void *from, uint32_t given)
+/* Copies a caller's struct; fields that did not exist when the caller was compiled are 0. */
+static void copy_in(void *to, size_t size, const void *from, uint32_t given)
 {
     memset(to, 0, size);
     memcpy(to, from, given && given < size ? given & ~3u : size);
@@ -137,7 +137,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     return rc;
 }
 
-/* Statuses beyond those that callers know. */
+/* Replaces statuses that callers do not know. */
 static int public_status(int rc)
 {
     if (rc == ERR_CORRUPT)
@@ -156,11 +156,11 @@ int moetune_open(const char *db, const struct moe_shape *shape,
     t = calloc(1, sizeof(*t));
     if (!t)
         return MOE_ERR_NOMEM;
-    take(&t->shape, sizeof(t->shape), shape, shape->struct_size);
+    copy_in(&t->shape, sizeof(t->shape), shape, shape->struct_size);
     t->shape.struct_size = sizeof(t->shape);
     shape_complete(&t->shape);
     if (options)
-        take(&t->options, sizeof(t->options), options, options->struct_size);
+        copy_in(&t->options, sizeof(t->options), options, options->struct_size);
     rc = complete_and_open(t, db);
     if (rc) {
         moetune_close(t);
@@ -184,7 +184,8 @@ void moetune_close(struct moetune *tuner)
 
 /* ---- asking */
 
-/* A capacity, or a bucket of the declared space; and the caller's plan can say a choice. */
+/* Whether it is a capacity or a bucket of the declared space, and the caller's plan has room for
+ * a choice of that space. */
 static bool is_legal(const struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
     size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
@@ -198,7 +199,8 @@ static uint64_t key_of(const struct moetune *t, uint32_t capacity)
     return t->declared ? declaration_key(t->declared, capacity) : capacity;
 }
 
-static void give(const struct moe_plan *from, struct moe_plan *out)
+/* Copies a plan to a caller, as far as the caller's struct has fields. */
+static void copy_out(const struct moe_plan *from, struct moe_plan *out)
 {
     uint32_t size = out->struct_size ? out->struct_size : sizeof(*out);
     uint32_t known = size < sizeof(*from) ? size & ~3u : sizeof(*from);
@@ -321,7 +323,7 @@ static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe
         t->plan = fallback(&t->shape);
     t->asked = !rc && !t->standing;
     t->ordered = true;
-    give(&t->plan, plan);
+    copy_out(&t->plan, plan);
     return rc;
 }
 
@@ -375,7 +377,7 @@ int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_
         return MOE_ERR_ARGUMENT;
     if (order_read(order, &t->shape, &found) || found.key != capacity)
         return MOE_ERR_FORMAT;
-    give(&found.plan, plan);
+    copy_out(&found.plan, plan);
     return MOE_OK;
 }
 
@@ -383,19 +385,8 @@ int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_
 
 static const char could_not_run[] = "the trainer could not run it";
 
-static int learn(struct moetune *t, double us)
-{
-    int rc;
-
-    if (us == MOETUNE_FAILED)
-        PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));
-    else
-        PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
-    return rc;
-}
-
-/* A number between all times and MOETUNE_FAILED says that the plan that stands for a capacity,
- * which is added to the least of them, could not be run. */
+/* What ranks exchange in place of a time where a plan that stands could not be run: its capacity,
+ * added to the least of these.  They lie between all times and MOETUNE_FAILED. */
 static const double complaint_least = 1e13, complaint_most = 1e14;
 
 static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
@@ -406,8 +397,8 @@ static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_pl
     return rc;
 }
 
-static int pass(struct moetune *t, uint32_t bucket, uint64_t key, const struct moe_plan *ran,
-                double us)
+static int tell_passed(struct moetune *t, uint32_t bucket, uint64_t key, const struct moe_plan *ran,
+                       double us)
 {
     int rc;
 
@@ -415,20 +406,7 @@ static int pass(struct moetune *t, uint32_t bucket, uint64_t key, const struct m
     return rc;
 }
 
-/* A step that was no exchange: rank 0's own time counts, and a plan that fails is told later. */
-static int tell_standing(struct moetune *t, double time_us)
-{
-    t->standing = false;
-    if (time_us == MOETUNE_FAILED) {
-        t->complaint = complaint_least + t->capacity;
-        return MOE_OK;
-    }
-    if (!(time_us > 0 && time_us < us_most))
-        return MOE_ERR_ARGUMENT;
-    return t->live ? pass(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
-}
-
-/* The largest of all ranks, and what it costs to know that. */
+/* Returns the largest time of all ranks, and counts what it costs to know it. */
 static double agree(struct moetune *t, double us)
 {
     double mine = fmax(us, t->complaint), most = mine;
@@ -450,21 +428,36 @@ int moetune_tell(struct moetune *t, double time_us)
     struct moe_plan plan;
     uint32_t capacity;
     double us;
+    int rc = MOE_OK;
 
     if (!t)
         return MOE_ERR_ARGUMENT;
-    if (t->standing)
-        return tell_standing(t, time_us);
+    if (t->standing) { /* no exchange: rank 0's own time counts, and a failure is told later */
+        t->standing = false;
+        if (time_us == MOETUNE_FAILED) {
+            t->complaint = complaint_least + t->capacity;
+            return MOE_OK;
+        }
+        if (!(time_us > 0 && time_us < us_most))
+            return MOE_ERR_ARGUMENT;
+        return t->live ? tell_passed(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
+    }
     /* What cannot be a time is the largest of all, so that every rank hears of it. */
     if (!t->asked || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         time_us = INFINITY;
     us = agree(t, time_us);
     t->asked = t->untold = false;
-    if (us > 0 && us < us_most)
-        return t->live ? learn(t, us) : MOE_OK;
+    if (us > 0 && us < us_most) {
+        if (t->live)
+            PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
+        return rc;
+    }
     t->agreed.wait = 0; /* all ranks have heard it */
-    if (us == MOETUNE_FAILED)
-        return t->live ? learn(t, us) : MOE_OK;
+    if (us == MOETUNE_FAILED) {
+        if (t->live)
+            PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));
+        return rc;
+    }
     if (t->live)
         live_void(t->live);
     if (!(us >= complaint_least && us < complaint_most))
@@ -474,7 +467,7 @@ int moetune_tell(struct moetune *t, double time_us)
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
-/* ---- seldom */
+/* ---- what few callers need */
 
 int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, uint32_t *steps)
 {
@@ -483,7 +476,7 @@ int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, ui
     if (!t || !plan || !steps || !t->live || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     PLAINLY(t, *steps = live_rest(t->live, capacity, &best));
-    give(&best, plan);
+    copy_out(&best, plan);
     return MOE_OK;
 }
 
@@ -495,11 +488,11 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     if (!t || !plan || !t->live || !is_legal(t, capacity, plan) ||
         !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         return MOE_ERR_ARGUMENT;
-    take(&ran, sizeof(ran), plan, plan->struct_size);
+    copy_in(&ran, sizeof(ran), plan, plan->struct_size);
     t->asked = false;
     if (time_us == MOETUNE_FAILED)
         return tell_broken(t, capacity, &ran);
-    return pass(t, capacity / t->options.window, key_of(t, capacity), &ran, time_us);
+    return tell_passed(t, capacity / t->options.window, key_of(t, capacity), &ran, time_us);
 }
 
 int moetune_spent(struct moetune *t, double us)
@@ -524,7 +517,7 @@ int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
         return MOE_ERR_ARGUMENT;
     agreed_count(&t->agreed, capacity);
     agreed_next(&t->agreed, capacity / t->options.window, &known);
-    give(&known, plan);
+    copy_out(&known, plan);
     return MOE_OK;
 }
 
@@ -545,7 +538,7 @@ int moetune_obey(struct moetune *t, const struct moetune_order *orders, uint32_t
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
     TRY(public_status(obey(t, orders, room, capacity, &now)));
-    give(&now, plan);
+    copy_out(&now, plan);
     return MOE_OK;
 }
 

@@ -123,30 +123,33 @@ static void guess(struct live *live, struct live_bucket *lb)
     lb->guessed = live->insights;
 }
 
-/* A person's word counts more than anything measured. */
-static bool take_pin(struct live *live, struct live_bucket *lb)
+void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
+                  struct moe_plan *plan)
 {
     const struct declaration *d = live->dictionary.declared;
-    struct moe_plan plan = MOE_PLAN_INIT;
 
+    *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (live->view && d)
-        moelookup_get_key(live->view, lb->bucket.capacity,
-                          declaration_class(d, lb->bucket.key.bucket), &plan);
+        moelookup_get_key(live->view, capacity, declaration_class(d, bucket), plan);
     else if (live->view)
-        moelookup_get(live->view, (uint32_t)lb->bucket.capacity, &plan);
-    if (plan.source != MOE_OVERRIDE)
-        return false;
-    lb->answer = plan;
-    lb->best = -1;
-    lb->state = LIVE_FIXED;
-    return true;
+        moelookup_get(live->view, (uint32_t)capacity, plan);
 }
 
 void live_prepare(struct live *live, struct live_bucket *lb)
 {
     if (!lb->answer.struct_size) { /* nothing was asked of it before */
-        bool known = take_pin(live, lb) || live_settle(live, lb);
+        struct moe_plan plan;
+        bool known = true;
 
+        live_look_up(live, lb->bucket.key.bucket, lb->bucket.capacity, &plan);
+        if (plan.source == MOE_OVERRIDE) {
+            /* A person's word counts more than anything measured. */
+            lb->answer = plan;
+            lb->best = -1;
+            lb->state = LIVE_FIXED;
+        } else {
+            known = live_settle(live, lb);
+        }
         if (lb->state == LIVE_OPEN && !live_demand(&live->setup, lb->bucket.key.bucket))
             lb->state = LIVE_FIXED;
         if (!known)
@@ -229,32 +232,6 @@ static int open_view(struct live *live, const char *path, const struct cluster *
     return rc;
 }
 
-static int begin_run(struct live *live)
-{
-    /* Committing and publishing take at most these shares of the time: disks differ. */
-    static const struct run_pace pace = { .commit_every_us = 1e6,
-                                          .commit_share = 0.001,
-                                          .commit_at_last_us = 20e6,
-                                          .publish_share = 0.01,
-                                          .alive_every_us = 10e6 };
-    struct dictionary *d = &live->dictionary;
-    const char *command = live->setup.command;
-
-    live->run = (struct run){ .store = d->store,
-                              .row = { .now = "training" },
-                              .pace = pace,
-                              .now_us = live->setup.now_us,
-                              .self = live->setup.self };
-    TRY(run_begin(&live->run, d->cluster, live->setup.seed, d->search->ops->name, d->effort->name,
-                  command ? command : "a trainer, with libmoetune"));
-    d->run = live->run.row.id;
-    if (!command)
-        return OK;
-    TRY(run_first(d->store, d->cluster, command, false, &d->first_run));
-    d->pairs_since = d->first_run;
-    return OK;
-}
-
 static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
 {
     struct search_setup search = { .shape = live->setup.shape,
@@ -275,11 +252,18 @@ struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fre
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    const struct declaration *d = live->dictionary.declared;
-    uint32_t count = d ? declaration_classes(d) : 1;
-    bool dry_run = live->setup.dry_run;
-    int rc = dry_run ? store_dry_run("", &live->dictionary.store)
-                     : store_open(path, live->setup.store_flags, &live->dictionary.store);
+    /* Committing and publishing take at most these shares of the time: disks differ. */
+    static const struct run_pace pace = { .commit_every_us = 1e6,
+                                          .commit_share = 0.001,
+                                          .commit_at_last_us = 20e6,
+                                          .publish_share = 0.01,
+                                          .alive_every_us = 10e6 };
+    const struct live_setup *setup = &live->setup;
+    struct dictionary *d = &live->dictionary;
+    uint32_t count = d->declared ? declaration_classes(d->declared) : 1;
+    const char *command = setup->command ? setup->command : "a trainer, with libmoetune";
+    int rc = setup->dry_run ? store_dry_run("", &d->store)
+                            : store_open(path, setup->store_flags, &d->store);
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);
@@ -287,10 +271,21 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
         return OK;
     }
     TRY(rc);
-    TRY(recognise(live->dictionary.store, cluster, &live->dictionary.cluster));
-    TRY(store_shape_add(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
-    TRY(begin_run(live));
-    if (!dry_run)
+    TRY(recognise(d->store, cluster, &d->cluster));
+    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
+    live->run = (struct run){ .store = d->store,
+                              .row = { .now = "training" },
+                              .pace = pace,
+                              .now_us = setup->now_us,
+                              .self = setup->self };
+    TRY(run_begin(&live->run, d->cluster, setup->seed, d->search->ops->name, d->effort->name,
+                  command));
+    d->run = live->run.row.id;
+    if (setup->command) {
+        TRY(run_first(d->store, d->cluster, command, false, &d->first_run));
+        d->pairs_since = d->first_run;
+    }
+    if (!setup->dry_run)
         TRY(open_view(live, path, cluster));
     /* Each class has the dictionary's ids and a search of its own; the first takes that which is
      * there. */
@@ -300,12 +295,11 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     for (; live->class_count < count; live->class_count++) {
         struct dictionary *class = &live->classes[live->class_count];
 
-        *class = live->dictionary;
+        *class = *d;
         if (live->class_count)
             TRY(open_search(live, cluster, &class->search));
     }
-    return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
-                         recall_entry, live);
+    return store_entries(d->store, d->cluster, d->shape, recall_entry, live);
 }
 
 int live_open(const struct live_setup *setup, struct live **out)

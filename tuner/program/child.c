@@ -19,6 +19,8 @@ enum { READ_MS = 200, LAST_READ_MS = 10 };
 /* A shell reads and writes descriptors of one digit only. */
 enum { ITS_INPUT = 8, ITS_OUTPUT = 9, ABOVE_BOTH = 10 };
 
+/* Names a descriptor in the environment: VARIABLE is the path by which whatever the program starts
+ * can open it, VARIABLE_FD the number that it has in the program. */
 static void name(const char *variable, pid_t owner, int fd, int its_fd)
 {
     char value[64], number[96];
@@ -30,7 +32,8 @@ static void name(const char *variable, pid_t owner, int fd, int its_fd)
     setenv(number, value, 1);
 }
 
-/* What this process was started with is no word about the launch. */
+/* Unsets a variable that has no value: what this process was started with says nothing of the
+ * launch. */
 static void pass(const char *variable, const char *value)
 {
     if (value)
@@ -39,13 +42,14 @@ static void pass(const char *variable, const char *value)
         unsetenv(variable);
 }
 
-/* What is to become of the process that is to be the program. */
+/* What a process needs to become the program. */
 struct birth {
     const struct child_job *job;
     pid_t owner;
     int input, output;
 };
 
+/* Called by the keeper in its child; never returns. */
 static void become(const void *self)
 {
     const struct birth *b = self;
@@ -71,19 +75,6 @@ static void become(const void *self)
     _exit(127);
 }
 
-static int open_pipes(int to[2], int from[2])
-{
-    if (pipe2(to, O_CLOEXEC))
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-    if (!pipe2(from, O_CLOEXEC)) {
-        fcntl(to[1], F_SETFL, O_NONBLOCK); /* who does not read is not waited for */
-        return OK;
-    }
-    close(to[0]);
-    close(to[1]);
-    return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-}
-
 static void close_pipes(struct child *g)
 {
     close(g->talk.to);
@@ -97,7 +88,16 @@ int child_start(const struct child_job *job, struct child *out)
     struct birth birth = { .job = job, .owner = getpid() };
     int to[2], from[2];
 
-    TRY(open_pipes(to, from));
+    if (pipe2(to, O_CLOEXEC))
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    if (pipe2(from, O_CLOEXEC)) {
+        int rc = fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+
+        close(to[0]);
+        close(to[1]);
+        return rc;
+    }
+    fcntl(to[1], F_SETFL, O_NONBLOCK); /* who does not read is not waited for */
     birth.input = to[0];
     birth.output = from[1];
     *out = (struct child){ .talk = { .to = to[1], .from = from[0] },
@@ -135,13 +135,6 @@ bool child_ended(const struct child *child)
     return waitid(P_PID, (id_t)child->talk.pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-static bool ends_within(const struct child *g, int ms)
-{
-    for (; ms > 0 && !child_ended(g); ms -= 10)
-        usleep(10000);
-    return child_ended(g);
-}
-
 void child_end(struct child *g, int *exit_code, char *how, size_t size)
 {
     bool by_itself;
@@ -152,7 +145,8 @@ void child_end(struct child *g, int *exit_code, char *how, size_t size)
     by_itself = child_ended(g);
     if (!by_itself) {
         kill(-g->talk.pid, SIGTERM);
-        ends_within(g, KEEPER_ENDS_MS);
+        for (int ms = 0; ms < KEEPER_ENDS_MS && !child_ended(g); ms += 10)
+            usleep(10000);
     }
     kill(-g->talk.pid, SIGKILL); /* also what it left behind */
     waitpid(g->talk.pid, &status, 0);

@@ -101,7 +101,7 @@ static uint32_t count_open(const struct live *l)
     return count;
 }
 
-static int live_is_asked(void *self, const struct said *ask, struct moe_plan *plan)
+static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct exec_protocol *v = self;
     const struct declaration *d = v->request.declared;
@@ -130,7 +130,7 @@ static const char *key_name(const struct session *s)
     return s->space ? s->space->key : "c";
 }
 
-static int live_is_told(void *self, const struct said *tell)
+static int program_tells(void *self, const struct said *tell)
 {
     struct exec_protocol *v = self;
     struct session *s = &v->session;
@@ -144,30 +144,30 @@ static int live_is_told(void *self, const struct said *tell)
     return OK;
 }
 
-static int live_is_told_memory(void *self, int64_t bytes)
+static int program_tells_memory(void *self, int64_t bytes)
 {
     live_memory(((struct exec_protocol *)self)->live, bytes);
     return OK;
 }
 
-static int live_is_told_failure(void *self, enum trial_state state, const char *why)
+static int program_fails(void *self, enum trial_state state, const char *why)
 {
     return live_failed(((struct exec_protocol *)self)->live, state, why);
 }
 
-static struct moetune_status status_of_live(void *self)
+static struct moetune_status status_of(void *self)
 {
     return live_status(((struct exec_protocol *)self)->live);
 }
 
-static const struct session_ops live_ops = { .ask = live_is_asked,
-                                             .tell = live_is_told,
-                                             .memory = live_is_told_memory,
-                                             .failed = live_is_told_failure,
-                                             .status = status_of_live };
+static const struct session_ops live_ops = { .ask = program_asks,
+                                             .tell = program_tells,
+                                             .memory = program_tells_memory,
+                                             .failed = program_fails,
+                                             .status = status_of };
 
-/* The program is gone, under a plan: that plan is to blame, unless it is the default one, or
- * something else may have killed the program. */
+/* The program ended or fell silent in a step: its plan is to blame, unless it is the default one,
+ * or something else may have killed the program. */
 static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
@@ -190,39 +190,35 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
                : fail(ERR_LAUNCH, "the program failed %d times in a row: %s", FAILURES_MAX, why);
 }
 
-/* UNSUPPORTED if the program has to be started again. */
-static int judge_end(struct exec_protocol *v, const struct launch_end *end)
-{
-    if (v->session.dismissed) /* how it ends then is its own affair */
-        return OK;
-    if (v->session.running) {
-        TRY(blame(v, end));
-        return UNSUPPORTED;
-    }
-    if (end->hung)
-        return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
-    if (end->exit_code)
-        return v->session.asked ? fail(ERR_LAUNCH, "%s", end->how)
-                                : fail(ERR_LAUNCH, "%s before it asked anything: %s", end->how,
-                                       TEXT_SHORT(v->options->exec, 300));
-    return v->session.asked ? OK
-                            : fail(ERR_LAUNCH,
-                                   "the program ended without asking anything: `moetune help tune` "
-                                   "has the lines that it writes and reads%s",
-                                   v->request.declared ? ""
-                                                       : "; --space FILE says which knobs of its "
-                                                         "own it has");
-}
-
+/* One launch.  UNSUPPORTED if the program has to be started again. */
 static int live_once(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
+    const struct session *s = &v->session;
     char plan[DECLARATION_PLAN_BYTES];
     struct launch_end end;
 
     TRY(session_launch(&v->session, v->command ? v->command : v->options->exec,
                        d ? launch_words(d, d->usual, plan) : NULL, false, &end));
-    return judge_end(v, &end);
+    if (s->dismissed) /* how it ends then is its own affair */
+        return OK;
+    if (s->running) {
+        TRY(blame(v, &end));
+        return UNSUPPORTED;
+    }
+    if (end.hung)
+        return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
+    if (end.exit_code && s->asked)
+        return fail(ERR_LAUNCH, "%s", end.how);
+    if (end.exit_code)
+        return fail(ERR_LAUNCH, "%s before it asked anything: %s", end.how,
+                    TEXT_SHORT(v->options->exec, 300));
+    if (s->asked)
+        return OK;
+    return fail(ERR_LAUNCH,
+                "the program ended without asking anything: `moetune help tune` has the lines that "
+                "it writes and reads%s",
+                d ? "" : "; --space FILE says which knobs of its own it has");
 }
 
 /* ---- the whole of it */
@@ -233,33 +229,7 @@ static double now_us(void *self)
     return (double)host_clock_ns() * 1e-3;
 }
 
-/* Nothing is at stake but time: as much is tried as is asked for. */
-static const double no_limit = 1e9;
-
-static struct live_setup live_setup_of(const struct exec_protocol *v, const char *cluster)
-{
-    const struct tune_options *o = v->options;
-
-    return (struct live_setup){ .path = v->path,
-                                .command = v->limits,
-                                .shape = v->session.shape,
-                                .layer = o->implementation,
-                                .cluster = cluster,
-                                .axes = o->axes,
-                                .effort = v->request.effort,
-                                .window = v->session.window,
-                                .seed = (uint32_t)o->setup.seed,
-                                .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
-                                               (o->setup.repair ? STORE_REPAIR : 0u),
-                                .share = no_limit,
-                                .margin = o->margin,
-                                .harm = o->harm,
-                                .now_us = now_us,
-                                .demands = v->demands,
-                                .demand_count = v->demand_count };
-}
-
-/* What trainers asked for, and is not in the table.  UNSUPPORTED: nothing. */
+/* Lists what trainers asked for and is not in the table.  UNSUPPORTED: nothing. */
 static int list_demands(struct exec_protocol *v)
 {
     struct misses misses;
@@ -282,21 +252,7 @@ static int list_demands(struct exec_protocol *v)
     return v->demand_count ? OK : UNSUPPORTED;
 }
 
-/* What --from-misses wanted and this run did not decide. */
-static void note_undecided(const struct exec_protocol *v)
-{
-    const struct live_buckets *buckets = &v->live->buckets;
-    size_t left = v->demand_count;
-
-    for (uint32_t i = 0; i < buckets->count; i++)
-        left -= buckets->items[i]->state != LIVE_OPEN && v->demands &&
-                live_demand(&v->live->setup, buckets->items[i]->bucket.key.bucket);
-    if (left)
-        note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
-             v->demand_count);
-}
-
-/* Ranges of a space, and what they have no entry for. */
+/* Counts the ranges of a space in the report, and notes why those are open that have no entry. */
 static void report_live(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
@@ -327,6 +283,7 @@ static void report_live(struct exec_protocol *v)
 static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
 {
     const struct declaration *d = v->request.declared;
+    size_t left = v->demand_count; /* of what --from-misses wanted */
     int rc;
 
     if (d)
@@ -338,52 +295,24 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
-    if (!rc)
-        note_undecided(v);
+    for (uint32_t i = 0; !rc && left && i < v->live->buckets.count; i++) {
+        const struct live_bucket *lb = v->live->buckets.items[i];
+
+        left -= lb->state != LIVE_OPEN && live_demand(setup, lb->bucket.key.bucket);
+    }
+    if (!rc && left)
+        note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
+             v->demand_count);
     if (!rc || rc == ERR_CUT)
         report_live(v);
     live_close(v->live);
     return rc;
 }
 
-static void print_launches(const struct exec_protocol *v)
-{
-    const struct launches_report *r = &v->report;
-
-    if (r->launches)
-        printf("launches  %" PRIu32 ", of %" PRIu32 " ways to start the program\n", r->launches,
-               r->ways);
-    if (r->given_up)
-        note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
-             " steps of them in a launch (--launch-steps)",
-             r->given_up, r->ranges, r->steps);
-}
-
-/* Where the table is, and what to do with it. */
-static void print_table_lines(const struct exec_protocol *v)
-{
-    const struct declaration *d = v->request.declared;
-
-    printf("\ntable     %s\nuse it    ", v->path);
-    paste_export(v->path);
-    if (d) {
-        printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
-               d->key_edge[0], d->class_edges ? " --class 1" : "");
-        shell_word(v->path, stdout);
-        printf("\ntest it   moetune verify --space ");
-        shell_word(v->options->space, stdout);
-        printf(" --exec ");
-        shell_word(v->options->exec, stdout);
-        printf(" --db ");
-        shell_word(v->path, stdout);
-    }
-    printf("\nsee it    moetune report --db ");
-    shell_word(v->path, stdout);
-    printf(" -o report\n");
-}
-
+/* The table, what to do with it, and how the program was started. */
 static int print(struct exec_protocol *v)
 {
+    const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
     struct store *store;
     int rc;
@@ -392,94 +321,110 @@ static int print(struct exec_protocol *v)
     if (v->options->json) {
         rc = tables_json(store, r->cluster, r->shape, stdout);
         printf("\n");
-    } else {
-        rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
-        if (rc == UNSUPPORTED)
-            note("%s: nothing is decided yet", v->path);
-        else if (!rc)
-            print_table_lines(v);
-        print_launches(v);
-        if (!rc && v->options->paste)
-            rc = paste_all(store, v->path);
+        store_close(store);
+        return rc < 0 ? rc : OK;
     }
+    rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
+    if (rc == UNSUPPORTED)
+        note("%s: nothing is decided yet", v->path);
+    if (!rc) {
+        printf("\ntable     %s\nuse it    ", v->path);
+        paste_export(v->path);
+        if (d) {
+            printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
+                   d->key_edge[0], d->class_edges ? " --class 1" : "");
+            shell_word(v->path, stdout);
+            printf("\ntest it   moetune verify --space ");
+            shell_word(v->options->space, stdout);
+            printf(" --exec ");
+            shell_word(v->options->exec, stdout);
+            printf(" --db ");
+            shell_word(v->path, stdout);
+        }
+        printf("\nsee it    moetune report --db ");
+        shell_word(v->path, stdout);
+        printf(" -o report\n");
+    }
+    if (r->launches)
+        printf("launches  %" PRIu32 ", of %" PRIu32 " ways to start the program\n", r->launches,
+               r->ways);
+    if (r->given_up)
+        note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
+             " steps of them in a launch (--launch-steps)",
+             r->given_up, r->ranges, r->steps);
+    if (!rc && v->options->paste)
+        rc = paste_all(store, v->path);
     store_close(store);
     return rc < 0 ? rc : OK;
 }
 
-/* What came of a program that ended by itself: ERR_CUT, more is to come by the same command. */
-static int judge_run(const struct exec_protocol *v)
-{
-    const struct launches_report *r = &v->report;
-
-    if (r->open)
-        return ERR_CUT;
-    return r->decided || !r->ranges
-               ? OK
-               : fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
-}
-
 static int tune_program(struct exec_protocol *v)
 {
+    /* Nothing is at stake but time: as much is tried as is asked for. */
+    static const double no_limit = 1e9;
+    const struct tune_options *o = v->options;
     const struct declaration *d = v->request.declared;
+    const struct launches_report *r = &v->report;
     bool launches = d && launch_matters(d);
     char cluster[CLUSTER_TEXT_BYTES];
     struct live_setup setup;
-    int rc = OK, said;
+    int rc = OK, printed;
 
-    if (v->options->launch_steps && !launches)
+    if (o->launch_steps && !launches)
         return fail(ERR_ARGUMENT, "--launch-steps %" PRIu32 ": no axis of %s needs a restart",
-                    v->options->launch_steps, v->options->space);
-    if (v->options->retune && !launches)
+                    o->launch_steps, o->space);
+    if (o->retune && !launches)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
-    TRY(store_path(v->options->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
+    TRY(store_path(o->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
-    if (v->options->misses.count)
+    if (o->misses.count)
         rc = list_demands(v);
     if (rc == UNSUPPORTED)
         note("everything that was asked for is in the table");
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
-    setup = live_setup_of(v, cluster);
-    rc = launches ? tune_launches(&v->session, &setup, v->options, &v->report)
-                  : tune_live(v, &setup);
+    setup = (struct live_setup){ .path = v->path,
+                                 .command = v->limits,
+                                 .shape = v->session.shape,
+                                 .layer = o->implementation,
+                                 .cluster = cluster,
+                                 .axes = o->axes,
+                                 .effort = v->request.effort,
+                                 .window = v->session.window,
+                                 .seed = (uint32_t)o->setup.seed,
+                                 .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
+                                                (o->setup.repair ? STORE_REPAIR : 0u),
+                                 .share = no_limit,
+                                 .margin = o->margin,
+                                 .harm = o->harm,
+                                 .now_us = now_us,
+                                 .demands = v->demands,
+                                 .demand_count = v->demand_count };
+    rc = launches ? tune_launches(&v->session, &setup, o, &v->report) : tune_live(v, &setup);
     log_line_clear();
-    if (rc == ERR_LAUNCH && v->report.cluster)
+    if (rc == ERR_LAUNCH && r->cluster)
         note("%s.  To go on: %s",
              v->session.progress.steps ? "what is measured is kept"
                                        : "no step was timed in this run",
              v->go_on);
-    if ((rc && rc != ERR_CUT) || !v->report.cluster)
+    if ((rc && rc != ERR_CUT) || !r->cluster)
         return rc;
-    said = print(v);
-    rc = rc ? rc : judge_run(v);
+    printed = print(v);
+    if (!rc && r->open) /* it ended by itself, and more is to come by the same command */
+        rc = ERR_CUT;
+    else if (!rc && r->ranges && !r->decided)
+        rc = fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept.  To go on: %s", v->go_on);
-    return rc ? rc : said;
-}
-
-/* What a plan is held to, which is all of the command that makes a failure of its own: cut, it
- * would be another's. */
-static int write_limits(struct exec_protocol *v)
-{
-    const struct tune_options *o = v->options;
-    bool whole = text_put(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
-                          o->setup.timeout_s);
-
-    if (o->setup.memory_limit_bytes)
-        whole &= text_add(v->limits, sizeof(v->limits), " --max-memory %lld",
-                          (long long)o->setup.memory_limit_bytes);
-    for (int i = 0; i < o->guards.count; i++)
-        whole &= text_add(v->limits, sizeof(v->limits), " --guard '%s'", o->guards.items[i]);
-    return whole ? OK
-                 : fail(ERR_ARGUMENT, "--guard: all of them take more than %zu letters",
-                        sizeof(v->limits) - 1);
+    return rc ? rc : printed;
 }
 
 static int open_session(struct exec_protocol *v)
 {
     const struct tune_options *o = v->options;
     struct session *s = &v->session;
+    bool whole;
 
     *s = (struct session){ .shape = v->request.spaces[0].shape,
                            .space = v->request.declared,
@@ -489,7 +434,18 @@ static int open_session(struct exec_protocol *v)
                            .guards = v->guards };
     for (int i = 0; i < o->guards.count; i++)
         TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
-    TRY(write_limits(v));
+    /* What a plan is held to, which is all of the command that makes a failure of its own: cut, it
+     * would be another's. */
+    whole = text_put(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
+                     o->setup.timeout_s);
+    if (o->setup.memory_limit_bytes)
+        whole &= text_add(v->limits, sizeof(v->limits), " --max-memory %lld",
+                          (long long)o->setup.memory_limit_bytes);
+    for (int i = 0; i < o->guards.count; i++)
+        whole &= text_add(v->limits, sizeof(v->limits), " --guard '%s'", o->guards.items[i]);
+    if (!whole)
+        return fail(ERR_ARGUMENT, "--guard: all of them take more than %zu letters",
+                    sizeof(v->limits) - 1);
     if (o->setup.budget_s > 0)
         s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
     progress_open(&s->progress, o->setup.quiet, "the program starts");

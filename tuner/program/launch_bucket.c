@@ -62,16 +62,6 @@ bool launch_bucket_pin(struct launch_bucket *r, struct row_list pins)
 
 /* ---- the decision */
 
-/* What earlier runs decided with no less effort holds, if its plan can still run. */
-static bool is_decided(const struct launch_bucket *r)
-{
-    const struct entry_row *e = &r->bucket.entry;
-    int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
-
-    return arm >= 0 && r->bucket.attempts[arm].usable && !entry_is(e, ENTRY_OPEN) &&
-           effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
-}
-
 /* Ends the provisional entry that an older moetune wrote when its time was up. */
 static int drop_cut(struct launch_bucket *r, const char *why)
 {
@@ -81,12 +71,18 @@ static int drop_cut(struct launch_bucket *r, const char *why)
     return store_entry_end(r->dictionary.store, &r->bucket.entry, why);
 }
 
-static int write_entry(struct launch_bucket *r)
+/* Has the decision say what it wants next; where that is nothing the entry is written. */
+static int advance(struct launch_bucket *r)
 {
     struct entry_row entry;
-    int rc = bucket_entry(&r->bucket, -1, &entry);
+    int rc;
 
+    r->wanted = decision_next(&r->bucket.decision, &r->purpose);
+    r->on_occasion = false;
+    if (r->wanted != DECISION_DONE)
+        return OK;
     r->state = RANGE_DECIDED;
+    rc = bucket_entry(&r->bucket, -1, &entry);
     if (rc == UNSUPPORTED) /* no plan runs here: the trials say why */
         return drop_cut(r, "no plan runs");
     TRY(rc);
@@ -97,16 +93,15 @@ static int write_entry(struct launch_bucket *r)
     return store_publish(r->dictionary.store);
 }
 
-static int advance(struct launch_bucket *r)
-{
-    r->wanted = decision_next(&r->bucket.decision, &r->purpose);
-    r->on_occasion = false;
-    return r->wanted == DECISION_DONE ? write_entry(r) : OK;
-}
-
 int launch_bucket_begin(struct launch_bucket *r)
 {
-    r->state = !r->demand ? RANGE_LEFT_OUT : is_decided(r) ? RANGE_DECIDED : RANGE_OPEN;
+    const struct entry_row *e = &r->bucket.entry;
+    int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
+    /* What earlier runs decided with no less effort holds, if its plan can still run. */
+    bool decided = arm >= 0 && r->bucket.attempts[arm].usable && !entry_is(e, ENTRY_OPEN) &&
+                   effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
+
+    r->state = !r->demand ? RANGE_LEFT_OUT : decided ? RANGE_DECIDED : RANGE_OPEN;
     if (r->state != RANGE_OPEN)
         return OK;
     bucket_open(&r->bucket, false);
@@ -115,7 +110,7 @@ int launch_bucket_begin(struct launch_bucket *r)
 
 /* ---- what a launch shows */
 
-/* It may be run again and again, for it cannot take the program with it. */
+/* Whether a plan may be run again and again, because it cannot end the program. */
 static bool is_harmless(const struct launch_bucket *r, int arm)
 {
     const struct attempt *a = &r->bucket.attempts[arm];
@@ -224,19 +219,9 @@ int launch_bucket_next(struct launch_bucket *r)
     return r->state == RANGE_OPEN ? advance(r) : OK;
 }
 
-/* What was decided does not hold: everything else is told again, to a search that did not hear it.
- */
-static int decide_again(struct launch_bucket *r)
-{
-    struct search *heard = r->dictionary.search;
-
-    TRY(search_open(heard->ops, &heard->setup, &r->dictionary.search));
-    search_close(heard);
-    return launch_bucket_begin(r);
-}
-
 int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
 {
+    struct search *heard = r->dictionary.search;
     bool in_force = r->state == RANGE_DECIDED && r->bucket.known &&
                     dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm;
 
@@ -248,8 +233,11 @@ int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state,
     r->watched.learnt = true;
     if (r->cut && dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm)
         TRY(drop_cut(r, "its plan fails"));
-    if (in_force)
-        return decide_again(r);
+    if (in_force) { /* it is decided again, by a search that has not heard these samples yet */
+        TRY(search_open(heard->ops, &heard->setup, &r->dictionary.search));
+        search_close(heard);
+        return launch_bucket_begin(r);
+    }
     if (r->state != RANGE_OPEN)
         return OK;
     decision_drop(&r->bucket.decision, arm);

@@ -18,16 +18,6 @@
 
 /* ---- ways */
 
-static size_t find_way(const struct declaration *d, const struct launch_way *ways, size_t count,
-                       const struct moe_plan *plans, uint32_t choice)
-{
-    size_t w = 0;
-
-    while (w < count && !declaration_same_launch(d, choice, plans[ways[w].arm].choice))
-        w++;
-    return w;
-}
-
 /* How many live axes a choice has as the default has them. */
 static size_t likeness(const struct declaration *d, uint32_t choice)
 {
@@ -42,9 +32,12 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
               uint32_t *way_of, struct launch_way **ways, size_t *way_count)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t w = find_way(d, *ways, *way_count, plans, plans[i].choice);
         const struct launch_way fresh = { .arm = (int)i, .safe = (int)i };
+        size_t w = 0;
 
+        while (w < *way_count &&
+               !declaration_same_launch(d, plans[i].choice, plans[(*ways)[w].arm].choice))
+            w++;
         if (w == *way_count)
             ARRAY_APPEND(*ways, *way_count, fresh);
         else if (likeness(d, plans[i].choice) > likeness(d, plans[(*ways)[w].safe].choice))
@@ -109,25 +102,10 @@ static size_t braced(const char *at)
     return at[length] == '}' ? length + 1 : 0;
 }
 
-static int find_axis(const struct declaration *d, const char *word, size_t length, size_t *axis)
-{
-    *axis = declaration_axis(d, word, length);
-    if (*axis == d->axes)
-        return fail(ERR_ARGUMENT,
-                    "--exec: {%.*s} is no axis of %s; {{%.*s}} stands for the word in braces",
-                    (int)length, word, d->name, (int)length, word);
-    if (!d->axis[*axis].restart)
-        return fail(ERR_ARGUMENT,
-                    "--exec: {%s} varies while the program runs, so it is told by \"plan\", not by "
-                    "the command line; declare it \"restart\" or leave it out",
-                    d->axis[*axis].name);
-    return OK;
-}
-
 int launch_command(const char *command, const struct declaration *d, uint32_t choice, char **out)
 {
     char *text = NULL;
-    size_t size, length, axis;
+    size_t size, length;
     FILE *to = open_memstream(&text, &size);
     int rc = to ? OK : fail(ERR_NOMEM, "a command line");
 
@@ -139,8 +117,19 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
             fprintf(to, "%.*s", (int)length + 1, command);
             command += length + 1;
         } else if ((length = braced(command))) {
-            rc = find_axis(d, command + 1, length - 2, &axis);
-            if (!rc)
+            size_t axis = declaration_axis(d, command + 1, length - 2);
+            int word = (int)length - 2;
+
+            if (axis == d->axes)
+                rc = fail(ERR_ARGUMENT,
+                          "--exec: {%.*s} is no axis of %s; {{%.*s}} stands for the word in braces",
+                          word, command + 1, d->name, word, command + 1);
+            else if (!d->axis[axis].restart)
+                rc = fail(ERR_ARGUMENT,
+                          "--exec: {%s} varies while the program runs, so it is told by \"plan\", "
+                          "not by the command line; declare it \"restart\" or leave it out",
+                          d->axis[axis].name);
+            else
                 fputs(value_of(d, choice, axis), to);
             command += length;
         } else {
@@ -158,8 +147,9 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
 
 /* ---- ranges */
 
-/* So many times the least steps of a sample a launch goes on that looks which ranges there are, and
- * one that waits for a range to be asked for, or would like to see it. */
+/* How long a launch goes on, in times of the least steps of a sample: while it looks which ranges
+ * there are, while it waits for a range to be asked for, and where it would only like to see one.
+ */
 enum { LOOK = 8, WAIT = 32, PASS_BY = 2 };
 
 void watched_reset(struct watched *r)
@@ -279,7 +269,7 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
     return n;
 }
 
-/* ---- answers */
+/* ---- what the program of a launch is answered */
 
 const struct launched_program *launches_program(const struct launches *l)
 {
@@ -303,7 +293,7 @@ static bool goes_on(const struct launches *l, uint64_t question)
     return watch_looks(&l->watch, question);
 }
 
-static int answer_ask(void *self, const struct said *ask, struct moe_plan *plan)
+static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct launches *l = self;
     uint32_t bucket = declaration_bucket(l->space, ask->key, ask->class_thousandths);
@@ -326,7 +316,7 @@ static int answer_ask(void *self, const struct said *ask, struct moe_plan *plan)
     return l->client->choose(l->self, range, plan);
 }
 
-static int answer_tell(void *self, const struct said *tell)
+static int program_tells(void *self, const struct said *tell)
 {
     struct launches *l = self;
     struct progress *p = &l->session->progress;
@@ -346,14 +336,14 @@ static int answer_tell(void *self, const struct said *tell)
     return l->client->step(l->self, l->range, tell->ns);
 }
 
-static int answer_memory(void *self, int64_t bytes)
+static int program_tells_memory(void *self, int64_t bytes)
 {
     struct launches *l = self;
 
     return l->client->memory ? l->client->memory(l->self, l->range, bytes) : OK;
 }
 
-static int answer_failed(void *self, enum trial_state state, const char *why)
+static int program_fails(void *self, enum trial_state state, const char *why)
 {
     struct launches *l = self;
 
@@ -361,7 +351,7 @@ static int answer_failed(void *self, enum trial_state state, const char *why)
     return l->client->failed(l->self, l->range, state, why);
 }
 
-static struct moetune_status answer_status(void *self)
+static struct moetune_status status_of(void *self)
 {
     const struct launches *l = self;
     struct launch_counts counts = l->client->count(l->self);
@@ -379,11 +369,11 @@ static void idle(void *self)
         l->client->idle(l->self);
 }
 
-static const struct session_ops ops = { .ask = answer_ask,
-                                        .tell = answer_tell,
-                                        .memory = answer_memory,
-                                        .failed = answer_failed,
-                                        .status = answer_status,
+static const struct session_ops ops = { .ask = program_asks,
+                                        .tell = program_tells,
+                                        .memory = program_tells_memory,
+                                        .failed = program_fails,
+                                        .status = status_of,
                                         .idle = idle };
 
 /* ---- launches */
@@ -398,25 +388,12 @@ bool launches_learnt(const struct launches *l)
     return false;
 }
 
-/* What the launch was started for, ended well and did not show. */
-static void count_misses(const struct launches *l)
-{
-    struct watched *range;
-    char text[80];
-
-    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
-        if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
-            continue;
-        declaration_range(l->space, range->bucket, text, sizeof(text));
-        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
-        l->client->leave(l->self, range);
-    }
-}
-
+/* The program has ended; whether launches go on. */
 static int judge_end(struct launches *l, const struct launch_end *end)
 {
     const struct session *s = l->session;
+    struct watched *range;
+    char text[80];
 
     if (!s->dismissed && (end->hung || end->exit_code)) {
         l->silent = 0;
@@ -426,48 +403,50 @@ static int judge_end(struct launches *l, const struct launch_end *end)
     if (l->silent >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "%s ended %d times in a row without asking anything",
                     launches_program(l)->name, LAUNCH_PATIENCE);
-    count_misses(l);
+    /* It ended well: a range that it was started for and did not show is missed. */
+    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
+        if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
+            continue;
+        declaration_range(l->space, range->bucket, text, sizeof(text));
+        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
+             l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
+        l->client->leave(l->self, range);
+    }
     return l->client->ended(l->self, NULL);
-}
-
-static int launch(struct launches *l, uint32_t number)
-{
-    struct launch_way *way = &l->ways[number];
-    uint32_t choice = l->plans[way->arm].choice;
-    char words[DECLARATION_PLAN_BYTES], *command;
-    struct launch_end end;
-    int rc;
-
-    l->now.way = number;
-    way->last = ++l->now.number;
-    way->launches++;
-    l->watch.newest = 0;
-    l->range = NULL;
-    TRY(l->client->begin(l->self, launch_words(l->space, choice, words)));
-    TRY(launch_command(launches_program(l)->command, l->space, choice, &command));
-    launch_cost_started(&l->cost, host_clock_ns());
-    rc = session_launch(l->session, command, words, l->in_doubt, &end);
-    free(command);
-    launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
-    if (l->client->gather && (!rc || rc == ERR_CUT))
-        rc = l->client->gather(l->self, rc == ERR_CUT) ? ERR_IO : rc;
-    return rc ? rc : judge_end(l, &end);
 }
 
 int launches_run(struct launches *l)
 {
     for (;;) {
-        int way, rc;
+        char words[DECLARATION_PLAN_BYTES], *command;
+        struct launch_way *way;
+        struct launch_end end;
+        uint32_t choice;
+        int next, rc;
 
         for (size_t w = 0; w < l->way_count; w++)
             l->ways[w].votes = 0;
         l->client->vote(l->self);
-        way = ways_next(l->ways, l->way_count, l->now.number);
-        if (way < 0)
+        next = ways_next(l->ways, l->way_count, l->now.number);
+        if (next < 0)
             return OK;
-        rc = launch(l, (uint32_t)way);
-        if (rc)
-            return rc;
+        way = &l->ways[next];
+        choice = l->plans[way->arm].choice;
+        l->now.way = (uint32_t)next;
+        way->last = ++l->now.number;
+        way->launches++;
+        l->watch.newest = 0;
+        l->range = NULL;
+        TRY(l->client->begin(l->self, launch_words(l->space, choice, words)));
+        TRY(launch_command(launches_program(l)->command, l->space, choice, &command));
+        launch_cost_started(&l->cost, host_clock_ns());
+        rc = session_launch(l->session, command, words, l->in_doubt, &end);
+        free(command);
+        launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
+        if (l->client->gather && (!rc || rc == ERR_CUT))
+            rc = l->client->gather(l->self, rc == ERR_CUT) ? ERR_IO : rc;
+        TRY(rc);
+        TRY(judge_end(l, &end));
     }
 }
 

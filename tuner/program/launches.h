@@ -72,7 +72,7 @@ bool watched_step(struct watched *range, int64_t ns, uint32_t steps, int64_t *sa
  * median does: a trainer pays for slow steps, too, but not for a moment of the machine's. */
 int64_t watched_sample(struct watched *range);
 
-/* A launch ended well that was to show something here: whether one more is no use. */
+/* A launch ended well that was to show something here: whether one more would be of no use. */
 bool watched_in_vain(struct watched *range);
 
 /* What several ranges learnt together. */
@@ -96,8 +96,8 @@ bool watch_looks(const struct launch_watch *watch, uint64_t question);
 
 /* ---- how many steps make a sample, by what launches cost.  Pure. */
 
-/* Of a run's launches: their starts and ends, and what lies between the first question and the last
- * answer; and when these were in the launch under way. */
+/* What a run's launches cost: `inside` from the first question to the last answer, `outside` their
+ * starts and ends; and when these were in the launch under way. */
 struct launch_cost {
     double outside_ns, inside_ns;
 
@@ -167,7 +167,7 @@ struct launch_under_way {
 };
 
 struct launches {
-    /* Of the client. */
+    /* Set by the client. */
     const struct launch_client *client;
     void *self;
     struct session *session;

@@ -54,14 +54,23 @@ static bool is_at_end(struct line_reader *r)
 
 /* ---- ask */
 
-static bool read_class(struct line_reader *r)
+static bool read_ask(struct line_reader *r)
 {
     const struct declaration *d = r->space;
-    bool wanted = d && *d->class_name;
-    char word[64];
+    const unsigned long long most = d ? INT64_MAX : UINT32_MAX;
+    unsigned long long key;
+    char digits[32], word[64], *end;
     double class;
 
-    if (!wanted)
+    if (!next_word(r, digits, sizeof(digits)) || !isdigit((unsigned char)*digits))
+        return refuse(r, d ? "ask KEY: %s as a number is wanted" : "ask CAPACITY: %s is wanted",
+                      d ? d->key : "a number of rows");
+    key = strtoull(digits, &end, 10);
+    if (*end || key > most)
+        return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(digits, 20),
+                      most);
+    r->said->key = key;
+    if (!d || !*d->class_name)
         return is_at_end(r) || refuse(r, "ask KEY: there is no class");
     if (!next_word(r, word, sizeof(word)))
         return refuse(r, "ask KEY CLASS: the space has the class %s", d->class_name);
@@ -70,24 +79,6 @@ static bool read_class(struct line_reader *r)
     /* Upwards, so that what is above an edge is above its thousandths. */
     r->said->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
     return true;
-}
-
-static bool read_ask(struct line_reader *r)
-{
-    const char *wanted = r->space ? r->space->key : "a number of rows";
-    const unsigned long long most = r->space ? INT64_MAX : UINT32_MAX;
-    unsigned long long key;
-    char word[32], *end;
-
-    if (!next_word(r, word, sizeof(word)) || !isdigit((unsigned char)*word))
-        return refuse(r,
-                      r->space ? "ask KEY: %s as a number is wanted" : "ask CAPACITY: %s is wanted",
-                      wanted);
-    key = strtoull(word, &end, 10);
-    if (*end || key > most)
-        return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(word, 20), most);
-    r->said->key = key;
-    return read_class(r);
 }
 
 /* ---- tell */
@@ -101,44 +92,33 @@ static bool is_name(const char *text, size_t length)
     return good;
 }
 
-static bool read_memory(struct line_reader *r, const char *text)
-{
-    int64_t bytes = 0;
-
-    if (strcmp(text, "0") && !bytes_read(text, &bytes))
-        return refuse(r, "memory=%s: bytes such as 1234, 512MiB or 31GiB are wanted",
-                      TEXT_SHORT(text, 30));
-    r->said->memory_bytes = bytes;
-    return true;
-}
-
-static bool is_told(const struct said *said, const char *name)
-{
-    for (size_t i = 0; i < said->numbers; i++)
-        if (!strcmp(said->number[i].name, name))
-            return true;
-    return false;
-}
-
+/* "memory=BYTES" or "NAME=NUMBER". */
 static bool read_named(struct line_reader *r, const char *word)
 {
     size_t length = strcspn(word, "=");
+    const char *value = word + length + 1;
     struct said *said = r->said;
     struct said_number n = { "", 0 };
 
     if (!word[length] || !is_name(word, length))
         return refuse(r, "tell: \"%s\" is no NAME=NUMBER", TEXT_SHORT(word, 40));
     text_put(n.name, sizeof(n.name), "%.*s", (int)length, word);
-    if (!strcmp(n.name, "memory"))
-        return read_memory(r, word + length + 1);
-    if (!number_read(word + length + 1, NULL, &n.value))
+    if (!strcmp(n.name, "memory")) {
+        if (!strcmp(value, "0"))
+            said->memory_bytes = 0;
+        else if (!bytes_read(value, &said->memory_bytes))
+            return refuse(r, "memory=%s: bytes such as 1234, 512MiB or 31GiB are wanted",
+                          TEXT_SHORT(value, 30));
+        return true;
+    }
+    if (!number_read(value, NULL, &n.value))
         /* What is not a number breaks guards; it is no reason not to understand the line. */
         n.value = NAN;
-    if (is_told(said, n.name) || said->numbers == SAID_NUMBERS_MAX)
-        return refuse(r,
-                      is_told(said, n.name) ? "tell: %s stands there twice"
-                                            : "tell: too many numbers, from %s on",
-                      n.name);
+    for (size_t i = 0; i < said->numbers; i++)
+        if (!strcmp(said->number[i].name, n.name))
+            return refuse(r, "tell: %s stands there twice", n.name);
+    if (said->numbers == SAID_NUMBERS_MAX)
+        return refuse(r, "tell: too many numbers, from %s on", n.name);
     said->number[said->numbers++] = n;
     return true;
 }
@@ -160,25 +140,6 @@ static bool read_tell(struct line_reader *r)
 
 /* ---- all of them */
 
-static bool read_failed(struct line_reader *r)
-{
-    r->said->reason = is_at_end(r) ? "the program could not run it" : r->at;
-    return true;
-}
-
-static bool read_status(struct line_reader *r)
-{
-    return is_at_end(r) || refuse(r, "status: nothing stands behind it");
-}
-
-static const struct {
-    const char *word;
-    bool (*read)(struct line_reader *r);
-} readers[] = { [SAID_ASK] = { "ask", read_ask },
-                [SAID_TELL] = { "tell", read_tell },
-                [SAID_FAILED] = { "failed", read_failed },
-                [SAID_STATUS] = { "status", read_status } };
-
 bool said_read(const char *line, const struct declaration *space, struct said *out,
                char why[SAID_WHY_BYTES])
 {
@@ -188,12 +149,23 @@ bool said_read(const char *line, const struct declaration *space, struct said *o
     *out = (struct said){ .word = SAID_ASK };
     if (strlen(line) >= SAID_LINE_BYTES - 1)
         return refuse(&r, "a line of more than 1000 letters");
-    if (next_word(&r, word, sizeof(word)))
-        for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-            if (!strcmp(readers[i].word, word)) {
-                out->word = (enum said_word)i;
-                return readers[i].read(&r);
-            }
+    if (!next_word(&r, word, sizeof(word)))
+        *word = 0;
+    if (!strcmp(word, "ask"))
+        return read_ask(&r);
+    if (!strcmp(word, "tell")) {
+        out->word = SAID_TELL;
+        return read_tell(&r);
+    }
+    if (!strcmp(word, "failed")) {
+        out->word = SAID_FAILED;
+        out->reason = is_at_end(&r) ? "the program could not run it" : r.at;
+        return true;
+    }
+    if (!strcmp(word, "status")) {
+        out->word = SAID_STATUS;
+        return is_at_end(&r) || refuse(&r, "status: nothing stands behind it");
+    }
     return refuse(&r, "ask, tell, failed or status is wanted");
 }
 

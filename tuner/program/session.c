@@ -75,6 +75,7 @@ static int answer_ask(struct session *s, const struct said *ask)
     return rc;
 }
 
+/* The step broke a limit that it was held to. */
 static int give_up(struct session *s, enum trial_state state, const char *why)
 {
     note("%s=%" PRIu64 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
@@ -87,67 +88,34 @@ static int give_up(struct session *s, enum trial_state state, const char *why)
     return s->ops->failed(s->self, state, why);
 }
 
-/* A step over the limit of memory, or one that breaks what must hold; UNSUPPORTED: neither. */
-static int refuse(struct session *s, const struct said *tell)
+/* The step under way has ended: "tell", or "failed". */
+static int answer_end_of_step(struct session *s, const struct said *said)
 {
     char why[SAID_WHY_BYTES];
+    int rc;
 
-    if (s->memory_bytes && tell->memory_bytes > s->memory_bytes) {
+    if (!s->running)
+        return answer_error(s, said->word == SAID_TELL ? "tell: nothing was asked"
+                                                       : "failed: nothing was asked");
+    s->running = false;
+    s->told++;
+    snprintf(s->answer, sizeof(s->answer), "ok");
+    if (said->word == SAID_FAILED) {
+        rc = s->ops->failed(s->self, TRIAL_FAILED, said->reason);
+        return rc == UNSUPPORTED ? OK : rc;
+    }
+    if (said->memory_bytes && s->ops->memory)
+        TRY(s->ops->memory(s->self, said->memory_bytes));
+    if (s->memory_bytes && said->memory_bytes > s->memory_bytes) {
         text_put(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
-                 (double)tell->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
+                 (double)said->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
         return give_up(s, TRIAL_NO_MEMORY, why);
     }
     for (size_t i = 0; i < s->guard_count; i++)
-        if (guard_broken(&s->guards[i], tell, why))
+        if (guard_broken(&s->guards[i], said, why))
             return give_up(s, TRIAL_FAILED, why);
-    return UNSUPPORTED;
+    return s->ops->tell(s->self, said);
 }
-
-static int answer_tell(struct session *s, const struct said *tell)
-{
-    int rc;
-
-    if (!s->running)
-        return answer_error(s, "tell: nothing was asked");
-    s->running = false;
-    s->told++;
-    snprintf(s->answer, sizeof(s->answer), "ok");
-    if (tell->memory_bytes && s->ops->memory)
-        TRY(s->ops->memory(s->self, tell->memory_bytes));
-    rc = refuse(s, tell);
-    return rc == UNSUPPORTED ? s->ops->tell(s->self, tell) : rc;
-}
-
-static int answer_failed(struct session *s, const struct said *failed)
-{
-    int rc;
-
-    if (!s->running)
-        return answer_error(s, "failed: nothing was asked");
-    s->running = false;
-    s->told++;
-    snprintf(s->answer, sizeof(s->answer), "ok");
-    rc = s->ops->failed(s->self, TRIAL_FAILED, failed->reason);
-    return rc == UNSUPPORTED ? OK : rc;
-}
-
-static int answer_status(struct session *s, const struct said *said)
-{
-    struct moetune_status now = s->ops->status(s->self);
-
-    (void)said;
-    snprintf(s->answer, sizeof(s->answer),
-             "status decided %u open %u steps %" PRIu64 " tried %" PRIu64, now.decided, now.open,
-             now.steps, now.tried);
-    return OK;
-}
-
-static int (*const answers[])(struct session *s, const struct said *said) = {
-    [SAID_ASK] = answer_ask,
-    [SAID_TELL] = answer_tell,
-    [SAID_FAILED] = answer_failed,
-    [SAID_STATUS] = answer_status,
-};
 
 /* ---- one launch */
 
@@ -156,7 +124,7 @@ static double patience_s(const struct session *s)
     return s->silence_s * (s->running ? 1 : patience_between);
 }
 
-/* Of a program that is no longer in doubt. */
+/* Passes on what the program wrote to its standard error, once it is no longer in doubt. */
 static void pass_errors(struct session *s)
 {
     char bytes[4096];
@@ -170,7 +138,7 @@ static void pass_errors(struct session *s)
     }
 }
 
-/* "A | B": the last ones, as many as there is room for. */
+/* Writes the last lines of its standard error as "A | B", as many as there is room for. */
 static void keep_last_lines(const struct session *s, char *room, size_t size)
 {
     char tail[300], *rest = tail, *line;
@@ -197,6 +165,7 @@ static int send_answer(struct session *s)
 static int answer_line(struct session *s, const char *line)
 {
     char why[SAID_WHY_BYTES];
+    struct moetune_status now;
     struct said said;
 
     s->line = line;
@@ -206,10 +175,15 @@ static int answer_line(struct session *s, const char *line)
     if (s->dismissed) { /* who was told to end and goes on is not heard */
         s->late_lines++;
         snprintf(s->answer, sizeof(s->answer), "end");
-    } else if (said_read(line, s->space, &said, why)) {
-        TRY(answers[said.word](s, &said));
-    } else {
+    } else if (!said_read(line, s->space, &said, why)) {
         TRY(answer_error(s, why));
+    } else if (said.word == SAID_STATUS) {
+        now = s->ops->status(s->self);
+        snprintf(s->answer, sizeof(s->answer),
+                 "status decided %u open %u steps %" PRIu64 " tried %" PRIu64, now.decided,
+                 now.open, now.steps, now.tried);
+    } else {
+        TRY(said.word == SAID_ASK ? answer_ask(s, &said) : answer_end_of_step(s, &said));
     }
     return s->held ? OK : send_answer(s);
 }

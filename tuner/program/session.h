@@ -28,7 +28,7 @@ struct session_ops {
 };
 
 struct session {
-    /* Of whoever opens it. */
+    /* Set by whoever opens it. */
     const struct session_ops *ops;
     void *self;
     const char *name; /* in messages; NULL: "the program" */
@@ -45,11 +45,11 @@ struct session {
 
     bool spoken; /* a line came, in whatever launch */
 
-    /* Of the launch. */
-    FILE *standard_error; /* where it is in doubt whether it speaks; NULL: it is ours */
-    off_t passed;         /* bytes of that which went to ours */
+    /* Of the launch under way. */
+    FILE *standard_error; /* the program's, while it may never speak; NULL: it has ours */
+    off_t passed;         /* bytes of that which were passed on to ours */
     struct child child;
-    const char *line; /* under way */
+    const char *line; /* that is being answered */
     char answer[SAID_LINE_BYTES];
     bool held;      /* the answer is not sent yet */
     bool running;   /* a step, under `plan` */

@@ -36,14 +36,6 @@ struct launch_tuning {
 
 /* ---- ranges */
 
-static struct launch_bucket *find_range(const struct launch_tuning *t, uint32_t bucket)
-{
-    for (size_t i = 0; i < t->range_count; i++)
-        if (t->ranges[i]->bucket.key.bucket == bucket)
-            return t->ranges[i];
-    return NULL;
-}
-
 static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_bucket **out)
 {
     struct launches *l = &t->launches;
@@ -261,13 +253,13 @@ static void leave(void *self, struct watched *range)
  * is tried again, in its turn. */
 enum { DEATHS_LEAST = 4 };
 
-/* What ran before is given up only where it dies much more often than it works. */
+/* Whether to give up what ran before: only where it dies much more often than it works. */
 static bool dies_always(uint32_t deaths, uint32_t worked)
 {
     return deaths >= DEATHS_LEAST && deaths > 2 * worked;
 }
 
-/* A plan under which the program died or fell silent. */
+/* Blames a plan under which the program died or fell silent. */
 static int blame_plan(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launch_bucket *r = launch_bucket_of(t->launches.range);
@@ -292,8 +284,8 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
                       LAUNCH_PATIENCE, why);
 }
 
-/* Nothing ever ran under these values: they may be the reason, or the plan that came first.  After
- * some launches each plan with them fails, in every range. */
+/* Blames values under which nothing ever ran.  They may be the reason, or the plan that came first:
+ * only after some launches each plan with them fails, in every range. */
 static int blame_way(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launches *l = &t->launches;
@@ -377,39 +369,33 @@ static const struct launch_client client = { .range = range_at,
 
 /* ---- the run */
 
-static int begin_run(struct launch_tuning *t)
-{
-    static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
-    struct dictionary *d = &t->dictionary;
-
-    t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
-    TRY(run_begin(&t->run, d->cluster, t->setup->seed, "blind", t->setup->effort->name,
-                  t->setup->command));
-    d->run = t->run.row.id;
-    TRY(run_first(d->store, d->cluster, t->setup->command, false, &d->first_run));
-    d->pairs_since = d->first_run;
-    return OK;
-}
-
 static int recall_range(void *self, const struct trial_row *trial)
 {
     struct launch_tuning *t = self;
     struct launch_bucket *r;
 
-    return find_range(t, trial->key.bucket) ? OK : add_range(t, trial->key.bucket, &r);
+    for (size_t i = 0; i < t->range_count; i++)
+        if (t->ranges[i]->bucket.key.bucket == trial->key.bucket)
+            return OK;
+    return add_range(t, trial->key.bucket, &r);
 }
 
-static int open_store(struct launch_tuning *t)
+static int tune(struct launch_tuning *t)
 {
+    static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
     const struct live_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
+    struct arms_setup axes = { .axes = setup->axes, .foreign = true };
+    struct moe_plan usual = plan_default(&setup->shape);
     struct launch_bucket *range;
     struct cluster cluster;
+    int rc;
 
+    TRY(arms_list(&setup->shape, &axes, t->arms, &d->arm_count));
+    d->default_arm = arms_find(t->arms, d->arm_count, &usual);
+    t->launches.plan_count = d->arm_count;
+    TRY(launches_open(&t->launches));
     TRY(live_cluster(setup, &cluster));
-    TRY(store_open(setup->path, setup->store_flags, &d->store));
-    TRY(recognise(d->store, &cluster, &d->cluster));
-    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
     t->search =
         (struct search_setup){ .shape = setup->shape,
                                .arms = t->arms,
@@ -417,66 +403,54 @@ static int open_store(struct launch_tuning *t)
                                .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
                                .worth = setup->effort->worth,
                                .seed = setup->seed };
+    TRY(store_open(setup->path, setup->store_flags, &d->store));
+    TRY(recognise(d->store, &cluster, &d->cluster));
+    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
     TRY(store_overrides(d->store, &t->pins));
-    TRY(begin_run(t));
+    t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
+    TRY(run_begin(&t->run, d->cluster, setup->seed, "blind", setup->effort->name, setup->command));
+    d->run = t->run.row.id;
+    TRY(run_first(d->store, d->cluster, setup->command, false, &d->first_run));
+    d->pairs_since = d->first_run;
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
+    /* Ranges that are asked for, then those that earlier runs tried something in. */
     for (size_t i = 0; i < setup->demand_count; i++)
         TRY(add_range(t, setup->demands[i].bucket, &range));
-    return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t);
-}
-
-static int tune(struct launch_tuning *t)
-{
-    struct arms_setup axes = { .axes = t->setup->axes, .foreign = true };
-    struct moe_plan usual = plan_default(&t->setup->shape);
-    int rc;
-
-    TRY(arms_list(&t->setup->shape, &axes, t->arms, &t->dictionary.arm_count));
-    t->dictionary.default_arm = arms_find(t->arms, t->dictionary.arm_count, &usual);
-    t->launches.plan_count = t->dictionary.arm_count;
-    TRY(launches_open(&t->launches));
-    TRY(open_store(t));
+    TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->range_count && rc == ERR_CUT; i++)
         TRY(launch_bucket_next(t->ranges[i]));
     return rc;
 }
 
-/* Ranges where no plan runs, which is said. */
-static uint32_t count_dead(const struct launch_tuning *t)
+static void report(struct launch_tuning *t, struct launches_report *out)
 {
+    struct launch_counts counts = count(t);
     const struct declaration *d = t->launches.space;
-    uint32_t count = 0;
 
+    *out = (struct launches_report){ .cluster = t->dictionary.cluster,
+                                     .shape = t->dictionary.shape,
+                                     .launches = t->launches.now.number,
+                                     .ranges = counts.ranges,
+                                     .decided = counts.decided,
+                                     .given_up = count_ranges(t, RANGE_GIVEN_UP),
+                                     .steps = t->launches.watch.least };
+    for (size_t w = 0; w < t->launches.way_count; w++)
+        out->ways += t->launches.ways[w].launches > 0;
     for (size_t i = 0; i < t->range_count; i++) {
         const struct bucket *b = &t->ranges[i]->bucket;
         char range[64];
 
         if (t->ranges[i]->state != RANGE_DECIDED || b->known)
             continue;
-        count++;
+        /* The range came to its end without an entry: no plan runs there. */
+        out->decided--;
         declaration_range(d, b->key.bucket, range, sizeof(range));
         note("%s %s is not decided: no plan runs there; the default one: %s", d->key, range,
              b->attempts[t->dictionary.default_arm].trial.message);
     }
-    return count;
-}
-
-static void report(struct launch_tuning *t, struct launches_report *out)
-{
-    struct launch_counts counts = count(t);
-
-    *out = (struct launches_report){ .cluster = t->dictionary.cluster,
-                                     .shape = t->dictionary.shape,
-                                     .launches = t->launches.now.number,
-                                     .ranges = counts.ranges,
-                                     .decided = counts.decided - count_dead(t),
-                                     .given_up = count_ranges(t, RANGE_GIVEN_UP),
-                                     .steps = t->launches.watch.least };
-    for (size_t w = 0; w < t->launches.way_count; w++)
-        out->ways += t->launches.ways[w].launches > 0;
 }
 
 int tune_launches(struct session *session, const struct live_setup *setup,

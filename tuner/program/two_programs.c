@@ -48,9 +48,9 @@ struct rival_program {
     struct moelookup_view *view;
 };
 
-/* Steps of one bucket. */
+/* What the steps of both sides showed in one bucket. */
 struct rivals_bucket {
-    struct watched watched; /* first: the launcher knows the key by it, and its bucket */
+    struct watched watched; /* first, for the launcher's pointer to it is cast back */
     uint32_t seen[SIDES];
     struct moe_plan plan[SIDES];
     struct contest *contest;
@@ -80,46 +80,37 @@ struct program_comparison {
 
 /* ---- tables */
 
-/* The one layer of the table that has these plans. */
-static int find_layer(const struct program_comparison *t, const char *path,
-                      const struct moelookup *table, struct lookup_layer *out)
-{
-    uint32_t space = t->space ? t->space->id : 0, count = 0;
-
-    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
-        struct lookup_layer layer = pack_layer(table->bytes, i);
-
-        /* Of a space, that of several clusters is one layer: which of them, bind says. */
-        if (layer.shape.space != space ||
-            (space && count && shape_equal(&layer.shape, &out->shape)))
-            continue;
-        *out = layer;
-        count++;
-    }
-    if (count == 1)
-        return OK;
-    if (!count)
-        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
-                    path ? path : "the database", space ? "of " : "of a layer",
-                    space ? t->space->name : "");
-    return fail(ERR_ARGUMENT, "%s: a table of one layer%s%s is wanted, it has %u",
-                path ? path : "the table", space ? " of " : "", space ? t->space->name : "", count);
-}
-
+/* Opens the side's table, which must have plans of exactly one layer. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_program *s)
 {
-    struct lookup_layer layer;
+    uint32_t space = t->space ? t->space->id : 0, count = 0;
+    const char *of = t->space ? t->space->name : "";
+    struct lookup_layer layer, found = { 0 };
 
     TRY(moelookup_open(path, &s->table));
     recorder_close(s->table->recorder); /* these are no questions of a trainer */
     s->table->recorder = NULL;
-    TRY(find_layer(t, path, s->table, &layer));
-    if (t->shape.experts && !shape_equal(&t->shape, &layer.shape))
+    for (uint32_t i = 0; i < pack_layer_count(s->table->bytes); i++) {
+        layer = pack_layer(s->table->bytes, i);
+        /* Of a space, that of several clusters is one layer: which of them, bind says. */
+        if (layer.shape.space != space ||
+            (space && count && shape_equal(&layer.shape, &found.shape)))
+            continue;
+        found = layer;
+        count++;
+    }
+    if (!count)
+        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
+                    path ? path : "the database", space ? "of " : "of a layer", of);
+    if (count > 1)
+        return fail(ERR_ARGUMENT, "%s: a table of one layer%s%s is wanted, it has %u",
+                    path ? path : "the table", space ? " of " : "", of, count);
+    if (t->shape.experts && !shape_equal(&t->shape, &found.shape))
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
-                    SHAPE_TEXT(&layer.shape));
-    t->shape = layer.shape;
-    t->window = layer.window;
-    return moelookup_bind(s->table, &layer.shape, NULL, &s->view);
+                    SHAPE_TEXT(&found.shape));
+    t->shape = found.shape;
+    t->window = found.window;
+    return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
 /* Reads the space and the tables. */
@@ -141,19 +132,6 @@ static int open_comparison(const struct two_programs *o, struct program_comparis
     if (o->against_table)
         return open_table(t, o->against_table, &t->side[1]);
     return o->against && o->db ? open_table(t, o->db, &t->side[1]) : OK;
-}
-
-static void close_comparison(struct program_comparison *t)
-{
-    for (size_t i = 0; i < t->key_count; i++) {
-        free(t->keys[i]->contest);
-        free(t->keys[i]);
-    }
-    free(t->keys);
-    for (int i = 0; i < SIDES; i++) {
-        moelookup_view_free(t->side[i].view);
-        moelookup_close(t->side[i].table);
-    }
 }
 
 /* What a trainer would be told by the side's table. */
@@ -180,7 +158,7 @@ static uint32_t bucket_of(const struct program_comparison *t, const struct said 
                     : (uint32_t)ask->key / t->window;
 }
 
-/* The key of a bucket; `fresh`: it is a new one. */
+/* Finds the key of a bucket, or adds it (*fresh). */
 static int find_key(struct program_comparison *t, uint32_t bucket, struct rivals_bucket **out,
                     bool *fresh)
 {
@@ -240,8 +218,8 @@ static void tell_side(const struct program_comparison *t, struct rivals_bucket *
         !(v.challenge.value < -t->options->margin && v.challenge.high >= -t->options->margin);
 }
 
-/* A side cannot run its plan there.  ERR_LAUNCH if it is the second one: the first has nothing to
- * be compared with. */
+/* Settles a key where a side cannot run its plan.  ERR_LAUNCH if it is the second one: the first
+ * has nothing to be compared with. */
 static int lose(const struct program_comparison *t, struct rivals_bucket *key, int side,
                 const char *why)
 {
@@ -265,7 +243,7 @@ static int lose(const struct program_comparison *t, struct rivals_bucket *key, i
 
 enum { PAIRS_LEAST = 8 };
 
-/* One of the two. */
+/* One of the two programs. */
 struct speaker {
     struct session session;
     struct meeting *meeting;
@@ -333,7 +311,7 @@ static const struct session_ops meeting_ops = { .ask = hold_question,
                                                 .status = meeting_status,
                                                 .idle = tick };
 
-/* Until it has asked, or told; UNSUPPORTED: it has ended. */
+/* Listens until the program has asked or told; UNSUPPORTED: it has ended. */
 static int listen_to(struct speaker *s)
 {
     struct launch_end end = { .hung = false };
@@ -345,7 +323,7 @@ static int listen_to(struct speaker *s)
                : rc;
 }
 
-/* The other one waits for its answer meanwhile. */
+/* Lets one side run a step, while the other one waits for its answer. */
 static int run_step(struct meeting *m, struct speaker *s)
 {
     struct program_comparison *t = m->t;
@@ -389,45 +367,12 @@ static int run_round(struct meeting *m)
     return OK;
 }
 
-/* It ended by itself: well, or by a fault of its own. */
-static int end_speaker(struct meeting *m, struct speaker *s)
-{
-    struct launch_end end = { .hung = false };
-
-    session_end(&s->session, OK, &end);
-    if (!end.by_itself || !end.exit_code)
-        return OK;
-    note("%s: %s", s->session.name, end.how);
-    return s->side == 0 && m->t->key_count ? ERR_WRONG : ERR_LAUNCH;
-}
-
-/* Until all keys are settled, and for as long as it took to see them no other one came. */
-static int run_rounds(struct meeting *m)
-{
-    struct program_comparison *t = m->t;
-    int rc = OK, ends = OK;
-
-    for (int i = 0; i < SIDES && !rc; i++)
-        rc = session_start(&m->speakers[i].session, t->side[i].command, NULL, false);
-    while (!rc && !(t->key_count && count_settled(t) == t->key_count &&
-                    m->rounds >= 2 * m->newest + PAIRS_LEAST))
-        rc = run_round(m);
-    log_line_clear();
-    for (int i = 0; i < SIDES; i++) {
-        int end = end_speaker(m, &m->speakers[i]);
-
-        ends = ends ? ends : end;
-    }
-    if (rc && rc != UNSUPPORTED)
-        return rc;
-    return !ends && !t->key_count ? fail(ERR_LAUNCH, "a program ended without asking anything")
-                                  : ends;
-}
-
+/* Lets them run steps until all keys are settled, and no new one came for as long as it took to see
+ * these. */
 static int compare_in_turn(struct program_comparison *t)
 {
     struct meeting *m = calloc(1, sizeof(*m));
-    int rc;
+    int rc = OK, ends = OK;
 
     if (!m)
         return fail(ERR_NOMEM, "two programs");
@@ -449,9 +394,27 @@ static int compare_in_turn(struct program_comparison *t)
     }
     progress_open(&m->progress, t->options->quiet, "the programs start");
     m->progress.deadline_ns = t->deadline_ns;
-    rc = run_rounds(m);
+    for (int i = 0; i < SIDES && !rc; i++)
+        rc = session_start(&m->speakers[i].session, t->side[i].command, NULL, false);
+    while (!rc && !(t->key_count && count_settled(t) == t->key_count &&
+                    m->rounds >= 2 * m->newest + PAIRS_LEAST))
+        rc = run_round(m);
+    log_line_clear();
+    for (int i = 0; i < SIDES; i++) {
+        struct launch_end end = { .hung = false };
+
+        session_end(&m->speakers[i].session, OK, &end);
+        if (!end.by_itself || !end.exit_code)
+            continue;
+        note("%s: %s", t->side[i].name, end.how); /* a fault of its own */
+        if (!ends)
+            ends = i == 0 && t->key_count ? ERR_WRONG : ERR_LAUNCH;
+    }
     free(m);
-    return rc;
+    if (rc && rc != UNSUPPORTED)
+        return rc;
+    return !ends && !t->key_count ? fail(ERR_LAUNCH, "a program ended without asking anything")
+                                  : ends;
 }
 
 /* ---- launch by launch, so that their luck is a part of what is compared */
@@ -469,7 +432,7 @@ struct launched_sides {
 
     /* Of the launch under way. */
     int side;
-    bool fits; /* what it was told last was the plan of the key and side */
+    bool fits; /* its last answer was the plan that the side has at the key */
 };
 
 static struct rivals_bucket *key_of(struct watched *range)
@@ -477,7 +440,7 @@ static struct rivals_bucket *key_of(struct watched *range)
     return (struct rivals_bucket *)range;
 }
 
-/* Of l->ways: where the side shows the plan. */
+/* The index in l->ways of the way by which the side shows the plan. */
 static size_t way_of(const struct launched_sides *r, int side, const struct moe_plan *plan)
 {
     const struct launches *l = &r->launches;
@@ -488,7 +451,7 @@ static size_t way_of(const struct launched_sides *r, int side, const struct moe_
     return (size_t)side * (l->way_count / SIDES) + l->way_of[i];
 }
 
-/* Whose sample the key wants next. */
+/* The side whose sample the key wants next. */
 static int turn_of(const struct rivals_bucket *key)
 {
     const uint16_t *told = key->contest->told;
@@ -496,7 +459,7 @@ static int turn_of(const struct rivals_bucket *key)
     return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
 }
 
-/* One program and one plan on both sides: what differs is chance. */
+/* Whether both sides are one program with one plan: what differs is chance. */
 static bool is_same(const struct program_comparison *t, const struct moe_plan *a,
                     const struct moe_plan *b)
 {
@@ -633,46 +596,13 @@ static void leave(void *self, struct watched *range)
     key_of(range)->settled = true;
 }
 
-/* It died or fell silent in a step; the first time something else may have killed it. */
-static int blame_plan(struct launched_sides *r, const struct launch_end *end, const char *why)
-{
-    const struct program_comparison *t = r->t;
-    struct rivals_bucket *key = key_of(r->launches.range);
-    bool forgiven = !end->hung && key->dead[r->side]++ == 0;
-    char range[80];
-
-    declaration_range(t->space, key->watched.bucket, range, sizeof(range));
-    note("%s: %s %s, %s: %s%s", t->side[r->side].name, t->space->key, range,
-         PLAN_WORDS(&key->plan[r->side]), why, forgiven ? "; once more" : "");
-    return forgiven ? OK : lose(t, key, r->side, why);
-}
-
-/* Launches under these values show nothing, again and again: the side loses every range that it
- * would show by them. */
-static int blame_way(struct launched_sides *r, const char *why)
-{
-    struct program_comparison *t = r->t;
-    size_t way = r->launches.now.way;
-    struct watched *range;
-
-    r->launches.ways[way].broken = true;
-    for (uint32_t b = 0; b < declaration_buckets(t->space) && !r->launches.heard; b++) {
-        struct moe_plan plan = plan_of(t, r->side, b, 0);
-
-        if (way_of(r, r->side, &plan) == way)
-            TRY(add_key(r, b, &range));
-    }
-    for (size_t i = 0; i < t->key_count; i++)
-        if (!t->keys[i]->settled && t->keys[i]->way[r->side] == way)
-            TRY(lose(t, t->keys[i], r->side, why));
-    return OK;
-}
-
 static int launch_ended(void *self, const struct launch_end *failure)
 {
     struct launched_sides *r = self;
+    struct program_comparison *t = r->t;
     struct launches *l = &r->launches;
     struct launch_way *way = &l->ways[l->now.way];
+    const char *name = t->side[r->side].name;
     char why[LAUNCH_WHY_BYTES];
 
     if (!failure) {
@@ -680,11 +610,36 @@ static int launch_ended(void *self, const struct launch_end *failure)
         return OK;
     }
     launch_why(&r->session, failure, why);
-    if (r->session.running && r->fits && !key_of(l->range)->settled)
-        return blame_plan(r, failure, why);
-    note("launch %" PRIu32 " of %s: %s", l->now.number, r->t->side[r->side].name, why);
+    if (r->session.running && r->fits && !key_of(l->range)->settled) {
+        /* It died or fell silent in a step of the side's plan; the first time something else may
+         * have killed it. */
+        struct rivals_bucket *key = key_of(l->range);
+        bool forgiven = !failure->hung && key->dead[r->side]++ == 0;
+        char range[80];
+
+        declaration_range(t->space, key->watched.bucket, range, sizeof(range));
+        note("%s: %s %s, %s: %s%s", name, t->space->key, range, PLAN_WORDS(&key->plan[r->side]),
+             why, forgiven ? "; once more" : "");
+        return forgiven ? OK : lose(t, key, r->side, why);
+    }
+    note("launch %" PRIu32 " of %s: %s", l->now.number, name, why);
     way->stillborn = launches_learnt(l) ? 0 : way->stillborn + 1;
-    return way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2) ? OK : blame_way(r, why);
+    if (way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2))
+        return OK;
+    /* Launches under these values show nothing, again and again: the side loses every range that it
+     * would show by them. */
+    way->broken = true;
+    for (uint32_t b = 0; b < declaration_buckets(t->space) && !l->heard; b++) {
+        struct moe_plan plan = plan_of(t, r->side, b, 0);
+        struct watched *range;
+
+        if (way_of(r, r->side, &plan) == l->now.way)
+            TRY(add_key(r, b, &range));
+    }
+    for (size_t i = 0; i < t->key_count; i++)
+        if (!t->keys[i]->settled && t->keys[i]->way[r->side] == l->now.way)
+            TRY(lose(t, t->keys[i], r->side, why));
+    return OK;
 }
 
 static const struct launch_client client = { .range = key_at,
@@ -699,24 +654,11 @@ static const struct launch_client client = { .range = key_at,
                                              .leave = leave,
                                              .ended = launch_ended };
 
-static int run_launches(struct launched_sides *r)
-{
-    struct launches *l = &r->launches;
-    struct watched *range;
-
-    l->plan_count = declared_plan_list(r->t->space->id, r->plans, DECLARATION_PLANS_MAX);
-    TRY(launches_open(l));
-    TRY(launches_run(l));
-    /* No table says of any range what the other one does not. */
-    for (uint32_t b = 0; b < declaration_buckets(r->t->space) && !l->now.number; b++)
-        TRY(add_key(r, b, &range));
-    return OK;
-}
-
 static int compare_launches(struct program_comparison *t)
 {
     const struct two_programs *o = t->options;
     struct launched_sides *r = calloc(1, sizeof(*r));
+    struct watched *range;
     int rc;
 
     if (!r)
@@ -737,9 +679,16 @@ static int compare_launches(struct program_comparison *t)
                                      .watch = { .least = o->warmup + o->launch_steps } };
     for (int i = 0; i < SIDES; i++)
         r->launches.programs[i] = (struct launched_program){ t->side[i].name, t->side[i].command };
+    r->launches.plan_count = declared_plan_list(t->space->id, r->plans, DECLARATION_PLANS_MAX);
     progress_open(&r->session.progress, o->quiet, "the program starts");
     r->session.progress.deadline_ns = t->deadline_ns;
-    rc = run_launches(r);
+    rc = launches_open(&r->launches);
+    if (!rc)
+        rc = launches_run(&r->launches);
+    /* Where nothing was launched no table says of any range what the other one does not: all
+     * ranges are the same. */
+    for (uint32_t b = 0; b < declaration_buckets(t->space) && !rc && !r->launches.now.number; b++)
+        rc = add_key(r, b, &range);
     log_line_clear();
     launches_close(&r->launches);
     free(r);
@@ -747,19 +696,6 @@ static int compare_launches(struct program_comparison *t)
 }
 
 /* ---- verdicts */
-
-static void name_key(const struct program_comparison *t, const struct rivals_bucket *key,
-                     struct verdict *v)
-{
-    if (t->space)
-        declaration_range(t->space, key->watched.bucket, v->key, sizeof(v->key));
-    else if (t->window == 1)
-        snprintf(v->key, sizeof(v->key), "c=%u", key->watched.bucket);
-    else
-        snprintf(v->key, sizeof(v->key), "c=%" PRIu64 "-%" PRIu64,
-                 (uint64_t)key->watched.bucket * t->window,
-                 (uint64_t)(key->watched.bucket + 1) * t->window - 1);
-}
 
 static struct verdict verdict_of(const struct program_comparison *t,
                                  const struct rivals_bucket *key)
@@ -771,12 +707,18 @@ static struct verdict verdict_of(const struct program_comparison *t,
                          .gain = c.challenge,
                          .pairs = c.rounds,
                          .word = "not slower" };
+    uint64_t first = (uint64_t)key->watched.bucket * t->window;
     double margin = t->options->margin;
 
+    if (t->space)
+        declaration_range(t->space, key->watched.bucket, v.key, sizeof(v.key));
+    else if (t->window == 1)
+        snprintf(v.key, sizeof(v.key), "c=%u", key->watched.bucket);
+    else
+        snprintf(v.key, sizeof(v.key), "c=%" PRIu64 "-%" PRIu64, first, first + t->window - 1);
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = (struct gain)GAIN_UNKNOWN;
-    name_key(t, key, &v);
     snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
     snprintf(v.why, sizeof(v.why), "%s", key->why);
     v.failed = *key->why || v.gain.high < -margin;
@@ -807,7 +749,7 @@ static int report(struct program_comparison *t)
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
     const char *against = o->against ? o->against : o->against_table;
     char heading[512];
-    bool failed = false, told = false;
+    bool failed = false, known = false;
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
 
     if (!rc && t->key_count)
@@ -815,7 +757,7 @@ static int report(struct program_comparison *t)
     for (size_t i = 0; i < t->key_count && !rc; i++) {
         verdicts[i] = verdict_of(t, t->keys[i]);
         failed |= verdicts[i].failed;
-        told |= failed || t->keys[i]->same || !isnan(verdicts[i].gain.value);
+        known |= failed || t->keys[i]->same || !isnan(verdicts[i].gain.value);
     }
     text_put(heading, sizeof(heading), "%s against %s", TEXT_SHORT(o->exec, 200),
              TEXT_SHORT(against ? against : "the default plan", 200));
@@ -828,7 +770,7 @@ static int report(struct program_comparison *t)
     free(verdicts);
     if (rc || failed)
         return rc ? rc : ERR_WRONG;
-    return told ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
+    return known ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
 }
 
 /* ---- the whole of it */
@@ -847,6 +789,14 @@ int two_programs(const struct two_programs *options)
         said = report(&t);
         rc = rc && said != ERR_WRONG ? rc : said;
     }
-    close_comparison(&t);
+    for (size_t i = 0; i < t.key_count; i++) {
+        free(t.keys[i]->contest);
+        free(t.keys[i]);
+    }
+    free(t.keys);
+    for (int i = 0; i < SIDES; i++) {
+        moelookup_view_free(t.side[i].view);
+        moelookup_close(t.side[i].table);
+    }
     return rc;
 }

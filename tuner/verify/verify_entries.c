@@ -23,7 +23,7 @@ struct claim_search {
     struct verify_entries *claims;
 };
 
-/* ---- which */
+/* ---- which entries */
 
 static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shape *shape)
 {
@@ -33,27 +33,20 @@ static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shap
     return !w->shapes.count;
 }
 
-/* Where nothing is known of the default plan's time here, it can be timed at least. */
-static enum verify_kind kind_before(const struct claim_search *f, const struct entry_row *e,
-                                    const struct moe_shape *shape)
-{
-    if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
-        return VERIFY_EARLIER;
-    if (!plan_is_default(&e->plan, shape) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
-        verify_challenger(e, shape))
-        return VERIFY_PENDING;
-    return VERIFY_DEFAULT;
-}
-
 static int add_claim(void *self, const struct entry_row *e)
 {
     struct claim_search *f = self;
     const struct verify_wanted *w = f->wanted;
-    struct verify_result verdict = { .claim = *e, .now = GAIN_UNKNOWN };
+    struct verify_result verdict = { .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN };
     bool wanted;
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
-    verdict.kind = kind_before(f, e, &verdict.shape);
+    /* Where nothing is known of the default plan's time here, it can be timed at least. */
+    if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
+        verdict.kind = VERIFY_EARLIER;
+    else if (plan_is_default(&e->plan, &verdict.shape) &&
+             !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !verify_challenger(e, &verdict.shape))
+        verdict.kind = VERIFY_DEFAULT;
     if (e->bucket < w->first || e->bucket > w->last || !shape_asked_for(w, &verdict.shape))
         return OK;
     wanted = w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
@@ -82,9 +75,9 @@ static uint32_t grid_place(uint32_t bucket)
     return place;
 }
 
-/* Stale, then of another site, then inferred, then a coarse grid over the range, so that a small
- * budget sees it all; layer by layer within those, for to set one up and to check its plans takes
- * longer than to verify an entry. */
+/* First come stale entries, then those of another site, then inferred ones; within each the layers
+ * one by one, for to set one up and to check its plans takes longer than to verify an entry; within
+ * a layer a coarse grid over the range, so that a small budget sees it all. */
 static int worse_first(const void *a, const void *b)
 {
     const struct entry_row *x = &((const struct verify_result *)a)->claim;
@@ -226,24 +219,6 @@ static int add_row(const struct verify_result *v, struct grid *grid)
     return *v->why ? grid_note(grid, v->why) : OK;
 }
 
-static void print_totals(const struct verify_entries *claims, FILE *to)
-{
-    struct verify_count n = verify_count(claims);
-
-    fprintf(to,
-            "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
-            claims->count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT],
-            n.of[VERIFY_REFUTED]);
-    if (n.of[VERIFY_ALONE])
-        fprintf(to, "; %u run where the default does not", n.of[VERIFY_ALONE]);
-    if (n.of[VERIFY_EARLIER])
-        fprintf(to, "; %u before the cut, %u of them refuted", n.of[VERIFY_EARLIER],
-                n.refuted_earlier);
-    if (n.of[VERIFY_PENDING])
-        fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
-    fprintf(to, "\n");
-}
-
 static bool is_shown(const struct verify_result *v)
 {
     return v->kind != VERIFY_PENDING &&
@@ -253,6 +228,7 @@ static bool is_shown(const struct verify_result *v)
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
 {
     const struct verify_result *v = claims->verdicts;
+    struct verify_count n = verify_count(claims);
 
     for (size_t i = 0, end; i < claims->count; i = end) { /* layer by layer */
         struct grid grid = GRID_OF(columns);
@@ -271,30 +247,22 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
         grid_clear(&grid);
         TRY(rc);
     }
-    print_totals(claims, to);
+    fprintf(to,
+            "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
+            claims->count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT],
+            n.of[VERIFY_REFUTED]);
+    if (n.of[VERIFY_ALONE])
+        fprintf(to, "; %u run where the default does not", n.of[VERIFY_ALONE]);
+    if (n.of[VERIFY_EARLIER])
+        fprintf(to, "; %u before the cut, %u of them refuted", n.of[VERIFY_EARLIER],
+                n.refuted_earlier);
+    if (n.of[VERIFY_PENDING])
+        fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
+    fprintf(to, "\n");
     return OK;
 }
 
 /* ---- for other programs */
-
-static struct verdict verdict_of(const struct verify_result *v, const char *layer)
-{
-    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
-    struct verdict out = { .group = layer,
-                           .before_us = v->claim.default_us,
-                           .now_us = v->claim.time_us,
-                           .gain = v->now,
-                           .pairs = v->rounds,
-                           .word = words_of(v),
-                           .failed = v->kind == VERIFY_REFUTED ||
-                                     (v->kind == VERIFY_EARLIER && is_shown(v)) };
-
-    snprintf(out.key, sizeof(out.key), "c=%" PRIu64 "-%" PRIu64, first,
-             first + v->claim.window - 1);
-    moe_plan_format(&v->claim.plan, out.plan, sizeof(out.plan));
-    snprintf(out.why, sizeof(out.why), "%s", v->why);
-    return out;
-}
 
 int verify_files(const struct verify_entries *claims, const struct verdict_files *files)
 {
@@ -304,11 +272,24 @@ int verify_files(const struct verify_entries *claims, const struct verdict_files
     int rc = verdicts && layers ? OK : fail(ERR_NOMEM, "%zu verdicts", claims->count);
 
     for (size_t i = 0; i < claims->count && !rc; i++) {
-        if (!is_shown(&claims->verdicts[i]))
+        const struct verify_result *v = &claims->verdicts[i];
+        uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+        struct verdict *out = &verdicts[count];
+
+        if (!is_shown(v))
             continue;
-        shape_format(&claims->verdicts[i].shape, layers[count], sizeof(*layers));
-        verdicts[count] = verdict_of(&claims->verdicts[i], layers[count]);
-        count++;
+        shape_format(&v->shape, layers[count], sizeof(*layers));
+        *out = (struct verdict){ .group = layers[count++],
+                                 .before_us = v->claim.default_us,
+                                 .now_us = v->claim.time_us,
+                                 .gain = v->now,
+                                 .pairs = v->rounds,
+                                 .word = words_of(v),
+                                 .failed = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER };
+        snprintf(out->key, sizeof(out->key), "c=%" PRIu64 "-%" PRIu64, first,
+                 first + v->claim.window - 1);
+        moe_plan_format(&v->claim.plan, out->plan, sizeof(out->plan));
+        snprintf(out->why, sizeof(out->why), "%s", v->why);
     }
     if (!rc)
         rc = verdicts_write(files, "the table against the default plan", verdicts, count);

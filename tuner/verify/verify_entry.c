@@ -89,7 +89,7 @@ static void name_plans(struct verified_bucket *h)
 
 /* ---- what is known */
 
-/* A plan that this layer does not know cannot even be tried, nor one without memory. */
+/* Rules out a plan that this layer does not know, or for which there is not enough memory. */
 static int rule_out(struct verified_bucket *h)
 {
     struct attempt *claimed = attempt_of(h, CLAIMED);
@@ -114,14 +114,6 @@ static int rule_out(struct verified_bucket *h)
     return OK;
 }
 
-static bool is_resumed(const struct verified_bucket *h)
-{
-    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
-        if (attempt_of(h, arm)->trial.id && attempt_of(h, arm)->trial.run >= h->terms->first_run)
-            return true;
-    return false;
-}
-
 static int forget_samples(struct verified_bucket *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
@@ -130,11 +122,18 @@ static int forget_samples(struct verified_bucket *h, enum sample_kind first, enu
                         last);
 }
 
-/* An earlier verification's samples give way to this one's. */
+/* An earlier verification's samples give way to this one's, unless this one goes on with it. */
 static int load_samples(struct verified_bucket *h)
 {
+    bool resumed = false;
+
     TRY(bucket_load(&h->bucket));
-    if (!is_resumed(h)) {
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++) {
+        const struct trial_row *t = &attempt_of(h, arm)->trial;
+
+        resumed |= t->id && t->run >= h->terms->first_run;
+    }
+    if (!resumed) {
         TRY(forget_samples(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
         h->bucket.told_count = 0;
     }
@@ -255,21 +254,6 @@ static bool is_outrun(const struct verified_bucket *h)
     return question_says(&h->over_claim, CONTEST_ADOPTED);
 }
 
-static enum verify_kind judge(const struct verified_bucket *h, const struct contest_verdict *found)
-{
-    bool claims_default = h->default_arm == CLAIMED;
-
-    if (!is_usable(h, CLAIMED) || is_outrun(h))
-        return VERIFY_REFUTED;
-    switch (found->decision) {
-    case CONTEST_ADOPTED: return is_usable(h, h->default_arm) ? VERIFY_BEATS : VERIFY_ALONE;
-    case CONTEST_DEFAULT: return claims_default ? VERIFY_DEFAULT : VERIFY_REFUTED;
-    case CONTEST_TIE:
-    case CONTEST_INCUMBENT: break;
-    }
-    return VERIFY_TIE;
-}
-
 static void explain_failure(const struct attempt *a, struct verify_result *v)
 {
     const struct trial_row *t = &a->trial;
@@ -278,35 +262,49 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
              t->message);
 }
 
-static void explain(const struct verified_bucket *h, struct verify_result *v)
+/* Says what came of the entry, and why. */
+static void judge(const struct verified_bucket *h, const struct contest_verdict *found)
 {
-    if (v->kind == VERIFY_ALONE)
-        explain_failure(attempt_of(h, h->default_arm), v);
-    else if (!is_usable(h, CLAIMED))
-        explain_failure(attempt_of(h, CLAIMED), v);
-    else if (is_outrun(h)) {
-        struct gain by = contest_verdict(&h->over_claim.contest).challenge;
+    struct verify_result *v = h->verdict;
+    struct gain by;
 
+    v->rounds = found->rounds;
+    v->kind = VERIFY_REFUTED;
+    if (!is_usable(h, CLAIMED)) {
+        explain_failure(attempt_of(h, CLAIMED), v);
+        return;
+    }
+    v->now = found->challenge;
+    if (is_outrun(h)) {
+        by = contest_verdict(&h->over_claim.contest).challenge;
         text_put(v->why, sizeof(v->why), "%s is %.1f %% faster%s",
                  PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value,
                  INTERVAL_TEXT("%.1f %%", 100 * by.low, 100 * by.high));
-    } else if (v->kind == VERIFY_REFUTED)
-        text_put(v->why, sizeof(v->why), "%.1f %% slower than the default%s", -100 * v->now.value,
-                 INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
+        return;
+    }
+    switch (found->decision) {
+    case CONTEST_ADOPTED:
+        v->kind = VERIFY_BEATS;
+        if (!is_usable(h, h->default_arm)) {
+            v->kind = VERIFY_ALONE;
+            explain_failure(attempt_of(h, h->default_arm), v);
+        }
+        break;
+    case CONTEST_DEFAULT:
+        if (h->default_arm == CLAIMED)
+            v->kind = VERIFY_DEFAULT;
+        else
+            text_put(v->why, sizeof(v->why), "%.1f %% slower than the default%s",
+                     -100 * v->now.value,
+                     INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
+        break;
+    case CONTEST_TIE:
+    case CONTEST_INCUMBENT: v->kind = VERIFY_TIE;
+    }
 }
 
-static int confirm_entry(struct verified_bucket *h, struct entry_row *e)
-{
-    e->stale = false;
-    /* It is not shown to be slower; that it is faster this measurement does not say. */
-    if (entry_is_unsound(e))
-        snprintf(e->decision, sizeof(e->decision), "incumbent");
-    if (e->tier == TIER_IMPORTED)
-        e->tier = TIER_VERIFIED;
-    return store_entry_put(h->campaign->store, e, "verify");
-}
-
-/* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
+/* Refutes the entry.  Where the challenger outran its plan, that is not slower than the default,
+ * and stays in force until `moetune tune` measures the bucket. */
 static int refute_entry(struct verified_bucket *h, struct entry_row *e)
 {
     char why[64];
@@ -328,37 +326,9 @@ static int refute_entry(struct verified_bucket *h, struct entry_row *e)
     return forget_samples(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
 }
 
-static void set_times(const struct contest_verdict *v, struct entry_row *out)
-{
-    double now = v->median_ns * 1e-3 / out->time_us;
-
-    /* As much slower than the plan as it was. */
-    out->other_us = out->other_us * now > 0 && isfinite(now) ? out->other_us * now : 0;
-    if (!(out->other_us > 0))
-        out->other = (struct moe_plan){ 0 };
-    out->time_us = v->median_ns * 1e-3;
-    out->low_us = v->low_ns * 1e-3;
-    out->high_us = v->high_ns * 1e-3;
-    out->default_us = v->default_ns * 1e-3;
-    out->gain = v->gain;
-}
-
-/* What the pairs say, in one launch. */
-static struct gain gain_of_pairs(const struct pairs *seen)
-{
-    struct scatter scatter;
-    struct mean mean;
-    struct pair_range range;
-
-    scatter_of(seen, 1, &scatter);
-    mean = pairs_mean(seen, &scatter);
-    range = mean_range(&mean, STATED);
-    return (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
-}
-
-/* Whether the rounds' claim held, which calibrates later ones.  What this layer's rounds did not
- * write is no claim of theirs: a decision of one launch, a verification's gain, or what lies
- * between. */
+/* Writes down whether the rounds' claim held, which calibrates later ones.  What this layer's
+ * rounds did not write is no claim of theirs: a decision of one launch, a verification's gain, or
+ * what lies between. */
 static int remember_outcome(const struct verified_bucket *h)
 {
     const struct entry_row *e = &h->verdict->claim;
@@ -371,7 +341,9 @@ static int remember_outcome(const struct verified_bucket *h)
                                     .bucket = e->bucket,
                                     .claim = e->gain,
                                     .decided_s = time(NULL) };
+    struct scatter scatter;
     struct pairs seen;
+    struct mean mean;
     int rc = store_standing_get(h->campaign->store, e->cluster, e->shape, e->window, &standing);
 
     if (rc)
@@ -383,7 +355,9 @@ static int remember_outcome(const struct verified_bucket *h)
     contest_pairs(&q->contest, 0, 1, &seen);
     if (seen.count < PAIRS_LEAST || !isfinite(e->gain.low) || !isfinite(e->gain.high))
         return OK;
-    row.found = gain_of_pairs(&seen);
+    scatter_of(&seen, 1, &scatter);
+    mean = pairs_mean(&seen, &scatter);
+    row.found = range_gain(mean_range(&mean, STATED));
     row.kappa = standing.kappa;
     return store_verification(h->campaign->store, &row);
 }
@@ -393,13 +367,18 @@ static int write_outcome(struct verified_bucket *h)
     struct contest_verdict found = contest_verdict(&h->over_default.contest);
     struct verify_result *v = h->verdict;
     struct entry_row entry = v->claim;
+    /* How many times as long the plan takes now; another one is as much slower as it was. */
+    double now = found.median_ns * 1e-3 / entry.time_us;
 
-    v->kind = judge(h, &found);
-    v->rounds = found.rounds;
-    if (is_usable(h, CLAIMED))
-        v->now = found.challenge;
-    explain(h, v);
-    set_times(&found, &entry);
+    judge(h, &found);
+    entry.other_us = entry.other_us * now > 0 && isfinite(now) ? entry.other_us * now : 0;
+    if (!(entry.other_us > 0))
+        entry.other = (struct moe_plan){ 0 };
+    entry.time_us = found.median_ns * 1e-3;
+    entry.low_us = found.low_ns * 1e-3;
+    entry.high_us = found.high_ns * 1e-3;
+    entry.default_us = found.default_ns * 1e-3;
+    entry.gain = found.gain;
     v->throttled = entry.throttled = 0;
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         v->throttled += attempt_of(h, arm)->throttled;
@@ -410,7 +389,15 @@ static int write_outcome(struct verified_bucket *h)
     entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
     TRY(remember_outcome(h));
-    return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry) : confirm_entry(h, &entry);
+    if (v->kind == VERIFY_REFUTED)
+        return refute_entry(h, &entry);
+    entry.stale = false;
+    /* It is not shown to be slower; that it is faster this measurement does not say. */
+    if (entry_is_unsound(&entry))
+        snprintf(entry.decision, sizeof(entry.decision), "incumbent");
+    if (entry.tier == TIER_IMPORTED)
+        entry.tier = TIER_VERIFIED;
+    return store_entry_put(h->campaign->store, &entry, "verify");
 }
 
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
