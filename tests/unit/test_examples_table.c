@@ -295,7 +295,7 @@ static void a_sweep_is_as_its_readme_says(void)
 {
     struct moe_shape shape;
     struct space_setup setup = { .max_factor = 8,
-                                 .axes = "r,d,a",
+                                 .arms.axes = "r,d,a",
                                  .memory_limit_bytes = INT64_MAX };
     struct moe_plan usual;
     struct list anchors = { .used = 0 };
