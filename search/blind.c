@@ -377,7 +377,7 @@ static void blind_visit(struct search *search)
     for (size_t a = 0; a < b->points.axes; a++)
         memset(b->covered[a], 0, b->points.axis[a].values * sizeof(bool));
     for (size_t k = 0; k < b->posterior.past && !b->posterior.alone; k++)
-        if (posterior_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
+        if (held_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
             mark_covered(b, b->posterior.sample[k].arm);
     b->fit_at = b->fit_soon_at = b->posterior.past + 2 * b->points.axes + 4;
     posterior_renew(&b->posterior);
