@@ -377,25 +377,14 @@ static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
  * protocol, or products their tiles, turn an order within a doubling of c. */
 static bool excused(const struct view *v, int arm)
 {
-    const struct search *s = v->search;
-    const struct moe_plan *arms = s->setup.arms, *plan = &arms[arm];
-    bool related[SEARCH_ARMS_MAX];
     double gap = v->difference[arm];
     struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
 
-    if (!plan->r && gap > 1.1)
+    if (!v->search->setup.arms[arm].r && gap > 1.1)
         return true;
     if (seen.samples >= 2 && seen.mean > 0.05 + 2 * seen.error)
         return true;
-    if (!v->g->history.visit_count || gap <= 0.20 + 3 * v->sd[arm])
-        return false;
-    if (!plan->r || gap > 1.2)
-        return true;
-    /* Two samples, here and not far away, of arms of its family with about the same r. */
-    for (int i = 0; i < (int)s->setup.arm_count; i++)
-        related[i] =
-            same_family(&arms[i], plan) && fabs(log((double)arms[i].r / (double)plan->r)) < 0.8;
-    return history_weight(&v->g->history, 1.5, related) >= 2;
+    return v->g->history.visit_count && gap > 0.20 + 3 * v->sd[arm];
 }
 
 /* A winner must be measured against its neighbours: a wrong model is most convincing where it was
