@@ -61,8 +61,10 @@ static bool axis_named(const char *axes, size_t axis, bool alone)
 }
 
 /* Whether the value stands there, or the axis alone, which stands for what every layer can try. */
-static bool varies_to(const struct arms_setup *setup, size_t axis, uint32_t value)
+static bool varies_to(const void *self, size_t axis, uint32_t value)
 {
+    const struct arms_setup *setup = self;
+
     if (value_named(setup->axes, axis, value))
         return true;
     if (!axis_named(setup->axes, axis, true))
@@ -113,78 +115,30 @@ static int check_axes(const struct arms_setup *setup)
     return OK;
 }
 
-/* Where other axes have the values of the layer's default.  r = 0 stands for all of its d and a: it
- * stays as long as r varies. */
-static bool varies_only(const struct moe_plan *plan, const struct moe_plan *usual,
-                        const struct arms_setup *setup)
+/* What is used today comes first in a declared space, and is what a search of one begins with; a
+ * library's all-to-all comes after all others. */
+static bool comes_late(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    for (size_t i = 0; i < plan_axis_count; i++)
-        if (plan_value(plan, i) != plan_value(usual, i) &&
-            !varies_to(setup, i, plan_value(plan, i)))
-            return false;
-    return true;
-}
-
-/* The plan with every value of the quiet axes that vary, from this axis on; the defaults first. */
-static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t axis,
-                    const struct arms_setup *setup, struct moe_plan *arms, size_t *count)
-{
-    uint32_t usual;
-
-    while (axis < plan_axis_count &&
-           !(plan_axes[axis].quiet && axis_named(setup->axes, axis, false)))
-        axis++;
-    if (axis == plan_axis_count) {
-        if (*count == SEARCH_ARMS_MAX)
-            return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
-                        SEARCH_ARMS_MAX);
-        arms[(*count)++] = plan;
-        return OK;
-    }
-    usual = plan_value(&plan, axis);
-    for (uint32_t value = 0; value <= plan_axes[axis].max; value = plan_next_value(axis, value)) {
-        struct moe_plan canonical;
-
-        plan_set(&plan, axis, value);
-        canonical = plan_canonical(plan, shape); /* another one is another name of that plan */
-        if ((value == usual || varies_to(setup, axis, value)) && plan_legal(&plan, shape) &&
-            plan_equal(&plan, &canonical))
-            TRY(add_arms(shape, plan, axis + 1, setup, arms, count));
-    }
-    return OK;
+    return shape->space ? !plan_is_default(plan, shape) : plan_a2a_needs[plan->a].library;
 }
 
 int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
               size_t *count)
 {
     struct moe_plan all[SEARCH_ARMS_MAX];
-    struct moe_plan usual = plan_default(shape);
-    size_t legal = plan_list(shape, all, SEARCH_ARMS_MAX);
-    bool library = varies_to(setup, PLAN_A, MOE_A2A_NCCL);
+    size_t found, n = 0;
 
-    if (shape->space) {
-        size_t n = 1;
-
-        arms[0] = usual; /* what is used today is what a search begins with */
-        for (size_t i = 0; i < legal; i++)
-            if (!plan_equal(&all[i], &usual))
-                arms[n++] = all[i];
-        *count = legal;
-        return OK;
-    }
-    TRY(check_axes(setup));
-    if (legal > SEARCH_ARMS_MAX)
-        return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", legal,
+    if (!shape->space)
+        TRY(check_axes(setup));
+    found = plan_list_wanted(shape, varies_to, setup, all, SEARCH_ARMS_MAX);
+    if (found > SEARCH_ARMS_MAX)
+        return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
                     SEARCH_ARMS_MAX);
-    *count = 0;
-    for (size_t i = 0; i < legal; i++)
-        if (varies_only(&all[i], &usual, setup))
-            TRY(add_arms(shape, all[i], 0, setup, arms, count));
-    for (size_t i = 0; i < legal && library; i++)
-        if (varies_only(&all[i], &usual, setup) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
-            all[i].a = MOE_A2A_NCCL;
-            TRY(add_arms(shape, all[i], 0, setup, arms, count));
-        }
+    for (int late = 0; late < 2; late++)
+        for (size_t i = 0; i < found; i++)
+            if (comes_late(&all[i], shape) == late)
+                arms[n++] = all[i];
+    *count = n;
     return OK;
 }
 

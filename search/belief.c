@@ -189,9 +189,7 @@ struct decay {
 
 static struct decay decay_of(double log_c1, double log_c2)
 {
-    double away = fabs(log_c1 - log_c2);
-
-    return (struct decay){ .slow = exp(-away * away / 4.5), .fast = exp(-away) };
+    return (struct decay){ held_across(log_c1, log_c2), exp(-fabs(log_c1 - log_c2)) };
 }
 
 static double misfit(const struct prior *p, int a, int b, struct decay decay)
@@ -385,9 +383,7 @@ void outlook_of(const struct belief *belief, const struct belief_sample *told, s
 
 double outlook_difference_sd(const struct outlook *o, int a, int b)
 {
-    double va = o->sd[a] * o->sd[a], vb = o->sd[b] * o->sd[b];
     double before = o->belief->covariance[(size_t)a * o->belief->stride + (size_t)b];
 
-    return deviation_of(va + vb - 2 * gaussian_covariance(&o->process, before, a, b),
-                        least_variance);
+    return gaussian_apart(&o->process, before, a, b);
 }

@@ -142,15 +142,11 @@ static int cover(const struct search *search, const bool *among)
 static int best_arm(const struct search *search, bool ran, int but)
 {
     const struct blind *b = search->own;
-    int best = -1;
+    bool among[SEARCH_ARMS_MAX];
 
-    for (int i = 0; i < (int)search->setup.arm_count; i++)
-        if (search->usable[i] && i != but && (!ran || search->count[i]) &&
-            (best < 0 || b->posterior.process.mean[i] < b->posterior.process.mean[best] ||
-             (isfinite(b->posterior.process.mean[i]) &&
-              !isfinite(b->posterior.process.mean[best]))))
-            best = i;
-    return best;
+    for (size_t i = 0; i < search->setup.arm_count; i++)
+        among[i] = search->usable[i] && (!ran || search->count[i]);
+    return search_least(search, among, b->posterior.process.mean, but);
 }
 
 /* How much faster a step is expected to get by one more sample of an arm, or of the best one, which
@@ -162,14 +158,13 @@ static double promise_of(const struct search *search, int arm, int best)
            noise = b->posterior.likeness.noise;
     double of_arm = b->posterior.process.variance[arm] - shared,
            of_best = b->posterior.process.variance[best] - shared;
-    double gap = fmax(b->posterior.process.mean[arm] - b->posterior.process.mean[best], 0), v, z;
+    double gap = fmax(b->posterior.process.mean[arm] - b->posterior.process.mean[best], 0);
     double by_arm = fabs(of_arm) / sqrt(b->posterior.process.variance[arm] + noise);
     double by_best = fabs(of_best) / sqrt(b->posterior.process.variance[best] + noise);
+    double samples = (double)(b->posterior.count - b->posterior.past);
 
     /* The constants are guesses, too, the more so the fewer samples there are. */
-    v = fmax(by_arm, by_best) * sqrt(1 + doubt / (double)(b->posterior.count - b->posterior.past));
-    z = gap / v;
-    return v > 0 ? v * (normal_density(z) - z * normal_tail(-z)) : 0;
+    return gain_of_learning(gap, fmax(by_arm, by_best) * sqrt(1 + doubt / samples));
 }
 
 static double worth_of(const struct search *search)
@@ -377,7 +372,7 @@ static void blind_visit(struct search *search)
     for (size_t a = 0; a < b->points.axes; a++)
         memset(b->covered[a], 0, b->points.axis[a].values * sizeof(bool));
     for (size_t k = 0; k < b->posterior.past && !b->posterior.alone; k++)
-        if (posterior_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
+        if (held_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
             mark_covered(b, b->posterior.sample[k].arm);
     b->fit_at = b->fit_soon_at = b->posterior.past + 2 * b->points.axes + 4;
     posterior_renew(&b->posterior);

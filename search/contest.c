@@ -10,7 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60 };
+/* Of the draws of a round two are used: the third keeps rounds in the order that was drawn when
+ * there could be three contestants. */
+enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60, DRAWS_OF_A_ROUND = 3 };
 
 /* When the true median is at the margin, wins are fair coin tosses, and the chance of ever reaching
  * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped.
@@ -36,13 +38,12 @@ static void plan_looks(struct contest *c)
     }
 }
 
-void contest_open(struct contest *contest, const struct contest_settings *settings,
-                  const struct moe_plan *plans, int count, int default_index, int incumbent_index)
+void contest_open(struct contest *contest, const struct contest_settings *settings, int count,
+                  int holder, bool in_force)
 {
     struct contest_settings *s = &contest->settings;
 
-    assert(count >= 1 && count <= CONTEST_PLANS_MAX);
-    assert(default_index < count && incumbent_index < count);
+    assert(count >= 1 && count <= CONTEST_PLANS_MAX && holder < count);
     memset(contest, 0, sizeof(*contest));
     *s = *settings;
     s->confidence = s->confidence > 0 ? s->confidence : 0.99;
@@ -53,9 +54,8 @@ void contest_open(struct contest *contest, const struct contest_settings *settin
     if (s->rounds_min > s->rounds_max)
         s->rounds_min = s->rounds_max;
     contest->count = count;
-    contest->default_index = default_index < 0 ? -1 : default_index;
-    contest->incumbent = incumbent_index < 0 ? -1 : incumbent_index;
-    memcpy(contest->plans, plans, (size_t)count * sizeof(*plans));
+    contest->holder = holder;
+    contest->in_force = in_force;
     plan_looks(contest);
 }
 
@@ -72,7 +72,7 @@ void contest_drop(struct contest *contest, int index)
     contest->dropped[index] = true;
 }
 
-/* ---- one pair */
+/* ---- who beats whom */
 
 static uint32_t pairs(const struct contest *c, int a, int b)
 {
@@ -82,13 +82,13 @@ static uint32_t pairs(const struct contest *c, int a, int b)
 enum outcome { OPEN, BEATS, FAILS };
 
 /* The first look that decides counts: what comes later would be a second chance. */
-static enum outcome outcome_of(const struct contest *c, int challenger, int holder)
+static enum outcome outcome_of(const struct contest *c, int plan, int other)
 {
     uint32_t wins = 0, losses = 0;
 
-    for (uint32_t n = 1; n <= pairs(c, challenger, holder); n++) {
-        double limit = (1 - c->settings.margin) * (double)c->ns[holder][n - 1];
-        double time = (double)c->ns[challenger][n - 1];
+    for (uint32_t n = 1; n <= pairs(c, plan, other); n++) {
+        double limit = (1 - c->settings.margin) * (double)c->ns[other][n - 1];
+        double time = (double)c->ns[plan][n - 1];
 
         wins += time < limit;
         losses += time > limit;
@@ -99,8 +99,6 @@ static enum outcome outcome_of(const struct contest *c, int challenger, int hold
     }
     return OPEN;
 }
-
-/* ---- all of them */
 
 /* `done`: more samples would not change it. */
 struct ruling {
@@ -116,35 +114,22 @@ static int present(const struct contest *c, int index)
 
 static struct ruling rule(const struct contest *c)
 {
-    int winner = present(c, 0), default_index = present(c, c->default_index);
-    int incumbent = present(c, c->incumbent);
-    enum outcome over_default = BEATS, over_incumbent = BEATS, back = FAILS;
-    struct ruling old;
+    int challenger = present(c, 0), holder = present(c, c->holder);
+    struct ruling stays = { holder, CONTEST_DEFAULT, true }; /* if the challenger does not win */
+    enum outcome outcome;
 
-    /* What is published if the winner is not: the incumbent stays unless the default beats it. */
-    if (incumbent < 0)
-        back = BEATS;
-    else if (default_index >= 0 && default_index != incumbent)
-        back = outcome_of(c, default_index, incumbent);
-    old.adopted = back == BEATS ? default_index : incumbent;
-    old.decision = old.adopted == default_index ? CONTEST_DEFAULT : CONTEST_INCUMBENT;
-    old.done = back != OPEN;
-    if (winner < 0) {
-        old.done = true; /* the caller has to find another winner */
-        return old;
+    if (challenger < 0 || challenger == holder)
+        return stays;
+    outcome = holder < 0 ? BEATS : outcome_of(c, challenger, holder);
+    if (outcome == BEATS)
+        return (struct ruling){ challenger, CONTEST_ADOPTED, true };
+    if (c->in_force) {
+        enum outcome back = outcome_of(c, holder, challenger);
+
+        if (back != BEATS)
+            stays = (struct ruling){ challenger, CONTEST_INCUMBENT, back == FAILS };
     }
-    if (default_index >= 0 && default_index != winner)
-        over_default = outcome_of(c, winner, default_index);
-    if (incumbent >= 0 && incumbent != winner)
-        over_incumbent = outcome_of(c, winner, incumbent);
-    if (over_default == FAILS || over_incumbent == FAILS)
-        return old;
-    if (over_default == BEATS && over_incumbent == BEATS)
-        return (struct ruling){ .adopted = winner,
-                                .decision =
-                                    winner == default_index ? CONTEST_DEFAULT : CONTEST_ADOPTED,
-                                .done = true };
-    return (struct ruling){ .adopted = old.adopted, .decision = CONTEST_TIE };
+    return outcome == FAILS ? stays : (struct ruling){ stays.adopted, CONTEST_TIE, false };
 }
 
 static uint32_t rounds_of(const struct contest *c)
@@ -169,7 +154,7 @@ int contest_next(const struct contest *contest)
     if (rounds >= s->rounds_min && rule(contest).done)
         return CONTEST_DONE;
     for (int i = 0; i < contest->count; i++) { /* each round has an order of its own */
-        uint64_t place = random_bits(s->seed, (uint64_t)rounds * CONTEST_PLANS_MAX + (uint64_t)i);
+        uint64_t place = random_bits(s->seed, (uint64_t)rounds * DRAWS_OF_A_ROUND + (uint64_t)i);
 
         if (!contest->dropped[i] && contest->told[i] == rounds && (next < 0 || place < first)) {
             next = i;
@@ -179,17 +164,17 @@ int contest_next(const struct contest *contest)
     return next;
 }
 
-/* The gain of a plan over the default: the median of the paired ratios, and all the values that the
+/* The gain of a plan over the holder: the median of the paired ratios, and all the values that the
  * test could not have rejected; NAN without samples of both. */
 static struct gain gain_of(const struct contest *c, int index)
 {
     double ratio[CONTEST_ROUNDS_MAX], middle;
-    uint32_t n = pairs(c, index, c->default_index), needed = c->wins_needed[n];
+    uint32_t n = pairs(c, index, c->holder), needed = c->wins_needed[n];
 
     if (!n)
         return (struct gain){ NAN, NAN, NAN };
     for (uint32_t i = 0; i < n; i++)
-        ratio[i] = (double)c->ns[index][i] / (double)c->ns[c->default_index][i];
+        ratio[i] = (double)c->ns[index][i] / (double)c->ns[c->holder][i];
     middle = median_of(ratio, n); /* and they are sorted */
     if (needed > n)
         needed = n;
@@ -207,7 +192,7 @@ static struct spread spread_of_times(const struct contest *c, int index)
 struct contest_verdict contest_verdict(const struct contest *contest)
 {
     struct ruling ruling = rule(contest);
-    int default_index = contest->default_index;
+    int holder = contest->holder;
     struct spread spread;
     struct contest_verdict v = { .adopted = ruling.adopted,
                                  .decision = ruling.decision,
@@ -225,9 +210,9 @@ struct contest_verdict contest_verdict(const struct contest *contest)
     v.median_ns = (double)spread.median_ns;
     v.low_ns = (double)spread.low_ns;
     v.high_ns = (double)spread.high_ns;
-    if (default_index < 0 || !contest->told[default_index])
+    if (holder < 0 || !contest->told[holder])
         return v;
-    v.default_ns = (double)spread_of_times(contest, default_index).median_ns;
+    v.default_ns = (double)spread_of_times(contest, holder).median_ns;
     v.gain = gain_of(contest, v.adopted);
     v.challenge = gain_of(contest, 0);
     return v;

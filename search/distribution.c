@@ -13,6 +13,13 @@ double normal_tail(double z)
     return 0.5 * erfc(-z * 0.70710678118654752);
 }
 
+double gain_of_learning(double gap, double moved)
+{
+    double z = gap / moved;
+
+    return moved > 1e-6 ? moved * (normal_density(z) - z * normal_tail(-z)) : 0;
+}
+
 double deviation_of(double variance, double least)
 {
     return variance >= least ? sqrt(variance) : variance < least ? sqrt(least) : INFINITY;

@@ -8,6 +8,10 @@
 double normal_density(double z);
 double normal_tail(double z);
 
+/* What is gained on average by a choice between two that are a gap apart, if what is learned before
+ * it moves their difference by a normal deviation `moved`; below 0.000001: nothing. */
+double gain_of_learning(double gap, double moved);
+
 /* The root of a variance that rounding may have made less than `least`; infinite where it is no
  * number: fmax() would make certainty of that. */
 double deviation_of(double variance, double least);

@@ -4,6 +4,7 @@
 #include "distribution.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,13 @@ void gaussian_reset(struct gaussian *g, size_t arms)
     g->rows = 0;
     g->arms = arms;
     g->stride = (arms + 3) / 4 * 4;
+}
+
+double held_across(double log_c, double other)
+{
+    double apart = log_c - other;
+
+    return apart == 0 ? 1 : exp(-apart * apart / 4.5);
 }
 
 /* The compiler turns these loops into vector instructions. */
@@ -101,6 +109,12 @@ double gaussian_covariance(const struct gaussian *g, double before, int a, int b
     for (size_t k = 0; k < g->rows; k++)
         before -= g->half[k * g->stride + (size_t)a] * g->half[k * g->stride + (size_t)b];
     return before;
+}
+
+double gaussian_apart(const struct gaussian *g, double before, int a, int b)
+{
+    return deviation_of(g->variance[a] + g->variance[b] - 2 * gaussian_covariance(g, before, a, b),
+                        g->least);
 }
 
 void gaussian_solve_half(const struct gaussian *g, double *x)

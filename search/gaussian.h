@@ -32,8 +32,9 @@ double *gaussian_among(struct gaussian *g);
 double *gaussian_with(struct gaussian *g);
 void gaussian_add(struct gaussian *g, double residual);
 
-/* Of two arms, if it was `before` without samples. */
+/* Of two arms, if it was `before` without samples; and the deviation of their difference then. */
 double gaussian_covariance(const struct gaussian *g, double before, int a, int b);
+double gaussian_apart(const struct gaussian *g, double before, int a, int b);
 
 /* Solves the factor's triangle for x, which has a number for each sample. */
 void gaussian_solve_half(const struct gaussian *g, double *x);
@@ -41,6 +42,9 @@ void gaussian_solve_half(const struct gaussian *g, double *x);
 void gaussian_weights(const struct gaussian *g, double *out);
 /* The diagonal of that inverse at one sample. */
 double gaussian_precision(const struct gaussian *g, size_t at, double *scratch);
+
+/* How much of what holds at one capacity, by its logarithm, holds at another. */
+double held_across(double log_c, double other);
 
 /* `padded`: whole groups of four. */
 void subtract_scaled(double *restrict from, const double *restrict what, double factor,

@@ -111,19 +111,6 @@ static void look(struct guided *g, int masked)
     outlook_of(&g->base, g->told, n, history_now(&g->history), &g->outlook);
 }
 
-/* The usable arm of least mean but one; -1: there is none.  NULL: all are usable.  A mean that is
- * no number is no knowledge: it loses against all others. */
-static int best_but(const struct search *search, const bool *usable, const double *mean, int but)
-{
-    int best = -1;
-
-    for (int i = 0; i < (int)search->setup.arm_count; i++)
-        if (i != but && (!usable || usable[i]) &&
-            (best < 0 || mean[i] < mean[best] || (isfinite(mean[i]) && !isfinite(mean[best]))))
-            best = i;
-    return best;
-}
-
 static void compare_all(const struct search *search, const struct outlook *outlook, int with,
                         double *difference, double *sd)
 {
@@ -140,7 +127,7 @@ static int best_sampled(const struct search *search, const struct guided *g, int
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
         sampled[i] = search->usable[i] && g->history.now[i].weight > 0;
-    return best_but(search, sampled, g->outlook.mean, but);
+    return search_least(search, sampled, g->outlook.mean, but);
 }
 
 static struct view view_of(const struct search *search, struct guided *g, int masked)
@@ -148,7 +135,7 @@ static struct view view_of(const struct search *search, struct guided *g, int ma
     struct view v = { .search = search, .g = g, .masked = masked };
 
     look(g, masked);
-    v.expected_best = best_but(search, search->usable, g->outlook.mean, masked);
+    v.expected_best = search_least(search, search->usable, g->outlook.mean, masked);
     v.incumbent = best_sampled(search, g, masked);
     if (v.incumbent >= 0)
         compare_all(search, &g->outlook, v.incumbent, v.difference, v.sd);
@@ -257,10 +244,7 @@ static int untried(const struct view *v)
  * sample. */
 static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
 {
-    double moved = covariance / sqrt(variance + of_mean), z = gap / moved;
-
-    /* What is gained, on average, if the arm turns out better. */
-    return moved > 1e-6 ? moved * (normal_density(z) - z * normal_tail(-z)) / count : 0;
+    return gain_of_learning(gap, covariance / sqrt(variance + of_mean)) / count;
 }
 
 /* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
@@ -393,25 +377,14 @@ static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
  * protocol, or products their tiles, turn an order within a doubling of c. */
 static bool excused(const struct view *v, int arm)
 {
-    const struct search *s = v->search;
-    const struct moe_plan *arms = s->setup.arms, *plan = &arms[arm];
-    bool related[SEARCH_ARMS_MAX];
     double gap = v->difference[arm];
     struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
 
-    if (!plan->r && gap > 1.1)
+    if (!v->search->setup.arms[arm].r && gap > 1.1)
         return true;
     if (seen.samples >= 2 && seen.mean > 0.05 + 2 * seen.error)
         return true;
-    if (!v->g->history.visit_count || gap <= 0.20 + 3 * v->sd[arm])
-        return false;
-    if (!plan->r || gap > 1.2)
-        return true;
-    /* Two samples, here and not far away, of arms of its family with about the same r. */
-    for (int i = 0; i < (int)s->setup.arm_count; i++)
-        related[i] =
-            same_family(&arms[i], plan) && fabs(log((double)arms[i].r / (double)plan->r)) < 0.8;
-    return history_weight(&v->g->history, 1.5, related) >= 2;
+    return v->g->history.visit_count && gap > 0.20 + 3 * v->sd[arm];
 }
 
 /* A winner must be measured against its neighbours: a wrong model is most convincing where it was
@@ -645,7 +618,7 @@ static void judge_belief(const struct search *search, const bool *usable, const 
                          struct search_result *out)
 {
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
-    int winner = best_but(search, usable, b->mean, -1);
+    int winner = search_least(search, usable, b->mean, -1);
 
     if (winner < 0)
         return;
@@ -657,7 +630,7 @@ static void judge_belief(const struct search *search, const bool *usable, const 
         sd[i] = deviation_of(row[i] + of_winner - 2 * row[winner], 0);
     }
     out->winner = winner;
-    out->runner_up = best_but(search, usable, b->mean, winner);
+    out->runner_up = search_least(search, usable, b->mean, winner);
     out->bound = bound_against(search, usable, mean, sd, winner);
 }
 
@@ -722,7 +695,7 @@ static void guided_verdict(struct search *search, struct search_result *out)
         return;
     }
     out->winner = v.incumbent;
-    out->runner_up = best_but(search, search->usable, v.difference, v.incumbent);
+    out->runner_up = search_least(search, search->usable, v.difference, v.incumbent);
     out->bound = bound_against(search, search->usable, v.difference, v.sd, v.incumbent);
     if (g->pick.limited)
         out->reason = SEARCH_LIMIT;

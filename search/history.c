@@ -410,26 +410,6 @@ struct contrast history_contrast(const struct history *history, int a, int b, do
                               .samples = samples };
 }
 
-double history_weight(const struct history *history, double reach, const bool *counts)
-{
-    double weight = 0;
-
-    for (size_t i = 0; i < history->arm_count; i++)
-        weight += counts[i] ? history->now[i].weight : 0;
-    for (size_t i = 0; i < history->visit_count; i++) {
-        const struct past_visit *visit = &history->visits[i];
-
-        if (fabs(visit->log_c - history->log_c) >= reach)
-            continue;
-        for (size_t k = 0; k < visit->count; k++) {
-            const struct record *record = &history->records[visit->first + k];
-
-            weight += counts[record->arm] ? record->weight : 0;
-        }
-    }
-    return weight;
-}
-
 bool history_screened_near(const struct history *history, double log_c, double reach)
 {
     for (size_t i = 0; i < history->visit_count; i++)

@@ -87,9 +87,6 @@ struct contrast {
 };
 struct contrast history_contrast(const struct history *history, int a, int b, double reach);
 
-/* Samples of the arms that count, in visits within `reach`, this one included. */
-double history_weight(const struct history *history, double reach, const bool *counts);
-
 bool history_screened_near(const struct history *history, double log_c, double reach);
 
 #endif

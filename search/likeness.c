@@ -2,7 +2,7 @@
  * in turn. */
 #include "likeness.h"
 
-#include "distribution.h"
+#include "gaussian.h"
 #include "status.h"
 
 #include <math.h>
@@ -12,8 +12,6 @@
 /* Guesses of the constants, and the standard deviation of their logarithms. */
 static const double guess_scale = 0.15, guess_weight = 0.5, guess_noise_sd = 0.05;
 static const double doubt_scale = 1.5, doubt_weight = 1.2, doubt_length = 0.6, doubt_noise = 0.7;
-/* The variance of the level of all samples, of which nothing is known. */
-static const double level_variance = 9;
 static const double least_noise_sd = 0.002;
 
 /* Words share this much unless samples say otherwise: see like(). */
@@ -85,17 +83,21 @@ void likeness_table_close(struct likeness_table *table)
 
 struct likeness_room {
     struct likeness_seen seen[LIKENESS_SEEN_MAX];
-    double factor[LIKENESS_SEEN_MAX * LIKENESS_SEEN_MAX], right[LIKENESS_SEEN_MAX];
+    struct gaussian process; /* of what was seen alone, whatever it says of other arms */
 };
 
 int likeness_room_open(struct likeness_room **out)
 {
     *out = calloc(1, sizeof(**out));
-    return *out ? OK : fail(ERR_NOMEM, "what a search's model is fitted in");
+    if (!*out)
+        return fail(ERR_NOMEM, "what a search's model is fitted in");
+    return gaussian_open(0, LIKENESS_SEEN_MAX, 1e-12, &(*out)->process);
 }
 
 void likeness_room_close(struct likeness_room *room)
 {
+    if (room)
+        gaussian_close(&room->process);
     free(room);
 }
 
@@ -117,33 +119,24 @@ static double log_priors(const struct points *points, const struct likeness *l)
     return sum;
 }
 
-/* The likelihood of the means, given the constants that the table holds: a Cholesky
- * factorisation. */
+/* The likelihood of the means, given the constants that the table holds: each by what those before
+ * it leave open. */
 static double log_likelihood(const struct likeness_table *table, struct likeness_room *room,
                              size_t count, double noise)
 {
+    struct gaussian *g = &room->process;
     double sum = 0;
 
+    gaussian_reset(g, 0);
     for (size_t i = 0; i < count; i++) {
-        double *row = room->factor + i * LIKENESS_SEEN_MAX;
         const struct likeness_seen *seen = &room->seen[i];
-        double right = seen->mean - room->seen[0].mean;
+        double *row = gaussian_among(g);
 
-        for (size_t j = 0; j <= i; j++) {
-            const double *other = room->factor + j * LIKENESS_SEEN_MAX;
-            double value = level_variance + likeness_of(table, seen->point, room->seen[j].point);
-
-            for (size_t k = 0; k < j; k++)
-                value -= row[k] * other[k];
-            if (j < i)
-                row[j] = value / other[j];
-            else
-                row[i] = deviation_of(value + noise / seen->count, 1e-12);
-        }
-        for (size_t k = 0; k < i; k++)
-            right -= row[k] * room->right[k];
-        room->right[i] = right / row[i];
-        sum -= 0.5 * room->right[i] * room->right[i] + log(row[i]);
+        for (size_t j = 0; j <= i; j++)
+            row[j] = LIKENESS_LEVEL + likeness_of(table, seen->point, room->seen[j].point);
+        row[i] += noise / seen->count;
+        gaussian_add(g, seen->mean - room->seen[0].mean);
+        sum -= 0.5 * g->right[i] * g->right[i] + log(row[i]);
         /* What repeated samples say of the noise. */
         sum -= 0.5 * (seen->squares / noise + (seen->count - 1) * log(noise));
     }

@@ -21,8 +21,10 @@ struct likeness {
 /* What is believed before there are samples. */
 struct likeness likeness_guess(const struct points *points);
 
-/* Variance of what a plan shares with no other one. */
+/* Variance of what a plan shares with no other one; of what all samples of a visit share, of which
+ * nothing is known. */
 #define LIKENESS_OWN 0.0001
+#define LIKENESS_LEVEL 9.0
 
 /* The likeness made ready for many pairs: 1 + weight_a like_a by pair of values. */
 struct likeness_table {

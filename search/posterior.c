@@ -1,16 +1,13 @@
 /* How alike two samples are: by their plans, visits and steps. */
 #include "posterior.h"
 
-#include "distribution.h"
 #include "status.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Standard deviations of log(ns). */
-static const double level_sd = 3, /* of what a visit's samples have in common */
-    mood_sd = 0.02;               /* of the machine's mood, over some 40 steps */
-static const double mood_steps = 40;
+/* The standard deviation of log(ns) by the machine's mood, over some 40 steps. */
+static const double mood_sd = 0.02, mood_steps = 40;
 
 int posterior_open(const struct points *points, struct posterior *p)
 {
@@ -28,31 +25,22 @@ void posterior_close(struct posterior *p)
 
 /* ---- covariances */
 
-double posterior_across(double log_c, double other)
-{
-    double apart = log_c - other;
-
-    return apart == 0 ? 1 : exp(-apart * apart / 4.5);
-}
-
 /* The covariance of an arm in this visit with a sample. */
 static double with_sample(const struct posterior *p, int arm, const struct sample *s)
 {
     if (s->visit == p->visit)
-        return level_sd * level_sd + likeness_of(&p->table, arm, s->arm);
-    return p->alone ? 0
-                    : posterior_across(p->log_c, s->log_c) * likeness_of(&p->table, arm, s->arm);
+        return LIKENESS_LEVEL + likeness_of(&p->table, arm, s->arm);
+    return p->alone ? 0 : held_across(p->log_c, s->log_c) * likeness_of(&p->table, arm, s->arm);
 }
 
 static double between_samples(const struct posterior *p, const struct sample *x,
                               const struct sample *y)
 {
-    double value = posterior_across(x->log_c, y->log_c) * likeness_of(&p->table, x->arm, y->arm);
+    double value = held_across(x->log_c, y->log_c) * likeness_of(&p->table, x->arm, y->arm);
 
     if (x->visit != y->visit)
         return p->alone && (x->visit == p->visit || y->visit == p->visit) ? 0 : value;
-    return value + level_sd * level_sd +
-           mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
+    return value + LIKENESS_LEVEL + mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
 }
 
 void posterior_add(struct posterior *p)
@@ -78,23 +66,24 @@ void posterior_renew(struct posterior *p)
     gaussian_reset(g, g->arms);
     for (size_t i = 0; i < g->arms; i++) {
         g->mean[i] = 0;
-        g->variance[i] = level_sd * level_sd + p->table.own;
+        g->variance[i] = LIKENESS_LEVEL + p->table.own;
     }
     while (g->rows < p->count)
         posterior_add(p);
 }
 
+static double before_samples(const struct posterior *p, int i, int j)
+{
+    return LIKENESS_LEVEL + likeness_of(&p->table, i, j);
+}
+
 double posterior_covariance(const struct posterior *p, int i, int j)
 {
-    return gaussian_covariance(&p->process, level_sd * level_sd + likeness_of(&p->table, i, j), i,
-                               j);
+    return gaussian_covariance(&p->process, before_samples(p, i, j), i, j);
 }
 
 struct normal posterior_difference(const struct posterior *p, int i, int j)
 {
-    double variance =
-        p->process.variance[i] + p->process.variance[j] - 2 * posterior_covariance(p, i, j);
-
     return (struct normal){ p->process.mean[i] - p->process.mean[j],
-                            deviation_of(variance, 1e-12) };
+                            gaussian_apart(&p->process, before_samples(p, i, j), i, j) };
 }

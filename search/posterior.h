@@ -38,9 +38,6 @@ void posterior_close(struct posterior *posterior);
 void posterior_renew(struct posterior *posterior);
 void posterior_add(struct posterior *posterior);
 
-/* How much of what holds at one key, by its logarithm, holds at another. */
-double posterior_across(double log_c, double other);
-
 /* Of two arms, after all samples. */
 double posterior_covariance(const struct posterior *posterior, int i, int j);
 struct normal posterior_difference(const struct posterior *posterior, int i, int j);

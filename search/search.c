@@ -32,6 +32,17 @@ const struct search_ops *search_find(const char *name)
     return NULL;
 }
 
+int search_least(const struct search *search, const bool *among, const double *mean, int but)
+{
+    int best = -1;
+
+    for (int i = 0; i < (int)search->setup.arm_count; i++)
+        if (i != but && (!among || among[i]) &&
+            (best < 0 || mean[i] < mean[best] || (isfinite(mean[i]) && !isfinite(mean[best]))))
+            best = i;
+    return best;
+}
+
 int search_open(const struct search_ops *ops, const struct search_setup *setup, struct search **out)
 {
     struct search *search;

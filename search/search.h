@@ -137,6 +137,10 @@ extern const struct search_ops *const search_strategies[];
 extern const char *const search_words[];                /* their names, in the same order */
 const struct search_ops *search_find(const char *name); /* NULL if there is none */
 
+/* For strategies: the arm of least mean among some, or among all (NULL), but one; -1: there is
+ * none. A mean that is no number is no knowledge: it loses against all others. */
+int search_least(const struct search *search, const bool *among, const double *mean, int but);
+
 int search_open(const struct search_ops *ops, const struct search_setup *setup,
                 struct search **out);
 void search_close(struct search *search); /* NULL is fine */

@@ -115,69 +115,82 @@ static bool is_plain(const struct json_value *v)
     return true;
 }
 
-static int take_member(struct import_line *line, const struct json_value *v)
+/* Which of the line's members a key names, which may come once; they mostly come in the list's
+ * order. */
+static int find_member(struct import_line *line, const char *key, const struct member **out)
+{
+    for (size_t k = 0; k < line->count; k++) {
+        size_t i = (line->next + k) % line->count;
+
+        if (strcmp(line->members[i].field->name, key) != 0)
+            continue;
+        if (line->seen >> i & 1)
+            return wrong(line->table, key, "comes twice");
+        line->seen |= (uint64_t)1 << i;
+        line->next = i + 1;
+        *out = &line->members[i];
+        return OK;
+    }
+    return wrong(line->table, key, "is not known to this version");
+}
+
+/* Puts a value into its field of a row.  Why that cannot be; NULL: it is done. */
+static const char *put_value(const struct member *m, const struct json_value *v, char why[64])
 {
     static const char in_names[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
+    const struct row_field *f = m->field;
+    void *to = (char *)m->row + f->offset;
     double number = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
     struct moe_plan plan = { 0 };
-    const struct row_field *f;
-    const struct member *m = NULL;
-    char why[64];
-    void *to;
 
-    /* Members mostly come in the list's order. */
-    for (size_t k = 0; k < line->count && !m; k++) {
-        size_t i = (line->next + k) % line->count;
-
-        if (strcmp(line->members[i].field->name, v->key) != 0)
-            continue;
-        if (line->seen >> i & 1)
-            return wrong(line->table, v->key, "comes twice");
-        line->seen |= (uint64_t)1 << i;
-        line->next = i + 1;
-        m = &line->members[i];
-    }
-    if (!m)
-        return wrong(line->table, v->key, "is not known to this version");
-    f = m->field;
-    to = (char *)m->row + f->offset;
     switch (f->kind) {
     case ROW_INTEGER:
         if (!(number >= 0 && number <= f->most) || number != floor(number))
-            return wrong(line->table, f->name, "is no whole number in range");
+            return "is no whole number in range";
         row_set_integer(f, m->row, (int64_t)number);
-        return OK;
+        return NULL;
     case ROW_REAL:
         if (v->kind != JSON_NULL && !(number >= f->least && fabs(number) < f->most))
-            return wrong(line->table, f->name, "is no number in range");
+            return "is no number in range";
         /* What is compared must be what is written again. */
         *(double *)to = row_rounded(f, number);
-        return OK;
+        return NULL;
     case ROW_BOOL:
         if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
-            return wrong(line->table, v->key, "is neither true nor false");
+            return "is neither true nor false";
         row_set_integer(f, m->row, v->kind == JSON_TRUE);
-        return OK;
+        return NULL;
     case ROW_PLAN:
         if (!(v->kind == JSON_NULL && f->optional) &&
             (v->kind != JSON_STRING || strlen(v->value) != v->length ||
              plan_parse(v->value, &plan)))
-            return wrong(line->table, f->name, "is no plan");
+            return "is no plan";
         memcpy(to, &plan, sizeof(plan));
-        return OK;
+        return NULL;
     default:
         if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
-            return wrong(line->table, f->name, "is no text that fits");
+            return "is no text that fits";
         if (f->kind == ROW_NAME && strspn(v->value, in_names) != v->length)
-            return wrong(line->table, f->name, "is no word");
+            return "is no word";
         if (f->words && word_find(f->words, v->value) < 0) {
-            snprintf(why, sizeof(why), "is no %s", f->name);
-            return wrong(line->table, f->name, why);
+            snprintf(why, 64, "is no %s", f->name);
+            return why;
         }
         memcpy(to, v->value, v->length + 1);
-        return OK;
+        return NULL;
     }
+}
+
+static int take_member(struct import_line *line, const struct json_value *v)
+{
+    const struct member *m = NULL;
+    const char *fault;
+    char why[64];
+
+    TRY(find_member(line, v->key, &m));
+    fault = put_value(m, v, why);
+    return fault ? wrong(line->table, v->key, fault) : OK;
 }
 
 static int on_member(void *self, const struct json_value *v)

@@ -453,40 +453,61 @@ int store_check_named(const char *path, const char *by)
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
 }
 
-int store_path(const char *given, unsigned use, char *path, size_t size)
+/* The database that --db or a variable names, and which of them does; NULL: none. */
+static const char *named_database(const char *given, const char **by)
 {
     const struct {
         const char *name, *value;
     } names[] = { { "--db", given },
                   { "MOETUNE_DB", getenv("MOETUNE_DB") },
                   { "MOELOOKUP_DB", getenv("MOELOOKUP_DB") } };
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME"), *named = NULL;
-    int length = 0;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !named; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names[i].value && *names[i].value) {
-            named = names[i].name;
-            length = snprintf(path, size, "%s", names[i].value);
+            *by = names[i].name;
+            return names[i].value;
         }
-    if (!named && data && *data == '/')
-        length = snprintf(path, size, "%s/moetune/moetune.db", data);
-    else if (!named && home && *home)
-        length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
-    else if (!named)
-        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
-    if (length < (int)size && (use & STORE_MODELLED) && !given) {
-        const char *slash = strrchr(path, '/');
-        size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+    return NULL;
+}
 
-        length = (int)folder + snprintf(path + folder, size - folder, "modelled.db");
-        named = NULL;
-    }
+/* Where it lies if nothing names one; the length as snprintf, below 0: there is no such place. */
+static int usual_database(char *path, size_t size)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+
+    if (data && *data == '/')
+        return snprintf(path, size, "%s/moetune/moetune.db", data);
+    if (home && *home)
+        return snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
+    return -1;
+}
+
+/* The file beside it for what models say. */
+static int modelled_database(char *path, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+
+    return (int)folder + snprintf(path + folder, size - folder, "modelled.db");
+}
+
+int store_path(const char *given, unsigned use, char *path, size_t size)
+{
+    const char *by = NULL, *named = named_database(given, &by);
+    bool modelled = (use & STORE_MODELLED) && !given;
+    int length = named ? snprintf(path, size, "%s", named) : usual_database(path, size);
+
+    if (length < 0)
+        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
+    if (modelled && length < (int)size)
+        length = modelled_database(path, size);
     if (length >= (int)size)
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
-    use &= ~(unsigned)STORE_MODELLED;
-    if (use == STORE_TO_READ && named)
-        return store_check_named(path, named);
-    return use == STORE_TO_WRITE ? make_folders(path) : OK;
+    switch (use & ~(unsigned)STORE_MODELLED) {
+    case STORE_TO_READ: return named && !modelled ? store_check_named(path, by) : OK;
+    case STORE_TO_WRITE: return make_folders(path);
+    default: return OK;
+    }
 }
 
 int store_commit(struct store *store)

@@ -8,6 +8,7 @@
 #include "status.h"
 #include "text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,16 +22,22 @@ static int find_cluster(struct store *store, const struct cluster *cluster,
     return records_find_text(&store->records, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
 }
 
+/* The fields of a cluster have numbers that follow from its own. */
+enum { FIELD_NUMBERS = 64 };
+
 static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
                        int64_t id, bool here)
 {
     char text[CLUSTER_TEXT_BYTES];
 
+    assert(cluster_field_count <= FIELD_NUMBERS);
+    if (id < 0 || id > INT64_MAX / FIELD_NUMBERS - 1)
+        return fail(ERR_CORRUPT, "%s: %lld clusters", store->path, (long long)id);
     cluster_format(cluster, text, sizeof(text));
     TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
             INTEGER("created_s", time(NULL)), INTEGER("here", here)));
     for (size_t i = 0; i < cluster_field_count; i++)
-        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
+        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * FIELD_NUMBERS + (int64_t)i),
                 INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
                 TEXT("class", cluster_class_words[cluster_fields[i].class]),
                 TEXT("value", CLUSTER_VALUE(cluster, &cluster_fields[i]))));
@@ -185,6 +192,7 @@ enum { ELSEWHERE_MAX = 4096 };
 int store_clusters_elsewhere(struct store *store,
                              int (*each)(void *self, const struct cluster *cluster), void *self)
 {
+    const int64_t most = ELSEWHERE_MAX;
     int64_t *ids = malloc(ELSEWHERE_MAX * sizeof(*ids));
     struct cluster cluster;
     sqlite3_stmt *s;
@@ -192,8 +200,8 @@ int store_clusters_elsewhere(struct store *store,
 
     if (!rc)
         rc = records_query(&store->records,
-                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT 4096", NULL,
-                           0, &s);
+                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT ?1", &most,
+                           1, &s);
     while (!rc && !(rc = records_step(&store->records, s)))
         ids[count++] = sqlite3_column_int64(s, 0);
     rc = rc == UNSUPPORTED ? OK : rc;

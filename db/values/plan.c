@@ -570,13 +570,6 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
                                               : check_experts(plan, shape);
 }
 
-static void list_plan(struct moe_plan *plans, size_t room, size_t *count, struct moe_plan plan)
-{
-    if (*count < room)
-        plans[*count] = plan;
-    (*count)++;
-}
-
 size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
 {
     const struct declaration *d = declaration_find(space);
@@ -588,30 +581,58 @@ size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
     return d->plans;
 }
 
-size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
+struct listing {
+    const struct moe_shape *shape;
+    plan_wanted *wanted;
+    const void *self;
+    struct moe_plan *plans;
+    size_t room, count;
+};
+
+/* Lists the plans that have this one's values on the axes before this one.  A value that is legal
+ * or canonical only beside other values is so beside the default's: so plans grow axis by axis, and
+ * what is none with the default's values on the axes that follow is given up. */
+static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
 {
-    struct moe_plan plan;
-    uint32_t slices;
-    size_t n = 0;
+    uint32_t usual, most;
+
+    if (axis == plan_axis_count) {
+        if (l->count < l->room)
+            l->plans[l->count] = plan;
+        l->count++;
+        return;
+    }
+    usual = plan_value(&plan, axis);
+    most = axis == PLAN_R ? l->shape->ranks : plan_axes[axis].max;
+    for (uint32_t v = plan_axes[axis].min; v <= most; v = plan_next_value(axis, v)) {
+        struct moe_plan canonical;
+
+        plan_set(&plan, axis, v);
+        canonical = plan_canonical(plan, l->shape); /* another one is another name of that plan */
+        if (plan_legal(&plan, l->shape) && plan_equal(&plan, &canonical) &&
+            (v == usual || l->wanted(l->self, axis, v)))
+            list_from(l, plan, axis + 1);
+    }
+}
+
+size_t plan_list_wanted(const struct moe_shape *shape, plan_wanted *wanted, const void *self,
+                        struct moe_plan *plans, size_t room)
+{
+    struct listing l = { shape, wanted, self, plans, room, 0 };
 
     if (shape->space)
         return declared_plan_list(shape->space, plans, room);
-    plan = plan_default(shape);
-    slices = shape_slices(shape);
-    if (shape->layout == MOE_LAYOUT_HIDDEN) {
-        for (plan.r = 0; plan.r <= shape->ranks; plan.r += shape->ranks)
-            for (plan.d = 1; plan.d <= PLAN_MAX_D; plan.d *= 2)
-                if (hidden_legal(&plan, shape))
-                    list_plan(plans, room, &n, plan);
-        return n;
-    }
-    for (plan.r = 0; plan.r <= slices; plan.r++) {
-        if (plan.r && slices % plan.r)
-            continue;
-        for (plan.d = 1; plan.d <= (plan.r ? PLAN_MAX_D : 1u); plan.d *= 2)
-            for (plan.a = 0; plan.a < (plan.r ? (uint32_t)PLAN_A2A_COUNT : 1u); plan.a++)
-                if (!plan_a2a_needs[plan.a].library && a2a_applies(plan.a, shape))
-                    list_plan(plans, room, &n, plan);
-    }
-    return n;
+    list_from(&l, plan_default(shape), 0);
+    return l.count;
+}
+
+static bool every_layer_has(const void *self, size_t axis, uint32_t value)
+{
+    (void)self;
+    return !plan_axes[axis].quiet && !(axis == PLAN_A && plan_a2a_needs[value].library);
+}
+
+size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
+{
+    return plan_list_wanted(shape, every_layer_has, NULL, plans, room);
 }

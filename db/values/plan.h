@@ -126,9 +126,16 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 /* True if plan_check would say OK; silent. */
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 
-/* Every legal plan that applies, canonical, in the order r, d, a, without all-to-alls of a
- * library, quiet axes at their defaults; every legal one of a declared space.  Returns their
- * number, at most `room` of them written. */
+/* Whether plans are to be listed that have this value, which is not the default's, on that axis. */
+typedef bool plan_wanted(const void *self, size_t axis, uint32_t value);
+
+/* The default and every legal plan of wanted values, canonical, in the order of the axes and their
+ * values; every legal one of a declared space, whatever is wanted.  Returns their number, at most
+ * `room` of them written. */
+size_t plan_list_wanted(const struct moe_shape *shape, plan_wanted *wanted, const void *self,
+                        struct moe_plan *plans, size_t room);
+
+/* Those without all-to-alls of a library, quiet axes at their defaults. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
 /* ---- Plans of a declared space: a choice instead of moetune's own axes, which have their

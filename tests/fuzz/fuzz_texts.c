@@ -189,7 +189,7 @@ static bool take_space(const char *text)
     struct space_setup setup = { .window = rest ? (uint32_t)strtoul(rest, NULL, 10) | 1 : 128,
                                  .buckets = strcmp(buckets, "-") != 0 ? buckets : NULL,
                                  .max_factor = 2,
-                                 .axes = axes && strcmp(axes, "-") != 0 ? axes : "r,d,a",
+                                 .arms.axes = axes && strcmp(axes, "-") != 0 ? axes : "r,d,a",
                                  .memory_limit_bytes = INT64_MAX,
                                  .effort = &efforts[0] };
     struct space space;

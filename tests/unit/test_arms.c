@@ -184,6 +184,23 @@ static void where_nothing_is_gathered_no_protocol_is_tried(void)
     CHECK(arms[2].r == 1 && !arms[2].proto);
 }
 
+/* A layer cut by hidden units has no all-to-all but linear. */
+static void a_librarys_all_to_all_is_tried_only_where_it_is_legal(void)
+{
+    struct arms_setup setup = { .axes = "r,d,a", .library_a2a = true };
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    struct moe_shape shape = two_nodes;
+    size_t count = 0;
+
+    CHECK(!arms_list(&shape, &setup, arms, &count) && count == 1 + 2 * 4 * 4);
+    for (size_t i = 0; i < count; i++)
+        CHECK((arms[i].a == MOE_A2A_NCCL) == (i >= 1 + 2 * 4 * 3)); /* after all others */
+    shape.layout = MOE_LAYOUT_HIDDEN;
+    CHECK(!arms_list(&shape, &setup, arms, &count) && count == 8);
+    for (size_t i = 0; i < count; i++)
+        CHECK(plan_legal(&arms[i], &shape));
+}
+
 /* ---- costs */
 
 /* The share of tokens with one of their k experts on the first of n nodes, token by token. */
@@ -249,6 +266,7 @@ int main(void)
         TEST(a_value_that_no_plan_has_is_refused_with_the_legal_ones),
         TEST(a_protocol_that_nothing_is_known_of_is_refused),
         TEST(where_nothing_is_gathered_no_protocol_is_tried),
+        TEST(a_librarys_all_to_all_is_tried_only_where_it_is_legal),
         TEST(between_nodes_rail_costs_what_reaches_a_node),
     };
 

@@ -10,24 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct moe_plan three_plans[3] = { { .r = 2 }, { .r = 1 }, { .r = 0 } };
-
 struct contest_world {
-    double times[3]; /* true */
+    double times[2]; /* true */
     double sigma;
     bool drifts;
     int fails; /* contestant that fails when sampled, or -1 */
 };
 
-static struct contest contest_hold(const struct contest_settings *settings, int count,
-                                   int default_index, int incumbent,
-                                   const struct contest_world *world)
+static struct contest contest_hold(const struct contest_settings *settings, int count, int holder,
+                                   bool in_force, const struct contest_world *world)
 {
     struct contest c;
     struct noise noise = noise_make(settings->seed, world->sigma, 0.02, world->drifts);
     int i;
 
-    contest_open(&c, settings, three_plans, count, default_index, incumbent);
+    contest_open(&c, settings, count, holder, in_force);
     while ((i = contest_next(&c)) != CONTEST_DONE) {
         CHECK(contest_next(&c) == i && i != (c.dropped[i] ? i : -1));
         if (i == world->fails)
@@ -39,10 +36,10 @@ static struct contest contest_hold(const struct contest_settings *settings, int 
 }
 
 static struct contest_verdict contest_run(const struct contest_settings *settings, int count,
-                                          int default_index, int incumbent,
+                                          int holder, bool in_force,
                                           const struct contest_world *world)
 {
-    struct contest c = contest_hold(settings, count, default_index, incumbent, world);
+    struct contest c = contest_hold(settings, count, holder, in_force, world);
 
     return contest_verdict(&c);
 }
@@ -63,7 +60,7 @@ static void at_the_margin_about_one_in_a_hundred_is_adopted_at_most(void)
                                                  .rounds_max = rounds[k],
                                                  .seed = (uint64_t)i };
 
-            adopted += contest_run(&settings, 2, 1, -1, &world).adopted == 0;
+            adopted += contest_run(&settings, 2, 1, false, &world).adopted == 0;
         }
         CHECK(adopted < 0.01 * runs + 2.5 * sqrt(0.01 * runs));
     }
@@ -79,7 +76,7 @@ static void what_is_adopted_is_hardly_ever_slower_than_the_default(void)
             .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .drifts = true, .fails = -1
         };
         struct contest_settings settings = { .margin = 0.03, .seed = (uint64_t)i };
-        struct contest_verdict v = contest_run(&settings, 2, 1, -1, &world);
+        struct contest_verdict v = contest_run(&settings, 2, 1, false, &world);
 
         adopted += v.decision == CONTEST_ADOPTED;
         slower += v.decision == CONTEST_ADOPTED && ratio > 1;
@@ -98,7 +95,7 @@ static void gains_lie_in_their_intervals(void)
         double ratio = 0.8 + 0.001 * (i % 300);
         struct contest_world world = { .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .fails = -1 };
         struct contest_settings settings = { .margin = 0.03, .seed = (uint64_t)i };
-        struct contest_verdict v = contest_run(&settings, 2, 1, -1, &world);
+        struct contest_verdict v = contest_run(&settings, 2, 1, false, &world);
         double truth = 1 - world.times[v.adopted] / 1e7;
 
         inside += v.gain.low <= truth && truth <= v.gain.high;
@@ -118,7 +115,7 @@ static void a_plan_in_force_falls_to_a_faster_default_alone(void)
         double ratio = ratios[i % 3];
         struct contest_world world = { .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .fails = -1 };
         struct contest_settings settings = { .seed = (uint64_t)i };
-        struct contest_verdict v = contest_run(&settings, 2, 1, 0, &world);
+        struct contest_verdict v = contest_run(&settings, 2, 1, true, &world);
 
         refuted[i % 3] += v.decision == CONTEST_DEFAULT;
         inside += v.challenge.low <= 1 - ratio && 1 - ratio <= v.challenge.high;
@@ -135,12 +132,12 @@ static void clear_cases_end_soon(void)
     struct contest_world better = { .times = { 0.7e7, 1e7 }, .sigma = 0.05, .fails = -1 };
     struct contest_world worse = { .times = { 1.3e7, 1e7 }, .sigma = 0.05, .fails = -1 };
     struct contest_settings settings = { .margin = 0.03, .seed = 5 };
-    struct contest_verdict v = contest_run(&settings, 2, 1, -1, &better);
+    struct contest_verdict v = contest_run(&settings, 2, 1, false, &better);
 
     CHECK(v.decision == CONTEST_ADOPTED && v.rounds <= 10 && v.gain.value > 0.2 &&
           v.gain.value < 0.4);
     CHECK(v.gain.low > 0.03 && v.default_ns > v.median_ns);
-    v = contest_run(&settings, 2, 1, -1, &worse);
+    v = contest_run(&settings, 2, 1, false, &worse);
     CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 1 && v.rounds <= 10 && v.gain.value == 0);
 }
 
@@ -148,63 +145,60 @@ static void the_default_alone_is_timed_a_few_times(void)
 {
     struct contest_world world = { .times = { 1e7 }, .sigma = 0.05, .fails = -1 };
     struct contest_settings settings = { .margin = 0.03, .seed = 5 };
-    struct contest_verdict v = contest_run(&settings, 1, 0, -1, &world);
+    struct contest_verdict v = contest_run(&settings, 1, 0, false, &world);
 
     CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 0 && v.rounds == 5 && v.gain.value == 0);
     CHECK(v.low_ns <= v.median_ns && v.median_ns <= v.high_ns);
 }
 
-static void ties_go_to_the_incumbent_and_then_to_the_default(void)
+static void ties_go_to_what_is_in_force_and_else_to_the_holder(void)
 {
-    struct contest_world world = { .times = { 1e7, 1.03e7, 1e7 }, .sigma = 0.01, .fails = -1 };
+    struct contest_world world = { .times = { 0.97 * 1.03e7, 1.03e7 }, .sigma = 0.01, .fails = -1 };
     struct contest_settings settings = { .margin = 0.03, .rounds_max = 20, .seed = 5 };
-    struct contest_verdict v;
+    struct contest_verdict v = contest_run(&settings, 2, 1, false, &world);
 
-    world.times[0] = world.times[1] * 0.97;
-    v = contest_run(&settings, 2, 1, -1, &world);
     CHECK(v.decision == CONTEST_TIE && v.adopted == 1 && v.rounds == 20);
-    world.times[0] = world.times[1] = 1e7;
-    v = contest_run(&settings, 3, 1, 2, &world);
-    CHECK(v.adopted == 2 && v.decision == CONTEST_INCUMBENT);
-    world.times[0] = 0.8e7; /* beats both */
-    CHECK(contest_run(&settings, 3, 1, 2, &world).adopted == 0);
-    world.times[2] = 0.8e7; /* the winner is good, the incumbent as good */
-    CHECK(contest_run(&settings, 3, 1, 2, &world).adopted == 2);
-    world.times[0] = world.times[2] = 1.2e7; /* the incumbent has become bad */
-    v = contest_run(&settings, 3, 1, 2, &world);
-    CHECK(v.adopted == 1 && v.decision == CONTEST_DEFAULT);
-    v = contest_run(&settings, 2, 1, 0, &world); /* the winner is the incumbent, and bad */
+    v = contest_run(&settings, 2, 1, true, &world);
+    CHECK(v.decision == CONTEST_TIE && v.adopted == 0 && v.rounds == 20);
+    world.times[0] = world.times[1]; /* neither is better by the margin */
+    v = contest_run(&settings, 2, 1, true, &world);
+    CHECK(v.decision == CONTEST_INCUMBENT && v.adopted == 0);
+    v = contest_run(&settings, 2, 1, false, &world);
+    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 1);
+    world.times[0] = 0.8e7;
+    CHECK(contest_run(&settings, 2, 1, false, &world).adopted == 0);
+    CHECK(contest_run(&settings, 2, 1, true, &world).decision == CONTEST_ADOPTED);
+    world.times[0] = 1.2e7; /* what is in force has become bad */
+    v = contest_run(&settings, 2, 1, true, &world);
     CHECK(v.adopted == 1 && v.decision == CONTEST_DEFAULT);
 }
 
 static void a_contest_goes_on_without_those_that_fail(void)
 {
-    struct contest_world world = { .times = { 0.8e7, 1e7, 0.9e7 }, .sigma = 0.02 };
+    struct contest_world world = { .times = { 0.8e7, 1e7 }, .sigma = 0.02 };
     struct contest_settings settings = { .margin = 0.03, .seed = 5 };
     struct contest_verdict v;
 
-    v = contest_run(&settings, 3, 1, 2, &world); /* the winner fails */
-    CHECK(v.adopted == 2 || v.adopted == 1);
+    v = contest_run(&settings, 2, 1, true, &world); /* the challenger fails */
+    CHECK(v.adopted == 1 && v.decision == CONTEST_DEFAULT);
     world.fails = 1;
-    v = contest_run(&settings, 2, 1, -1, &world);
+    v = contest_run(&settings, 2, 1, false, &world);
     CHECK(v.adopted == 0 && isnan(v.gain.value) && v.median_ns > 0);
     world.fails = 0;
-    v = contest_run(&settings, 1, -1, -1, &world);
+    v = contest_run(&settings, 1, -1, false, &world);
     CHECK(v.adopted == -1);
 }
 
 static void a_replayed_contest_goes_on_as_if_it_had_not_been_cut(void)
 {
     for (uint64_t seed = 0; seed < 50; seed++) {
-        struct contest_world world = { .times = { 0.95e7, 1e7, 0.97e7 },
-                                       .sigma = 0.02,
-                                       .fails = -1 };
+        struct contest_world world = { .times = { 0.95e7, 1e7 }, .sigma = 0.02, .fails = -1 };
         struct contest_settings settings = { .margin = 0.03, .seed = seed };
-        struct contest whole = contest_hold(&settings, 3, 1, 2, &world), again;
+        struct contest whole = contest_hold(&settings, 2, 1, seed % 2, &world), again;
         uint16_t part = whole.told[1] / 2;
 
-        contest_open(&again, &settings, three_plans, 3, 1, 2);
-        for (int i = 0; i < 3; i++) /* any order that keeps each contestant's own */
+        contest_open(&again, &settings, 2, 1, seed % 2);
+        for (int i = 0; i < 2; i++) /* any order that keeps each contestant's own */
             for (int k = 0; k < part; k++)
                 contest_tell(&again, i, whole.ns[i][k]);
         for (int i; (i = contest_next(&again)) != CONTEST_DONE;)
@@ -225,7 +219,7 @@ static void the_looks_spend_no_more_than_the_chance_of_error(void)
         contest_open(&c,
                      &(struct contest_settings){ .confidence = confidences[k],
                                                  .rounds_max = (uint32_t)rounds },
-                     three_plans, 2, 1, -1);
+                     2, 1, false);
         for (uint32_t tosses = 0; tosses < 1u << rounds; tosses++) {
             int wins = 0;
             bool stopped = false;
@@ -256,8 +250,8 @@ static void paired_statistics_agree_with_brute_force(void)
         double ratio[CONTEST_ROUNDS_MAX], low = NAN, high = NAN;
         uint32_t n = 5 + random_below(seed, 0, 100);
 
-        contest_open(&c, &(struct contest_settings){ .margin = 0.03, .rounds_max = 256 },
-                     three_plans, 2, 1, -1);
+        contest_open(&c, &(struct contest_settings){ .margin = 0.03, .rounds_max = 256 }, 2, 1,
+                     false);
         for (uint32_t k = 0; k < n; k++) {
             int64_t a = 500 + (int64_t)random_below(seed, 2 * k + 1, 100);
             int64_t b = 1000 + (int64_t)random_below(seed, 2 * k + 2, 100);
@@ -310,7 +304,7 @@ int main(void)
         TEST(a_plan_in_force_falls_to_a_faster_default_alone),
         TEST(clear_cases_end_soon),
         TEST(the_default_alone_is_timed_a_few_times),
-        TEST(ties_go_to_the_incumbent_and_then_to_the_default),
+        TEST(ties_go_to_what_is_in_force_and_else_to_the_holder),
         TEST(a_contest_goes_on_without_those_that_fail),
         TEST(a_replayed_contest_goes_on_as_if_it_had_not_been_cut),
         TEST(the_looks_spend_no_more_than_the_chance_of_error),

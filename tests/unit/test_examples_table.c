@@ -111,11 +111,10 @@ static void rounds_are_as_the_readme_says(void)
 
 static void contests_are_as_the_readme_says(void)
 {
-    const struct moe_plan plans[] = { { .r = 1, .d = 2 }, { .r = 1, .d = 1 } };
     struct contest *c = malloc(sizeof(*c));
     uint32_t n = 1;
 
-    contest_open(c, &(struct contest_settings){ 0 }, plans, 2, 1, -1);
+    contest_open(c, &(struct contest_settings){ 0 }, 2, 1, false);
     while (c->wins_needed[n] > n)
         n++;
     is("first_rounds_that_can_show_it", n);
@@ -296,7 +295,7 @@ static void a_sweep_is_as_its_readme_says(void)
 {
     struct moe_shape shape;
     struct space_setup setup = { .max_factor = 8,
-                                 .axes = "r,d,a",
+                                 .arms.axes = "r,d,a",
                                  .memory_limit_bytes = INT64_MAX };
     struct moe_plan usual;
     struct list anchors = { .used = 0 };

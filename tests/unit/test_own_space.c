@@ -88,9 +88,9 @@ static void declared_plans_are_those_of_the_search(void)
         const uint32_t protocols = knows == 2 ? 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE : 0;
         struct space_setup setup = { .window = 64,
                                      .max_factor = 8,
-                                     .axes = own_space_axes(knows > 0, knows > 1),
-                                     .knows_ctas = knows > 0,
-                                     .protocols = { protocols, protocols },
+                                     .arms = { .axes = own_space_axes(knows > 0, knows > 1),
+                                               .knows_ctas = knows > 0,
+                                               .protocols = { protocols, protocols } },
                                      .memory_limit_bytes = INT64_MAX,
                                      .effort = &efforts[1] };
         struct space space;

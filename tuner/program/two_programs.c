@@ -165,8 +165,6 @@ static int find_key(struct program_comparison *t, uint32_t bucket, struct rivals
     struct contest_settings settings = { .margin = t->options->margin,
                                          .rounds_max = t->pairs_max,
                                          .seed = t->options->seed ^ bucket };
-    /* Contestants are told apart by their plans; here they stand for programs. */
-    struct moe_plan stand_for[SIDES] = { plan_default(NULL), plan_default(NULL) };
     struct rivals_bucket *key;
 
     *fresh = false;
@@ -185,8 +183,7 @@ static int find_key(struct program_comparison *t, uint32_t bucket, struct rivals
     key->contest = calloc(1, sizeof(*key->contest));
     if (!key->contest)
         return fail(ERR_NOMEM, "a contest");
-    stand_for[0].d = 2;
-    contest_open(key->contest, &settings, stand_for, SIDES, 1, -1);
+    contest_open(key->contest, &settings, SIDES, 1, false);
     *out = key;
     *fresh = true;
     return OK;

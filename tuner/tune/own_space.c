@@ -3,10 +3,9 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,46 +18,33 @@ const char *own_space_axes(bool knows_ctas, bool knows_proto)
     return knows_ctas ? "r,d,a,ctas,e,w" : "r,d,a,e,w";
 }
 
-struct writer {
-    char *text;
-    size_t used; /* beyond the room: it does not fit */
-};
+enum { ROOM = DECLARATION_TEXT_BYTES + 1 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct writer *w, const char *format, ...)
-{
-    size_t room = w->used <= DECLARATION_TEXT_BYTES ? DECLARATION_TEXT_BYTES + 1 - w->used : 0;
-    va_list args;
-
-    va_start(args, format);
-    w->used += (size_t)vsnprintf(room ? w->text + w->used : NULL, room, format, args);
-    va_end(args);
-}
-
-static void say_value(struct writer *w, size_t axis, uint32_t value)
+static void add_value(char text[ROOM], size_t axis, uint32_t value)
 {
     if (plan_axes[axis].words)
-        say(w, " %s", plan_axes[axis].words[value]);
+        text_add(text, ROOM, " %s", plan_axes[axis].words[value]);
     else
-        say(w, " %" PRIu32, value);
+        text_add(text, ROOM, " %" PRIu32, value);
 }
 
-static void say_axis(struct writer *w, const struct space *space, size_t axis)
+static void add_axis(char text[ROOM], const struct space *space, size_t axis)
 {
     uint32_t most = 0;
 
     for (size_t i = 0; i < space->arm_count; i++)
         if (plan_value(&space->arms[i], axis) > most)
             most = plan_value(&space->arms[i], axis);
-    say(w, "axis %s", plan_axes[axis].name);
+    text_add(text, ROOM, "axis %s", plan_axes[axis].name);
     for (uint32_t value = 0; value <= most; value++)
         for (size_t i = 0; i < space->arm_count; i++)
             if (plan_value(&space->arms[i], axis) == value) {
-                say_value(w, axis, value);
+                add_value(text, axis, value);
                 break;
             }
-    say(w, " default");
-    say_value(w, axis, plan_value(&space->arms[space->default_arm], axis));
-    say(w, " live\n");
+    text_add(text, ROOM, " default");
+    add_value(text, axis, plan_value(&space->arms[space->default_arm], axis));
+    text_add(text, ROOM, " live\n");
 }
 
 static int ascending(const void *a, const void *b)
@@ -68,9 +54,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int own_space_text(const struct space *space, char text[DECLARATION_TEXT_BYTES + 1])
+int own_space_text(const struct space *space, char text[ROOM])
 {
-    struct writer w = { text, 0 };
     uint32_t bucket[DECLARATION_KEY_EDGES_MAX];
     size_t count = space->anchor_count;
 
@@ -81,26 +66,26 @@ int own_space_text(const struct space *space, char text[DECLARATION_TEXT_BYTES +
         return fail(ERR_ARGUMENT,
                     "%zu capacities are measured: the key of a declared space has at most %d edges",
                     count, DECLARATION_KEY_EDGES_MAX);
-    say(&w, "space %s\n", own_space_name);
+    text_put(text, ROOM, "space %s\n", own_space_name);
     for (size_t axis = 0; axis < plan_axis_count; axis++)
-        say_axis(&w, space, axis);
+        add_axis(text, space, axis);
     /* What plan_canonical() and plan_legal() say of values that the axes have; the rest follows
      * from which values there are. */
-    say(&w, "need r>0 | a=linear\nneed r>0 | ctas=0\n");
+    text_add(text, ROOM, "need r>0 | a=linear\nneed r>0 | ctas=0\n");
     if (space->shape.layout == MOE_LAYOUT_HIDDEN)
-        say(&w, "need r=0 | w=keep\n");
+        text_add(text, ROOM, "need r=0 | w=keep\n");
     else
-        say(&w, "need r>0 | d=1\nneed r=0 | e=padded\n");
+        text_add(text, ROOM, "need r>0 | d=1\nneed r=0 | e=padded\n");
     if (shape_slices(&space->shape) == 1)
-        say(&w, "need r=0 | proto=auto\n");
+        text_add(text, ROOM, "need r=0 | proto=auto\n");
     memcpy(bucket, space->anchors, count * sizeof(*bucket));
     qsort(bucket, count, sizeof(*bucket), ascending);
-    say(&w, "key capacity edges");
+    text_add(text, ROOM, "key capacity edges");
     for (size_t i = 0; i < count; i++)
-        say(&w, " %" PRIu64, space_capacity(space, bucket[i]));
-    say(&w, "\n");
-    return w.used <= DECLARATION_TEXT_BYTES
-               ? OK
-               : fail(ERR_ARGUMENT, "the text of this layer's space is longer than %d bytes",
-                      DECLARATION_TEXT_BYTES);
+        text_add(text, ROOM, " %" PRIu64, space_capacity(space, bucket[i]));
+    /* Where a line before was cut nothing follows it. */
+    if (!text_add(text, ROOM, "\n"))
+        return fail(ERR_ARGUMENT, "the text of this layer's space is longer than %d bytes",
+                    DECLARATION_TEXT_BYTES);
+    return OK;
 }

@@ -1,7 +1,6 @@
 /* Lists the plans and buckets of one layer, and what memory plans need. */
 #include "space.h"
 
-#include "arms.h"
 #include "declaration.h"
 #include "plan.h"
 #include "shape.h"
@@ -66,11 +65,6 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                            .window = setup->window,
                            .memory_limit_bytes = setup->memory_limit_bytes,
                            .machine = setup->machine };
-    struct arms_setup arms = { .axes = setup->axes,
-                               .library_a2a = setup->library_a2a,
-                               .knows_ctas = setup->knows_ctas,
-                               .protocols = setup->protocols,
-                               .foreign = setup->foreign };
     struct moe_plan plans[SEARCH_ARMS_MAX], default_plan;
     int rc;
 
@@ -98,7 +92,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     }
     /* A request has room for many layers: each keeps the plans it has, not the most there may be.
      */
-    TRY(arms_list(shape, &arms, plans, &space.arm_count));
+    TRY(arms_list(shape, &setup->arms, plans, &space.arm_count));
     space.arms = malloc(space.arm_count * sizeof(*plans));
     if (!space.arms)
         return fail(ERR_NOMEM, "the plans of a layer");

@@ -4,7 +4,7 @@
 #define SPACE_H
 
 #include "account.h"
-#include "cluster.h"
+#include "arms.h"
 #include "load.h"
 #include "moelookup.h"
 #include "search.h"
@@ -26,9 +26,7 @@ struct space_setup {
     uint32_t window;
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
     double max_factor;
-    const char *axes; /* as in struct arms_setup, as the next four */
-    bool library_a2a, knows_ctas, foreign;
-    struct protocols protocols;
+    struct arms_setup arms;
     int64_t memory_limit_bytes;
     struct account_machine machine;
     const struct effort *effort;

@@ -238,13 +238,14 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
                                  .max_factor = o->max_factor,
-                                 .axes = r->own ? own_space_axes(ctas, protocols.usual) : o->axes,
+                                 .arms = { .axes = r->own ? own_space_axes(ctas, protocols.usual)
+                                                          : o->axes,
+                                           .library_a2a = cluster_has_library_a2a(&r->cluster),
+                                           .knows_ctas = ctas,
+                                           .protocols = protocols,
+                                           .foreign = o->exec },
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
-                                 .library_a2a = cluster_has_library_a2a(&r->cluster),
-                                 .knows_ctas = ctas,
-                                 .protocols = protocols,
-                                 .foreign = o->exec,
                                  .effort = r->effort };
     char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
     struct space *space = &r->spaces[r->space_count];

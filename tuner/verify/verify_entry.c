@@ -155,20 +155,17 @@ static void question_tell(struct question *q, int arm, int64_t ns)
             contest_tell(&q->contest, i, ns);
 }
 
-/* `holder`: the index of the plan that is to be beaten; `in_force`: of the one that stays in doubt,
- * or -1. */
+/* `holder`: the index of the plan that is to be beaten; `in_force`: the first one stays in doubt.
+ */
 static void question_open(struct verified_bucket *h, struct question *q, int count, int holder,
-                          int in_force)
+                          bool in_force)
 {
     struct contest_settings settings = { .margin = h->terms->margin,
                                          .seed = h->campaign->setup->seed ^ h->bucket.key.bucket };
-    struct moe_plan plans[2];
 
     q->count = count;
-    for (int i = 0; i < count; i++)
-        plans[i] = h->arms[q->arms[i]];
     if (count)
-        contest_open(&q->contest, &settings, plans, count, holder, in_force);
+        contest_open(&q->contest, &settings, count, holder, in_force);
     for (uint32_t i = 0; i < h->bucket.told_count; i++)
         if (h->bucket.told[i].kind == SAMPLE_VERIFY)
             question_tell(q, h->bucket.told[i].arm, h->bucket.told[i].ns);
@@ -188,11 +185,11 @@ static void open_questions(struct verified_bucket *h)
         q->arms[holder] = h->default_arm;
         count += h->default_arm != CLAIMED;
     }
-    question_open(h, q, count, holder, is_usable(h, CLAIMED) ? 0 : -1);
+    question_open(h, q, count, holder, is_usable(h, CLAIMED));
     q = &h->over_claim;
     q->arms[0] = h->challenger;
     q->arms[1] = CLAIMED;
-    question_open(h, q, is_usable(h, CLAIMED) && is_usable(h, h->challenger) ? 2 : 0, 1, -1);
+    question_open(h, q, is_usable(h, CLAIMED) && is_usable(h, h->challenger) ? 2 : 0, 1, false);
 }
 
 static bool question_says(const struct question *q, enum contest_decision how)
