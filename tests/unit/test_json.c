@@ -69,7 +69,7 @@ static void reads_back(double value)
     double again = 0, by_libc;
     FILE *memory = fmemopen(text, sizeof(text), "w");
 
-    json_print(value, memory);
+    json_write(memory, "%g", value);
     fclose(memory);
     CHECK(!json_read(text, strlen(text), "number", take_number, &again));
     by_libc = strtod(text, NULL);

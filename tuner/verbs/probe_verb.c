@@ -175,76 +175,51 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
 
 /* ---- as JSON */
 
-static void print_value(const char *name, double value, const char *after)
-{
-    printf("\"%s\": ", name);
-    json_print(value, stdout);
-    fputs(after, stdout);
-}
-
-static void print_link_json(const struct probe_link *link, const char *name)
-{
-    printf("\n  \"%s\": {", name);
-    print_value("slower_beside_products", link->slower, ", ");
-    print_value("error", link->fit.error, ", \"exchanges\": [");
-    for (size_t i = 0; i < link->count; i++) {
-        const struct link_sample *s = &link->samples[i];
-
-        printf("%s{\"messages\": %d, \"bytes\": %.0f, ", i ? ", " : "", s->messages, s->bytes);
-        print_value("ns", s->ns, ", ");
-        print_value("model_ns", link_ns(&link->fit, s->messages, s->bytes), "}");
-    }
-    printf("]}");
-}
-
-/* The words of probe.copies_beside, which begins at -1. */
-static const char *const copies_words[] = { "null", "false", "true" };
-
 static void print_json(const struct probe *p, const struct host_speed *hosts, int host_count)
 {
-    printf("{\"rounds\": %u, ", p->rounds);
-    print_value("seconds", p->seconds, ",\n \"cluster\": {");
+    /* The words of probe.copies_beside, which begins at -1. */
+    static const char *const copies_words[] = { "null", "false", "true" };
+
+    json_write(stdout, "{'rounds': %u, 'seconds': %g,\n 'cluster': {", p->rounds, p->seconds);
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
         const char *value = CLUSTER_VALUE(&p->model, f);
 
-        printf("%s\"%s\": ", i ? ", " : "", f->name);
-        if (!strcmp(value, "unknown"))
-            printf("null");
-        else if (f->kind == FIELD_WORD)
-            json_quote(value, stdout);
-        else
-            printf("%s", value);
+        json_write(stdout,
+                   f->kind == FIELD_WORD && strcmp(value, "unknown") != 0 ? "%s'%s': '%s'"
+                                                                          : "%s'%s': %s",
+                   i ? ", " : "", f->name, strcmp(value, "unknown") != 0 ? value : "null");
     }
-    printf("},\n \"hosts\": [");
-    for (int i = 0; i < host_count; i++) {
-        printf("%s{\"host\": ", i ? ", " : "");
-        json_quote(hosts[i].name, stdout);
-        printf(", \"ranks\": %d, ", hosts[i].ranks);
-        print_value("slowest", hosts[i].slowest, ", ");
-        print_value("fastest", hosts[i].fastest, "}");
-    }
-    printf("],\n \"speeds\": [");
-    for (int q = 0; q < p->rank_count; q++) {
-        printf(q ? ", " : "");
-        json_print(p->ranks[q].speed, stdout);
-    }
-    printf("],\n \"links\": {");
+    json_write(stdout, "},\n 'hosts': [");
+    for (int i = 0; i < host_count; i++)
+        json_write(stdout, "%s{'host': '%s', 'ranks': %d, 'slowest': %g, 'fastest': %g}",
+                   i ? ", " : "", hosts[i].name, hosts[i].ranks, hosts[i].slowest,
+                   hosts[i].fastest);
+    json_write(stdout, "],\n 'speeds': [");
+    for (int q = 0; q < p->rank_count; q++)
+        json_write(stdout, "%s%g", q ? ", " : "", p->ranks[q].speed);
+    json_write(stdout, "],\n 'links': {");
     for (int level = 0; level < LINK_LEVELS; level++) {
-        printf(level ? "," : "");
-        print_link_json(&p->links[level], link_level_words[level]);
+        const struct probe_link *link = &p->links[level];
+
+        json_write(stdout, "%s\n  '%s': {'slower_beside_products': %g, 'error': %g, 'exchanges': [",
+                   level ? "," : "", link_level_words[level], link->slower, link->fit.error);
+        for (size_t i = 0; i < link->count; i++) {
+            const struct link_sample *s = &link->samples[i];
+
+            json_write(stdout, "%s{'messages': %d, 'bytes': %.0f, 'ns': %g, 'model_ns': %g}",
+                       i ? ", " : "", s->messages, s->bytes, s->ns,
+                       link_ns(&link->fit, s->messages, s->bytes));
+        }
+        printf("]}");
     }
-    printf("},\n \"products\": [");
-    for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        printf("%s{", i ? ", " : "");
-        print_value("rows", p->products[i].smallest, ", ");
-        print_value("ns", p->products[i].ns, ", ");
-        print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
-    }
-    printf("],\n \"copies_beside_kernels\": %s", copies_words[p->copies_beside + 1]);
-    printf(",\n \"step\": {");
-    print_value("ns", p->step_ns, ", ");
-    print_value("model_ns", p->replay_ns, "}}\n");
+    json_write(stdout, "},\n 'products': [");
+    for (int i = 0; i < PROBE_PRODUCTS; i++)
+        json_write(stdout, "%s{'rows': %g, 'ns': %g, 'model_ns': %g}", i ? ", " : "",
+                   p->products[i].smallest, p->products[i].ns,
+                   product_fit_ns(&p->product, &p->products[i]));
+    json_write(stdout, "],\n 'copies_beside_kernels': %s,\n 'step': {'ns': %g, 'model_ns': %g}}\n",
+               copies_words[p->copies_beside + 1], p->step_ns, p->replay_ns);
 }
 
 /* Prints the text of a cluster, with what it was read from in comments, or a JSON object.  Unequal

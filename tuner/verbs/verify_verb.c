@@ -186,15 +186,15 @@ static void print_json(const struct verifying *v)
     const struct campaign *c = &v->campaign;
     struct verify_count n = verify_count(&v->claims);
 
-    printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.row.state]);
-    json_quote(c->path, stdout);
-    printf(", \"seconds\": %.3f, \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
-           ", \"waiting\": %u, \"refuted_earlier\": %u",
-           (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
-           c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
+    json_write(stdout,
+               "{'state': '%s', 'db': '%s', 'seconds': %.3f, 'contest_steps': %" PRIu64
+               ", 'warm_steps': %" PRIu64 ", 'waiting': %u, 'refuted_earlier': %u",
+               run_state_words[c->run.row.state], c->path,
+               (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
+               c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
-        printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
-    printf(",\n\"entries\": ");
+        json_write(stdout, ", '%s': %u", verify_words[kind], n.of[kind]);
+    json_write(stdout, ",\n'entries': ");
     verify_json(&v->claims, stdout);
     printf("}\n");
 }
