@@ -171,11 +171,12 @@ static const char *add_argument(struct json_text *t, const char *format, bool qu
         (quoted ? add_escaped : add_text)(t, text);
     } else if (kind == 'f' || kind == 'g') {
         real = va_arg(*args, double);
-        snprintf(number, sizeof(number), one, real);
-        if (length == 2 || !isfinite(real))
+        if (length == 2 || !isfinite(real)) {
             json_add_number(t, real);
-        else
+        } else {
+            snprintf(number, sizeof(number), one, real);
             add_printed(t, number);
+        }
     } else {
         if (strstr(one, "ll"))
             snprintf(number, sizeof(number), one, va_arg(*args, long long));
