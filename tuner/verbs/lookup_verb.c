@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS, .class = NAN };
 
-/* What is asked: capacities, or keys of a space. */
+/* Returns what is asked about: capacities, or keys of a space. */
 static const struct option_list *asked_of(const struct options *o)
 {
     return o->space ? &o->keys : &o->capacities;
@@ -95,7 +95,8 @@ struct answered {
     const struct moe_plan *plan;
 };
 
-/* What its source does not say already. */
+/* Prints the doubts about the entry that answers, but for those that the answer's source says
+ * already, and the load that it was measured under. */
 static int explain_entry(void *self, const struct entry_row *e)
 {
     const struct answered *a = self;
@@ -116,7 +117,8 @@ static int explain_entry(void *self, const struct entry_row *e)
     return explain_load(a->store, &shape, e, stdout);
 }
 
-/* A trainer's table does not say it; where it comes from a database, that does. */
+/* Prints what the database says of the entry that answers: the table that a trainer has does not
+ * hold it. */
 static void explain_answer(const char *db, const struct moelookup_view *view,
                            const struct moe_shape *shape, const struct moe_plan *plan)
 {
@@ -226,8 +228,9 @@ static int find_space_layer(const struct moelookup *table, const struct options 
     return ERR_ARGUMENT;
 }
 
-/* The layers of the table, without spaces, that have the words that were given; a layer that
- * several clusters have counts once.  `stated` is preferred.  Returns how many. */
+/* Counts the layers of the table, without spaces, that have the words that were given; a layer that
+ * several clusters have counts once, and the layer `stated`, if it is there, is the only one.  Sets
+ * the last of them. */
 static uint32_t fitting_layers(const struct moelookup *table, const struct options *o,
                                const struct moe_shape *stated, struct moe_shape *shape, bool say)
 {
@@ -255,9 +258,9 @@ static uint32_t fitting_layers(const struct moelookup *table, const struct optio
     return fits;
 }
 
-/* Without words: the one layer there is.  With some: the one that has them, and where several have,
- * the one that tune would take with the same words.  Where none has: what the words say, for which
- * the default plan answers. */
+/* Chooses the layer that is asked about.  Without words: the one layer there is.  With some: the
+ * one that has them, and where several have, the one that tune would take with the same words.
+ * Where none has: what the words say, for which the default plan answers. */
 static int find_layer(const struct moelookup *table, const struct options *o,
                       struct moe_shape *shape)
 {

@@ -167,7 +167,8 @@ static void print_json(const struct tune_request *r, const struct space *space,
                f->seconds / f->wide, f->seconds * f->wide, f->known);
 }
 
-/* Of a declared space misses alone are known: what its plans take the program alone knows. */
+/* Prints what is known of a declared space: what trainers miss.  What its plans take only the
+ * program knows. */
 static void print_declared(const struct tune_request *r, const struct misses *misses)
 {
     char tag[DECLARATION_TAG_BYTES];

@@ -64,14 +64,22 @@ static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *wh
     printf(" %s", what);
 }
 
-static void print_capacity(const struct rig *rig, int64_t dropped, const struct run_options *o)
+/* Prints what all plans have in common. */
+static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
+                          const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
     const struct capacities c = rig_capacities(rig);
     uint64_t key = capacities_key(&c, s);
     uint32_t window = shape_window(s);
     int fullest = capacities_fullest(&c, s);
+    char words[LOAD_WORDS_BYTES];
 
+    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
+           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation], s->ranks);
+    printf(s->ranks_per_node ? " (%u per node" : " (nodes differ", s->ranks_per_node);
+    printf(s->ranks_per_rack ? ", %u per rack)\n" : ")\n", s->ranks_per_rack);
     if (o->capacities)
         printf("capacity  of each expert its own: %" PRIu64 " rows in all, %" PRIu64
                " of rank %d, the fullest; c_eq=%" PRIu64 " (with r=0 %" PRIu64 ")",
@@ -80,23 +88,8 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
     else
         printf("capacity  c=%" PRIu64 " (f=%g)", key, o->factor);
     printf(", bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64 " choices dropped\n",
-           key / window, window, dropped,
+           key / window, window, subjects[0].dropped,
            (uint64_t)s->tokens * s->ranks * s->top_k * layer_count(s));
-}
-
-/* Prints what all plans have in common. */
-static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
-                          const struct run_options *o)
-{
-    const struct moe_shape *s = &rig->data.shape;
-    char words[LOAD_WORDS_BYTES];
-
-    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
-           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
-           activation_words[s->activation], s->ranks);
-    printf(s->ranks_per_node ? " (%u per node" : " (nodes differ", s->ranks_per_node);
-    printf(s->ranks_per_rack ? ", %u per rack)\n" : ")\n", s->ranks_per_rack);
-    print_capacity(rig, subjects[0].dropped, o);
     if (s->layers || o->load.between > 0)
         printf("layers    %u in a step, %g GFLOP of other products before each\n", layer_count(s),
                o->load.between);
