@@ -231,24 +231,27 @@ static int print_json(void *self)
     int settings;
 
     TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
-    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.row.state],
-           digest);
-    json_quote(c->path, stdout);
-    printf(", \"seconds\": %.3f, \"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64
-           ", \"warm_steps\": %" PRIu64 ", \"paper_trials\": %" PRIu64 ",\n\"layers\": [",
-           seconds_taken(t), c->run.row.samples_search, c->run.row.samples_default,
-           c->run.row.samples_warm, paper_trials(t));
+    json_write(
+        stdout,
+        "{'state': '%s', 'digest': '%s', 'db': '%s', 'seconds': %.3f, 'search_steps': %" PRIu64
+        ", 'contest_steps': %" PRIu64 ", 'warm_steps': %" PRIu64 ", 'paper_trials': %" PRIu64
+        ",\n'layers': [",
+        run_state_words[c->run.row.state], digest, c->path, seconds_taken(t),
+        c->run.row.samples_search, c->run.row.samples_default, c->run.row.samples_warm,
+        paper_trials(t));
     for (size_t i = 0; i < t->swept; i++) {
         const struct sweep_result *r = &t->results[i];
 
-        printf("%s\n {\"measured\": %u, \"known\": %u, \"inferred\": %u, \"failed\": %u, "
-               "\"ruled_out\": %u",
-               i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials, r->ruled_out);
+        json_write(stdout,
+                   "%s\n {'measured': %u, 'known': %u, 'inferred': %u, 'failed': %u, "
+                   "'ruled_out': %u",
+                   i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials,
+                   r->ruled_out);
         tables_json_standing(r->standing.why ? NULL : &r->standing.row, stdout);
-        printf(", \"window\": %u, \"too_wide\": %u}", t->request.spaces[i].window,
-               r->too_wide.buckets);
+        json_write(stdout, ", 'window': %u, 'too_wide': %u}", t->request.spaces[i].window,
+                   r->too_wide.buckets);
     }
-    printf("],\n\"settings\": [");
+    json_write(stdout, "],\n'settings': [");
     settings =
         settings_compare(&t->request, t->swept, c->store, c->cluster_id, gains, TUNE_LAYERS_MAX);
     if (settings < 0)
@@ -256,19 +259,14 @@ static int print_json(void *self)
     for (int i = 0; i < settings; i++) {
         const struct setting_gain *g = &gains[i];
 
-        printf("%s\n {\"best\": ", i ? "," : "");
-        json_quote(SHAPE_TEXT(&t->request.spaces[g->best].shape), stdout);
-        printf(", \"against\": ");
-        json_quote(SHAPE_TEXT(&t->request.spaces[g->first].shape), stdout);
-        printf(", \"gain\": ");
-        json_print(g->gain, stdout);
-        printf(", \"gain_low\": ");
-        json_print(g->low, stdout);
-        printf(", \"gain_high\": ");
-        json_print(g->high, stdout);
-        printf(", \"buckets\": %u}", g->buckets);
+        json_write(stdout,
+                   "%s\n {'best': '%s', 'against': '%s', 'gain': %g, 'gain_low': %g, "
+                   "'gain_high': %g, 'buckets': %u}",
+                   i ? "," : "", SHAPE_TEXT(&t->request.spaces[g->best].shape),
+                   SHAPE_TEXT(&t->request.spaces[g->first].shape), g->gain, g->low, g->high,
+                   g->buckets);
     }
-    printf("],\n\"tables\": ");
+    json_write(stdout, "],\n'tables': ");
     tables_json(c->store, c->cluster_id, 0, stdout);
     printf("}\n");
     return OK;

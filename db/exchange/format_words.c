@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { CALLED_BYTES = 128 };
@@ -280,37 +281,27 @@ static void write_answer(const struct format_job *job, const struct answer *a, F
     char name[CALLED_BYTES];
     const char *comma = "";
 
-    fprintf(to, "{\"key_from\": %" PRIu64 ", \"key_to\": ", a->from);
+    json_write(to, "{'key_from': %" PRIu64, a->from);
     if (a->to == UINT64_MAX)
-        fprintf(to, "null");
+        json_write(to, ", 'key_to': null");
     else
-        fprintf(to, "%" PRIu64, a->to);
-    if (d && d->class_edges) { /* it lies above the one edge, up to the other; null: no edge */
-        fprintf(to, ", \"class_above\": ");
-        json_print(class ? d->class_edge[class - 1] / 1e3 : 0, to);
-        fprintf(to, ", \"class_to\": ");
-        if (class < d->class_edges)
-            json_print(d->class_edge[class] / 1e3, to);
-        else
-            fprintf(to, "null");
-    }
-    fprintf(to, ", \"plan\": {");
+        json_write(to, ", 'key_to': %" PRIu64, a->to);
+    if (d && d->class_edges) /* it lies above the one edge, up to the other; null: no edge */
+        json_write(to, ", 'class_above': %g, 'class_to': %g",
+                   class ? d->class_edge[class - 1] / 1e3 : 0,
+                   class < d->class_edges ? d->class_edge[class] / 1e3 : NAN);
+    json_write(to, ", 'plan': {");
     for (size_t i = 0; i < words.count; i++) {
         const struct plan_word *w = &words.list[i];
 
         if (!called(&members, job, w->axis, name))
             continue;
-        fputs(comma, to);
-        json_quote(name, to);
-        fprintf(to, ": ");
-        if (w->number)
-            fprintf(to, "%s", w->value);
-        else
-            json_quote(w->value, to);
+        json_write(to, w->number ? "%s'%s': %s" : "%s'%s': '%s'", comma, name, w->value);
         comma = ", ";
     }
-    fprintf(to, "}, \"source\": \"%s\", \"time_us\": %.3f, \"default_us\": %.3f}",
-            plan_source_words[a->plan.source], (double)a->plan.time_us, (double)a->plan.default_us);
+    json_write(to, "}, 'source': '%s', 'time_us': %.3f, 'default_us': %.3f}",
+               plan_source_words[a->plan.source], (double)a->plan.time_us,
+               (double)a->plan.default_us);
 }
 
 static int write_json(const struct format_job *job, FILE *to)
@@ -318,18 +309,13 @@ static int write_json(const struct format_job *job, FILE *to)
     const struct answers *a = job->answers;
     char tag[DECLARATION_TAG_BYTES];
 
-    fprintf(to, "{\"layer\": ");
-    json_quote(SHAPE_TEXT(&a->shape), to);
-    fprintf(to, ", \"device\": ");
-    json_quote(a->device, to);
-    if (a->space) {
-        fprintf(to, ", \"space\": ");
-        json_quote(declaration_tag(a->space, tag), to);
-    }
-    fprintf(to, ", \"key\": \"%s\"", a->space ? a->space->key : "capacity");
+    json_write(to, "{'layer': '%s', 'device': '%s'", SHAPE_TEXT(&a->shape), a->device);
+    if (a->space)
+        json_write(to, ", 'space': '%s'", declaration_tag(a->space, tag));
+    json_write(to, ", 'key': '%s'", a->space ? a->space->key : "capacity");
     if (a->space && a->space->class_edges)
-        fprintf(to, ", \"class\": \"%s\"", a->space->class_name);
-    fprintf(to, ",\n \"answers\": [");
+        json_write(to, ", 'class': '%s'", a->space->class_name);
+    json_write(to, ",\n 'answers': [");
     for (size_t i = 0; i < a->count; i++) {
         fprintf(to, "%s\n  ", i ? "," : "");
         write_answer(job, &a->list[i], to);

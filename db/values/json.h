@@ -47,17 +47,17 @@ struct json_text {
 };
 void json_add(struct json_text *t, const char *bytes, size_t length); /* as it is */
 void json_add_integer(struct json_text *t, int64_t value);
-void json_add_number(struct json_text *t, double value);      /* as json_print */
+void json_add_number(struct json_text *t, double value); /* reads back the same; null: not finite */
 void json_add_quoted(struct json_text *t, const char *value); /* as json_quote */
+
+/* JSON after a pattern of printf's, in which ' stands for ": "{'db': '%s', 'gain': %g}".  Between
+ * quotes %s is escaped, elsewhere it is JSON already.  %g reads back as the same double, %.3f and
+ * %.6g are rounded, and a double that is not finite is null.  Integers are %d, %i, %u and %x.  At
+ * most 15 letters from % on; %s has no width and no precision. */
+void json_write(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Text in quotes; control characters are escaped, also those that JSON would allow, and what is no
  * UTF-8 becomes U+FFFD: it is JSON whatever the text is. */
 void json_quote(const char *text, FILE *to);
-
-/* A double that reads back the same; null if it is not finite. */
-void json_print(double value, FILE *to);
-
-/* A member of an object, after a comma and a blank: , "name": value */
-void json_member_number(const char *name, double value, FILE *to);
 
 #endif

@@ -3,7 +3,9 @@
 
 #include "text.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +78,15 @@ static bool add_short_number(struct json_text *t, double value)
     return true;
 }
 
+/* Adds what printf made of a number, whatever the locale's decimal point is. */
+static void add_printed(struct json_text *t, char *number)
+{
+    for (char *c = number; *c; c++)
+        if (*c == ',')
+            *c = '.';
+    add_text(t, number);
+}
+
 void json_add_number(struct json_text *t, double value)
 {
     char text[40];
@@ -91,10 +102,7 @@ void json_add_number(struct json_text *t, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    for (char *c = text; *c; c++)
-        if (*c == ',')
-            *c = '.';
-    add_text(t, text);
+    add_printed(t, text);
 }
 
 /* How many bytes stand for themselves.  A zero byte ends the text. */
@@ -119,9 +127,8 @@ static uint32_t code_of(const unsigned char *c, size_t bytes)
                         : (*c & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
 }
 
-void json_add_quoted(struct json_text *t, const char *value)
+static void add_escaped(struct json_text *t, const char *value)
 {
-    json_add(t, "\"", 1);
     for (;;) {
         size_t bytes = plain_letters(value);
         char escape[8];
@@ -129,7 +136,7 @@ void json_add_quoted(struct json_text *t, const char *value)
         json_add(t, value, bytes);
         value += bytes;
         if (!*value)
-            break;
+            return;
         bytes = utf8_bytes((const unsigned char *)value);
         if (*value == '"' || *value == '\\')
             snprintf(escape, sizeof(escape), "\\%c", *value);
@@ -139,33 +146,78 @@ void json_add_quoted(struct json_text *t, const char *value)
         add_text(t, escape);
         value += bytes ? bytes : 1;
     }
+}
+
+void json_add_quoted(struct json_text *t, const char *value)
+{
+    json_add(t, "\"", 1);
+    add_escaped(t, value);
     json_add(t, "\"", 1);
 }
 
-static void write_out(struct json_text *t, FILE *to)
+/* Adds the next argument as its conversion says; returns what follows that in the format. */
+static const char *add_argument(struct json_text *t, const char *format, bool quoted, va_list *args)
 {
-    fwrite(t->bytes, 1, t->used, to);
-    free(t->bytes);
+    enum { DIGITS = 320 }; /* of the largest double with %.0f, and some */
+    size_t length = strcspn(format, "diuxfgs") + 1;
+    char one[16], number[DIGITS], kind = format[length - 1];
+    const char *text;
+    double real;
+
+    text_put(one, sizeof(one), "%.*s", (int)length, format);
+    if (kind == 's') {
+        assert(length == 2); /* no width and no precision */
+        text = va_arg(*args, const char *);
+        (quoted ? add_escaped : add_text)(t, text);
+    } else if (kind == 'f' || kind == 'g') {
+        real = va_arg(*args, double);
+        if (length == 2 || !isfinite(real)) {
+            json_add_number(t, real);
+        } else {
+            snprintf(number, sizeof(number), one, real);
+            add_printed(t, number);
+        }
+    } else {
+        if (strstr(one, "ll"))
+            snprintf(number, sizeof(number), one, va_arg(*args, long long));
+        else if (strchr(one, 'l'))
+            snprintf(number, sizeof(number), one, va_arg(*args, long));
+        else if (strchr(one, 'z'))
+            snprintf(number, sizeof(number), one, va_arg(*args, size_t));
+        else
+            snprintf(number, sizeof(number), one, va_arg(*args, int));
+        add_text(t, number);
+    }
+    return format + length;
+}
+
+void json_write(FILE *to, const char *format, ...)
+{
+    struct json_text t = { 0 };
+    bool quoted = false;
+    va_list args;
+
+    va_start(args, format);
+    while (*format) {
+        size_t plain = strcspn(format, "'%");
+
+        json_add(&t, format, plain);
+        format += plain;
+        if (*format == '%') {
+            format = add_argument(&t, format, quoted, &args);
+        } else if (*format) {
+            json_add(&t, "\"", 1);
+            quoted = !quoted;
+            format++;
+        }
+    }
+    va_end(args);
+    if (t.used)
+        fwrite(t.bytes, 1, t.used, to);
+    free(t.bytes);
 }
 
 void json_quote(const char *text, FILE *to)
 {
-    struct json_text t = { 0 };
-
-    json_add_quoted(&t, text);
-    write_out(&t, to);
-}
-
-void json_print(double value, FILE *to)
-{
-    struct json_text t = { 0 };
-
-    json_add_number(&t, value);
-    write_out(&t, to);
-}
-
-void json_member_number(const char *name, double value, FILE *to)
-{
-    fprintf(to, ", \"%s\": ", name);
-    json_print(value, to);
+    json_write(to, "'%s'", text);
 }

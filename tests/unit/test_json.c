@@ -6,6 +6,8 @@
 #include "random.h"
 #include "status.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +71,7 @@ static void reads_back(double value)
     double again = 0, by_libc;
     FILE *memory = fmemopen(text, sizeof(text), "w");
 
-    json_print(value, memory);
+    json_write(memory, "%g", value);
     fclose(memory);
     CHECK(!json_read(text, strlen(text), "number", take_number, &again));
     by_libc = strtod(text, NULL);
@@ -104,6 +106,25 @@ static void numbers_read_back_as_they_were(void)
     }
 }
 
+static void a_pattern_is_written_as_json(void)
+{
+    char text[400] = "";
+    FILE *memory = fmemopen(text, sizeof(text), "w");
+
+    json_write(memory,
+               "{'%s': '%s|%s', 'raw': %s, 'd': %d, 'u': %u, 'most': %" PRIu64 ", 'least': %" PRId64
+               ", 'z': %zu, 'exact': %g, 'rounded': %.3f, 'six': %.6g, 'unknown': [%g, %.2f], "
+               "'hash': '%016" PRIx64 "'}\n%s",
+               "a key", "\"it's\"\n", "", "[true, null]", -3, UINT32_MAX, UINT64_MAX, INT64_MIN,
+               (size_t)7, 0.1, 1.5, 1. / 3, NAN, INFINITY, (uint64_t)255, "");
+    fclose(memory);
+    CHECK(!strcmp(text, "{\"a key\": \"\\\"it's\\\"\\u000a|\", \"raw\": [true, null], "
+                        "\"d\": -3, \"u\": 4294967295, \"most\": 18446744073709551615, "
+                        "\"least\": -9223372036854775808, \"z\": 7, \"exact\": 0.1, "
+                        "\"rounded\": 1.500, \"six\": 0.333333, \"unknown\": [null, null], "
+                        "\"hash\": \"00000000000000ff\"}\n"));
+}
+
 static void no_bytes_make_the_json_reader_fall(void)
 {
     static const char good[] = "{\"a\":[1,2.5e-3,\"x\\u00e9\\\"\"],\"b\":{\"c\":null,\"d\":true}}";
@@ -125,6 +146,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(json_is_read_strictly),
         TEST(numbers_read_back_as_they_were),
+        TEST(a_pattern_is_written_as_json),
         TEST(no_bytes_make_the_json_reader_fall),
     };
 

@@ -656,23 +656,15 @@ void findings_print(const struct findings *findings, enum finding_level least, F
     }
 }
 
-static void print_member(const char *name, const char *text, FILE *to)
-{
-    fprintf(to, ", \"%s\": ", name);
-    json_quote(text ? text : "", to);
-}
-
 void findings_print_json(const struct findings *findings, FILE *to)
 {
     fprintf(to, "[");
     for (int i = 0; i < findings->count; i++) {
         const struct finding *f = &findings->list[i];
 
-        fprintf(to, "%s\n {\"level\": \"%s\"", i ? "," : "", finding_words[f->level]);
-        print_member("what", f->what, to);
-        print_member("effect", f->effect, to);
-        print_member("cure", f->cure, to);
-        fprintf(to, "}");
+        json_write(to, "%s\n {'level': '%s', 'what': '%s', 'effect': '%s', 'cure': '%s'}",
+                   i ? "," : "", finding_words[f->level], f->what, f->effect ? f->effect : "",
+                   f->cure ? f->cure : "");
     }
     fprintf(to, "\n]\n");
 }

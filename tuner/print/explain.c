@@ -224,19 +224,6 @@ static void print_times(const struct entry_row *e, const struct moe_shape *shape
         fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
 }
 
-static int print_history(const struct explainer *x, const struct entry_row *e)
-{
-    struct row_list rows;
-
-    TRY(store_history(x->store, &rows));
-    EACH_ROW (history_row, row, rows)
-        if (SAME_TABLE(&row->entry, e) && row->entry.bucket == e->bucket)
-            fprintf(x->to, "before   %s, until %s UTC: %s\n", PLAN_WORDS(&row->entry.plan),
-                    DATE_TEXT(row->replaced_s, DATE_MINUTE), UTF8_LINE(row->why));
-    free(rows.rows);
-    return OK;
-}
-
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
                  FILE *to)
 {
@@ -271,6 +258,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     const struct override_row *pin = told_pin(x->told, e);
     const struct declaration *d;
     char why[WHY_SILENT_BYTES];
+    struct row_list history;
 
     if (e->bucket != x->bucket)
         return OK;
@@ -307,7 +295,12 @@ static int explain_entry(void *self, const struct entry_row *e)
     fprintf(x->to, "\n");
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s, DATE_MINUTE),
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)e->decided_s))));
-    TRY(print_history(x, e));
+    TRY(store_history(x->store, &history));
+    EACH_ROW (history_row, row, history)
+        if (SAME_TABLE(&row->entry, e) && row->entry.bucket == e->bucket)
+            fprintf(x->to, "before   %s, until %s UTC: %s\n", PLAN_WORDS(&row->entry.plan),
+                    DATE_TEXT(row->replaced_s, DATE_MINUTE), UTF8_LINE(row->why));
+    free(history.rows);
     return print_tried(x, e);
 }
 

@@ -462,16 +462,15 @@ void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t l
 
     if (!d)
         return;
-    fprintf(to, ", \"key_from\": %" PRIu64 ", \"key_to\": ", shape_bucket_from(shape, 1, first));
+    json_write(to, ", 'key_from': %" PRIu64, shape_bucket_from(shape, 1, first));
     if (last / declaration_classes(d) < d->key_edges)
-        fprintf(to, "%" PRIu64, declaration_key(d, last));
+        json_write(to, ", 'key_to': %" PRIu64, declaration_key(d, last));
     else
-        fprintf(to, "null");
-    fprintf(to, ", \"class\": ");
+        json_write(to, ", 'key_to': null");
     if (d->class_edges && first == last)
-        json_quote(declaration_class_range(d, first, class), to);
+        json_write(to, ", 'class': '%s'", declaration_class_range(d, first, class));
     else
-        fprintf(to, "null");
+        json_write(to, ", 'class': null");
 }
 
 static int json_table(struct tables *t)
@@ -489,31 +488,30 @@ static int json_table(struct tables *t)
     TRY(store_cluster_get(t->store, first->cluster, &cluster));
     TRY(told_why_silent(t->told, t->store, first, why));
     cluster_hex(&cluster, hex);
-    fprintf(t->to, "%s{\"cluster\": \"%s\", \"device\": ", t->count ? ",\n" : "", hex);
-    json_quote(cluster.device, t->to);
-    fprintf(t->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
-            backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&t->shape),
-            first->window);
+    json_write(
+        t->to, "%s{'cluster': '%s', 'device': '%s', 'modelled': %s, 'shape': '%s', 'window': %u",
+        t->count ? ",\n" : "", hex, cluster.device,
+        backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&t->shape), first->window);
     if (cluster_has_graphs(&cluster))
-        fprintf(t->to, ", \"graphs\": true");
+        json_write(t->to, ", 'graphs': true");
     tables_json_standing(rc ? NULL : &row, t->to);
-    fprintf(t->to, ", \"answers\": %s, \"pins\": [", *why ? "false" : "true");
+    json_write(t->to, ", 'answers': %s, 'pins': [", *why ? "false" : "true");
     for (size_t i = 0; i < t->told->pin_count; i++) {
         const struct override_row *pin = &t->told->pins[i];
 
         if (!SAME_TABLE(pin, first))
             continue;
-        fprintf(t->to, "%s{\"first\": %u", comma, pin->first);
+        json_write(t->to, "%s{'first': %u", comma, pin->first);
         tables_json_range(&t->shape, pin->first, pin->last, t->to);
         row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, t->to);
         fprintf(t->to, "}");
         comma = ", ";
     }
-    fprintf(t->to, "], \"entries\": [\n");
+    json_write(t->to, "], 'entries': [\n");
     for (const struct entry_row *e = first; e < first + t->entry_count; e++) {
         const struct override_row *pin = told_pin(t->told, e);
 
-        fprintf(t->to, "%s  {\"bucket\": %u", e > first ? ",\n" : "", e->bucket);
+        json_write(t->to, "%s  {'bucket': %u", e > first ? ",\n" : "", e->bucket);
         tables_json_range(&t->shape, e->bucket, e->bucket, t->to);
         row_json_view(&entry_table, entry_in_show, e, t->to);
         row_json_view(&override_table, "plan=pinned", pin ? pin : &none, t->to);

@@ -56,25 +56,22 @@ int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to)
 
 void verdict_json_gain(const struct gain *gain, FILE *to)
 {
-    json_member_number("gain", gain->value, to);
-    json_member_number("gain_low", gain->low, to);
-    json_member_number("gain_high", gain->high, to);
+    json_write(to, ", 'gain': %g, 'gain_low': %g, 'gain_high': %g", gain->value, gain->low,
+               gain->high);
 }
 
 void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
 {
-    fprintf(to, "{\"entries\": [");
+    json_write(to, "{'entries': [");
     for (size_t i = 0; i < count; i++) {
         const struct verdict *v = &verdicts[i];
 
-        fprintf(to, "%s\n {\"key\": \"%s\", \"plan\": \"%s\", \"pairs\": %u, \"verdict\": \"%s\"",
-                i ? "," : "", v->key, v->plan, v->pairs, v->word);
-        json_member_number("before_us", v->before_us, to);
-        json_member_number("now_us", v->now_us, to);
+        json_write(to,
+                   "%s\n {'key': '%s', 'plan': '%s', 'pairs': %u, 'verdict': '%s', "
+                   "'before_us': %g, 'now_us': %g",
+                   i ? "," : "", v->key, v->plan, v->pairs, v->word, v->before_us, v->now_us);
         verdict_json_gain(&v->gain, to);
-        fprintf(to, ", \"why\": ");
-        json_quote(v->why, to);
-        fprintf(to, "}");
+        json_write(to, ", 'why': '%s'}", v->why);
     }
     fprintf(to, "\n]}\n");
 }

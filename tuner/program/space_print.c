@@ -43,13 +43,11 @@ void space_print_json(const struct declaration *d, FILE *to)
     char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES];
 
     declaration_format(d, d->usual, text, sizeof(text));
-    fprintf(to, "{\"space\": \"%s\", \"text\": ", declaration_tag(d, tag));
-    json_quote(d->text, to);
-    fprintf(to, ", \"default\": \"%s\", \"buckets\": %u, \"plans\": [", text,
-            declaration_buckets(d));
+    json_write(to, "{'space': '%s', 'text': '%s', 'default': '%s', 'buckets': %u, 'plans': [",
+               declaration_tag(d, tag), d->text, text, declaration_buckets(d));
     for (uint32_t i = 0; i < d->plans; i++) {
         declaration_format(d, d->plan[i], text, sizeof(text));
-        fprintf(to, "%s\"%s\"", i ? ", " : "", text);
+        json_write(to, "%s'%s'", i ? ", " : "", text);
     }
     fputs("]}\n", to);
 }

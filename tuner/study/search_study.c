@@ -240,15 +240,13 @@ static int put_axis(const struct search_study *s, size_t axis)
         if (!isnan(left))
             column_add(&worth, 100 * (left / bucket.truth.best_ns - 1));
     }
-    fprintf(s->details, "%s\n    ", axis ? "," : "");
-    json_quote(plan_axes[axis].name, s->details);
-    fputs(": [", s->details);
+    json_write(s->details, "%s\n    '%s': [", axis ? "," : "", plan_axes[axis].name);
     for (size_t i = 0; i < count; i++) {
         fputs(i ? ", " : "", s->details);
         if (plan_axes[axis].words)
-            json_quote(plan_axes[axis].words[values[i]], s->details);
+            json_write(s->details, "'%s'", plan_axes[axis].words[values[i]]);
         else
-            fprintf(s->details, "\"%u\"", values[i]);
+            json_write(s->details, "'%u'", values[i]);
     }
     fputs("]", s->details);
     row_name(s, plan_axes[axis].name, row);
@@ -268,10 +266,8 @@ static void print_words(const char *const *words, FILE *to)
         return;
     }
     fputs("[", to);
-    for (size_t i = 0; words[i]; i++) {
-        fputs(i ? ", " : "", to);
-        json_quote(words[i], to);
-    }
+    for (size_t i = 0; words[i]; i++)
+        json_write(to, "%s'%s'", i ? ", " : "", words[i]);
     fputs("]", to);
 }
 
@@ -286,15 +282,13 @@ static void print_fields(const struct moe_shape *shape, FILE *to)
 
         if (f->declared)
             continue;
-        fputs(first ? "" : ", ", to);
-        json_quote(f->name, to);
-        fputs(": ", to);
+        json_write(to, "%s'%s': ", first ? "" : ", ", f->name);
         if (!shape)
             print_words(f->words, to);
         else if (f->words)
-            json_quote(f->words[shape_value(shape, i)], to);
+            json_write(to, "'%s'", f->words[shape_value(shape, i)]);
         else
-            fprintf(to, "\"%u\"", shape_value(shape, i));
+            json_write(to, "'%u'", shape_value(shape, i));
         first = false;
     }
 }
@@ -303,20 +297,16 @@ static void print_fields(const struct moe_shape *shape, FILE *to)
  * their values, and what a load may say. */
 static void print_vocabulary(FILE *to)
 {
-    fputs("\"vocabulary\": {\"axes\": {", to);
+    json_write(to, "'vocabulary': {'axes': {");
     for (size_t i = 0; i < plan_axis_count; i++) {
-        fputs(i ? ", " : "", to);
-        json_quote(plan_axes[i].name, to);
-        fputs(": ", to);
+        json_write(to, "%s'%s': ", i ? ", " : "", plan_axes[i].name);
         print_words(plan_axes[i].words, to);
     }
-    fputs("},\n  \"words\": {", to);
+    json_write(to, "},\n  'words': {");
     print_fields(NULL, to);
-    fputs("},\n  \"loads\": [", to);
-    for (size_t i = 0; load_rows[i].name; i++) {
-        fputs(i ? ", " : "", to);
-        json_quote(load_rows[i].name, to);
-    }
+    json_write(to, "},\n  'loads': [");
+    for (size_t i = 0; load_rows[i].name; i++)
+        json_write(to, "%s'%s'", i ? ", " : "", load_rows[i].name);
     fputs("]},\n ", to);
 }
 
@@ -327,16 +317,15 @@ static int put_axes(const struct search_study *s)
     const struct load_options *load = &s->ask->tune.load;
     bool first = true;
 
-    fputs("\n  {\"words\": {", s->details);
+    json_write(s->details, "\n  {'words': {");
     print_fields(&s->layer.space->shape, s->details);
-    fputs("},\n   \"loads\": [", s->details);
+    json_write(s->details, "},\n   'loads': [");
     for (size_t i = 0; load_rows[i].name; i++)
         if (option_is_given(&load_rows[i], load, &tune_defaults.load)) {
-            fputs(first ? "" : ", ", s->details);
-            json_quote(load_rows[i].name, s->details);
+            json_write(s->details, "%s'%s'", first ? "" : ", ", load_rows[i].name);
             first = false;
         }
-    fputs("],\n   \"axes\": {", s->details);
+    json_write(s->details, "],\n   'axes': {");
     for (size_t i = 0; i < plan_axis_count; i++)
         TRY(put_axis(s, i));
     fputs("}}", s->details);
@@ -393,7 +382,7 @@ static int judge_all(struct search_study *s)
         return fail(ERR_NOMEM, "what was judged");
     remark(s);
     print_vocabulary(s->details);
-    fputs("\"judged\": [", s->details);
+    json_write(s->details, "'judged': [");
     for (size_t i = 0; i < s->layer.request.space_count; i++) {
         modelled_layer_choose(&s->layer, i);
         fputs(i ? "," : "", s->details);

@@ -117,36 +117,24 @@ void study_print(const struct study_result *r, FILE *to)
 
 /* ---- JSON */
 
-static void json_member(const char *before, const char *name, const char *text, FILE *to)
-{
-    fprintf(to, "%s\"%s\": ", before, name);
-    json_quote(text, to);
-}
-
 static void json_table(const struct study_row *row, const struct study_table *t, bool first,
                        FILE *to)
 {
-    json_member(first ? "\n  {" : ",\n  {", "name", row->name, to);
-    json_member(", ", "title", row->title, to);
+    json_write(to, "%s\n  {'name': '%s', 'title': '%s'", first ? "" : ",", row->name, row->title);
     if (*row->not_yet) {
-        json_member(", ", "not_yet", row->not_yet, to);
-        fputs("}", to);
+        json_write(to, ", 'not_yet': '%s'}", row->not_yet);
         return;
     }
-    json_member(", ", "unit", row->unit, to);
-    json_member(",\n   ", "assumptions", row->assumptions, to);
-    fputs(",\n   \"cells\": [", to);
+    json_write(to, ", 'unit': '%s',\n   'assumptions': '%s',\n   'cells': [", row->unit,
+               row->assumptions);
     for (size_t i = 0; i < t->count; i++) {
         const struct study_cell *cell = &t->cells[i];
 
-        json_member(i ? ",\n    {" : "\n    {", "row", cell->row, to);
-        json_member(", ", "column", cell->column, to);
-        fputs(", \"value\": ", to);
-        json_print(cell->value, to);
-        fputs(", \"published\": ", to);
-        json_print(cell->published, to);
-        json_member(", ", "mark", study_mark_words[cell->mark], to);
-        fputs("}", to);
+        json_write(to,
+                   "%s\n    {'row': '%s', 'column': '%s', 'value': %g, 'published': %g, "
+                   "'mark': '%s'}",
+                   i ? "," : "", cell->row, cell->column, cell->value, cell->published,
+                   study_mark_words[cell->mark]);
     }
     fputs("]}", to);
 }
@@ -157,13 +145,12 @@ void study_json(const struct study_result *r, FILE *to)
     bool first = true;
 
     cluster_format(&r->machine, cluster, sizeof(cluster));
-    json_member("{", "study", r->study->name, to);
-    json_member(", ", r->study->paper ? "paper" : "summary", study_title(r->study), to);
+    json_write(to, "{'study': '%s', '%s': '%s'", r->study->name,
+               r->study->paper ? "paper" : "summary", study_title(r->study));
     if (*r->remark)
-        json_member(",\n ", "remark", r->remark, to);
-    json_member(",\n ", "assumptions", r->study->assumptions, to);
-    json_member(",\n ", "cluster", cluster, to);
-    fputs(",\n \"tables\": [", to);
+        json_write(to, ",\n 'remark': '%s'", r->remark);
+    json_write(to, ",\n 'assumptions': '%s',\n 'cluster': '%s',\n 'tables': [",
+               r->study->assumptions, cluster);
     for (size_t i = 0; *r->rows[i].name; i++) {
         if (!study_shows(r, i))
             continue;

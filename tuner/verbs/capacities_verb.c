@@ -147,45 +147,34 @@ static void replan_json(void *self, const struct counts_step *s)
 
     if (!s->replanned)
         return;
-    printf("%s\n  {\"step\": %zu, \"key\": %u, \"key_r0\": %u, \"rows\": [",
-           r->printed++ ? "," : "", s->step, s->key, s->key_r0);
+    json_write(stdout, "%s\n  {'step': %zu, 'key': %u, 'key_r0': %u, 'rows': [",
+               r->printed++ ? "," : "", s->step, s->key, s->key_r0);
     for (uint32_t e = 0; e < r->trace.experts; e++)
         printf("%s%u", e ? ", " : "", s->rows[e]);
     printf("]}");
-}
-
-static void print_number(const char *name, double value)
-{
-    printf(", \"%s\": ", name);
-    if (isnan(value))
-        printf("null");
-    else
-        json_print(value, stdout);
 }
 
 static int print_json(const struct options *o, struct capacities_replay *r)
 {
     struct counts_sum sum;
 
-    printf("{\"steps\": %zu, \"experts\": %u, \"ranks\": %u", r->trace.steps, r->trace.experts,
-           r->trace.ranks);
-    print_number("choices", r->trace.choices);
-    printf(", \"gains_time\": %s", counts_remark(&r->trace) ? "false" : "true");
+    json_write(stdout, "{'steps': %zu, 'experts': %u, 'ranks': %u, 'choices': %g, 'gains_time': %s",
+               r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.choices,
+               counts_remark(&r->trace) ? "false" : "true");
     for (int i = 0; i < COUNTS_WAYS; i++) {
         const struct counts_sum *s = &r->sums[order[i]];
 
-        printf(",\n \"%s\": {\"replans\": %zu", counts_words[order[i]], s->replans);
-        print_number("factor", s->factor);
-        print_number("fullest_factor", s->fullest_factor);
-        print_number("balanced_factor", s->balanced_factor);
-        print_number("dropped_share", s->dropped_share);
-        print_number("step_ms", s->step_ms);
+        json_write(stdout,
+                   ",\n '%s': {'replans': %zu, 'factor': %g, 'fullest_factor': %g, "
+                   "'balanced_factor': %g, 'dropped_share': %g, 'step_ms': %g",
+                   counts_words[order[i]], s->replans, s->factor, s->fullest_factor,
+                   s->balanced_factor, s->dropped_share, s->step_ms);
         if (order[i] == COUNTS_FOLLOWED)
-            printf(", \"digest\": \"%016" PRIx64 "\"", s->digest);
+            json_write(stdout, ", 'digest': '%016" PRIx64 "'", s->digest);
         printf("}");
     }
     if (o->replans) {
-        printf(",\n \"capacities\": [");
+        json_write(stdout, ",\n 'capacities': [");
         TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, replan_json, r, &sum));
         printf("]");
     }

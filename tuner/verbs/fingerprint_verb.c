@@ -84,11 +84,10 @@ static int print(const struct options *o, const struct cluster *cluster,
     }
     cluster_hex(cluster, hash);
     if (o->json) {
-        printf("{\"fingerprint\": \"%s\"", hash);
-        for (size_t i = 0; i < cluster_field_count; i++) {
-            printf(",\n \"%s\": ", cluster_fields[i].name);
-            json_quote(CLUSTER_VALUE(cluster, &cluster_fields[i]), stdout);
-        }
+        json_write(stdout, "{'fingerprint': '%s'", hash);
+        for (size_t i = 0; i < cluster_field_count; i++)
+            json_write(stdout, ",\n '%s': '%s'", cluster_fields[i].name,
+                       CLUSTER_VALUE(cluster, &cluster_fields[i]));
         printf("}\n");
         return OK;
     }

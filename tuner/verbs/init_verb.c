@@ -62,21 +62,6 @@ static void list(FILE *out)
                     summary_of(f));
 }
 
-static void print_next(const struct file *file, const char *folder)
-{
-    static const char indent[] = "    ";
-    const char *line = next_line(next_line(summary_of(file)));
-
-    printf("\nnext:\n");
-    if (strcmp(folder, ".") != 0) {
-        printf("%scd ", indent);
-        shell_word(folder, stdout);
-        putchar('\n');
-    }
-    for (; !strncmp(line, indent, sizeof(indent) - 1); line = next_line(line))
-        printf("%.*s", (int)(next_line(line) - line), line);
-}
-
 static int path_of(const struct file *file, const char *folder, char path[PATH_MAX])
 {
     return snprintf(path, PATH_MAX, "%s/%s", folder, file->name) < PATH_MAX
@@ -136,6 +121,7 @@ static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     const char *name = call->arguments[0], *folder = call->count > 1 ? call->arguments[1] : ".";
+    static const char indent[] = "    ";
     const struct file *program = NULL;
 
     if (!name) {
@@ -144,7 +130,17 @@ static int run(const struct verb_call *call, void *options)
     }
     TRY(find_main(name, &program));
     TRY(write_program(name, folder, o->force));
-    print_next(program, folder);
+
+    /* Prints what to type next: the indented lines after the summary and a blank line. */
+    printf("\nnext:\n");
+    if (strcmp(folder, ".") != 0) {
+        printf("%scd ", indent);
+        shell_word(folder, stdout);
+        putchar('\n');
+    }
+    for (const char *line = next_line(next_line(summary_of(program)));
+         !strncmp(line, indent, sizeof(indent) - 1); line = next_line(line))
+        printf("%.*s", (int)(next_line(line) - line), line);
     return OK;
 }
 

@@ -25,24 +25,11 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .lines = 100 };
 
-static int print_row(struct store *store, const struct history_row *row)
-{
-    const struct entry_row *was = &row->entry;
-    struct moe_shape shape;
-
-    TRY(store_shape_get(store, was->shape, &shape));
-    printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n",
-           DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why), SHAPE_TEXT(&shape),
-           BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
-           UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
-           was->default_us);
-    return OK;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     struct row_list history = { NULL, 0 };
+    struct moe_shape shape;
     struct store *store;
     char path[PATH_MAX];
     int rc;
@@ -50,16 +37,27 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = store_history(store, &history);
+    TRY_OUT(store_history(store, &history));
     if (history.count > o->lines)
         history.count = o->lines;
-    EACH_ROW (history_row, row, history)
-        rc = rc ? rc : print_row(store, row);
+    EACH_ROW (history_row, row, history) {
+        const struct entry_row *was = &row->entry;
+
+        TRY_OUT(store_shape_get(store, was->shape, &shape));
+        printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n",
+               DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why), SHAPE_TEXT(&shape),
+               BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
+               UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
+               was->default_us);
+    }
+    if (!history.count) {
+        note("%s: no entry was replaced yet", path);
+        rc = UNSUPPORTED;
+    }
+out:
     free(history.rows);
     store_close(store);
-    if (!rc && !history.count)
-        note("%s: no entry was replaced yet", path);
-    return rc ? rc : (history.count ? OK : UNSUPPORTED);
+    return rc;
 }
 
 const struct verb log_verb = {

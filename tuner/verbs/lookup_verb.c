@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS, .class = NAN };
 
-/* What is asked: capacities, or keys of a space. */
+/* Returns what is asked about: capacities, or keys of a space. */
 static const struct option_list *asked_of(const struct options *o)
 {
     return o->space ? &o->keys : &o->capacities;
@@ -77,36 +77,14 @@ static int read_key(const struct options *o, int at, uint64_t *key)
     return OK;
 }
 
-static void print_json(const struct options *o, const struct moe_shape *shape, uint64_t key,
-                       const struct moe_plan *plan, const char *why, bool first)
+/* Prints the members that every answer has, without what it was asked with. */
+static void print_members(const struct moe_plan *plan, const char *why)
 {
-    printf("%s\n {\"%s\": %" PRIu64 ", ", first ? "" : ",", o->space ? "key" : "capacity", key);
-    if (o->space)
-        printf("\"class\": %.6g, ", isnan(o->class) ? 0 : o->class);
-    printf("\"bucket\": %u, \"plan\": \"%s\", \"source\": %u, "
-           "\"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
-           plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
-           (double)plan->default_us);
-    json_quote(why, stdout);
-    if (o->space) { /* "class" is what was asked with */
-        printf(", \"range\": {\"bucket\": %u", plan->bucket);
-        tables_json_range(shape, plan->bucket, plan->bucket, stdout);
-        printf("}");
-    }
-    printf("}");
-}
-
-static void print_uneven_json(const struct options *o, uint64_t key, uint64_t key_r0,
-                              const struct moe_plan *plan, const char *why)
-{
-    printf("[\n {\"capacities\": ");
-    json_quote(o->each, stdout);
-    printf(", \"key\": %" PRIu64 ", \"key_r0\": %" PRIu64 ", \"bucket\": %u, \"plan\": \"%s\", "
-           "\"source\": %u, \"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
-           key, key_r0, plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
-           (double)plan->default_us);
-    json_quote(why, stdout);
-    printf("}\n]\n");
+    json_write(stdout,
+               "'bucket': %u, 'plan': '%s', 'source': %u, 'time_us': %.3f, 'default_us': %.3f, "
+               "'why': '%s'",
+               plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
+               (double)plan->default_us, why);
 }
 
 /* The entry that answers, in the database. */
@@ -117,7 +95,8 @@ struct answered {
     const struct moe_plan *plan;
 };
 
-/* What its source does not say already. */
+/* Prints the doubts about the entry that answers, but for those that the answer's source says
+ * already, and the load that it was measured under. */
 static int explain_entry(void *self, const struct entry_row *e)
 {
     const struct answered *a = self;
@@ -138,7 +117,8 @@ static int explain_entry(void *self, const struct entry_row *e)
     return explain_load(a->store, &shape, e, stdout);
 }
 
-/* A trainer's table does not say it; where it comes from a database, that does. */
+/* Prints what the database says of the entry that answers: the table that a trainer has does not
+ * hold it. */
 static void explain_answer(const char *db, const struct moelookup_view *view,
                            const struct moe_shape *shape, const struct moe_plan *plan)
 {
@@ -167,13 +147,24 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     TRY(read_key(o, at, &key));
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
-    if (o->json)
-        print_json(o, shape, key, &plan, why, at == 0);
-    else
-        printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
-    if (o->explain && !o->json && plan.source != MOE_DEFAULT)
-        explain_answer(o->db, view, shape, &plan);
     *known &= plan.source != MOE_DEFAULT;
+    if (!o->json) {
+        printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
+        if (o->explain && plan.source != MOE_DEFAULT)
+            explain_answer(o->db, view, shape, &plan);
+        return OK;
+    }
+    json_write(stdout, "%s\n {'%s': %" PRIu64 ", ", at ? "," : "", o->space ? "key" : "capacity",
+               key);
+    if (o->space)
+        json_write(stdout, "'class': %.6g, ", isnan(o->class) ? 0 : o->class);
+    print_members(&plan, why);
+    if (o->space) { /* "class" is what was asked with, the range is what the answer is for */
+        json_write(stdout, ", 'range': {'bucket': %u", plan.bucket);
+        tables_json_range(shape, plan.bucket, plan.bucket, stdout);
+        printf("}");
+    }
+    printf("}");
     return OK;
 }
 
@@ -194,26 +185,18 @@ static int answer_uneven(const struct moelookup_view *view, const struct moe_sha
     free(each);
     TRY(moelookup_get_uneven(view, (uint32_t)key, (uint32_t)key_r0, &plan));
     moelookup_explain_uneven(view, (uint32_t)key, (uint32_t)key_r0, why, sizeof(why));
-    if (o->json)
-        print_uneven_json(o, key, key_r0, &plan, why);
-    else
-        printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
     *known = plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED;
-    if (o->explain && !o->json && *known)
+    if (o->json) {
+        json_write(stdout, "[\n {'capacities': '%s', 'key': %" PRIu64 ", 'key_r0': %" PRIu64 ", ",
+                   o->each, key, key_r0);
+        print_members(&plan, why);
+        printf("}\n]\n");
+        return OK;
+    }
+    printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
+    if (o->explain && *known)
         explain_answer(o->db, view, shape, &plan);
     return OK;
-}
-
-static int ambiguous_layer(const struct moelookup *table, const struct options *o, uint32_t id)
-{
-    struct moe_shape shape = MOE_SHAPE_INIT;
-
-    note("--space %s: several layers of it are here; options, or --shape, must say which:",
-         o->space);
-    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &shape); i++)
-        if (stated_layer_fits(&o->stated, &shape))
-            note("  %s", SHAPE_TEXT(&shape));
-    return ERR_ARGUMENT;
 }
 
 /* The one layer of a space that has the words that were given. */
@@ -232,15 +215,22 @@ static int find_space_layer(const struct moelookup *table, const struct options 
             *shape = next;
             fits++;
         }
-    if (fits > 1)
-        return ambiguous_layer(table, o, id);
-    return fits ? OK
-                : fail(ERR_ARGUMENT, "--space %s: no layer of it has the words that were given",
-                       o->space);
+    if (fits == 1)
+        return OK;
+    if (!fits)
+        return fail(ERR_ARGUMENT, "--space %s: no layer of it has the words that were given",
+                    o->space);
+    note("--space %s: several layers of it are here; options, or --shape, must say which:",
+         o->space);
+    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
+        if (stated_layer_fits(&o->stated, &next))
+            note("  %s", SHAPE_TEXT(&next));
+    return ERR_ARGUMENT;
 }
 
-/* The layers of the table, without spaces, that have the words that were given; a layer that
- * several clusters have counts once.  `stated` is preferred.  Returns how many. */
+/* Counts the layers of the table, without spaces, that have the words that were given; a layer that
+ * several clusters have counts once, and the layer `stated`, if it is there, is the only one.  Sets
+ * the last of them. */
 static uint32_t fitting_layers(const struct moelookup *table, const struct options *o,
                                const struct moe_shape *stated, struct moe_shape *shape, bool say)
 {
@@ -268,9 +258,9 @@ static uint32_t fitting_layers(const struct moelookup *table, const struct optio
     return fits;
 }
 
-/* Without words: the one layer there is.  With some: the one that has them, and where several have,
- * the one that tune would take with the same words.  Where none has: what the words say, for which
- * the default plan answers. */
+/* Chooses the layer that is asked about.  Without words: the one layer there is.  With some: the
+ * one that has them, and where several have, the one that tune would take with the same words.
+ * Where none has: what the words say, for which the default plan answers. */
 static int find_layer(const struct moelookup *table, const struct options *o,
                       struct moe_shape *shape)
 {
@@ -296,28 +286,22 @@ static int find_layer(const struct moelookup *table, const struct options *o,
     return ERR_ARGUMENT;
 }
 
-/* A class that is not looked at would be a slip, and class 0 is not what was left out. */
-static int check_class(const struct options *o, const struct moe_shape *shape)
-{
-    const struct declaration *d = declaration_find(shape->space);
-
-    if (!d || !d->class_edges == !!isnan(o->class))
-        return OK;
-    return d->class_edges
-               ? fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
-                      d->class_name)
-               : fail(ERR_ARGUMENT, "--class %g: the space %s has none", o->class, d->name);
-}
-
 static int answer_all(const struct moelookup *table, const struct options *o)
 {
+    const struct declaration *d;
     struct moe_shape shape;
     struct moelookup_view *view;
     bool known = true;
     int rc = OK;
 
     TRY(find_layer(table, o, &shape));
-    TRY(check_class(o, &shape));
+    d = declaration_find(shape.space);
+    /* A class that is not looked at would be a slip, and class 0 is not what was left out. */
+    if (d && d->class_edges && isnan(o->class))
+        return fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
+                    d->class_name);
+    if (d && !d->class_edges && !isnan(o->class))
+        return fail(ERR_ARGUMENT, "--class %g: the space %s has none", o->class, d->name);
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->each)
         rc = answer_uneven(view, &shape, o, &known);
@@ -346,40 +330,15 @@ static int check_named(const char *db)
     return db ? store_check_named(db, "--db") : OK;
 }
 
-/* Whoever created it was killed before anything was stored; the library has said so. */
-static bool is_empty(const char *db)
-{
-    struct stat info;
-
-    return db && !stat(db, &info) && S_ISREG(info.st_mode) && !info.st_size;
-}
-
-static int look_up(const struct options *o)
-{
-    struct moelookup *table;
-    uint8_t digest[SHA256_BYTES];
-    int rc;
-
-    TRY(check_named(o->db));
-    rc = moelookup_open(o->db, &table);
-    if (rc)
-        return rc == MOE_ERR_FORMAT && is_empty(o->db) ? UNSUPPORTED : rc;
-    if (o->explain && table->level < LOOKUP_INFO)
-        table->level = LOOKUP_INFO; /* which of several versions of a space answers */
-    moelookup_digest(table, digest);
-    if (o->digest)
-        printf("%s\n", SHA256_HEX(digest));
-    if (asked_of(o)->count || o->each)
-        rc = answer_all(table, o);
-    moelookup_close(table);
-    return rc;
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     char space[SPACE_NAME_BYTES];
+    uint8_t digest[SHA256_BYTES];
+    struct moelookup *table;
+    struct stat info;
     uint64_t key;
+    int rc;
 
     (void)call;
     TRY(space_name_of(&o->space, space));
@@ -393,7 +352,25 @@ static int run(const struct verb_call *call, void *options)
                              : "lookup: --capacity C, --capacities LIST or --digest is wanted");
     for (int i = 0; i < asked_of(o)->count; i++)
         TRY(read_key(o, i, &key));
-    return look_up(o);
+    TRY(check_named(o->db));
+
+    rc = moelookup_open(o->db, &table);
+    /* An empty file: whoever created it was killed before anything was stored, and the library has
+     * said so. */
+    if (rc == MOE_ERR_FORMAT && o->db && !stat(o->db, &info) && S_ISREG(info.st_mode) &&
+        !info.st_size)
+        return UNSUPPORTED;
+    TRY(rc);
+    if (o->explain && table->level < LOOKUP_INFO)
+        table->level = LOOKUP_INFO; /* which of several versions of a space answers */
+    if (o->digest) {
+        moelookup_digest(table, digest);
+        printf("%s\n", SHA256_HEX(digest));
+    }
+    if (asked_of(o)->count || o->each)
+        rc = answer_all(table, o);
+    moelookup_close(table);
+    return rc;
 }
 
 const struct verb lookup_verb = {

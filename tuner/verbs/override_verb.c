@@ -320,35 +320,31 @@ static int unset(struct target *t)
     return count ? OK : UNSUPPORTED;
 }
 
-static int print_row(struct target *t, const struct override_row *row)
-{
-    struct moe_shape shape;
-
-    TRY(store_shape_get(t->store, row->shape, &shape));
-    TRY(read_cluster(t, row->cluster));
-    if (!is_meant(t))
-        return OK;
-    t->found++;
-    printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
-    print_range(&shape, row->first, row->last, row);
-    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
-    return OK;
-}
-
 static int list(struct target *t)
 {
+    struct moe_shape shape;
     struct row_list pins;
     int rc = OK;
 
     TRY(store_overrides(t->store, &pins));
-    EACH_ROW (override_row, row, pins)
-        rc = rc ? rc : print_row(t, row);
+    EACH_ROW (override_row, row, pins) {
+        TRY_OUT(store_shape_get(t->store, row->shape, &shape));
+        TRY_OUT(read_cluster(t, row->cluster));
+        if (!is_meant(t))
+            continue;
+        t->found++;
+        printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
+        print_range(&shape, row->first, row->last, row);
+        printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
+    }
+    if (!t->found) {
+        note("no plan is pinned%s",
+             t->options->fingerprint ? " on a cluster whose hash begins so" : "");
+        rc = UNSUPPORTED;
+    }
+out:
     free(pins.rows);
-    if (rc || t->found)
-        return rc;
-    note("no plan is pinned%s",
-         t->options->fingerprint ? " on a cluster whose hash begins so" : "");
-    return UNSUPPORTED;
+    return rc;
 }
 
 static const struct {

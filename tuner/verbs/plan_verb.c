@@ -149,27 +149,26 @@ static void print_text(const struct tune_request *r, const struct space *space,
 static void print_json(const struct tune_request *r, const struct space *space,
                        const struct forecast *f, bool first)
 {
-    printf("%s{\"shape\": \"%s\", \"plans\": [", first ? "" : ",\n", SHAPE_TEXT(&space->shape));
+    json_write(stdout, "%s{'shape': '%s', 'plans': [", first ? "" : ",\n",
+               SHAPE_TEXT(&space->shape));
     for (size_t i = 0; i < space->arm_count; i++)
-        printf("%s\"%s\"", i ? ", " : "", PLAN_TEXT(&space->arms[i]));
-    printf("], \"axes\": ");
-    json_quote(r->options->axes, stdout);
-    printf(", \"first_bucket\": %u, \"last_bucket\": %u, \"window\": %u, \"effort\": \"%s\", "
-           "\"measured_buckets\": [",
-           space->first, space->last, space->window, r->effort->name);
+        json_write(stdout, "%s'%s'", i ? ", " : "", PLAN_TEXT(&space->arms[i]));
+    json_write(stdout,
+               "], 'axes': '%s', 'first_bucket': %u, 'last_bucket': %u, 'window': %u, "
+               "'effort': '%s', 'measured_buckets': [",
+               r->options->axes, space->first, space->last, space->window, r->effort->name);
     for (size_t i = 0; i < space->anchor_count; i++)
         printf("%s%u", i ? ", " : "", space->anchors[i]);
-    printf("], \"ruled_out\": %u, \"memory_bytes\": %" PRId64 ", \"memory_limit_bytes\": %" PRId64
-           ", \"steps\": %.0f, \"paper_trials\": %" PRIu64 ", \"seconds_least\": ",
-           f->ruled_out, f->memory_bytes, space->memory_limit_bytes, f->steps, f->paper_trials);
-    if (isfinite(f->seconds))
-        printf("%.3f, \"seconds_most\": %.3f, ", f->seconds / f->wide, f->seconds * f->wide);
-    else
-        printf("null, \"seconds_most\": null, ");
-    printf("\"known_buckets\": %u}", f->known);
+    json_write(stdout,
+               "], 'ruled_out': %u, 'memory_bytes': %" PRId64 ", 'memory_limit_bytes': %" PRId64
+               ", 'steps': %.0f, 'paper_trials': %" PRIu64
+               ", 'seconds_least': %.3f, 'seconds_most': %.3f, 'known_buckets': %u}",
+               f->ruled_out, f->memory_bytes, space->memory_limit_bytes, f->steps, f->paper_trials,
+               f->seconds / f->wide, f->seconds * f->wide, f->known);
 }
 
-/* Of a declared space misses alone are known: what its plans take the program alone knows. */
+/* Prints what is known of a declared space: what trainers miss.  What its plans take only the
+ * program knows. */
 static void print_declared(const struct tune_request *r, const struct misses *misses)
 {
     char tag[DECLARATION_TAG_BYTES];
@@ -184,12 +183,11 @@ static void print_declared(const struct tune_request *r, const struct misses *mi
         const struct miss *e = &misses->list[i];
         const struct moe_shape *shape = &r->spaces[e->space].shape;
 
-        printf("%s\n {\"shape\": \"%s\", \"bucket\": %u", i ? "," : "", SHAPE_TEXT(shape),
-               e->bucket);
+        json_write(stdout, "%s\n {'shape': '%s', 'bucket': %u", i ? "," : "", SHAPE_TEXT(shape),
+                   e->bucket);
         tables_json_range(shape, e->bucket, e->bucket, stdout);
-        printf(", \"asked\": %" PRIu64 ", \"share\": ", e->asked);
-        json_print(e->share, stdout);
-        printf(", \"entry\": \"%s\"}", e->why);
+        json_write(stdout, ", 'asked': %" PRIu64 ", 'share': %g, 'entry': '%s'}", e->asked,
+                   e->share, e->why);
     }
 }
 

@@ -76,29 +76,6 @@ static int group_hosts(const struct probe *p, struct host_speed *hosts)
     return count;
 }
 
-/* Writes "ranks differ by 23 %: ...", or nothing if they do not, or if it is not known. */
-static void compare_ranks(const struct host_speed *hosts, int count, char *text, size_t size)
-{
-    const struct host_speed *slowest = hosts;
-
-    for (int i = 1; i < count; i++)
-        if (hosts[i].slowest < slowest->slowest)
-            slowest = &hosts[i];
-    *text = 0;
-    if (slowest->slowest < 1 - rank_speeds_unequal)
-        text_put(text, size,
-                 "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
-                 "fastest, and every step waits for it",
-                 100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
-}
-
-/* Prints what a comment in a cluster's text can hold: no control characters. */
-static void print_word(const char *word)
-{
-    for (; *word; word++)
-        putchar((unsigned char)*word < 0x20 || *word == 0x7f ? '?' : *word);
-}
-
 /* ---- as text */
 
 static void print_number(double value)
@@ -109,28 +86,11 @@ static void print_number(double value)
         printf(" %10s", "-");
 }
 
-static void print_link(const struct probe_link *link, const char *name)
+/* differ: by how much ranks do, in words; "": they do not, or it is not known. */
+static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count,
+                       const char *differ)
 {
-    if (!link->count)
-        return;
-    printf("# %s nodes: exchanges, measured and as the model has them, us", name);
-    /* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
-    if (!isnan(link->slower))
-        printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
-    printf("\n");
-    for (size_t i = 0; i < link->count; i++) {
-        const struct link_sample *s = &link->samples[i];
-
-        printf("#   %3d x %7.0f bytes", s->messages, s->bytes);
-        print_number(s->ns * 1e-3);
-        print_number(link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
-        printf("\n");
-    }
-}
-
-static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count)
-{
-    char text[CLUSTER_TEXT_BYTES], differ[256];
+    char text[CLUSTER_TEXT_BYTES];
 
     printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
            DATE_TEXT(time(NULL), DATE_DAY), p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds,
@@ -138,16 +98,34 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
     printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
     for (int i = 0; i < host_count && i < HOSTS_SHOWN; i++) {
         printf("#   ");
-        print_word(hosts[i].name);
+        for (const char *c = hosts[i].name; *c; c++) /* a comment has no control characters */
+            putchar((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c);
         printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
     }
     if (host_count > HOSTS_SHOWN)
         printf("#   and %d more\n", host_count - HOSTS_SHOWN);
-    compare_ranks(hosts, host_count, differ, sizeof(differ));
     if (*differ)
         printf("# %s\n", differ);
-    for (int level = 0; level < LINK_LEVELS; level++)
-        print_link(&p->links[level], link_level_words[level]);
+    for (int level = 0; level < LINK_LEVELS; level++) {
+        const struct probe_link *link = &p->links[level];
+
+        if (!link->count)
+            continue;
+        printf("# %s nodes: exchanges, measured and as the model has them, us",
+               link_level_words[level]);
+        /* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
+        if (!isnan(link->slower))
+            printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
+        printf("\n");
+        for (size_t i = 0; i < link->count; i++) {
+            const struct link_sample *s = &link->samples[i];
+
+            printf("#   %3d x %7.0f bytes", s->messages, s->bytes);
+            print_number(s->ns * 1e-3);
+            print_number(link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
+            printf("\n");
+        }
+    }
     printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
            "them\n",
            PRODUCT_WIDTH);
@@ -175,92 +153,77 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
 
 /* ---- as JSON */
 
-static void print_value(const char *name, double value, const char *after)
-{
-    printf("\"%s\": ", name);
-    json_print(value, stdout);
-    fputs(after, stdout);
-}
-
-static void print_link_json(const struct probe_link *link, const char *name)
-{
-    printf("\n  \"%s\": {", name);
-    print_value("slower_beside_products", link->slower, ", ");
-    print_value("error", link->fit.error, ", \"exchanges\": [");
-    for (size_t i = 0; i < link->count; i++) {
-        const struct link_sample *s = &link->samples[i];
-
-        printf("%s{\"messages\": %d, \"bytes\": %.0f, ", i ? ", " : "", s->messages, s->bytes);
-        print_value("ns", s->ns, ", ");
-        print_value("model_ns", link_ns(&link->fit, s->messages, s->bytes), "}");
-    }
-    printf("]}");
-}
-
-/* The words of probe.copies_beside, which begins at -1. */
-static const char *const copies_words[] = { "null", "false", "true" };
-
 static void print_json(const struct probe *p, const struct host_speed *hosts, int host_count)
 {
-    printf("{\"rounds\": %u, ", p->rounds);
-    print_value("seconds", p->seconds, ",\n \"cluster\": {");
+    /* The words of probe.copies_beside, which begins at -1. */
+    static const char *const copies_words[] = { "null", "false", "true" };
+
+    json_write(stdout, "{'rounds': %u, 'seconds': %g,\n 'cluster': {", p->rounds, p->seconds);
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
         const char *value = CLUSTER_VALUE(&p->model, f);
 
-        printf("%s\"%s\": ", i ? ", " : "", f->name);
-        if (!strcmp(value, "unknown"))
-            printf("null");
-        else if (f->kind == FIELD_WORD)
-            json_quote(value, stdout);
-        else
-            printf("%s", value);
+        json_write(stdout,
+                   f->kind == FIELD_WORD && strcmp(value, "unknown") != 0 ? "%s'%s': '%s'"
+                                                                          : "%s'%s': %s",
+                   i ? ", " : "", f->name, strcmp(value, "unknown") != 0 ? value : "null");
     }
-    printf("},\n \"hosts\": [");
-    for (int i = 0; i < host_count; i++) {
-        printf("%s{\"host\": ", i ? ", " : "");
-        json_quote(hosts[i].name, stdout);
-        printf(", \"ranks\": %d, ", hosts[i].ranks);
-        print_value("slowest", hosts[i].slowest, ", ");
-        print_value("fastest", hosts[i].fastest, "}");
-    }
-    printf("],\n \"speeds\": [");
-    for (int q = 0; q < p->rank_count; q++) {
-        printf(q ? ", " : "");
-        json_print(p->ranks[q].speed, stdout);
-    }
-    printf("],\n \"links\": {");
+    json_write(stdout, "},\n 'hosts': [");
+    for (int i = 0; i < host_count; i++)
+        json_write(stdout, "%s{'host': '%s', 'ranks': %d, 'slowest': %g, 'fastest': %g}",
+                   i ? ", " : "", hosts[i].name, hosts[i].ranks, hosts[i].slowest,
+                   hosts[i].fastest);
+    json_write(stdout, "],\n 'speeds': [");
+    for (int q = 0; q < p->rank_count; q++)
+        json_write(stdout, "%s%g", q ? ", " : "", p->ranks[q].speed);
+    json_write(stdout, "],\n 'links': {");
     for (int level = 0; level < LINK_LEVELS; level++) {
-        printf(level ? "," : "");
-        print_link_json(&p->links[level], link_level_words[level]);
+        const struct probe_link *link = &p->links[level];
+
+        json_write(stdout, "%s\n  '%s': {'slower_beside_products': %g, 'error': %g, 'exchanges': [",
+                   level ? "," : "", link_level_words[level], link->slower, link->fit.error);
+        for (size_t i = 0; i < link->count; i++) {
+            const struct link_sample *s = &link->samples[i];
+
+            json_write(stdout, "%s{'messages': %d, 'bytes': %.0f, 'ns': %g, 'model_ns': %g}",
+                       i ? ", " : "", s->messages, s->bytes, s->ns,
+                       link_ns(&link->fit, s->messages, s->bytes));
+        }
+        printf("]}");
     }
-    printf("},\n \"products\": [");
-    for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        printf("%s{", i ? ", " : "");
-        print_value("rows", p->products[i].smallest, ", ");
-        print_value("ns", p->products[i].ns, ", ");
-        print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
-    }
-    printf("],\n \"copies_beside_kernels\": %s", copies_words[p->copies_beside + 1]);
-    printf(",\n \"step\": {");
-    print_value("ns", p->step_ns, ", ");
-    print_value("model_ns", p->replay_ns, "}}\n");
+    json_write(stdout, "},\n 'products': [");
+    for (int i = 0; i < PROBE_PRODUCTS; i++)
+        json_write(stdout, "%s{'rows': %g, 'ns': %g, 'model_ns': %g}", i ? ", " : "",
+                   p->products[i].smallest, p->products[i].ns,
+                   product_fit_ns(&p->product, &p->products[i]));
+    json_write(stdout, "],\n 'copies_beside_kernels': %s,\n 'step': {'ns': %g, 'model_ns': %g}}\n",
+               copies_words[p->copies_beside + 1], p->step_ns, p->replay_ns);
 }
 
 /* Prints the text of a cluster, with what it was read from in comments, or a JSON object.  Unequal
  * ranks are also named on standard error. */
 static int print(const struct probe *p, bool json)
 {
-    struct host_speed *hosts = calloc((size_t)p->rank_count, sizeof(*hosts));
-    char differ[256];
+    struct host_speed *hosts = calloc((size_t)p->rank_count, sizeof(*hosts)), *slowest = hosts;
+    char differ[256] = "";
     int count;
 
     if (!hosts)
         return fail(ERR_NOMEM, "%d hosts", p->rank_count);
     count = group_hosts(p, hosts);
-    (json ? print_json : print_text)(p, hosts, count);
+    for (int i = 1; i < count; i++)
+        if (hosts[i].slowest < slowest->slowest)
+            slowest = &hosts[i];
+    if (slowest->slowest < 1 - rank_speeds_unequal)
+        text_put(differ, sizeof(differ),
+                 "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
+                 "fastest, and every step waits for it",
+                 100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
+    if (json)
+        print_json(p, hosts, count);
+    else
+        print_text(p, hosts, count, differ);
     fflush(stdout);
-    compare_ranks(hosts, count, differ, sizeof(differ));
     if (*differ)
         note("%s", differ);
     free(hosts);

@@ -1,4 +1,6 @@
-/* moetune run: one layer under given plans, measured and checked on real ranks. */
+/* moetune run: one layer under given plans, measured and checked on real ranks.  They run this verb
+ * themselves (place_run) and take no orders as those of `tune` do (worker.h): all plans are open at
+ * once, checked at the layer's own size, and most of what is printed is known to ranks alone. */
 #include "run.h"
 #include "account.h"
 #include "allowance.h"
@@ -81,20 +83,6 @@ static const struct option_row rows[] = {
 };
 #undef AT
 
-/* All that apply, to known routes and to capacities of experts too. */
-static size_t all_plans(const struct run_options *o, const struct moe_shape *shape, bool known,
-                        struct moe_plan *plans, size_t room)
-{
-    size_t n = plan_list(shape, plans, room), kept = 0;
-
-    n = n > room ? room : n;
-    for (size_t i = 0; i < n; i++)
-        if ((!known || exec_can_know(shape, &plans[i])) &&
-            !(o->capacities && plans[i].r && plan_a2a_needs[plans[i].a].equal))
-            plans[kept++] = plans[i];
-    return kept;
-}
-
 static int parse_plans(const struct run_options *o, const struct moe_shape *shape,
                        struct moe_plan *plans, size_t *count)
 {
@@ -105,8 +93,15 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
     for (int i = 0; i < list->count; i++) {
         struct moe_plan plan;
 
+        /* All plans that apply, to known routes and to capacities of experts too. */
         if (!strcmp(list->items[i], "all")) {
-            n += all_plans(o, shape, known, plans + n, PLANS_MAX - n);
+            struct moe_plan *all = plans + n;
+            size_t room = PLANS_MAX - n, there = plan_list(shape, all, room);
+
+            for (size_t k = 0; k < there && k < room; k++)
+                if ((!known || exec_can_know(shape, &all[k])) &&
+                    !(o->capacities && all[k].r && plan_a2a_needs[all[k].a].equal))
+                    plans[n++] = all[k];
             continue;
         }
         TRY(layer_options_plan(list->items[i], &plan));
@@ -123,8 +118,8 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
     return OK;
 }
 
-/* The largest that the rule can give, for factor 0 as if every token chose the same expert; or what
- * is given for each, which the caller frees. */
+/* Sets the largest capacity that the factor can lead to, for factor 0 as if every token chose the
+ * same expert; or those that are given for each expert, which the caller frees. */
 static int most_capacities(const struct run_options *o, const struct moe_shape *shape,
                            uint64_t **given, struct capacities *out)
 {
@@ -139,7 +134,8 @@ static int most_capacities(const struct run_options *o, const struct moe_shape *
     return OK;
 }
 
-/* Of the baselines that are asked for, those that this plan has. */
+/* Returns which of the baselines that are asked for this plan has; sets why one is not among them.
+ */
 static uint32_t baselines_of(const struct run_options *o, const struct moe_shape *shape,
                              const struct moe_plan *plan, const struct capacities *capacities,
                              const char **why_not)
@@ -159,26 +155,7 @@ static uint32_t baselines_of(const struct run_options *o, const struct moe_shape
     return found;
 }
 
-/* Each is one of some plan. */
-static int check_baselines(const struct run_options *o, const struct moe_shape *shape,
-                           const struct moe_plan *plans, size_t count,
-                           const struct capacities *capacities)
-{
-    uint32_t missing = o->baseline;
-    const char *why = "";
-
-    if (o->baseline && o->routes != RUN_FRESH)
-        return fail(ERR_ARGUMENT, "--baseline goes with --routes fresh");
-    for (size_t i = 0; i < count; i++)
-        missing &= ~baselines_of(o, shape, &plans[i], capacities, &why);
-    for (int i = 0; missing; i++, missing >>= 1)
-        if (missing & 1)
-            return fail(ERR_ARGUMENT, "--baseline %s: no plan here has it: %s", baseline_words[i],
-                        why);
-    return OK;
-}
-
-/* All plans are prepared at once, on every rank of this machine. */
+/* Refuses what this machine has no memory for: all plans are prepared at once, on every rank. */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours,
                         const struct capacities *capacities)
@@ -212,26 +189,16 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
         neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
 }
 
-static int check_load(const struct run_options *o, const struct moe_shape *shape)
-{
-    struct load *load;
-    int rc = OK;
-
-    TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
-    if (o->routes != RUN_FRESH && load_step_count(load) > 1)
-        rc = fail(ERR_ARGUMENT, "--routes known or both: in the steps of --routing tokens choose "
-                                "other experts each; known routes go with a file of one step");
-    load_close(load);
-    return rc;
-}
-
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
                          uint32_t neighbours, struct moe_plan *plans, size_t *count)
 {
     struct capacities capacities;
+    uint32_t missing = o->baseline;
+    const char *why = "";
+    struct load *load;
     uint64_t *given;
     double weight[2];
-    int rc;
+    int rc = OK;
 
     if (o->where.virtual.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
@@ -240,7 +207,12 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     TRY(shape_check(shape));
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
-    TRY(check_load(o, shape));
+    TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
+    if (o->routes != RUN_FRESH && load_step_count(load) > 1)
+        rc = fail(ERR_ARGUMENT, "--routes known or both: in the steps of --routing tokens choose "
+                                "other experts each; known routes go with a file of one step");
+    load_close(load);
+    TRY(rc);
     if (o->balance)
         TRY(balance_parse(o->balance, shape, weight));
     if (o->changed && o->routes == RUN_FRESH)
@@ -250,7 +222,14 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
             shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
     TRY(parse_plans(o, shape, plans, count));
     TRY(most_capacities(o, shape, &given, &capacities));
-    rc = check_baselines(o, shape, plans, *count, &capacities);
+    if (o->baseline && o->routes != RUN_FRESH)
+        rc = fail(ERR_ARGUMENT, "--baseline goes with --routes fresh");
+    for (size_t i = 0; i < *count && !rc; i++)
+        missing &= ~baselines_of(o, shape, &plans[i], &capacities, &why);
+    for (int i = 0; missing >> i && !rc; i++)
+        if (missing >> i & 1)
+            rc = fail(ERR_ARGUMENT, "--baseline %s: no plan here has it: %s", baseline_words[i],
+                      why);
     if (!rc)
         rc = check_memory(o, shape, plans, *count, neighbours, &capacities);
     free(given);
@@ -311,7 +290,7 @@ static int phase_turn(struct turns *t, int which, uint32_t round)
     return runner_phases(&t->subjects[which].runner, &t->phases[(size_t)which * t->rounds + round]);
 }
 
-/* At least so often that each phase has an interval. */
+/* Repeats at least so often that the times of each phase have an interval. */
 static int measure_phases(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
     uint32_t n = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
@@ -399,8 +378,8 @@ static int measure_known(struct measured_plan *s, const struct run_options *o, u
     TRY_OUT(take_turns(&t, TURNS, seed, known_turn));
     step = fresh + KNOWN * reps;
     gain_ppm = fresh + TURNS * reps;
-    /* Of each round, while samples are in the order of rounds: how much less the known step took.
-     */
+    /* How much less the known step of each round took: spread_of() below sorts the samples, and
+     * then nobody knows which were of one round. */
     for (size_t i = 0; i < reps; i++)
         gain_ppm[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
     s->known.gain_ppm = spread_of(gain_ppm, reps);
@@ -414,38 +393,6 @@ out:
 }
 
 /* ---- plans */
-
-/* Compares the results with the reference in each of the recorded steps that have this capacity. */
-static int check_steps(struct rig *rig, struct measured_plan *s)
-{
-    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
-    double error;
-
-    for (uint32_t i = 0; i < steps.count; i++) {
-        TRY(rig_replay(rig, steps.first + i));
-        TRY(rig_check(rig, s->runner.exec, &error));
-        s->error = fmax(s->error, error);
-    }
-    return OK;
-}
-
-/* Choices dropped over all ranks, on average over these steps. */
-static int count_dropped(struct rig *rig, struct measured_plan *s)
-{
-    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
-    int64_t sum = 0, one;
-
-    if (steps.count == 1)
-        return rig_dropped(rig, s->runner.exec, &s->dropped);
-    for (uint32_t i = 0; i < steps.count; i++) {
-        TRY(rig_replay(rig, steps.first + i));
-        TRY(runner_warm(&s->runner, 1));
-        TRY(rig_dropped(rig, s->runner.exec, &one));
-        sum += one;
-    }
-    s->dropped = (sum + steps.count / 2) / steps.count;
-    return OK;
-}
 
 static int open_subject(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
                         struct measured_plan *s)
@@ -465,34 +412,52 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
     return rc;
 }
 
-/* Prepared and warm; checked in all its results, or in those of some tokens where all would take
- * hours. */
+/* Prepares and warms a plan, and checks all its results, or those of some tokens where the whole
+ * check would take hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
                    struct measured_plan *s)
 {
     bool whole = o->check && reference_is_bearable(&rig->data.shape);
     bool some = o->check && !whole;
+    /* The recorded steps that have this capacity, or the one that there is. */
+    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
+    int64_t dropped, sum = 0;
+    double error;
 
     TRY(open_subject(rig, plan, o, s));
-    if (whole)
-        TRY(check_steps(rig, s));
-    TRY(rig_replay(rig, load_steps(rig->data.load, rig->capacity).first));
+    for (uint32_t i = 0; i < steps.count && whole; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(rig_check(rig, s->runner.exec, &error));
+        s->error = fmax(s->error, error);
+    }
+    TRY(rig_replay(rig, steps.first));
     if (some)
         TRY(rig_spoil(rig));
     TRY(runner_warm(&s->runner, o->warmup + 1));
     if (some)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
-    return count_dropped(rig, s);
+
+    /* Choices dropped over all ranks, on average over these steps. */
+    if (steps.count == 1)
+        return rig_dropped(rig, s->runner.exec, &s->dropped);
+    for (uint32_t i = 0; i < steps.count; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(runner_warm(&s->runner, 1));
+        TRY(rig_dropped(rig, s->runner.exec, &dropped));
+        sum += dropped;
+    }
+    s->dropped = (sum + steps.count / 2) / steps.count;
+    return OK;
 }
 
-/* A rank that stands for all of them is alone, whichever it is. */
+/* Whether this rank prints: the first one does, or the only one there is, which stands for all. */
 static bool speaks(const struct world *world, const struct run_options *o)
 {
     return o->sim || o->where.virtual.ranks || world_topology(world)->rank == 0;
 }
 
-/* Each plan, and behind it its baselines. */
+/* Measures the plans, each with its baselines behind it, and prints what they take. */
 static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_count,
                      const struct run_options *o)
 {
@@ -565,7 +530,8 @@ out:
 
 /* ---- where: ranks, one that stands for them, or a model */
 
-/* The rank that stands for all: where experts differ, the one that they keep busy longest. */
+/* Finds the rank that stands for all: where experts have capacities of their own, the one with most
+ * rows. */
 static int fullest_rank(const struct run_options *o, const struct moe_shape *shape, int *rank)
 {
     struct capacities capacities;
@@ -647,9 +613,16 @@ static int check(const struct launch_where *where, const void *options)
 }
 
 /* One rank stands for all, as where `tune` models equal ranks. */
-static int check_sim(const struct run_options *o)
+static int run_modelled(const struct run_options *o)
 {
     const struct place_setup *where = &o->where;
+    struct moe_plan plans[PLANS_MAX];
+    struct engine engine = { 0 };
+    struct world *world = NULL;
+    struct cluster cluster;
+    struct moe_shape shape;
+    size_t count;
+    int rank, rc;
 
     if (where->ranks_per_node || where->ranks_per_rack || where->virtual.ranks ||
         where->launcher_arguments || strcmp(where->device, "auto") != 0 || launch_is_rank())
@@ -662,22 +635,8 @@ static int check_sim(const struct run_options *o)
                     "--capacity-factor %g: modelled ranks do not know how many rows "
                     "are needed; above 0 is wanted",
                     o->factor);
-    return OK;
-}
-
-static int run_modelled(const struct run_options *o)
-{
-    struct moe_plan plans[PLANS_MAX];
-    struct engine engine = { 0 };
-    struct world *world = NULL;
-    struct cluster cluster;
-    struct moe_shape shape;
-    size_t count;
-    int rank, rc;
-
-    TRY(check_sim(o));
     TRY(layer_options_single(&o->layer));
-    TRY(cluster_read_model(o->sim, o->where.ranks, &cluster));
+    TRY(cluster_read_model(o->sim, where->ranks, &cluster));
     shape = layer_options_shape(&o->layer, cluster_layout(&cluster),
                                 gpus_dtype(virtual_device(&cluster)));
     if (shape.shares != MOE_SHARES_EQUAL)

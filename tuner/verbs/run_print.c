@@ -3,6 +3,7 @@
 
 #include "baseline.h"
 #include "capacities.h"
+#include "json.h"
 #include "judge.h"
 #include "load.h"
 #include "plan.h"
@@ -63,14 +64,22 @@ static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *wh
     printf(" %s", what);
 }
 
-static void print_capacity(const struct rig *rig, int64_t dropped, const struct run_options *o)
+/* Prints what all plans have in common. */
+static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
+                          const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
     const struct capacities c = rig_capacities(rig);
     uint64_t key = capacities_key(&c, s);
     uint32_t window = shape_window(s);
     int fullest = capacities_fullest(&c, s);
+    char words[LOAD_WORDS_BYTES];
 
+    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
+           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation], s->ranks);
+    printf(s->ranks_per_node ? " (%u per node" : " (nodes differ", s->ranks_per_node);
+    printf(s->ranks_per_rack ? ", %u per rack)\n" : ")\n", s->ranks_per_rack);
     if (o->capacities)
         printf("capacity  of each expert its own: %" PRIu64 " rows in all, %" PRIu64
                " of rank %d, the fullest; c_eq=%" PRIu64 " (with r=0 %" PRIu64 ")",
@@ -79,23 +88,8 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
     else
         printf("capacity  c=%" PRIu64 " (f=%g)", key, o->factor);
     printf(", bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64 " choices dropped\n",
-           key / window, window, dropped,
+           key / window, window, subjects[0].dropped,
            (uint64_t)s->tokens * s->ranks * s->top_k * layer_count(s));
-}
-
-/* Prints what all plans have in common. */
-static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
-                          const struct run_options *o)
-{
-    const struct moe_shape *s = &rig->data.shape;
-    char words[LOAD_WORDS_BYTES];
-
-    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
-           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
-           activation_words[s->activation], s->ranks);
-    printf(s->ranks_per_node ? " (%u per node" : " (nodes differ", s->ranks_per_node);
-    printf(s->ranks_per_rack ? ", %u per rack)\n" : ")\n", s->ranks_per_rack);
-    print_capacity(rig, subjects[0].dropped, o);
     if (s->layers || o->load.between > 0)
         printf("layers    %u in a step, %g GFLOP of other products before each\n", layer_count(s),
                o->load.between);
@@ -242,23 +236,25 @@ static void print_text(const struct rig *rig, const struct measured_plan *subjec
 
 /* ---- JSON */
 
-static void print_spread(const char *name, const struct spread *s)
+static void json_spread(const char *name, const struct spread *s)
 {
-    printf("\"%s\": {\"median_ns\": %" PRId64 ", \"min_ns\": %" PRId64 ", \"p95_ns\": %" PRId64
-           ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64 "}, ",
-           name, s->median_ns, s->min_ns, s->p95_ns, s->low_ns, s->high_ns);
+    json_write(stdout,
+               "'%s': {'median_ns': %" PRId64 ", 'min_ns': %" PRId64 ", 'p95_ns': %" PRId64
+               ", 'low_ns': %" PRId64 ", 'high_ns': %" PRId64 "}, ",
+               name, s->median_ns, s->min_ns, s->p95_ns, s->low_ns, s->high_ns);
 }
 
-static void print_list(const char *name, const uint32_t *of_ranks, uint32_t ranks)
+static void json_list(const char *name, const uint32_t *of_ranks, uint32_t ranks)
 {
-    printf(" \"%s\": [", name);
+    json_write(stdout, " '%s': [", name);
     for (uint32_t q = 0; q < ranks; q++)
         printf("%s%u", q ? ", " : "", of_ranks[q]);
     printf("],\n");
 }
 
-/* "capacity" is the one by which tables answer. */
-static void json_capacity(const struct rig *rig, const struct run_options *o)
+/* Prints what all plans have in common.  "capacity" is the one by which tables answer. */
+static void json_heading(const struct rig *rig, const struct measured_plan *subjects,
+                         const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
     const struct capacities c = rig_capacities(rig);
@@ -266,105 +262,101 @@ static void json_capacity(const struct rig *rig, const struct run_options *o)
     uint32_t window = shape_window(s);
     int fullest = capacities_fullest(&c, s);
 
+    json_write(stdout,
+               "{'shape': {'experts': %u, 'top_k': %u, 'tokens': %u, 'model_dim': %u, "
+               "'hidden_dim': %u, 'ranks': %u, 'ranks_per_node': %u, 'dtype': '%s', 'pass': '%s', "
+               "'activation': '%s', 'layout': '%s', 'shares': '%s', 'groups': %u, "
+               "'group_limit': %u, 'router': '%s'},\n",
+               s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
+               s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
+               activation_words[s->activation], layout_words[s->layout], shares_words[s->shares],
+               s->groups, s->group_limit, router_words[s->router]);
+    json_list("tokens", rig->parts.tokens, s->ranks);
+    if (s->layout == MOE_LAYOUT_HIDDEN)
+        json_list("hidden_units", rig->parts.hidden, s->ranks);
     if (o->capacities) {
-        printf(" \"capacities\": [");
+        json_write(stdout, " 'capacities': [");
         for (uint32_t e = 0; e < s->experts; e++)
             printf("%s%" PRIu64, e ? ", " : "", capacity_of(&c, e));
-        printf("], \"rows\": %" PRIu64 ", \"rows_of_fullest\": %" PRIu64 ", \"fullest\": %d,",
-               capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest);
+        json_write(stdout, "], 'rows': %" PRIu64 ", 'rows_of_fullest': %" PRIu64 ", 'fullest': %d,",
+                   capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest);
     } else {
-        printf(" \"capacity_factor\": %g,", o->factor);
+        json_write(stdout, " 'capacity_factor': %.6g,", o->factor);
     }
-    printf(" \"capacity\": %" PRIu64 ", \"window\": %u, \"bucket\": %" PRIu64 ",", key, window,
-           key / window);
+    json_write(stdout, " 'capacity': %" PRIu64 ", 'window': %u, 'bucket': %" PRIu64 ",", key,
+               window, key / window);
     if (o->capacities)
-        printf(" \"capacity_r0\": %" PRIu64 ",", capacities_key_r0(&c, s));
-}
-
-/* Prints what all plans have in common. */
-static void json_heading(const struct rig *rig, const struct measured_plan *subjects,
-                         const struct run_options *o)
-{
-    const struct moe_shape *s = &rig->data.shape;
-
-    printf("{\"shape\": {\"experts\": %u, \"top_k\": %u, \"tokens\": %u, \"model_dim\": %u, "
-           "\"hidden_dim\": %u, \"ranks\": %u, \"ranks_per_node\": %u, \"dtype\": \"%s\", "
-           "\"pass\": \"%s\", \"activation\": \"%s\", \"layout\": \"%s\", "
-           "\"shares\": \"%s\", \"groups\": %u, \"group_limit\": %u, \"router\": \"%s\"},\n",
-           s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
-           s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
-           activation_words[s->activation], layout_words[s->layout], shares_words[s->shares],
-           s->groups, s->group_limit, router_words[s->router]);
-    print_list("tokens", rig->parts.tokens, s->ranks);
-    if (s->layout == MOE_LAYOUT_HIDDEN)
-        print_list("hidden_units", rig->parts.hidden, s->ranks);
-    json_capacity(rig, o);
-    printf(" \"dropped\": %" PRId64 ", \"reps\": %u, \"seed\": %" PRIu64 ",\n", subjects[0].dropped,
-           o->reps, o->seed);
+        json_write(stdout, " 'capacity_r0': %" PRIu64 ",", capacities_key_r0(&c, s));
+    json_write(stdout, " 'dropped': %" PRId64 ", 'reps': %u, 'seed': %" PRIu64 ",\n",
+               subjects[0].dropped, o->reps, o->seed);
     if (s->ranks_per_rack)
-        printf(" \"ranks_per_rack\": %u,\n", s->ranks_per_rack);
+        json_write(stdout, " 'ranks_per_rack': %u,\n", s->ranks_per_rack);
     if (s->order || s->projection || s->combine)
-        printf(" \"order\": \"%s\", \"projection\": %u, \"combine\": \"%s\",\n",
-               order_words[s->order], s->projection, combine_words[s->combine]);
+        json_write(stdout, " 'order': '%s', 'projection': %u, 'combine': '%s',\n",
+                   order_words[s->order], s->projection, combine_words[s->combine]);
     if (s->layers || o->load.between > 0)
-        printf(" \"layers\": %u, \"between_gflop\": %g,\n", layer_count(s), o->load.between);
+        json_write(stdout, " 'layers': %u, 'between_gflop': %.6g,\n", layer_count(s),
+                   o->load.between);
     if (o->routes != RUN_FRESH)
-        printf(" \"routes\": \"%s\", \"changed\": \"%s\",\n", run_routes_words[o->routes],
-               run_changed_words[o->changed]);
+        json_write(stdout, " 'routes': '%s', 'changed': '%s',\n", run_routes_words[o->routes],
+                   run_changed_words[o->changed]);
     if (o->sim)
-        printf(" \"modelled\": true,\n");
+        json_write(stdout, " 'modelled': true,\n");
     if (o->balance)
-        printf(" \"balance\": %.12g,\n", subjects[0].balance);
+        json_write(stdout, " 'balance': %.12g,\n", subjects[0].balance);
     if (rig->data.load)
-        printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
+        json_write(stdout, " 'skew': %.6g,\n", load_skew(rig->data.load));
 }
 
 static void json_plan(const struct rig *rig, const struct measured_plan *x,
                       const struct run_options *o)
 {
-    printf("\n  {\"plan\": \"%s\", ", PLAN_TEXT(&x->runner.plan));
+    json_write(stdout, "\n  {'plan': '%s', ", PLAN_TEXT(&x->runner.plan));
     for (int bit = 0; baseline_words[bit]; bit++)
         if (x->baseline == 1u << bit)
-            printf("\"baseline\": \"%s\", ", baseline_words[bit]);
-    print_spread("step", &x->spread[STEP_BOTH]);
-    print_spread("compute", &x->spread[STEP_COMPUTE]);
-    print_spread("comm", &x->spread[STEP_COMM]);
+            json_write(stdout, "'baseline': '%s', ", baseline_words[bit]);
+    json_spread("step", &x->spread[STEP_BOTH]);
+    json_spread("compute", &x->spread[STEP_COMPUTE]);
+    json_spread("comm", &x->spread[STEP_COMM]);
     if (rig->graphs) {
-        print_spread("eager", &x->spread[STEP_EAGER]);
-        printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
-               x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
+        json_spread("eager", &x->spread[STEP_EAGER]);
+        json_write(stdout, "'graph_nodes': %" PRIu64 ", 'graph_host_ns': %" PRId64 ", ",
+                   x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
     }
-    if (isnan(hidden_share(x)))
-        printf("\"hidden_share\": null, ");
-    else
-        printf("\"hidden_share\": %.4f, ", hidden_share(x));
-    printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-           x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
+    json_write(stdout,
+               "'hidden_share': %.4f, 'sent_bytes': %" PRId64 ", 'messages': %" PRId64
+               ", 'memory_bytes': %" PRId64,
+               hidden_share(x), x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
     if (o->routes == RUN_BOTH)
-        printf(", \"known\": {\"fresh_ns\": %" PRId64 ", \"known_ns\": %" PRId64
-               ", \"gate_ns\": %" PRId64 ", \"gain\": %.6f, \"gain_low\": %.6f, "
-               "\"gain_high\": %.6f, \"ceiling\": %.6f}",
-               x->known.fresh.median_ns, x->known.step.median_ns, x->known.gate.median_ns,
-               (double)x->known.gain_ppm.median_ns * 1e-6, (double)x->known.gain_ppm.low_ns * 1e-6,
-               (double)x->known.gain_ppm.high_ns * 1e-6, ceiling_percent(x) / 100);
+        json_write(stdout,
+                   ", 'known': {'fresh_ns': %" PRId64 ", 'known_ns': %" PRId64
+                   ", 'gate_ns': %" PRId64 ", 'gain': %.6f, 'gain_low': %.6f, 'gain_high': %.6f, "
+                   "'ceiling': %.6f}",
+                   x->known.fresh.median_ns, x->known.step.median_ns, x->known.gate.median_ns,
+                   (double)x->known.gain_ppm.median_ns * 1e-6,
+                   (double)x->known.gain_ppm.low_ns * 1e-6,
+                   (double)x->known.gain_ppm.high_ns * 1e-6, ceiling_percent(x) / 100);
     if (o->phases) {
         const struct spread *share = &x->phases.exchanges_ppm, *of = x->phases.of;
         const struct issued *issued = &x->runner.issued;
 
-        printf(", \"phases\": {");
+        json_write(stdout, ", 'phases': {");
         for (int i = 0; i < PHASE_COUNT; i++)
-            printf("\"%s\": {\"median_ns\": %" PRId64 ", \"low_ns\": %" PRId64
-                   ", \"high_ns\": %" PRId64 "}, ",
-                   phase_words[i], of[i].median_ns, of[i].low_ns, of[i].high_ns);
-        printf("\"share_of_exchanges\": {\"median\": %.6f, \"low\": %.6f, \"high\": %.6f}}",
-               ms(share->median_ns), ms(share->low_ns), ms(share->high_ns));
-        printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
-               ", \"host_ns\": %" PRId64,
-               issued->kernels, issued->events, issued->exchanges, issued->host_ns);
+            json_write(stdout,
+                       "'%s': {'median_ns': %" PRId64 ", 'low_ns': %" PRId64 ", 'high_ns': %" PRId64
+                       "}, ",
+                       phase_words[i], of[i].median_ns, of[i].low_ns, of[i].high_ns);
+        json_write(stdout,
+                   "'share_of_exchanges': {'median': %.6f, 'low': %.6f, 'high': %.6f}}, "
+                   "'kernels': %" PRId64 ", 'events': %" PRId64 ", 'exchanges': %" PRId64
+                   ", 'host_ns': %" PRId64,
+                   ms(share->median_ns), ms(share->low_ns), ms(share->high_ns), issued->kernels,
+                   issued->events, issued->exchanges, issued->host_ns);
     }
     if (o->check)
-        printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
-               reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens", x->error);
+        json_write(stdout, ", 'check': 'ok', 'checked': '%s', 'error_share': %.6f",
+                   reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens",
+                   x->error);
     printf("}");
 }
 
@@ -376,7 +368,7 @@ void run_print(const struct rig *rig, const struct measured_plan *subjects, size
         return;
     }
     json_heading(rig, subjects, o);
-    printf(" \"plans\": [");
+    json_write(stdout, " 'plans': [");
     for (size_t i = 0; i < count; i++) {
         fputs(i ? "," : "", stdout);
         json_plan(rig, &subjects[i], o);

@@ -122,7 +122,7 @@ static void print_text(const struct options *o, const struct shares_asked *s)
 
 static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
 {
-    printf(",\n \"%s\": [", name);
+    json_write(stdout, ",\n '%s': [", name);
     for (uint32_t q = 0; q < ranks; q++)
         printf("%s%" PRIu64, q ? ", " : "", shares[q]);
     printf("]");
@@ -130,13 +130,10 @@ static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
 
 static void print_json(const struct options *o, const struct shares_asked *s)
 {
-    printf("{\"shares\": \"%s\",\n \"part_of_equal\": ", shares_word(o));
-    json_print(part_of_equal(s), stdout);
-    printf(",\n \"speeds\": [");
-    for (uint32_t q = 0; q < s->ranks; q++) {
-        printf(q ? ", " : "");
-        json_print(s->speeds[q], stdout);
-    }
+    json_write(stdout, "{'shares': '%s',\n 'part_of_equal': %g,\n 'speeds': [", shares_word(o),
+               part_of_equal(s));
+    for (uint32_t q = 0; q < s->ranks; q++)
+        json_write(stdout, "%s%g", q ? ", " : "", s->speeds[q]);
     printf("]");
     if (o->batch)
         print_list("batch", s->batch, s->ranks);

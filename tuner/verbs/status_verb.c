@@ -1,5 +1,6 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
+#include "json.h"
 #include "progress.h"
 #include "screen.h"
 #include "status.h"
@@ -100,8 +101,8 @@ static void print_text(const struct run_row *run)
 
 static void print_json(const struct run_row *run)
 {
-    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s", run->id,
-           run_state_words[run->state], is_silent(run) ? "true" : "false");
+    json_write(stdout, "{'run': %" PRId64 ", 'state': '%s', 'silent': %s", run->id,
+               run_state_words[run->state], is_silent(run) ? "true" : "false");
     row_json_view(&run_table,
                   "started_s=started updated_s=updated buckets_done buckets_planned"
                   " samples_search=search_steps samples_default=contest_steps"

@@ -73,43 +73,6 @@ struct verifying {
 
 /* ---- measuring */
 
-static void name_loser(const struct verify_result *d)
-{
-    char claim[48] = "not compared";
-
-    if (!isnan(d->claim.gain.value))
-        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
-    note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
-         d->claim.capacity, d->shape.experts, d->shape.hidden_dim, PLAN_TEXT(&d->claim.plan), claim,
-         d->why);
-}
-
-static int verify_one(struct verifying *v, struct verify_result *d)
-{
-    struct campaign *c = &v->campaign;
-    bool refuted;
-
-    TRY(verify_entry(c, &v->terms, d));
-    TRY(store_commit(c->store));
-    refuted = d->kind == VERIFY_REFUTED;
-    if (refuted)
-        name_loser(d);
-    c->progress.done++;
-    c->progress.fresh++;
-    c->run.row.buckets_done++;
-    return campaign_publish(c, refuted);
-}
-
-/* Once for the buckets of one load. */
-static void note_unknown_load(struct verifying *v, const struct verify_result *d)
-{
-    if (strcmp(v->unknown_load, d->claim.load) != 0)
-        note("not reached: what was tuned under the load \"%s\": this database does not know its "
-             "counts; --routing or --skew says under which load to measure",
-             UTF8_LINE(d->claim.load));
-    memcpy(v->unknown_load, d->claim.load, sizeof(v->unknown_load));
-}
-
 /* The load that options name, else the one that the entry was tuned under.  UNSUPPORTED after a
  * word where nothing can be measured under it. */
 static int open_load(struct verifying *v, struct verify_result *d, struct load **out)
@@ -128,75 +91,80 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     rc = load_open_text(&d->shape, seed, rc == OK ? text : name, out);
     if (!rc)
         return OK;
-    note_unknown_load(v, d);
+    if (strcmp(v->unknown_load, name) != 0) /* once for the buckets of one load */
+        note("not reached: what was tuned under the load \"%s\": this database does not know its "
+             "counts; --routing or --skew says under which load to measure",
+             UTF8_LINE(name));
+    memcpy(v->unknown_load, name, sizeof(v->unknown_load));
     return UNSUPPORTED;
 }
 
-/* The ranks learn a layer or a load only where it is another one; where not even the layer fits all
- * plans are ruled out, without a step. */
-static int tell_layer(struct verifying *v, struct verify_result *d, const struct load *load)
+/* Measures an entry and writes down what comes of it. */
+static int verify_one(struct verifying *v, struct verify_result *d)
 {
-    const struct verify_terms *terms = &v->terms;
+    struct campaign *c = &v->campaign;
+    char claim[48] = "not compared";
 
-    load_name(load, d->load);
-    if ((d->claim.shape != v->told || strcmp(d->load, v->told_load) != 0) &&
-        account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
-        TRY(campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes));
-    v->told = d->claim.shape;
-    memcpy(v->told_load, d->load, sizeof(v->told_load));
-    return OK;
+    TRY(verify_entry(c, &v->terms, d));
+    TRY(store_commit(c->store));
+    if (!isnan(d->claim.gain.value))
+        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
+    if (d->kind == VERIFY_REFUTED)
+        note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s",
+             d->claim.bucket, d->claim.capacity, d->shape.experts, d->shape.hidden_dim,
+             PLAN_TEXT(&d->claim.plan), claim, d->why);
+    c->progress.done++;
+    c->progress.fresh++;
+    c->run.row.buckets_done++;
+    return campaign_publish(c, d->kind == VERIFY_REFUTED);
 }
 
 static int verify_next(struct verifying *v, struct verify_result *d)
 {
+    struct verify_terms *terms = &v->terms;
     struct load *load;
     int rc = open_load(v, d, &load);
 
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
-    v->terms.machine.speeds = load_speeds(load);
-    v->terms.machine.between = load_between(load);
-    rc = tell_layer(v, d, load);
-    if (!rc)
+    terms->machine.speeds = load_speeds(load);
+    terms->machine.between = load_between(load);
+    load_name(load, d->load);
+    /* The ranks learn a layer or a load only where it is another one; where not even the layer fits
+     * all plans are ruled out, without a step. */
+    if ((d->claim.shape != v->told || strcmp(d->load, v->told_load) != 0) &&
+        account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
+        rc = campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes);
+    if (!rc) {
+        v->told = d->claim.shape;
+        memcpy(v->told_load, d->load, sizeof(v->told_load));
         rc = verify_one(v, d);
-    v->terms.machine.speeds = NULL;
-    v->terms.machine.between = 0;
+    }
+    terms->machine.speeds = NULL;
+    terms->machine.between = 0;
     load_close(load);
     return rc;
 }
 
-static int verify_all(struct verifying *v)
-{
-    for (size_t i = 0; i < v->claims.count; i++) {
-        struct verify_result *d = &v->claims.verdicts[i];
-
-        if (d->kind != VERIFY_PENDING)
-            continue;
-        if (campaign_over(&v->campaign))
-            return ERR_CUT;
-        TRY(verify_next(v, d));
-    }
-    return OK;
-}
-
 /* ---- what is said at the end */
 
-static void print_json(const struct verifying *v)
+static int print_json(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
     struct verify_count n = verify_count(&v->claims);
 
-    printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.row.state]);
-    json_quote(c->path, stdout);
-    printf(", \"seconds\": %.3f, \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
-           ", \"waiting\": %u, \"refuted_earlier\": %u",
-           (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
-           c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
+    json_write(stdout,
+               "{'state': '%s', 'db': '%s', 'seconds': %.3f, 'contest_steps': %" PRIu64
+               ", 'warm_steps': %" PRIu64 ", 'waiting': %u, 'refuted_earlier': %u",
+               run_state_words[c->run.row.state], c->path,
+               (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
+               c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
-        printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
-    printf(",\n\"entries\": ");
+        json_write(stdout, ", '%s': %u", verify_words[kind], n.of[kind]);
+    json_write(stdout, ",\n'entries': ");
     verify_json(&v->claims, stdout);
     printf("}\n");
+    return OK;
 }
 
 static int print_text(const struct verifying *v)
@@ -225,10 +193,7 @@ static int print(void *self)
 
     verify_entries_sort(&v->claims);
     TRY(verify_files(&v->claims, &v->options->files));
-    if (!v->options->json)
-        return print_text(v);
-    print_json(v);
-    return OK;
+    return (v->options->json ? print_json : print_text)(v);
 }
 
 /* ---- a machine that the database does not know */
@@ -242,95 +207,86 @@ struct machine_likeness {
     char differs[512];
 };
 
-/* How many hard fields differ; `text` says which. */
-static int differences(const struct cluster *here, const struct cluster *there, char *text,
-                       size_t size)
-{
-    int count = 0;
-
-    *text = 0;
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        const char *is = CLUSTER_VALUE(here, &cluster_fields[i]);
-        const char *was = CLUSTER_VALUE(there, &cluster_fields[i]);
-
-        if (cluster_fields[i].class != CLUSTER_HARD || !strcmp(is, was))
-            continue;
-        text_add(text, size, "%s%s is %s, not %s", count++ ? "; " : "", cluster_fields[i].name,
-                 TEXT_SHORT(is, 60), TEXT_SHORT(was, 60));
-    }
-    return count;
-}
-
 static int compare_machine(void *self, const struct entry_row *e)
 {
     struct machine_likeness *l = self;
+    char differs[sizeof(l->differs)] = "";
     struct cluster there;
-    char text[sizeof(l->differs)];
-    int count;
+    int count = 0;
 
     if (e->cluster == l->seen)
         return OK;
     l->seen = e->cluster;
     TRY(store_cluster_get(l->store, e->cluster, &there));
-    count = differences(l->here, &there, text, sizeof(text));
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *field = &cluster_fields[i];
+        const char *is = CLUSTER_VALUE(l->here, field), *was = CLUSTER_VALUE(&there, field);
+
+        if (field->class == CLUSTER_HARD && strcmp(is, was) != 0)
+            text_add(differs, sizeof(differs), "%s%s is %s, not %s", count++ ? "; " : "",
+                     field->name, TEXT_SHORT(is, 60), TEXT_SHORT(was, 60));
+    }
     if (!strcmp(there.backend, l->here->backend) && (!l->least || count < l->least)) {
         l->least = count;
-        snprintf(l->differs, sizeof(l->differs), "%s", text);
+        memcpy(l->differs, differs, sizeof(differs));
     }
     return OK;
-}
-
-static int no_such_machine(const struct verifying *v)
-{
-    struct machine_likeness l = { .store = v->campaign.store, .here = &v->campaign.cluster };
-
-    TRY(store_entries(l.store, 0, 0, compare_machine, &l));
-    note("%s: nothing to verify: it has no entry for this machine%s%s", v->campaign.path,
-         l.least ? "; nearest to those it has: " : "", l.differs);
-    return UNSUPPORTED;
 }
 
 /* ---- the verb */
 
 static int find_entries(struct verifying *v)
 {
+    struct campaign *c = &v->campaign;
+    struct machine_likeness l = { .store = c->store, .here = &c->cluster };
     bool others; /* than those of declared spaces */
     int rc;
 
-    TRY(verify_entries_declared(v->campaign.store, &v->options->wanted, &others));
+    TRY(verify_entries_declared(c->store, &v->options->wanted, &others));
     if (!others)
         return UNSUPPORTED;
-    rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
-    if (rc)
-        return rc == UNSUPPORTED ? no_such_machine(v) : rc;
-    TRY(campaign_recognise(&v->campaign));
-    return verify_entries_find(&v->campaign, &v->options->wanted, &v->claims);
+    rc = store_cluster_find(c->store, &c->cluster, &c->cluster_id);
+    if (rc == UNSUPPORTED) {
+        TRY(store_entries(c->store, 0, 0, compare_machine, &l));
+        note("%s: nothing to verify: it has no entry for this machine%s%s", c->path,
+             l.least ? "; nearest to those it has: " : "", l.differs);
+    }
+    TRY(rc);
+    TRY(campaign_recognise(c));
+    return verify_entries_find(c, &v->options->wanted, &v->claims);
 }
 
-static int begin(struct verifying *v)
+static int verify_all(struct verifying *v)
 {
-    struct verify_count n = verify_count(&v->claims);
+    for (size_t i = 0; i < v->claims.count; i++) {
+        struct verify_result *d = &v->claims.verdicts[i];
 
-    if (n.of[VERIFY_EARLIER])
-        note("goes on with a verification that was cut off: %u of %zu entries are done "
-             "(--restart begins anew)",
-             n.of[VERIFY_EARLIER], v->claims.count);
-    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options->wanted.kind],
-                       n.of[VERIFY_PENDING]));
-    v->terms.first_run =
-        v->claims.first_run < v->campaign.run.row.id ? v->claims.first_run : v->campaign.run.row.id;
+        if (d->kind != VERIFY_PENDING)
+            continue;
+        if (campaign_over(&v->campaign))
+            return ERR_CUT;
+        TRY(verify_next(v, d));
+    }
     return OK;
 }
 
 static int run(void *self)
 {
     struct verifying *v = self;
+    struct campaign *c = &v->campaign;
     struct verify_count n;
     int rc;
 
     TRY(find_entries(v));
-    TRY(begin(v));
-    rc = campaign_finish(&v->campaign, verify_all(v), print, v);
+    n = verify_count(&v->claims);
+    if (n.of[VERIFY_EARLIER])
+        note("goes on with a verification that was cut off: %u of %zu entries are done "
+             "(--restart begins anew)",
+             n.of[VERIFY_EARLIER], v->claims.count);
+    TRY(campaign_begin(c, "verify", verify_only_words[v->options->wanted.kind],
+                       n.of[VERIFY_PENDING]));
+    v->terms.first_run = v->claims.first_run < c->run.row.id ? v->claims.first_run : c->run.row.id;
+    rc = campaign_finish(c, verify_all(v), print, v);
     n = verify_count(&v->claims);
     return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
@@ -357,7 +313,7 @@ static int prepare(void *self, const struct cluster *here)
 
 /* ---- programs */
 
-/* What two programs heed; the rest is theirs. */
+/* The options that go with --exec: the programs take care of all else themselves. */
 static const char *const with_programs[] = {
     "exec",   "against",  "against-table", "warmup",        "space", "launch-steps",
     "margin", "seed",     "budget",        "trial-timeout", "db",    "json",
@@ -394,19 +350,6 @@ static int check_programs(const struct options *o)
     return OK;
 }
 
-static int run_programs(struct options *o)
-{
-    o->programs.db = o->setup.db;
-    o->programs.margin = o->margin;
-    o->programs.budget_s = o->setup.budget_s;
-    o->programs.silence_s = o->setup.timeout_s;
-    o->programs.seed = o->setup.seed;
-    o->programs.files = o->files;
-    o->programs.json = o->json;
-    o->programs.quiet = o->setup.quiet;
-    return two_programs(&o->programs);
-}
-
 static int start(const struct verb_call *call, void *options)
 {
     struct options *o = options;
@@ -416,8 +359,17 @@ static int start(const struct verb_call *call, void *options)
 
     screen_color(o->color);
     TRY(check_programs(o));
-    if (o->programs.exec)
-        return run_programs(o);
+    if (o->programs.exec) {
+        o->programs.db = o->setup.db;
+        o->programs.margin = o->margin;
+        o->programs.budget_s = o->setup.budget_s;
+        o->programs.silence_s = o->setup.timeout_s;
+        o->programs.seed = o->setup.seed;
+        o->programs.files = o->files;
+        o->programs.json = o->json;
+        o->programs.quiet = o->setup.quiet;
+        return two_programs(&o->programs);
+    }
     v = calloc(1, sizeof(*v));
     if (!v)
         return fail(ERR_NOMEM, "the verification");

@@ -300,24 +300,21 @@ int verify_files(const struct verify_entries *claims, const struct verdict_files
 
 static void print_object(const struct verify_result *v, FILE *to)
 {
-    fprintf(to,
-            "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
-            ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
-            SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
-            v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
-            entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
-            v->claim.inferred ? "true" : "false");
-    json_member_number("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, to);
+    json_write(to,
+               "{'shape': '%s', 'window': %u, 'bucket': %u, 'capacity': %" PRIu64
+               ", 'plan': '%s', 'was_stale': %s, 'inferred': %s, 'claimed_gain': %g",
+               SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
+               v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
+               entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
+               v->claim.inferred ? "true" : "false",
+               v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value);
     verdict_json_gain(&v->now, to);
-    fprintf(to,
-            ", \"rounds\": %u, \"throttled\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ",
-            v->rounds, v->throttled, verify_words[v->kind],
-            v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false");
-    json_quote(v->why, to);
-    if (*v->load) {
-        fprintf(to, ", \"load\": ");
-        json_quote(v->load, to);
-    }
+    json_write(to, ", 'rounds': %u, 'throttled': %u, 'verdict': '%s', 'refuted': %s, 'why': '%s'",
+               v->rounds, v->throttled, verify_words[v->kind],
+               v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false",
+               v->why);
+    if (*v->load)
+        json_write(to, ", 'load': '%s'", v->load);
     fprintf(to, "}");
 }
 
