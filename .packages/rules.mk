@@ -57,13 +57,14 @@ WHEEL_OBJECTS := \
 WHEEL_SQLITE := libsqlite3-moetune
 WHEEL_LIBRARIES := $(patsubst %,$(WHEEL)/%.so.$(LIB_VERSION),libmoelookup libmoetune) $(WHEEL)/$(WHEEL_SQLITE).so.0
 
-# For GPUs: the same with the CUDA unit; the runtime is in it, and a driver loads the rest. cuBLAS and NCCL are Python's own
-# packages, found from bin/moetune in each version's folder.
+# For GPUs: the same with the CUDA unit and the runtime. cuBLAS and NCCL are Python's packages, found from bin/moetune in
+# the folder of each version.
 GPU_WHEEL := $(BUILD)/wheel-cuda
 GPU_WHEEL_NAME := moetune-cu$(CUDA_MAJOR)
 GPU_WHEEL_NEEDS := $(if $(filter 12,$(CUDA_MAJOR)),nvidia-cublas-cu12,'nvidia-cublas>=13$(COMMA)<14') \
     'nvidia-nccl-cu$(CUDA_MAJOR)>=2.22.3'
-GPU_WHEEL_PLACES := $(foreach v,8 9 10 11 12 13 14 15,$(foreach p,$(if $(filter 12,$(CUDA_MAJOR)),cublas,cu$(CUDA_MAJOR)) nccl,\
+GPU_WHEEL_CUBLAS := $(if $(filter 12,$(CUDA_MAJOR)),cublas,cu$(CUDA_MAJOR))
+GPU_WHEEL_PLACES := $(foreach v,8 9 10 11 12 13 14 15,$(foreach p,$(GPU_WHEEL_CUBLAS) nccl,\
     -Wl,-rpath,'$$ORIGIN/../lib/python3.$v/site-packages/nvidia/$p/lib'))
 
 wheel: deps

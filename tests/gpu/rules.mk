@@ -108,6 +108,10 @@ ON_CPU += $(addprefix $(BUILD)/tests/test_,gpu_on_cpu cuda_device \
 endif
 tests-built: $(ON_CPU)
 
+# The unit as far as a compiler for hosts sees it, by the headers of another CUDA: test_cuda12, which has not cuBLAS'.
+cuda-compiled: $(patsubst %,$(BUILD)/on_gpu/%.o,$(if $(CUBLAS_HEADER),$(CUDA_KNOWN),$(filter-out kernels/cuda_gemm,\
+    $(CUDA_KNOWN)))) $(ON_CPU_KERNELS)
+
 # ---- PTX: what nvcc makes of the kernels for its oldest architecture and for sm_90, for tests/gpu/ptx to run.  And a
 # library of the tests with the kernels' own host code, to which that gives memory and for which it launches.
 
@@ -177,4 +181,4 @@ check-gpu-pack:
 build/moetune-check-gpu.tar.gz: check-gpu-built FORCE
 	$(Q)tests/gpu/pack $(BUILD) $@
 
-.PHONY: ptx-built gpu-checks check-gpu check-gpu-built check-gpu-pack
+.PHONY: cuda-compiled ptx-built gpu-checks check-gpu check-gpu-built check-gpu-pack
