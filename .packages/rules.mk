@@ -48,7 +48,7 @@ endif
 # Of this build's objects only those are made anew that know an MPI or the CUDA unit.
 
 WHEEL := $(BUILD)/wheel
-WHEEL_ROOT := $(WHEEL)/root$(PREFIX)
+WHEEL_ROOT := root$(PREFIX)
 WHEEL_OWN := $(FORKED) $(basename $(shell grep -l MOETUNE_CUDA $(SOURCES)))
 WHEEL_OBJECTS := \
     $(filter-out $(call objects_of,$(MPI_KNOWN:%=%.c) $(WHEEL_OWN:%=%.c) $(UNIT_SOURCES) $(CUDA_KERNELS)),$(LIBRARY)) \
@@ -57,31 +57,58 @@ WHEEL_OBJECTS := \
 WHEEL_SQLITE := libsqlite3-moetune
 WHEEL_LIBRARIES := $(patsubst %,$(WHEEL)/%.so.$(LIB_VERSION),libmoelookup libmoetune) $(WHEEL)/$(WHEEL_SQLITE).so.0
 
+# For GPUs: the same with the CUDA unit and the runtime. cuBLAS and NCCL are Python's packages, found from bin/moetune in
+# the folder of each version.
+GPU_WHEEL := $(BUILD)/wheel-cuda
+GPU_WHEEL_NAME := moetune-cu$(CUDA_MAJOR)
+GPU_WHEEL_NEEDS := $(if $(filter 12,$(CUDA_MAJOR)),nvidia-cublas-cu12,'nvidia-cublas>=13$(COMMA)<14') \
+    'nvidia-nccl-cu$(CUDA_MAJOR)>=2.22.3'
+GPU_WHEEL_CUBLAS := $(if $(filter 12,$(CUDA_MAJOR)),cublas,cu$(CUDA_MAJOR))
+GPU_WHEEL_PLACES := $(foreach v,8 9 10 11 12 13 14 15,$(foreach p,$(GPU_WHEEL_CUBLAS) nccl,\
+    -Wl,-rpath,'$$ORIGIN/../lib/python3.$v/site-packages/nvidia/$p/lib'))
+
 wheel: deps
 	$(Q)$(MAKE) --no-print-directory wheel-built
-	$(Q)rm -f build/*.whl && cp $(WHEEL)/*.whl build
-	@echo "pip install $$(ls build/*.whl)"
+	$(Q)rm -f build/moetune-*.whl && cp $(WHEEL)/*.whl build
+	@echo "pip install $$(ls build/moetune-*.whl)"
+wheel-cuda: deps
+	$(if $(UNIT),,$(error make wheel-cuda: no CUDA unit: $(CUDA_STATE)))
+	$(Q)$(MAKE) --no-print-directory wheel-cuda-built
+	$(Q)rm -f build/moetune_cu*.whl && cp $(GPU_WHEEL)/*.whl build
+	@echo "pip install $$(ls build/moetune_cu*.whl)"
 wheel-built: $(WHEEL)/moetune $(WHEEL_LIBRARIES) build
-	$(Q)rm -rf $(WHEEL)/root $(WHEEL)/*.whl
-	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(WHEEL)/root >/dev/null
-	$(Q)install -s $(WHEEL)/moetune $(WHEEL_ROOT)/bin
-	$(Q)install -s $(WHEEL_LIBRARIES) $(WHEEL_ROOT)/lib
-	$(Q)install -m 644 $$($(LIB_CC) -print-file-name=libsqlite3.a) $(WHEEL_ROOT)/lib/$(WHEEL_SQLITE).a
-	$(Q)install -m 644 LICENSE .packages/LICENSE.OpenBLAS $(WHEEL_ROOT)/share/doc/moetune
-	$(Q)strip --strip-debug $(WHEEL_ROOT)/lib/*.a
+	$(call put_wheel,$(WHEEL),moetune)
+wheel-cuda-built: $(GPU_WHEEL)/moetune $(WHEEL_LIBRARIES) build
+	$(call put_wheel,$(GPU_WHEEL),$(GPU_WHEEL_NAME) $(GPU_WHEEL_NEEDS))
+# FOLDER, NAME and what it needs.
+define put_wheel
+$(Q)rm -rf $1/root $1/*.whl
+$(Q)$(MAKE) --no-print-directory install DESTDIR=$1/root >/dev/null
+$(Q)install -s $1/moetune $1/$(WHEEL_ROOT)/bin
+$(Q)install -s $(WHEEL_LIBRARIES) $1/$(WHEEL_ROOT)/lib
+$(Q)install -m 644 $$($(LIB_CC) -print-file-name=libsqlite3.a) $1/$(WHEEL_ROOT)/lib/$(WHEEL_SQLITE).a
+$(Q)install -m 644 LICENSE .packages/LICENSE.OpenBLAS $1/$(WHEEL_ROOT)/share/doc/moetune
+$(Q)strip --strip-debug $1/$(WHEEL_ROOT)/lib/*.a
 # A wheel has no symbolic links, and nobody knows yet where it will lie.
-	$(Q)for l in moelookup moetune; do \
-	    rm $(WHEEL_ROOT)/lib/lib$$l.so && echo "INPUT(lib$$l.so.$(LIB_VERSION))" >$(WHEEL_ROOT)/lib/lib$$l.so; done
-	$(Q)sed -i -e 's|^prefix=.*|prefix=$${pcfiledir}/../..|' -e 's|^Libs:|& -Wl,-rpath,$${libdir}|' \
-	    -e '/^Libs.private:/d' -e 's|^Requires.private:.*|Libs.private: -l$(WHEEL_SQLITE:lib%=%) -lm|' \
-	    $(WHEEL_ROOT)/lib/pkgconfig/*.pc
-	$(Q)sed -i 's|"$(LIB_LIBS)|"$${CMAKE_CURRENT_LIST_DIR}/../../$(WHEEL_SQLITE).a;-lm|' \
-	    $(WHEEL_ROOT)/lib/cmake/*/*-config.cmake
-	$(Q)python3 db/lookup/python/build_wheel.py $(WHEEL_ROOT) $(WHEEL)
+$(Q)for l in moelookup moetune; do \
+    rm $1/$(WHEEL_ROOT)/lib/lib$$l.so && echo "INPUT(lib$$l.so.$(LIB_VERSION))" >$1/$(WHEEL_ROOT)/lib/lib$$l.so; done
+$(Q)sed -i -e 's|^prefix=.*|prefix=$${pcfiledir}/../..|' -e 's|^Libs:|& -Wl,-rpath,$${libdir}|' \
+    -e '/^Libs.private:/d' -e 's|^Requires.private:.*|Libs.private: -l$(WHEEL_SQLITE:lib%=%) -lm|' \
+    $1/$(WHEEL_ROOT)/lib/pkgconfig/*.pc
+$(Q)sed -i 's|"$(LIB_LIBS)|"$${CMAKE_CURRENT_LIST_DIR}/../../$(WHEEL_SQLITE).a;-lm|' \
+    $1/$(WHEEL_ROOT)/lib/cmake/*/*-config.cmake
+$(Q)python3 db/lookup/python/build_wheel.py $1/$(WHEEL_ROOT) $1 $2
+endef
 
 $(WHEEL)/moetune: $(WHEEL_OBJECTS)
+$(GPU_WHEEL)/moetune: $(BY_FORK) $(BUILD)/tuner/main.o
+$(GPU_WHEEL)/moetune: WHEEL_GPU = $(GPU_WHEEL_PLACES) -L$(dir $(firstword $(wildcard $(foreach l,lib64 lib,\
+    $(CUDA_HOME)/$l/libcudart_static.a)))) -lcudart_static -ldl -lrt
+$(WHEEL)/moetune $(GPU_WHEEL)/moetune:
 	$(if $(NO_BLAS),$(error the wheel has OpenBLAS in it, which is not here))
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a -lm
+	@mkdir -p $(@D)
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a \
+	    $(WHEEL_GPU) -lm
 $(WHEEL)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(filter-out -DMOETUNE_CUDA,$(ALL_CFLAGS)) -Icomm/forked -c -o $@ $<
@@ -124,4 +151,4 @@ compdb:
 	    -e '1s/^/[/' -e '$$s/,$$/]/' >$(COMPDB)
 	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
 
-.PHONY: manuals install wheel wheel-built deb compdb
+.PHONY: manuals install wheel wheel-built wheel-cuda wheel-cuda-built deb compdb

@@ -15,6 +15,7 @@ NCCL_HEADER := $(firstword $(NCCL_HEADERS) $(wildcard $(WHEELS:%=%/include/nccl.
 defined = $(if $1,$(shell sed -n 's/^.define $2 *\([0-9][0-9]*\).*/\1/p' $1))
 at_least = $(shell [ "0$1" -ge $2 ] && echo 1)
 CUDART := $(call defined,$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),CUDART_VERSION)
+CUDA_MAJOR := $(if $(CUDART),$(shell expr $(CUDART) / 1000))
 NCCL_IS_NEW := $(call at_least,$(call defined,$(NCCL_HEADER),NCCL_MINOR),22)
 NCCL_LACKS := $(if $(NCCL_HEADER),$(if $(NCCL_IS_NEW),,NCCL 2.22.3 or newer),nccl.h (NCCL_HOME=DIR))
 CUDA_LACKS := $(strip $(if $(CUDA_HOME),$(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) \
@@ -45,11 +46,10 @@ CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(CUDA_PLACES
 # DIRS FILE: where this library lies, as the linker and the loader want it said.
 library_path = $(foreach d,$(sort $(dir $(wildcard $(foreach l,lib64 lib,$(foreach h,$1,$h/$l/$2))))),\
     -L$(d:%/=%) -Wl,-rpath,$(d:%/=%))
-# A wheel has no libnccl.so.
-NCCL_LIBS := $(call library_path,$(NCCL_HOME) $(WHEELS),libnccl.so.2) $(call library_path,$(WHEELS),libcublas.so.*) \
-    -l:libnccl.so.2
+# Loaded while the program runs: NCCL at its first call (comm/nccl_loaded.c), cuBLAS when a GPU is opened
+# (kernels/cuda_gemm.c).
+LOADED_PLACES := $(call library_path,$(NCCL_HOME) $(WHEELS),libnccl.so.2) $(call library_path,$(WHEELS),libcublas.so.*)
 GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
-# cuBLAS is loaded when a GPU is opened: kernels/cuda_gemm.c.
-GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(NCCL_LIBS) -lcudart -ldl)
+GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(LOADED_PLACES) -lcudart -ldl)
 
 CUDA_KERNELS := $(wildcard kernels/*.cu)

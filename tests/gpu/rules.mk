@@ -64,8 +64,13 @@ $(TWIN_CUBLAS): $(call twin_objects,cublas) $(TWIN)/libcudart.so
 $(TWIN)/libnvidia-ml.so.1: tests/gpu/gpu_on_cpu/nvml.c
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(CFLAGS) $(SANITIZE) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
-$(TWIN)/libnccl.so: $(call twin_objects,nccl_comm nccl_calls nccl_exchange) $(TWIN)/libcudart.so
+$(TWIN)/libnccl.so.2: $(call twin_objects,nccl_comm nccl_calls nccl_exchange) $(TWIN)/libcudart.so
 	$(TWIN_LINK) $(filter %.o,$^) -L$(TWIN) -lcudart
+
+# Put before a program, with ABSENT=NAME, it finds no library of that name.
+$(TWIN)/absent.so: tests/gpu/gpu_on_cpu/absent.c
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
 
 # And all of moetune on it, with ranks by fork.
 ON_TWIN := $(filter-out $(call objects_of,$(CUDA_KNOWN) $(CUDA_KERNELS)) \
@@ -82,26 +87,30 @@ $(eval $(call unit_table,$(BUILD)/on_cpu/unit,$(TWIN_TESTS:%=cuda_%) $(TWIN_OWN:
 $(BUILD)/on_cpu/unit: $(BUILD)/on_cpu/unit.o $(call sources_of,$(BUILD)/tests,$(TWIN_TESTS)) \
     $(call sources_of,$(BUILD)/on_gpu/tests/gpu,$(TWIN_OWN)) \
     $(addprefix $(BUILD)/on_gpu/tests/gpu/,patience.o known_none.o) $(BUILD)/tests/parts.a $(BUILD)/on_cpu/twin.a \
-    $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
-	$(ON_CPU_LINK) -Wl,--wrap=watch_of $(filter %.o %.a,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
+    $(TWIN_LIBRARIES) $(TWIN)/libnccl.so.2
+	$(ON_CPU_LINK) -Wl,--wrap=watch_of $(filter %.o %.a,$^) $(TWIN_LIBS) $(ALONE_LIBS)
 $(twin_tests:%=$(BUILD)/tests/test_%): $(BUILD)/on_cpu/unit
 	$(Q)ln -f $< $@
 $(call sources_of,$(BUILD)/on_gpu/tests/gpu,$(TWIN_OWN)): OWN += -Dmain=main_of_$(*F)
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -l:$(notdir $(TWIN_CUBLAS))
-$(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
-	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -lnccl
+$(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so.2
+	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -l:libnccl.so.2
 $(BUILD)/tests/test_cuda_device: $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(BUILD)/on_cpu/twin.a $(TWIN_LIBRARIES)
 	$(ON_CPU_LINK) $(filter %.o %.a,$^) $(TWIN_LIBS) $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_moetune: $(ON_TWIN) $(BUILD)/tuner/main.o \
-    $(addprefix $(BUILD)/on_gpu/tests/gpu/,short_copies.o patience.o) $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
-	$(ON_CPU_LINK) -Wl,--wrap=watch_of -Wl,--wrap=workbench_open $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS) \
-	    -lsqlite3
+    $(addprefix $(BUILD)/on_gpu/tests/gpu/,short_copies.o patience.o) $(TWIN_LIBRARIES) $(TWIN)/libnccl.so.2 \
+    $(TWIN)/absent.so
+	$(ON_CPU_LINK) -Wl,--wrap=watch_of -Wl,--wrap=workbench_open $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS) -lsqlite3
 ifneq ($(and $(ON_CPU),$(CUBLAS_HEADER)),)
 ON_CPU += $(addprefix $(BUILD)/tests/test_,gpu_on_cpu cuda_device \
     $(if $(NCCL_HEADER),cuda_nccl $(twin_tests) cuda_moetune))
 endif
 tests-built: $(ON_CPU)
+
+# The unit as far as a compiler for hosts sees it, by the headers of another CUDA: test_cuda12, which has not cuBLAS'.
+cuda-compiled: $(patsubst %,$(BUILD)/on_gpu/%.o,$(if $(CUBLAS_HEADER),$(CUDA_KNOWN),$(filter-out kernels/cuda_gemm,\
+    $(CUDA_KNOWN)))) $(ON_CPU_KERNELS)
 
 # ---- PTX: what nvcc makes of the kernels for its oldest architecture and for sm_90, for tests/gpu/ptx to run.  And a
 # library of the tests with the kernels' own host code, to which that gives memory and for which it launches.
@@ -160,7 +169,7 @@ $(BUILD)/tests/libcuda_kernels.so: $(SHARED_KERNELS:%.c=$(BUILD)/on_gpu/%.o) $(c
 $(eval $(call unit_table,$(BUILD)/on_gpu/plans,check_plans:test_exec))
 $(BUILD)/tests/check_plans: $(BUILD)/on_gpu/plans.o $(BUILD)/tests/test_exec.o $(BUILD)/on_gpu/tests/gpu/known_none.o \
     $(BUILD)/tests/parts.a $(BUILD)/forked/moetune.a
-	$(GPU_LINK) $^ $(NCCL_LIBS) $(GPU_ALONE_LIBS)
+	$(GPU_LINK) $^ $(LOADED_PLACES) $(GPU_ALONE_LIBS)
 
 # All that needs a GPU, in ten minutes (PARTS="kernels tune": some of it); says why where there is none.
 check-gpu:
@@ -172,4 +181,4 @@ check-gpu-pack:
 build/moetune-check-gpu.tar.gz: check-gpu-built FORCE
 	$(Q)tests/gpu/pack $(BUILD) $@
 
-.PHONY: ptx-built gpu-checks check-gpu check-gpu-built check-gpu-pack
+.PHONY: cuda-compiled ptx-built gpu-checks check-gpu check-gpu-built check-gpu-pack

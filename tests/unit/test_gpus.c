@@ -140,6 +140,33 @@ static void an_older_driver_is_a_note_and_an_unknown_clock_is_not(void)
     CHECK(says(&found, "GPU clock: not known"));
 }
 
+static void without_nccl_gpus_cannot_exchange_and_that_is_wrong(void)
+{
+    struct gpu_condition ranks[RANKS];
+    struct findings found;
+    const struct finding *fault;
+
+    sound(ranks);
+    ranks[0].nccl = 0;
+    found = findings_of(ranks);
+    fault = only_fault(&found);
+    CHECK(fault && fault->level == FINDING_WRONG && strstr(fault->what, "13.0, no NCCL"));
+    CHECK(fault && fault->cure && strstr(fault->cure, "pip install nvidia-nccl-cu13"));
+}
+
+static void a_driver_that_is_too_old_is_told_even_where_the_bus_shows_no_gpu(void)
+{
+    struct gpus none = { .why = "no GPU answers: the NVIDIA driver knows CUDA 12.4",
+                         .built = true,
+                         .driver = 12040,
+                         .runtime = 13000 };
+    struct findings found = { .count = 0 };
+
+    gpu_doctor_none(&none, false, &found);
+    CHECK(found.count == 1 && found.list[0].level == FINDING_NOTE);
+    CHECK(found.count == 1 && strstr(found.list[0].cure, "a newer driver, or moetune built with"));
+}
+
 static void without_an_answering_gpu_there_is_one_plain_line(void)
 {
     struct gpus none = { .why = "no GPU answers: there is no NVIDIA driver" };
@@ -224,6 +251,8 @@ int main(int argc, char **argv)
         TEST(each_fault_is_one_finding_with_effect_and_cure),
         TEST(words_make_faults_too),
         TEST(an_older_driver_is_a_note_and_an_unknown_clock_is_not),
+        TEST(without_nccl_gpus_cannot_exchange_and_that_is_wrong),
+        TEST(a_driver_that_is_too_old_is_told_even_where_the_bus_shows_no_gpu),
         TEST(without_an_answering_gpu_there_is_one_plain_line),
         TEST(of_their_host_ranks_on_gpus_hear_of_cores_alone),
         TEST(ranks_that_share_a_gpu_are_another_cluster),

@@ -53,8 +53,9 @@ void cuda_gpus(struct gpus *out)
         add_gpu(out, i);
     (void)cudaDriverGetVersion(&out->driver); /* 0 without a driver */
     (void)cudaRuntimeGetVersion(&out->runtime);
-    (void)ncclGetVersion(&out->nccl);
-    /* It is slow to load: only where it will be used. */
+    /* These are slow to load: only where they will be used. */
+    if (out->count)
+        (void)ncclGetVersion(&out->nccl);
     if (out->count && !cuda_blas_version(&major, &minor))
         out->blas = 1000 * major + 10 * minor;
     for (int i = 0; i < out->count; i++)

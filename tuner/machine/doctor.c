@@ -459,13 +459,20 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
         "time is a cluster's",
         "one rank per GPU: --ranks, or the launcher's slots"
     };
+    static const struct judgement lacking = {
+        FINDING_WRONG, "only ranks that share a GPU can exchange, by copies (--wire ce)",
+        "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
+    };
     const struct gpu_condition *c = &ranks[0];
+    char nccl[40] = "no NCCL that can be used";
     bool sharing = false;
 
-    findings_add(out, c->driver < c->runtime ? older : finding_fine,
-                 "GPU libraries: CUDA %d.%d, a driver for %d.%d, NCCL %d.%d.%d", c->runtime / 1000,
-                 c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, c->nccl / 10000,
-                 c->nccl / 100 % 100, c->nccl % 100);
+    if (c->nccl)
+        snprintf(nccl, sizeof(nccl), "NCCL %d.%d.%d", c->nccl / 10000, c->nccl / 100 % 100,
+                 c->nccl % 100);
+    findings_add(out, !c->nccl ? lacking : (c->driver < c->runtime ? older : finding_fine),
+                 "GPU libraries: CUDA %d.%d, a driver for %d.%d, %s", c->runtime / 1000,
+                 c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, nccl);
     for (uint32_t i = 1; i < count && !sharing; i++)
         for (uint32_t j = 0; j < i && !sharing; j++) {
             sharing = !strcmp(ranks[i].host, ranks[j].host) && !strcmp(ranks[i].bus, ranks[j].bus);
@@ -492,18 +499,20 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
 
 void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out)
 {
+    bool too_old = gpus->driver && gpus->driver / 1000 < gpus->runtime / 1000;
     const struct judgement unused = {
         FINDING_NOTE, "ranks compute on cores although there is a GPU: the table is a CPU's",
-        gpus->built ? "load the NVIDIA driver; give the container its GPUs; CUDA_VISIBLE_DEVICES "
-                      "may hide them"
-                    : "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
+        !gpus->built ? "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
+        : too_old ? "a newer driver, or moetune built with a CUDA that this one knows (CUDA_HOME)"
+                  : "load the NVIDIA driver; give the container its GPUs; "
+                    "CUDA_VISIBLE_DEVICES may hide them"
     };
 
     if (gpus->count)
         findings_add(out, finding_fine, "GPU: %s answers, but not on every rank, or --device host",
                      gpus->list[0].name);
     else
-        findings_add(out, on_the_bus ? unused : finding_fine, "GPU: %s", gpus->why);
+        findings_add(out, on_the_bus || too_old ? unused : finding_fine, "GPU: %s", gpus->why);
 }
 
 /* ---- over ranks */

@@ -320,8 +320,11 @@ static void describe_gpu(int number, struct host_facts *out)
     snprintf(out->link, sizeof(out->link),
              !nvml ? "unknown" : (nvml_links(nvml) > 0 ? "NVLink" : "PCIe"));
     nvml_close(nvml);
-    snprintf(out->comm_library, sizeof(out->comm_library), "NCCL %d.%d", gpus.nccl / 10000,
-             gpus.nccl / 100 % 100);
+    if (gpus.nccl)
+        snprintf(out->comm_library, sizeof(out->comm_library), "NCCL %d.%d", gpus.nccl / 10000,
+                 gpus.nccl / 100 % 100);
+    else
+        snprintf(out->comm_library, sizeof(out->comm_library), "no NCCL");
     snprintf(out->compute_library, sizeof(out->compute_library), "cuBLAS %d.%d", gpus.blas / 1000,
              gpus.blas / 10 % 100);
     first_line("/sys/module/nvidia/version", "", driver, sizeof(driver));

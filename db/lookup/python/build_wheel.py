@@ -1,7 +1,7 @@
 """Writes the wheel of moetune, with nothing but Python's own library.
 
     pip install ./db/lookup/python          # the Python packages alone: pip calls build_wheel()
-    build_wheel.py ROOT FOLDER              # with what `make install` put into ROOT: make wheel
+    build_wheel.py ROOT FOLDER [NAME NEEDED...]  # with what `make install` put into ROOT: make wheel
 
 A wheel is an archive and a list of what is in it (packaging.python.org, "Binary distribution format").
 """
@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("moelookup", "moetune")
 METADATA = """\
 Metadata-Version: 2.1
-Name: moetune
+Name: {name}
 Version: {version}
 Summary: Which plan of a Mixture-of-Experts layer is fastest for this step's expert capacity?
 Author: The moetune authors
@@ -31,7 +31,7 @@ Keywords: mixture of experts,autotuning,distributed training
 Classifier: License :: OSI Approved :: MIT License
 Classifier: Operating System :: POSIX :: Linux
 Requires-Python: >=3.8
-Description-Content-Type: text/markdown
+{needs}Description-Content-Type: text/markdown
 
 {readme}"""
 # What every Linux of that glibc has: PEP 600.
@@ -50,9 +50,11 @@ def version():
 class Wheel:
     """Files are added, then close() adds what describes them."""
 
-    def __init__(self, folder, tag):
-        self.tag, self.info = tag, f"moetune-{version()}.dist-info"
-        self.name = f"moetune-{version()}-{tag}.whl"
+    def __init__(self, folder, tag, name="moetune", needs=()):
+        self.tag, self.distribution, self.needs = tag, name, needs
+        self.stem = f"{name.replace('-', '_')}-{version()}"
+        self.info = f"{self.stem}.dist-info"
+        self.name = f"{self.stem}-{tag}.whl"
         self.record = []
         self.zip = zipfile.ZipFile(os.path.join(folder, self.name), "w", zipfile.ZIP_DEFLATED)
         # The same files give the same bytes; an archive knows no time before 1980.
@@ -67,7 +69,11 @@ class Wheel:
 
     def close(self):
         readme = read(HERE, "README.md").decode()
-        self.add(f"{self.info}/METADATA", METADATA.format(version=version(), readme=readme).encode())
+        needs = "".join(f"Requires-Dist: {one}\n" for one in self.needs)
+        metadata = METADATA.format(
+            name=self.distribution, version=version(), needs=needs, readme=readme
+        )
+        self.add(f"{self.info}/METADATA", metadata.encode())
         pure = str(self.tag.endswith("any")).lower()
         lines = f"Wheel-Version: 1.0\nGenerator: moetune\nRoot-Is-Purelib: {pure}\nTag: {self.tag}\n"
         self.add(f"{self.info}/WHEEL", lines.encode())
@@ -130,16 +136,16 @@ def platform_of(root):
     return f"manylinux_{newest[0]}_{newest[1]}_{os.uname().machine}"
 
 
-def build_whole(root, folder):
+def build_whole(root, folder, *described):
     """bin/ goes where programs go, everything else where it would lie under a prefix."""
-    wheel = Wheel(folder, f"py3-none-{platform_of(root)}")
+    wheel = Wheel(folder, f"py3-none-{platform_of(root)}", described[0], described[1:])
     add_packages(wheel)
     for file in files_in(root):
         path = os.path.join(root, file)
         place = f"scripts/{file[4:]}" if file.startswith("bin/") else f"data/{file}"
-        wheel.add(f"moetune-{version()}.data/{place}", read(path), os.access(path, os.X_OK))
+        wheel.add(f"{wheel.stem}.data/{place}", read(path), os.access(path, os.X_OK))
     return wheel.close()
 
 
 if __name__ == "__main__":
-    print(os.path.join(sys.argv[2], build_whole(sys.argv[1], sys.argv[2])))
+    print(os.path.join(sys.argv[2], build_whole(*sys.argv[1:])))

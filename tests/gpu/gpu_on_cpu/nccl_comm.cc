@@ -185,7 +185,7 @@ ncclResult_t split(ncclComm_t parent, ncclComm_t child, int number)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    *version = (int)gpu_on_cpu::number_from("GPU_ON_CPU_NCCL", NCCL_VERSION_CODE);
     return ncclSuccess;
 }
 

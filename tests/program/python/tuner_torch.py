@@ -50,7 +50,7 @@ def fake_torch(group):
     torch.__version__ = "0"
     torch.float64 = "f64"
     torch.float32, torch.float16, torch.bfloat16 = "float32", "float16", "bfloat16"
-    torch.cuda = types.SimpleNamespace(is_available=lambda: False)
+    torch.cuda = types.SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
     torch.zeros = lambda *sizes, dtype, device: Tensor(*sizes)
     torch.no_grad = lambda: mock.patch.object(Gradients, "enabled", False)
     torch.is_grad_enabled = lambda: Gradients.enabled
@@ -71,7 +71,7 @@ class Modules(Case):
     def setUp(self):
         super().setUp()
         self.group = Group(self.ranks) if self.ranks else None
-        ours = [name for name in sys.modules if name.split(".")[-1] in ("torch", "tutel")]
+        ours = [name for name in sys.modules if name.split(".")[-1] in ("torch", "tutel", "marks")]
         patch = mock.patch.dict(sys.modules, fake_torch(self.group))
         patch.start()
         self.addCleanup(patch.stop)

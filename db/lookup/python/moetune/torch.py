@@ -4,8 +4,12 @@ Rank 0 of the group decides and writes the database.  What it decides goes to th
 which also say when the next ones come: until then ranks run what they know, without a word to each
 other, and keep their times, whose largest rank 0 learns at the next exchange.  When that is depends
 on orders and on the number of steps alone, never on a capacity, so that all ranks come.
+
+No step waits for a device: exchanges are of tensors on the host, and Marks are asked whether the
+device has passed them.
 """
 
+import functools
 import hashlib
 import math
 import os
@@ -13,24 +17,26 @@ import pickle
 import re
 import time
 import zlib
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 import torch
 import torch.distributed as dist
-from moelookup import Error, Plan, Shape
+from moelookup import Error, Plan, Shape, Source
 from moelookup.plan import checked_shape
 from moelookup.table import window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
 from .lines import Attached, OnePlan, Words, asker, attached_window, check_attached, is_attached
+from .marks import HostMarks, Marks, is_captured, waited_us
 from .tuner import ORDER_BYTES, ORDERS, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
 # What a rank says in place of a time; the largest counts.
 _NO_TIME, _FAILED, _WRONG = 1e200, 1e300, float("inf")
-_ORDERS_BYTES = 1 + ORDERS * ORDER_BYTES  # what they are comes first
+_ORDERS_BYTES = 2 + ORDERS * ORDER_BYTES  # what they are comes first, then Tuner._lag
 _ORDERS, _ERROR = b"o", b"e"
 _WATCHED = 64  # steps that all ranks compare their inputs in once these have changed
+_LAG_MOST = 7
 
 
 class _Step:
@@ -39,7 +45,7 @@ class _Step:
     def __init__(self, capacity: int, plan: Plan, asked: bool, alike: bool) -> None:
         self.capacity, self.plan, self.asked = capacity, plan, asked
         self.alike = alike  # this rank's input is as large as all had agreed
-        self.time: Optional[float] = None
+        self.time: Union[None, float, Marks] = None
 
 
 class Tuner:
@@ -51,11 +57,14 @@ class Tuner:
     them, and all raise: another capacity, a number that is no time.  tell() and fail() are none; on
     every rank flush() gathers what was told so far.
 
-    group: by default the whole world.  Its exchanges, a reduce and a broadcast, wait for the device
-    over nccl; over a gloo group of the same ranks they do not.  device is where
-    tensors must be for the group's backend, by default the current CUDA device for nccl and else the
-    CPU.  ranks, ranks_per_node, cluster: by default the group's size, torchrun's LOCAL_WORLD_SIZE
-    (else all ranks are on one node), and what torch knows of the machine.
+    group: by default the whole world.  Over nccl exchanges, a reduce and a broadcast, would wait for
+    the device: there a gloo group of the same ranks is made for them (of a part of the world by torch
+    2.1 or newer).  device: where tensors must be for the group's backend; then exchanges are the
+    group's own.  ranks, ranks_per_node, cluster: by default the group's size, torchrun's
+    LOCAL_WORLD_SIZE (else all ranks are on one node), and what torch knows of the machine.
+
+    While a CUDA graph is captured, ask() gives the best plan known and no exchange, and nothing is
+    learnt of the step.
 
     Under `moetune tune --exec` rank 0 speaks with that, and its database and layer count.
     """
@@ -71,13 +80,21 @@ class Tuner:
         cluster: Optional[str] = None,
         **layer: Any,
     ) -> None:
-        alone = _alone()
-        self._group, self._alone = group, alone
-        self._where = None if alone else _device(group, device)
-        self.rank = 0 if alone else dist.get_rank(group)
-        self._first = 0 if alone or group is None else dist.get_global_rank(group, 0)
+        alone = self._alone = _alone()
+        beside = None if alone or device is not None else _gloo_beside(group)
+        self._group = talk = group if beside is None else beside
+        self._where = None if alone else _device(talk, device)
+        self.rank = 0 if alone else dist.get_rank(talk)
+        self._first = 0 if alone or talk is None else dist.get_global_rank(talk, 0)
         self._sum, self._due = 0, True  # a checksum of what was asked; an exchange comes next
         self._steps: List[_Step] = []
+        # Steps that the host is ahead of the device: so many run what is known between a plan that is
+        # tried and the exchange that learns its time.
+        self._lag = self._held = 0
+        self._resolved = 0  # steps whose times are numbers
+        self._captured = False  # the last step that was asked for
+        self._plans: Dict[int, Any] = {}  # by bucket, the last one that was not tried: alike on all ranks
+        self._usual: Any = None if layer.get("space") else Plan()
         self._took_s, self._why, self._wrong = 0.0, "", 0.0
         self.value: Optional[int] = None  # that agreed() was given last on all ranks; None: alone
         self._asked_with: Optional[int] = None
@@ -99,25 +116,30 @@ class Tuner:
             digest()
             return
         try:
-            _agree("tuner", digest, group, self._where)
+            _agree("tuner", digest, talk, self._where)
         except Exception:
             self.close()
             raise
 
     def ask(self, capacity: int) -> Plan:
         """The same plan on every rank; all ask for the same capacity."""
+        self._captured = is_captured()
+        if self._captured:
+            return self._standing(capacity)
+        if self._alone:
+            return self._ask_alone(capacity)
         self._sum = zlib.crc32(repr((capacity, self._asked_with)).encode(), self._sum)
         asked = self._is_due()
         alike = asked or self._asked_with == self.value
-        if not asked:
+        if asked:
+            plan = self._exchange(capacity)
+        elif self._held:
+            self._held -= 1
+            plan = self._standing(capacity)
+        else:
             plan = self._tuner.known(capacity)
             self._due = self._tuner.due()
-        elif self._alone:
-            plan, self._steps = self._tuner.ask(capacity), []
-        else:
-            plan = self._exchange(capacity)
-        self._steps.append(_Step(capacity, plan, asked, alike))
-        return plan
+        return self._begin(_Step(capacity, plan, asked, alike))
 
     def agreed(self, value: int) -> int:
         """For an ask whose capacity follows from what may differ between ranks, as the rows of an
@@ -126,15 +148,18 @@ class Tuner:
         self._asked_with = value
         return value if self.value is None or self._is_due() else self.value
 
-    def tell(self, time_us: Optional[float]) -> bool:
-        """How long the step took on this rank; what counts is the longest.
+    def tell(self, time_us: Union[None, float, Marks]) -> bool:
+        """How long the step took on this rank; what counts is the longest.  Marks: what they say once
+        the device has passed them.
 
         None: there is no time of it here (then False is returned), and nothing is learnt of it."""
         if time_us is None:
             self._note(_NO_TIME)
+        elif isinstance(time_us, Marks):
+            self._note(time_us)
         else:
             self._note(float(time_us) if 0 < time_us < US_MOST else _WRONG)
-        return time_us is not None
+        return time_us is not None and not self._captured
 
     def fail(self, why: str = "") -> None:
         """Instead of tell(), on one rank or on more: the plan cannot be run."""
@@ -144,14 +169,20 @@ class Tuner:
     def refuse(self, why: str) -> None:
         """fail(), where all ranks do so alike: the next ask() hears of it."""
         self.fail(why)
-        self._due = True
+        self._due, self._held = True, 0
 
     def flush(self) -> None:
         """A collective: rank 0 learns what was told."""
         if self._alone:
+            for step in self._steps:
+                if isinstance(step.time, Marks):
+                    step.time = _time_of(step.time)
+            self._learn_alone()
             return
         under_way = [step for step in self._steps[-1:] if step.time is None]
         self._exchange(None)
+        for step in under_way:
+            step.time = None
         self._steps = under_way
 
     def status(self) -> Status:
@@ -173,47 +204,95 @@ class Tuner:
         finally:
             self.close()
 
-    def _note(self, mine: float) -> None:
+    def _begin(self, step: _Step) -> Plan:
+        self._steps.append(step)
+        if self._usual is None:
+            self._usual = step.plan
+        if step.plan.source != Source.TENTATIVE:
+            self._plans[step.capacity // self.window] = step.plan
+        return step.plan
+
+    def _standing(self, capacity: int) -> Any:
+        """What every rank knows by itself."""
+        plan = self._plans.get(capacity // self.window, self._usual)
+        if plan is None:
+            raise Error("ask: of this space no plan is known yet: run a step before a graph is captured")
+        return plan
+
+    def _note(self, mine: Union[float, Marks]) -> None:
         """A time, or what is said in its place."""
+        if self._captured:
+            return
         step = self._steps[-1] if self._steps else None
         wrong = step is None or step.time is not None or mine == _WRONG
-        if self._alone:
-            if step is not None:
-                step.time = mine
-            self._learn_alone(_WRONG if wrong else mine)
-        elif wrong or step is None:
-            self._wrong = 1.0  # all ranks hear of it
-        else:
-            step.time = mine if step.alike else max(mine, _NO_TIME)
-
-    def _learn_alone(self, mine: float) -> None:
-        if mine == _WRONG:
+        if step is not None and (self._alone or not wrong):
+            step.time = mine if step.alike or mine == _FAILED else _NO_TIME
+        if wrong and self._alone:
             raise ValueError(_NO_SUCH_TIME)
-        if mine == _FAILED:
-            self._tuner.fail(self._why)
-        elif mine < _NO_TIME:
-            self._tuner.tell(mine)
+        if wrong:
+            self._wrong = 1.0  # all ranks hear of it
+        elif self._alone:
+            self._learn_alone()
+        else:
+            self._resolve()
+
+    def _resolve(self) -> None:
+        """Marks that were passed become numbers: there may be a thousand steps between exchanges."""
+        while self._resolved < len(self._steps):
+            step = self._steps[self._resolved]
+            if isinstance(step.time, Marks):
+                if not step.time.is_passed():
+                    return
+                step.time = _time_of(step.time)
+            self._resolved += 1
+
+    # ---- one process
+
+    def _ask_alone(self, capacity: int) -> Plan:
+        """Until the device has passed the step that was asked for last, what is known runs."""
+        self._learn_alone()
+        asked = not any(step.asked and step.time is not None for step in self._steps)
+        if not asked and not isinstance(self._tuner, _Tuner):  # whoever attached it wants each step
+            self.flush()
+            asked = True
+        if asked:
+            plan, self._steps = self._tuner.ask(capacity), []
+        else:
+            plan = self._tuner.rest(capacity)[0]
+        return self._begin(_Step(capacity, plan, asked, alike=True))
+
+    def _learn_alone(self) -> None:
+        """Of steps in their order, up to one that the device has not passed."""
+        while self._steps and self._steps[0].time is not None:
+            step = self._steps[0]
+            if isinstance(step.time, Marks) and not step.time.is_passed():
+                return
+            del self._steps[0]
+            self._learn(step, _time_of(step.time))
 
     # ---- exchanges
 
     def _is_due(self) -> bool:
         """Whether the next step is an exchange, whatever is asked for."""
-        return self._alone or self._due or self._watched > 0
+        return self._alone or not self._held and (self._due or self._watched > 0)
 
     def _exchange(self, capacity: Optional[int]) -> Any:
         """Times go to rank 0, and an order comes from there."""
-        steps, self._steps = self._steps, []
-        mine = [-self._took_s, self._sum, -self._sum, self._wrong]
-        mine += [_NO_TIME if step.time is None else step.time for step in steps]
-        self._sum, self._wrong = 0, 0.0
+        steps, self._steps, self._resolved = self._steps, [], 0
         begin = time.perf_counter()
+        late = _settle(steps)
+        mine = [-self._took_s, self._sum, -self._sum, self._wrong, late]
+        mine += [_time_of(step.time) for step in steps]
+        self._sum, self._wrong = 0, 0.0
         said = torch.tensor(mine, dtype=torch.float64, device=self._where)
         dist.reduce(said, self._first, dist.ReduceOp.MAX, group=self._group)
+        heard = said.tolist()
         took_s = time.perf_counter() - begin
         orders, error = b"", None
         if self.rank == 0:
             try:
-                orders = _ORDERS + self._decide(capacity, steps, said.tolist())
+                orders = self._decide(capacity, steps, heard)
+                orders = _ORDERS + bytes([self._lag]) + orders
             except Exception as caught:
                 error, orders = caught, _ERROR + str(caught).encode()[: _ORDERS_BYTES - 1]
         begin = time.perf_counter()
@@ -225,10 +304,11 @@ class Tuner:
             raise error
         if orders[:1] == _ERROR:
             raise Error(f"rank 0: {orders[1:].rstrip(bytes(1)).decode(errors='replace')}", -1)
-        return None if capacity is None else self._obey(orders[1:], capacity, steps)
+        self._lag = orders[1]
+        return None if capacity is None else self._obey(orders[2:], capacity, steps)
 
     def _decide(self, capacity: Optional[int], steps: List[_Step], said: List[float]) -> bytes:
-        least_s, times = -said[0], said[4:]  # who came last did not wait: that is what it takes
+        least_s, times = -said[0], said[5:]  # who came last did not wait: that is what it takes
         if said[1] != -said[2]:
             raise ValueError(
                 "ask: another capacity on another rank: each must have as many tokens, or Tutel's"
@@ -236,6 +316,8 @@ class Tuner:
             )
         if said[3]:
             raise ValueError(_NO_SUCH_TIME)
+        if said[4] and isinstance(self._tuner, _Tuner):  # whoever attached it wants each step
+            self._lag = min(2 * self._lag + 1, _LAG_MOST)
         self._tuner.spent(1e6 * least_s)
         for step, us in zip(steps, times):
             self._learn(step, us)
@@ -246,7 +328,7 @@ class Tuner:
 
     def _learn(self, step: _Step, us: float) -> None:
         if us == _FAILED and step.asked:
-            self._tuner.fail(self._why or "another rank could not run it")
+            self._tuner.fail(self._why or ("" if self._alone else "another rank could not run it"))
         elif us < _NO_TIME and step.asked:
             self._tuner.tell(us)
         elif us == _FAILED or us < _NO_TIME:
@@ -260,17 +342,68 @@ class Tuner:
         self.value = self._asked_with
         plan: Plan = self._tuner.obey(orders, capacity)
         self._due = self._tuner.due()
+        self._held = self._lag if self._due and not self._watched else 0
         return plan
+
+
+def _settle(steps: List[_Step]) -> float:
+    """Marks become numbers at an exchange.  1: the device was not past the step that was asked for,
+    which was waited for; of others that it is not past nothing is learnt."""
+    late = 0.0
+    for step in steps:
+        if isinstance(step.time, Marks) and not step.time.is_passed():
+            if step.asked:
+                late = 1.0
+            else:
+                step.time = _NO_TIME
+        step.time = _time_of(step.time)
+    return late
+
+
+def _time_of(said: Union[None, float, Marks]) -> float:
+    if isinstance(said, Marks):
+        said = waited_us(said)
+        return said if said is not None and said < US_MOST else _NO_TIME
+    return _NO_TIME if said is None else said
+
+
+def _gloo_beside(group: Any) -> Any:
+    """For an nccl group one of the same ranks whose tensors are the host's; None: there is none."""
+    if str(dist.get_backend(group)).lower() != "nccl":
+        return None
+    if dist.get_world_size(group) == dist.get_world_size():
+        return dist.new_group(backend="gloo")
+    try:  # by its own ranks alone: others do not know of it
+        ranks = dist.get_process_group_ranks(group)
+        return dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    except (AttributeError, TypeError):  # an older torch
+        return None
 
 
 class Asker:
     """moetune.asker() on every rank of the group: rank 0 speaks, all get its plans, and all raise
     if it cannot.  Every method is a collective, which all ranks call alike.
 
-    plan, steps: what is run where moetune did not start the program; then by_hand is True.
+    plan, steps: what is run where moetune did not start the program; then by_hand is True.  clock:
+    what timed() measures: "host", from an idle device to an idle device, with what launches cost and
+    with caches as the step before left them; "events", between two CUDA events, with a cold cache;
+    "graph", the same of a CUDA graph, which the step must allow, for trainers that replay graphs.
     """
 
-    def __init__(self, plan: str, steps: int = 5, group: Any = None, device: Any = None) -> None:
+    def __init__(
+        self,
+        plan: str,
+        steps: int = 5,
+        group: Any = None,
+        device: Any = None,
+        clock: str = "host",
+    ) -> None:
+        if clock not in _CLOCKS:
+            raise ValueError(f"clock is {clock!r}: one of {', '.join(_CLOCKS)} is wanted")
+        if clock != "host" and not torch.cuda.is_available():
+            raise ValueError(f"clock is {clock!r}: only a GPU has it, and torch sees none")
+        self._clock = clock
+        self._other, self._others_bytes = None, 0  # what fills the device's cache
         self._alone, self._group = _alone(), group
         self._where = None if self._alone else _device(group, device)
         self.rank = 0 if self._alone else dist.get_rank(group)
@@ -301,10 +434,20 @@ class Asker:
 
         All ranks begin together.  At the first time of a plan under a key the step runs once more
         before, to warm up."""
+        run: Callable[[], Any] = functools.partial(step, *arguments)
         if self._asked not in self._warm:
-            self._time(step, arguments)
+            self._time(run, HostMarks)
             self._warm.append(self._asked)
-        return self._time(step, arguments)
+        if self._clock == "host":
+            return self._time(run, HostMarks)
+        most = 0
+        self._cool()  # it is there whenever bytes are counted
+        if self._clock == "graph":
+            run, most = _graph_of(run)
+            self._time(run, HostMarks)  # the first replay also uploads the graph
+        self._cool()
+        us, memory = self._time(run, Marks)
+        return us, max(most, memory or 0) - self._others_bytes
 
     def tell(
         self,
@@ -334,7 +477,7 @@ class Asker:
         if self._asker is not None:
             self._asker.close()
 
-    def _time(self, step: Callable[..., Any], arguments: Any) -> Tuple[float, Optional[int]]:
+    def _time(self, run: Callable[[], Any], kind: Any) -> Tuple[float, Optional[int]]:
         cuda = torch.cuda.is_available()
         synchronize: Any = torch.cuda.synchronize if cuda else int
         if cuda:
@@ -342,11 +485,22 @@ class Asker:
         synchronize()
         if not self._alone:
             dist.barrier(self._group)
-        begin = time.perf_counter()
-        step(*arguments)
+        marks = kind()
+        run()
+        if kind is HostMarks:
+            synchronize()
+        marks.add()
         synchronize()
-        us = 1e6 * (time.perf_counter() - begin)
-        return us, torch.cuda.max_memory_allocated() if cuda else None
+        return marks.us() or 0.0, torch.cuda.max_memory_allocated() if cuda else None
+
+    def _cool(self) -> None:
+        """Writes as many bytes as the device's second-level cache holds."""
+        if self._other is None:
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+            # Older versions of torch do not say.
+            self._others_bytes = getattr(properties, "L2_cache_size", 0)
+            self._other = torch.empty(self._others_bytes, dtype=torch.uint8, device="cuda")
+        self._other.zero_()
 
     def _of_ranks(self, mine: List[float]) -> List[List[float]]:
         """Of each number what every rank says."""
@@ -397,11 +551,21 @@ def join_ranks() -> Any:
     return device
 
 
+def _graph_of(run: Callable[[], Any]) -> Tuple[Callable[[], Any], int]:
+    """What replays it, and how many bytes it had while it was captured: a replay shows none."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.reset_peak_memory_stats()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay, torch.cuda.max_memory_allocated()
+
+
 def _reduced(values: List[float], way: Optional[Callable[[List[float]], float]] = None) -> float:
     """min and max would forget what is not a number."""
     return math.nan if any(map(math.isnan, values)) else (way or max)(values)
 
 
+_CLOCKS = ("host", "events", "graph")
 _NO_SUCH_TIME = "tell: a time above 0 on every rank, once after each ask"
 
 

@@ -6,14 +6,14 @@
     self.tuned.close()                                        # at the end
 
 What is measured is this layer's forward and backward alone, wherever in the model it lies: with
-CUDA events on a GPU, with a clock on a CPU; the longest time of all ranks counts.  The rules of
+CUDA events on a GPU, which no step waits for, with a clock on a CPU; the longest time of all ranks
+counts.  The rules of
 moelookup.tutel hold: all ranks call the same layers in the same order with the same capacity.
 """
 
 import contextlib
 import importlib.metadata
 import sys
-import time
 import weakref
 from typing import Any, Collection, Dict, Iterator, List, Optional, Set
 
@@ -21,6 +21,7 @@ import torch
 from moelookup import Plan, Shape, Source
 from moelookup.tutel import Adapter, experts_heed_r
 
+from .marks import HostMarks, Marks, is_captured, waited_us
 from .torch import Tuner
 from .tuner import Status
 
@@ -84,7 +85,7 @@ class Tuned:
         self._asking = _Asking(tuner, self._known)
         self._adapter = Adapter(layer, self._asking, runnable_r=runnable_r)  # type: ignore[arg-type]
         self._asking.runnable_r = self._adapter.runnable_r
-        self._clock = _cuda_clock if _device_of(layer).type == "cuda" else _host_clock
+        self._clock: Any = Marks if _device_of(layer).type == "cuda" else HostMarks
         self._watch: Optional[_Watch] = None
         if warm:
             self._warm()
@@ -104,6 +105,8 @@ class Tuned:
         return Adapter(layer, self._known, **options)  # type: ignore[arg-type]
 
     def __call__(self, input: Any, **options: Any) -> Any:
+        if is_captured():  # no time, no exchange
+            return self._run(input, self._known, options)
         if _inside_backward() and self._watch is not None and self._watch.is_under_way():
             return self._run(input, self._asking.last, options)
         if self._first or (self._train and (_inside_backward() or not torch.is_grad_enabled())):
@@ -149,7 +152,11 @@ class Tuned:
         if watch is None or not self._asking.pending:
             return
         self._asking.pending = False
-        self.tuner.tell(watch.us())
+        marks = watch.marks()
+        if isinstance(marks, HostMarks) or not isinstance(self.tuner, Tuner):
+            self.tuner.tell(marks and waited_us(marks))
+        else:
+            self.tuner.tell(marks)
 
     def _counts_while_routing(self, options: Dict[str, Any]) -> bool:
         factor = options.get("capacity_factor")
@@ -259,8 +266,8 @@ class _Watch:
     """Forward and backward of one call; what happens between them is not counted."""
 
     def __init__(self, clock: Any, spoilt: bool) -> None:
-        self._clock, self._spoilt = clock, spoilt  # its backward pass may be part of a larger one
-        self._marks = [clock.now()]
+        self._spoilt = spoilt  # its backward pass may be part of a larger one
+        self._marks = clock()
         self._hooks: List[Any] = []
         self._wanted = 2
 
@@ -278,42 +285,14 @@ class _Watch:
     def is_under_way(self) -> bool:
         return len(self._marks) < self._wanted
 
-    def us(self) -> Optional[float]:
+    def marks(self) -> Any:
         """None: it did not come to its end."""
         for hook in self._hooks:
             hook.remove()
-        if len(self._marks) != self._wanted or self._spoilt:
-            return None
-        return self._clock.us(self._marks) or None
+        return self._marks if len(self._marks) == self._wanted and not self._spoilt else None
 
     def _mark(self, *_: Any) -> None:
-        self._marks.append(self._clock.now())
-
-
-class _host_clock:
-    @staticmethod
-    def now() -> float:
-        return time.perf_counter()
-
-    @staticmethod
-    def us(marks: List[float]) -> float:
-        return 1e6 * sum(end - begin for begin, end in zip(marks[::2], marks[1::2]))
-
-
-class _cuda_clock:
-    @staticmethod
-    def now() -> Any:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    @staticmethod
-    def us(marks: List[Any]) -> float:
-        """Waits for the last mark: by the next step the device has long passed it."""
-        marks[-1].synchronize()
-        return 1e3 * sum(
-            float(begin.elapsed_time(end)) for begin, end in zip(marks[::2], marks[1::2])
-        )
+        self._marks.add()
 
 
 def _inside_backward() -> bool:
