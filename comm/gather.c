@@ -2,8 +2,6 @@
  * with every rank of the group. */
 #include "gather.h"
 
-#include "moelookup.h"
-
 int gather_add(struct batch *batch, const struct wire *wire, struct group group, const void *slice,
                void *whole, size_t slice_bytes)
 {
@@ -22,14 +20,14 @@ int scatter_add(struct batch *batch, const struct wire *wire, struct group group
                      parts, slice_bytes);
 }
 
-bool reduce_applies(const struct wire *wire, struct group group, uint32_t dtype)
+bool reduce_applies(const struct wire *wire, struct group group)
 {
-    return dtype == MOE_F32 && group.count > 1 && wire_has(wire, COLLECTIVE_SUM, group);
+    return group.count > 1 && wire_has(wire, COLLECTIVE_SUM, group);
 }
 
 int reduce_add(struct batch *batch, struct group group, const void *whole, void *slice,
-               size_t slice_bytes)
+               size_t slice_bytes, uint32_t dtype)
 {
     return batch_add_collective(
-        batch, &(struct collective){ COLLECTIVE_SUM, group, whole, slice, slice_bytes });
+        batch, &(struct collective){ COLLECTIVE_SUM, group, whole, slice, slice_bytes, dtype });
 }

@@ -19,9 +19,11 @@ int scatter_add(struct batch *batch, const struct wire *wire, struct group group
                 void *parts, size_t slice_bytes);
 
 /* Whether the wire sums on the way, so that reduce_add() does all of it and no parts are needed.
- * Only f32: of 16-bit types a library rounds every partial sum, and ours are promised in f32. */
-bool reduce_applies(const struct wire *wire, struct group group, uint32_t dtype);
+ * Of 16-bit types a library rounds every partial sum, up to count - 1 of them, where scatter_add()
+ * and a move round once.  We take it nevertheless: trainers sum 16-bit gradients by the library's
+ * reduce-scatter (FSDP in the parameters' type), and a plan is to be timed as they will run it. */
+bool reduce_applies(const struct wire *wire, struct group group);
 int reduce_add(struct batch *batch, struct group group, const void *whole, void *slice,
-               size_t slice_bytes);
+               size_t slice_bytes, uint32_t dtype);
 
 #endif

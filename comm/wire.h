@@ -26,7 +26,7 @@ struct group {
 /* What a communication library may have as one call; elsewhere transfers do it. */
 enum collective_kind {
     COLLECTIVE_GATHER,     /* slice i of recv becomes what the group's rank i has at send */
-    COLLECTIVE_SUM,        /* f32: recv becomes the group's sum of this rank's slice of send */
+    COLLECTIVE_SUM,        /* recv becomes the group's sum of this rank's slice of send */
     COLLECTIVE_ALL_TO_ALL, /* block i of send goes to rank i, whose own becomes block i of recv */
 };
 
@@ -35,7 +35,8 @@ struct collective {
     struct group group;
     const void *send;
     void *recv;
-    size_t bytes; /* of one slice or block */
+    size_t bytes;   /* of one slice or block */
+    uint32_t dtype; /* enum moe_dtype, of what is summed */
 };
 
 /* Transfers and collectives that start together and are complete together.  Built once, run many

@@ -10,6 +10,7 @@
 #include "cuda_peers.h"
 #include "fault.h"
 #include "moelookup.h"
+#include "shape.h"
 #include "status.h"
 #include "watch.h"
 #include "wire.h"
@@ -261,6 +262,10 @@ static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct di
 
 /* ---- exchanges */
 
+static const ncclDataType_t nccl_types[] = {
+    [MOE_F32] = ncclFloat32, [MOE_F16] = ncclFloat16, [MOE_BF16] = ncclBfloat16
+};
+
 static int call_collective(const struct collective *c, ncclComm_t comm, cudaStream_t stream)
 {
     switch (c->kind) {
@@ -268,8 +273,8 @@ static int call_collective(const struct collective *c, ncclComm_t comm, cudaStre
         return nccl_check(ncclAllGather(c->send, c->recv, c->bytes, ncclUint8, comm, stream), comm,
                           "ncclAllGather");
     case COLLECTIVE_SUM:
-        return nccl_check(ncclReduceScatter(c->send, c->recv, c->bytes / sizeof(float), ncclFloat32,
-                                            ncclSum, comm, stream),
+        return nccl_check(ncclReduceScatter(c->send, c->recv, c->bytes / dtype_bytes(c->dtype),
+                                            nccl_types[c->dtype], ncclSum, comm, stream),
                           comm, "ncclReduceScatter");
     case COLLECTIVE_ALL_TO_ALL:
         return nccl_check(find_all_to_all()(c->send, c->recv, c->bytes, ncclUint8, comm, stream),

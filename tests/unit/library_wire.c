@@ -2,9 +2,12 @@
 #include "library_wire.h"
 
 #include "host.h"
+#include "rows.h"
+#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { KINDS = COLLECTIVE_ALL_TO_ALL + 1 };
 
@@ -15,10 +18,11 @@ struct library_wire {
 };
 
 struct sum {
-    const float *parts;
-    float *to;
+    const char *parts;
+    void *to;
     size_t elements;
     int terms;
+    uint32_t dtype;
 };
 
 /* What a batch becomes; kept with it. */
@@ -29,28 +33,33 @@ struct translation {
     struct sum sums[1];
 };
 
+/* As a ring does it: each rank adds its own part and hands the sum on, in the type of the parts. */
 static int run_sum(const void *args)
 {
     const struct sum *s = args;
 
-    for (size_t i = 0; i < s->elements; i++) {
-        float sum = 0;
+    memcpy(s->to, s->parts, s->elements * dtype_bytes(s->dtype));
+    for (int j = 1; j < s->terms; j++)
+        for (size_t i = 0; i < s->elements; i++) {
+            float sum, part;
 
-        for (int j = 0; j < s->terms; j++)
-            sum += s->parts[(size_t)j * s->elements + i];
-        s->to[i] = sum;
-    }
+            row_load(s->dtype, s->to, i, &sum, 1);
+            row_load(s->dtype, s->parts, (size_t)j * s->elements + i, &part, 1);
+            sum += part;
+            row_store(s->dtype, s->to, i, &sum, 1);
+        }
     return OK;
 }
 
 static int add_sum(struct translation *t, struct wire *inner, struct peers peers,
                    const struct collective *c)
 {
-    float *parts = malloc((size_t)peers.count * c->bytes);
+    char *parts = malloc((size_t)peers.count * c->bytes);
 
     if (!parts)
         return fail(ERR_NOMEM, "parts of a sum");
-    t->sums[t->sum_count++] = (struct sum){ parts, c->recv, c->bytes / sizeof(float), peers.count };
+    t->sums[t->sum_count++] =
+        (struct sum){ parts, c->recv, c->bytes / dtype_bytes(c->dtype), peers.count, c->dtype };
     return batch_add(&t->direct, inner, peers, c->send, c->bytes, parts, c->bytes);
 }
 

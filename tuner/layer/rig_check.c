@@ -192,13 +192,19 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     return rc;
 }
 
+/* What a rounding to storage changes at most, as a share of the value. */
+static double storage_rounding(uint32_t dtype)
+{
+    return dtype == MOE_F32 ? 0x1p-24 : (dtype == MOE_BF16 ? 0x1p-9 : 0x1p-12);
+}
+
 /* What rounding may explain, as a share of the largest value: a few roundings to storage (more
  * where r partial results are stored and summed), and f32 sums over D and H terms, and over E,
  * for a softmax divides by such a sum and a token's gradient is one. */
 static double rounding_of(const struct rig *rig, const struct exec *exec)
 {
     const struct moe_shape *s = &rig->data.shape;
-    double storage = s->dtype == MOE_F32 ? 0x1p-24 : (s->dtype == MOE_BF16 ? 0x1p-9 : 0x1p-12);
+    double storage = storage_rounding(s->dtype);
     struct data data = data_of_layer(&rig->data, number_of(rig, exec));
     double cosine = 1; /* what a cosine router multiplies its cosines by, and their rounding */
 
@@ -343,7 +349,10 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                      .count = layer_units(s, rig->layer->hidden, i),
                                      .dtype = s->dtype };
 
-        TRY(compare_values(rig, &c, 2 * allowed, worst));
+        TRY(compare_values(rig, &c,
+                           2 * allowed +
+                               weights_roundings(&exec->weights, i) * storage_rounding(s->dtype),
+                           worst));
     }
     return OK;
 }

@@ -20,8 +20,16 @@ static bool is_bias(enum tensor tensor)
 static bool is_summed_by_wire(const struct weights *weights, const struct wire *wire,
                               const struct weight *w)
 {
-    return wire && reduce_applies(wire, w->group, weights->layer->shape.dtype) &&
+    return wire && reduce_applies(wire, w->group) &&
            (!w->unit || parts_hidden_equal(weights->layer->parts));
+}
+
+int weights_roundings(const struct weights *weights, enum tensor tensor)
+{
+    const struct weight *w = &weights->tensors[tensor];
+    bool by_wire = w->group.count > 1 && w->grad && !w->parts;
+
+    return by_wire && weights->layer->shape.dtype != MOE_F32 ? w->group.count - 1 : 0;
 }
 
 /* `theirs` if there is another whose memory this one shares. */
@@ -176,20 +184,21 @@ static int add_gather(struct weights *weights, const struct wire *wire, enum ten
 static int add_scatter(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
 {
     const struct weight *w = &weights->tensors[t];
-    size_t slice = w->slice * dtype_bytes(weights->layer->shape.dtype);
+    uint32_t dtype = weights->layer->shape.dtype;
+    size_t slice = w->slice * dtype_bytes(dtype);
     struct parts_exchange m = exchange_of(weights, w, i);
     void *grad = weights->layer->grad[t];
 
     if (!w->unit && i)
         return OK;
     if (!w->unit && is_summed_by_wire(weights, wire, w))
-        return reduce_add(&weights->scatter, w->group, w->grad_out, grad, slice);
+        return reduce_add(&weights->scatter, w->group, w->grad_out, grad, slice, dtype);
     if (!w->unit)
         return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, slice);
     m.whole = (char *)w->grad_out + weights->pieces[i].first * unit_bytes(weights, w);
     if (is_summed_by_wire(weights, wire, w))
         return reduce_add(&weights->scatter, w->group, m.whole, own_piece(weights, w, i, grad),
-                          units_of(weights, i, 0) * unit_bytes(weights, w));
+                          units_of(weights, i, 0) * unit_bytes(weights, w), dtype);
     m.own = own_piece(weights, w, i, w->parts);
     m.own_step = slice;
     return parts_scatter(&m, &weights->scatter);

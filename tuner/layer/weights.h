@@ -71,8 +71,11 @@ void *weights_grad_of(const struct weights *weights, enum tensor tensor, uint32_
 /* After the last chunk's gradients: sends them to their owners ... */
 int weights_reduce(struct weights *weights, struct engine *engine);
 
-/* ... and sums what came, in f32, into the layer's gradients.  What is enqueued on the compute
- * stream between the two hides the transfer. */
+/* ... and sums what came, in f32, into the layer's gradients, where the wire did not sum it on the
+ * way.  What is enqueued on the compute stream between the two hides the transfer. */
 int weights_finish(struct weights *weights, struct engine *engine);
+
+/* How often the wire may have rounded a sum of the tensor's gradients to their 16-bit type. */
+int weights_roundings(const struct weights *weights, enum tensor tensor);
 
 #endif
