@@ -188,7 +188,7 @@ ifneq ($(DEPS),0)
 endif
 # What single tests want besides; without it they are skipped.
 TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-client munge python3-venv python3-pip \
-    python3-torch libsimgrid-dev
+    python3-torch libsimgrid-dev strace
 deps-of-tests: deps
 	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
