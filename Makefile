@@ -210,6 +210,7 @@ Build     make, make build      the program and both libraries; the first says w
           make install          below PREFIX=/usr/local, into DESTDIR
           make wheel | deb      packages: build/*.whl for pip, build/*.deb for Debian
           make wheel-cuda       the wheel with the CUDA unit, for GPUs
+          make dist             the sources: build/moetune-VERSION.tar.gz, which builds without git
           make deps             installs Debian's packages that are missing
 Use       make tune             installs what is missing, builds, and tunes a small layer on this machine
 Test      make check            before a commit: the most of it, in three minutes

@@ -1,4 +1,4 @@
-# What leaves this folder: an installation, a wheel, Debian packages, a list of compiler commands for editors.
+# What leaves this folder: an installation, a wheel, Debian packages, the sources, compiler commands for editors.
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
@@ -138,6 +138,18 @@ deb:
 	$(Q)cp $$(ls build/deb/*.deb | grep -v dbgsym) build
 	@ls build/*.deb
 
+# ---- The sources that git knows, as they lie here; they build without git.  The same files make the same archive.
+
+DIST := moetune-$(VERSION)
+dist:
+	@[ -e .git ] || { echo "make dist: this is no checkout of git's, which says what belongs to it" >&2; exit 1; }
+	$(Q)mkdir -p build
+	$(Q)git ls-files -z | LC_ALL=C sort -z | tar --create --null --files-from=- --transform='flags=r;s|^|$(DIST)/|' \
+	    --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw --mtime=@$$(git log -1 --format=%ct) \
+	    --use-compress-program='gzip -9n' --file=build/$(DIST).tar.gz.new
+	$(Q)mv build/$(DIST).tar.gz.new build/$(DIST).tar.gz
+	@echo "build/$(DIST).tar.gz: $$(tar -tzf build/$(DIST).tar.gz | wc -l) files"
+
 # ---- What editors (clangd) ask for: the commands by which this configuration's C files are compiled.
 
 # mpicc hides where mpi.h is.
@@ -151,4 +163,4 @@ compdb:
 	    -e '1s/^/[/' -e '$$s/,$$/]/' >$(COMPDB)
 	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
 
-.PHONY: manuals install wheel wheel-built wheel-cuda wheel-cuda-built deb compdb
+.PHONY: manuals install wheel wheel-built wheel-cuda wheel-cuda-built deb dist compdb
