@@ -1,5 +1,5 @@
 # From a checkout: spack repo create mine; copy this file to mine's packages/moetune/package.py; then
-#   spack dev-build moetune@main
+#   spack dev-build moetune@0.1.0
 from spack_repo.builtin.build_systems.makefile import MakefilePackage
 
 from spack.package import *
@@ -12,6 +12,7 @@ class Moetune(MakefilePackage):
     license("MIT")
 
     version("main", branch="main")
+    version("0.1.0")
 
     variant("mpi", default=True, description="Ranks on several hosts; without it those of one, by fork")
     variant("cuda", default=False, description="Ranks on GPUs")
