@@ -67,7 +67,7 @@ $(TWIN)/libnvidia-ml.so.1: tests/gpu/gpu_on_cpu/nvml.c
 $(TWIN)/libnccl.so.2: $(call twin_objects,nccl_comm nccl_calls nccl_exchange) $(TWIN)/libcudart.so
 	$(TWIN_LINK) $(filter %.o,$^) -L$(TWIN) -lcudart
 
-# Put before a program, with ABSENT=NAME, it finds no library of that name.
+# Put before a program, with GPU_ON_CPU_ABSENT=NAME, it finds no library of that name.
 $(TWIN)/absent.so: tests/gpu/gpu_on_cpu/absent.c
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(CFLAGS) -shared -fPIC -o $@ $< -ldl

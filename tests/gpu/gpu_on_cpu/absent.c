@@ -1,4 +1,4 @@
-/* A dlopen() that does not find the library that ABSENT names. */
+/* A dlopen() that does not find the library that GPU_ON_CPU_ABSENT names. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@ void *dlopen(const char *file, int flags)
 {
     void *(*real)(const char *, int);
     void *found = dlsym(RTLD_NEXT, "dlopen");
-    const char *absent = getenv("ABSENT");
+    const char *absent = getenv("GPU_ON_CPU_ABSENT");
 
     memcpy(&real, &found, sizeof(real));
     if (file && absent && !strcmp(file, absent))
