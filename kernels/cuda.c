@@ -286,6 +286,11 @@ cudaStream_t cuda_stream(struct stream *stream)
     return stream_of(stream)->queue.stream;
 }
 
+void *cuda_scratch(struct stream *stream)
+{
+    return stream_of(stream)->queue.scratch;
+}
+
 bool cuda_stream_skips(const struct stream *stream)
 {
     return stream->muted || ((const struct cuda_stream *)stream)->status != OK;

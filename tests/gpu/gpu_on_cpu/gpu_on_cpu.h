@@ -59,6 +59,8 @@ int device_count();
 bool on_device(const void *memory, size_t bytes);
 bool pinned(const void *memory, size_t bytes);
 bool find_allocation(const void *memory, void **base, size_t *bytes);
+/* Asked when the allocation is freed: the rank that still has it mapped, or -1. */
+void keep_mapped(const void *memory, const std::function<int()> &by);
 
 /* Zeroed pages that other processes open by process and file; NULL when there is none. */
 struct pages {
