@@ -11,9 +11,9 @@ static int open_streams(struct engine *engine)
     TRY(stream_open_urgent(engine->device, &engine->comm));
     if (!engine->device->asynchronous)
         return OK;
-    TRY(event_open(engine->device, &engine->begun));
+    TRY(event_open_dated(engine->device, &engine->begun));
     TRY(event_open(engine->device, &engine->joined));
-    return event_open(engine->device, &engine->ended);
+    return event_open_dated(engine->device, &engine->ended);
 }
 
 int engine_open(struct world *world, const char *device_name, const char *wire_name,

@@ -189,6 +189,11 @@ int wire_wait(struct wire *wire, struct stream *stream)
     return wire->ops->wait ? wire->ops->wait(wire, stream) : OK;
 }
 
+int wire_reclaim(struct wire *wire, struct stream *stream)
+{
+    return wire->ops->reclaim ? wire->ops->reclaim(wire, stream) : OK;
+}
+
 int wire_withdraw(struct wire *wire, const void *memory)
 {
     return wire->ops->withdraw ? wire->ops->withdraw(wire, memory) : OK;

@@ -61,6 +61,8 @@ struct wire_ops {
     int (*exchange)(struct wire *wire, struct stream *stream, const struct batch *batch);
     int (*wait)(struct wire *wire, struct stream *stream);  /* NULL: stream_sync() is enough */
     int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */
+    /* NULL: no rank maps what another one's graphs name. */
+    int (*reclaim)(struct wire *wire, struct stream *stream);
     unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
     bool graphs;          /* an exchange may be part of a device's graph, once it has run */
 };
@@ -126,6 +128,11 @@ int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *
  * are freed: waits until no other rank has it open.  ERR_WIRE: one may have it for ever, and the
  * memory must not be released. */
 int wire_withdraw(struct wire *wire, const void *memory);
+
+/* Collective.  To be called after graphs with exchanges were closed and before memory that they
+ * named is released: waits until no rank has it mapped for one of them.  ERR_WIRE: one may have it.
+ */
+int wire_reclaim(struct wire *wire, struct stream *stream);
 
 /* To be called before stream_sync() of a stream that exchanges: waits for it, and ends what other
  * ranks will never complete.  ERR_WIRE then; the wire is of no more use. */

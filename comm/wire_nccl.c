@@ -374,6 +374,49 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
     return rc ? break_off(wire, rc) : OK;
 }
 
+/* ---- ending */
+
+/* NCCL lets go of what it mapped for a graph that is gone while it is called for work: at the next
+ * call, in newer versions at every eleventh.  So each communicator gets bytes to send to itself. */
+enum { RECLAIM_CALLS = 11 };
+
+static int call_once(struct wire_nccl *wire, const struct communicator *c, struct stream *stream)
+{
+    int self = wire->base.topology.rank % c->is.ranks, rc;
+    ncclComm_t comm = c->handle;
+    char *scratch = cuda_scratch(stream);
+    ncclResult_t result;
+
+    TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
+    rc = nccl_check(ncclSend(scratch, 1, ncclUint8, self, comm, cuda_stream(stream)), comm,
+                    "ncclSend");
+    if (!rc)
+        rc = nccl_check(ncclRecv(scratch + 1, 1, ncclUint8, self, comm, cuda_stream(stream)), comm,
+                        "ncclRecv");
+    guard_begin(wire->guard, "a byte to itself");
+    result = ncclGroupEnd();
+    TRY(guard_end(wire->guard));
+    return rc ? rc : nccl_check(result, comm, "ncclGroupEnd");
+}
+
+static int call_all(struct wire_nccl *wire, struct stream *stream)
+{
+    for (int i = 0; i < RECLAIM_CALLS * wire->comm_count; i++)
+        TRY(call_once(wire, &wire->comms[i / RECLAIM_CALLS], stream));
+    return drain(wire, cuda_stream(stream), "a byte to itself");
+}
+
+/* By default (NCCL_GRAPH_REGISTER) a rank maps what others name in an exchange that is captured. */
+static int nccl_reclaim(struct wire *base, struct stream *stream)
+{
+    struct wire_nccl *wire = (struct wire_nccl *)base;
+    int rc = wire->broken ? ERR_WIRE : call_all(wire, stream);
+
+    if (rc && !wire->broken)
+        rc = break_off(wire, rc);
+    return world_settle(wire->world, rc); /* also the wait for the others */
+}
+
 static int finalize(struct wire_nccl *wire, ncclComm_t comm)
 {
     ncclResult_t result;
@@ -416,6 +459,7 @@ static const struct wire_ops nccl_ops = {
     .close = nccl_close,
     .exchange = nccl_exchange,
     .wait = nccl_wait,
+    .reclaim = nccl_reclaim,
     .graphs = true,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM | 1u << COLLECTIVE_ALL_TO_ALL,
 };
@@ -425,6 +469,7 @@ static const struct wire_ops older_nccl_ops = {
     .close = nccl_close,
     .exchange = nccl_exchange,
     .wait = nccl_wait,
+    .reclaim = nccl_reclaim,
     .graphs = true,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM,
 };

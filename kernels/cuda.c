@@ -248,7 +248,7 @@ static int cuda_stream_sync(struct stream *base)
     return status;
 }
 
-static int cuda_event_open(struct device *device, struct event **out)
+static int cuda_event_open(struct device *device, bool dated, struct event **out)
 {
     struct cuda_event *event = calloc(1, sizeof(*event));
     int rc;
@@ -256,7 +256,8 @@ static int cuda_event_open(struct device *device, struct event **out)
     if (!event)
         return fail(ERR_NOMEM, "an event");
     event->base.device = device;
-    TRY_OUT(CUDA(cudaEventCreate(&event->handle)));
+    TRY_OUT(CUDA(cudaEventCreateWithFlags(&event->handle,
+                                          dated ? cudaEventDefault : cudaEventDisableTiming)));
     *out = &event->base;
     return OK;
 out:
@@ -283,6 +284,11 @@ static int cuda_event_wait(struct event *event, struct stream *stream)
 cudaStream_t cuda_stream(struct stream *stream)
 {
     return stream_of(stream)->queue.stream;
+}
+
+void *cuda_scratch(struct stream *stream)
+{
+    return stream_of(stream)->queue.scratch;
 }
 
 bool cuda_stream_skips(const struct stream *stream)

@@ -16,6 +16,7 @@ int cuda_choose(int ordinal, int *out); /* only which; opens nothing */
 int cuda_open(struct device **out);     /* ordinal -1: the row in device.c */
 
 cudaStream_t cuda_stream(struct stream *stream);
+void *cuda_scratch(struct stream *stream); /* what its work may write to; some MiB */
 int cuda_ordinal(const struct device *device);
 
 /* True when work is to be dropped: the stream is muted, or something in it failed. */

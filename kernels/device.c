@@ -8,6 +8,7 @@
 #include "moelookup.h"
 #include "status.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,9 +91,21 @@ int stream_sync(struct stream *stream)
     return stream->device->ops->stream_sync(stream);
 }
 
+static int open_event(struct device *device, bool dated, struct event **out)
+{
+    TRY(device->ops->event_open(device, dated, out));
+    (*out)->dated = dated;
+    return OK;
+}
+
 int event_open(struct device *device, struct event **out)
 {
-    return device->ops->event_open(device, out);
+    return open_event(device, false, out);
+}
+
+int event_open_dated(struct device *device, struct event **out)
+{
+    return open_event(device, true, out);
 }
 
 void event_close(struct event *event)
@@ -115,6 +128,7 @@ int event_wait(struct event *event, struct stream *stream)
 
 int64_t event_ns(const struct event *event)
 {
+    assert(event->dated);
     return event->device->ops->event_ns(event);
 }
 
@@ -178,7 +192,7 @@ static int record_mark(struct marks *marks, struct stream *stream, size_t i)
     }
     mark = &marks->list[i];
     if (!mark->event)
-        TRY(event_open(stream->device, &mark->event));
+        TRY(event_open_dated(stream->device, &mark->event));
     return event_record(mark->event, stream);
 }
 

@@ -37,6 +37,7 @@ struct stream {
 
 struct event {
     struct device *device;
+    bool dated; /* it knows when it happened */
 };
 
 /* Work of one or more streams, kept to be launched as one. */
@@ -56,7 +57,7 @@ struct device_ops {
     int (*stream_open)(struct device *device, bool urgent, struct stream **out);
     void (*stream_close)(struct stream *stream);
     int (*stream_sync)(struct stream *stream);
-    int (*event_open)(struct device *device, struct event **out);
+    int (*event_open)(struct device *device, bool dated, struct event **out);
     void (*event_close)(struct event *event);
     int (*event_record)(struct event *event, struct stream *stream);
     int (*event_wait)(struct event *event, struct stream *stream);
@@ -92,14 +93,18 @@ int stream_open(struct device *device, struct stream **out);
 int stream_open_urgent(struct device *device, struct stream **out);
 void stream_close(struct stream *stream); /* NULL is fine; waits for what is queued */
 int stream_sync(struct stream *stream);   /* the first failure since the last sync */
+
+/* Orders streams.  Of a dated one event_ns() can be asked, too: on a GPU every record then writes a
+ * timestamp, which a hand-over between two streams would wait for. */
 int event_open(struct device *device, struct event **out);
+int event_open_dated(struct device *device, struct event **out);
 void event_close(struct event *event);
 
 /* A wait refers to the latest record enqueued before it; without one it passes at once. */
 int event_record(struct event *event, struct stream *stream);
 int event_wait(struct event *event, struct stream *stream);
 
-/* When the latest record happened, on the device's clock; valid after a sync. */
+/* When the latest record of a dated event happened, on the device's clock; valid after a sync. */
 int64_t event_ns(const struct event *event);
 
 /* The device's clock, seen from the host: after a sync, not before what was synced ended. */

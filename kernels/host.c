@@ -231,10 +231,11 @@ static int64_t host_event_ns(const struct event *base)
     return ((const struct host_event *)base)->when_ns;
 }
 
-static int host_event_open(struct device *device, struct event **out)
+static int host_event_open(struct device *device, bool dated, struct event **out)
 {
     struct host_event *event = calloc(1, sizeof(*event));
 
+    (void)dated; /* all are */
     if (!event)
         return fail(ERR_NOMEM, "an event");
     event->base.device = device;

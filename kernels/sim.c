@@ -210,10 +210,11 @@ static int64_t sim_event_ns(const struct event *event)
     return ((const struct sim_event *)event)->when_ns;
 }
 
-static int sim_event_open(struct device *device, struct event **out)
+static int sim_event_open(struct device *device, bool dated, struct event **out)
 {
     struct sim_event *event = calloc(1, sizeof(*event));
 
+    (void)dated; /* all are */
     if (!event)
         return fail(ERR_NOMEM, "an event");
     event->base.device = device;

@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     size_t most = argc > 1 ? strtoull(argv[1], NULL, 10) << 10 : 4u << 20;
 
     if (world_open(0, 0, &f.world) || engine_open(f.world, "host", NULL, &f.engine) ||
-        event_open(f.engine.device, &f.begin) || event_open(f.engine.device, &f.end))
+        event_open_dated(f.engine.device, &f.begin) || event_open_dated(f.engine.device, &f.end))
         return 1;
     f.rank = world_topology(f.world)->rank;
     f.ranks = world_topology(f.world)->ranks;

@@ -221,8 +221,8 @@ void duels_begin(const char *json_path)
 
     must(device_open("cuda", &duel_device));
     must(stream_open(duel_device, &duel_stream));
-    must(event_open(duel_device, &b.begin));
-    must(event_open(duel_device, &b.end));
+    must(event_open_dated(duel_device, &b.begin));
+    must(event_open_dated(duel_device, &b.end));
     b.copy_capacity = (size_t)1 << 30;
     must(device_alloc(duel_device, b.copy_capacity, &memory));
     b.from = memory;

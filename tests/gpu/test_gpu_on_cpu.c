@@ -202,15 +202,73 @@ static void only_an_event_orders_streams(void)
     tear_down();
 }
 
+static cudaEvent_t event_with(unsigned flags)
+{
+    cudaEvent_t event = NULL;
+
+    CHECK(!cudaEventCreateWithFlags(&event, flags));
+    return event;
+}
+
+static void date_a_dateless_event(void)
+{
+    cudaEvent_t event;
+    float ms;
+
+    set_up();
+    event = event_with(cudaEventDisableTiming);
+    CHECK(!cudaEventRecord(event, a) && !cudaStreamSynchronize(a));
+    cudaEventElapsedTime(&ms, event, event);
+}
+
+static void hand_over(cudaEvent_t event)
+{
+    for (int i = 0; i < 100; i++)
+        CHECK(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event, 0));
+    CHECK(!cudaStreamSynchronize(b));
+}
+
+static void order_by_dated_events(void)
+{
+    set_up();
+    hand_over(event_with(cudaEventDefault));
+}
+
+static void order_by_dateless_events(void)
+{
+    set_up();
+    hand_over(event_with(cudaEventDisableTiming));
+}
+
+static void order_by_events_whose_dates_are_asked(void)
+{
+    cudaEvent_t event;
+    float ms;
+
+    set_up();
+    event = event_with(cudaEventDefault);
+    CHECK(!cudaEventRecord(event, a) && !cudaStreamSynchronize(a));
+    CHECK(!cudaEventElapsedTime(&ms, event, event));
+    hand_over(event);
+}
+
+/* In children, so before this process begins. */
+static void events_have_timestamps_only_where_somebody_asks(void)
+{
+    CHECK(signal_of(date_a_dateless_event) == SIGABRT);
+    CHECK(signal_of(order_by_dated_events) == SIGABRT);
+    CHECK(!signal_of(order_by_dateless_events));
+    CHECK(!signal_of(order_by_events_whose_dates_are_asked));
+}
+
 static void what_is_wrong_is_refused(void)
 {
     char local[16];
-    cudaEvent_t event, dateless;
+    cudaEvent_t event, wrong;
     float ms;
 
     set_up();
     CHECK(!cudaEventCreate(&event));
-    CHECK(!cudaEventCreateWithFlags(&dateless, cudaEventDisableTiming));
     CHECK(cudaMemcpyAsync(there, local, 8, cudaMemcpyDeviceToDevice, a) == cudaErrorInvalidValue);
     CHECK(cudaMemcpyAsync(there + BYTES - 7, there, 8, cudaMemcpyDeviceToDevice, a));
     CHECK(cudaMemsetAsync(local, 0, 8, a) == cudaErrorInvalidValue);
@@ -218,9 +276,7 @@ static void what_is_wrong_is_refused(void)
     CHECK(cudaFree(there + 1) == cudaErrorInvalidValue);
     CHECK(cudaFree(local) == cudaErrorInvalidValue);
     CHECK(cudaEventElapsedTime(&ms, event, event) == cudaErrorInvalidResourceHandle);
-    CHECK(!cudaEventRecord(dateless, a) && !cudaStreamSynchronize(a));
-    CHECK(cudaEventElapsedTime(&ms, dateless, dateless) == cudaErrorInvalidResourceHandle);
-    CHECK(cudaEventCreateWithFlags(&dateless, cudaEventInterprocess) == cudaErrorInvalidValue);
+    CHECK(cudaEventCreateWithFlags(&wrong, cudaEventInterprocess) == cudaErrorInvalidValue);
     CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
     CHECK(!cudaGetLastError());
@@ -395,6 +451,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(memory_ends_where_it_ends),
+        TEST(events_have_timestamps_only_where_somebody_asks),
         TEST(processes_share_memory_and_events),
         TEST(a_child_of_who_has_begun_is_refused),
         TEST(fresh_memory_is_no_zero),

@@ -75,7 +75,7 @@ static void events_hand_data_from_stream_to_stream(void)
     struct number one = { 1, OK };
 
     set_up();
-    CHECK(!event_open(f.device, &there) && !event_open(f.device, &back));
+    CHECK(!event_open_dated(f.device, &there) && !event_open_dated(f.device, &back));
     for (int i = 0; i < STEPS; i++) {
         CHECK(!host_call(f.a, add_shared, &one, sizeof(one)));
         event_record(there, f.a);
@@ -176,7 +176,7 @@ static void two_streams_run_at_the_same_time(void)
     streams[0] = f.a;
     streams[1] = f.b;
     for (int i = 0; i < 2; i++) {
-        CHECK(!event_open(f.device, &begin[i]) && !event_open(f.device, &end[i]));
+        CHECK(!event_open_dated(f.device, &begin[i]) && !event_open_dated(f.device, &end[i]));
         event_record(begin[i], streams[i]);
         CHECK(!host_call(streams[i], meet, NULL, 0));
         event_record(end[i], streams[i]);

@@ -282,39 +282,12 @@ static int compare_values(const struct rig *rig, const struct rows_comparison *c
     return rc;
 }
 
-static int compare_all(struct rig *rig, struct exec *exec, double *worst)
+static int compare_counts(struct rig *rig, struct exec *exec, double allowed)
 {
-    static const char *const cosine_names[COSINE_COUNT] = { "dbias", "drows", "dscale" };
-    static const char *const weight_names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
     const struct judge *want = rig->reference;
-    const struct plain_cosine *cosine = &want->p.cosine;
-    const double *cosine_grads[COSINE_COUNT] = { cosine->grad_bias, cosine->grad_experts,
-                                                 &cosine->grad_scale };
-    const double *cosine_sizes[COSINE_COUNT] = { cosine->grad_bias_size, cosine->grad_experts_size,
-                                                 &cosine->grad_scale_size };
-    const struct moe_shape *s = &rig->data.shape;
     const struct capacities capacities = rig_capacities(rig);
-    uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
-    double allowed = rounding_of(rig, exec), loss = 0;
-    uint32_t at = number_of(rig, exec);
-    uint64_t results = own * shape_result_rows(s);
+    double loss = 0;
     int64_t dropped = 0;
-    struct rows_comparison y = {
-        .name = "y", .got = rig->rows[at + 1], .want = want->y, .count = results, .dtype = s->dtype
-    };
-    struct rows_comparison grad_x = { .name = "dx",
-                                      .got = rig->grads[at],
-                                      .want = want->grad_x,
-                                      .term = want->grad_x_term,
-                                      .slack = want->grad_x_slack,
-                                      .count = own,
-                                      .dtype = s->dtype };
-    struct rows_comparison gate = { .name = "dgate",
-                                    .got = (const char *)exec->layer->grad_gate,
-                                    .want = want->grad_gate,
-                                    .size = want->grad_gate_size,
-                                    .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
-                                    .dtype = MOE_F32 };
 
     TRY(router_balance(&exec->router, &loss));
     if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
@@ -323,24 +296,57 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     if ((uint64_t)dropped != want->dropped)
         return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
                     (unsigned long long)want->dropped);
-    TRY(compare_values(rig, &y, allowed, worst));
-    if (s->pass != MOE_TRAIN)
-        return OK;
-    TRY(compare_values(rig, &grad_x, allowed, worst));
-    TRY(compare_values(rig, &gate, allowed, worst));
-    /* Gradients of what a cosine router has beside its projection. */
-    for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
-        struct rows_comparison c = { .name = cosine_names[i],
-                                     .got = (const char *)exec->layer->grad_cosine[i],
-                                     .want = cosine_grads[i],
-                                     .size = cosine_sizes[i],
-                                     .count = layer_cosine(s, i),
-                                     .dtype = MOE_F32 };
+    return OK;
+}
 
+/* Of a router's gate, and of what a cosine router has beside its projection. */
+static int compare_router(struct rig *rig, const struct exec *exec, double allowed, double *worst)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    const struct judge *want = rig->reference;
+    const struct plain_cosine *cosine = &want->p.cosine;
+    const struct layer *got = exec->layer;
+    const struct rows_comparison gradients[] = {
+        { .name = "dgate",
+          .got = (const char *)got->grad_gate,
+          .want = want->grad_gate,
+          .size = want->grad_gate_size,
+          .count = (uint64_t)shape_gate_rows(s) * s->model_dim },
+        { .name = "dbias",
+          .got = (const char *)got->grad_cosine[COSINE_BIAS],
+          .want = cosine->grad_bias,
+          .size = cosine->grad_bias_size,
+          .count = layer_cosine(s, COSINE_BIAS) },
+        { .name = "drows",
+          .got = (const char *)got->grad_cosine[COSINE_ROWS],
+          .want = cosine->grad_experts,
+          .size = cosine->grad_experts_size,
+          .count = layer_cosine(s, COSINE_ROWS) },
+        { .name = "dscale",
+          .got = (const char *)got->grad_cosine[COSINE_SCALE],
+          .want = &cosine->grad_scale,
+          .size = &cosine->grad_scale_size,
+          .count = layer_cosine(s, COSINE_SCALE) },
+    };
+    size_t n = s->router == MOE_ROUTER_COSINE ? sizeof(gradients) / sizeof(gradients[0]) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        struct rows_comparison c = gradients[i];
+
+        c.dtype = MOE_F32;
         TRY(compare_values(rig, &c, allowed, worst));
     }
+    return OK;
+}
+
+static int compare_weights(struct rig *rig, const struct exec *exec, double allowed, double *worst)
+{
+    static const char *const names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
+    const struct moe_shape *s = &rig->data.shape;
+    const struct judge *want = rig->reference;
+
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct rows_comparison c = { .name = weight_names[i],
+        struct rows_comparison c = { .name = names[i],
                                      .got = exec->layer->grad[i],
                                      .want = want->grad[i],
                                      .size = want->grad_size[i],
@@ -348,13 +354,40 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                      .slack = want->grad_slack[i],
                                      .count = layer_units(s, rig->layer->hidden, i),
                                      .dtype = s->dtype };
+        double sums = weights_roundings(&exec->weights, i) * storage_rounding(s->dtype);
 
-        TRY(compare_values(rig, &c,
-                           2 * allowed +
-                               weights_roundings(&exec->weights, i) * storage_rounding(s->dtype),
-                           worst));
+        TRY(compare_values(rig, &c, 2 * allowed + sums, worst));
     }
     return OK;
+}
+
+static int compare_all(struct rig *rig, struct exec *exec, double *worst)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    const struct judge *want = rig->reference;
+    uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
+    double allowed = rounding_of(rig, exec);
+    uint32_t at = number_of(rig, exec);
+    struct rows_comparison y = { .name = "y",
+                                 .got = rig->rows[at + 1],
+                                 .want = want->y,
+                                 .count = own * shape_result_rows(s),
+                                 .dtype = s->dtype };
+    struct rows_comparison grad_x = { .name = "dx",
+                                      .got = rig->grads[at],
+                                      .want = want->grad_x,
+                                      .term = want->grad_x_term,
+                                      .slack = want->grad_x_slack,
+                                      .count = own,
+                                      .dtype = s->dtype };
+
+    TRY(compare_counts(rig, exec, allowed));
+    TRY(compare_values(rig, &y, allowed, worst));
+    if (s->pass != MOE_TRAIN)
+        return OK;
+    TRY(compare_values(rig, &grad_x, allowed, worst));
+    TRY(compare_router(rig, exec, allowed, worst));
+    return compare_weights(rig, exec, allowed, worst);
 }
 
 /* The largest error over the ranks, and whether any of them found one too large. */

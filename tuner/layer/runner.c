@@ -28,6 +28,8 @@ void runner_close(struct runner *runner)
 {
     for (int i = 0; i < STEP_MODES; i++)
         graph_close(runner->graphs[i]);
+    if (runner->captured && wire_reclaim(runner->rig->engine->wire, runner->rig->engine->comm))
+        runner->exec->memory = NULL; /* another rank may have it mapped: it stays */
     exec_close(runner->exec);
     marks_close(&runner->marks);
     *runner = (struct runner){ 0 };
@@ -83,6 +85,7 @@ static int prepare_graph(struct runner *runner, enum step_mode mode)
     if (!rig->graphs || !runner->warm || mode == STEP_EAGER || runner->graphs[mode])
         return OK;
     mute_other_stream(rig->engine, mode);
+    runner->captured = true;
     rc = rig_capture(rig, runner->exec, &runner->graphs[mode]);
     mute_other_stream(rig->engine, STEP_BOTH);
     TRY(rc);

@@ -1,6 +1,7 @@
 /* One plan at one capacity, prepared on all ranks, and one timed step of it.
  *
- * Every function but runner_close is collective and gives the same result on every rank. */
+ * Every function is collective and gives the same result on every rank; runner_close, of one that
+ * was never captured, need not be. */
 #ifndef RUNNER_H
 #define RUNNER_H
 
@@ -37,6 +38,7 @@ struct runner {
     struct moe_plan plan;
     uint64_t capacity;
     struct exec *exec;
+    bool captured;                    /* on all ranks: a graph was made, or tried */
     struct graph *graphs[STEP_MODES]; /* made at the first step of a kind, where rig->graphs */
     bool warm;                        /* its steps may be captured */
     int64_t memory_bytes;             /* plan, layer and tokens, the most over the ranks */

@@ -16,6 +16,10 @@ using namespace gpu_on_cpu;
 /* Records that may be under way at once. */
 enum { RECORDS = 256 };
 
+/* So often somebody waits for an event with a timestamp before anybody asks for that: it was made
+ * to order streams, which the timestamp makes slower. */
+enum { WAITS_UNASKED = 16 };
+
 /* For all processes that have it; the slots say which record ended last there. */
 struct state {
     std::atomic<uint64_t> recorded, ended[RECORDS];
@@ -37,6 +41,7 @@ struct CUevent_st {
     pages file;
     state *is;
     bool imported;
+    std::atomic<int> waits_unasked; /* -1: its date was asked for */
 };
 
 namespace
@@ -73,7 +78,8 @@ cudaError_t check(cudaEvent_t event)
 cudaEvent_t make(unsigned flags, const pages &file, bool imported)
 {
     std::lock_guard<std::mutex> guard(lock);
-    cudaEvent_t event = new CUevent_st{ current_device(), flags, file, (state *)file.at, imported };
+    cudaEvent_t event =
+        new CUevent_st{ current_device(), flags, file, (state *)file.at, imported, {} };
 
     events.insert(event);
     return event;
@@ -153,6 +159,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return keep(code ? code : cudaErrorInvalidValue);
     if (capture_wait(stream, event, &code))
         return keep(code);
+    if (!(event->flags & cudaEventDisableTiming) && event->waits_unasked >= 0 &&
+        ++event->waits_unasked == WAITS_UNASKED)
+        forbidden("an event that only orders streams has a timestamp");
     s = event->is;
     number = s->recorded;
     return keep(enqueue(stream, [=] { return ended(s, number) ? DONE : NOT_YET; }));
@@ -195,10 +204,13 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
         code = capture_of_event(to);
     if (code)
         return keep(code);
+    /* The real one says no more than of an event that was never recorded. */
+    if ((from->flags | to->flags) & cudaEventDisableTiming)
+        forbidden("an event without a timestamp is asked when it was");
+    from->waits_unasked = to->waits_unasked = -1;
     a = from->is->recorded;
     b = to->is->recorded;
-    if ((from->flags | to->flags) & cudaEventDisableTiming || !a || !b ||
-        from->device != to->device)
+    if (!a || !b || from->device != to->device)
         return keep(cudaErrorInvalidResourceHandle);
     if (!ended(from->is, a) || !ended(to->is, b))
         return keep(cudaErrorNotReady);

@@ -1,16 +1,16 @@
 /* A GPU's runtime, cuBLAS and NCCL on a CPU, as libraries with NVIDIA's names: what they share.
  *
  * Streams are served in an order that is random but for what orders them, so that a wait which is
- * missing shows.  What the real libraries refuse is refused here; what they leave undefined ends
- * the program with a message (forbidden()).
+ * missing shows.  What the real libraries refuse is refused here; what they leave undefined, or
+ * must never be asked, ends the program with a message (forbidden()).
  *
  * From the environment: GPU_ON_CPU_DEVICES, the GPUs that are seen (1); GPU_ON_CPU_MIB, the memory
  * that a process may have on each (1024); GPU_ON_CPU_CAPABILITY (80), GPU_ON_CPU_DRIVER (13000) and
- * GPU_ON_CPU_NCCL (22809), what GPUs, driver and NCCL are; GPU_ON_CPU_COPIES, whether copies within memory go on beside kernels
- * (engine), wait for them (kernels), or may not be asked for either (refused); NVML_ON_CPU, see
- * nvml.c; GPU_ON_CPU_SEED, of what is random (1); and GPU_ON_CPU_FAULT="point:n[@rank]", which lets
- * the n-th passage of a point fail: malloc, blas, kernel, die and stop (in a kernel).  The rank is
- * that of LOCAL_RANK. */
+ * GPU_ON_CPU_NCCL (22809), what GPUs, driver and NCCL are; GPU_ON_CPU_COPIES, whether copies within
+ * memory go on beside kernels (engine), wait for them (kernels), or may not be asked for either
+ * (refused); NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED, of what is random (1); and
+ * GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a point fail: malloc, blas,
+ * kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
 #ifndef GPU_ON_CPU_H
 #define GPU_ON_CPU_H
 
@@ -59,6 +59,8 @@ int device_count();
 bool on_device(const void *memory, size_t bytes);
 bool pinned(const void *memory, size_t bytes);
 bool find_allocation(const void *memory, void **base, size_t *bytes);
+/* Asked when the allocation is freed: the rank that still has it mapped, or -1. */
+void keep_mapped(const void *memory, const std::function<int()> &by);
 
 /* Zeroed pages that other processes open by process and file; NULL when there is none. */
 struct pages {

@@ -240,11 +240,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     if (!ended || ended->origin != stream)
         return keep(ended ? cudaErrorStreamCaptureUnmatched : cudaErrorIllegalState);
     now = nullptr;
-    if (ended->invalid)
-        return keep(cudaErrorStreamCaptureInvalidated);
-    if (!joined(*ended))
-        return keep(cudaErrorStreamCaptureUnjoined);
-    *out = new CUgraph_st{ ended->nodes };
+    if (ended->invalid || !joined(*ended)) {
+        ended->nodes.clear(); /* events may still know the capture */
+        return keep(ended->invalid ? cudaErrorStreamCaptureInvalidated
+                                   : cudaErrorStreamCaptureUnjoined);
+    }
+    *out = new CUgraph_st{ std::move(ended->nodes) };
     return cudaSuccess;
 }
 

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 namespace gpu_on_cpu
 {
@@ -37,6 +38,7 @@ struct block {
     int device, users; /* users: opens of another process's; 0: our own */
     head *shared;
     uint64_t serial;
+    std::vector<std::function<int()>> mapped;
 };
 
 struct handle {
@@ -189,6 +191,10 @@ void release(const char *at, const block &b)
         if (importer && alive(importer))
             forbidden("%zu bytes are freed while process %d has them open", b.bytes,
                       (int)importer.load());
+    for (const std::function<int()> &by : b.mapped)
+        if (by() >= 0)
+            forbidden("%zu bytes are freed while a graph of rank %d may have them mapped", b.bytes,
+                      by());
     b.shared->serial = 0;
     taken[b.device] -= round_up(b.bytes, align_bytes);
     munmap(b.reserved, b.reserved_bytes);
@@ -297,6 +303,15 @@ bool find_allocation(const void *memory, void **base, size_t *bytes)
     *base = (void *)it->first;
     *bytes = it->second.bytes;
     return true;
+}
+
+void keep_mapped(const void *memory, const std::function<int()> &by)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    auto it = find(memory, 1);
+
+    if (it != blocks.end())
+        it->second.mapped.push_back(by);
 }
 
 } // namespace gpu_on_cpu

@@ -34,6 +34,7 @@ ncclResult_t start(const call &what)
         return ncclInProgress;
     if (is_captured(what.stream))
         return capture_exchange(what.stream, c, e) ? ncclUnhandledCudaError : ncclSuccess;
+    reclaim(*c);
     c->running++;
     if (enqueue(what.stream, [=] { return run(c, e); })) {
         c->running--;

@@ -354,6 +354,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return result;
     if (comm->is->running)
         forbidden("a communicator is destroyed while it exchanges");
+    unmap_all(*comm->is);
     delete comm;
     return ncclSuccess;
 }
@@ -367,6 +368,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         comm->is->aborted = true;
     while (comm->is && comm->is->inside)
         usleep(20);
+    if (comm->is)
+        unmap_all(*comm->is);
     delete comm;
     return ncclSuccess;
 }

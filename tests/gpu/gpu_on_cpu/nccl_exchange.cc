@@ -153,11 +153,43 @@ bool connected(core &c, const exchange &e)
     return all;
 }
 
+void reclaim(core &c)
+{
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    if (++c.calls % 11)
+        return;
+    for (uint64_t number : c.gone)
+        c.meets->mapped[c.rank][number % CAPTURES] = 0;
+    c.gone.clear();
+}
+
+void unmap_all(core &c)
+{
+    for (std::atomic<char> &mapped : c.meets->mapped[c.rank])
+        mapped = 0;
+}
+
 /* Each replay uses up an exchange of its own. */
 cudaError_t capture_exchange(cudaStream_t stream, const std::shared_ptr<core> &c,
                              const std::shared_ptr<exchange> &pattern)
 {
-    return capture_work(stream, [c, pattern, e = std::shared_ptr<exchange>()]() mutable {
+    uint64_t number = c->captures++; /* the same on all ranks */
+    std::shared_ptr<void> graph(nullptr, [c, number](void *) {
+        std::lock_guard<std::mutex> guard(c->lock);
+
+        c->gone.push_back(number);
+    });
+
+    c->meets->mapped[c->rank][number % CAPTURES] = 1;
+    for (const part &x : pattern->parts)
+        keep_mapped(x.at, [c, number] {
+            for (int q = 0; q < c->ranks && !c->aborted; q++)
+                if (c->meets->mapped[q][number % CAPTURES])
+                    return q;
+            return -1;
+        });
+    return capture_work(stream, [c, pattern, graph, e = std::shared_ptr<exchange>()]() mutable {
         if (!e) {
             e = std::make_shared<exchange>(*pattern);
             c->running++;

@@ -9,13 +9,14 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <nccl.h>
 #include <vector>
 
 namespace gpu_on_cpu
 {
 
-enum { RANKS = 16, SPLITS = 64, PIPE_BYTES = 64 << 10 };
+enum { RANKS = 16, SPLITS = 64, PIPE_BYTES = 64 << 10, CAPTURES = 16384 };
 enum kind { SEND, GATHER, SCATTER, ALL_TO_ALL };
 
 /* From one rank to one other: whole messages, each with a header. */
@@ -35,6 +36,8 @@ struct board {
     std::atomic<int> here[RANKS];         /* 1 + its device */
     std::atomic<int> begun[RANKS][RANKS]; /* (rank, peer): it has begun to exchange with that one */
     seat splits[SPLITS][RANKS];
+    /* (rank, number of the captured exchange): it has mapped what the others named in it */
+    std::atomic<char> mapped[RANKS][CAPTURES];
     pipe pipes[RANKS][RANKS]; /* (from, to) */
 };
 
@@ -65,6 +68,9 @@ struct core {
     int rank, ranks, device;
     std::atomic<int> running{ 0 }, inside{ 0 }; /* exchanges; calls that have not come back */
     std::atomic<bool> aborted{ false };
+    uint64_t captures = 0, calls = 0;
+    std::mutex lock;
+    std::vector<uint64_t> gone; /* captured exchanges of graphs that are destroyed */
 };
 
 /* What one group, or one call outside of any, does in a stream. */
@@ -82,7 +88,12 @@ outcome run(const std::shared_ptr<core> &c, const std::shared_ptr<exchange> &e);
 /* Whether all whom it meets have begun to exchange with this rank, too. */
 bool connected(core &c, const exchange &e);
 
-/* Instead of running it, while the stream is captured. */
+/* At every call: at one in eleven it unmaps what belongs to graphs that are destroyed. */
+void reclaim(core &c);
+void unmap_all(core &c);
+
+/* Instead of running it, while the stream is captured.  What it names is mapped by the others (see
+ * NCCL_GRAPH_REGISTER) until their graphs are destroyed, and reclaim() was called. */
 cudaError_t capture_exchange(cudaStream_t stream, const std::shared_ptr<core> &c,
                              const std::shared_ptr<exchange> &pattern);
 
