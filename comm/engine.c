@@ -64,6 +64,15 @@ void engine_close(struct engine *engine)
     *engine = (struct engine){ 0 };
 }
 
+int engine_alloc(struct engine *engine, size_t bytes, void **out)
+{
+    size_t lent = engine->wire->lent_bytes, rest = lent ? bytes % lent : 0;
+
+    if (rest && __builtin_add_overflow(bytes, lent - rest, &bytes))
+        return fail(ERR_NOMEM, "memory for a wire");
+    return device_alloc(engine->device, bytes, out);
+}
+
 void engine_release(struct engine *engine, void *memory)
 {
     if (memory && !wire_withdraw(engine->wire, memory))

@@ -24,6 +24,10 @@ int engine_open(struct world *world, const char *device, const char *wire, struc
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out);
 void engine_close(struct engine *engine); /* a zeroed one is fine */
 
+/* Memory of the device that exchanges may come into, of at least so many bytes: what a wire opens
+ * to other ranks has no neighbours there. */
+int engine_alloc(struct engine *engine, size_t bytes, void **out);
+
 /* Releases memory of the device that exchanges came into, unless another rank may have it open for
  * ever.  NULL is fine. */
 void engine_release(struct engine *engine, void *memory);

@@ -73,6 +73,7 @@ struct wire {
     size_t apart_bytes; /* from here on a transfer for each block is no slower than one transfer of
                          * all blocks for a peer, and a copy that puts them in place; 0: they go
                          * together in any case */
+    size_t lent_bytes;  /* memory that exchanges come into is a multiple of this; 0: of any size */
     bool pretends; /* what arrives is not what the others would send: no result can be checked */
     uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued; of a collective
                                     * what transfers in its place would be */

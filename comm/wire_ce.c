@@ -42,6 +42,10 @@ struct export
     uint32_t loan;
 };
 
+/* The driver cuts smaller allocations out of blocks of this size, and what opens one to another
+ * process opens its block: with all that lies there, and under one handle. */
+enum { BLOCK_BYTES = 2 << 20 };
+
 enum { EVENTS_LOAN = 0 }; /* every rank's first: the events that it records */
 
 /* What a batch keeps, since its first exchange: handles and mappings take the driver's time. */
@@ -507,7 +511,9 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
     TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
-    wire->base = (struct wire){ .ops = &ce_ops, .topology = *t, .apart_bytes = CUDA_APART_BYTES };
+    wire->base = (struct wire){
+        .ops = &ce_ops, .topology = *t, .apart_bytes = CUDA_APART_BYTES, .lent_bytes = BLOCK_BYTES
+    };
     wire->world = world;
     wire->gpu = device;
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };

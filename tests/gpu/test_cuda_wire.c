@@ -41,7 +41,7 @@ static char *allocate(size_t bytes)
 {
     void *memory = NULL;
 
-    CHECK(!device_alloc(f.engine.device, bytes, &memory));
+    CHECK(!engine_alloc(&f.engine, bytes, &memory));
     return memory;
 }
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 1000 };
+enum { BYTES = 1000, BLOCK = 2 << 20 };
 
 static cudaStream_t a, b;
 static char *there, *pinned;
@@ -113,11 +113,25 @@ static int other_process(void)
     return check_failures;
 }
 
+static void lend_a_part_of_a_block(void)
+{
+    cudaIpcMemHandle_t memory;
+
+    set_up();
+    cudaIpcGetMemHandle(&memory, there);
+}
+
+static void only_whole_blocks_are_lent(void)
+{
+    CHECK(signal_of(lend_a_part_of_a_block) == SIGABRT);
+}
+
 static void processes_share_memory_and_events(void)
 {
     cudaIpcMemHandle_t memory;
     cudaIpcEventHandle_t handle;
     cudaEvent_t mine, theirs;
+    char *lent;
     void *same;
     pid_t child;
     int status;
@@ -129,24 +143,25 @@ static void processes_share_memory_and_events(void)
         _exit(other_process());
     set_up();
     CHECK(!cudaEventCreateWithFlags(&mine, cudaEventInterprocess | cudaEventDisableTiming));
-    CHECK(cudaIpcGetMemHandle(&memory, there + 1) == cudaErrorInvalidValue);
-    CHECK(!cudaIpcGetMemHandle(&memory, there) && !cudaIpcGetEventHandle(&handle, mine));
+    CHECK(!cudaMalloc((void **)&lent, BLOCK));
+    CHECK(cudaIpcGetMemHandle(&memory, lent + 1) == cudaErrorInvalidValue);
+    CHECK(!cudaIpcGetMemHandle(&memory, lent) && !cudaIpcGetEventHandle(&handle, mine));
     CHECK(cudaIpcOpenMemHandle(&same, memory, cudaIpcMemLazyEnablePeerAccess));
     CHECK(cudaIpcOpenEventHandle(&theirs, handle));
     cudaGetLastError();
-    CHECK(!cudaMemsetAsync(there, 1, BYTES, a) && !cudaEventRecord(mine, a));
+    CHECK(!cudaMemsetAsync(lent, 1, BYTES, a) && !cudaEventRecord(mine, a));
     tell(to_child[1], &memory, sizeof(memory));
     tell(to_child[1], &handle, sizeof(handle));
     hear(to_parent[0], &handle, sizeof(handle));
     CHECK(!cudaIpcOpenEventHandle(&theirs, handle));
     CHECK(!cudaStreamWaitEvent(b, theirs, 0));
-    CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, b));
+    CHECK(!cudaMemcpyAsync(pinned, lent, BYTES, cudaMemcpyDeviceToHost, b));
     CHECK(!cudaStreamSynchronize(b));
     CHECK(pinned[0] == 2 && pinned[1] == 1);
     tell(to_child[1], "", 1);
     waitpid(child, &status, 0);
     CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
-    CHECK(!cudaEventDestroy(mine) && !cudaEventDestroy(theirs));
+    CHECK(!cudaEventDestroy(mine) && !cudaEventDestroy(theirs) && !cudaFree(lent));
     tear_down();
 }
 
@@ -452,6 +467,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(memory_ends_where_it_ends),
         TEST(events_have_timestamps_only_where_somebody_asks),
+        TEST(only_whole_blocks_are_lent),
         TEST(processes_share_memory_and_events),
         TEST(a_child_of_who_has_begun_is_refused),
         TEST(fresh_memory_is_no_zero),

@@ -147,7 +147,7 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
     x->memory_bytes = arena.used_bytes;
-    TRY_OUT(device_alloc(engine->device, x->memory_bytes, &x->memory));
+    TRY_OUT(engine_alloc(engine, x->memory_bytes, &x->memory));
     arena = (struct arena){ .base = x->memory };
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);

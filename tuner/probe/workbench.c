@@ -48,7 +48,7 @@ int workbench_open(struct engine *engine, size_t bytes, struct workbench *out)
     float *next;
     int rc;
 
-    TRY_OUT(device_alloc(engine->device, workbench_bytes(bytes), &b.memory));
+    TRY_OUT(engine_alloc(engine, workbench_bytes(bytes), &b.memory));
     b.from = b.memory;
     b.to = b.from + b.bytes;
     next = (float *)(void *)(b.to + b.bytes);

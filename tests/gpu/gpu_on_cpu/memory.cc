@@ -22,7 +22,8 @@ namespace gpu_on_cpu
 namespace
 {
 
-const size_t page_bytes = 4096, align_bytes = 256, poisoned_bytes = 4 << 20;
+const size_t page_bytes = 4096, align_bytes = 256, poisoned_bytes = 4 << 20,
+             lent_bytes = 2 << 20;
 enum { PEERS = 32, WATCHED = 0xa5 };
 
 /* The first page of an allocation's file, for all that open it. */
@@ -407,6 +408,9 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory)
 
     if (code || it == blocks.end() || it->second.users)
         return keep(code ? code : cudaErrorInvalidValue);
+    if (it->second.bytes % lent_bytes)
+        forbidden("%zu bytes are opened to others, and what else the driver put into their block",
+                  it->second.bytes);
     memcpy(h.what, "memory", 7);
     h.file = it->second.file;
     h.file.at = nullptr;
