@@ -511,7 +511,8 @@ static void print_headline(const struct section *section, FILE *to)
     remarks_figures(layer, figures);
     fprintf(to, "<h2>%s</h2>\n<dl class=\"figures\">\n", text);
     for (int i = 0; i < FIGURES; i++)
-        fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
+        if (*figures[i].number)
+            fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
     fputs("</dl>\n<p><b>", to);
     print_title(section, to);
     fprintf(to, "</b></p>\n<p>%s", layer->modelled ? "MODELLED: " : "");
