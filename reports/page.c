@@ -511,7 +511,8 @@ static void print_headline(const struct section *section, FILE *to)
     remarks_figures(layer, figures);
     fprintf(to, "<h2>%s</h2>\n<dl class=\"figures\">\n", text);
     for (int i = 0; i < FIGURES; i++)
-        fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
+        if (*figures[i].number)
+            fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
     fputs("</dl>\n<p><b>", to);
     print_title(section, to);
     fprintf(to, "</b></p>\n<p>%s", layer->modelled ? "MODELLED: " : "");
@@ -651,6 +652,22 @@ static void print_runs(const struct facts *facts, FILE *to)
     fputs("</table></div></details>\n", to);
 }
 
+/* Of the newest run or decision: two pages of one database can be told apart by it. */
+static void print_date(const struct facts *facts, FILE *to)
+{
+    int64_t last_s = 0;
+
+    for (size_t i = 0; i < facts->run_count; i++)
+        if (facts->runs[i].updated_s > last_s)
+            last_s = facts->runs[i].updated_s;
+    for (size_t i = 0; i < facts->layer_count; i++)
+        for (size_t j = 0; j < facts->layers[i].entry_count; j++)
+            if (facts->layers[i].entries[j].decided_s > last_s)
+                last_s = facts->layers[i].entries[j].decided_s;
+    if (last_s)
+        fprintf(to, ", last changed %s UTC", DATE_TEXT(last_s, DATE_MINUTE));
+}
+
 void page_write(const struct report *report, FILE *to)
 {
     const struct facts *facts = report->facts;
@@ -659,6 +676,7 @@ void page_write(const struct report *report, FILE *to)
     page_begin("moetune report", to);
     fputs("<p class=\"soft\">Database ", to);
     quote_html(report->db, to);
+    print_date(facts, to);
     fputs("</p>\n", to);
     remarks_overall(facts, &remarks);
     print_remarks(&remarks, "note", to);

@@ -213,7 +213,7 @@ const struct plot plots[PLOTS] = {
     { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
       "place; measured buckets; inferred buckets; plan", series_distribution, "distribution", NULL,
       "Buckets of the table by their plan.", "Pale: inferred.",
-      "needs entries: nothing is decided yet" },
+      "needs two plans: one stands everywhere, or nothing is decided yet" },
     { "spent", "What the table cost", "", "", PLOT_TOGETHER, "place; count; what", series_spent,
       NULL, NULL, NULL, NULL, NULL },
     { "improvement", "The table against one static plan", "", "", PLOT_TOGETHER,

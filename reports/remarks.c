@@ -324,8 +324,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     const struct gain *g = is_loss ? &loss : gain;
     bool narrow = g->high - g->low < 0.02; /* whole percent would say nothing */
 
-    snprintf(out->number, FIGURE_BYTES, "?");
-    text_put(out->words, FIGURE_BYTES, "less time than %s (unknown)", TEXT_SHORT(than, 40));
+    *out = (struct figure){ .number = "" };
     if (!known || !isfinite(gain->value))
         return;
     snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
@@ -349,8 +348,7 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
         steps += layer->trials[j].heat.steps;
         steps_s += (double)layer->trials[j].taken_ns * 1e-9;
     }
-    snprintf(out->number, FIGURE_BYTES, "?");
-    snprintf(out->words, FIGURE_BYTES, "of steps: no trials are in this database");
+    *out = (struct figure){ .number = "" };
     if (!steps)
         return;
     while (steps_s < units[i].above)

@@ -36,7 +36,7 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 enum { HEADLINE_BYTES = STANDING_TEXT_BYTES, FIGURE_BYTES = 32 + PLAN_TEXT_BYTES };
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]);
 
-/* A number, and what it is. */
+/* A number, and what it is; both are empty where it is not known. */
 struct figure {
     char number[FIGURE_BYTES], words[FIGURE_BYTES];
 };

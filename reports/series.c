@@ -116,6 +116,9 @@ void series_distribution(struct series *s)
         fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred,
                 PLAN_WORDS(&shares[i].plan));
     }
+    /* One bar says no more than the table's one line. */
+    if (count < 2)
+        s->extent.rows = 0;
     if (rest.measured + rest.inferred)
         fprintf(s->to, "%u %u %u \"%zu more plans\"\n", at, rest.measured, rest.inferred,
                 count - SHARES_MAX);

@@ -85,6 +85,7 @@ int store_cluster_find(struct store *store, const struct cluster *cluster, int64
 int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
                int64_t *cluster_id, int64_t *shape_id);
 int store_cluster_get(struct store *store, int64_t id, struct cluster *out);
+int store_cluster_count(struct store *store, int64_t *count);
 int store_shape_get(struct store *store, int64_t id, struct moe_shape *out);
 
 /* ---- loads: how many tokens choose each expert, where that is not left to random numbers */

@@ -176,6 +176,17 @@ int store_cluster_get(struct store *store, int64_t id, struct cluster *out)
     return cluster_parse(text, store->path, out);
 }
 
+int store_cluster_count(struct store *store, int64_t *count)
+{
+    sqlite3_stmt *s;
+
+    TRY(records_query(&store->records, "SELECT count(*) FROM fingerprint", NULL, 0, &s));
+    TRY(records_step(&store->records, s));
+    *count = sqlite3_column_int64(s, 0);
+    sqlite3_reset(s);
+    return OK;
+}
+
 int store_shape_get(struct store *store, int64_t id, struct moe_shape *out)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };

@@ -120,7 +120,7 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to)
         fprintf(to, "# host %s, rank%s %u", f->host, last > i ? "s" : "", i);
         if (last > i)
             fprintf(to, "-%u", last);
-        fprintf(to, ": %u cores (%s), %u GiB, %s, %s\n", f->cores,
+        fprintf(to, ": %u core%s (%s), %u GiB, %s, %s\n", f->cores, f->cores == 1 ? "" : "s",
                 *f->caches ? f->caches : "caches unknown", f->memory_gib,
                 *f->network ? f->network : "network unknown", f->gpus);
         i = last + 1;

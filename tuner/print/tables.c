@@ -11,6 +11,7 @@
 #include "progress.h"
 #include "rank_speeds.h"
 #include "row.h"
+#include "sha256.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
@@ -79,11 +80,14 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
 {
     struct cluster cluster;
     struct moe_shape shape;
+    char hash[SHA256_HEX_BYTES];
     const char *reality;
+    int64_t clusters;
     size_t ranks;
     double slowest;
 
     TRY(store_cluster_get(store, cluster_id, &cluster));
+    TRY(store_cluster_count(store, &clusters));
     TRY(store_shape_get(store, shape_id, &shape));
     reality = backend_is_real(cluster.backend) ? ""
               : strcmp(cluster.backend, "sim") ? "VIRTUAL ranks beside one that is measured: "
@@ -93,6 +97,11 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     fprintf(to, " on %u %snode%s, m=%u%s\n", cluster.nodes,
             cluster.ranks_per_node ? "" : "unequal ", cluster.nodes == 1 ? "" : "s",
             cluster.ranks_per_node, cluster.ranks_per_node ? " on each" : "");
+    /* Clusters that differ elsewhere, in a library or a link, would print the same line. */
+    if (clusters > 1) {
+        cluster_hex(&cluster, hash);
+        fprintf(to, "         fingerprint %.12s\n", hash);
+    }
     if (cluster_has_graphs(&cluster))
         fprintf(to, "steps    launched as CUDA graphs\n");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&

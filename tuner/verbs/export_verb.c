@@ -168,8 +168,7 @@ static int write_answers(const struct format *format, const struct answers *answ
     TRY(find_place(format, &job, o->file, path));
     TRY(output_begin(path, &output));
     TRY(output_end(&output, format->write(&job, output.to), NULL, true));
-    if (format->file_name)
-        note("%s", path);
+    note("%s is written", path);
     return o->check ? format_read_back(format, &job, path) : OK;
 }
 

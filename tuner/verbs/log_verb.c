@@ -4,6 +4,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "tables.h"
 #include "text.h"
 #include "verbs.h"
 
@@ -28,6 +29,7 @@ static const struct options defaults = { .lines = 100 };
 static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
+    const struct entry_row *above = NULL; /* the one that was printed last */
     struct row_list history = { NULL, 0 };
     struct moe_shape shape;
     struct store *store;
@@ -44,8 +46,13 @@ static int run(const struct verb_call *call, void *options)
         const struct entry_row *was = &row->entry;
 
         TRY_OUT(store_shape_get(store, was->shape, &shape));
-        printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n",
-               DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why), SHAPE_TEXT(&shape),
+        if (!above || above->cluster != was->cluster || above->shape != was->shape) {
+            printf("%s", above ? "\n" : "");
+            TRY_OUT(tables_heading(store, was->cluster, was->shape, stdout));
+        }
+        above = was;
+        printf("%s  %s  %s\n    was %s (%s%s), %.1f us against %.1f us\n",
+               DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
                BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
                UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
                was->default_us);

@@ -81,12 +81,14 @@ static void print_text(const struct run_row *run)
     uint32_t done = run->buckets_done;
     char now[256] = "";
 
-    if (run->state == RUN_RUNNING && done)
-        snprintf(
-            now, sizeof(now), ", about %s left; %s",
-            DURATION_TEXT(fmin(spent / done * (run->buckets_planned - done), budget_left(run))),
-            UTF8_LINE(run->now));
-    else if (run->state == RUN_RUNNING || run->state == RUN_INTERRUPTED)
+    if (run->state == RUN_RUNNING && done) {
+        double work_s = spent / done * (run->buckets_planned - done), budget_s = budget_left(run);
+        bool cut = budget_s < work_s; /* what is left is that of the budget, not of the work */
+
+        snprintf(now, sizeof(now), ", %s %s left%s; %s", cut ? "at most" : "about",
+                 DURATION_TEXT(cut ? budget_s : work_s), cut ? " (--budget)" : "",
+                 UTF8_LINE(run->now));
+    } else if (run->state == RUN_RUNNING || run->state == RUN_INTERRUPTED)
         snprintf(now, sizeof(now), "; %s", UTF8_LINE(run->now));
     print_line("run %" PRId64 " %s%s: %u of %u buckets after %s%s", run->id,
                run_state_words[run->state],
