@@ -223,9 +223,8 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
         struct drop_shares token = dropped_shares(&r, NULL, capacity),
                            priority = dropped_shares(&r, r.turn, capacity);
 
-        out[i] = (struct drops){
-            factors[i], capacity, token.choices, { token.gate, priority.gate }
-        };
+        out[i] =
+            (struct drops){ factors[i], capacity, token.choices, { token.gate, priority.gate } };
     }
     free(r.logits);
     free(r.expert);
