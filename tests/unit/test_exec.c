@@ -125,7 +125,8 @@ static int run_graph(struct rig *rig, struct exec *exec)
     }
     exec->graph = NULL;
     graph_close(graph);
-    return rc;
+    /* Else another rank may still have this one's memory mapped when it is freed. */
+    return wire_reclaim(all.engine.wire, all.engine.comm) ? ERR_WIRE : rc;
 }
 
 static bool can_capture(void)

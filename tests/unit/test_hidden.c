@@ -174,7 +174,8 @@ static int run_graph(struct rig *rig, struct exec *exec)
     }
     exec->graph = NULL;
     graph_close(graph);
-    return rc;
+    /* Else another rank may still have this one's memory mapped when it is freed. */
+    return wire_reclaim(all.engine.wire, all.engine.comm) ? ERR_WIRE : rc;
 }
 
 /* Whole weights take P for one piece, 2 P/d for d of them, whatever the number of layers; kept they

@@ -131,7 +131,8 @@ static int run_graph(struct rig *rig, struct exec *exec)
     rc = rig_check(rig, exec, &worst);
     graph_close(exec->graph);
     exec->graph = NULL;
-    return rc;
+    /* Else another rank may still have this one's memory mapped when it is freed. */
+    return wire_reclaim(all.engine.wire, all.engine.comm) ? ERR_WIRE : rc;
 }
 
 /* What was asked of the account before is as much as was taken, or more. */
