@@ -61,8 +61,7 @@ struct lookup_switches {
 /* What was found in files that answers nobody here. */
 struct lookup_passed {
     bool modelled, elsewhere; /* tables of clusters that are not there, or of other sites */
-    int64_t
-        version; /* that of a database which is newer, or older than all that are read; 0: none */
+    int64_t version;          /* of a database that is newer or older than what is read, or 0 */
 };
 
 struct lookup_set {

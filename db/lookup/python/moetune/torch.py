@@ -64,7 +64,7 @@ class Tuner:
     LOCAL_WORLD_SIZE (else all ranks are on one node), and what torch knows of the machine.
 
     While a CUDA graph is captured, ask() gives the best plan known and no exchange, and nothing is
-    learnt of the step.
+    learnt of the step.  All ranks capture the same steps: one that did not would wait for the others.
 
     Under `moetune tune --exec` rank 0 speaks with that, and its database and layer count.
     """
