@@ -7,7 +7,7 @@
 # MPI=0|DIR   without an MPI: ranks of one host, by fork / with the one there (default: found or not)
 # BLAS=0      without OpenBLAS: no ranks on cores (default: found or not)
 # SQLITE=0    libmoelookup without SQLite: it reads packed tables only
-VERSION := 0.1.0
+VERSION := 0.9.0
 
 SAN   ?= 0
 V     ?= 0
@@ -215,6 +215,7 @@ Build     make, make build      the program and both libraries; the first says w
 Use       make tune             installs what is missing, builds, and tunes a small layer on this machine
 Test      make check            before a commit: the most of it, in three minutes
           make test | test-full installs what is missing, then all tests; every case
+          make test-clients     trainers of others, in an environment of 5.6 GB that it fetches
           make SAN=1 test       with AddressSanitizer and UBSan (SAN=thread: ThreadSanitizer)
           make soak             kills, hostile inputs, many readers, for longer
           make check-gpu        on a machine with a GPU; check-gpu-pack: for one without a compiler

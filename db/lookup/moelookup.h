@@ -371,7 +371,7 @@ MOELOOKUP_API int moelookup_flush(const struct moelookup_view *view);
 
 /* Never NULL; static. */
 MOELOOKUP_API const char *moelookup_strerror(int status);
-MOELOOKUP_API const char *moelookup_version(void); /* "0.1.0" */
+MOELOOKUP_API const char *moelookup_version(void); /* "0.9.0" */
 
 /* Writes "r=2 d=4 a=2dh", of a space "dispatcher=alltoall chunks=2 space=torch-moe@3f2a91c0".
  * Returns the length as snprintf does, or MOE_ERR_ARGUMENT. */

@@ -1,5 +1,5 @@
 # A manual's Markdown as roff; moetune(1) is made by manual.c.  tests/program/test_manuals has an example of everything.
-#   awk -v version=0.1.0 -f tuner/cli/manual.awk tuner/cli/moetune-tables.7.md >moetune-tables.7
+#   awk -v version=0.9.0 -f tuner/cli/manual.awk tuner/cli/moetune-tables.7.md >moetune-tables.7
 # (-v file=NAME: what complaints call its standard input)
 #
 # It knows what our manuals are written in, and refuses the rest with one sentence:

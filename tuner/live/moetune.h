@@ -253,7 +253,7 @@ MOETUNE_API int moetune_status(const struct moetune *tuner, struct moetune_statu
 /* Publishes what is known.  NULL is fine. */
 MOETUNE_API void moetune_close(struct moetune *tuner);
 
-MOETUNE_API const char *moetune_version(void); /* "0.1.0" */
+MOETUNE_API const char *moetune_version(void); /* "0.9.0" */
 
 #ifdef __cplusplus
 }

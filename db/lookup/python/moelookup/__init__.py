@@ -25,7 +25,7 @@ from .table import (
     window,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "Beside",

@@ -18,7 +18,7 @@ from moelookup.plan import words
 from .lines import Asker, Attached, asker, attach
 from .tuner import Status, Tuner, library_version
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "Asker",
