@@ -1,6 +1,7 @@
 /* Opens and closes device, wire and the pair of streams. */
 #include "engine.h"
 
+#include "cluster.h"
 #include "own_cores.h"
 #include "status.h"
 #include "world.h"
@@ -102,8 +103,26 @@ int engine_begin(struct engine *engine)
     engine->begun_ns = device_now_ns(engine->device);
     if (!engine->begun)
         return OK;
+    if (engine->holds)
+        TRY(stream_hold(engine->compute));
     TRY(event_record(engine->begun, engine->compute));
     return event_wait(engine->begun, engine->comm);
+}
+
+void engine_hold_next(struct engine *engine)
+{
+    engine->holds = true;
+}
+
+bool engine_holds(const struct engine *engine)
+{
+    return engine->holds;
+}
+
+void engine_go(struct engine *engine)
+{
+    engine->holds = false;
+    device_go(engine->device);
 }
 
 int64_t engine_took_ns(const struct engine *engine)
@@ -112,20 +131,29 @@ int64_t engine_took_ns(const struct engine *engine)
                          : device_now_ns(engine->device) - engine->begun_ns;
 }
 
-int engine_refuse_graphs(const char *kind, const char *name)
+int engine_refuse_steps(uint32_t steps_are, const char *kind, const char *name)
 {
-    return fail(
-        ERR_ARGUMENT,
-        "--graphs on: %s %s cannot launch steps as graphs; on device cuda, wire nccl (a GPU "
-        "for each rank) and --virtual-ranks can",
-        kind, name);
+    bool graphs = steps_are == STEPS_GRAPHS;
+
+    return fail(ERR_ARGUMENT,
+                "--graphs %s: %s %s cannot %s; on device cuda, wire nccl (a GPU for each rank) and "
+                "--virtual-ranks can",
+                graphs ? "on" : "ahead", kind, name,
+                graphs ? "launch steps as graphs" : "queue a whole step before any of it runs");
 }
 
-int engine_check_graphs(const struct engine *engine)
+/* A wire whose ranks meet on the host in the middle of an exchange can do neither. */
+int engine_check_steps(const struct engine *engine, uint32_t steps_are)
 {
-    if (!device_has_graphs(engine->device))
-        return engine_refuse_graphs("device", engine->device->ops->name);
-    return engine->wire->ops->graphs ? OK : engine_refuse_graphs("wire", engine->wire->ops->name);
+    const struct device *device = engine->device;
+
+    if (steps_are == STEPS_EAGER)
+        return OK;
+    if (steps_are == STEPS_GRAPHS ? !device_has_graphs(device) : !device_holds(device))
+        return engine_refuse_steps(steps_are, "device", device->ops->name);
+    return engine->wire->ops->graphs
+               ? OK
+               : engine_refuse_steps(steps_are, "wire", engine->wire->ops->name);
 }
 
 /* On the stream that wire_wait() looks after: who waits for a replay waits as for an exchange. */

@@ -13,6 +13,7 @@ struct engine {
     struct stream *compute, *comm;
     struct event *begun, *joined, *ended; /* of a stretch; NULL where the host's clock times it */
     int64_t begun_ns;
+    bool holds; /* see engine_hold_next() */
 };
 
 /* By the names of device_open() and wire_open() (NULL: the wire that suits).  Collective, the same
@@ -39,12 +40,20 @@ int engine_sync(struct engine *engine);
  * kernels run without the host it lasts from an event that both wait for to one that waits for
  * both; else it is taken from the device's clock. */
 int engine_begin(struct engine *engine);
+
+/* The next stretch begins when the host says so: what it queues until then waits on the device, and
+ * the stretch lasts from there.  The device goes on by itself after a while (stream_hold()).  To be
+ * followed by engine_begin(); and by engine_go(), whatever fails, before engine_sync(). */
+void engine_hold_next(struct engine *engine);
+bool engine_holds(const struct engine *engine);
+void engine_go(struct engine *engine);
 int64_t engine_took_ns(const struct engine *engine); /* after the sync */
 
-/* Where steps cannot be graphs: ERR_ARGUMENT, with a sentence that says which can. */
-int engine_check_graphs(const struct engine *engine);
-int engine_refuse_graphs(const char *kind,
-                         const char *name); /* the "wire" or "device" that cannot */
+/* Where steps cannot be launched so (enum steps_are): ERR_ARGUMENT, with a sentence that says which
+ * can. */
+int engine_check_steps(const struct engine *engine, uint32_t steps_are);
+int engine_refuse_steps(uint32_t steps_are, const char *kind,
+                        const char *name); /* the "wire" or "device" that cannot */
 
 /* Keeps what `issue` gives both streams, and runs nothing of it.  It must have run before.
  * graph_launch() on the stream `comm` is then as good as calling `issue`. */

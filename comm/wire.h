@@ -64,7 +64,8 @@ struct wire_ops {
     /* NULL: no rank maps what another one's graphs name. */
     int (*reclaim)(struct wire *wire, struct stream *stream);
     unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
-    bool graphs;          /* an exchange may be part of a device's graph, once it has run */
+    bool graphs;          /* once it has run, an exchange may be part of a device's graph, and be
+                           * queued whole before any of it runs */
 };
 
 struct wire {

@@ -86,7 +86,7 @@ struct model_link {
     double chunk_ns, message_peer_ns;      /* 0: nothing */
     double peer_bytes_per_ns, crowd_peers; /* between nodes; INFINITY: no limit */
     double staged_weight;                  /* of 2dh's exchanges beside those of others */
-    double ring_step_ns;                   /* NAN: the library has no rings */
+    double ring_step_ns, ring_beyond_ns;   /* NAN: the library has no rings */
     struct protocol protocols[PROTOCOLS];  /* by enum moe_proto */
     uint32_t *seen, search; /* of each rank: in which count of peers it was found last */
 };
@@ -235,7 +235,10 @@ static struct port beyond_node(const struct model_link *link, int ranks)
 static double ring_ns(const struct model_link *link, const struct volume *v,
                       const struct protocol *p)
 {
-    return (v->ranks - 1) * link->ring_step_ns * p->latency +
+    int beyond = v->nodes - 1;
+
+    return ((v->ranks - 1 - beyond) * link->ring_step_ns + beyond * link->ring_beyond_ns) *
+               p->latency +
            fmax(v->inside_bytes / link->ports[LEVEL_INSIDE].bytes_per_ns,
                 v->ring_bytes / beyond_node(link, v->ranks).bytes_per_ns) /
                p->rate;
@@ -353,6 +356,7 @@ int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
                              ? c->overlap_slowdown_2dh / c->overlap_slowdown
                              : 1,
         .ring_step_ns = c->ring_step_us * 1e3,
+        .ring_beyond_ns = known_or(c->ring_step_between_us, c->ring_step_us) * 1e3,
         .protocols = { [MOE_PROTO_SIMPLE] = { 1, 1, true },
                        [MOE_PROTO_LL] = protocol_of(c->ll_rate_percent, c->ll_latency_percent),
                        [MOE_PROTO_LL128] =

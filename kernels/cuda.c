@@ -3,6 +3,7 @@
 
 #include "cuda_blas.h"
 #include "cuda_kernels.h"
+#include "cuda_paced.h"
 #include "fault.h"
 #include "host.h"
 #include "status.h"
@@ -25,6 +26,8 @@ struct cuda_device {
     int64_t origin_ns, origin_set_ns; /* its date; when it was set, on the host's clock */
     char *stage[STAGES];              /* pinned */
     cudaEvent_t staged[STAGES];
+    volatile uint32_t *said; /* pinned: the last hold that may go on */
+    uint32_t holds;          /* so far */
     struct cuda_blas *blas;
     bool abandoned;
 };
@@ -341,6 +344,22 @@ static int cuda_launch(struct stream *stream, enum kernel kernel, const void *ar
     return OK;
 }
 
+/* ---- A hold: a kernel of one thread that waits for a number to be said */
+
+static int cuda_hold(struct stream *stream)
+{
+    struct cuda_device *device = device_of(stream->device);
+
+    cuda_stream_keep(stream, cuda_wait_said((const uint32_t *)device->said, ++device->holds,
+                                            HOLD_MOST_NS, cuda_stream(stream)));
+    return OK;
+}
+
+static void cuda_go(struct device *device)
+{
+    *device_of(device)->said = device_of(device)->holds;
+}
+
 /* ---- Graphs */
 
 /* Captures what this thread does: what libraries do in threads of their own is no part of it. */
@@ -413,6 +432,8 @@ static void cuda_close(struct device *base)
         if (device->stage[i])
             cudaFreeHost(device->stage[i]);
     }
+    if (device->said)
+        cudaFreeHost((void *)device->said);
     if (device->origin)
         cudaEventDestroy(device->origin);
     if (device->now)
@@ -440,6 +461,8 @@ static const struct device_ops cuda_ops = {
     .event_ns = cuda_event_ns,
     .now_ns = cuda_now_ns,
     .launch = cuda_launch,
+    .hold = cuda_hold,
+    .go = cuda_go,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
@@ -504,6 +527,8 @@ int cuda_device_open(int ordinal, struct device **out)
     TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
     TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
     TRY_OUT(CUDA(cudaEventCreate(&device->now)));
+    TRY_OUT(CUDA(cudaMallocHost((void **)&device->said, sizeof(*device->said))));
+    *device->said = 0;
     for (int i = 0; i < STAGES; i++) {
         TRY_OUT(CUDA(cudaMallocHost((void **)&device->stage[i], STAGE_BYTES)));
         TRY_OUT(CUDA(cudaEventCreateWithFlags(&device->staged[i], cudaEventDisableTiming)));

@@ -1,5 +1,6 @@
-/* Cuts copies into pieces, each of which waits for its date on the GPU's own clock: pieces for a
- * copy engine, or those of one kernel that copies what an exchange carries. */
+/* Waits.  Copies are cut into pieces, each of which waits for its date on the GPU's own clock:
+ * pieces for a copy engine, or those of one kernel that copies what an exchange carries.  And a
+ * stream waits for the host. */
 extern "C" {
 #include "cuda.h"
 #include "status.h"
@@ -117,4 +118,20 @@ extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t c
                                  cudaStream_t stream)
 {
     return CUDA(launch(copy_all, ctas, THREADS, stream, *copies));
+}
+
+/* ---- the host's word */
+
+static __global__ void wait_said(const volatile uint32_t *said, uint32_t turn, uint64_t most_ns)
+{
+    uint64_t end_ns = gpu_clock_ns() + most_ns;
+
+    while ((int32_t)(*said - turn) < 0 && gpu_clock_ns() < end_ns)
+        wait_until(gpu_clock_ns() + 200);
+}
+
+extern "C" int cuda_wait_said(const uint32_t *said, uint32_t turn, uint64_t most_ns,
+                              cudaStream_t stream)
+{
+    return CUDA(launch(wait_said, 1, 1, stream, (const volatile uint32_t *)said, turn, most_ns));
 }

@@ -1,5 +1,5 @@
-/* Copies at a given pace, on a copy engine or on multiprocessors: traffic of a link that is not
- * there. */
+/* Kernels that wait: for a date, between copies at a given pace, by a copy engine or on
+ * multiprocessors, as traffic of a link that is not there; and for the host. */
 #ifndef CUDA_PACED_H
 #define CUDA_PACED_H
 
@@ -46,6 +46,11 @@ struct virtual_copies {
 
 /* On `ctas` blocks of threads, which stay until the link would have carried all of it. */
 int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas, cudaStream_t stream);
+
+/* ---- the host's word */
+
+/* Waits until `*said`, of pinned memory, is `turn` or has passed it, or so long. */
+int cuda_wait_said(const uint32_t *said, uint32_t turn, uint64_t most_ns, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

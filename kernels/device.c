@@ -137,6 +137,21 @@ int64_t device_now_ns(struct device *device)
     return device->ops->now_ns(device);
 }
 
+bool device_holds(const struct device *device)
+{
+    return device->ops->hold != NULL;
+}
+
+int stream_hold(struct stream *stream)
+{
+    return stream->device->ops->hold(stream);
+}
+
+void device_go(struct device *device)
+{
+    device->ops->go(device);
+}
+
 bool device_has_graphs(const struct device *device)
 {
     return device->ops->graph_begin != NULL;

@@ -154,6 +154,7 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
 {
     struct plan_range r = { .gain = NAN, .gain_least = NAN };
+    bool exact = true; /* as what a model without noise says */
     double log_sum = 0;
     uint32_t claims = 0;
 
@@ -163,9 +164,12 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
         if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
             claims++;
             log_sum += log1p(-e->gain.value);
+            exact = exact && e->gain.low == e->gain.high;
             r.gain_least = fmin(r.gain_least, e->gain.low);
         }
     }
+    if (exact)
+        r.gain_least = NAN;
     if (claims)
         r.gain = 1 - exp(log_sum / claims);
     return r;

@@ -56,8 +56,9 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 /* Entries that share one, summed up. */
 struct plan_range {
     uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
-    double gain, gain_least;            /* their mean and the least low end, of those that have an
-                                           interval; NAN: none has */
+    double gain, gain_least;            /* their mean and the least low end, of those that claim
+                                           something; NAN: none does, the latter also where no
+                                           interval of theirs has a width */
 };
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count);
 

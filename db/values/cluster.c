@@ -74,6 +74,7 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(crowd_between_peers, 1, 1e9),
     NUMBER(overlap_slowdown_2dh, 0, 100),
     NUMBER(ring_step_us, 0, 1e6),
+    NUMBER(ring_step_between_us, 0, 1e6),
     NUMBER(ll_rate_percent, 1e-3, 100),
     NUMBER(ll_latency_percent, 0, 1e3),
     NUMBER(ll128_rate_percent, 1e-3, 100),
@@ -504,22 +505,31 @@ static bool same_value(const struct cluster *a, const struct cluster *b,
     return !strcmp(CLUSTER_VALUE(a, field), CLUSTER_VALUE(b, field));
 }
 
-static const char steps_are_graphs[] = "steps=graphs";
+enum { STEPS_BYTES = 16 };
+static const char steps_words[][STEPS_BYTES] = {
+    [STEPS_GRAPHS] = "steps=graphs", [STEPS_AHEAD] = "steps=ahead"
+};
+enum { STEPS_WORDS = sizeof(steps_words) / sizeof(steps_words[0]) };
 
-void cluster_note_graphs(struct cluster *cluster)
+void cluster_note_steps(struct cluster *cluster, uint32_t steps_are)
 {
     const char *known = strcmp(cluster->environment, "none") ? cluster->environment : "";
     /* If there is too little room the end of the variables is cut, not this word. */
-    char kept[sizeof(cluster->environment) - sizeof(steps_are_graphs)];
+    char kept[sizeof(cluster->environment) - STEPS_BYTES];
 
+    if (steps_are == STEPS_EAGER)
+        return;
     text_put(kept, sizeof(kept), "%s", known);
     text_put(cluster->environment, sizeof(cluster->environment), "%s%s%s", kept, *kept ? " " : "",
-             steps_are_graphs);
+             steps_words[steps_are]);
 }
 
-bool cluster_has_graphs(const struct cluster *cluster)
+uint32_t cluster_steps_are(const struct cluster *cluster)
 {
-    return strstr(cluster->environment, steps_are_graphs);
+    for (uint32_t i = STEPS_EAGER + 1; i < STEPS_WORDS; i++)
+        if (strstr(cluster->environment, steps_words[i]))
+            return i;
+    return STEPS_EAGER;
 }
 
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b)

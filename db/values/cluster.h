@@ -54,7 +54,8 @@ struct cluster {
     double peer_between_gbs;     /* the most that goes to one peer on another node */
     double crowd_between_peers;  /* so many peers beyond the node halve its port's bandwidth */
     double overlap_slowdown_2dh; /* overlap_slowdown beside the exchanges of 2dh */
-    double ring_step_us; /* the library gathers and sums in rings, each step of which takes this */
+    double ring_step_us; /* the library gathers and sums in rings, each step of which takes this; */
+    double ring_step_between_us;                /* or of those to other nodes */
     double ll_rate_percent, ll_latency_percent; /* NCCL's protocols, beside Simple */
     double ll128_rate_percent, ll128_latency_percent;
     double latency_racks_us, message_racks_us, bandwidth_racks_gbs; /* as _between_, but of nodes
@@ -146,9 +147,12 @@ void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1]);
 /* Whether that begins so; NULL: any does. */
 bool cluster_hex_agrees(const char *hex, const char *beginning);
 
-/* Whether steps are launched as CUDA graphs is part of the environment. */
-void cluster_note_graphs(struct cluster *cluster);
-bool cluster_has_graphs(const struct cluster *cluster);
+/* What the host does while a GPU runs a step: it launches kernel by kernel; it has launched a graph
+ * of them; it has launched all of them before the first one began, as a trainer whose host is
+ * ahead.  What is not the first is part of the environment. */
+enum steps_are { STEPS_EAGER, STEPS_GRAPHS, STEPS_AHEAD };
+void cluster_note_steps(struct cluster *cluster, uint32_t steps_are);
+uint32_t cluster_steps_are(const struct cluster *cluster);
 
 /* True if every soft field is equal. */
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b);

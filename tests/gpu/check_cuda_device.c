@@ -297,6 +297,42 @@ static void dates_go_on_and_agree_with_the_hosts(void)
     tear_down();
 }
 
+/* One hold; whether the host's word ended it, and not that it lasted as long as it may. */
+static bool hold_once(struct event *event, bool go)
+{
+    int64_t begun = device_now_ns(f.device), said, went;
+
+    put(1);
+    CHECK(!stream_hold(f.a) && !event_record(event, f.a) && !event_wait(event, f.b));
+    CHECK(!twice(f.b));
+    said = device_now_ns(f.device);
+    if (go)
+        device_go(f.device);
+    CHECK(!stream_sync(f.a) && !stream_sync(f.b) && holds(2));
+    went = event_ns(event);
+    CHECK((go && went >= said) || went - begun >= HOLD_MOST_NS - 1000);
+    return went - begun < HOLD_MOST_NS - 1000;
+}
+
+/* A slow machine may be late a few times; a word that is never heard is late each time.  A hold that
+ * nobody ended keeps none of the later ones. */
+static void what_is_behind_a_hold_waits_for_the_host(void)
+{
+    struct event *event;
+    int tries = 0;
+
+    set_up();
+    CHECK(!event_open_dated(f.device, &event));
+    for (int round = 0; round < 3; round++) {
+        for (tries = 0; tries < 100 && !hold_once(event, true); tries++)
+            ;
+        CHECK(tries < 100);
+        CHECK(!hold_once(event, false));
+    }
+    event_close(event);
+    tear_down();
+}
+
 static void memory_that_is_not_there_is_a_result(void)
 {
     void *memory = &memory, *same = memory;
@@ -405,6 +441,7 @@ int main(void)
         TEST(a_refused_launch_is_the_status_of_its_stream),
         TEST(tokens_of_another_type_than_their_experts_are_refused),
         TEST(dates_go_on_and_agree_with_the_hosts),
+        TEST(what_is_behind_a_hold_waits_for_the_host),
         TEST(memory_that_is_not_there_is_a_result),
         TEST(closing_waits_for_what_is_queued),
         TEST(one_launch_copies_every_range_at_its_pace),

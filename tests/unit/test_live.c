@@ -222,7 +222,7 @@ static void a_wandering_capacity_pays_within_20000_steps(void)
     char file[PATH_MAX + 64];
     int best;
 
-    snprintf(file, sizeof(file), "tests/data/clusters/h100-8nodes.txt");
+    snprintf(file, sizeof(file), "tests/data/clusters/workstation-4x4090.txt");
     CHECK(modelled_open(file, &shape, 512, 16, 109, &m) == OK);
     for (uint32_t i = 0; i < STEPS; i++)
         trace[i] = modelled_wander(&m, 7, i, STEPS);

@@ -235,16 +235,16 @@ static void intervals_are_those_of_each_phase(void)
 
 /* ---- as text, between processes */
 
-static void orders_ask_for_phases_and_graphs_or_not(void)
+static void orders_ask_for_phases_and_kinds_of_steps(void)
 {
-    for (int i = 0; i < 8; i++) {
-        struct order order = { .kind = ORDER_LAYER, .graphs = i & 1, .phases = i & 2 }, got;
+    for (uint32_t i = 0; i < 12; i++) {
+        struct order order = { .kind = ORDER_LAYER, .steps_are = i % 3, .phases = i / 3 & 1 }, got;
         char line[WORK_LINE_BYTES];
 
-        snprintf(order.load, sizeof(order.load), "%s", i & 4 ? "skew 2" : "");
+        snprintf(order.load, sizeof(order.load), "%s", i >= 6 ? "skew 2" : "");
         order_format(&order, line);
         CHECK(!order_parse(line, &got));
-        CHECK(got.graphs == order.graphs && got.phases == order.phases);
+        CHECK(got.steps_are == order.steps_are && got.phases == order.phases);
         CHECK(!strcmp(got.load, order.load));
     }
 }
@@ -366,7 +366,7 @@ int main(void)
         TEST(exchanges_of_r_0_are_those_of_weights),
         TEST(attention_is_no_expert),
         TEST(intervals_are_those_of_each_phase),
-        TEST(orders_ask_for_phases_and_graphs_or_not),
+        TEST(orders_ask_for_phases_and_kinds_of_steps),
         TEST(replies_carry_all_phases_or_none),
         TEST(exchanges_take_as_long_as_in_the_table_of_smile),
         TEST(rail_takes_as_long_as_2dh_for_one_expert_per_token),

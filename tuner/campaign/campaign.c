@@ -69,8 +69,8 @@ int campaign_check(const struct campaign_setup *s)
         return fail(ERR_ARGUMENT, "\"%s\": the launcher has started the ranks already",
                     where->hosts);
     device = s->sim ? "sim" : gpus_device(where->device);
-    if (s->graphs == GRAPHS_ON && strcmp(device, "cuda") != 0)
-        return engine_refuse_graphs("device", device);
+    if (graphs_steps_are(s->graphs) && strcmp(device, "cuda") != 0)
+        return engine_refuse_steps(graphs_steps_are(s->graphs), "device", device);
     return OK;
 }
 
@@ -246,8 +246,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
         rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     gpus = rc || c->where.elsewhere ? 0 : (uint32_t)gpus_here().count;
     /* GPUs that several ranks share have the wire of copy engines alone. */
-    if (c->setup->graphs == GRAPHS_ON && gpus && c->where.ranks > gpus)
-        rc = engine_refuse_graphs("wire", "ce");
+    if (graphs_steps_are(c->setup->graphs) && gpus && c->where.ranks > gpus)
+        rc = engine_refuse_steps(graphs_steps_are(c->setup->graphs), "wire", "ce");
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc && !c->setup->sim)
@@ -274,7 +274,7 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, const stru
                            .shape = *shape,
                            .seed = c->setup->seed,
                            .memory_limit_bytes = memory_limit_bytes,
-                           .graphs = c->graphs,
+                           .steps_are = c->steps_are,
                            .phases = c->setup->phases };
     struct reply reply;
 
@@ -297,13 +297,12 @@ int campaign_recognise(struct campaign *c)
 
     /* Entries say how their steps were launched by the environment of their cluster.  auto: as
      * those that are there. */
-    c->graphs = c->setup->graphs == GRAPHS_ON;
+    c->steps_are = graphs_steps_are(c->setup->graphs);
     if (c->setup->graphs == GRAPHS_AUTO && !store_cluster_find(c->store, &c->cluster, &id)) {
         TRY(store_cluster_get(c->store, id, &known));
-        c->graphs = cluster_has_graphs(&known);
+        c->steps_are = cluster_steps_are(&known);
     }
-    if (c->graphs)
-        cluster_note_graphs(&c->cluster);
+    cluster_note_steps(&c->cluster, c->steps_are);
     /* What is free now is nothing that the cluster is known by. */
     if (!c->setup->sim)
         c->cluster.memory_gib = NAN;

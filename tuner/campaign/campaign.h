@@ -40,7 +40,7 @@ struct campaign {
     char path[PATH_MAX], command[1024]; /* the database; what to type to go on */
     struct cluster cluster;             /* set by `prepare` */
     int64_t cluster_id;                 /* since campaign_recognise() */
-    bool graphs;                        /* steps are CUDA graphs; since then too */
+    uint32_t steps_are;                 /* enum steps_are; since then too */
     struct store *store;
     struct crew *crew;
     struct world *world; /* under a launcher; NULL: ranks are started, at `where` */

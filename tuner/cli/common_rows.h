@@ -7,8 +7,9 @@
 #include "screen.h"
 
 /* auto without a table is off: most trainers launch. */
-enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
+enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF, GRAPHS_AHEAD };
 extern const char *const graphs_words[];
+uint32_t graphs_steps_are(uint32_t graphs_way); /* enum steps_are; auto: eager */
 
 /* Where a value lies in the `struct options` of a verb. */
 #define OPTION(member) offsetof(struct options, member)
@@ -48,8 +49,9 @@ extern const char *const graphs_words[];
 /* uint32_t: enum graphs_way */
 #define GRAPHS_ROW(at) \
     { "graphs", "WORD", OPTION_WORD, at, \
-      "on: steps are CUDA graphs, as in a trainer that replays them; off: launch by launch; auto: " \
-      "as the table's were, else off", \
+      "on: steps are CUDA graphs, as in a trainer that replays them; off: launch by launch; ahead: " \
+      "so, but the GPU begins when all is queued, as behind a host that is ahead; auto: as the " \
+      "table's were, else off", \
       graphs_words }
 /* clang-format on */
 

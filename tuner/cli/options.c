@@ -2,6 +2,7 @@
  * probably meant, the line. */
 #include "options.h"
 
+#include "cluster.h"
 #include "common_rows.h"
 #include "status.h"
 #include "text.h"
@@ -39,7 +40,12 @@ size_t options_flatten(const struct option_row *rows, struct option_row out[OPTI
 
 /* ---- the values of options, by their kind */
 
-const char *const graphs_words[] = { "auto", "on", "off", NULL };
+const char *const graphs_words[] = { "auto", "on", "off", "ahead", NULL };
+
+uint32_t graphs_steps_are(uint32_t way)
+{
+    return way == GRAPHS_ON ? STEPS_GRAPHS : (way == GRAPHS_AHEAD ? STEPS_AHEAD : STEPS_EAGER);
+}
 
 static int bad_value(const struct option_row *row, const char *text, const char *wanted)
 {

@@ -389,6 +389,10 @@ int rig_step(struct rig *rig, struct exec *exec)
         synced;
 
     now = issued_so_far(rig);
+    if (engine_holds(rig->engine)) { /* no rank begins before the last one has queued its own */
+        rc = world_settle(rig->world, rc);
+        engine_go(rig->engine);
+    }
     rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,
                                    now.exchanges - before.exchanges, now.host_ns - before.host_ns };
     synced = engine_sync(rig->engine);

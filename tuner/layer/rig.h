@@ -44,7 +44,7 @@ struct rig {
     struct issued issued;    /* in the last step */
     enum routes routes;      /* of executors from now on: set by who opened it */
     uint32_t baseline;       /* enum baseline, likewise */
-    bool graphs;             /* runners launch steps as graphs: set by who opened it */
+    uint32_t steps_are;      /* enum steps_are, of runners: likewise */
 };
 
 uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */

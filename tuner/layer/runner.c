@@ -82,7 +82,8 @@ static int prepare_graph(struct runner *runner, enum step_mode mode)
     struct measured measured;
     int rc;
 
-    if (!rig->graphs || !runner->warm || mode == STEP_EAGER || runner->graphs[mode])
+    if (rig->steps_are != STEPS_GRAPHS || !runner->warm || mode == STEP_EAGER ||
+        runner->graphs[mode])
         return OK;
     mute_other_stream(rig->engine, mode);
     runner->captured = true;
@@ -103,6 +104,8 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
         TRY(prepare_graph(one.runner, one.mode));
     if (rig->cold) /* on every rank or on none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
+    if (rig->steps_are == STEPS_AHEAD && one.runner->warm && one.mode != STEP_EAGER && !one.marked)
+        engine_hold_next(rig->engine);
     return measure_once(rig->world, rig->engine, watch, step, &one, out);
 }
 

@@ -30,7 +30,7 @@ struct phase_spreads {
 enum phase phase_of(const struct mark *mark);
 
 /* What a step is timed as: both streams, or one of them muted; and both, launch by launch, where
- * the others are graphs. */
+ * the others are graphs, or queued before the GPU begins. */
 enum step_mode { STEP_BOTH, STEP_COMPUTE, STEP_COMM, STEP_MODES, STEP_EAGER = STEP_MODES };
 
 struct runner {
@@ -39,7 +39,7 @@ struct runner {
     uint64_t capacity;
     struct exec *exec;
     bool captured;                    /* on all ranks: a graph was made, or tried */
-    struct graph *graphs[STEP_MODES]; /* made at the first step of a kind, where rig->graphs */
+    struct graph *graphs[STEP_MODES]; /* made at the first step of a kind, if wanted */
     bool warm;                        /* its steps may be captured */
     int64_t memory_bytes;             /* plan, layer and tokens, the most over the ranks */
     int64_t sent_bytes, messages;     /* of one step, likewise; known once it is warm */

@@ -483,6 +483,10 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
     if (!sharing)
         findings_add(out, finding_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
                      c->name, count, count > 1 ? "s" : "", c->seen, c->host);
+    findings_add(out, finding_fine,
+                 "launches: timed as those of a host that the GPU waits for; --graphs ahead if the "
+                 "trainer's host is ahead of it (no step waits for a result), on if it replays "
+                 "graphs");
     for (size_t k = 0; k < sizeof(gpu_checks) / sizeof(gpu_checks[0]); k++) {
         const struct gpu_check *check = &gpu_checks[k];
         char what[sizeof(out->list[0].what)];

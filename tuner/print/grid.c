@@ -46,9 +46,12 @@ int grid_percent(struct grid *grid, double share)
 
 int grid_gain(struct grid *grid, const struct gain *gain)
 {
+    /* What a model without noise says has no interval. */
+    bool exact = gain->low == gain->high;
+
     TRY(grid_percent(grid, gain->value));
-    TRY(grid_percent(grid, gain->low));
-    return grid_percent(grid, gain->high);
+    TRY(grid_percent(grid, exact ? NAN : gain->low));
+    return grid_percent(grid, exact ? NAN : gain->high);
 }
 
 int grid_note(struct grid *grid, const char *text)

@@ -102,8 +102,11 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
         cluster_hex(&cluster, hash);
         fprintf(to, "         fingerprint %.12s\n", hash);
     }
-    if (cluster_has_graphs(&cluster))
-        fprintf(to, "steps    launched as CUDA graphs\n");
+    if (cluster_steps_are(&cluster))
+        fprintf(to, "steps    %s\n",
+                cluster_steps_are(&cluster) == STEPS_GRAPHS
+                    ? "launched as CUDA graphs"
+                    : "queued whole before the GPU begins, as by a host that is ahead");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
         fprintf(to, "ranks    unequal: %s with %.2f of the fastest's speed\n",
@@ -185,7 +188,10 @@ static enum ink ink_of(const struct table_line *line)
         return INK_OPEN;
     if (states[0] == line->buckets)
         return INK_FAINT;
-    return line->range.gain_least > 0 ? INK_GOOD : INK_PLAIN;
+    /* Where no claim has a width there is no least one beside the mean. */
+    return (isnan(line->range.gain_least) ? line->range.gain : line->range.gain_least) > 0
+               ? INK_GOOD
+               : INK_PLAIN;
 }
 
 static int add_line(const struct tables *t, const struct table_line *line, struct grid *grid)
@@ -501,8 +507,9 @@ static int json_table(struct tables *t)
         t->to, "%s{'cluster': '%s', 'device': '%s', 'modelled': %s, 'shape': '%s', 'window': %u",
         t->count ? ",\n" : "", hex, cluster.device,
         backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&t->shape), first->window);
-    if (cluster_has_graphs(&cluster))
-        json_write(t->to, ", 'graphs': true");
+    if (cluster_steps_are(&cluster))
+        json_write(t->to, ", '%s': true",
+                   cluster_steps_are(&cluster) == STEPS_GRAPHS ? "graphs" : "ahead");
     tables_json_standing(rc ? NULL : &row, t->to);
     json_write(t->to, ", 'answers': %s, 'pins': [", *why ? "false" : "true");
     for (size_t i = 0; i < t->told->pin_count; i++) {

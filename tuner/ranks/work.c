@@ -1,6 +1,7 @@
 /* Writes orders and replies as text, and reads them. */
 #include "work.h"
 
+#include "cluster.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -11,17 +12,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an order of a layer may say: a word for each flag. */
+/* What an order of a layer may say: a word for each value of a member that is not 0. */
 static const struct {
     const char *word;
     size_t offset;
-} flags[] = { { "graphs", offsetof(struct order, graphs) },
-              { "phases", offsetof(struct order, phases) } };
+    uint32_t value;
+} flags[] = { { "graphs", offsetof(struct order, steps_are), STEPS_GRAPHS },
+              { "ahead", offsetof(struct order, steps_are), STEPS_AHEAD },
+              { "phases", offsetof(struct order, phases), true } };
 enum { FLAGS = sizeof(flags) / sizeof(flags[0]), FLAG_WORDS_BYTES = 32 };
 
-static bool *flag_of(struct order *order, int i)
+static uint32_t *flagged(struct order *order, int i)
 {
-    return (bool *)((char *)order + flags[i].offset);
+    return (uint32_t *)((char *)order + flags[i].offset);
 }
 
 /* Words of others are left alone: an order of an older moetune says none. */
@@ -32,7 +35,7 @@ static void parse_flags(const char *words, size_t length, struct order *out)
 
         for (int i = 0; i < FLAGS; i++)
             if (word == strlen(flags[i].word) && !strncmp(words, flags[i].word, word))
-                *flag_of(out, i) = true;
+                *flagged(out, i) = flags[i].value;
         words += step;
         length -= step < length ? step : length;
     }
@@ -45,7 +48,7 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
     size_t used = 0;
 
     for (int i = 0; i < FLAGS; i++)
-        if (*flag_of(&copy, i))
+        if (*flagged(&copy, i) == flags[i].value)
             used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%s", used ? " " : "",
                                      flags[i].word);
     shape_format(&order->shape, shape, sizeof(shape));

@@ -19,8 +19,8 @@ struct order {
     struct moe_shape shape; /* LAYER */
     uint64_t seed;
     int64_t memory_limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
-    bool graphs;                /* LAYER: its steps are launched as graphs */
-    bool phases;                /* LAYER: of each plan that is prepared */
+    uint32_t steps_are;         /* LAYER: enum steps_are */
+    uint32_t phases;            /* LAYER: 1: of each plan that is prepared */
     uint64_t capacity;          /* STEP */
     struct moe_plan plan;
     uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise

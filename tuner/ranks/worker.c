@@ -25,7 +25,8 @@ enum { OPEN_MAX = 64 };
 
 struct worker {
     struct world *world;
-    bool owns_world, graphs, phases; /* graphs: steps of this layer are; phases: wanted */
+    bool owns_world, phases; /* wanted */
+    uint32_t steps_are;      /* of this layer */
     struct engine engine;
     struct data data;
     const double *speeds; /* of modelled ranks, borrowed; NULL: orders tell them */
@@ -193,7 +194,7 @@ void worker_relaunch(struct worker *worker, uint32_t number)
 static int open_rig(struct worker *worker, const struct data *data, struct rig **out)
 {
     TRY(rig_open(worker->world, &worker->engine, data, NULL, 1, out));
-    (*out)->graphs = worker->graphs;
+    (*out)->steps_are = worker->steps_are;
     return OK;
 }
 
@@ -220,10 +221,9 @@ static int set_layer(struct worker *worker, const struct order *order)
     int64_t bytes;
 
     close_layer(worker);
-    worker->graphs = order->graphs;
+    worker->steps_are = order->steps_are;
     worker->phases = order->phases;
-    if (worker->graphs)
-        TRY(engine_check_graphs(&worker->engine));
+    TRY(engine_check_steps(&worker->engine, order->steps_are));
     TRY(world_settle(worker->world,
                      load_open_text(&order->shape, order->seed, order->load, &worker->load)));
     worker->data = (struct data){ .shape = order->shape,

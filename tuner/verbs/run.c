@@ -202,8 +202,9 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 
     if (o->where.virtual.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
-    if (!o->sim && o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
-        return engine_refuse_graphs("device", gpus_device(o->where.device));
+    if (!o->sim && strcmp(gpus_device(o->where.device), "cuda") != 0 && graphs_steps_are(o->graphs))
+        return engine_refuse_steps(graphs_steps_are(o->graphs), "device",
+                                   gpus_device(o->where.device));
     TRY(shape_check(shape));
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
@@ -273,7 +274,7 @@ static int step_turn(struct turns *t, int which, uint32_t round)
 
 static int measure_steps(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
-    int modes = subjects[0].runner.rig->graphs ? STEP_MODES + 1 : STEP_MODES;
+    int modes = subjects[0].runner.rig->steps_are ? STEP_MODES + 1 : STEP_MODES;
     int n = (int)count * modes, rc;
     struct turns t = { .subjects = subjects, .modes = modes, .rounds = o->reps };
 
@@ -509,13 +510,13 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
         TRY(balance_parse(o->balance, shape, balance));
     data.balance = o->balance ? balance : NULL;
     log_only(speaks(world, o)); /* every rank finds the same */
-    rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
+    rc = engine_check_steps(engine, graphs_steps_are(o->graphs));
     log_only(true);
     TRY(rc);
     TRY(world_settle(world, load_open(shape, shape_window(shape), o->seed, &o->load, &load)));
     data.load = load_counts(load);
     TRY_OUT(rig_open(world, engine, &data, NULL, o->factor, &rig));
-    rig->graphs = o->graphs == GRAPHS_ON;
+    rig->steps_are = graphs_steps_are(o->graphs);
     rc = most_capacities(o, shape, &given, &capacities);
     if (!rc && given)
         rc = rig_set_capacities(rig, given);

@@ -31,7 +31,7 @@ struct run_options {
 struct measured_plan {
     struct runner runner;
     uint32_t baseline;                    /* one of enum baseline; 0: the plan itself */
-    struct spread spread[STEP_MODES + 1]; /* the last where the others are graphs */
+    struct spread spread[STEP_MODES + 1]; /* the last if steps are not eager */
     struct phase_spreads phases;          /* with --phases */
     struct known_steps {
         struct spread fresh, step, gate; /* by turns: fresh and known steps, the gate alone */

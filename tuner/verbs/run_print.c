@@ -183,17 +183,22 @@ static void print_phases(const struct measured_plan *subjects, size_t count, int
     }
 }
 
-static void print_graphs(const struct measured_plan *subjects, size_t count, int wide)
+/* The host's part is that of the whole step: what it queues, or one launch of the graph. */
+static void print_against_eager(const struct measured_plan *subjects, size_t count, int wide)
 {
-    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
-           "%-*s %9s %9s %9s %9s\n",
-           wide, "plan", "nodes", "host", "step", "eager");
-    for (size_t i = 0; i < count; i++) {
-        const struct measured_plan *x = &subjects[i];
+    bool graphs = subjects[0].runner.rig->steps_are == STEPS_GRAPHS;
 
-        printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(x),
-               x->runner.graphs[STEP_BOTH]->nodes, ms(x->runner.replay_host_ns),
-               ms(x->spread[STEP_BOTH].median_ns), ms(x->spread[STEP_EAGER].median_ns));
+    printf("\nsteps above %s; against the same launch by launch\n\n%-*s %9s %9s %9s %9s\n",
+           graphs ? "are CUDA graphs" : "are queued whole before the GPU begins", wide, "plan",
+           graphs ? "nodes" : "kernels", "host", "step", "eager");
+    for (size_t i = 0; i < count; i++) {
+        const struct runner *x = &subjects[i].runner;
+        const struct spread *of = subjects[i].spread;
+
+        printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(&subjects[i]),
+               graphs ? x->graphs[STEP_BOTH]->nodes : (uint64_t)x->issued.kernels,
+               ms(graphs ? x->replay_host_ns : x->issued.host_ns), ms(of[STEP_BOTH].median_ns),
+               ms(of[STEP_EAGER].median_ns));
     }
 }
 
@@ -230,8 +235,8 @@ static void print_text(const struct rig *rig, const struct measured_plan *subjec
         print_known(subjects, count, wide);
     if (o->phases)
         print_phases(subjects, count, wide);
-    if (rig->graphs)
-        print_graphs(subjects, count, wide);
+    if (rig->steps_are)
+        print_against_eager(subjects, count, wide);
 }
 
 /* ---- JSON */
@@ -318,11 +323,13 @@ static void json_plan(const struct rig *rig, const struct measured_plan *x,
     json_spread("step", &x->spread[STEP_BOTH]);
     json_spread("compute", &x->spread[STEP_COMPUTE]);
     json_spread("comm", &x->spread[STEP_COMM]);
-    if (rig->graphs) {
+    if (rig->steps_are)
         json_spread("eager", &x->spread[STEP_EAGER]);
+    if (rig->steps_are == STEPS_AHEAD)
+        json_write(stdout, "'ahead': true, ");
+    if (rig->steps_are == STEPS_GRAPHS)
         json_write(stdout, "'graph_nodes': %" PRIu64 ", 'graph_host_ns': %" PRId64 ", ",
                    x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
-    }
     json_write(stdout,
                "'hidden_share': %.4f, 'sent_bytes': %" PRId64 ", 'messages': %" PRId64
                ", 'memory_bytes': %" PRId64,
