@@ -96,6 +96,7 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
              "counts; --routing or --skew says under which load to measure",
              UTF8_LINE(name));
     memcpy(v->unknown_load, name, sizeof(v->unknown_load));
+    d->load_unknown = true;
     return UNSUPPORTED;
 }
 
@@ -159,6 +160,7 @@ static int print_json(const struct verifying *v)
                run_state_words[c->run.row.state], c->path,
                (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
                c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
+    json_write(stdout, ", 'default_over_table': %g", verify_hour(&v->claims, &(uint32_t){ 0 }));
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
         json_write(stdout, ", '%s': %u", verify_words[kind], n.of[kind]);
     json_write(stdout, ",\n'entries': ");
@@ -256,16 +258,71 @@ static int find_entries(struct verifying *v)
     return verify_entries_find(c, &v->options->wanted, &v->claims);
 }
 
+static bool is_waiting(const struct verify_result *d)
+{
+    return d->kind == VERIFY_PENDING && !d->load_unknown;
+}
+
+/* Where the entries of a layer end that are as doubtful as the first one; how many of them wait. */
+static size_t stretch_end(const struct verify_entries *claims, size_t first, size_t *waiting)
+{
+    const struct verify_result *d = claims->verdicts;
+    size_t end = first;
+
+    for (*waiting = 0; end < claims->count && d[end].claim.shape == d[first].claim.shape &&
+                       verify_doubt(&d[end].claim) == verify_doubt(&d[first].claim);
+         end++)
+        *waiting += is_waiting(&d[end]);
+    return end;
+}
+
+/* Of entries that are as doubtful each layer gets as much of the time that is left as those behind
+ * it, and one entry at least: a small budget sees all layers.  What a layer leaves of its part goes
+ * to the others, and then to the layers that wanted more. */
+static int verify_doubtful(struct verifying *v, size_t first, size_t end)
+{
+    const struct campaign *c = &v->campaign;
+    size_t layers, waiting, next;
+
+    do {
+        layers = 0;
+        for (size_t i = first; i < end; i = next) {
+            next = stretch_end(&v->claims, i, &waiting);
+            layers += waiting > 0;
+        }
+        for (size_t i = first, left = layers; i < end; i = next) {
+            int64_t now_ns = host_clock_ns(), until_ns = INT64_MAX;
+
+            next = stretch_end(&v->claims, i, &waiting);
+            if (!waiting)
+                continue;
+            if (c->deadline_ns)
+                until_ns = now_ns + (c->deadline_ns - now_ns) / (int64_t)left;
+            left--;
+            for (bool any = false; i < next; i++) {
+                if (!is_waiting(&v->claims.verdicts[i]))
+                    continue;
+                if (campaign_over(c))
+                    return ERR_CUT;
+                if (any && host_clock_ns() >= until_ns)
+                    break;
+                TRY(verify_next(v, &v->claims.verdicts[i]));
+                any = true;
+            }
+        }
+    } while (layers);
+    return OK;
+}
+
 static int verify_all(struct verifying *v)
 {
-    for (size_t i = 0; i < v->claims.count; i++) {
-        struct verify_result *d = &v->claims.verdicts[i];
+    const struct verify_entries *claims = &v->claims;
 
-        if (d->kind != VERIFY_PENDING)
-            continue;
-        if (campaign_over(&v->campaign))
-            return ERR_CUT;
-        TRY(verify_next(v, d));
+    for (size_t i = 0, end; i < claims->count; i = end) {
+        for (end = i; end < claims->count && verify_doubt(&claims->verdicts[end].claim) ==
+                                                 verify_doubt(&claims->verdicts[i].claim);)
+            end++;
+        TRY(verify_doubtful(v, i, end));
     }
     return OK;
 }
@@ -390,9 +447,10 @@ const struct verb verify_verb = {
     .arguments = "[HOSTS]",
     .most = 1,
     .about = "Measures the plans of this machine's entries against the default plan again, the "
-             "most doubtful first and all over the range; undecided ones also against the plan "
-             "that came nearest. What is "
-             "not slower is kept with fresh times and is no longer stale; what is slower than the "
+             "most doubtful first, all over the range and in all layers; undecided ones also "
+             "against the plan that came nearest. What is "
+             "not slower is kept with fresh gains, on the table's scale of times, and is no longer "
+             "stale; what is slower than the "
              "default, or fails, is replaced by it until `moetune tune` has measured the bucket "
              "anew; what another plan outruns is measured anew.",
     .rows = rows,

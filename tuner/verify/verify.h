@@ -28,7 +28,9 @@ struct verify_result {
     struct moe_shape shape;
     char load[LOAD_NAME_BYTES]; /* it is put to the test under */
     enum verify_kind kind;
-    struct gain now;            /* of the plan over the default; NAN: not compared */
+    struct gain now;   /* of the plan over the default; NAN: not compared */
+    double hour;       /* how many times as long as in the entry the default took; NAN: not known */
+    bool load_unknown; /* it cannot be measured under the load it was tuned under */
     uint32_t rounds, throttled; /* the latter: samples of both plans that count although
                                  * something held them back */
     char why[240];              /* how it was refuted, or the default failed */
@@ -52,11 +54,14 @@ const struct moe_plan *verify_challenger(const struct entry_row *entry,
  * out is written down.  ERR_CUT when time is up before that: what was sampled is kept, and used by
  * the run that goes on.
  *
- * A plan that is not slower than the default keeps its entry, with fresh times, and the entry is no
- * longer stale.  One that is slower, or fails, is refuted: the entry holds the default plan from
- * then on, says "refuted", and is stale, so that the next `moetune tune` measures the bucket again;
- * what was sampled there before is forgotten, for it would lead to the same winner.  The
- * verification's own samples stay.
+ * A plan that is not slower than the default keeps its entry, and the entry is no longer stale.
+ * What it gains is measured afresh; times are those gains on the scale of the table: the default
+ * takes as long as the entry says, whatever the machine did in this hour, for neighbours that were
+ * not verified keep their times, too.  Times of this hour are written where the entry has none of
+ * the default, is stale or was tuned under another load.  A plan that is slower, or fails, is
+ * refuted: the entry holds the default plan from then on, says "refuted", and is stale, so that the
+ * next `moetune tune` measures the bucket again; what was sampled there before is forgotten, for it
+ * would lead to the same winner.  The verification's own samples stay.
  *
  * A plan that the search could not tell from another one, or that is the default, also runs against
  * that challenger.  If it is outrun the entry is refuted, too, but keeps its plan, which is not
@@ -65,6 +70,10 @@ int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
                  struct verify_result *verdict);
 
 /* ---- all of them */
+
+/* How doubtful an entry is; the least number is verified first. */
+enum verify_doubt { DOUBT_STALE, DOUBT_IMPORTED, DOUBT_INFERRED, DOUBT_NONE };
+enum verify_doubt verify_doubt(const struct entry_row *entry);
 
 enum verify_only { ONLY_ALL, ONLY_STALE, ONLY_IMPORTED, ONLY_MEASURED, ONLY_INFERRED };
 extern const char *const verify_only_words[];
@@ -77,7 +86,8 @@ struct verify_wanted {
 };
 
 struct verify_entries {
-    struct verify_result *verdicts; /* the most doubtful first */
+    struct verify_result *verdicts; /* the most doubtful first, and of as doubtful ones layer by
+                                     * layer */
     size_t count;
     int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
     uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */
@@ -104,8 +114,11 @@ struct verify_count {
 };
 struct verify_count verify_count(const struct verify_entries *claims);
 
+/* The geometric mean of the entries' `hour`, and of how many; NAN: of none. */
+double verify_hour(const struct verify_entries *claims, uint32_t *count);
+
 /* A table per layer of what this run has found, and of what an earlier one has refuted; then the
- * totals of all.  Sorted by layer. */
+ * totals of all, what was left out, and how this hour was.  Sorted by layer. */
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
 
 /* What this run has found, for other programs. */

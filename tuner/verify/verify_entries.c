@@ -37,7 +37,9 @@ static int add_claim(void *self, const struct entry_row *e)
 {
     struct claim_search *f = self;
     const struct verify_wanted *w = f->wanted;
-    struct verify_result verdict = { .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN };
+    struct verify_result verdict = {
+        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .hour = NAN
+    };
     bool wanted;
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
@@ -75,20 +77,25 @@ static uint32_t grid_place(uint32_t bucket)
     return place;
 }
 
-/* First come stale entries, then those of another site, then inferred ones; within each the layers
- * one by one, for to set one up and to check its plans takes longer than to verify an entry; within
- * a layer a coarse grid over the range, so that a small budget sees it all. */
+/* First come stale entries, then those of another site, then inferred ones. */
+enum verify_doubt verify_doubt(const struct entry_row *e)
+{
+    return e->stale                      ? DOUBT_STALE
+           : e->tier == TIER_IMPORTED    ? DOUBT_IMPORTED
+           : entry_is(e, ENTRY_INFERRED) ? DOUBT_INFERRED
+                                         : DOUBT_NONE;
+}
+
+/* Of as doubtful ones the layers come one by one, for to set one up and to check its plans takes
+ * longer than to verify an entry; within a layer a coarse grid over the range, so that a small
+ * budget sees it all. */
 static int worse_first(const void *a, const void *b)
 {
     const struct entry_row *x = &((const struct verify_result *)a)->claim;
     const struct entry_row *y = &((const struct verify_result *)b)->claim;
 
-    if (x->stale != y->stale)
-        return y->stale - x->stale;
-    if ((x->tier == TIER_IMPORTED) != (y->tier == TIER_IMPORTED))
-        return x->tier == TIER_IMPORTED ? -1 : 1;
-    if (x->inferred != y->inferred)
-        return y->inferred - x->inferred;
+    if (verify_doubt(x) != verify_doubt(y))
+        return (int)verify_doubt(x) - (int)verify_doubt(y);
     if (x->shape != y->shape)
         return x->shape < y->shape ? -1 : 1;
     return grid_place(x->bucket) < grid_place(y->bucket) ? -1 : x->bucket != y->bucket;
@@ -183,6 +190,19 @@ struct verify_count verify_count(const struct verify_entries *claims)
     return n;
 }
 
+double verify_hour(const struct verify_entries *claims, uint32_t *count)
+{
+    double log_sum = 0;
+
+    *count = 0;
+    for (size_t i = 0; i < claims->count; i++)
+        if (isfinite(claims->verdicts[i].hour)) {
+            log_sum += log(claims->verdicts[i].hour);
+            ++*count;
+        }
+    return *count ? exp(log_sum / *count) : (double)NAN;
+}
+
 static const char *words_of(const struct verify_result *v)
 {
     switch (v->kind) {
@@ -225,6 +245,35 @@ static bool is_shown(const struct verify_result *v)
            (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
 }
 
+/* Names the layers that entries were left out of. */
+static void print_left_out(const struct verify_entries *claims, FILE *to)
+{
+    const struct verify_result *v = claims->verdicts;
+
+    for (size_t i = 0, end; i < claims->count; i = end) {
+        uint32_t left = 0;
+
+        for (end = i; end < claims->count && v[end].claim.shape == v[i].claim.shape; end++)
+            left += v[end].kind == VERIFY_PENDING;
+        if (left)
+            fprintf(to, "left out  %u of %zu of %s\n", left, end - i, SHAPE_TEXT(&v[i].shape));
+    }
+}
+
+/* Says how this hour's steps compare with those of the table, which keeps its scale. */
+static void print_hour(const struct verify_entries *claims, FILE *to)
+{
+    uint32_t count;
+    double hour = verify_hour(claims, &count);
+
+    if (count)
+        fprintf(
+            to,
+            "hour      the default plan took %.2f times as long as the table says (%u entries);\n"
+            "          gains are of this hour, times stay on the scale of the table\n",
+            hour, count);
+}
+
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
 {
     const struct verify_result *v = claims->verdicts;
@@ -259,6 +308,8 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
     if (n.of[VERIFY_PENDING])
         fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
     fprintf(to, "\n");
+    print_left_out(claims, to);
+    print_hour(claims, to);
     return OK;
 }
 

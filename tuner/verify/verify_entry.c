@@ -359,23 +359,39 @@ static int remember_outcome(const struct verified_bucket *h)
     return store_verification(h->campaign->store, &row);
 }
 
+/* What this hour's times are multiplied with.  Where all steps are slow for an hour the entries
+ * that were verified must not look slower than their neighbours, which keep their times: the
+ * default is taken to last as long as the table says, unless that is out of date, or of another
+ * load. */
+static double scale_of(struct verify_result *v, const struct contest_verdict *found)
+{
+    const struct entry_row *e = &v->claim;
+    double hour = found->default_ns * 1e-3 / e->default_us;
+
+    if (entry_is(e, ENTRY_STALE) || strcmp(e->load, v->load) != 0 || !(hour > 0 && isfinite(hour)))
+        return 1;
+    v->hour = hour;
+    return 1 / hour;
+}
+
 static int write_outcome(struct verified_bucket *h)
 {
     struct contest_verdict found = contest_verdict(&h->over_default.contest);
     struct verify_result *v = h->verdict;
     struct entry_row entry = v->claim;
-    /* How many times as long the plan takes now; another one is as much slower as it was. */
-    double now = found.median_ns * 1e-3 / entry.time_us;
+    double scale = scale_of(v, &found), now;
 
     judge(h, &found);
-    entry.other_us = entry.other_us * now > 0 && isfinite(now) ? entry.other_us * now : 0;
+    entry.time_us = found.median_ns * 1e-3 * scale;
+    entry.low_us = found.low_ns * 1e-3 * scale;
+    entry.high_us = found.high_ns * 1e-3 * scale;
+    entry.default_us = found.default_ns * 1e-3 * scale;
+    entry.gain = found.gain;
+    /* Another plan is as much slower than this one as it was. */
+    now = entry.other_us * entry.time_us / v->claim.time_us;
+    entry.other_us = now > 0 && isfinite(now) ? now : 0;
     if (!(entry.other_us > 0))
         entry.other = (struct moe_plan){ 0 };
-    entry.time_us = found.median_ns * 1e-3;
-    entry.low_us = found.low_ns * 1e-3;
-    entry.high_us = found.high_ns * 1e-3;
-    entry.default_us = found.default_ns * 1e-3;
-    entry.gain = found.gain;
     v->throttled = entry.throttled = 0;
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         v->throttled += attempt_of(h, arm)->throttled;
