@@ -29,6 +29,7 @@
 /* ---- what is required of a table */
 
 static const double static_most = 1.01, regret_most = .02, worst_most = .08;
+static const double expected_most = .15; /* the width of an interval of plan --worth */
 static const double covered_least = .9, deviations_most = 1.2; /* of claims; rms of their z */
 /* What an interval may be wide, half of it, to be told from an equal one; emulated hosts share two
  * cores with what emulates their links. */
@@ -140,7 +141,7 @@ out:
 /* ---- rounds on the ranks */
 
 struct measure_options {
-    const char *name, *out, *sim;
+    const char *name, *out, *sim, *expected;
     uint32_t launches;
     uint64_t seed;
 };
@@ -269,6 +270,42 @@ static void judge_bucket(const struct measuring *m, const struct estimate *e, si
     }
 }
 
+/* Gains of the whole range over the default, as tune counts buckets, each by its part of the range
+ * of log c: of the table, and of the best plan of each bucket. */
+static void find_gains(const struct measuring *m, const struct estimate *e, struct outcome *o)
+{
+    const struct subject *s = &m->subject;
+    double sum = 0, best = 0, weights = 0;
+
+    for (size_t b = 0; b < s->count; b++) {
+        double c = log((double)s->entries[b].capacity), below = NAN, above = NAN, weight;
+
+        for (size_t i = 0; i < s->count; i++) {
+            double other = log((double)s->entries[i].capacity);
+
+            below = other < c ? fmax(below, other) : below;
+            above = other > c ? fmin(above, other) : above;
+        }
+        weight = fmax(above, c) - fmin(below, c);
+        sum += weight * log1p(-e->bucket_gain[b].value);
+        best += weight * (log1p(-e->bucket_gain[b].value) - log1p(e->bucket_regret[b].value));
+        weights += weight;
+    }
+    o->gain = 1 - exp(sum / weights);
+    o->gain_there = 1 - exp(best / weights);
+}
+
+static int read_expected(const char *text, struct outcome *o)
+{
+    struct interval *g = &o->expected, *s = &o->expected_static;
+
+    *g = *s = (struct interval){ NAN, NAN, NAN };
+    if (text && sscanf(text, "%lf %lf %lf %lf %lf %lf", &g->value, &g->low, &g->high, &s->value,
+                       &s->low, &s->high) != 6)
+        return fail(ERR_ARGUMENT, "--expected \"%s\": six numbers are wanted", text);
+    return OK;
+}
+
 static struct outcome outcome_of(const struct measuring *m, const struct estimate *e)
 {
     struct outcome o = { .plans = (double)m->subject.plan_count,
@@ -281,6 +318,7 @@ static struct outcome outcome_of(const struct measuring *m, const struct estimat
                          .over_best = e->over_best,
                          .regret = e->regret };
 
+    find_gains(m, e, &o);
     snprintf(o.name, sizeof(o.name), "%s", m->options.name);
     for (size_t b = 0; b < m->subject.count; b++)
         judge_bucket(m, e, b, &o);
@@ -373,6 +411,14 @@ static void print_outcome(const struct measuring *m, const struct estimate *e,
             "  claims that hold what was measured: %.0f of %.0f, rms z %.2f; half-widths: claimed "
             "%.1f, measured %.1f points\n",
             o->claims_covered, o->claims, rms_z(o), 100 * o->claimed_half, 100 * o->measured_half);
+    if (!isnan(o->expected.value))
+        printf(
+            "  gain over the default %.1f %%, of the best plans %.1f; plan --worth expected %.1f "
+            "[%.1f, %.1f]; over the best static plan %.1f, expected %.1f [%.1f, %.1f]\n",
+            100 * o->gain, 100 * o->gain_there, 100 * o->expected.value, 100 * o->expected.low,
+            100 * o->expected.high, 100 * (1 - o->over_static.value),
+            100 * o->expected_static.value, 100 * o->expected_static.low,
+            100 * o->expected_static.high);
     if (o->claims < o->buckets)
         printf("  %.0f buckets claim nothing: the default, or nothing was proven\n",
                o->buckets - o->claims);
@@ -388,6 +434,7 @@ static int report(const struct measuring *m)
         table[b] = number_of(&m->subject, &m->subject.entries[b].plan);
     paired_rounds_estimate(&m->rounds, table, m->subject.default_arm, &e);
     o = outcome_of(m, &e);
+    TRY(read_expected(m->options.expected, &o));
     print_outcome(m, &e, &o);
     return m->options.out ? outcome_write(m->options.out, &o) : OK;
 }
@@ -462,6 +509,8 @@ static void print_verdict(const struct outcome *o)
 /* Settings that meet each requirement, and all settings' claims as one. */
 struct verdict {
     int settings, of_static, barely, wide, of_regret, of_worst;
+    int expected, held, held_there, held_static,
+        narrow; /* by `plan --worth`: how many, and of them */
     struct outcome claims;
 };
 
@@ -473,6 +522,12 @@ static void count(const struct outcome *o, struct verdict *v)
     v->wide += !is_narrow(o);
     v->of_regret += meets_regret(o);
     v->of_worst += !o->bad_buckets;
+    v->expected += !isnan(o->expected.value);
+    v->held += o->gain >= o->expected.low && o->gain <= o->expected.high;
+    v->held_there += o->gain_there >= o->expected.low && o->gain_there <= o->expected.high;
+    v->held_static += 1 - o->over_static.value >= o->expected_static.low &&
+                      1 - o->over_static.value <= o->expected_static.high;
+    v->narrow += o->expected.high - o->expected.low <= expected_most;
     v->claims.claims += o->claims;
     v->claims.claims_covered += o->claims_covered;
     v->claims.claims_squares += o->claims_squares;
@@ -489,6 +544,12 @@ static void print_counts(const struct verdict *v)
     printf("mean regret at most %.0f %%: %d of %d; no bucket certainly above %.0f %%: %d of %d\n",
            100 * regret_most, v->of_regret, v->settings, 100 * worst_most, v->of_worst,
            v->settings);
+    if (v->expected)
+        printf(
+            "what plan --worth expected holds the table's gain over the default: %d of %d, that of "
+            "the best plans: %d, the table's over the best static plan: %d; at most %.0f points "
+            "wide: %d\n",
+            v->held, v->expected, v->held_there, v->held_static, 100 * expected_most, v->narrow);
     if (claims->claims)
         printf(
             "claims that hold what was measured: %.0f of %.0f, %.1f %%, at least %.0f: %s; rms z "
@@ -530,6 +591,8 @@ static const struct option_row rows[] = {
     { "launches", "N", OPTION_COUNT, AT(launches), "of the ranks, 2 at least", .least = 2,
       .most = LAUNCHES_MOST },
     { "sim", "FILE", OPTION_TEXT, AT(sim), "ranks of a modelled cluster" },
+    { "expected", "NUMBERS", OPTION_TEXT, AT(expected),
+      "what plan --worth expected: gain, low, high, and those over the best static plan" },
     { "out", "FILE", OPTION_TEXT, AT(out), "a line of comma-separated values is added to it" },
     { "seed", "N", OPTION_SEED, AT(seed), "of random data and of the order" },
     { NULL },

@@ -58,6 +58,14 @@ static const struct column {
     { "claims_squares", AT(claims_squares) },
     { "claimed_half", AT(claimed_half) },
     { "measured_half", AT(measured_half) },
+    { "gain", AT(gain) },
+    { "gain_there", AT(gain_there) },
+    { "expected", AT(expected.value) },
+    { "expected_low", AT(expected.low) },
+    { "expected_high", AT(expected.high) },
+    { "expected_static", AT(expected_static.value) },
+    { "expected_static_low", AT(expected_static.low) },
+    { "expected_static_high", AT(expected_static.high) },
 };
 #undef AT
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };

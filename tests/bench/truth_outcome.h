@@ -15,6 +15,11 @@ struct outcome {
     /* Gains that are claimed of other plans than the default: how many, in how many of them the
      * claim and what was measured agree, the sum of z^2, and the mean half-widths of both. */
     double claims, claims_covered, claims_squares, claimed_half, measured_half;
+    /* Gains over the default, every factor of c alike: the table's, and that of the best plan of
+     * each bucket, which a table that proves little falls short of; what `moetune plan --worth`
+     * expected, and over the best static plan, before anything was tuned.  NAN: not asked. */
+    double gain, gain_there;
+    struct interval expected, expected_static;
 };
 
 /* How far a claim lies from what was measured, in deviations of their difference: half-widths of 95

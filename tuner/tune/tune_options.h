@@ -17,7 +17,7 @@ struct tune_options {
     struct layer_options layer;
     struct load_options load;
     struct option_list models, shapes, misses, guards;
-    bool cluster, retune, json, paste;
+    bool cluster, retune, json, paste, worth;
     uint32_t window; /* 0: each layer's own */
     uint32_t search, effort, repeats, color, launch_steps;
     double max_factor, harm, margin;

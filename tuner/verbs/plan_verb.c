@@ -5,6 +5,7 @@
 #include "misses.h"
 #include "own_space.h"
 #include "plan.h"
+#include "plan_worth.h"
 #include "progress.h"
 #include "shape.h"
 #include "space_file.h"
@@ -254,6 +255,8 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
+    if (o->worth)
+        return worth_print(o, STEPS_PER_ANCHOR);
     if (o->space && strcmp(o->space, own_space_name) != 0 && !o->misses.count) {
         /* Whatever the layer is: the program alone knows what its plans take. */
         TRY(space_file_read(o->space, &declared));
@@ -286,17 +289,28 @@ static int run(const struct verb_call *call, void *options)
     return rc;
 }
 
+/* Those of tune, whose options they fill, and one of its own. */
+static const struct option_row rows[] = {
+    { "what to say", .kind = OPTION_GROUP },
+    { "worth", NULL, OPTION_FLAG, offsetof(struct tune_options, worth),
+      "whether tuning pays: probes the machine and takes some steps, a minute in all; with --sim "
+      "models them" },
+    { .kind = OPTION_GROUP, .rows = tune_rows },
+    { NULL },
+};
+
 const struct verb plan_verb = {
     .name = "plan",
-    .summary = "what tune would try, how long, how much memory; measures nothing",
+    .summary = "what tune would try, how long, how much memory; --worth: whether it pays",
     .arguments = "[HOSTS]",
     .most = 1,
     .about = "Says what `moetune tune` with the same options would try, how long it would take "
-             "and how much memory it needs. Measures nothing.",
-    .rows = tune_rows,
+             "and how much memory it needs; measures nothing. With --worth: what it is expected to "
+             "save, between which bounds, and whether that pays; measures for a minute.",
+    .rows = rows,
     .defaults = &tune_defaults,
     .options_size = sizeof(tune_defaults),
     .tables = tune_tables,
-    .example = "plan --experts 2 --model-dim 256 --hidden-dim 512",
+    .example = "plan --worth --experts 2 --model-dim 256 --hidden-dim 512",
     .run = run,
 };

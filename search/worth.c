@@ -1,0 +1,303 @@
+/* Draws machines as they may be, given the model and the steps, and tunes each of them. */
+#include "worth.h"
+
+#include "plan.h"
+#include "random.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAWS = 500 };
+
+/* Before there are steps the model is believed to be off by as much as guided believes of its own
+ * costs; that belief counts like so many plans in which it was. */
+static const double belief_freedom = 2;
+
+static const double least_variance = 1e-10;
+
+/* ---- the modelled machine, as guided asks for it */
+
+static double modelled(const struct worth_setup *s, size_t bucket, int arm)
+{
+    return s->log_ns[bucket * s->search->arm_count + (size_t)arm];
+}
+
+static size_t bucket_at(const struct worth_setup *s, double log_c)
+{
+    size_t nearest = 0;
+
+    for (size_t b = 1; b < s->bucket_count; b++)
+        if (fabs(log(s->capacities[b]) - log_c) < fabs(log(s->capacities[nearest]) - log_c))
+            nearest = b;
+    return nearest;
+}
+
+/* Guided takes an arm for which there is no number to be unknown everywhere: where one cannot run
+ * it gets the default's, and is left out of what is drawn. */
+static double model_log_ns(const void *self, double capacity, int arm)
+{
+    const struct worth_setup *s = self;
+    size_t bucket = bucket_at(s, log(capacity));
+    double log_ns = modelled(s, bucket, arm);
+
+    return isnan(log_ns) ? modelled(s, bucket, s->default_arm) : log_ns;
+}
+
+/* ---- plans for all buckets */
+
+/* The mean over buckets of what an arm takes, by `log_ns`; infinite if there is one in which it
+ * cannot run. */
+static double mean_of_arm(const struct worth_setup *s, const double *log_ns, int arm)
+{
+    double sum = 0, weights = 0;
+
+    for (size_t b = 0; b < s->bucket_count; b++) {
+        if (isnan(modelled(s, b, arm)))
+            return INFINITY;
+        sum += s->weights[b] * log_ns[b * s->search->arm_count + (size_t)arm];
+        weights += s->weights[b];
+    }
+    return sum / weights;
+}
+
+static int best_static(const struct worth_setup *s, const double *log_ns, double *mean)
+{
+    int best = s->default_arm;
+
+    *mean = mean_of_arm(s, log_ns, best);
+    for (int arm = 0; arm < (int)s->search->arm_count; arm++) {
+        double of_arm = mean_of_arm(s, log_ns, arm);
+
+        if (of_arm < *mean) {
+            *mean = of_arm;
+            best = arm;
+        }
+    }
+    return best;
+}
+
+/* ---- which steps tell most */
+
+static bool moves_tokens(const struct worth_setup *s, int arm)
+{
+    return s->search->arms[arm].r > 0;
+}
+
+int worth_plans(const struct worth_setup *s, size_t bucket, int arms[WORTH_PLANS_MAX])
+{
+    int wanted[WORTH_PLANS_MAX] = { s->default_arm, s->default_arm, -1, -1 }, count = 0;
+    double mean;
+
+    for (int arm = 0; arm < (int)s->search->arm_count; arm++)
+        if (modelled(s, bucket, arm) < modelled(s, bucket, wanted[1]))
+            wanted[1] = arm;
+    wanted[2] = best_static(s, s->log_ns, &mean);
+    for (int arm = 0; arm < (int)s->search->arm_count; arm++)
+        if (moves_tokens(s, arm) != moves_tokens(s, wanted[1]) &&
+            !isnan(modelled(s, bucket, arm)) &&
+            (wanted[3] < 0 || modelled(s, bucket, arm) < modelled(s, bucket, wanted[3])))
+            wanted[3] = arm;
+    for (int i = 0; i < WORTH_PLANS_MAX; i++) {
+        bool again = wanted[i] < 0 || isnan(modelled(s, bucket, wanted[i]));
+
+        for (int k = 0; k < count; k++)
+            again |= arms[k] == wanted[i];
+        if (!again)
+            arms[count++] = wanted[i];
+    }
+    return count;
+}
+
+/* ---- how far the model is off */
+
+/* By the ratios of the steps' times to those of their launch's mean. */
+static double off_by(const struct worth_setup *s)
+{
+    double squares = 0, freedom = 0;
+
+    for (size_t i = 0, end; i < s->step_count; i = end) {
+        double sum = 0, sum_squares = 0, n;
+
+        for (end = i; end < s->step_count && s->steps[end].visit == s->steps[i].visit; end++) {
+            const struct observation *o = &s->steps[end];
+            double off = o->log_ns - modelled(s, bucket_at(s, o->log_c), o->arm);
+
+            sum += off;
+            sum_squares += off * off;
+        }
+        n = (double)(end - i);
+        squares += sum_squares - sum * sum / n;
+        freedom += n - 1;
+    }
+    /* A ratio has two such errors in it. */
+    return freedom > 0 ? sqrt(2 * fmax(0, squares) / freedom) : (double)NAN;
+}
+
+/* Scales what the model is believed to miss, by how likely the steps are. */
+static void fit_misses(const struct worth_setup *s, struct prior *prior, struct belief *belief)
+{
+    double squares = belief_freedom, freedom = belief_freedom;
+
+    for (size_t i = 1; i < s->step_count; i++) /* the first one of a launch says its level */
+        freedom += s->steps[i].visit == s->steps[i - 1].visit;
+    belief_of(prior, s->steps, s->step_count, log(s->capacities[0]), false, belief);
+    squares += dot(prior->process.right, prior->process.right, s->step_count);
+    prior->surprise = fmax(.05, fmin(30, squares / freedom));
+}
+
+/* ---- machines as they may be */
+
+struct machines {
+    size_t arms;
+    double *mean;   /* [bucket][arm], of log(ns) */
+    double *factor; /* Cholesky's of the arms' covariance, [bucket][arm][arm]: the lower half */
+    double *drawn;  /* [bucket][arm] */
+    double *gains;  /* over the default, then over the best static plan */
+};
+
+/* The lower triangle of a covariance whose arms may be the same but for rounding. */
+static void factorise(const double *covariance, size_t stride, size_t n, double *out)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j <= i; j++) {
+            double v = covariance[i * stride + j] - dot(out + i * n, out + j * n, j);
+            double pivot = out[j * n + j];
+
+            out[i * n + j] = i == j ? sqrt(fmax(v, least_variance)) : v / pivot;
+        }
+}
+
+/* Normal numbers, of the same key and index always the same. */
+static double normal(uint64_t key, uint64_t index)
+{
+    double radius = ((double)(random_bits(key, 2 * index) >> 11) + .5) * 0x1p-53;
+    double angle = ((double)(random_bits(key, 2 * index + 1) >> 11) + .5) * 0x1p-53;
+
+    return sqrt(-2 * log(radius)) * cos(2 * 3.14159265358979323846 * angle);
+}
+
+/* What plans are off by at a capacity is as alike to what they are off by at the one before as
+ * guided takes it to be. */
+static void draw_times(const struct worth_setup *s, const struct machines *m, uint64_t draw)
+{
+    double z[SEARCH_ARMS_MAX];
+
+    for (size_t b = 0; b < s->bucket_count; b++) {
+        const double *mean = m->mean + b * m->arms;
+        double held = b ? held_across(log(s->capacities[b - 1]), log(s->capacities[b])) : 0;
+
+        for (size_t arm = 0; arm < m->arms; arm++) {
+            double fresh = normal(s->seed, (draw * s->bucket_count + b) * m->arms + arm);
+
+            z[arm] = b ? held * z[arm] + sqrt(1 - held * held) * fresh : fresh;
+            m->drawn[b * m->arms + arm] =
+                mean[arm] + dot(m->factor + (b * m->arms + arm) * m->arms, z, arm + 1);
+        }
+    }
+}
+
+/* One machine, tuned: plans are chosen by what they take there, the default where another saves
+ * less than the margin; and then they run in a further launch of the ranks, which has luck of its
+ * own. */
+static void tune_one(const struct worth_setup *s, const struct machines *m, uint64_t draw,
+                     double *over_default, double *over_static)
+{
+    double luck[SEARCH_ARMS_MAX], table = 0, usual = 0, fixed = 0, weights = 0, mean;
+    int best;
+
+    draw_times(s, m, draw);
+    for (size_t arm = 0; arm < m->arms; arm++)
+        luck[arm] = sqrt(s->luck) * normal(~s->seed, draw * m->arms + arm);
+    best = best_static(s, m->drawn, &mean);
+    for (size_t b = 0; b < s->bucket_count; b++) {
+        const double *drawn = m->drawn + b * m->arms;
+        int taken = s->default_arm;
+
+        for (int arm = 0; arm < (int)m->arms; arm++)
+            if (!isnan(modelled(s, b, arm)) && drawn[arm] < drawn[taken] &&
+                drawn[arm] < drawn[s->default_arm] + log1p(-s->margin))
+                taken = arm;
+        table += s->weights[b] * (drawn[taken] + luck[taken]);
+        usual += s->weights[b] * (drawn[s->default_arm] + luck[s->default_arm]);
+        fixed += s->weights[b] * (drawn[best] + luck[best]);
+        weights += s->weights[b];
+    }
+    *over_default = 1 - exp((table - usual) / weights);
+    *over_static = 1 - exp((table - fixed) / weights);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The middle of the draws, and the interval that leaves as many of them out on each side. */
+static struct gain gain_of_draws(double *gains)
+{
+    size_t outside = DRAWS * (100 - WORTH_HOLDS) / 200;
+
+    qsort(gains, DRAWS, sizeof(*gains), ascending);
+    return (struct gain){ gains[DRAWS / 2], gains[outside], gains[DRAWS - 1 - outside] };
+}
+
+static int draw_machines(const struct worth_setup *s, struct prior *prior, struct belief *belief,
+                         struct worth *out)
+{
+    size_t n = s->search->arm_count, all = s->bucket_count * n;
+    struct machines m = { .arms = n,
+                          .mean = calloc(2 * all + all * n + 2 * DRAWS, sizeof(double)) };
+    double mean;
+
+    if (!m.mean)
+        return fail(ERR_NOMEM, "%zu plans at %zu capacities", n, s->bucket_count);
+    m.drawn = m.mean + all;
+    m.factor = m.drawn + all;
+    m.gains = m.factor + all * n;
+    for (size_t b = 0; b < s->bucket_count; b++) {
+        belief_of(prior, s->steps, s->step_count, log(s->capacities[b]), false, belief);
+        memcpy(m.mean + b * n, belief->mean, n * sizeof(*m.mean));
+        factorise(belief->covariance, belief->stride, n, m.factor + b * n * n);
+    }
+    for (uint64_t draw = 0; draw < DRAWS; draw++)
+        tune_one(s, &m, draw, &m.gains[draw], &m.gains[DRAWS + draw]);
+    out->over_default = gain_of_draws(m.gains);
+    out->over_static = gain_of_draws(m.gains + DRAWS);
+    out->static_arm = best_static(s, m.mean, &mean);
+    free(m.mean);
+    return OK;
+}
+
+int worth_of(const struct worth_setup *s, struct worth *out)
+{
+    struct search_model model = { model_log_ns, s };
+    struct search_setup setup = *s->search;
+    struct belief belief = { .count = 0 };
+    struct prior prior;
+    int rc;
+
+    if (s->default_arm < 0 || !s->bucket_count)
+        return UNSUPPORTED;
+    for (size_t b = 0; b < s->bucket_count; b++)
+        if (isnan(modelled(s, b, s->default_arm)))
+            return UNSUPPORTED;
+    setup.model = &model;
+    setup.load = NULL; /* the model knows it */
+    rc = prior_open(&setup, &prior);
+    if (!rc)
+        rc = belief_open(&prior, &belief);
+    if (!rc) {
+        fit_misses(s, &prior, &belief);
+        out->error =
+            sqrt(2 * prior.surprise *
+                 prior.alike[(size_t)s->default_arm * prior.stride + (size_t)s->default_arm]);
+        out->off = off_by(s);
+        rc = draw_machines(s, &prior, &belief, out);
+    }
+    belief_close(&belief);
+    prior_close(&prior);
+    return rc;
+}

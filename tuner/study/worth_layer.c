@@ -1,0 +1,387 @@
+/* Times every plan of a layer on modelled ranks, and the few that tell most on real ones. */
+#include "worth_layer.h"
+
+#include "common_rows.h"
+#include "heat.h"
+#include "measure.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+#include "step_times.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BUCKETS_TIMED = 3, /* the ends of the range and its middle: errors in between are alike */
+    PASSES_LEAST = 2,  /* over these buckets; each visit has a launch of the ranks of its own */
+    PASSES_MOST = 6,
+    ROUNDS_LEAST = 7,
+    ROUNDS_MOST = 15,
+    PATIENCE = 2 /* how often a step that something else held back is taken again */
+};
+
+/* A plan's middle of rounds is to be off by no more, in log time: then no further round is taken.
+ */
+static const double precise = .01;
+
+/* An interval of what is saved that is wider than this has another pass, if it is not the last. */
+static const double narrow = .1;
+
+/* The luck of a launch of the ranks, in log time of a plan (.7 to 2.6 % were seen); a busy machine
+ * has more of it.  This guess counts like so many differences between launches. */
+static const double luck_sd = .015, luck_freedom = 4;
+
+struct worth_work {
+    const struct tune_request *request;
+    const struct space *space;
+    double capacities[WORTH_BUCKETS_MAX], weights[WORTH_BUCKETS_MAX], *log_ns;
+    uint32_t bucket[WORTH_BUCKETS_MAX];
+    struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX];
+    uint32_t taken; /* steps */
+    struct search_setup search;
+    struct worth_setup setup;
+};
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The buckets that tune would measure, evenly fewer of them where they are many.  Every factor of c
+ * counts alike, as in what tune says of its table. */
+static int list_buckets(struct worth_work *w)
+{
+    const struct space *space = w->space;
+    size_t all = space->anchor_count, n = all < WORTH_BUCKETS_MAX ? all : WORTH_BUCKETS_MAX;
+    uint32_t *sorted = calloc(all + 1, sizeof(*sorted));
+    double below, above;
+
+    if (!sorted)
+        return fail(ERR_NOMEM, "%zu buckets", all);
+    for (size_t i = 0; i < all; i++)
+        sorted[i] = space->anchors[i];
+    qsort(sorted, all, sizeof(*sorted), ascending);
+    for (size_t i = 0; i < n; i++) {
+        w->bucket[i] = sorted[n > 1 ? i * (all - 1) / (n - 1) : 0];
+        w->capacities[i] = (double)space_capacity(space, w->bucket[i]);
+    }
+    free(sorted);
+    below = log(fmax(space->first, .5) * space->window);
+    for (size_t i = 0; i < n; i++) {
+        above = i + 1 < n ? log(w->capacities[i] * w->capacities[i + 1]) / 2
+                          : log((space->last + 1.0) * space->window);
+        w->weights[i] = above - below;
+        below = above;
+    }
+    w->setup.bucket_count = n;
+    return OK;
+}
+
+static int set_layer(const struct worth_work *w, struct crew *real)
+{
+    struct order order = { .kind = ORDER_LAYER,
+                           .shape = w->space->shape,
+                           .seed = w->request->options->setup.seed,
+                           .memory_limit_bytes = w->request->memory_limit_bytes,
+                           .steps_are = graphs_steps_are(w->request->options->setup.graphs) };
+    struct reply reply;
+
+    TRY(load_text(w->space->load, order.load));
+    TRY(crew_do(real, &order, &reply));
+    return reply.state == TRIAL_OK
+               ? OK
+               : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
+}
+
+/* NAN: the plan cannot run there. */
+static int step(const struct worth_work *w, struct crew *real, size_t bucket, int arm,
+                double *log_ns)
+{
+    struct order order = { .kind = ORDER_STEP,
+                           .capacity = (uint64_t)w->capacities[bucket],
+                           .plan = w->space->arms[arm] };
+    struct reply reply;
+    int again = PATIENCE;
+
+    do
+        TRY(crew_do(real, &order, &reply));
+    while (reply.state == TRIAL_OK && again-- &&
+           (reply.gpu.throttled || heat_lost_much(reply.ns, reply.lost_ns)));
+    *log_ns = reply.state == TRIAL_OK && reply.ns > 0 ? log((double)reply.ns) : (double)NAN;
+    if (reply.state != TRIAL_OK)
+        note("%s at c=%.0f: %s", PLAN_TEXT(&w->space->arms[arm]), w->capacities[bucket],
+             reply.message);
+    return OK;
+}
+
+/* Every plan, without noise. */
+static int model_plans(struct worth_work *w, const struct cluster *model)
+{
+    size_t n = w->space->arm_count, count = w->setup.bucket_count;
+    uint64_t capacities[WORTH_BUCKETS_MAX];
+    struct step_times_ask ask = { .cluster = model,
+                                  .shape = &w->space->shape,
+                                  .load = w->space->load,
+                                  .seed = w->setup.seed,
+                                  .arms = w->space->arms,
+                                  .arm_count = n,
+                                  .capacities = capacities,
+                                  .count = count };
+    struct step_times times;
+
+    for (size_t b = 0; b < count; b++)
+        capacities[b] = (uint64_t)w->capacities[b];
+    TRY(step_times_open(&ask, &times));
+    for (size_t b = 0; b < count; b++)
+        for (size_t arm = 0; arm < n; arm++)
+            w->log_ns[b * n + arm] = space_fits(w->space, (int)arm, w->bucket[b])
+                                         ? log(step_times_at(&times, capacities[b])[arm])
+                                         : (double)NAN;
+    step_times_close(&times);
+    return OK;
+}
+
+/* Rounds of steps in one launch: plans of one bucket, back to back in shuffled order. */
+struct rounds_taken {
+    int arms[WORTH_PLANS_MAX], plans, count;
+    double off[WORTH_PLANS_MAX][ROUNDS_MOST]; /* of a plan's log time from its round's level */
+    double levels[ROUNDS_MOST]; /* the mean over plans: what slows all of them alike */
+};
+
+/* The middle of each plan's rounds, and the variance of such a middle, whose rounds are taken to be
+ * alike for all plans: outliers decide neither. */
+static double middles(const struct rounds_taken *r, double middle[WORTH_PLANS_MAX])
+{
+    double apart[WORTH_PLANS_MAX * ROUNDS_MOST], off[ROUNDS_MOST], sd;
+    size_t n = 0;
+
+    for (int i = 0; i < r->plans; i++) {
+        memcpy(off, r->off[i], sizeof(off));
+        middle[i] = median_of(off, (size_t)r->count);
+        for (int round = 0; round < r->count; round++)
+            apart[n++] = fabs(r->off[i][round] - middle[i]);
+    }
+    sd = 1.4826 * median_of(apart, n); /* of normal numbers; their median varies by pi / 2 of what
+                                        * their mean does */
+    return 1.5708 * sd * sd * r->plans / (r->plans > 1 ? r->plans - 1 : 1) / r->count;
+}
+
+/* What fails is taken for a plan that cannot run there; then others are chosen. */
+static int take_rounds(struct worth_work *w, struct crew *real, size_t bucket,
+                       struct rounds_taken *r)
+{
+    int order[WORTH_PLANS_MAX];
+    double middle[WORTH_PLANS_MAX];
+
+    *r = (struct rounds_taken){ .count = 0 };
+    r->plans = worth_plans(&w->setup, bucket, r->arms);
+    while (r->count < ROUNDS_LEAST ||
+           (r->count < ROUNDS_MOST && middles(r, middle) > precise * precise)) {
+        double log_ns[WORTH_PLANS_MAX], *level = &r->levels[r->count];
+
+        measure_order(w->setup.seed + bucket, (uint64_t)r->count, r->plans, order);
+        for (int i = 0; i < r->plans; i++) {
+            int arm = r->arms[order[i]];
+
+            TRY(step(w, real, bucket, arm, &log_ns[order[i]]));
+            if (!isnan(log_ns[order[i]]))
+                continue;
+            if (arm == w->space->default_arm)
+                return fail(ERR_DEVICE, "the default plan fails on the ranks");
+            w->log_ns[bucket * w->space->arm_count + (size_t)arm] = NAN;
+            return take_rounds(w, real, bucket, r);
+        }
+        for (int i = 0; i < r->plans; i++)
+            *level += log_ns[i] / r->plans;
+        for (int i = 0; i < r->plans; i++)
+            r->off[i][r->count] = log_ns[i] - *level;
+        r->count++;
+    }
+    return OK;
+}
+
+static int time_bucket(struct worth_work *w, struct crew *real, size_t bucket, uint32_t launch)
+{
+    struct rounds_taken r;
+    double middle[WORTH_PLANS_MAX], variance, level;
+
+    TRY(take_rounds(w, real, bucket, &r));
+    variance = middles(&r, middle);
+    level = median_of(r.levels, (size_t)r.count);
+    for (int i = 0; i < r.plans; i++)
+        w->steps[w->setup.step_count++] =
+            (struct observation){ .arm = r.arms[i],
+                                  .visit = launch,
+                                  .log_c = log(w->capacities[bucket]),
+                                  .log_ns = level + middle[i],
+                                  .variance = variance,
+                                  .offset_variance = 1 }; /* only ratios are looked at */
+    w->taken += (uint32_t)(r.count * r.plans);
+    return OK;
+}
+
+/* Where the steps of a launch end that begin there. */
+static size_t end_of_launch(const struct worth_work *w, size_t first)
+{
+    size_t end = first;
+
+    while (end < w->setup.step_count && w->steps[end].visit == w->steps[first].visit)
+        end++;
+    return end;
+}
+
+/* What launches add to what steps vary by: how far plans of one bucket differ from launch to launch
+ * beyond that. */
+static double luck_of_launches(const struct worth_work *w)
+{
+    double squares = luck_freedom * luck_sd * luck_sd, freedom = luck_freedom;
+    size_t count = w->setup.step_count;
+
+    for (size_t i = 0; i < count; i = end_of_launch(w, i))
+        for (size_t k = end_of_launch(w, i); k < count; k = end_of_launch(w, k)) {
+            const struct observation *a = &w->steps[i], *b = &w->steps[k];
+            double sum = 0, sum_squares = 0, within = 0, n = 0;
+
+            if (a->log_c != b->log_c)
+                continue;
+            for (; a < w->steps + end_of_launch(w, i) && b < w->steps + count; a++, b++)
+                if (a->arm == b->arm) { /* else one of them failed in between */
+                    sum += a->log_ns - b->log_ns;
+                    sum_squares += (a->log_ns - b->log_ns) * (a->log_ns - b->log_ns);
+                    within += a->variance + b->variance;
+                    n++;
+                }
+            if (n > 1) { /* a difference has the luck of both launches in it */
+                squares += (sum_squares - sum * sum / n - (n - 1) * within / n) / 2;
+                freedom += n - 1;
+            }
+        }
+    return fmax(luck_sd * luck_sd / 4, squares / freedom);
+}
+
+static int expect(struct worth_work *w, struct worth *out)
+{
+    struct observation steps[sizeof(w->steps) / sizeof(w->steps[0])];
+    double luck = luck_of_launches(w);
+
+    for (size_t i = 0; i < w->setup.step_count; i++) {
+        steps[i] = w->steps[i];
+        steps[i].variance += luck;
+    }
+    w->setup.steps = steps;
+    w->setup.luck = luck;
+    return worth_of(&w->setup, out);
+}
+
+/* Passes over the buckets until what is expected is known well enough.  Where the budget ends, the
+ * steps that there are count, and without any the model is believed. */
+static int time_plans(struct worth_work *w, struct crew *real, struct worth *out)
+{
+    size_t n = w->setup.bucket_count, timed = n < BUCKETS_TIMED ? n : BUCKETS_TIMED;
+    uint32_t launch = 0;
+    int rc = set_layer(w, real);
+
+    for (int pass = 0; pass < PASSES_MOST && !rc; pass++) {
+        for (size_t i = 0; i < timed && !rc; i++, launch++) {
+            rc = launch ? crew_relaunch(real, launch) : OK;
+            if (!rc)
+                rc = time_bucket(w, real, timed > 1 ? i * (n - 1) / (timed - 1) : 0, launch);
+        }
+        if (pass + 1 < PASSES_LEAST || rc)
+            continue;
+        rc = expect(w, out);
+        if (!rc && out->over_default.high - out->over_default.low <= narrow)
+            break;
+    }
+    if (rc == ERR_CUT)
+        note("the budget was spent before enough steps were taken: bounds are wider");
+    return rc == ERR_CUT ? OK : rc;
+}
+
+static double log_modelled(const struct worth_work *w, const struct observation *o)
+{
+    size_t b = 0;
+
+    while (b + 1 < w->setup.bucket_count && log(w->capacities[b]) < o->log_c)
+        b++;
+    return w->log_ns[b * w->space->arm_count + (size_t)o->arm];
+}
+
+/* Of the default plan at all buckets; its steps say how fast the machine is beside its model. */
+static double default_seconds(const struct worth_work *w)
+{
+    size_t n = w->space->arm_count, count = 0;
+    double sum = 0, log_ratio = 0;
+
+    for (size_t b = 0; b < w->setup.bucket_count; b++)
+        sum += exp(w->log_ns[b * n + (size_t)w->space->default_arm]) * 1e-9;
+    for (const struct observation *o = w->steps; o < w->steps + w->setup.step_count; o++)
+        if (o->arm == w->space->default_arm) {
+            log_ratio += o->log_ns - log_modelled(w, o);
+            count++;
+        }
+    return count ? sum * exp(log_ratio / (double)count) : sum;
+}
+
+static int estimate(struct worth_work *w, const struct cluster *model, struct crew *real,
+                    struct worth_layer *out)
+{
+    int rc;
+
+    TRY(model_plans(w, model));
+    rc = real ? time_plans(w, real, &out->worth) : OK;
+    if (!rc)
+        rc = expect(w, &out->worth);
+    if (rc == UNSUPPORTED)
+        return fail(rc, "%s: the default plan cannot run there, so nothing is compared with it",
+                    SHAPE_TEXT(&w->space->shape));
+    out->buckets = w->setup.bucket_count;
+    out->plans = w->space->arm_count;
+    for (size_t i = 0; i < w->setup.step_count; i++) /* each plan at a bucket once */
+        for (size_t k = 0; k <= i; k++)
+            if (w->steps[k].arm == w->steps[i].arm && w->steps[k].log_c == w->steps[i].log_c) {
+                out->timed_plans += k == i;
+                break;
+            }
+    out->steps = w->taken;
+    out->default_s =
+        default_seconds(w) * (double)w->space->anchor_count / (double)w->setup.bucket_count;
+    out->launch_s = real ? (double)crew_launch_ns(real) * 1e-9 : 0;
+    return rc;
+}
+
+int worth_layer(const struct cluster *model, struct crew *real, const struct tune_request *request,
+                const struct space *space, struct worth_layer *out)
+{
+    struct worth_work *w = calloc(1, sizeof(*w));
+    int rc = w ? OK : fail(ERR_NOMEM, "what %zu plans take", space->arm_count);
+
+    *out = (struct worth_layer){ .steps = 0 };
+    if (!rc) {
+        w->request = request;
+        w->space = space;
+        w->log_ns = calloc(WORTH_BUCKETS_MAX * space->arm_count, sizeof(*w->log_ns));
+        w->search = (struct search_setup){ .shape = space->shape,
+                                           .arms = space->arms,
+                                           .arm_count = space->arm_count,
+                                           .machine = request->machine };
+        w->setup = (struct worth_setup){ .search = &w->search,
+                                         .default_arm = space->default_arm,
+                                         .capacities = w->capacities,
+                                         .weights = w->weights,
+                                         .log_ns = w->log_ns,
+                                         .margin = request->options->margin,
+                                         .seed = request->options->setup.seed };
+        rc = w->log_ns ? list_buckets(w) : fail(ERR_NOMEM, "%zu plans", space->arm_count);
+    }
+    if (!rc)
+        rc = estimate(w, model, real, out);
+    if (w)
+        free(w->log_ns);
+    free(w);
+    return rc;
+}

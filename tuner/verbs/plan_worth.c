@@ -1,0 +1,300 @@
+/* Probes the machine, asks what tuning its layers would save, and says whether it pays. */
+#include "plan_worth.h"
+
+#include "host.h"
+#include "json.h"
+#include "launch.h"
+#include "place.h"
+#include "plan.h"
+#include "progress.h"
+#include "shape.h"
+#include "standings.h"
+#include "status.h"
+#include "tables.h"
+#include "text.h"
+#include "worth_layer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the machine */
+
+/* Has `moetune probe` run where the ranks are to run, and reads the description that it prints. */
+static int probe_ranks(const struct tune_options *o, const struct launch_where *where,
+                       struct cluster *out)
+{
+    enum { SILENCE_S = 300 };
+    char per_node[16], per_rack[16], *text = NULL, line[4096];
+    char *arguments[] = { "moetune",
+                          "probe",
+                          "--no-store",
+                          "--quiet",
+                          "--device",
+                          (char *)o->setup.where.device,
+                          "--ranks-per-node",
+                          per_node,
+                          "--ranks-per-rack",
+                          per_rack,
+                          o->setup.where.oversubscribe ? "--oversubscribe" : NULL,
+                          NULL };
+    struct launched ranks;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    int rc, silent_s = 0;
+
+    if (!to)
+        return fail(ERR_NOMEM, "a description of the machine");
+    snprintf(per_node, sizeof(per_node), "%u", o->setup.where.ranks_per_node);
+    snprintf(per_rack, sizeof(per_rack), "%u", o->setup.where.ranks_per_rack);
+    rc = launch_start(where, arguments, &ranks);
+    while (!rc && silent_s < SILENCE_S) {
+        int read = launch_read(&ranks, 1000, line, sizeof(line));
+
+        if (read == ERR_LAUNCH) /* it has ended */
+            break;
+        silent_s = read ? silent_s + 1 : 0;
+        if (!read)
+            fprintf(to, "%s\n", line);
+    }
+    if (!rc) {
+        char how[128] = "";
+
+        launch_end(&ranks, silent_s < SILENCE_S, how, sizeof(how));
+        fclose(to);
+        to = NULL;
+        log_only(false); /* half a description, which nobody wrote by hand */
+        rc = cluster_parse(text, "probe", out);
+        log_only(true);
+        if (rc || !out->ranks)
+            rc = fail(ERR_LAUNCH, "the ranks could not be probed%s%s", *how ? ": " : "", how);
+        snprintf(out->backend, sizeof(out->backend), "sim");
+    }
+    if (to)
+        fclose(to);
+    free(text);
+    return rc;
+}
+
+static bool is_known(const struct cluster *model)
+{
+    bool known;
+
+    log_only(false);
+    known = !cluster_check_model(model, "probe");
+    log_only(true);
+    return known;
+}
+
+/* ---- what is said */
+
+enum advice { WORTH_IT, NOT_WORTH_IT, CANNOT_TELL };
+static const char *const advice_words[] = { "worth it", "not worth it", "cannot be told" };
+
+/* What is saved below it is no reason to tune; above it, it is. */
+static const double enough = .02;
+
+static enum advice advise(const struct worth *w)
+{
+    return w->over_default.low >= enough   ? WORTH_IT
+           : w->over_default.high < enough ? NOT_WORTH_IT
+                                           : CANNOT_TELL;
+}
+
+/* What tuning takes, from and to. */
+struct tuning_time {
+    double least_s, most_s;
+};
+
+/* As `moetune plan` counts steps; and the launches of the ranks, which are much of it where steps
+ * are short. */
+static struct tuning_time tuning_time(const struct worth_layer *l, const struct effort *effort,
+                                      double steps_per_bucket)
+{
+    static const double wide = 2;
+    double s = l->default_s * steps_per_bucket + l->launch_s * effort->launches;
+
+    return (struct tuning_time){ s / wide, s * wide };
+}
+
+static void print_advice(const struct worth *w, const struct space *space,
+                         const struct tuning_time *t)
+{
+    enum advice advice = advise(w);
+    const char *fixed = PLAN_TEXT(&space->arms[w->static_arm]);
+
+    printf("advice    %s: ", advice_words[advice]);
+    if (advice == WORTH_IT)
+        printf("at least %.1f %% of each step are expected to be saved, and %s to\n"
+               "          %s of training win back what tuning takes\n",
+               100 * w->over_default.low, DURATION_TEXT(t->least_s / w->over_default.high),
+               DURATION_TEXT(t->most_s / w->over_default.low));
+    else if (advice == NOT_WORTH_IT)
+        printf("at most %.1f %% of each step are expected to be saved\n",
+               100 * w->over_default.high);
+    else
+        printf("between %.1f and %.1f %% of each step; only steps of more plans tell,\n"
+               "          which moetune tune takes, --effort quick fewest\n",
+               100 * w->over_default.low, 100 * w->over_default.high);
+    if (advice != NOT_WORTH_IT && w->over_static.high < enough &&
+        w->static_arm != space->default_arm)
+        printf("          one plan does for all buckets: %s\n", fixed);
+}
+
+/* What a table of this layer is expected to say of itself. */
+static struct standing_row expected(const struct worth *w, const struct space *space)
+{
+    return (struct standing_row){ .gain = w->over_default,
+                                  .static_gain = w->over_static,
+                                  .static_plan = space->arms[w->static_arm] };
+}
+
+static void print_text(const struct worth_layer *l, const struct space *space,
+                       const struct cluster *machine, bool measured, const struct tuning_time *t)
+{
+    const struct worth *w = &l->worth;
+    struct standing_row row = expected(w, space);
+    char saves[STANDING_TEXT_BYTES];
+
+    printf("layer     %s\n", SHAPE_TEXT(&space->shape));
+    printf("machine   %s, %u ranks, %s\n", UTF8_LINE(machine->device), machine->ranks,
+           measured ? "probed just now" : "as its description has it");
+    printf("modelled  %zu plans at %zu buckets\n", l->plans, l->buckets);
+    if (l->steps)
+        printf("steps     %u real ones of %u plans: modelled ratios were off by %.1f %%,\n"
+               "          of other plans they are taken to be off by %.1f %%\n",
+               l->steps, l->timed_plans, 100 * w->off, 100 * w->error);
+    else
+        printf("steps     none: modelled ratios are taken to be off by %.1f %%\n", 100 * w->error);
+    printf("\n%s\n", w->over_default.high > 0 ? standing_text(&row, saves)
+                                              : "No plan but the default may be the fastest");
+    printf("expected, not measured: %d of 100 such intervals hold what tuning then saves\n\n",
+           WORTH_HOLDS);
+    printf("tuning    %s to %s\n", DURATION_TEXT(t->least_s), DURATION_TEXT(t->most_s));
+    print_advice(w, space, t);
+    printf("\n");
+}
+
+static void print_json(const struct worth_layer *l, const struct space *space,
+                       const struct tuning_time *t, bool first)
+{
+    const struct worth *w = &l->worth;
+
+    json_write(stdout,
+               "%s{'shape': '%s', 'plans': %zu, 'buckets': %zu, 'steps': %u, 'timed_plans': %u, "
+               "'off': %g, 'error': %g, 'holds': %g",
+               first ? "" : ",\n", SHAPE_TEXT(&space->shape), l->plans, l->buckets, l->steps,
+               l->timed_plans, w->off, w->error, WORTH_HOLDS * .01);
+    json_write(stdout,
+               ", 'gain': %g, 'gain_low': %g, 'gain_high': %g, 'static_gain': %g, "
+               "'static_gain_low': %g, 'static_gain_high': %g, 'static_plan': '%s'",
+               w->over_default.value, w->over_default.low, w->over_default.high,
+               w->over_static.value, w->over_static.low, w->over_static.high,
+               PLAN_TEXT(&space->arms[w->static_arm]));
+    json_write(stdout, ", 'seconds_least': %.3f, 'seconds_most': %.3f, 'advice': '%s'}", t->least_s,
+               t->most_s, advice_words[advise(w)]);
+}
+
+/* ---- the whole */
+
+/* What this cannot be asked with. */
+static int check(const struct tune_options *o)
+{
+    if (o->space || o->exec)
+        return fail(ERR_ARGUMENT, "--worth does not go with --space: what a program's plans take "
+                                  "only the program knows");
+    if (o->misses.count)
+        return fail(ERR_ARGUMENT, "--worth does not go with --from-misses: name the layer");
+    if (o->setup.where.virtual.ranks)
+        return fail(ERR_ARGUMENT, "--worth does not go with --virtual-ranks: their links are what "
+                                  "was said of them, and nothing can be probed");
+    if (o->layer.shares != NOT_GIVEN)
+        return fail(ERR_ARGUMENT, "--worth does not go with --shares: it models equal ranks");
+    if (launch_is_rank() && !o->setup.sim)
+        return fail(ERR_ARGUMENT, "--worth starts ranks of its own, and this is a rank of a "
+                                  "launcher: run it without one, HOSTS names other hosts");
+    return OK;
+}
+
+static int print_layers(const struct tune_request *r, const struct cluster *model,
+                        const struct launch_where *where, double steps_per_bucket,
+                        int64_t deadline_ns)
+{
+    const struct tune_options *o = r->options;
+    struct crew_setup setup = { .where = *where,
+                                .ranks_per_node = o->setup.where.ranks_per_node,
+                                .ranks_per_rack = o->setup.where.ranks_per_rack,
+                                .device = o->setup.where.device,
+                                .timeout_s = o->setup.timeout_s,
+                                .deadline_ns = deadline_ns };
+    struct crew *real = NULL;
+    int rc = o->setup.sim ? OK : crew_open(&setup, &real);
+
+    if (o->json)
+        printf("[");
+    for (size_t i = 0; i < r->space_count && !rc; i++) {
+        const struct space *space = &r->spaces[i];
+        struct worth_layer l;
+        struct tuning_time t;
+
+        rc = worth_layer(model, real, r, space, &l);
+        if (rc)
+            break;
+        t = tuning_time(&l, r->effort, steps_per_bucket);
+        if (o->json)
+            print_json(&l, space, &t, i == 0);
+        else
+            print_text(&l, space, model, !o->setup.sim, &t);
+        fflush(stdout);
+    }
+    if (o->json)
+        printf("]\n");
+    crew_close(real);
+    return rc;
+}
+
+int worth_print(const struct tune_options *o, double steps_per_bucket)
+{
+    struct cluster here = cluster_unknown(), model;
+    struct launch_where where = { .ranks = 0 };
+    struct hosts hosts = { .count = 0 };
+    struct tune_request request = { .options = NULL };
+    int64_t deadline_ns =
+        o->setup.budget_s > 0 ? host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9) : 0;
+    bool none;
+    int rc;
+
+    log_only(!launch_is_later_rank()); /* all ranks of a launcher are told the same */
+    rc = check(o);
+    log_only(true);
+    TRY(rc);
+    rc = o->setup.sim ? OK : place_find(&o->setup.where, &hosts, &where, &here);
+    if (!rc && !o->setup.sim)
+        rc = place_check_ready(&o->setup.where, &where);
+    if (!rc) /* what is wrong with the layer is found before anything is measured */
+        rc = tune_request_make(o, &here, &request);
+    if (!rc)
+        rc = tune_request_fits(&request, &none);
+    if (!rc && o->setup.sim) {
+        model = request.cluster;
+    } else if (!rc) {
+        if (!o->setup.quiet)
+            note("probes the machine: some ten seconds");
+        rc = probe_ranks(o, &where, &model);
+        /* Other programs may have hidden the slope of something: once more, before that is an
+         * error. */
+        if (!rc && !is_known(&model))
+            rc = probe_ranks(o, &where, &model);
+        if (!rc)
+            rc = cluster_check_model(&model, "what probe measured");
+        tune_request_learn(&request, &model);
+    }
+    if (!rc)
+        rc = print_layers(&request, &model, &where, steps_per_bucket, deadline_ns);
+    if (request.options)
+        tune_request_free(&request);
+    hosts_free(&hosts);
+    return rc;
+}
