@@ -286,13 +286,15 @@ static int read_key(const struct format *format, const struct format_job *job, c
 
 int format_check_name(const struct format *format, const struct format_job *job, const char *path)
 {
-    const char *slash = strrchr(path, '/');
+    size_t length = strlen(path), wanted;
     char name[FORMAT_NAME_BYTES];
 
     if (!format->file_name)
         return OK;
     TRY(format->file_name(job, name));
-    return strcmp(slash ? slash + 1 : path, name)
+    wanted = strlen(name);
+    return length < wanted || strcmp(path + length - wanted, name) != 0 ||
+                   (length > wanted && path[length - wanted - 1] != '/')
                ? fail(ERR_ARGUMENT, "%s: the file that is looked for is %s", path, name)
                : OK;
 }

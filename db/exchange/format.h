@@ -91,7 +91,7 @@ struct format {
     /* ERR_ARGUMENT after a message: the space lacks something, or has what the reader knows not. */
     int (*check)(const struct format_job *job);
 
-    /* How the file must be called; NULL: as one likes. */
+    /* How the file must be called, perhaps with folders; NULL: as one likes. */
     int (*file_name)(const struct format_job *job, char name[FORMAT_NAME_BYTES]);
 
     int (*write)(const struct format_job *job, FILE *to);
@@ -102,8 +102,8 @@ struct format {
                 double class_value, struct plan_words *out);
 };
 
-extern const struct format format_env, format_flags, format_json, format_vllm_moe,
-    format_sglang_deepep;
+extern const struct format format_env, format_flags, format_dotted, format_toml, format_nested,
+    format_json, format_vllm_moe, format_sglang_moe, format_sglang_deepep;
 
 /* All that can be wrong before anything is written. */
 int format_check(const struct format *format, const struct format_job *job);

@@ -1,7 +1,8 @@
 /* How SGLang tells DeepEP its SMs and chunks: --deepep-config, a JSON text or the file of one.
- * Rules as in SGLang 0.5.10 (token_dispatcher/deepep.py: DeepEPConfig), which hands each of two
- * objects to deep_ep.Config, and as in DeepEP 1.2.1 (csrc/config.hpp: Config); run with neither;
- * what Config asserts it asserts of the buffers as they are named, before it rounds one of them up.
+ * Rules as in SGLang 0.5.23 (token_dispatcher/deepep.py: DeepEPConfig), which hands each of two
+ * objects to deep_ep.Config, and as in DeepEP 2.1.0 (csrc/legacy/config.hpp: Config); run with
+ * neither; what Config asserts it asserts of the buffers as they are named, before it rounds one of
+ * them up.
  */
 #include "format.h"
 

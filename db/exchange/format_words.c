@@ -1,4 +1,5 @@
-/* Formats that name each axis: variables of an environment, flags of a command, JSON. */
+/* Formats that name each axis: variables of an environment, flags of a command, members of a
+ * configuration, JSON. */
 #include "format.h"
 
 #include "json.h"
@@ -76,7 +77,19 @@ static bool is_member(const char *name)
     return *name != 0;
 }
 
-/* ---- names of all three */
+/* ---- dotted, toml, nested: "model.ep", a member of a member of a configuration. */
+
+static bool is_path(const char *name)
+{
+    static const char letters[] =
+        "_-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+    while (name[strspn(name, letters)] == '.' && strspn(name, letters))
+        name += strspn(name, letters) + 1;
+    return *name && !name[strspn(name, letters)];
+}
+
+/* ---- names of them all */
 
 struct naming {
     const char *what;
@@ -87,6 +100,7 @@ struct naming {
 static const struct naming variables = { "a name of a variable", usual_variable, is_variable };
 static const struct naming flags = { "a flag, as --name,", usual_flag, is_flag };
 static const struct naming members = { "a name", usual_member, is_member };
+static const struct naming paths = { "a name, as model.ep,", usual_member, is_path };
 
 /* What the reader calls an axis; false: it is left out. */
 static bool called(const struct naming *n, const struct format_job *job, const char *axis,
@@ -144,53 +158,228 @@ static void note_value(struct plan_words *out, const struct plan_word *word, con
     snprintf(out->list[at].value, sizeof(out->list[at].value), "%s", value);
 }
 
-/* ---- env */
+/* ---- names and values, one after the other: a shell's, a command's, TOML's */
+
+struct assignments {
+    const struct naming *naming;
+    const char *equals, *between; /* a name and its value; one of them and the next */
+    bool typed;                   /* an axis of on and off is true or false */
+    bool quoted;                  /* a word is */
+};
+static const struct assignments shell = { .naming = &variables, .equals = "=", .between = "\n" };
+static const struct assignments command = {
+    .naming = &paths, .equals = "=", .between = " ", .typed = true
+};
+static const struct assignments toml = {
+    .naming = &paths, .equals = " = ", .between = "\n", .typed = true, .quoted = true
+};
+
+static void write_value(const struct format_job *job, const struct plan_word *word, bool typed,
+                        bool quoted, FILE *to)
+{
+    if (typed && is_switch(job, word->axis))
+        fputs(!strcmp(word->value, "on") ? "true" : "false", to);
+    else
+        fprintf(to, quoted && !word->number ? "\"%s\"" : "%s", word->value);
+}
+
+/* The same the other way; value is changed. */
+static void note_written(const struct format_job *job, const struct plan_word *word, bool typed,
+                         char *value, struct plan_words *out)
+{
+    size_t length = strlen(value);
+
+    if (typed && is_switch(job, word->axis)) {
+        note_value(out, word, !strcmp(value, "true") ? "on" : "off");
+        return;
+    }
+    if (length > 1 && *value == '"' && value[length - 1] == '"') {
+        value[length - 1] = 0;
+        value++;
+    }
+    note_value(out, word, value);
+}
+
+static int write_assignments(const struct assignments *how, const struct format_job *job, FILE *to)
+{
+    struct plan_words words = format_axes(job);
+    char name[CALLED_BYTES];
+    bool any = false;
+
+    for (size_t i = 0; i < words.count; i++) {
+        if (!called(how->naming, job, words.list[i].axis, name))
+            continue;
+        fprintf(to, "%s%s%s", any ? how->between : "", name, how->equals);
+        write_value(job, &words.list[i], how->typed, how->quoted, to);
+        any = true;
+    }
+    fputs(any ? "\n" : "", to);
+    return OK;
+}
+
+static int read_assignments(const struct assignments *how, const struct format_job *job,
+                            const char *text, size_t length, struct plan_words *out)
+{
+    struct plan_words words = format_axes(job);
+    const char *ends = *how->between == ' ' ? " \n" : "\n";
+    char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
+
+    for (const char *at = text; at < text + length; at += strcspn(at, ends) + 1) {
+        const struct plan_word *word;
+        char *value;
+
+        if (!text_put(line, sizeof(line), "%.*s", (int)strcspn(at, ends), at))
+            return fail(ERR_FORMAT, "\"%s\" is longer than any NAME=VALUE of a plan", line);
+        if (!*line || *line == '#')
+            continue;
+        value = strstr(line, how->equals);
+        if (!value)
+            return fail(ERR_FORMAT, "\"%s\" is no NAME%sVALUE", line, how->equals);
+        *value = 0;
+        value += strlen(how->equals);
+        word = word_called(how->naming, job, &words, line);
+        if (word)
+            note_written(job, word, how->typed, value, out);
+    }
+    return OK;
+}
+
+/* A member cannot have a value and members of its own. */
+static int check_paths(const struct format_job *job)
+{
+    struct plan_words words = format_axes(job);
+    char name[CALLED_BYTES], other[CALLED_BYTES];
+
+    TRY(check_names(&paths, job));
+    for (size_t i = 0; i < words.count; i++)
+        for (size_t k = 0; k < words.count; k++)
+            if (called(&paths, job, words.list[i].axis, name) &&
+                called(&paths, job, words.list[k].axis, other) &&
+                !strncmp(name, other, strlen(name)) && other[strlen(name)] == '.')
+                return fail(ERR_ARGUMENT, "%s would be a value, and %s a member of it", name,
+                            other);
+    return OK;
+}
+
+/* An answer of one plan, whichever key is asked for. */
+#define ASSIGNMENTS(form, how)                                                                     \
+    static int write_##form(const struct format_job *job, FILE *to)                                \
+    {                                                                                              \
+        return write_assignments(&(how), job, to);                                                 \
+    }                                                                                              \
+    static int read_##form(const struct format_job *job, const char *text, size_t length,          \
+                           uint64_t key, double class_value, struct plan_words *out)               \
+    {                                                                                              \
+        (void)key;                                                                                 \
+        (void)class_value;                                                                         \
+        return read_assignments(&(how), job, text, length, out);                                   \
+    }
+ASSIGNMENTS(env, shell)
+ASSIGNMENTS(dotted, command)
+ASSIGNMENTS(toml, toml)
 
 static int check_env(const struct format_job *job)
 {
     return check_names(&variables, job);
 }
 
-static int write_env(const struct format_job *job, FILE *to)
+const struct format format_env = {
+    .name = "env", .one = true, .check = check_env, .write = write_env, .read = read_env
+};
+const struct format format_dotted = {
+    .name = "dotted", .one = true, .check = check_paths, .write = write_dotted, .read = read_dotted
+};
+const struct format format_toml = {
+    .name = "toml", .one = true, .check = check_paths, .write = write_toml, .read = read_toml
+};
+
+/* ---- nested: the same as objects in objects */
+
+/* Writes the members whose names begin with the prefix, which is empty or ends with a dot. */
+static void write_object(const struct format_job *job, const struct plan_words *words,
+                         const char *prefix, FILE *to)
+{
+    size_t length = strlen(prefix);
+    char name[CALLED_BYTES], earlier[CALLED_BYTES], inner[CALLED_BYTES];
+    bool any = false;
+
+    fputc('{', to);
+    for (size_t i = 0; i < words->count; i++) {
+        size_t end, k = 0;
+
+        if (!called(&paths, job, words->list[i].axis, name) || strncmp(name, prefix, length) != 0)
+            continue;
+        end = length + strcspn(name + length, ".");
+        end += name[end] == '.';
+        while (k < i && (!called(&paths, job, words->list[k].axis, earlier) ||
+                         strncmp(name, earlier, end) != 0))
+            k++;
+        if (k < i) /* an object that was written with an earlier axis */
+            continue;
+        fprintf(to, "%s\"%.*s\": ", any ? ", " : "", (int)(end - length - (name[end - 1] == '.')),
+                name + length);
+        any = true;
+        if (name[end - 1] == '.') {
+            snprintf(inner, sizeof(inner), "%.*s", (int)end, name);
+            write_object(job, words, inner, to);
+        } else {
+            write_value(job, &words->list[i], true, true, to);
+        }
+    }
+    fputc('}', to);
+}
+
+static int write_nested(const struct format_job *job, FILE *to)
 {
     struct plan_words words = format_axes(job);
-    char name[CALLED_BYTES];
 
-    for (size_t i = 0; i < words.count; i++)
-        if (called(&variables, job, words.list[i].axis, name))
-            fprintf(to, "%s=%s\n", name, words.list[i].value);
+    write_object(job, &words, "", to);
+    fputc('\n', to);
     return OK;
 }
 
-static int read_env(const struct format_job *job, const char *text, size_t length, uint64_t key,
-                    double class_value, struct plan_words *out)
+struct path_reader {
+    const struct format_job *job;
+    struct plan_words words, *out;
+    char path[CALLED_BYTES];
+    size_t length[JSON_DEPTH_MAX + 1]; /* of the path to the object of each depth */
+};
+
+static int take_member(void *self, const struct json_value *v)
 {
-    struct plan_words words = format_axes(job);
-    char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
+    struct path_reader *r = self;
+    const struct plan_word *word;
+    char value[DECLARATION_NAME_BYTES + 2];
+    size_t begin = v->depth ? r->length[v->depth - 1] : 0;
+
+    if (v->kind == JSON_END || !v->key)
+        return OK;
+    if (!text_put(r->path + begin, sizeof(r->path) - begin, "%s%s", begin ? "." : "", v->key))
+        r->path[begin] = 0; /* longer than any name of an axis */
+    r->length[v->depth] = strlen(r->path);
+    word = word_called(&paths, r->job, &r->words, r->path);
+    if (word && v->kind != JSON_OBJECT && v->kind != JSON_ARRAY &&
+        word->number == (v->kind == JSON_NUMBER) &&
+        text_put(value, sizeof(value), "%s",
+                 v->value               ? v->value
+                 : v->kind == JSON_TRUE ? "true"
+                                        : "false"))
+        note_written(r->job, word, true, value, r->out);
+    return OK;
+}
+
+static int read_nested(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                       double class_value, struct plan_words *out)
+{
+    struct path_reader r = { .job = job, .words = format_axes(job), .out = out };
 
     (void)key;
     (void)class_value;
-    for (const char *at = text; at < text + length; at += strcspn(at, "\n") + 1) {
-        const struct plan_word *word;
-        char *value;
-
-        if (!text_put(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at))
-            return fail(ERR_FORMAT, "\"%s\" is longer than any NAME=VALUE of a plan", line);
-        if (!*line || *line == '#')
-            continue;
-        value = strchr(line, '=');
-        if (!value)
-            return fail(ERR_FORMAT, "\"%s\" is no NAME=VALUE", line);
-        *value++ = 0;
-        word = word_called(&variables, job, &words, line);
-        if (word)
-            note_value(out, word, value);
-    }
-    return OK;
+    return json_read(text, length, "the configuration", take_member, &r);
 }
 
-const struct format format_env = {
-    .name = "env", .one = true, .check = check_env, .write = write_env, .read = read_env
+const struct format format_nested = {
+    .name = "nested", .one = true, .check = check_paths, .write = write_nested, .read = read_nested
 };
 
 /* ---- flags */

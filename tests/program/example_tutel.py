@@ -6,7 +6,7 @@
     moetune tune --ranks 4 --experts 1 --top-k 1 --tokens 512 --model-dim 256 --hidden-dim 256 --axes r \\
         --db DB --exec "python3 tests/program/example_tutel.py --steps 100"
 
-First every r that the layer accepts is run under the adapter, and must give what the plain layer
+First every r that the layer accepts is run under both adapters, and must give what the plain layer
 gives.  --steps N, --compare N: how long to train, and how many pairs of steps to compare.
 """
 
@@ -67,22 +67,36 @@ def train_step(run, x, layer, factor):
 
 
 def check_plans(experts, kind, factor):
-    """Each r under the adapter against the plain layer; how many there are."""
+    """Each r under both adapters against the plain layer; how many there are."""
     layer = new_layer(experts, kind)
     expected = train_step(layer, new_input(0), layer, factor)
-    shape = moetune.tutel.layer_shape(layer)
-    # Tutel's default is r=1; the adapter's layer must not depend on what ran before.
-    fixed = moetune.tutel.Tuned(layer, tuner=Told(shape))
-    for r in sorted(fixed.runnable_r):
-        fixed.tuner.r = r
-        got = train_step(fixed, new_input(0), layer, factor)
-        assert fixed.plan.r == r, (fixed.plan, r)
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
-    return len(fixed.runnable_r)
+    told = Told(moetune.tutel.layer_shape(layer))
+    # Tutel's default is r=1; the adapters' layer must not depend on what ran before.
+    tuned = moetune.tutel.Tuned(layer, tuner=told)
+    planned = moelookup.tutel.Adapter(layer, told)
+    assert tuned.runnable_r == planned.runnable_r
+    for r in sorted(tuned.runnable_r):
+        for adapter in (tuned, planned):
+            told.r, told.capacity = r, None
+            got = train_step(adapter, new_input(0), layer, factor)
+            assert adapter.plan.r == r and told.capacity > 0, (adapter.plan, r, told.capacity)
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+    return len(tuned.runnable_r)
+
+
+def what_becomes_of_0(layer):
+    """A call's capacity factor of 0, where the gate drops most tokens."""
+    told = Told(moetune.tutel.layer_shape(layer))
+    planned = moelookup.tutel.Adapter(layer, told)
+    layer.gates[0].capacity_factor = 0.25
+    planned(new_input(0), capacity_factor=0)
+    needed = told.capacity
+    planned(new_input(0), capacity_factor=0.25)
+    return "the gate's own" if told.capacity == needed else "no token is dropped"
 
 
 class Told:
-    """In place of a tuner: says what it was told to say."""
+    """In place of a tuner, and of a table: says what it was told to say."""
 
     def __init__(self, shape):
         ranks = dist.get_world_size()
@@ -90,7 +104,10 @@ class Told:
         self.shape, self.window, self.r, self.times = moetune.Shape(**shape, **defaults), 128, 1, []
 
     def ask(self, capacity):
+        self.capacity = capacity
         return moetune.Plan(self.r)
+
+    plan = ask
 
     def tell(self, time_us):
         self.times.append(time_us)
@@ -138,11 +155,15 @@ def main(rank, ranks, meeting, options):
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
     say = print if dist.get_rank() == 0 else lambda *_: None
     if not moetune.lines.is_attached():
+        layer = new_layer(2)
+        say(moetune.tutel.implementation(layer))
+        say(f"a call's capacity factor of 0: {what_becomes_of_0(layer)}")
         for experts, kind in ((1, "ffn"), (2, "ffn"), (4, "ffn"), (8, "ffn"), (2, "llama_ffn")):
             for factor in (1.0, 0.0):
                 count = check_plans(experts, kind, factor)
                 say(
-                    f"{kind}, {experts} experts, factor {factor}: {count} r, each like the plain layer"
+                    f"{kind}, {experts} experts, factor {factor}: {count} r under both adapters,"
+                    " each like the plain layer"
                 )
     if options.steps:
         say(tune(options.db, options.steps))

@@ -169,6 +169,45 @@ static void what_a_reader_would_choke_on_is_found(void)
         CHECK(read_text(&format_sglang_deepep, &job, bad_halves[i]) == ERR_FORMAT);
 }
 
+/* Of the same name another member is another one, wherever it lies; later ones count. */
+static void members_of_a_configuration_are_told_apart(void)
+{
+    static const struct {
+        const struct format *format;
+        const char *text, *num_sms; /* NULL: no such text */
+    } cases[] = {
+        { &format_nested, "{\"a\": {\"num_sms\": 8}, \"num_sms\": 24, \"b\": [{\"num_sms\": 8}]}",
+          "24" },
+        { &format_nested, "{\"num_sms\": 8, \"num_sms\": 20, \"a\": {\"b\": {}}}", "20" },
+        { &format_nested, "{\"num_sms\": \"8\", \"nvl_dispatch\": 4}", "" }, /* a word */
+        { &format_nested, "{\"num_sms\": {}}", "" },
+        { &format_nested, "{\"num_sms\": 8", NULL },
+        { &format_nested, "", NULL },
+        { &format_toml, "# it\na.num_sms = 8\nnum_sms = 24\n\n", "24" },
+        { &format_toml, "num_sms = 8\nnum_sms = 20", "20" },
+        { &format_toml, "num_sms: 8\n", NULL },
+        { &format_toml, "[num_sms]\n", NULL },
+        { &format_dotted, "a.num_sms=8  num_sms=24 b=1\n", "24" },
+        { &format_dotted, "num_sms", NULL },
+    };
+    struct answers answers;
+    struct answer answer;
+    struct format_job job = job_of(deepep, &answers, &answer);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct plan_words read = { 0 };
+        const char *text = cases[i].text, *wanted = cases[i].num_sms;
+        int rc;
+
+        log_only(false);
+        rc = cases[i].format->read(&job, text, strlen(text), 100, 0, &read);
+        log_only(true);
+        CHECK(wanted ? !rc : rc == ERR_FORMAT);
+        CHECK(!wanted || !*wanted || is(&read, "num_sms", wanted));
+        CHECK(!wanted || *wanted || !plan_words_find(&read, "num_sms"));
+    }
+}
+
 static void names_of_files_follow_the_device_and_what_is_set(void)
 {
     static const struct {
@@ -185,6 +224,8 @@ static void names_of_files_follow_the_device_and_what_is_set(void)
         { "NVIDIA H200", "E", "256", "E=256,N=14336,device_name=NVIDIA_H200.json" },
         { "AMD/INTEL", "device_name", "AMD Instinct MI300X",
           "E=8,N=14336,device_name=AMD_Instinct_MI300X.json" },
+        { "AMD/INTEL", "device_name", "AMD / MI300X  OAM",
+          "E=8,N=14336,device_name=AMD_MI300X_OAM.json" },
         { "AMD/INTEL", "x", "", NULL },
         { "NVIDIA H200", "dtype", "FP8 w8a8", NULL },
         { "NVIDIA H200", "dtype", "../fp8", NULL },
@@ -218,6 +259,7 @@ int main(void)
         TEST(a_file_of_vllm_is_read_as_vllm_does),
         TEST(a_configuration_of_sglang_is_read_as_deepep_does),
         TEST(what_a_reader_would_choke_on_is_found),
+        TEST(members_of_a_configuration_are_told_apart),
         TEST(names_of_files_follow_the_device_and_what_is_set),
     };
 

@@ -19,10 +19,15 @@
 
 /* The first ones hold a table, the others what it answers for one layer. */
 enum form { FORM_JSONL, FORM_CSV, FORM_HEADER, FORM_PACKED, FORM_ANSWERS };
-static const char *const format_words[] = { "jsonl", "csv",  "header",   "packed",        "env",
-                                            "flags", "json", "vllm-moe", "sglang-deepep", NULL };
-static const struct format *const answer_formats[] = { &format_env, &format_flags, &format_json,
-                                                       &format_vllm_moe, &format_sglang_deepep };
+static const char *const format_words[] = { "jsonl",         "csv",   "header",   "packed",
+                                            "env",           "flags", "dotted",   "toml",
+                                            "nested",        "json",  "vllm-moe", "sglang-moe",
+                                            "sglang-deepep", NULL };
+#define ANSWER_FORMATS "env, flags, dotted, toml, nested, json, vllm-moe, sglang-moe, sglang-deepep"
+static const struct format *const answer_formats[] = {
+    &format_env,  &format_flags,    &format_dotted,     &format_toml,         &format_nested,
+    &format_json, &format_vllm_moe, &format_sglang_moe, &format_sglang_deepep
+};
 
 struct options {
     const char *db, *shape, *fingerprint, *file;
@@ -46,7 +51,7 @@ static const struct option_row rows[] = {
       "host names as well; else they stay at home" },
     { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
     DB_ROW(OPTION(db)),
-    { "answers for a layer: env, flags, json, vllm-moe, sglang-deepep", .kind = OPTION_GROUP },
+    { "answers for a layer: " ANSWER_FORMATS, .kind = OPTION_GROUP },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
       "only for this key; for a layer of moetune's own: its capacity" },
@@ -126,7 +131,8 @@ static int write_out(struct store *store, const char *path, const struct options
 
 /* ---- the answers for one layer, as other programs read them */
 
-/* Makes the output's path: a file in a folder has the name that its reader looks for. */
+/* Makes the output's path: a file in a folder has the name that its reader looks for, perhaps below
+ * folders, which are made. */
 static int find_place(const struct format *format, const struct format_job *job, const char *file,
                       char path[PATH_MAX])
 {
@@ -142,7 +148,15 @@ static int find_place(const struct format *format, const struct format_job *job,
     if (snprintf(path, PATH_MAX, "%s%s%s", file, folder && file[length - 1] != '/' ? "/" : "",
                  folder ? name : "") >= PATH_MAX)
         return fail(ERR_ARGUMENT, "--output: the name is too long");
-    return format_check_name(format, job, path);
+    TRY(format_check_name(format, job, path));
+    for (char *slash = folder ? strchr(path + length, '/') : NULL; slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(path, 0777) && errno != EEXIST)
+            return fail(ERR_IO, "%s: %s", path, strerror(errno));
+        *slash = '/';
+    }
+    return OK;
 }
 
 static int write_answers(const struct format *format, const struct answers *answers,
@@ -220,7 +234,7 @@ static int run(const struct verb_call *call, void *options)
     if (o->format < FORM_ANSWERS && (o->space || o->key || o->class || o->sets.count || o->check))
         return fail(ERR_ARGUMENT,
                     "--format %s holds tables: --space, --key, --class, --set and "
-                    "--check go with env, flags, json, vllm-moe, sglang-deepep",
+                    "--check go with " ANSWER_FORMATS,
                     format_words[o->format]);
     if (o->format >= FORM_ANSWERS && (o->identify || o->full))
         return fail(ERR_ARGUMENT, "--format %s holds answers: --identify and --full go with tables",

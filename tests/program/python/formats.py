@@ -126,7 +126,7 @@ class Formats(unittest.TestCase):
         name = "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
         self.export(*words, *named, "-o", os.path.join(self.folder, name), "--check")
         self.assertTrue(os.path.exists(os.path.join(self.folder, name)))
-        self.assertIn("vLLM wants GROUP_SIZE_M", self.export(*words, "--set", "group_m=", code=2))
+        self.assertIn("the kernel wants GROUP_SIZE_M", self.export(*words, "--set", "group_m=", code=2))
         self.export(
             *words, "--set", "group_m=", "--set", "GROUP_SIZE_M=8", "-o", self.folder, "--check"
         )
@@ -138,7 +138,7 @@ class Formats(unittest.TestCase):
         os.remove(self.database)
         self.stack()
         self.assertIn(
-            "vLLM knows no axis",
+            "the kernel knows no axis",
             self.export("vllm-moe", "--space", "stack", "--class", "1", code=2),
         )
         self.assertIn(
@@ -154,6 +154,79 @@ class Formats(unittest.TestCase):
         self.export(*words, "--set", "key=tokens")
         said = self.export(*words, "--set", "key=tokens", "--set", "block_m=", code=2)
         self.assertIn("or --set leaves it out", said)
+
+    # ---- SGLang
+
+    def sglang_configs(self, version, *name):
+        """get_moe_configs of SGLang 0.5.23, below $SGLANG_MOE_CONFIG_DIR: that version of Triton first."""
+        E, N, device_name, dtype, block_shape, per_channel_quant, down = name
+        folder = os.path.join(self.folder, "configs")
+        name = (
+            f"E={E},N={N},device_name={device_name.replace(' ', '_')}"
+            + (f",dtype={dtype}" if dtype else "")
+            + (f",block_shape={block_shape}" if block_shape else "")
+            + (",per_channel_quant=True" if per_channel_quant else "")
+            + ("_down" if down else "")
+            + ".json"
+        )
+        there = sorted(
+            (d[len("triton_") :].replace("_", ".") for d in os.listdir(folder)),
+            key=lambda v: tuple(int(x) for x in v.split(".")),
+            reverse=True,
+        )
+        for one in [version] + there:
+            path = os.path.join(folder, f"triton_{one.replace('.', '_')}", name)
+            if os.path.exists(path):
+                return one, path
+        return None, name
+
+    def test_sglang_finds_the_file_of_its_triton_and_takes_the_table_s_plan(self):
+        write_space(self.database, TILES, some_plans(TILES, 6, 3))
+        words = "sglang-moe", "--space", "tiles", "--set", "device_name=NVIDIA H200 NVL"
+        view = self.view("tiles")
+        for version, sets, name in (
+            ("3.5.1", (), (1, 128, "NVIDIA H200 NVL", None, None, False, False)),
+            (
+                "3.10.0",
+                ("E=8", "N=14336", "dtype=fp8_w8a8", "block_shape=128,128", "variant=down"),
+                (8, 14336, "NVIDIA H200 NVL", "fp8_w8a8", [128, 128], False, True),
+            ),
+            (
+                "3.4.0",
+                ("dtype=int8_w8a8", "variant=per_channel_quant,down"),
+                (1, 128, "NVIDIA H200 NVL", "int8_w8a8", None, True, True),
+            ),
+        ):
+            sets = [word for one in (*sets, f"triton={version}") for word in ("--set", one)]
+            for _ in range(2):  # folders may be there
+                self.export(*words, *sets, "-o", self.folder, "--check")
+            found, path = self.sglang_configs("3.3.0", *name)
+            self.assertEqual(found, version, path)
+            for m in (1, 17, 200, 4096, 10**6):
+                tiles = view.plan(m)
+                row = self.vllm(path, m)
+                self.assertEqual(
+                    (row["BLOCK_SIZE_M"], row["num_stages"]), (tiles["block_m"], tiles["stages"])
+                )
+        for sets, said in (
+            ((), "--set triton=VERSION is wanted"),
+            (("--set", "triton=3.5.1+git"), "--set triton=VERSION is wanted"),
+            (("--set", "triton=3.5.1", "--set", "variant=up"), "variant=up: per_channel_quant"),
+        ):
+            self.assertIn(said, self.export(*words, *sets, "-o", self.folder, code=2))
+        self.assertIn(
+            "is looked for is configs/triton_3_5_1/E=1",
+            self.export(*words, "--set", "triton=3.5.1", "-o", self.out, code=2),
+        )
+        self.assertIn("no such name", self.export("vllm-moe", *words[1:], "--set", "triton=3.5", code=2))
+
+    def test_sglang_reads_the_sms_of_deepep_v2_from_its_environment(self):
+        """SGLANG_DEEPEP_V2_NUM_SMS, as in SGLang 0.5.23 (environ.py); 0 is DeepEP's formula."""
+        write_space(self.database, DEEPEP, {0: "num_sms=8 nvl_dispatch=4 nvl_combine=1"})
+        sets = "num_sms=SGLANG_DEEPEP_V2_NUM_SMS", "nvl_dispatch=", "nvl_combine="
+        words = [word for one in sets for word in ("--set", one)]
+        said = self.export("env", "--space", "deepep", *words)
+        self.assertEqual(said, "SGLANG_DEEPEP_V2_NUM_SMS=8\n")
 
     # ---- SGLang and DeepEP
 
@@ -297,6 +370,74 @@ class Formats(unittest.TestCase):
         out = self.export("flags", *stack, *names, "--set", "bias=", "--key", "3")
         self.assertEqual(out, "--moe-token-dispatcher-type flex --token-chunks 2 --overlap\n")
 
+    # ---- members of a configuration
+
+    PATHS = (
+        *("--set", "dispatcher=model.moe.dispatcher", "--set", "token_chunks=model.chunk_count"),
+        *("--set", "bias=bias", "--set", "overlap=model.moe.overlap"),
+    )
+    NESTED = {
+        "model": {"moe": {"dispatcher": "flex", "overlap": True}, "chunk_count": 2},
+        "bias": -3,
+    }
+
+    def test_a_configuration_of_objects_in_objects(self):
+        stack = self.stack()
+        for key, nested in (
+            ("3", self.NESTED),
+            (
+                "99",
+                {
+                    "model": {"moe": {"dispatcher": "alltoall", "overlap": False}, "chunk_count": 4},
+                    "bias": 7,
+                },
+            ),
+        ):
+            self.export("nested", *stack, *self.PATHS, "--key", key, "--check", "-o", self.out)
+            self.assertEqual(json.loads(self.read()), nested)
+        # DeepSpeed 0.19.8: parse_autoep_config reads these members of expert_parallel.
+        names = "--set", "token_chunks=expert_parallel.autoep_size", "--set", "bias="
+        names += "--set", "overlap=expert_parallel.use_grouped_mm", "--set", "dispatcher="
+        got = json.loads(self.export("nested", *stack, *names, "--key", "3"))
+        self.assertEqual(got, {"expert_parallel": {"autoep_size": 2, "use_grouped_mm": True}})
+        self.assertEqual(self.export("nested", "--space", "stack", "--class", "1", "--key", "3"),
+            '{"dispatcher": "flex", "token_chunks": 2, "bias": -3, "overlap": true}\n')
+
+    def test_toml(self):
+        """prime-rl (559b44772) reads [model] ep, ep_comm_backend, deepep_num_sms of such a file."""
+        stack = self.stack()
+        self.export("toml", *stack, *self.PATHS, "--key", "3", "--check", "-o", self.out)
+        self.assertIn('model.moe.dispatcher = "flex"\nmodel.chunk_count = 2\n', self.read())
+        try:
+            import tomllib
+        except ImportError:  # of Python 3.11
+            self.skipTest("tomllib")
+        self.assertEqual(tomllib.loads(self.read()), self.NESTED)
+
+    def test_words_of_a_command_that_name_members(self):
+        """As Megatron-Bridge and Hydra take them."""
+        stack = self.stack()
+        self.export("dotted", *stack, *self.PATHS, "--key", "3", "--check", "-o", self.out)
+        said = "model.moe.dispatcher=flex model.chunk_count=2 bias=-3 model.moe.overlap=true\n"
+        self.assertEqual(self.read(), said)
+
+    def test_what_is_no_member_is_refused(self):
+        stack = self.stack()
+        for form in ("dotted", "toml", "nested"):
+            for sets, said in (
+                (("bias=a..b",), "a name, as model.ep, is wanted"),
+                (("bias=.a",), "a name, as model.ep, is wanted"),
+                (("bias=a.",), "a name, as model.ep, is wanted"),
+                (("bias=a b",), "a name, as model.ep, is wanted"),
+                (('bias=a"',), "a name, as model.ep, is wanted"),
+                (("bias=a", "overlap=a.b"), "a would be a value, and a.b a member of it"),
+                (("bias=a.b", "overlap=a.b"), "both be called a.b"),
+            ):
+                words = [word for one in sets for word in ("--set", one)]
+                self.assertIn(said, self.export(form, *stack, "--key", "1", *words, code=2))
+            several = self.export(form, "--space", "stack", code=2)
+            self.assertIn("--key N and --class X must say which", several)
+
     def test_json_has_all_ranges_and_classes(self):
         self.stack()
         self.export("json", "--space", "stack", "--check", "-o", self.out)
@@ -320,7 +461,7 @@ class Formats(unittest.TestCase):
         answer = json.loads(self.export("json", "--key", "700"))["answers"][0]
         self.assertEqual(answer["plan"], {"r": 2, "d": 4, "a": "2dh"})
         self.assertIn("--key C is wanted", self.export("json", code=2))
-        self.assertIn("vLLM knows no axis r", self.export("vllm-moe", "--key", "700", code=2))
+        self.assertIn("the kernel knows no axis r", self.export("vllm-moe", "--key", "700", code=2))
 
     def test_what_cannot_be_is_said(self):
         stack = self.stack()

@@ -370,7 +370,7 @@ class Loading(unittest.TestCase):
         build = ["wheel", "--no-deps", "--no-index", "-w", self.folder, source]
         done = subprocess.run(pip + build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout.decode())
-        wheel = glob.glob(os.path.join(self.folder, "moetune-0.1.0-py3-none-any.whl"))[0]
+        wheel = glob.glob(os.path.join(self.folder, "moetune-*-py3-none-any.whl"))[0]
         install = ["install", "--no-deps", "--no-index", "--target", target, wheel]
         subprocess.run(
             pip + install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

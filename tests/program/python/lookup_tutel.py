@@ -1,5 +1,6 @@
 """moelookup's adapter for Tutel, with a layer that stands in for Tutel's."""
 
+import io
 from unittest import mock
 
 from surroundings import environment
@@ -81,6 +82,24 @@ class Tutel(Case):
         adapter(Input(5 * WINDOW - 64, 128), inequivalent_tokens=True)
         ran, _ = adapter(Input(5 * WINDOW - 64, 128), inequivalent_tokens=True)
         self.assertEqual(ran, "r=2 d=4 a=2dh")
+
+    def test_a_tutel_that_takes_a_call_s_factor_of_0_for_the_gate_s_own_is_named_once(self):
+        class Older(FakeLayer):
+            def forward(self, input, capacity_factor=None, **options):
+                return super().forward(input, capacity_factor=capacity_factor or None, **options)
+
+        for kind, rows, said in (
+            (FakeLayer, 77, ""),
+            (Older, 64, "capacity_factor=0 for the gate's own, 0.5, and drops tokens: make the gate"),
+        ):
+            layer = kind(factor=0.5)
+            layer.needed = 77
+            adapter = self.adapter_of(layer, self.view)
+            with mock.patch("sys.stderr", io.StringIO()) as heard:
+                ran = [adapter(Input(64 * 2, 128), capacity_factor=0) for _ in range(2)]
+                adapter(Input(64 * 2, 128), inequivalent_tokens=True)
+            self.assertEqual([row for _, row in ran], 2 * [rows + rows % 2])
+            self.assertEqual(heard.getvalue().count(said or "capacity_factor"), bool(said))
 
     def test_recomputation_runs_the_plan_of_the_first_forward(self):
         layer = FakeLayer(factor=0)

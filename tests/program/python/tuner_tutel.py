@@ -114,6 +114,24 @@ class Tutel(Modules):
         with moetune.tutel.Tuned(layer, self.database, ranks=4, cluster=ME, warm=False) as tuned:
             self.assertEqual((tuned.tuner.shape.order, tuned.tuner.shape.projection), ("priority", 8))
 
+    def test_a_torch_that_is_too_old_is_refused_in_one_sentence(self):
+        sys.modules["torch"].autograd.graph = types.SimpleNamespace()
+        sys.modules["torch"].__version__ = "1.13.1"
+        said = "^moetune.tutel needs torch 2.0 or newer, and this is torch 1.13.1$"
+        with self.assertRaisesRegex(ImportError, said):
+            import moetune.tutel  # noqa: F401
+        import moelookup.tutel  # noqa: F401
+
+    def test_a_tutel_of_git_is_named_by_its_commit(self):
+        import moetune.tutel
+
+        came_from = '{"url": "x", "vcs_info": {"vcs": "git", "commit_id": "ac0e51b4f0"}}'
+        for text, named in ((came_from, "0.4 (ac0e51b)"), ('{"dir_info": {}}', "0.4"), (None, "0.4")):
+            tutel = types.SimpleNamespace(version="0.4", read_text=lambda name: text)
+            with mock.patch("importlib.metadata.distribution", lambda name: tutel):
+                said = moetune.tutel.implementation(Layer())
+            self.assertEqual(said, f"tutel {named}, torch 0, FusedExpertsNetwork")
+
     def test_what_is_told_is_the_time_of_this_layers_two_passes_under_the_plan_asked_for(self):
         layer = Layer()
         plans = [moetune.Plan(r) for r in (1, 2, 0)]
@@ -360,12 +378,16 @@ class Tutel(Modules):
             self.assertEqual(done.returncode, 0)
             self.skipTest(f"Tutel itself: {done.stdout.strip()[9:]}; a stub of it took its place")
         self.assertEqual(done.returncode, 0, done.stderr)
+        versions, of_0, *_ = done.stdout.splitlines()
+        self.assertRegex(versions, "^tutel .*, torch .*, FusedExpertsNetwork$")
+        print(f"  with {versions}; {of_0}")
+        # An older Tutel takes it for the gate's own, and whoever calls is told so.
+        older = "capacity_factor=0 for the gate's own" in done.stderr
+        self.assertEqual(of_0.partition(": ")[2], "the gate's own" if older else "no token is dropped")
+        like = "r under both adapters, each like the plain layer"
         for experts, count in ((1, 4), (2, 3), (4, 2), (8, 2)):
             for factor in (1.0, 0.0):
-                text = (
-                    f"ffn, {experts} experts, factor {factor}: {count} r, each like the plain layer"
-                )
-                self.assertIn(text, done.stdout)
-        self.assertIn("llama_ffn, 2 experts, factor 1.0: 1 r", done.stdout)
+                self.assertIn(f"ffn, {experts} experts, factor {factor}: {count} {like}", done.stdout)
+        self.assertIn(f"llama_ffn, 2 experts, factor 1.0: 1 {like}", done.stdout)
         self.assertRegex(done.stdout, r"steps=39, ")
         self.assertEqual(done.stdout.count("of the default plan's step"), 4)

@@ -12,12 +12,16 @@ All ranks must choose alike, or their collectives wait for each other for ever. 
 
 Every r that a table holds should have run once before a step is timed: Tutel makes its process
 groups at an r's first use.  For the hierarchical all-to-all export LOCAL_SIZE, ranks per node.
+
+A call's capacity_factor=0 means that no token is dropped.  A Tutel of before August 2025 (its pull
+request 303) takes it for the gate's own factor instead; the adapter says so once, and goes on.
 """
 
 import functools
 import os
+import sys
 import threading
-from typing import Any, Callable, Collection, Dict, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Optional, Set, Tuple
 
 from .plan import Plan
 from .table import View, capacity
@@ -70,6 +74,7 @@ class Adapter:
         self._recompute = recompute
         self._before = self._next = _DEFAULT  # plans for the capacity before, and for the last one
         self._routed = False
+        self._factor = 0.0  # of the call under way
         self._check()
 
     def __call__(
@@ -87,6 +92,7 @@ class Adapter:
             raise TypeError(f"{name} is what the plan says: it is not an argument here")
         gate = self.layer.gates[gate_index]
         factor = gate.capacity_factor if capacity_factor is None else capacity_factor
+        self._factor = factor
         run = functools.partial(
             self.layer,
             input,
@@ -132,6 +138,12 @@ class Adapter:
         self, original: Callable[..., Any], *scores: Any, alignment: int = 1, **options: Any
     ) -> Tuple[Any, Any]:
         """Tutel's routing, with the plan chosen as soon as the capacity is known."""
+        counts_with = options.get("capacity_factor", self._factor)
+        if counts_with != self._factor:
+            say_once(
+                f"moelookup: this Tutel takes a call's capacity_factor={self._factor:g} for the gate's"
+                f" own, {counts_with:g}, and drops tokens: make the gate with 0, or install a newer Tutel"
+            )
         # Buckets count the rows before they are padded, so the padding is left for afterwards.
         critical, l_aux = original(*scores, alignment=1, **options)
         rows = int(critical[4])
@@ -171,6 +183,12 @@ class Adapter:
                 f"Tutel's hierarchical all-to-all reads LOCAL_SIZE: export"
                 f" LOCAL_SIZE={shape.ranks_per_node}"
             )
+
+
+def say_once(text: str, said: Set[str] = set()) -> None:
+    if text not in said:
+        said.add(text)
+        print(text, file=sys.stderr)
 
 
 def experts_heed_r(layer: Any) -> bool:

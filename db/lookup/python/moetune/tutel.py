@@ -9,21 +9,27 @@ What is measured is this layer's forward and backward alone, wherever in the mod
 CUDA events on a GPU, which no step waits for, with a clock on a CPU; the longest time of all ranks
 counts.  The rules of
 moelookup.tutel hold: all ranks call the same layers in the same order with the same capacity.
+
+It needs torch 2.0: older ones do not tell when the last gradient of a layer is there.
+moelookup.tutel runs with any.
 """
 
 import contextlib
 import importlib.metadata
-import sys
+import json
 import weakref
-from typing import Any, Collection, Dict, Iterator, List, Optional, Set
+from typing import Any, Collection, Dict, Iterator, List, Optional
 
 import torch
 from moelookup import Plan, Shape, Source
-from moelookup.tutel import Adapter, experts_heed_r
+from moelookup.tutel import Adapter, experts_heed_r, say_once
 
 from .marks import HostMarks, Marks, is_captured, waited_us
 from .torch import Tuner
 from .tuner import Status
+
+if not hasattr(torch.autograd.graph, "register_multi_grad_hook"):
+    raise ImportError(f"moetune.tutel needs torch 2.0 or newer, and this is torch {torch.__version__}")
 
 _DEFAULT = Plan()
 _ALL_TO_ALLS = ("linear", "2dh")  # Tutel's
@@ -247,7 +253,7 @@ class _Asking:
                 return plan
             if plan == refused:  # pinned, perhaps: it will not be talked out of it
                 if plan.source == Source.OVERRIDE:
-                    _say_once(f"the layer cannot run {plan}, which was pinned: {_DEFAULT} runs instead")
+                    say_once(f"moetune: the layer cannot run {plan}, which was pinned: {_DEFAULT} runs instead")
                 return _DEFAULT
             getattr(self.tuner, "refuse", self.tuner.fail)(f"the layer cannot run {plan}")
             refused = plan
@@ -297,8 +303,7 @@ class _Watch:
 
 def _inside_backward() -> bool:
     """There a forward is one that ran before."""
-    task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
-    return bool(task() != -1)
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 # ---- what a layer is
@@ -312,12 +317,6 @@ def _check_kind(layer: Any) -> None:
             f"{type(layer).__name__} is no layer of tutel.moe.moe_layer: it has no {', '.join(lacks)};"
             " moetune.torch.Tuner is ask and tell for any layer"
         )
-
-
-def _say_once(text: str, said: Set[str] = set()) -> None:
-    if text not in said:
-        said.add(text)
-        print(f"moetune: {text}", file=sys.stderr)
 
 
 def layer_shape(layer: Any, **given: Any) -> Dict[str, Any]:
@@ -368,12 +367,18 @@ def _said_router(layer: Any) -> Dict[str, Any]:
 
 def implementation(layer: Any) -> str:
     """What runs the layer, with its version: a part of the table's name."""
+    return f"tutel {_tutel_version()}, torch {torch.__version__}, {type(layer.experts).__name__}"
+
+
+def _tutel_version() -> str:
+    """Tutel has called itself 0.4 since 2025: pip knows the commit where it installed from git."""
     try:
-        tutel = importlib.metadata.version("tutel")
+        tutel = importlib.metadata.distribution("tutel")
     except importlib.metadata.PackageNotFoundError:
-        tutel = "unknown"
-    kind = type(layer.experts).__name__
-    return f"tutel {tutel}, torch {torch.__version__}, {kind}"
+        return "unknown"
+    came_from = json.loads(tutel.read_text("direct_url.json") or "{}")
+    commit = came_from.get("vcs_info", {}).get("commit_id", "")
+    return f"{tutel.version} ({commit[:7]})" if commit else str(tutel.version)
 
 
 def _axes(layer: Any, dropless: bool, options: Dict[str, Any]) -> str:

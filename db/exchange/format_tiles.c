@@ -1,6 +1,7 @@
-/* The tile sizes that vLLM's Triton kernel of fused experts reads, from a file in the folder
- * $VLLM_TUNED_CONFIG_FOLDER.  Rules as in vLLM 0.19.1 (fused_moe.py: get_config_file_name,
- * get_moe_configs, try_get_optimal_moe_config); not run with vLLM.
+/* The tile sizes that the Triton kernel of fused experts reads in vLLM, from a file in the folder
+ * $VLLM_TUNED_CONFIG_FOLDER, and in SGLang, from one below $SGLANG_MOE_CONFIG_DIR.  Rules as in
+ * vLLM 0.19.1 (fused_moe.py: get_config_file_name, get_moe_configs, try_get_optimal_moe_config),
+ * and SGLang 0.5.23 (fused_moe_triton_config.py: functions of the same names); run with neither.
  *
  * The name of the file says the layer and the device; an object has a member for each M, the tokens
  * of a call, and the member whose M is nearest answers.  So a range of our key is written as its
@@ -17,10 +18,10 @@
 #include <string.h>
 
 /* A member of a plan, the names that an axis for it may have, and what the kernel wants of it.
- * SPLIT_K is none: vLLM makes it 1 whatever the file says. */
+ * SPLIT_K is none: they make it 1 whatever the file says. */
 struct field {
     const char *name, *axes[3];
-    bool needed;       /* vLLM has no value of its own */
+    bool needed;       /* the programs have no value of their own */
     bool power_of_two; /* Triton counts in these */
     bool zero;         /* is a value as well */
 };
@@ -39,7 +40,10 @@ static const struct field fields[] = {
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-static const char *const facts[] = { "key",
+/* The first two are SGLang's alone. */
+static const char *const facts[] = { "triton",
+                                     "variant",
+                                     "key",
                                      "E",
                                      "N",
                                      "device_name",
@@ -56,6 +60,7 @@ static const char *const facts[] = { "key",
                                      "matrix_instr_nonkdim",
                                      "kpack",
                                      NULL };
+static const char *const *const vllm_facts = facts + 2;
 enum { NOT_NAMED = -1 };
 
 static const struct field *field_of_axis(const char *axis)
@@ -91,21 +96,31 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-static int name_device(const struct format_job *job, char name[LOOKUP_DEVICE_BYTES])
+/* vLLM makes one "_" of spaces and slashes, and calls all H200 alike; SGLang makes one of each
+ * space. */
+static int name_device(const struct format_job *job, bool of_vllm, char name[LOOKUP_DEVICE_BYTES])
 {
     const char *set = format_set_value(job, "device_name");
     const char *device = set ? set : job->answers->device, *rest = strstr(device, LOOKUP_LIVE);
     size_t length = rest ? (size_t)(rest - device) : strlen(device);
 
     bool whole = text_put(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
+    char *to = name;
 
-    for (char *c = name; *c; c++)
-        *c = *c == ' ' ? '_' : *c;
+    /* A slash of ours stands between the names of two devices; one of --set is a part of the name.
+     */
+    for (const char *from = name; *from; from++) {
+        bool gap = *from == ' ' || (of_vllm && set && *from == '/');
+
+        if (!gap || !of_vllm || to == name || to[-1] != '_')
+            *to++ = gap ? '_' : *from;
+    }
+    *to = 0;
     if (!length || !whole || strchr(name, '/'))
         return fail(ERR_ARGUMENT,
                     "--set device_name=NAME is wanted: \"%s\" cannot be part of a file's name",
                     name);
-    if (has_word(name, "H200")) /* vLLM calls them all alike */
+    if (of_vllm && has_word(name, "H200"))
         snprintf(name, LOOKUP_DEVICE_BYTES, "NVIDIA_H200");
     return OK;
 }
@@ -128,7 +143,8 @@ static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
     return OK;
 }
 
-static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BYTES])
+/* What both programs look for, up to its end. */
+static int name_layer(const struct format_job *job, bool of_vllm, char name[FORMAT_NAME_BYTES])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const struct moe_shape *s = &job->answers->shape;
@@ -138,16 +154,55 @@ static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BY
 
     TRY(format_set_number(job, "E", 1, shape_local_experts(s), &experts));
     TRY(format_set_number(job, "N", 1, s->hidden_dim / shape_slices(s), &columns));
-    TRY(name_device(job, device));
+    TRY(name_device(job, of_vllm, device));
     TRY(read_blocks(job, &n, &k));
-    if (n)
-        snprintf(blocks, sizeof(blocks), ",block_shape=[%" PRId64 ",%" PRId64 "]", n, k);
+    if (n) /* SGLang writes the list as Python does, with a space */
+        snprintf(blocks, sizeof(blocks), ",block_shape=[%" PRId64 ",%s%" PRId64 "]", n,
+                 of_vllm ? "" : " ", k);
     if (dtype && (strlen(dtype) > 32 || dtype[strspn(dtype, letters)]))
-        return fail(ERR_ARGUMENT, "--set dtype=%s: a word of vLLM, as fp8_w8a8, is wanted", dtype);
-    snprintf(name, FORMAT_NAME_BYTES, "E=%" PRId64 ",N=%" PRId64 ",device_name=%s%s%s%s.json",
-             experts, columns, device, dtype && *dtype ? ",dtype=" : "", dtype ? dtype : "",
-             blocks);
+        return fail(ERR_ARGUMENT, "--set dtype=%s: a word as fp8_w8a8 is wanted", dtype);
+    snprintf(name, FORMAT_NAME_BYTES, "E=%" PRId64 ",N=%" PRId64 ",device_name=%s%s%s%s", experts,
+             columns, device, dtype && *dtype ? ",dtype=" : "", dtype ? dtype : "", blocks);
     return OK;
+}
+
+static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BYTES])
+{
+    TRY(name_layer(job, true, name));
+    return text_put(name + strlen(name), FORMAT_NAME_BYTES - strlen(name), ".json")
+               ? OK
+               : fail(ERR_ARGUMENT, "%s: the name is too long", name);
+}
+
+/* SGLang looks in a folder of the version of Triton: what one of them runs fastest another does
+ * not. A layer may have a second file for its second product, and says how it is quantised. */
+static int sglang_file_name(const struct format_job *job, char name[FORMAT_NAME_BYTES])
+{
+    static const char *const variants[] = { "per_channel_quant", "down", "per_channel_quant,down",
+                                            NULL };
+    static const char *const ends[] = { ",per_channel_quant=True", "_down",
+                                        ",per_channel_quant=True_down" };
+    const char *triton = format_set_value(job, "triton"),
+               *variant = format_set_value(job, "variant");
+    int which = variant ? word_find(variants, variant) : 0;
+    char layer[FORMAT_NAME_BYTES], version[32];
+
+    if (!triton || !*triton || strlen(triton) >= sizeof(version) ||
+        triton[strspn(triton, "0123456789.")])
+        return fail(ERR_ARGUMENT, "--set triton=VERSION is wanted, as 3.5.1: SGLang looks for the "
+                                  "file in a folder of that name");
+    if (which < 0)
+        return fail(ERR_ARGUMENT,
+                    "--set variant=%s: per_channel_quant, down or per_channel_quant,down is wanted",
+                    variant);
+    TRY(name_layer(job, false, layer));
+    snprintf(version, sizeof(version), "%s", triton);
+    for (char *c = version; *c; c++)
+        *c = *c == '.' ? '_' : *c;
+    return text_put(name, FORMAT_NAME_BYTES, "configs/triton_%s/%s%s.json", version, layer,
+                    variant ? ends[which] : "")
+               ? OK
+               : fail(ERR_ARGUMENT, "%s: the name is too long", name);
 }
 
 /* ---- what stands in it */
@@ -180,12 +235,13 @@ static int check_field(const struct format_job *job, const struct field *field,
 
     TRY(value_of(job, field, words, &value));
     if (value == NOT_NAMED && field->needed)
-        return fail(ERR_ARGUMENT,
-                    "vLLM wants %s: the space has no axis %s, or --set leaves it out; --set %s=N "
-                    "says it for all plans",
-                    field->name, field->axes[0], field->name);
+        return fail(
+            ERR_ARGUMENT,
+            "the kernel wants %s: the space has no axis %s, or --set leaves it out; --set %s=N "
+            "says it for all plans",
+            field->name, field->axes[0], field->name);
     if (value != NOT_NAMED && !fits_field(field, value))
-        return fail(ERR_ARGUMENT, "%s=%" PRId64 ": vLLM wants %s", field->name, value,
+        return fail(ERR_ARGUMENT, "%s=%" PRId64 ": the kernel wants %s", field->name, value,
                     field->power_of_two ? "a power of two" : "a number above 0");
     if (strcmp(field->name, "BLOCK_SIZE_K") != 0)
         return OK;
@@ -193,37 +249,37 @@ static int check_field(const struct format_job *job, const struct field *field,
      */
     TRY(read_blocks(job, &n, &k));
     if (n && value > (n < k ? n : k))
-        return fail(ERR_ARGUMENT, "BLOCK_SIZE_K=%" PRId64 ": vLLM would cut it to block_shape=%s",
-                    value, format_set_value(job, "block_shape"));
+        return fail(ERR_ARGUMENT,
+                    "BLOCK_SIZE_K=%" PRId64 ": the kernel would cut it to block_shape=%s", value,
+                    format_set_value(job, "block_shape"));
     return OK;
 }
 
-static int check_vllm(const struct format_job *job)
+static int check_tiles(const struct format_job *job)
 {
     const struct answers *a = job->answers;
     const struct declaration *d = a->space;
     const char *set = format_set_value(job, "key");
     struct plan_words words = format_axes(job);
-    char name[FORMAT_NAME_BYTES];
 
     /* A key of another kind, rows of an expert for instance, cannot be turned into M. */
     if (d && strcmp(set ? set : d->key, "tokens") != 0)
         return fail(ERR_ARGUMENT,
-                    "vLLM's M is the tokens of a call, and the key of %s is %s; --set key=tokens "
+                    "M is the tokens of a call, and the key of %s is %s; --set key=tokens "
                     "says that it is the same",
                     d->name, d->key);
     for (size_t i = 0; i < words.count; i++) {
         set = format_set_value(job, words.list[i].axis);
         if (set && *set)
             return fail(ERR_ARGUMENT,
-                        "--set %s: vLLM's names are fixed; nothing behind = leaves "
+                        "--set %s: its names are fixed; nothing behind = leaves "
                         "an axis out",
                         words.list[i].axis);
         if (!set && !field_of_axis(words.list[i].axis))
-            return fail(ERR_ARGUMENT, "vLLM knows no axis %s; --set %s= leaves it out",
+            return fail(ERR_ARGUMENT, "the kernel knows no axis %s; --set %s= leaves it out",
                         words.list[i].axis, words.list[i].axis);
         if (!set && !words.list[i].number)
-            return fail(ERR_ARGUMENT, "%s=%s: vLLM wants a number; --set %s= leaves it out",
+            return fail(ERR_ARGUMENT, "%s=%s: the kernel wants a number; --set %s= leaves it out",
                         words.list[i].axis, words.list[i].value, words.list[i].axis);
     }
     for (size_t i = 0; i < a->count; i++) {
@@ -231,7 +287,23 @@ static int check_vllm(const struct format_job *job)
         for (size_t f = 0; f < FIELDS; f++)
             TRY(check_field(job, &fields[f], &words));
     }
+    return OK;
+}
+
+static int check_vllm(const struct format_job *job)
+{
+    char name[FORMAT_NAME_BYTES];
+
+    TRY(check_tiles(job));
     return vllm_file_name(job, name);
+}
+
+static int check_sglang(const struct format_job *job)
+{
+    char name[FORMAT_NAME_BYTES];
+
+    TRY(check_tiles(job));
+    return sglang_file_name(job, name);
 }
 
 static int write_row(const struct format_job *job, uint64_t m, const struct moe_plan *plan,
@@ -254,7 +326,7 @@ static int write_row(const struct format_job *job, uint64_t m, const struct moe_
     return OK;
 }
 
-static int write_vllm(const struct format_job *job, FILE *to)
+static int write_tiles(const struct format_job *job, FILE *to)
 {
     const struct answers *a = job->answers;
     bool first = true;
@@ -274,7 +346,7 @@ static int write_vllm(const struct format_job *job, FILE *to)
     return OK;
 }
 
-/* ---- as vLLM reads it */
+/* ---- as both read it */
 
 struct row_reader {
     uint64_t m, now, nearest;
@@ -329,8 +401,8 @@ static int take_value(void *self, const struct json_value *v)
                : OK;
 }
 
-static int read_vllm(const struct format_job *job, const char *text, size_t length, uint64_t key,
-                     double class_value, struct plan_words *out)
+static int read_tiles(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                      double class_value, struct plan_words *out)
 {
     struct plan_words words = format_axes(job);
     struct row_reader r = { .m = key };
@@ -352,9 +424,15 @@ static int read_vllm(const struct format_job *job, const char *text, size_t leng
     return OK;
 }
 
+const struct format format_sglang_moe = { .name = "sglang-moe",
+                                          .facts = facts,
+                                          .check = check_sglang,
+                                          .file_name = sglang_file_name,
+                                          .write = write_tiles,
+                                          .read = read_tiles };
 const struct format format_vllm_moe = { .name = "vllm-moe",
-                                        .facts = facts,
+                                        .facts = vllm_facts,
                                         .check = check_vllm,
                                         .file_name = vllm_file_name,
-                                        .write = write_vllm,
-                                        .read = read_vllm };
+                                        .write = write_tiles,
+                                        .read = read_tiles };
