@@ -91,12 +91,14 @@ check: needed
 run-check: build check-built
 	$(RUN) --check $(BUILD)
 check-built: $(TESTS) $(BUILD)/forked/tests/unit
-test test-full: deps
+test test-full test-clients: deps
 	$(Q)$(MAKE) --no-print-directory run-$@
 run-test: build tests-built
 	$(RUN) $(BUILD)
 run-test-full: build tests-built
 	$(RUN) --full $(BUILD)
+run-test-clients: build
+	$(Q)tests/program/test_clients $(BUILD)
 
 bench: all
 	$(Q)$(MAKE) --no-print-directory benches-built
@@ -116,5 +118,5 @@ soak: all
 
 .DELETE_ON_ERROR:
 .SECONDARY: $(BENCHES:%=%.o) $(TESTS:%=%.o)
-.PHONY: unit-tests threads-built tests-built benches-built check run-check check-built test test-full run-test \
-    run-test-full bench soak
+.PHONY: unit-tests threads-built tests-built benches-built check run-check check-built test test-full test-clients run-test \
+    run-test-full run-test-clients bench soak

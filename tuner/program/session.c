@@ -138,20 +138,35 @@ static void pass_errors(struct session *s)
     }
 }
 
-/* Writes the last lines of its standard error as "A | B", as many as there is room for. */
+/* Writes the last lines of its standard error as "A | B", as many as there is room for: those that
+ * came before torchrun says at length that a rank ended, and once what each rank says. */
 static void keep_last_lines(const struct session *s, char *room, size_t size)
 {
-    char tail[300], *rest = tail, *line;
+    static const char torchrun[] = "torch/distributed/elastic/multiprocessing/api.py:";
+    enum { SHOWN = 300 };
+    char tail[16384], *rest = tail, *line, *summary;
     off_t end = lseek(fileno(s->standard_error), 0, SEEK_END), most = sizeof(tail) - 1;
     off_t from = end > most ? end - most : 0;
     ssize_t n = pread(fileno(s->standard_error), tail, sizeof(tail) - 1, from);
+    size_t length;
 
     tail[n > 0 ? n : 0] = 0;
-    if (from && strchr(tail, '\n')) /* the end of a line is none */
-        strsep(&rest, "\n");
-    while ((line = strsep(&rest, "\n")))
-        if (line[strspn(line, " \t\r")])
-            text_add(room, size, "%s%s", *room ? " | " : "", line + strspn(line, " \t"));
+    summary = strstr(tail, torchrun);
+    while (summary && summary > tail && summary[-1] != '\n')
+        summary--;
+    if (summary && summary > tail)
+        *summary = 0;
+    length = strlen(tail);
+    if (length >= SHOWN) {
+        rest = tail + length - (SHOWN - 1);
+        if (strchr(rest, '\n')) /* the end of a line is none */
+            strsep(&rest, "\n");
+    }
+    while ((line = strsep(&rest, "\n"))) {
+        line += strspn(line, " \t\r");
+        if (*line && !strstr(room, line))
+            text_add(room, size, "%s%s", *room ? " | " : "", line);
+    }
 }
 
 static int send_answer(struct session *s)

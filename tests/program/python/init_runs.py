@@ -287,29 +287,19 @@ moe_layer = Layer
 
 
 class Tutel(Programs):
-    """With a stand-in for Tutel, which heeds what Tutel would not check."""
+    """With a stand-in for Tutel, which heeds what Tutel would not check, and with Tutel itself."""
 
-    def test_plans_that_tutel_has_are_told_and_the_others_fail(self):
+    layer = "E=2 k=2 T=32 D=16 H=24 dtype=f32 pass=train act=relu W=4 m=4"
+
+    def walk(self, *more, **options):
         space = Space(read(PROGRAMS, "tutel", "tutel-moe.space").decode())
-        os.mkdir(os.path.join(self.folder, "tutel"))
-        for name, text in (("__init__.py", ""), ("moe.py", TUTEL)):
-            with open(os.path.join(self.folder, "tutel", name), "w") as file:
-                file.write(text)
         ((plan, plans),) = space.launches().items()
-        layer = "E=2 k=2 T=32 D=16 H=24 dtype=f32 pass=train act=relu W=4 m=4"
-        launch = self.launch(
-            space,
-            4,
-            plan,
-            plans,
-            "tutel/tutel-moe.py",
-            "--factors",
-            "0.5",
-            "2",
-            layer=layer,
-            LOCAL_SIZE=None,
-            PYTHONPATH=os.pathsep.join((PACKAGE, self.folder)),
-        )
+        program = "tutel/tutel-moe.py"
+        options.update(layer=self.layer, LOCAL_SIZE=None)
+        return plans, self.launch(space, 4, plan, plans, program, *more, **options)
+
+    def check_plans(self, **options):
+        plans, launch = self.walk("--factors", "0.5", "2", **options)
         self.assertEqual(launch.codes, [0] * 4, launch.said)
         self.assertEqual(launch.keys[:2], ["16", "64"])
         told = [plan for plan in plans if launch.outcomes[plan][0] == "tell"]
@@ -320,3 +310,454 @@ class Tutel(Programs):
             ("r=1 d=1 a=2dh", "a=2dh: it is for several nodes, and wants LOCAL_SIZE"),
         ):
             self.assertIn(reason, launch.outcomes[plan][1])
+
+    def test_plans_that_tutel_has_are_told_and_the_others_fail(self):
+        os.mkdir(os.path.join(self.folder, "tutel"))
+        for name, text in (("__init__.py", ""), ("moe.py", TUTEL)):
+            with open(os.path.join(self.folder, "tutel", name), "w") as file:
+                file.write(text)
+        stand_in = os.pathsep.join((PACKAGE, self.folder))
+        self.check_plans(PYTHONPATH=stand_in)
+        _, launch = self.walk("--factors", "1", "0", PYTHONPATH=stand_in)
+        self.assertNotIn(0, launch.codes)
+        self.assertIn("of 0 or below Tutel counts the capacity while it routes", launch.said)
+
+    @unittest.skipUnless(
+        can_import("tutel.moe"), "Tutel itself is not installed; a stub of it took its place"
+    )
+    def test_so_does_tutel_itself(self):
+        self.check_plans()
+
+
+TRANSFORMERS = """
+import torch
+
+__version__ = "5.99"
+
+class MixtralConfig:
+    def __init__(self, **said):
+        self.__dict__.update(said)
+
+class Model(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        draw = lambda *sizes: torch.nn.Parameter(torch.randn(sizes) / sizes[-1] ** 0.5)
+        self.words, self.gate = draw(c.vocab_size, c.hidden_size), draw(8, c.hidden_size)
+        self.up = draw(c.num_local_experts, c.intermediate_size, c.hidden_size)
+        self.down = draw(c.num_local_experts, c.hidden_size, c.intermediate_size)
+        self.experts, self.k = "eager", c.num_experts_per_tok
+
+    def set_experts_implementation(self, name):
+        if name not in ("eager", "batched_mm", "grouped_mm"):
+            raise ValueError(f"no such experts: {name}")
+        self.experts = name
+
+    def forward(self, texts, use_cache):
+        assert not use_cache
+        x = self.words[texts.flatten()]
+        weight, expert = (x @ self.gate.T).softmax(-1).topk(self.k)
+        if self.experts == "eager":
+            y = torch.zeros_like(x)
+            for e in range(len(self.up)):
+                part = (weight * (expert == e)).sum(1, keepdim=True)
+                y = y + part * (torch.nn.functional.silu(x @ self.up[e].T) @ self.down[e].T)
+        else:
+            h = torch.nn.functional.silu(torch.einsum("td,tkhd->tkh", x, self.up[expert]))
+            y = (torch.einsum("tkh,tkdh->tkd", h, self.down[expert]) * weight[..., None]).sum(1)
+        out = type("Out", (), {})()
+        out.logits = (x + y * self.off()) @ self.words.T
+        return out
+
+    def off(self):
+        return 1
+
+class AutoModelForCausalLM:
+    @staticmethod
+    def from_config(config):
+        return Model(config)
+"""
+OFF = """
+import transformers
+transformers.Model.off = lambda self: 1.01 if self.experts == "batched_mm" else 1
+"""
+OLD = """
+import transformers
+del transformers.Model.set_experts_implementation
+transformers.__version__ = "4.57"
+"""
+REFUSED = """
+import transformers
+was = transformers.Model.set_experts_implementation
+def refuse(self, name):
+    if name == "grouped_mm":
+        raise ImportError("grouped_mm wants another torch\\nand more")
+    was(self, name)
+transformers.Model.set_experts_implementation = refuse
+"""
+
+
+class HfMoe(Programs):
+    """With a stand-in for transformers, and with transformers where it is new enough."""
+
+    layer = "E=8 k=2 T=23 D=32 H=48 dtype=f32 pass=train act=swiglu W=1 m=1"
+    space = Space(read(PROGRAMS, "hf-moe", "hf-moe.space").decode())
+
+    def walk(self, *more, stand_in=TRANSFORMERS, change="", layer=layer, repeat=1):
+        path = PACKAGE
+        if stand_in:
+            with open(os.path.join(self.folder, "transformers.py"), "w") as file:
+                file.write(stand_in)
+            path = os.pathsep.join((PACKAGE, self.folder))
+        ((plan, plans),) = self.space.launches().items()
+        plans = repeat * plans
+        program = "hf-moe/hf-moe.py"
+        return self.launch(
+            self.space, 1, plan, plans, program, *more, change=change, layer=layer, PYTHONPATH=path
+        )
+
+    def words(self, launch):
+        self.assertEqual(launch.codes, [0], launch.said)
+        return {plan.partition("=")[2]: word for plan, (word, _) in launch.outcomes.items()}
+
+    def all_told(self, launch):
+        told = {"eager": "tell", "batched_mm": "tell", "grouped_mm": "tell"}
+        self.assertEqual(self.words(launch), told, launch.outcomes)
+
+    def test_every_plan_is_compared_with_eager_over_tokens_forward_and_backward(self):
+        launch = self.walk("--check", "--tokens", "1", "6", repeat=4)
+        self.all_told(launch)
+        self.assertEqual([word for word, _ in launch.heard], 12 * ["tell"], launch.heard)
+        # key and class
+        asked = [tuple(map(float, key.split())) for key in launch.keys[:4]]
+        self.assertEqual(asked, [(1, 0), (1, 1), (6, 0), (6, 1)])
+
+    def test_what_gives_something_else_is_wrong_and_fails(self):
+        launch = self.walk("--check", "--tokens", "6", change=OFF)
+        told = {"eager": "tell", "batched_mm": "failed", "grouped_mm": "tell"}
+        self.assertEqual(self.words(launch), told)
+        self.assertIn("wrong: logits is off by", launch.outcomes["experts=batched_mm"][1])
+
+    def test_what_is_refused_fails_in_one_line(self):
+        launch = self.walk("--tokens", "6", change=REFUSED)
+        told = {"eager": "tell", "batched_mm": "tell", "grouped_mm": "failed"}
+        self.assertEqual(self.words(launch), told)
+        self.assertEqual(launch.outcomes["experts=grouped_mm"][1], "grouped_mm wants another torch")
+
+    def test_what_is_not_there_is_named_in_one_sentence(self):
+        for change, stand_in, said in (
+            (OLD, TRANSFORMERS, "transformers 4.57 has no set_experts_implementation"),
+            ("", "raise ImportError('No module named nothing')", "nothing: pip install torch"),
+            ("", "__version__ = '5.99'", "transformers 5.99 has no MixtralConfig, which"),
+        ):
+            launch = self.walk(change=change, stand_in=stand_in)
+            self.assertEqual(launch.codes, [1])
+            self.assertIn(said, launch.said)
+            self.assertEqual(launch.said.count("\n"), 1, launch.said)
+        launch = self.walk(layer=self.layer.replace("swiglu", "relu"))
+        self.assertIn("act=relu: the experts of mixtral are swiglu", launch.said)
+
+    @unittest.skipUnless(
+        can_import("transformers.models.qwen3_moe"), "transformers itself is not installed"
+    )
+    def test_transformers_itself(self):
+        for family in ("mixtral", "qwen3_moe"):
+            more = "--check", "--tokens", "1", "24", "--family", family
+            launch = self.walk(*more, stand_in=None, repeat=4)
+            self.all_told(launch)
+
+
+DEEPSPEED = {
+    "__init__": """
+import logging, types
+import torch, torch.distributed as dist
+
+__version__ = "0.99"
+utils = types.SimpleNamespace(logger=logging.getLogger("deepspeed"))
+
+class Engine:
+    def __init__(self, layer):
+        self.layer, self.stepped = layer, True
+
+    def train(self, mode):
+        self.layer.train(mode)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+    def backward(self, loss):
+        assert self.stepped
+        loss.backward()
+        for one in self.layer.parameters():
+            if getattr(one, "group_name", "ep_size_1") == "ep_size_1":
+                dist.all_reduce(one.grad)
+            one.grad /= self.ranks()
+        self.stepped = False
+
+    def ranks(self):
+        return dist.get_world_size()
+
+    def step(self):
+        self.stepped = True
+        for one in self.layer.parameters():
+            one.grad = None
+
+def initialize(model, model_parameters, config, dist_init_required):
+    assert config["optimizer"]["params"]["lr"] == 0 and dist_init_required is False
+    assert {one.group_name for one in model.parameters() if hasattr(one, "group_name")}
+    return Engine(model), None, None, None
+""",
+    "moe/__init__": "",
+    "moe/utils": """
+def split_params_into_different_moe_groups_for_optimizer(groups):
+    assert groups["name"] and groups["params"]
+    return [groups]
+""",
+    "moe/sharded_moe": """
+import torch
+
+def _capacity(gates, factor, least):
+    return torch.maximum(torch.ceil(len(gates) / gates.shape[1] * factor).long(), least)
+""",
+    "moe/layer": """
+import copy
+import torch, torch.distributed as dist
+from torch.distributed.nn.functional import all_gather, all_reduce
+from .sharded_moe import _capacity
+
+class Gate(torch.nn.Module):
+    def __init__(self, width, experts, k, least):
+        super().__init__()
+        self.wg, self.k, self.least = torch.nn.Linear(width, experts, bias=False), k, least
+        self.capacity_factor = self.eval_capacity_factor = 1.0
+
+    def forward(self, x, used, sparse):
+        assert used is None and sparse
+        gates = self.wg(x.float()).softmax(-1)
+        factor = self.capacity_factor if self.training else self.eval_capacity_factor
+        capacity = _capacity(gates, torch.tensor(factor * self.k), torch.tensor(self.least))
+        weight, chosen = gates.topk(self.k)
+        mask = torch.zeros_like(gates).scatter(1, chosen, 1.0)
+        place = (mask.cumsum(0) - 1).gather(1, chosen)
+        chosen = torch.where(place < capacity, chosen, torch.full_like(chosen, -1))
+        return None, capacity, gates.shape[1], chosen.T, place.T, weight.T, None
+
+class Part(torch.nn.Module):
+    pass
+
+class MoE(torch.nn.Module):
+    def __init__(self, width, expert, num_experts, ep_size, k, min_capacity, use_rts,
+                 top2_2nd_expert_sampling):
+        super().__init__()
+        assert (use_rts, top2_2nd_expert_sampling) == (False, False)
+        assert num_experts % ep_size == 0
+        self.ep_size, self.deepspeed_moe, here = ep_size, Part(), num_experts // ep_size
+        self.deepspeed_moe.gate = Gate(width, num_experts, k, min_capacity)
+        self.deepspeed_moe.experts = Part()
+        experts = torch.nn.ModuleList(copy.deepcopy(expert) for _ in range(here))
+        self.deepspeed_moe.experts.deepspeed_experts = experts
+        for one in experts.parameters():
+            one.allreduce, one.group_name = False, f"ep_size_{ep_size}"
+
+    def forward(self, x):
+        _, _, _, chosen, _, weight, _ = self.deepspeed_moe.gate(x, None, True)
+        experts, first, mine = self.deepspeed_moe.experts.deepspeed_experts, 0, slice(None)
+        rows, weight = x, torch.where(chosen < 0, torch.zeros_like(weight), weight).T.contiguous()
+        chosen = chosen.T.contiguous()
+        if self.ep_size > 1:
+            assert self.ep_size == dist.get_world_size()
+            first = dist.get_rank() * len(experts)
+            mine = slice(dist.get_rank() * len(x), (dist.get_rank() + 1) * len(x))
+            rows, weight = torch.cat(all_gather(rows)), torch.cat(all_gather(weight))
+            others = [torch.empty_like(chosen) for _ in range(dist.get_world_size())]
+            dist.all_gather(others, chosen)
+            chosen = torch.cat(others)
+        y = torch.zeros_like(rows)
+        for e, expert in enumerate(experts, first):
+            y = y + (weight * (chosen == e)).sum(1, keepdim=True) * expert(rows)
+        return (all_reduce(y) if self.ep_size > 1 else y)[mine] * self.off(), None, None
+
+    def off(self):
+        return 1
+""",
+}
+EP_OFF = """
+import deepspeed.moe.layer as moe
+moe.MoE.off = lambda self: 1.01 if self.ep_size > 1 and moe.dist.get_rank() else 1
+"""
+UNREDUCED = """
+import deepspeed
+deepspeed.Engine.ranks = lambda self: self.layer.ep_size
+"""
+ANOTHER_C = """
+import deepspeed.moe.layer as moe
+right = moe._capacity
+moe._capacity = lambda gates, factor, least: right(gates, factor, least) + 1
+"""
+NO_SPLIT = """
+import deepspeed.moe.utils as utils
+del utils.split_params_into_different_moe_groups_for_optimizer
+"""
+
+
+class DeepSpeed(Programs):
+    """With a stand-in for DeepSpeed, and with DeepSpeed where it is installed."""
+
+    layer = "E=4 k=2 T=32 D=16 H=24 dtype=f32 pass=train act=relu W=2 m=2"
+    space = Space(read(PROGRAMS, "deepspeed", "ds-moe.space").decode())
+
+    def walk(self, ep, *more, stand_in=True, change="", layer=layer, repeat=4):
+        path = PACKAGE
+        if stand_in:
+            os.makedirs(os.path.join(self.folder, "deepspeed", "moe"), exist_ok=True)
+            for name, text in DEEPSPEED.items():
+                with open(os.path.join(self.folder, "deepspeed", f"{name}.py"), "w") as file:
+                    file.write(text)
+            path = os.pathsep.join((PACKAGE, self.folder))
+        plans, program = repeat * self.space.launches()[f"ep={ep}"], "deepspeed/ds-moe.py"
+        options = {"change": change, "layer": layer, "PYTHONPATH": path}
+        return self.launch(self.space, 2, f"ep={ep}", plans, program, *more, **options)
+
+    def told(self, launch):
+        self.assertEqual(launch.codes, [0, 0], launch.said)
+        return [word for word, _ in launch.heard]
+
+    def check_both(self, **more):
+        for ep in (1, 2):
+            launch = self.walk(ep, "--check", "--factors", "0.25", "1", **more)
+            self.assertEqual(self.told(launch), 4 * ["tell"], launch.heard)
+            asked = [tuple(map(float, key.split())) for key in launch.keys[:4]]
+            self.assertEqual(asked, [(4, 0), (4, 1), (16, 0), (16, 1)])
+
+    def test_every_plan_is_compared_with_a_loop_over_capacities_forward_and_backward(self):
+        self.check_both()
+
+    def test_what_gives_something_else_fails(self):
+        for change, said in (
+            (EP_OFF, ["wrong: y is off by", "wrong: y is off by"]),
+            (UNREDUCED, [None, "wrong: gradient of"]),
+            (ANOTHER_C, 2 * ["wrong: a capacity of 16 is 17 in the gate"]),
+        ):
+            ep = 2 if change == EP_OFF else 1
+            launch = self.walk(ep, "--check", "--factors", "1", change=change, repeat=2)
+            self.assertEqual(launch.codes, [0, 0], launch.said)
+            self.assertEqual(len(launch.heard), len(said))
+            for (word, rest), wanted in zip(launch.heard, said):
+                self.assertEqual(word, "failed" if wanted else "tell", launch.heard)
+                self.assertIn(wanted or "", rest)
+
+    def test_what_cannot_run_is_one_sentence(self):
+        for ep, change, layer, said in (
+            (4, "", self.layer, "ep=4 does not divide both 2 ranks and 4 experts"),
+            (1, "", self.layer.replace("relu", "swiglu"), "act=swiglu: here are relu and gelu"),
+            (1, NO_SPLIT, self.layer, "cannot import name 'split_params_into_different_moe"),
+        ):
+            launch = self.walk(ep, change=change, layer=layer)
+            self.assertEqual(launch.codes, [1, 1], launch.said)
+            self.assertEqual(launch.said.count(said), 1, launch.said)
+
+    @unittest.skipUnless(can_import("deepspeed.moe.layer"), "DeepSpeed itself is not installed")
+    def test_deepspeed_itself(self):
+        self.check_both(stand_in=False)
+
+
+DEEPEP = """
+import torch
+
+topk_idx_t = torch.int64
+
+class Event:
+    def current_stream_wait(self):
+        self.waited = True
+
+class Config:
+    def __init__(self, num_sms, nvl_send, nvl_recv, rdma_send, rdma_recv):
+        assert num_sms > 0 and num_sms % 2 == 0 and 0 < nvl_send < nvl_recv
+        rdma_recv = -(-rdma_recv // rdma_send) * rdma_send
+        assert 0 < rdma_send <= rdma_recv // 2
+        self.size = num_sms * nvl_recv
+
+    def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
+        return self.size * hidden_bytes
+
+class Handle:
+    pass
+
+class Both:
+    def send(self, x, topk_idx, topk_weights):
+        assert topk_idx.dtype == topk_idx_t and topk_weights.dtype == torch.float32
+        assert x.dtype == torch.bfloat16 and len(x) == len(topk_idx)
+        return [len(x) // self.local] * self.local
+
+class Buffer(Both):
+    def __init__(self, group, num_nvl_bytes=0, num_rdma_bytes=0):
+        assert num_nvl_bytes > 0 and num_rdma_bytes == 0
+        self.room = num_nvl_bytes
+
+    def get_dispatch_layout(self, topk_idx, num_experts):
+        self.local = num_experts // 2
+        return "per rank", None, "per expert", "in rank", None
+
+    def dispatch(self, x, handle=None, num_tokens_per_rank=None, num_tokens_per_rdma_rank=None,
+                 is_token_in_rank=None, num_tokens_per_expert=None, topk_idx=None, topk_weights=None,
+                 expert_alignment=1, num_worst_tokens=0, config=None, previous_event=None,
+                 async_finish=False, allocate_on_comm_stream=False):
+        assert (num_tokens_per_rank, num_tokens_per_expert) == ("per rank", "per expert")
+        assert is_token_in_rank == "in rank" and config.size * x.shape[1] * 2 <= self.room
+        return x, None, None, self.send(x, topk_idx, topk_weights), Handle(), Event()
+
+    def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None,
+                async_finish=False, allocate_on_comm_stream=False):
+        assert isinstance(handle, Handle) and isinstance(config, Config)
+        return x, None, Event()
+
+class ElasticBuffer(Both):
+    def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0,
+                 num_topk=0, use_fp8_dispatch=False, deterministic=False, allow_hybrid_mode=True,
+                 allow_multiple_reduction=True, prefer_overlap_with_compute=True, sl_idx=3,
+                 num_allocated_qps=0, num_cpu_timeout_secs=300, num_gpu_timeout_secs=100,
+                 explicitly_destroy=False):
+        self.most, self.k, self.D = num_max_tokens_per_rank, num_topk, hidden
+        assert allow_hybrid_mode is True
+
+    def dispatch(self, x, topk_idx=None, topk_weights=None, cumulative_local_expert_recv_stats=None,
+                 num_experts=None, num_max_tokens_per_rank=None, expert_alignment=None, num_sms=0,
+                 num_qps=0, previous_event=None, previous_event_before_epilogue=None,
+                 async_with_compute_stream=False, allocate_on_comm_stream=False, handle=None,
+                 do_handle_copy=True, do_cpu_sync=None, do_expand=False, do_zero_padding=False,
+                 use_tma_aligned_col_major_sf=False):
+        assert 0 <= num_sms <= 160 and len(x) <= self.most and tuple(x.shape[1:]) == (self.D,)
+        assert topk_idx.shape[1] == self.k
+        self.local, handle = num_experts // 2, Handle()
+        handle.num_recv_tokens_per_expert_list = self.send(x, topk_idx, topk_weights)
+        return x, None, None, handle, Event()
+
+    def combine(self, x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0,
+                previous_event=None, previous_event_before_epilogue=None,
+                async_with_compute_stream=False, allocate_on_comm_stream=False):
+        assert isinstance(handle, Handle)
+        return x, None, Event()
+"""
+
+
+class DeepEP(Programs):
+    """With a stand-in that has the arguments of DeepEP 2.1.0, and asserts what its sources assert."""
+
+    def test_every_plan_is_called_as_deepep_wants(self):
+        space = Space(read(PROGRAMS, "deepep", "deepep.space").decode())
+        with open(os.path.join(self.folder, "deep_ep.py"), "w") as file:
+            file.write(DEEPEP)
+        launches = space.launches()
+        self.assertEqual(sorted(launches), ["kernels=v1", "kernels=v2"])
+        for plan, plans in launches.items():
+            launch = self.launch(
+                space,
+                2,
+                plan,
+                plans,
+                "deepep/deepep.py",
+                layer="E=8 k=2 T=33 D=16 H=24 dtype=bf16 W=2 m=2",
+                PYTHONPATH=os.pathsep.join((PACKAGE, self.folder)),
+            )
+            self.assertEqual(launch.codes, [0, 0], launch.said)
+            self.assertEqual(sorted(launch.outcomes), sorted(plans))
+            self.assertEqual({word for word, _ in launch.outcomes.values()}, {"tell"}, launch.said)

@@ -75,7 +75,8 @@ class Init(unittest.TestCase):
                 file.write(TOLD)
             command[0] = os.environ["MOETUNE"]
             at = command.index("--exec") + 1
-            per_node = re.search("--nproc_per_node ([0-9]+)", command[at]).group(1)
+            launcher = re.search("--nproc_per_node ([0-9]+)", command[at])
+            per_node = launcher.group(1) if launcher else "1"
             self.assertEqual(command[command.index("--ranks") + 1], per_node)
             command[at] = f"{sys.executable} {program}"
             command += ["--db", os.path.join(self.folder, "a.db"), "--quiet"]

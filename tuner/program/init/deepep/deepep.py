@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""DeepEP's dispatch and combine beside products of experts: SMs, chunks (not run)
+"""DeepEP's dispatch and combine beside experts' products: kernels, SMs, chunks (not run)
 
-    pip install moetune-*.whl torch    # and DeepEP v1.2.1, https://github.com/deepseek-ai/DeepEP
+    pip install moetune-*.whl torch    # and DeepEP 2.1.0, https://github.com/deepseek-ai/DeepEP
     torchrun --nproc_per_node 8 deepep.py
     moetune tune --space deepep.space --exec "torchrun --nproc_per_node 8 deepep.py" \
         --ranks 8 --shape "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"
 
-NOT RUN.  Written after the sources of DeepEP v1.2.1 (deep_ep/buffer.py, tests/test_intranode.py,
-tests/test_internode.py); in its newer V2 the same class is deep_ep.Buffer of buffers/legacy.py.
+NOT RUN.  Written after the sources of DeepEP 2.1.0 (dd758ca: deep_ep/buffers, csrc/elastic,
+csrc/legacy/config.hpp, tests/elastic/test_ep.py).  It holds two generations of kernels: kernels=v2 is
+ElasticBuffer, where num_sms=0 is DeepEP's own formula, and kernels=v1 is Buffer, which has chunks.
+SGLang's --deepep-config and Megatron-Core's backend deepep are of v1.
 
 Two halves of a batch take turns: while rows of one travel, the other's are multiplied, so that SMs
 given to DeepEP are taken from the products, as in training.
@@ -24,9 +26,11 @@ import torch
 import torch.distributed as dist
 
 USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where moetune names no layer
+USUAL_PLAN = "kernels=v2 num_sms=0 nvl_dispatch=6 nvl_combine=4"
 NVL_BUFFER, RDMA_BUFFER = 512, 128  # rows that a channel has room for, as in DeepEP's tests
 MOST_SMS = 32  # of the space
-RDMA = {"rdma_dispatch": 20, "rdma_combine": 12}  # where the space has no such axes
+# Where the space has no such axes.
+REST = {"rdma_dispatch": 20, "rdma_combine": 12, "hybrid": "on", "num_qps": 0}
 
 
 class Half:
@@ -34,10 +38,19 @@ class Half:
 
     def __init__(self, buffer, experts, shape, plan, x):
         self.buffer, self.experts, self.x = buffer, experts, x
-        self.plan, self.shape = dict(RDMA, **plan), shape
+        self.plan, self.shape = dict(REST, **plan), shape
         scores = torch.rand(len(x), shape["E"], device=x.device)
-        self.weight, self.expert = scores.softmax(-1).topk(shape["k"])
+        self.weight, expert = scores.softmax(-1).topk(shape["k"])
+        self.expert = expert.to(deep_ep.topk_idx_t)
 
+    def multiply(self):
+        """As many rows as each expert has; which ones they are changes no time."""
+        self.event.current_stream_wait()
+        for count, up, down in zip(self.counts, *self.experts):
+            torch.relu(self.rows[:count] @ up) @ down
+
+
+class HalfV1(Half):
     def config(self, which):
         chunks = self.plan[f"nvl_{which}"], NVL_BUFFER, self.plan[f"rdma_{which}"], RDMA_BUFFER
         return deep_ep.Config(self.plan["num_sms"], *chunks)
@@ -58,15 +71,32 @@ class Half:
             async_finish=True,
         )
 
-    def multiply(self):
-        """As many rows as each expert has; which ones they are changes no time."""
-        self.event.current_stream_wait()
-        for count, up, down in zip(self.counts, *self.experts):
-            torch.relu(self.rows[:count] @ up) @ down
-
     def combine(self):
         self.y, _, self.event = self.buffer.combine(
             self.rows, self.handle, config=self.config("combine"), async_finish=True
+        )
+
+
+class HalfV2(Half):
+    def dispatch(self):
+        self.rows, _, _, self.handle, self.event = self.buffer.dispatch(
+            self.x,
+            topk_idx=self.expert,
+            topk_weights=self.weight,
+            num_experts=self.shape["E"],
+            num_sms=self.plan["num_sms"],
+            num_qps=self.plan["num_qps"],
+            async_with_compute_stream=True,
+        )
+        self.counts = self.handle.num_recv_tokens_per_expert_list
+
+    def combine(self):
+        self.y, _, self.event = self.buffer.combine(
+            self.rows,
+            handle=self.handle,
+            num_sms=self.plan["num_sms"],  # 0: the dispatch's
+            num_qps=self.plan["num_qps"],
+            async_with_compute_stream=True,
         )
 
 
@@ -82,13 +112,23 @@ def step(halves):
         half.event.current_stream_wait()
 
 
-def new_buffer(row_bytes):
+def new_buffer_v1(row_bytes):
     """Room for every plan of the space: with the most SMs; chunks round an RDMA channel up."""
     ranks = dist.get_world_size()
     most = deep_ep.Config(MOST_SMS, 1, NVL_BUFFER, 1, RDMA_BUFFER + 32)
     several_nodes = int(os.environ.get("LOCAL_WORLD_SIZE", ranks)) < ranks
     rdma = most.get_rdma_buffer_size_hint(row_bytes, ranks) if several_nodes else 0
     return deep_ep.Buffer(dist.group.WORLD, most.get_nvl_buffer_size_hint(row_bytes, ranks), rdma)
+
+
+def new_buffer_v2(shape, tokens, plan):
+    return deep_ep.ElasticBuffer(
+        dist.group.WORLD,
+        num_max_tokens_per_rank=tokens,
+        hidden=shape["D"],
+        num_topk=shape["k"],
+        allow_hybrid_mode=plan["hybrid"] == "on",
+    )
 
 
 def main(options):
@@ -101,13 +141,18 @@ def main(options):
     experts = [
         torch.randn(per_rank, *sizes, device=device).bfloat16() for sizes in ((D, H), (H, D))
     ]
-    buffer = new_buffer(2 * D)
-    for tokens in itertools.cycle(options.tokens or [shape["T"]]):
+    sizes = options.tokens or [shape["T"]]
+    launch = dict(REST, **asker.launch)
+    if launch["kernels"] == "v1":
+        half, buffer = HalfV1, new_buffer_v1(2 * D)
+    else:
+        half, buffer = HalfV2, new_buffer_v2(shape, (max(sizes) + 1) // 2, launch)
+    for tokens in itertools.cycle(sizes):
         plan = asker.ask(tokens)
         if plan is None:
             break
         x = torch.randn(tokens, D, device=device).bfloat16().chunk(2)
-        halves = [Half(buffer, experts, shape, plan, part) for part in x]
+        halves = [half(buffer, experts, shape, plan, part) for part in x]
         asker.tell(*asker.timed(step, halves))
     asker.close()
     dist.destroy_process_group()
@@ -116,6 +161,6 @@ def main(options):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokens", type=int, nargs="*", help="of a rank, in turn (T of the layer)")
-    parser.add_argument("--plan", default="num_sms=20 nvl_dispatch=6 nvl_combine=4")
+    parser.add_argument("--plan", default=USUAL_PLAN)
     parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
     main(parser.parse_args())

@@ -1,19 +1,29 @@
 #!/usr/bin/env python3
 """Training steps of Megatron-Core: dispatcher, EP, ETP, overlaps (not run)
 
-    pip install moetune-*.whl megatron-core transformer-engine[pytorch]
+    pip install moetune-*.whl megatron-core==0.19.2 transformer-engine[pytorch]
     torchrun --nproc_per_node 8 mcore.py
     moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" \
         --ranks 8 --shape "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"
 
-NOT RUN.  Written after the sources of megatron-core 0.16.1 (transformer/transformer_config.py,
-pipeline_parallel/schedules.py and combined_1f1b.py, models/gpt, parallel_state.py).
+NOT RUN: no step of it has been.  Written after megatron-core 0.19.2, whose configuration accepts the
+plans of mcore.space and refuses others, and whose parser takes the flags, as a test shows.  Python 3.12 or newer gets that version from pip; an older one gets 0.16.1, which
+has no backends.
 
 Every axis needs a restart, so each launch shows one plan.  The step is a whole one, with attention
 and several micro-batches, for that is behind which overlap=on hides the exchanges; without a shared
-expert (--shared 0) there is no shared_overlap.  The plan goes back into Megatron's flags:
---moe-token-dispatcher-type, --expert-model-parallel-size, --expert-tensor-parallel-size,
---overlap-moe-expert-parallel-comm, --moe-shared-expert-overlap.
+expert (--shared 0) there is no shared_overlap.  Of dispatcher=flex the backend is what moves tokens:
+deepep wants DeepEP, hybridep its branch hybrid-ep, ncclep a Transformer Engine that was built with
+NVTE_BUILD_WITH_NCCL_EP=1.  The plan goes back into Megatron's flags:
+
+    moetune export --format flags --space mcore --key 4096 \
+        --set dispatcher=--moe-token-dispatcher-type --set backend=--moe-flex-dispatcher-backend \
+        --set num_sms=--moe-flex-dispatcher-num-sms --set ep=--expert-model-parallel-size \
+        --set etp=--expert-tensor-parallel-size --set overlap=--overlap-moe-expert-parallel-comm \
+        --set shared_overlap=--moe-shared-expert-overlap
+
+With backend=ncclep they want --moe-expert-rank-capacity-factor, too, which is here what always
+suffices, the number of ranks that share the experts.
 """
 
 import argparse
@@ -31,20 +41,16 @@ from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where moetune names no layer
+USUAL_PLAN = (
+    "dispatcher=allgather backend=deepep num_sms=20 ep=1 etp=1 overlap=off shared_overlap=off"
+)
 VOCABULARY, HEADS = 32000, 16
 
 
-def new_model(shape, plan, options):
-    ranks, share = dist.get_world_size(), plan["ep"] * plan["etp"]
-    if ranks % share or shape["E"] % plan["ep"]:
-        raise ValueError(f"ep * etp = {share}: here are {ranks} ranks, {shape['E']} experts")
-    if plan["shared_overlap"] == "on" and not options.shared:
-        raise ValueError("shared_overlap: there is no shared expert (--shared UNITS)")
-    parallel_state.initialize_model_parallel(
-        expert_model_parallel_size=plan["ep"], expert_tensor_parallel_size=plan["etp"]
-    )
-    model_parallel_cuda_manual_seed(1)
-    config = TransformerConfig(
+def new_config(shape, plan, options):
+    """What Megatron-Core would not run it refuses here."""
+    ranks = plan["ep"] * plan["etp"]
+    return TransformerConfig(
         num_layers=options.layers,
         hidden_size=shape["D"],
         ffn_hidden_size=shape["H"],
@@ -63,9 +69,26 @@ def new_model(shape, plan, options):
         expert_model_parallel_size=plan["ep"],
         expert_tensor_parallel_size=plan["etp"],
         moe_token_dispatcher_type=plan["dispatcher"],
+        moe_flex_dispatcher_backend=plan["backend"],
+        moe_flex_dispatcher_num_sms=plan["num_sms"],
+        # Its receive buffer has a fixed size, and an overrun ends the program.
+        moe_expert_rank_capacity_factor=float(ranks) if plan["backend"] == "ncclep" else None,
         overlap_moe_expert_parallel_comm=plan["overlap"] == "on",
         moe_shared_expert_overlap=plan["shared_overlap"] == "on",
     )
+
+
+def new_model(shape, plan, options):
+    ranks, share = dist.get_world_size(), plan["ep"] * plan["etp"]
+    if ranks % share or shape["E"] % plan["ep"]:
+        raise ValueError(f"ep * etp = {share}: here are {ranks} ranks, {shape['E']} experts")
+    if plan["shared_overlap"] == "on" and not options.shared:
+        raise ValueError("shared_overlap: there is no shared expert (--shared UNITS)")
+    config = new_config(shape, plan, options)
+    parallel_state.initialize_model_parallel(
+        expert_model_parallel_size=plan["ep"], expert_tensor_parallel_size=plan["etp"]
+    )
+    model_parallel_cuda_manual_seed(1)
     spec = get_gpt_layer_with_transformer_engine_spec(shape["E"], moe_grouped_gemm=True)
     return GPTModel(config, spec, VOCABULARY, shape["T"], position_embedding_type="rope").cuda()
 
@@ -118,7 +141,6 @@ if __name__ == "__main__":
     parser.add_argument("--micro-batches", type=int, default=4)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--shared", type=int, default=0, metavar="UNITS", help="of a shared expert")
-    usual = "dispatcher=allgather ep=1 etp=1 overlap=off shared_overlap=off"
-    parser.add_argument("--plan", default=usual)
+    parser.add_argument("--plan", default=USUAL_PLAN)
     parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
     main(parser.parse_args())

@@ -6,6 +6,7 @@
     moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" \
         --ranks 4 --shape "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"
 
+Tutel 0.4 of 2025-03 and of 2026-07 (ac0e51b) ran it, on cores: there d and a have one value each.
 Several nodes want LOCAL_SIZE, the ranks per node, for a=2dh.  A trainer that is to find its plans
 while it trains wants moetune.tutel.Tuned instead.
 """
@@ -68,6 +69,8 @@ def main(options):
     asker = moetune.torch.Asker(options.plan, options.steps)
     shape = dict(moetune.words(USUAL), **asker.layer)
     layer = new_layer(shape, device)
+    if min(options.factors) <= 0:
+        raise SystemExit("--factors: of 0 or below Tutel counts the capacity while it routes, after d")
     for factor in itertools.cycle(options.factors):
         capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel counts
         plan = asker.ask(capacity)
