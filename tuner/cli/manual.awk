@@ -93,7 +93,12 @@ function inline(s,    at, out, c, in_it, to)
             in_it = until(s, "`", "code")
             s = rest
             in_it = code(in_it)
-            gsub(/[^ \n]+/, "\\%&", in_it) # a word of code is not hyphenated
+            gsub(/[^ \n]+/, "\\%&", in_it) # a word of code is not hyphenated: it begins with \%
+            if (match(out, /[^ \n]+$/)) {
+                in_it = substr(in_it, 3)
+                if (!index(substr(out, RSTART), "\\%"))
+                    out = substr(out, 1, RSTART - 1) "\\%" substr(out, RSTART)
+            }
             out = out "\\fB" in_it "\\fR"
         } else if (c == "*" && s ~ /^\*/) {
             in_it = until(substr(s, 2), "**", "bold text")

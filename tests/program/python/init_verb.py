@@ -66,6 +66,14 @@ class Init(unittest.TestCase):
                     self.assertIn(word, files_of(name))
             self.assertNotIn("cd ", self.init(name).partition("next:")[2])
 
+    def test_the_manual_says_the_same_commands(self):
+        manual = read(PROGRAMS, "..", "..", "cli", "moetune-frameworks.7.md").decode()
+        printed = [part.partition("```")[0] for part in manual.split("```sh\n")[1:]]
+        for name in self.names:
+            (commands,) = (part for part in printed if f"moetune init {name}\n" in part)
+            said = shlex.split(commands[commands.index("moetune tune") :])
+            self.assertEqual(said, tune_command(self.init(name, "--force").splitlines()))
+
     def test_what_it_says_tunes_the_layer_of_the_program(self):
         """Under the very flags; in place of the program one that says which layer it was told."""
         for name in self.names:

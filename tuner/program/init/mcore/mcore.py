@@ -7,8 +7,8 @@
         --ranks 8 --shape "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"
 
 NOT RUN: no step of it has been.  Written after megatron-core 0.19.2, whose configuration accepts the
-plans of mcore.space and refuses others, and whose parser takes the flags, as a test shows.  Python 3.12 or newer gets that version from pip; an older one gets 0.16.1, which
-has no backends.
+plans of mcore.space and refuses others, and whose parser takes the flags, as a test shows.  Python
+3.12 or newer gets that version from pip; an older one gets 0.16.1, which has no backends.
 
 Every axis needs a restart, so each launch shows one plan.  The step is a whole one, with attention
 and several micro-batches, for that is behind which overlap=on hides the exchanges; without a shared
