@@ -77,8 +77,12 @@ void utf8_clean(char *text, size_t length, bool lines);
 /* A copy without any control, for a line of output, which one that ends lines would forge; what
  * does not fit is cut.  Returns `out`. */
 const char *utf8_line(const char *text, char *out, size_t size);
-/* The same of an array; the result lasts as long as the block around it. */
-#define UTF8_LINE(array) utf8_line(array, (char[sizeof(array)]){ 0 }, sizeof(array))
+/* The same of an array (a pointer does not compile, for its size is not that of a text); the result
+ * lasts as long as the block around it. */
+#define UTF8_LINE(array)                                                                           \
+    utf8_line(array, (char[_Generic(&(array), char **: -1, const char **: -1, default: \
+                           sizeof(array))]){ 0 },                                      \
+              sizeof(array))
 
 /* How many bytes at the end of a text begin a character that they do not end. */
 size_t utf8_unfinished(const char *text, size_t length);

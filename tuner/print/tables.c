@@ -92,8 +92,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     reality = backend_is_real(cluster.backend) ? ""
               : strcmp(cluster.backend, "sim") ? "VIRTUAL ranks beside one that is measured: "
                                                : "MODELLED, not measured: ";
-    fprintf(to, "layer    %s\ncluster  %s%s, W=%u ranks", SHAPE_TEXT(&shape), reality,
-            UTF8_LINE(cluster.device), cluster.ranks);
+    fprintf(to, "%s    %s\ncluster  %s%s, W=%u ranks", shape_is_none(&shape) ? "space" : "layer",
+            SHAPE_TEXT(&shape), reality, UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, " on %u %snode%s, m=%u%s\n", cluster.nodes,
             cluster.ranks_per_node ? "" : "unequal ", cluster.nodes == 1 ? "" : "s",
             cluster.ranks_per_node, cluster.ranks_per_node ? " on each" : "");
@@ -209,12 +209,12 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
                          entry_state_words[i]);
     } else {
         /* Words of decision.h that a stranger would not understand are said in others. */
-        const char *decision = line->first->decision;
+        const char *decision = UTF8_LINE(line->first->decision);
 
         text_put(how, sizeof(how), "%s",
                  !strcmp(decision, "incumbent") ? "kept"
                  : !strcmp(decision, "alone")   ? "default cannot run"
-                                                : UTF8_LINE(decision));
+                                                : decision);
         for (int i = 1; i < ENTRY_STATE_COUNT; i++)
             if (states[i] && strcmp(decision, entry_state_words[i]) != 0)
                 text_add(how, sizeof(how), ", %s", entry_state_words[i]);
@@ -314,6 +314,20 @@ static int print_footer(const struct tables *t)
     return OK;
 }
 
+/* What a program's table is worth, of which nothing was timed as a whole. */
+static void mean_text(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
+{
+    struct plan_range all = plan_range_of(entries, count);
+    double percent = 100 * all.gain;
+
+    if (percent >= 0.05)
+        snprintf(text, STANDING_TEXT_BYTES,
+                 "Saves %.1f %% against the default, in the mean of %zu range%s", percent, count,
+                 count == 1 ? "" : "s");
+    else
+        snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
+}
+
 static int print_table(struct tables *t)
 {
     const struct entry_row *first = t->entries, *end = first + t->entry_count;
@@ -344,10 +358,13 @@ static int print_table(struct tables *t)
     rc = standing_current(t->store, first->cluster, first->shape, first->window, &standing);
     if (rc < 0)
         return rc;
-    if (rc == OK) {
+    if (rc == OK || d) {
         char text[STANDING_TEXT_BYTES], *second;
 
-        standing_text(&standing, text);
+        if (rc == OK)
+            standing_text(&standing, text);
+        else
+            mean_text(first, t->entry_count, text);
         second = strstr(text, "default, ");
         if (second)
             second[strlen("default,")] = '\n'; /* a screen is 80 wide */

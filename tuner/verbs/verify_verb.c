@@ -94,7 +94,7 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     if (strcmp(v->unknown_load, name) != 0) /* once for the buckets of one load */
         note("not reached: what was tuned under the load \"%s\": this database does not know its "
              "counts; --routing or --skew says under which load to measure",
-             UTF8_LINE(name));
+             UTF8_LINE(d->claim.load));
     memcpy(v->unknown_load, name, sizeof(v->unknown_load));
     d->load_unknown = true;
     return UNSUPPORTED;
