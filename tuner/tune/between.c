@@ -80,22 +80,40 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         on_line_us(low, high, out->capacity, other_us(low, &out->plan), other_us(high, &out->plan));
 }
 
-bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
-                   uint32_t bucket, struct entry_row *out)
+uint32_t between_turn(struct sweep *sweep, const struct entry_row *low,
+                      const struct entry_row *high)
 {
     const struct dictionary *d = &sweep->dictionary;
-    double place = (double)space_capacity(sweep->space, bucket);
     int low_arm = space_arm(sweep->space, &low->plan);
     int high_arm = space_arm(sweep->space, &high->plan);
-    double low_us = dictionary_expected_us(d, bucket, low_arm);
-    double high_us = dictionary_expected_us(d, bucket, high_arm);
-    /* The faster side by the model; the nearer one where there is none. */
-    bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
-    bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
+    double middle = (double)low->capacity * (double)high->capacity;
+    double lost = 0, least = 0; /* by the lower side's plan up to here, as logarithms */
+    uint32_t turn = low->bucket + 1;
+
+    for (uint32_t b = low->bucket + 1; b < high->bucket && low_arm != high_arm; b++) {
+        double place = (double)space_capacity(sweep->space, b);
+        double longer =
+            log(dictionary_expected_us(d, b, low_arm) / dictionary_expected_us(d, b, high_arm));
+
+        /* The nearer side where there is no model. */
+        lost += !isnan(longer) ? longer : (place * place < middle ? -1 : 1);
+        if (lost <= least) {
+            least = lost;
+            turn = b + 1;
+        }
+    }
+    return turn;
+}
+
+bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+                   uint32_t turn, uint32_t bucket, struct entry_row *out)
+{
+    int low_arm = space_arm(sweep->space, &low->plan);
+    int high_arm = space_arm(sweep->space, &high->plan);
     int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];
 
-    if (fits(sweep, bucket, low_arm) && (take_low || !fits(sweep, bucket, high_arm)))
+    if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
         arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
@@ -125,14 +143,16 @@ bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
 {
     double allowed = sweep->request->effort->refine_above, worst;
     bool found = false;
+    uint32_t turn;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))
         return false;
+    turn = between_turn(sweep, low, high);
     worst = fmax(allowed, 1.5 * fmax(low->bound, high->bound));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
         struct entry_row entry;
 
-        if (between_infer(sweep, low, high, b, &entry) && entry.bound > worst) {
+        if (between_infer(sweep, low, high, turn, b, &entry) && entry.bound > worst) {
             worst = entry.bound;
             *bucket = b;
             found = true;

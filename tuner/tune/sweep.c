@@ -198,7 +198,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
 {
     struct entry_row entry;
-    uint32_t doubtful;
+    uint32_t doubtful, turn;
 
     if (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
         between_doubtful(sweep, low, high, &doubtful)) {
@@ -214,8 +214,9 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
         if (rc < 0 && rc != ERR_CUT)
             return rc;
     }
+    turn = between_turn(sweep, low, high);
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++)
-        if (between_infer(sweep, low, high, b, &entry))
+        if (between_infer(sweep, low, high, turn, b, &entry))
             TRY(store_inferred(sweep, &entry));
     return OK;
 }
