@@ -41,6 +41,17 @@ struct improvement {
 };
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan);
 
+/* One axis of the table's plans, over the measured buckets whose plan has another value there than
+ * the default plan: what a step takes if this axis alone stays as it is in the default. */
+struct axis_worth {
+    const char *name;
+    uint32_t buckets, timed; /* such buckets; of these, where that other plan was timed */
+    double without;          /* the mean of its time / time of the table's plan - 1; NAN: none */
+    double of_gain;          /* what it then loses, as a share of what the default loses there */
+};
+size_t contrast_axes(const struct layer_facts *layer); /* how many there are */
+struct axis_worth contrast_axis(const struct layer_facts *layer, size_t axis);
+
 /* The plans by that mean, the best at place 0, before them the one that the rounds of the table
  * found the best; those that are not known in every measured bucket, or were timed in less than
  * half of them, are left out.  NULL: there are no more. Borrowed. */

@@ -505,6 +505,9 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     TRY(store_runs(store, &list));
     f->runs = list.rows;
     f->run_count = list.count;
+    TRY(store_history(store, &list));
+    f->history = list.rows;
+    f->history_count = list.count;
     TRY(store_overrides(store, &list));
     f->overrides = list.rows;
     f->override_count = list.count;
@@ -549,6 +552,7 @@ void facts_free(struct facts *facts)
     free(facts->entries);
     free(facts->trials);
     free(facts->runs);
+    free(facts->history);
     free(facts->overrides);
     free(facts->classes);
     *facts = (struct facts){ 0 };

@@ -101,10 +101,12 @@ struct facts {
     struct layer_facts *layers;
     struct entry_row *entries;
     struct trial_facts *trials;
-    struct run_row *runs; /* newest first */
+    struct run_row *runs;        /* newest first */
+    struct history_row *history; /* newest first */
     struct override_row *overrides;
     struct classes *classes; /* of shapes with a declared space */
-    size_t layer_count, entry_count, trial_count, run_count, override_count, classes_count;
+    size_t layer_count, entry_count, trial_count, run_count, history_count, override_count;
+    size_t classes_count;
 };
 
 /* `shape`: only layers whose text says so, as in "H=4096 dtype=bf16"; NULL for all.  ERR_ARGUMENT

@@ -89,8 +89,8 @@ static int finish(struct gnuplot_child *child, const char *folder)
         return OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return fail(ERR_IO,
-                    "gnuplot is not installed (Debian: apt-get install gnuplot-nox): there is "
-                    "no page; data and scripts of the plots are in %s",
+                    "gnuplot is not installed (Debian: apt-get install gnuplot-nox): there are "
+                    "no pictures; data and scripts of the plots are in %s",
                     folder);
     return fail(ERR_IO, "gnuplot: %s", last);
 }

@@ -167,43 +167,47 @@ static void put_part(FILE *from, enum part wanted, FILE *to)
     free(line);
 }
 
-/* Puts the marks that all pictures of gnuplot's share: once per page, before the first picture,
- * taken from any one of them. */
-static void put_marks(const struct report *report, FILE *to)
+bool page_marks(const char *folder, const char *name, FILE *to)
 {
     char path[PATH_MAX];
-    FILE *from = NULL;
+    FILE *from;
 
-    for (size_t i = 0; i < report->section_count && !from; i++)
-        for (size_t j = 0; j < report->sections[i].picture_count && !from; j++) {
-            const struct picture *p = &report->sections[i].pictures[j];
-
-            if (!p->extent.rows || !p->plot->script)
-                continue;
-            snprintf(path, sizeof(path), "%s/%s.svg", report->folder, p->name);
-            from = fopen(path, "r");
-        }
+    snprintf(path, sizeof(path), "%s/%s.svg", folder, name);
+    from = fopen(path, "r");
     if (!from)
-        return;
+        return false;
     fputs("<svg width=\"0\" height=\"0\" class=\"marks\" aria-hidden=\"true\">\n", to);
     put_part(from, MARKS, to);
     fputs("</svg>\n", to);
     fclose(from);
+    return true;
 }
 
-/* Puts one picture alone, in the colours of the page around it; its title is read aloud. */
-static void put_svg(const struct report *report, const struct picture *picture, const char *ending,
-                    const char *class, FILE *to)
+/* Those of any one picture will do. */
+static void put_marks(const struct report *report, FILE *to)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < report->section_count && !found; i++)
+        for (size_t j = 0; j < report->sections[i].picture_count && !found; j++) {
+            const struct picture *p = &report->sections[i].pictures[j];
+
+            found = !p->without && p->plot->script && page_marks(report->folder, p->name, to);
+        }
+}
+
+bool page_picture(const char *folder, const char *name, const char *ending, const char *title,
+                  const char *class, FILE *to)
 {
     int width = 420, height = 360;
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
     FILE *from;
 
-    snprintf(path, sizeof(path), "%s/%s.%s", report->folder, picture->name, ending);
+    snprintf(path, sizeof(path), "%s/%s.%s", folder, name, ending);
     from = fopen(path, "r");
     if (!from)
-        return;
+        return false;
     /* In gnuplot's own prologue, for pictures are of several sizes. */
     while (getline(&line, &room, from) > 0)
         if (sscanf(line, " viewBox=\"0 0 %d %d\"", &width, &height) == 2)
@@ -212,10 +216,11 @@ static void put_svg(const struct report *report, const struct picture *picture, 
     rewind(from);
     fprintf(to, "<svg viewBox=\"0 0 %d %d\" class=\"%s\" role=\"img\" aria-label=\"", width, height,
             class);
-    quote_html(picture->plot->title, to);
+    quote_html(title, to);
     fputs("\">\n", to);
     put_part(from, BODY, to); /* with gnuplot's own closing tag */
     fclose(from);
+    return true;
 }
 
 /* ---- plots */
@@ -228,12 +233,13 @@ static void print_plots(const struct report *report, const struct section *secti
         const struct plot *plot = picture->plot;
         char trace[400];
 
-        if (!plot->script || !picture->extent.rows || !(plot->kind & PLOT_LARGE) != !large)
+        if (!plot->script || picture->without || !(plot->kind & PLOT_LARGE) != !large)
             continue;
         fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
-        put_svg(report, picture, "svg", large ? "wide" : "small", to);
+        page_picture(report->folder, picture->name, "svg", plot->title, large ? "wide" : "small",
+                     to);
         if (large)
-            put_svg(report, picture, "narrow.svg", "narrow", to);
+            page_picture(report->folder, picture->name, "narrow.svg", plot->title, "narrow", to);
         fputs("<figcaption>", to);
         quote_html(plot->caption, to);
         fputs("<details><summary>How it is computed</summary>", to);
@@ -325,6 +331,59 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
     fputs("</table></div>\n", to);
 }
 
+/* Which axis matters: the one without which most is lost lies on top. */
+static void print_axes(const struct layer_facts *layer, FILE *to)
+{
+    struct axis_worth axes[DECLARATION_AXES_MAX + 16], one;
+    size_t count = 0, all = contrast_axes(layer);
+
+    for (size_t i = 0; i < all && count < sizeof(axes) / sizeof(axes[0]); i++) {
+        size_t at = count;
+
+        one = contrast_axis(layer, i);
+        if (!one.buckets)
+            continue;
+        for (; at && (isnan(axes[at - 1].without) || one.without > axes[at - 1].without); at--)
+            axes[at] = axes[at - 1];
+        axes[at] = one;
+        count++;
+    }
+    if (count < 2) /* one alone makes all of the gain */
+        return;
+    fputs("<h3>Which axis matters</h3>\n<div class=\"scroll\"><table>\n<tr><th>axis</th><th "
+          "class=\"n\">without it</th><th class=\"n\">of the gain</th><th class=\"n extra\">timed"
+          "</th></tr>\n",
+          to);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(to, "<tr><td class=\"plan\">%s</td>", axes[i].name);
+        if (axes[i].timed)
+            fprintf(to, "<td class=\"n\">%+.1f %%</td>", 100 * axes[i].without);
+        else
+            fputs("<td class=\"n\">-</td>", to);
+        print_share(axes[i].of_gain, "n", to);
+        fprintf(to, "<td class=\"n extra\">%u of %u</td></tr>\n", axes[i].timed, axes[i].buckets);
+    }
+    fputs(
+        "</table></div>\n<details><summary>How it is computed</summary><p class=\"soft\">Without "
+        "it: how much longer a step takes if this axis alone stays as it is in the default plan, "
+        "the mean of the measured buckets whose plan has another value there and where that other "
+        "plan was timed (so many of them).  Of the gain: what is lost so, as a share of what the "
+        "default plan loses in the same buckets.  Axes help each other, so that shares need not "
+        "add up to 100 %.</p></details>\n",
+        to);
+}
+
+static void print_since(const struct report *report, const struct layer_facts *layer, FILE *to)
+{
+    struct remarks since;
+
+    remarks_since(report->facts, layer, &since);
+    if (!since.count)
+        return;
+    fputs("<h3>What the last run changed</h3>\n", to);
+    print_remarks(&since, "since", to);
+}
+
 static void print_next(const struct report *report, const struct layer_facts *layer, FILE *to)
 {
     struct remarks next;
@@ -340,10 +399,17 @@ static void print_next(const struct report *report, const struct layer_facts *la
             *command++ = 0;
         fputs("<li>", to);
         quote_html(next.lines[i], to);
-        if (command) {
+        if (command)
             fputs(":<br><code>", to);
+        while (command) { /* lines end between words, not behind the hyphens of an option */
+            size_t length = strcspn(command, " ");
+            bool last = !command[length];
+
+            command[length] = 0;
+            fputs("<span class=\"word\">", to);
             quote_html(command, to);
-            fputs("</code>", to);
+            fputs(last ? "</span></code>" : "</span> ", to);
+            command = last ? NULL : command + length + 1;
         }
         fputs("</li>\n", to);
     }
@@ -524,6 +590,39 @@ static void print_headline(const struct section *section, FILE *to)
         fprintf(to, "of %u rows</p>\n", layer->window);
 }
 
+/* What these numbers rest on, and what is not drawn. */
+static void print_fine_print(const struct section *section, FILE *to)
+{
+    const struct layer_facts *layer = &section->scope.layers[0];
+    struct spent spent = series_spent_of(&section->scope);
+    struct remarks remarks;
+
+    fputs("<details><summary>What this rests on, and what is not drawn</summary>\n", to);
+    remarks_totals(&section->scope, &remarks);
+    print_remarks(&remarks, "soft", to);
+    if (scope_has_own(&section->scope) && spent.trials)
+        fprintf(to,
+                "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
+                " against the default, %" PRIu64
+                " in rounds of the table.  The paper's search takes %" PRIu64
+                " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
+                spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
+    for (size_t i = 0; i < section->picture_count; i++) {
+        const struct picture *p = &section->pictures[i];
+
+        if (!p->without)
+            continue;
+        fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
+        quote_html(p->without, to);
+        fputs(".</p>\n", to);
+    }
+    if (section->scope.count == 1 && !layer->declared) {
+        drops_remarks(layer, &remarks);
+        print_remarks(&remarks, "soft", to);
+    }
+    fputs("</details>\n", to);
+}
+
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
@@ -542,40 +641,18 @@ static void print_section(const struct report *report, const struct section *sec
     fputs("</div><div>\n", to);
     if (one) {
         print_dictionary(layer, to);
+        print_axes(layer, to);
+        print_since(report, layer, to);
         print_next(report, layer, to);
     }
     fputs("</div></div>\n", to);
-    if (one && !layer->declared) {
-        drops_remarks(layer, &remarks);
-        print_remarks(&remarks, "soft", to);
-    }
     print_whatif(&section->scope, to);
     fputs("<div class=\"plots\">\n", to);
     print_plots(report, section, false, to);
     fputs("</div>\n", to);
-    for (size_t i = 0; i < section->picture_count; i++) {
-        const struct picture *p = &section->pictures[i];
-
-        if (!p->plot->script || p->extent.rows)
-            continue;
-        fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
-        quote_html(p->plot->without, to); /* what it takes */
-        fputs(".</p>\n", to);
-    }
-    remarks_totals(&section->scope, &remarks);
-    print_remarks(&remarks, "soft", to);
-    if (scope_has_own(&section->scope)) {
-        struct spent spent = series_spent_of(&section->scope);
-
-        if (spent.trials)
-            fprintf(to,
-                    "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
-                    " against the default, %" PRIu64
-                    " in rounds of the table.  The paper's search takes %" PRIu64
-                    " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
-                    spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
+    print_fine_print(section, to);
+    if (scope_has_own(&section->scope))
         print_improvement(section, to);
-    }
     if (one)
         print_failures(layer, to);
     fputs("</section>\n", to);
@@ -616,10 +693,10 @@ static void print_letters(FILE *to)
         { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
     };
 
-    fputs("<h3>What the letters mean</h3>\n<dl class=\"key\">\n", to);
+    fputs("<details><summary>What the letters mean</summary><dl class=\"key\">\n", to);
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
         fprintf(to, "<dt>%s</dt><dd>%s</dd>\n", letters[i][0], letters[i][1]);
-    fputs("</dl>\n", to);
+    fputs("</dl></details>\n", to);
 }
 
 static void print_runs(const struct facts *facts, FILE *to)

@@ -155,7 +155,7 @@ const struct plot plots[PLOTS] = {
       "measured buckets.  Below 0, the neighbour's plan was not expected to be better by all that "
       "was sampled.  Where it was not timed, its ratio to the default plan is interpolated over "
       "log c.",
-      "needs a measured bucket with a neighbour" },
+      "needs a measured bucket whose neighbour has another plan" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
@@ -332,8 +332,7 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
         fputs("at(c, i) = c*shift(i)\n", to);
 }
 
-void plot_script(const struct plot *plot, const struct scope *scope, const char *name,
-                 const char *format, bool page, FILE *to)
+void script_begin(const char *name, const char *format, bool page, FILE *to)
 {
     fprintf(to,
             "# Draws %s.dat: gnuplot %s.gp, or gnuplot -e \"format='pdf'\" %s.gp\n"
@@ -341,18 +340,30 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
             "name = '%s'\npage = %d && format eq 'svg'\n",
             name, name, name, format, name, page);
     fputs(script_text("head"), to);
+    fputs("data = name.'.dat'\n", to);
+}
+
+void script_end(const char *script, FILE *to)
+{
+    fputs("set output name.'.'.format\n", to);
+    fputs(script_text(script), to);
+    fputs("unset output\n", to);
+}
+
+void plot_script(const struct plot *plot, const struct scope *scope, const char *name,
+                 const char *format, bool page, FILE *to)
+{
+    script_begin(name, format, page, to);
     heading(plot, scope, page, to);
     fputs("over = ", to);
     quote_gnuplot(plot->x ? plot->x : facts_key(&scope->layers[0]), to);
     fputs("\nset xlabel over", to);
     fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
     quote_gnuplot(plot->y, to);
-    fputs("\ndata = name.'.dat'\n", to);
+    fputs("\n", to);
     if (plot->kind & PLOT_OVER_C)
         capacity_axis(plot, &scope->layers[0], to);
     if (plot->extra)
         plot->extra(&scope->layers[0], to);
-    fputs("set output name.'.'.format\n", to);
-    fputs(script_text(plot->script), to);
-    fputs("unset output\n", to);
+    script_end(plot->script, to);
 }

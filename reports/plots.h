@@ -35,6 +35,11 @@ struct plot {
 enum { PLOTS = 17 };
 extern const struct plot plots[PLOTS];
 
+/* What every program begins and ends with: the picture's file and its common settings (head.gp);
+ * then, of `gnuplot/SCRIPT.gp`, what draws NAME.dat.  What that must be told stands between. */
+void script_begin(const char *name, const char *format, bool page, FILE *to);
+void script_end(const char *script, FILE *to);
+
 /* A program that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` ("svg", "png",
  * "pdf" or "txt") unless told otherwise by gnuplot -e "format='pdf'".  For a page the large plot is
  * also NAME.narrow.svg, and what the page says itself is left out. */

@@ -26,7 +26,15 @@ static void remark(struct remarks *remarks, const char *format, ...)
     va_end(list);
 }
 
-/* ---- runs */
+/* ---- numbers and runs */
+
+/* Rounds, and drops the sign where nothing but zeros would follow it. */
+static double percent(double share, int decimals)
+{
+    double unit = decimals ? 10 : 1;
+
+    return round(share * 100 * unit) / unit + 0.0;
+}
 
 enum { RUNS_NAMED = 8 };
 
@@ -254,6 +262,96 @@ void remarks_totals(const struct scope *scope, struct remarks *out)
            (double)(g.asked - g.measured - g.inferred) / one_percent, gain);
 }
 
+/* ---- what a run changed */
+
+/* What the bucket said before that run; NULL: nothing, or the run left it as it was.  The oldest
+ * row since its start is meant, for a run may decide a bucket more than once. */
+static const struct entry_row *said_before(const struct facts *facts, const struct entry_row *now,
+                                           const struct run_row *run)
+{
+    const struct entry_row *before = NULL;
+
+    for (const struct history_row *h = facts->history;
+         h < facts->history + facts->history_count && h->replaced_s >= run->started_s; h++)
+        if (SAME_TABLE(&h->entry, now) && h->entry.bucket == now->bucket)
+            before = &h->entry;
+    return before && now->run == run->id && before->run != run->id ? before : NULL;
+}
+
+static const struct run_row *newest_run(const struct facts *facts, const struct layer_facts *layer)
+{
+    for (size_t i = 0; i < facts->run_count; i++)
+        for (size_t j = 0; j < layer->entry_count; j++)
+            if (layer->entries[j].run == facts->runs[i].id)
+                return &facts->runs[i];
+    return NULL;
+}
+
+enum { CHANGES_NAMED = 6 };
+
+void remarks_since(const struct facts *facts, const struct layer_facts *layer, struct remarks *out)
+{
+    const struct run_row *run = newest_run(facts, layer);
+    uint32_t seen = 0, again = 0, changed = 0, kept = 0, named = 0;
+    double longer = 0, least = INFINITY, most = -INFINITY;
+    char changes[REMARK_BYTES - 200] = "", times[160] = "";
+
+    out->count = 0;
+    for (size_t i = 0, end; i < layer->entry_count && run; i = end) {
+        const struct entry_row *e = &layer->entries[i], *was = said_before(facts, e, run);
+
+        end = i + 1;
+        if (!was)
+            continue;
+        /* Neighbours that changed alike are one change. */
+        for (const struct entry_row *next;
+             end < layer->entry_count &&
+             entries_join(&e[end - i - 1], &e[end - i], facts_stride(layer)) &&
+             (next = said_before(facts, &e[end - i], run)) && plan_equal(&next->plan, &was->plan);)
+            end++;
+        seen += (uint32_t)(end - i);
+        if (!plan_equal(&was->plan, &e->plan)) {
+            changed += (uint32_t)(end - i);
+            if (named++ < CHANGES_NAMED)
+                text_add(changes, sizeof(changes), "%s %s: %s, was %s", named > 1 ? ";" : "",
+                         RANGE_TEXT(&layer->shape, layer->window, e->bucket, e[end - i - 1].bucket),
+                         PLAN_WORDS(&e->plan), PLAN_WORDS(&was->plan));
+        }
+        for (size_t j = i; j < end; j++) {
+            const struct entry_row *old = said_before(facts, &layer->entries[j], run);
+            double ratio = layer->entries[j].time_us / old->time_us - 1;
+
+            if (layer->entries[j].inferred || old->inferred)
+                continue;
+            again++;
+            if (!plan_equal(&was->plan, &e->plan) || !isfinite(ratio))
+                continue;
+            kept++;
+            longer += ratio;
+            least = fmin(least, ratio);
+            most = fmax(most, ratio);
+        }
+    }
+    if (!seen)
+        return;
+    if (named > CHANGES_NAMED)
+        text_add(changes, sizeof(changes), "; and %u more ranges", named - CHANGES_NAMED);
+    if (kept && fabs(least) < 5e-4 && fabs(most) < 5e-4)
+        text_put(times, sizeof(times), "  Where it stayed a step takes as long as before.");
+    else if (kept)
+        text_put(
+            times, sizeof(times),
+            "  Where it stayed a step takes %+.1f %% against before, in the mean of %u buckets%s.",
+            percent(longer / kept, 1), kept,
+            INTERVAL_TEXT("%+.1f", percent(least, 1), percent(most, 1)));
+    remark(out, "Run %" PRId64 " of %s UTC decided %u bucket%s anew, %u of them by measuring.",
+           run->id, DATE_TEXT(run->started_s, DATE_MINUTE), seen, seen == 1 ? "" : "s", again);
+    if (changed)
+        remark(out, "The plan of %u changed:%s.%s", changed, changes, times);
+    else
+        remark(out, "No plan changed.%s", times);
+}
+
 void remarks_trace(const struct scope *scope, const struct picture *picture, char *text,
                    size_t size)
 {
@@ -272,14 +370,6 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 }
 
 /* ---- what it is worth */
-
-/* Rounds, and drops the sign where nothing but zeros would follow it. */
-static double percent(double share, int decimals)
-{
-    double unit = decimals ? 10 : 1;
-
-    return round(share * 100 * unit) / unit + 0.0;
-}
 
 /* The mean gain of the measured buckets, for where no rounds tell what the table as a whole gains;
  * NAN: there is none. */

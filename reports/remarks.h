@@ -28,6 +28,10 @@ void remarks_totals(const struct scope *scope, struct remarks *out);
 void remarks_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
                   struct remarks *out);
 
+/* What the newest run that decided a bucket of the layer changed in the table that was there before
+ * it; no line where there was none. */
+void remarks_since(const struct facts *facts, const struct layer_facts *layer, struct remarks *out);
+
 /* What a picture rests on: "23 values from 412 timed steps, 7 of them throttled; run 1". */
 void remarks_trace(const struct scope *scope, const struct picture *picture, char *text,
                    size_t size);

@@ -128,7 +128,11 @@ static int write_picture(const struct report *report, const struct section *sect
     fprintf(file.to, "# %s: %s\n", plot->title, plot->columns);
     picture->extent = series_write(plot->write, &section->scope, file.to);
     TRY(output_end(&file, OK, NULL, false));
-    if (!picture->extent.rows || !plot->script) {
+    if (plot->script && !picture->extent.rows)
+        picture->without = plot->without;
+    else if (plot->kind & (PLOT_OVER_C | PLOT_LOADS | PLOT_PAIRS) && !picture->extent.wide)
+        picture->without = "there is one point alone";
+    if (picture->without || !plot->script) {
         forget_pictures(report->folder, picture->name);
         return OK;
     }
@@ -152,7 +156,7 @@ static int draw_all(const struct report *report, const char *format, size_t *cou
             struct picture *p = &report->sections[i].pictures[j];
 
             rc = write_picture(report, &report->sections[i], format, p);
-            if (rc || !p->extent.rows || !p->plot->script)
+            if (rc || p->without || !p->plot->script)
                 continue;
             rc = gnuplot_draw(g, p->name);
             *count += !rc;

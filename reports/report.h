@@ -11,7 +11,8 @@ enum { PICTURE_NAME_BYTES = 48 };
 struct picture {
     const struct plot *plot;
     char name[PICTURE_NAME_BYTES]; /* of its files, without ending */
-    struct extent extent;          /* no rows: there is no picture */
+    struct extent extent;
+    const char *without; /* why there is no picture; NULL: there is one, or none was ever meant */
 };
 
 /* One layer, or all of them together. */
@@ -53,5 +54,11 @@ void sheet_write(const struct report *report, FILE *to);
 
 /* Everything up to the first paragraph of a page in this style; the caller ends the body. */
 void page_begin(const char *title, FILE *to);
+/* One picture alone, FOLDER/NAME.ENDING as gnuplot drew it, in the colours of the page around it;
+ * its title is read aloud.  Before the first one, once a page, the marks that all of them share,
+ * taken from any one.  False: it is not there. */
+bool page_marks(const char *folder, const char *name, FILE *to);
+bool page_picture(const char *folder, const char *name, const char *ending, const char *title,
+                  const char *class, FILE *to);
 
 #endif

@@ -24,9 +24,17 @@ void series_block(struct series *s, const char *name)
     s->begun = true;
 }
 
+void series_place(struct series *s, double at)
+{
+    s->at = s->placed ? s->at : at;
+    s->placed = true;
+    s->extent.wide = s->extent.wide || at != s->at;
+}
+
 /* Begins a row with where it lies and its numbers; end_row() writes what they rest on. */
 static void put_row(struct series *s, uint64_t at, const double *values, size_t count)
 {
+    series_place(s, (double)at);
     fprintf(s->to, "%" PRIu64, at);
     for (size_t i = 0; i < count; i++)
         if (isfinite(values[i]))
@@ -423,6 +431,7 @@ void series_traffic(struct series *s)
 void series_regret(struct series *s)
 {
     const struct layer_facts *layer = s->layer;
+    bool differs = false;
 
     for (int below = 1; below >= 0; below--) {
         series_block(s, below ? "plan of the bucket below" : "plan of the bucket above");
@@ -438,8 +447,11 @@ void series_regret(struct series *s)
             put_row(s, e->capacity, (const double[]){ 100 * (t.us / e->time_us - 1), t.measured },
                     2);
             end_row(s, t.samples, t.throttled);
+            differs = differs || !plan_equal(&pair[0].plan, &pair[1].plan);
         }
     }
+    if (!differs) /* there is nothing but zeros to be seen */
+        s->extent.rows = 0;
 }
 
 /* ---- the table against static plans */
@@ -588,6 +600,7 @@ void series_loads(struct series *s)
             snprintf(name, sizeof(name), "c = %" PRIu64, p->capacity);
             series_block(s, name);
         }
+        series_place(s, p->skew);
         fprintf(s->to, "%.6g %.6g", p->skew, (double)sparse->median_ns / (double)padded->median_ns);
         /* Both medians being off in the worst way; single steps have no interval. */
         if (padded->count > 1 && sparse->count > 1)
@@ -719,5 +732,5 @@ void series_spent(struct series *s)
     fprintf(s->to, "3 %" PRIu64 " \"rounds of the table, steps\"\n", sum.rounds);
     fprintf(s->to, "2 %" PRIu64 " \"paper's search, trials\"\n", sum.paper);
     fprintf(s->to, "1 %" PRIu64 " \"every plan once\"\n", sum.exhaustive);
-    s->extent = (struct extent){ 5, sum.search + sum.contest + sum.rounds };
+    s->extent = (struct extent){ .rows = 5, .samples = sum.search + sum.contest + sum.rounds };
 }

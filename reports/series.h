@@ -23,6 +23,7 @@ bool scope_has_own(const struct scope *scope);
 /* How much of it there was. */
 struct extent {
     uint32_t rows;
+    bool wide;          /* they do not all lie at one place of the x axis */
     uint64_t samples;   /* timed steps behind them */
     uint64_t throttled; /* of these: that count although something held them back */
 };
@@ -32,10 +33,12 @@ struct series {
     const struct scope *scope;
     const struct layer_facts *layer; /* the scope's first */
     FILE *to;
-    bool begun; /* a block */
+    bool begun, placed; /* a block; a row */
+    double at;          /* where the first row lies */
     struct extent extent;
 };
 void series_block(struct series *series, const char *name); /* begins one */
+void series_place(struct series *series, double at);        /* a row lies there */
 
 typedef void series_writer(struct series *series);
 

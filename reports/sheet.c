@@ -74,9 +74,9 @@ static void print_plot(const struct report *report, const struct section *sectio
     if (!picture->plot->script)
         return;
     fprintf(to, "\n");
-    if (!picture->extent.rows) {
+    if (picture->without) {
         fprintf(to, "%s: no plot\n", picture->plot->title);
-        wrap(picture->plot->without, to);
+        wrap(picture->without, to);
         return;
     }
     snprintf(path, sizeof(path), "%s/%s.txt", report->folder, picture->name);
@@ -144,6 +144,8 @@ static void print_section(const struct report *report, const struct section *sec
 
         remarks_headline(layer, text);
         wrap(text, to);
+        remarks_since(report->facts, layer, &remarks);
+        print_remarks(&remarks, to);
         remarks_next(report->facts, layer, report->db, &remarks);
         print_remarks(&remarks, to);
     }

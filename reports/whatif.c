@@ -240,6 +240,7 @@ static void way_row(struct series *s, const struct moe_shape *shape, const struc
 {
     struct step_time step = contrast_trial(t);
 
+    series_place(s, (double)t->row.capacity);
     fprintf(s->to, "%" PRIu64 " %.6g", t->row.capacity, step.us * 1e-3);
     if (whatif_sure(&t->steps))
         fprintf(s->to, " %.6g %.6g", step.low_us * 1e-3, step.high_us * 1e-3);

@@ -108,6 +108,8 @@ int paper_tables(const struct study *study, struct study_row **out)
             snprintf(row->title, sizeof(row->title), "%s", text);
         } else if ((text = after(*line, "unit "))) {
             snprintf(row->unit, sizeof(row->unit), "%s", text);
+        } else if ((text = after(*line, "plot "))) {
+            snprintf(row->plot, sizeof(row->plot), "%s", text);
         } else if ((text = after(*line, "not yet "))) {
             snprintf(row->not_yet, sizeof(row->not_yet), "%s", text);
         } else if ((text = after(*line, "note "))) {
@@ -641,7 +643,7 @@ struct paper_block {
 
 static void run_block(struct paper *p, const void *lines_of, double *unused)
 {
-    static const char *const head[] = { "title ", "unit ", "note ", "not yet ", "|" };
+    static const char *const head[] = { "title ", "unit ", "plot ", "note ", "not yet ", "|" };
     const struct paper_block *block = lines_of;
     int mark = p->bound_count;
 

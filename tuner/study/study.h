@@ -34,6 +34,7 @@ struct study_row {
     char title[80], unit[24];
     char assumptions[960]; /* what the paper leaves open, and what is compared */
     char not_yet[64];      /* which feature is missing; "": none */
+    char plot[256];        /* what its picture shows, as the study's file has it; "": there is none */
 };
 
 /* What a study is asked.  Of `tune` only what layer_rows and study_verb.c's rows fill. */
@@ -84,6 +85,7 @@ struct study_result {
     char remark[512];           /* what is said of what was asked; "": nothing */
     char *details;              /* a member of the JSON, beside the tables; NULL: none */
     int verdict;                /* ERR_WRONG after a message: what was asked for does not hold */
+    const char *folder;         /* where its pictures are; NULL: there are none */
 };
 
 /* The ranks of a paper's cluster are as many as each row wants. */
@@ -100,6 +102,9 @@ int paper_tables(const struct study *study, struct study_row **out);
 /* Computes their cells, or of one table alone. */
 int paper_fill(const struct study *study, const struct cluster *machine, const char *only,
                struct study_table *tables);
+
+/* Draws tables as pictures, FOLDER/STUDY_TABLE.svg with data and program, for the page. */
+int study_draw(const struct study_result *result, const char *folder);
 
 /* The same numbers in three forms. */
 void study_print(const struct study_result *result, FILE *to);

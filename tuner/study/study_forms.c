@@ -1,10 +1,14 @@
-/* A study as text for a terminal, as JSON, and as one page. */
+/* A study as text for a terminal, as JSON, and as one page with pictures. */
+#include "gnuplot.h"
 #include "json.h"
+#include "output_file.h"
 #include "quote.h"
 #include "report.h"
+#include "status.h"
 #include "study.h"
 #include "text.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -67,6 +71,84 @@ const char *study_title(const struct study *study)
     return study->paper ? study->paper : study->summary;
 }
 
+/* ---- how near it is to what was published */
+
+enum nearness { NEAR, FAIR, FAR, NEARNESSES };
+static const double near_percent = 10, fair_percent = 25;
+
+/* By mark: how many of the published numbers are how near, and the furthest one. */
+struct study_score {
+    uint32_t cells[STUDY_MARKS][NEARNESSES];
+    const struct study_cell *furthest[STUDY_MARKS];
+    double off[STUDY_MARKS];
+};
+
+/* What is counted in percent is off by points; all else by a share of the published number. */
+static double off_percent(const struct study_row *row, const struct study_cell *cell)
+{
+    bool percent = *row->unit == '%' || strchr(cell->column, '%');
+
+    if (isnan(cell->value))
+        return INFINITY;
+    if (percent)
+        return fabs(cell->value - cell->published);
+    if (cell->published == 0) /* 0 beside 0 is by definition */
+        return cell->value == 0 ? NAN : INFINITY;
+    return 100 * fabs(cell->value / cell->published - 1);
+}
+
+static void score_table(const struct study_row *row, const struct study_table *t,
+                        struct study_score *score)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct study_cell *cell = &t->cells[i];
+        double off = isnan(cell->published) ? NAN : off_percent(row, cell);
+
+        if (isnan(off))
+            continue;
+        score->cells[cell->mark][off <= near_percent ? NEAR : off <= fair_percent ? FAIR : FAR]++;
+        if (!score->furthest[cell->mark] || off > score->off[cell->mark]) {
+            score->furthest[cell->mark] = cell;
+            score->off[cell->mark] = off;
+        }
+    }
+}
+
+static uint32_t scored(const struct study_score *score, enum study_mark mark)
+{
+    return score->cells[mark][NEAR] + score->cells[mark][FAIR] + score->cells[mark][FAR];
+}
+
+static struct study_score score_all(const struct study_result *r)
+{
+    struct study_score all = { 0 };
+
+    for (size_t i = 0; *r->rows[i].name; i++)
+        if (study_shows(r, i) && !*r->rows[i].not_yet)
+            score_table(&r->rows[i], &r->tables[i], &all);
+    return all;
+}
+
+/* "31 of 78 predictions are within 10 % of the paper, 52 within 25 %"; "" where it has no number.
+ */
+enum { SCORE_BYTES = 240 };
+static const char *score_text(const struct study_result *r, char text[SCORE_BYTES])
+{
+    struct study_score all = score_all(r);
+    uint32_t predicted = scored(&all, STUDY_PREDICTED), fitted = scored(&all, STUDY_FITTED);
+
+    *text = 0;
+    if (predicted)
+        text_add(text, SCORE_BYTES,
+                 "%u of %u predictions are within %g %% of the paper, %u within %g %%",
+                 all.cells[STUDY_PREDICTED][NEAR], predicted, near_percent,
+                 all.cells[STUDY_PREDICTED][NEAR] + all.cells[STUDY_PREDICTED][FAIR], fair_percent);
+    if (fitted)
+        text_add(text, SCORE_BYTES, "%s%u of %u fitted ones within %g %%", predicted ? "; " : "",
+                 all.cells[STUDY_FITTED][NEAR], fitted, near_percent);
+    return text;
+}
+
 /* ---- text */
 
 static void print_grid(const struct study_table *t, FILE *to)
@@ -100,6 +182,8 @@ void study_print(const struct study_result *r, FILE *to)
             r->study->assumptions);
     if (*r->remark)
         fprintf(to, "%s\n", r->remark);
+    if (*score_text(r, (char[SCORE_BYTES]){ 0 }))
+        fprintf(to, "%s\n", score_text(r, (char[SCORE_BYTES]){ 0 }));
     fputs(r->study->paper ? "(published), (fitted*)\n\n" : "\n", to);
     for (size_t i = 0; *r->rows[i].name; i++) {
         const struct study_row *row = &r->rows[i];
@@ -160,6 +244,300 @@ void study_json(const struct study_result *r, FILE *to)
     fprintf(to, "]%s%s}\n", r->details ? ",\n " : "", r->details ? r->details : "");
 }
 
+/* ---- pictures */
+
+enum { PLOT_NAMES_MAX = 32 };
+
+/* What `plot [across] LABEL; NAME; ...` asks for: a curve for each column over the rows, or across:
+ * for each row over the columns.  Columns and rows that it names are those that are shown; where it
+ * names none of a kind, all are that have most of their numbers. */
+struct study_plot {
+    const struct study_table *table;
+    char label[64];
+    const char *curves[PLOT_NAMES_MAX], *places[PLOT_NAMES_MAX];
+    int curve_count, place_count;
+    bool across;
+};
+
+static const struct study_cell *plotted(const struct study_plot *p, int curve, int place)
+{
+    const char *one = p->curves[curve], *other = p->places[place];
+
+    return find_cell(p->table, p->across ? one : other, p->across ? other : one);
+}
+
+/* The table's own copy of a name of a row, or of a column; NULL: there is none.  `text` is not
+ * terminated. */
+static const char *name_in(const struct study_table *t, bool row, const char *text, size_t length)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const char *name = row ? t->cells[i].row : t->cells[i].column;
+
+        if (strlen(name) == length && !memcmp(name, text, length))
+            return name;
+    }
+    return NULL;
+}
+
+static void add_all_names(const struct study_table *t, bool rows, const char **names, int *count)
+{
+    for (size_t i = 0; i < t->count && *count < PLOT_NAMES_MAX; i++) {
+        const struct study_cell *first =
+            rows ? find_cell(t, t->cells[i].row, NULL) : find_cell(t, NULL, t->cells[i].column);
+
+        if (first == &t->cells[i])
+            names[(*count)++] = rows ? first->row : first->column;
+    }
+}
+
+/* ERR_ARGUMENT for a name that the table has not. */
+static int read_plot(const struct study_row *row, const struct study_table *t, struct study_plot *p)
+{
+    static const char across[] = "across ";
+    const char *at = row->plot;
+    size_t length;
+
+    *p = (struct study_plot){ .table = t, .across = !strncmp(at, across, strlen(across)) };
+    at += p->across ? strlen(across) : 0;
+    length = strcspn(at, ";");
+    text_put(p->label, sizeof(p->label), "%.*s", (int)length, at);
+    for (at += length; *at; at += length) {
+        const char *name;
+        bool is_row;
+
+        at += 1 + strspn(at + 1, " ");
+        length = strcspn(at, ";");
+        name = name_in(t, false, at, length);
+        is_row = !name;
+        name = name ? name : name_in(t, true, at, length);
+        if (!name)
+            return fail(ERR_ARGUMENT, "%s: its plot wants \"%.*s\", which is no row and no column",
+                        row->name, (int)length, at);
+        if (is_row == p->across && p->curve_count < PLOT_NAMES_MAX)
+            p->curves[p->curve_count++] = name;
+        else if (is_row != p->across && p->place_count < PLOT_NAMES_MAX)
+            p->places[p->place_count++] = name;
+    }
+    if (!p->curve_count)
+        add_all_names(t, p->across, p->curves, &p->curve_count);
+    if (!p->place_count) {
+        int kept = 0;
+
+        add_all_names(t, !p->across, p->places, &p->place_count);
+        for (int place = 0; place < p->place_count; place++) {
+            int there = 0;
+
+            for (int curve = 0; curve < p->curve_count; curve++)
+                there += plotted(p, curve, place) != NULL;
+            if (2 * there >= p->curve_count)
+                p->places[kept++] = p->places[place];
+        }
+        p->place_count = kept;
+    }
+    return OK;
+}
+
+/* "1 MiB, 64 GPUs" and "1 MiB, 128 GPUs" are of one group, "32 MiB, 64 GPUs" of another one. */
+static size_t group_length(const char *place)
+{
+    const char *last = strrchr(place, ',');
+
+    return last ? (size_t)(last - place) : 0;
+}
+
+static bool has_digit(const char *text, size_t length)
+{
+    return strcspn(text, "0123456789") < length;
+}
+
+/* A line joins numbers along an axis, in a group, and no words. */
+static bool joins(const struct study_plot *p, int place)
+{
+    const char *name = p->places[place], *before = place ? p->places[place - 1] : "";
+    size_t group = group_length(name);
+
+    return place && group == group_length(before) && !memcmp(name, before, group) &&
+           has_digit(name + group, strlen(name + group)) &&
+           has_digit(before + group, strlen(before + group));
+}
+
+/* Where each group has several places, its name is said once. */
+static bool has_groups(const struct study_plot *p)
+{
+    bool grouped = true;
+
+    for (int place = 0; place < p->place_count; place++)
+        grouped = grouped && group_length(p->places[place]) &&
+                  (joins(p, place) || (place + 1 < p->place_count && joins(p, place + 1)));
+    return grouped;
+}
+
+/* What is left of a place's name: "64 GPUs". */
+static const char *in_group(const struct study_plot *p, int place)
+{
+    const char *name = p->places[place];
+
+    return has_groups(p) ? name + group_length(name) + strlen(", ") : name;
+}
+
+/* " GPUs", where all places are a number and that: it is said once, too. */
+static const char *common_unit(const struct study_plot *p)
+{
+    const char *unit = NULL;
+
+    for (int place = 0; place < p->place_count; place++) {
+        const char *name = in_group(p, place), *last = strrchr(name, ' ');
+
+        if (!last || strchr(name, ',') || !has_digit(name, (size_t)(last - name)) ||
+            (unit && strcmp(unit, last) != 0))
+            return "";
+        unit = last;
+    }
+    return unit ? unit : "";
+}
+
+static void plot_data(const struct study_plot *p, FILE *to)
+{
+    for (int curve = 0; curve < p->curve_count; curve++) {
+        fprintf(to, "%s\"%s\"\n", curve ? "\n\n" : "", p->curves[curve]);
+        for (int place = 0; place < p->place_count; place++) {
+            const struct study_cell *cell = plotted(p, curve, place);
+            double numbers[] = { NAN, NAN, NAN };
+
+            if (place && !joins(p, place))
+                fputs("\n", to);
+            if (cell) {
+                numbers[0] = cell->value;
+                numbers[cell->mark == STUDY_FITTED ? 2 : 1] = cell->published;
+            }
+            fprintf(to, "%d", place);
+            for (int i = 0; i < 3; i++)
+                if (isnan(numbers[i]))
+                    fputs(" NaN", to);
+                else
+                    fprintf(to, " %.6g", numbers[i]);
+            fprintf(to, " \"%s\"\n", p->places[place]);
+        }
+    }
+}
+
+/* What the script must know: the names of places, and whether a scale of logarithms shows more. */
+static void plot_settings(const struct study_plot *p, FILE *to)
+{
+    const char *unit = common_unit(p);
+    double least = INFINITY, most = 0;
+    size_t letters = 0;
+    bool marked[STUDY_MARKS] = { false };
+
+    fputs("set xtics (", to);
+    for (int place = 0; place < p->place_count; place++) {
+        const char *name = in_group(p, place);
+        char tic[sizeof(p->table->cells->row)];
+
+        text_put(tic, sizeof(tic), "%.*s", (int)(strlen(name) - strlen(unit)), name);
+        letters += strlen(tic) + 2;
+        fputs(place ? ", " : "", to);
+        quote_gnuplot(tic, to);
+        fprintf(to, " %d", place);
+        for (int curve = 0; curve < p->curve_count; curve++) {
+            const struct study_cell *cell = plotted(p, curve, place);
+
+            if (!cell)
+                continue;
+            marked[cell->mark] = true;
+            least = fmin(least, fmin(cell->value, cell->published));
+            most = fmax(most, fmax(cell->value, cell->published));
+        }
+    }
+    fprintf(to, ")%s\n", letters > 44 ? " rotate by 90 right" : "");
+    for (int place = 0, first = 0, group = 0; place < p->place_count && has_groups(p); place++) {
+        const char *name = p->places[place];
+        char text[sizeof(p->table->cells->row)];
+
+        if (place + 1 < p->place_count && joins(p, place + 1))
+            continue;
+        text_put(text, sizeof(text), "%.*s", (int)group_length(name), name);
+        fputs("set label ", to);
+        quote_gnuplot(text, to);
+        fprintf(to, " at first %g, graph %g center font small\n", 0.5 * (first + place),
+                group++ % 2 ? 1.11 : 1.05); /* long names need the room of two */
+        first = place + 1;
+    }
+    if (has_groups(p))
+        fputs("set tmargin at screen 0.86\n", to);
+    fprintf(to, "places = %d\nseries = %d\npredicted = %d\nfitted = %d\nset xlabel ",
+            p->place_count, p->curve_count, marked[STUDY_PREDICTED], marked[STUDY_FITTED]);
+    quote_gnuplot(unit + strspn(unit, " "), to);
+    fputs("\nset ylabel ", to);
+    quote_gnuplot(p->label, to);
+    if (least > 0 && most > 20 * least)
+        fputs("\nset logscale y\n", to);
+    else
+        fprintf(to, "\nset yrange [%s:]\n", least < 0 ? "" : "0");
+}
+
+enum { PICTURE_BYTES = 64 };
+
+static const char *picture_name(const struct study_result *r, size_t row, char room[PICTURE_BYTES])
+{
+    text_put(room, PICTURE_BYTES, "%s_%s", r->study->name, r->rows[row].name);
+    for (char *c = room; *c; c++) /* section3.2: an ending begins with a point */
+        *c = *c == '.' ? '_' : *c;
+    return room;
+}
+
+static int create_file(const char *folder, const char *name, const char *ending,
+                       struct output_file *file)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/%s.%s", folder, name, ending) >= (int)sizeof(path))
+        return fail(ERR_ARGUMENT, "-o: the path is too long");
+    return output_begin(path, file);
+}
+
+static int draw_table(const struct study_result *r, size_t row, const char *folder,
+                      struct gnuplot *gnuplot)
+{
+    char name[PICTURE_BYTES];
+    struct study_plot plot;
+    struct output_file file;
+
+    TRY(read_plot(&r->rows[row], &r->tables[row], &plot));
+    picture_name(r, row, name);
+    TRY(create_file(folder, name, "dat", &file));
+    fprintf(file.to,
+            "# %s: %s\n# place; ours; published, and predicted by ours; published, and ours "
+            "was fitted to it; what the place is\n",
+            r->rows[row].name, r->rows[row].title);
+    plot_data(&plot, file.to);
+    TRY(output_end(&file, OK, NULL, false));
+    TRY(create_file(folder, name, "gp", &file));
+    script_begin(name, "svg", true, file.to);
+    plot_settings(&plot, file.to);
+    script_end("study", file.to);
+    TRY(output_end(&file, OK, NULL, false));
+    return gnuplot_draw(gnuplot, name);
+}
+
+int study_draw(const struct study_result *r, const char *folder)
+{
+    struct gnuplot *gnuplot;
+    size_t count = 0;
+    int rc = OK, ended;
+
+    for (size_t i = 0; *r->rows[i].name; i++)
+        count += study_shows(r, i) && *r->rows[i].plot;
+    if (!count)
+        return UNSUPPORTED;
+    TRY(gnuplot_open(folder, "svg", count, &gnuplot));
+    for (size_t i = 0; *r->rows[i].name && !rc; i++)
+        if (study_shows(r, i) && *r->rows[i].plot)
+            rc = draw_table(r, i, folder, gnuplot);
+    ended = gnuplot_close(gnuplot);
+    return rc ? rc : ended;
+}
+
 /* ---- a page */
 
 static void element(const char *tag, const char *text, FILE *to)
@@ -201,11 +579,85 @@ static void page_table(const struct study_table *t, FILE *to)
     fputs("</table></div>\n", to);
 }
 
+/* One line for each table that has published numbers: how near ours are, and the furthest one. */
+static void page_scores(const struct study_result *r, FILE *to)
+{
+    static const char *const words[] = {
+        [STUDY_PREDICTED] = "predicted", [STUDY_FITTED] = "fitted"
+    };
+    char text[SCORE_BYTES], room[VALUE_BYTES];
+
+    if (!*score_text(r, text))
+        return;
+    fprintf(
+        to,
+        "<h2>%s</h2>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr><th></th><th></th>"
+        "<th class=\"n\">within %g %%</th><th class=\"n\">within %g %%</th><th class=\"n\">of</th>"
+        "<th class=\"extra\">furthest: ours, the paper's</th></tr>\n",
+        text, near_percent, fair_percent);
+    for (size_t i = 0; *r->rows[i].name; i++) {
+        const struct study_row *row = &r->rows[i];
+        struct study_score score = { 0 };
+
+        if (!study_shows(r, i) || *row->not_yet)
+            continue;
+        score_table(row, &r->tables[i], &score);
+        for (enum study_mark mark = 0; mark < STUDY_MARKS; mark++) {
+            const struct study_cell *cell = score.furthest[mark];
+
+            if (!cell)
+                continue;
+            fprintf(to, "<tr><td><a href=\"#%s\">", row->name);
+            quote_html(row->title, to);
+            fprintf(to,
+                    "</a></td><td>%s</td><td class=\"n\">%u</td><td class=\"n\">%u</td>"
+                    "<td class=\"n\">%u</td><td class=\"extra\">%s, ",
+                    words[mark], score.cells[mark][NEAR],
+                    score.cells[mark][NEAR] + score.cells[mark][FAIR], scored(&score, mark),
+                    value_text(cell->value, room));
+            fprintf(to, "%s: ", published_text(cell, room));
+            quote_html(cell->row, to);
+            fputs(", ", to);
+            quote_html(cell->column, to);
+            fputs("</td></tr>\n", to);
+        }
+    }
+    fputs(
+        "</table></div>\n<p class=\"soft\">Off by a share of the published number; what is counted "
+        "in percent is off by points.  What is missed, and why, is in tuner/study/README.md.</p>\n",
+        to);
+}
+
+/* The picture, and its numbers below; without one the numbers alone. */
+static void page_plot(const struct study_result *r, size_t row, FILE *to)
+{
+    bool drawn = r->folder && *r->rows[row].plot, published = false;
+    char name[PICTURE_BYTES];
+
+    for (size_t i = 0; i < r->tables[row].count; i++)
+        published = published || !isnan(r->tables[row].cells[i].published);
+    if (drawn) {
+        fprintf(to, "<figure id=\"%s_plot\">\n", r->rows[row].name);
+        page_picture(r->folder, picture_name(r, row, name), "svg", r->rows[row].title, "small", to);
+        fprintf(to,
+                "<figcaption>%s</figcaption>\n</figure>\n<details><summary>The numbers</summary>\n",
+                published
+                    ? "Full lines: ours, modelled.  Broken lines: published; a ring where ours is "
+                      "a prediction, a cross where ours was fitted to it."
+                    : "Ours, modelled; the paper has no numbers.");
+    }
+    page_table(&r->tables[row], to);
+    if (drawn)
+        fputs("</details>\n", to);
+}
+
 void study_page(const struct study_result *r, FILE *to)
 {
-    char cluster[CLUSTER_TEXT_BYTES];
+    char cluster[CLUSTER_TEXT_BYTES], title[48];
+    bool marks = false;
 
-    page_begin("moetune study", to);
+    text_put(title, sizeof(title), "moetune study %s", r->study->name);
+    page_begin(title, to);
     element("p class=\"soft\"", study_title(r->study), to);
     element("p class=\"note\"",
             r->study->paper
@@ -214,6 +666,7 @@ void study_page(const struct study_result *r, FILE *to)
                   "predicted."
                 : "MODELLED: no number was measured.",
             to);
+    page_scores(r, to);
     element("p", r->study->assumptions, to);
     if (*r->remark)
         element("p", r->remark, to);
@@ -229,7 +682,9 @@ void study_page(const struct study_result *r, FILE *to)
         } else {
             fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
             element("p", row->assumptions, to);
-            page_table(&r->tables[i], to);
+            if (r->folder && !marks)
+                marks = page_marks(r->folder, picture_name(r, i, (char[PICTURE_BYTES]){ 0 }), to);
+            page_plot(r, i, to);
         }
         fputs("</section>\n", to);
     }
