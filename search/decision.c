@@ -12,6 +12,8 @@ const char *const decision_words[] = { "adopted", "likely", "default", "incumben
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
+/* Among plans that lie differently far from the default: what none of them is changed for. */
+static const double as_good = 0.005;
 /* How many samples the default must have where it is published: what it takes is a claim, and one
  * sample may be an outlier. */
 enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
@@ -44,6 +46,10 @@ static int best_expected(const struct decision *d, int winner)
     struct search *s = d->setup.search;
     int incumbent = d->setup.incumbent, default_arm = default_arm_of(d), best = winner;
 
+    for (int arm = 0; d->setup.apart && arm < (int)s->setup.arm_count; arm++)
+        if (s->usable[arm] && s->count[arm] && d->setup.apart[arm] < d->setup.apart[best] &&
+            search_compare(s, arm, winner).mean < log1p(as_good))
+            best = arm;
     if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better)))
         best = default_arm;
     if (incumbent < 0 || !s->usable[incumbent] ||
@@ -148,7 +154,9 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
         return OPEN;
     mean = mean_of(d, t);
     if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, d->setup.harm))
-        return PROVEN;
+        return d->setup.apart && t->arm != d->setup.incumbent && mean.mean > log1p(-as_good)
+                   ? FAILED
+                   : PROVEN;
     if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == PAIRS_MAX ||
         mean_chance_above(&mean, 0) >= 1 - d->setup.harm)
         return FAILED;

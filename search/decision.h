@@ -40,6 +40,9 @@ struct decision_setup {
     double harm;        /* the greatest chance that a proof is wrong; 0 = 0.01 */
     double margin;      /* by how much the incumbent must be beaten, a share of its time */
     uint32_t patience;  /* samples of both until a candidate is given up; 0 = 40 */
+    /* By arm: how far a plan lies from the default, which is 0; borrowed.  Of plans that are as
+     * good within half a percent the nearest one is chosen.  NULL: they are all as far. */
+    const uint32_t *apart;
 };
 
 /* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */

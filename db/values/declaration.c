@@ -54,6 +54,13 @@ bool declaration_legal(const struct declaration *d, uint32_t choice)
     return low < d->plans && d->plan[low] == choice;
 }
 
+bool declaration_legal_on(const struct declaration *d, uint32_t choice, uint32_t ranks)
+{
+    size_t length;
+
+    return declaration_legal(d, choice) && !declaration_refusal(d, choice, ranks, &length);
+}
+
 bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b)
 {
     for (size_t i = 0; i < d->axes; i++)
@@ -92,8 +99,12 @@ static int64_t term_value(const struct declared_term *term, const int64_t *at)
 
 static bool comparison_holds(const struct declared_comparison *c, const int64_t *at)
 {
-    int64_t left = term_value(&c->left, at), right = term_value(&c->right, at);
+    int64_t left, right;
 
+    if (c->ranks && !at[DECLARED_RANKS])
+        return true;
+    left = term_value(&c->left, at);
+    right = term_value(&c->right, at);
     switch (c->relation) {
     case NEED_EQUAL: return left == right;
     case NEED_UNEQUAL: return left != right;
@@ -125,9 +136,10 @@ bool declared_need_holds(const struct declared_need *need, const int64_t *at)
     return all;
 }
 
-const char *declaration_refusal(const struct declaration *d, uint32_t choice, size_t *length)
+const char *declaration_refusal(const struct declaration *d, uint32_t choice, uint32_t ranks,
+                                size_t *length)
 {
-    int64_t at[DECLARATION_AXES_MAX];
+    int64_t at[DECLARED_NUMBERS] = { [DECLARED_RANKS] = ranks };
 
     for (size_t i = 0; i < d->axes; i++)
         at[i] = declared_number(&d->axis[i], declaration_value(d, choice, i));
@@ -196,7 +208,7 @@ struct listing {
         } mixed_of[DECLARATION_COMPARISONS_MAX];
         uint8_t need_of[DECLARATION_NEEDS_MAX]; /* of several alternatives */
     } level[DECLARATION_AXES_MAX];
-    int64_t at[DECLARATION_AXES_MAX];
+    int64_t at[DECLARED_NUMBERS]; /* the ranks are not known */
     uint32_t compared;
     uint32_t plans, plan[DECLARATION_PLANS_MAX];
 };
@@ -385,21 +397,26 @@ static char *whole_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYT
     return room;
 }
 
-/* Writes the range of the n-th of these edges; what is beyond them lies in the last one. */
-static void put_range(const uint64_t *edges, size_t count, uint32_t n,
+/* Writes the ranges from the n-th of these edges to the last-th as one; what is beyond them lies in
+ * the last one. */
+static void put_range(const uint64_t *edges, size_t count, uint32_t n, uint32_t last,
                       char *(*edge_text)(uint64_t edge, char room[DECLARATION_THOUSANDTHS_BYTES]),
                       char *text, size_t size)
 {
     char low[DECLARATION_THOUSANDTHS_BYTES], high[DECLARATION_THOUSANDTHS_BYTES];
 
-    if (n >= count)
-        snprintf(text, size, ">%s", edge_text(edges[count - 1], low));
+    n = n < count ? n : (uint32_t)count;
+    if (last >= count && !n)
+        snprintf(text, size, "any");
+    else if (last >= count)
+        snprintf(text, size, ">%s", edge_text(edges[n - 1], low));
     else if (!n)
-        snprintf(text, size, "<=%s", edge_text(edges[n], high));
-    else if (edges[n - 1] + 1 == edges[n])
-        snprintf(text, size, "%s", edge_text(edges[n], high));
+        snprintf(text, size, "<=%s", edge_text(edges[last], high));
+    else if (edges[n - 1] + 1 == edges[last])
+        snprintf(text, size, "%s", edge_text(edges[last], high));
     else
-        snprintf(text, size, "%s-%s", edge_text(edges[n - 1] + 1, low), edge_text(edges[n], high));
+        snprintf(text, size, "%s-%s", edge_text(edges[n - 1] + 1, low),
+                 edge_text(edges[last], high));
 }
 
 char *declaration_class_range(const struct declaration *d, uint32_t bucket,
@@ -411,21 +428,28 @@ char *declaration_class_range(const struct declaration *d, uint32_t bucket,
     for (size_t i = 0; i < d->class_edges; i++)
         edges[i] = d->class_edge[i];
     if (d->class_edges)
-        put_range(edges, d->class_edges, bucket % declaration_classes(d), declaration_thousandths,
-                  room, DECLARATION_CLASS_BYTES);
+        put_range(edges, d->class_edges, bucket % declaration_classes(d),
+                  bucket % declaration_classes(d), declaration_thousandths, room,
+                  DECLARATION_CLASS_BYTES);
     return room;
+}
+
+int declaration_ranges(const struct declaration *d, uint32_t first, uint32_t last, char *text,
+                       size_t size)
+{
+    char keys[2 * DECLARATION_THOUSANDTHS_BYTES], class[DECLARATION_CLASS_BYTES];
+
+    put_range(d->key_edge, d->key_edges, first / declaration_classes(d),
+              last / declaration_classes(d), whole_number, keys, sizeof(keys));
+    if (!d->class_edges)
+        return snprintf(text, size, "%s", keys);
+    return snprintf(text, size, "%s %s %s", keys, d->class_name,
+                    declaration_class_range(d, first, class));
 }
 
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size)
 {
-    char keys[2 * DECLARATION_THOUSANDTHS_BYTES], class[DECLARATION_CLASS_BYTES];
-
-    put_range(d->key_edge, d->key_edges, bucket / declaration_classes(d), whole_number, keys,
-              sizeof(keys));
-    if (!d->class_edges)
-        return snprintf(text, size, "%s", keys);
-    return snprintf(text, size, "%s %s %s", keys, d->class_name,
-                    declaration_class_range(d, bucket, class));
+    return declaration_ranges(d, bucket, bucket, text, size);
 }
 
 /* ---- the spaces that this process knows: a list that only grows, at its front */

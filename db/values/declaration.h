@@ -47,7 +47,9 @@ enum declared_relation {
 };
 
 /* One side of a comparison: a constant times values of axes; or, where words are compared, the
- * value of one axis of words, or a word of that axis by its index. */
+ * value of one axis of words, or a word of that axis by its index.  DECLARED_RANKS among the axes
+ * is the number of ranks. */
+enum { DECLARED_RANKS = DECLARATION_AXES_MAX, DECLARED_NUMBERS };
 struct declared_term {
     int64_t constant;
     uint8_t axes;
@@ -58,6 +60,7 @@ struct declared_comparison {
     struct declared_term left, right;
     enum declared_relation relation;
     uint32_t axes; /* those that it names, a bit for each */
+    bool ranks;    /* it names the ranks: true where nobody knows how many there are */
     bool opens;    /* a | stands before it, not a & */
 };
 
@@ -101,12 +104,15 @@ uint32_t declaration_value(const struct declaration *d, uint32_t choice, size_t 
 uint32_t declaration_with(const struct declaration *d, uint32_t choice, size_t axis,
                           uint32_t value);
 
-/* All needs are true of it; false for numbers beyond all combinations. */
+/* All needs are true of it, on some number of ranks; false for numbers beyond all combinations. */
 bool declaration_legal(const struct declaration *d, uint32_t choice);
+/* On so many of them. */
+bool declaration_legal_on(const struct declaration *d, uint32_t choice, uint32_t ranks);
 
-/* The first need that is not true of a choice below `combinations`, as canonical text that is not
- * terminated, and its length; NULL: it is legal. */
-const char *declaration_refusal(const struct declaration *d, uint32_t choice, size_t *length);
+/* The first need that is not true of a choice below `combinations` on so many ranks (0: on any), as
+ * canonical text that is not terminated, and its length; NULL: it is legal. */
+const char *declaration_refusal(const struct declaration *d, uint32_t choice, uint32_t ranks,
+                                size_t *length);
 
 /* The axis of that name; d->axes: none. */
 size_t declaration_axis(const struct declaration *d, const char *name, size_t length);
@@ -148,6 +154,9 @@ double declaration_class(const struct declaration *d, uint32_t bucket);
 
 /* "65-256", "<=64", ">4096"; with a class "65-256 skew <=1.25".  The length as snprintf. */
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size);
+/* All from one bucket to another of its class, as one range: "65-1024", "any". */
+int declaration_ranges(const struct declaration *d, uint32_t first, uint32_t last, char *text,
+                       size_t size);
 
 /* Of that the class alone: "<=1.25"; "" without a class. */
 enum { DECLARATION_CLASS_BYTES = 48 };
@@ -167,7 +176,8 @@ static inline int64_t declared_number(const struct declared_axis *axis, uint32_t
     return axis->number ? axis->number[value] : value;
 }
 
-/* at[axis]: declared_number() of its value; those that the need names are read. */
+/* at[axis]: declared_number() of its value; those that the need names are read.
+ * at[DECLARED_RANKS]: 0 where it is not known. */
 bool declared_need_holds(const struct declared_need *need, const int64_t *at);
 
 /* Fills d->plan when all axes and needs are there.  ERR_ARGUMENT with a sentence in `why`: there

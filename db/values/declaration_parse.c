@@ -460,6 +460,14 @@ static bool grow(struct need_side *s, int64_t low, int64_t high)
     return true;
 }
 
+/* An axis may be called so, too; then it is meant. */
+static bool span_is_ranks(const struct declaration *d, struct span word)
+{
+    return span_is(word, "ranks") && declaration_axis(d, word.at, word.length) == d->axes;
+}
+
+enum { NEED_RANKS_MOST = 1 << 24 }; /* as the layer's W */
+
 static int add_factor(struct space_reader *in, struct need_side *s, struct span word)
 {
     const struct declaration *d = in->d;
@@ -474,6 +482,11 @@ static int add_factor(struct space_reader *in, struct need_side *s, struct span 
             return wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
         fits = grow(s, d->axis[axis].number[0], d->axis[axis].number[d->axis[axis].values - 1]);
         s->term.axis[s->term.axes++] = (uint8_t)axis;
+    } else if (span_is_ranks(d, word)) {
+        if (s->term.axes == DECLARATION_AXES_MAX)
+            return wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
+        fits = grow(s, 1, NEED_RANKS_MOST);
+        s->term.axis[s->term.axes++] = DECLARED_RANKS;
     } else if (span_is_number(word)) {
         fits = span_number(word, -INT64_MAX, INT64_MAX, &number) && grow(s, number, number);
         s->term.constant *= fits ? number : 1;
@@ -585,6 +598,15 @@ static int refuse_sides(struct space_reader *in, const struct need_side *left,
                  *list ? ": " : "", list);
 }
 
+static void note_axes(const struct declared_term *term, struct declared_comparison *c)
+{
+    for (uint8_t i = 0; i < term->axes; i++)
+        if (term->axis[i] == DECLARED_RANKS)
+            c->ranks = true;
+        else
+            c->axes |= 1u << term->axis[i];
+}
+
 static int read_comparison(struct space_reader *in, struct declared_comparison *c)
 {
     struct need_side left, right;
@@ -598,15 +620,13 @@ static int read_comparison(struct space_reader *in, struct declared_comparison *
         return refuse_sides(in, &left, &right);
     if (words && c->relation != NEED_EQUAL && c->relation != NEED_UNEQUAL)
         return wrong(in, "words are compared by = and !=, not by %s", relation_texts[c->relation]);
-    if (!left.term.axes && !right.term.axes)
-        return wrong(in, "%s is compared with %s, and neither is an axis", SHOWN(left.word),
-                     SHOWN(right.word));
     c->left = left.term;
     c->right = right.term;
-    for (uint8_t i = 0; i < c->left.axes; i++)
-        c->axes |= 1u << c->left.axis[i];
-    for (uint8_t i = 0; i < c->right.axes; i++)
-        c->axes |= 1u << c->right.axis[i];
+    note_axes(&c->left, c);
+    note_axes(&c->right, c);
+    if (!c->axes)
+        return wrong(in, "%s is compared with %s, and neither is an axis", SHOWN(left.word),
+                     SHOWN(right.word));
     return OK;
 }
 
@@ -617,8 +637,10 @@ static void put_term(struct space_reader *in, const struct declared_term *term,
     const struct declaration *d = in->d;
 
     for (uint8_t i = 0; i < term->axes; i++)
-        put(in, "%s%s", i ? "*" : "", d->axis[term->axis[i]].name);
-    if (!term->axes && other->axes == 1 && d->axis[other->axis[0]].words)
+        put(in, "%s%s", i ? "*" : "",
+            term->axis[i] == DECLARED_RANKS ? "ranks" : d->axis[term->axis[i]].name);
+    if (!term->axes && other->axes == 1 && other->axis[0] != DECLARED_RANKS &&
+        d->axis[other->axis[0]].words)
         put(in, "%s", d->axis[other->axis[0]].text[term->constant]);
     else if (!term->axes || term->constant != 1)
         put(in, "%s%lld", term->axes ? "*" : "", (long long)term->constant);
@@ -645,7 +667,7 @@ static void put_need(struct space_reader *in, struct declared_need *need)
 static int check_default(struct space_reader *in, const struct declared_need *need)
 {
     const struct declaration *d = in->d;
-    int64_t at[DECLARATION_AXES_MAX] = { 0 };
+    int64_t at[DECLARED_NUMBERS] = { 0 };
     char list[DECLARATION_FAULT_BYTES] = "";
 
     for (size_t i = 0; i < d->axes; i++) {

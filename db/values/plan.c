@@ -482,19 +482,19 @@ static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *sh
 }
 
 /* Whether it is a legal choice of that space, and its other fields are the usual ones. */
-static bool declared_legal(const struct moe_plan *plan, uint32_t space)
+static bool declared_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     struct moe_plan usual = declared_plan(plan->space, plan->choice);
-    const struct declaration *d = declaration_find(space);
+    const struct declaration *d = declaration_find(shape->space);
 
-    return d && plan->space == space && plan_equal(plan, &usual) &&
-           declaration_legal(d, plan->choice);
+    return d && plan->space == shape->space && plan_equal(plan, &usual) &&
+           declaration_legal_on(d, plan->choice, shape->ranks);
 }
 
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     if (plan->space || shape->space)
-        return declared_legal(plan, shape->space);
+        return declared_legal(plan, shape);
     if (find_illegal(plan) < plan_axis_count)
         return false;
     if (shape->layout == MOE_LAYOUT_HIDDEN)
@@ -539,11 +539,12 @@ static int check_hidden(const struct moe_plan *plan, const struct moe_shape *sha
                 PLAN_TEXT(plan), shape->ranks);
 }
 
-static int check_declared(const struct moe_plan *plan, uint32_t space)
+static int check_declared(const struct moe_plan *plan, const struct moe_shape *shape)
 {
+    uint32_t space = shape->space;
     const struct declaration *d = declaration_find(space);
 
-    if (declared_legal(plan, space))
+    if (declared_legal(plan, shape))
         return OK;
     if (!space)
         return fail(ERR_ARGUMENT, "\"%s\" is of a declared space, and the layer has none",
@@ -552,7 +553,8 @@ static int check_declared(const struct moe_plan *plan, uint32_t space)
         return fail(ERR_ARGUMENT, "a space that is not known here (%08x)", space);
     if (plan->space != space)
         return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
-    return fail(ERR_ARGUMENT, "\"%s\" is not legal: %s excludes it", PLAN_TEXT(plan), d->name);
+    return fail(ERR_ARGUMENT, "\"%s\" is not legal%s: %s excludes it", PLAN_TEXT(plan),
+                declaration_legal(d, plan->choice) ? " on so many ranks" : "", d->name);
 }
 
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
@@ -560,7 +562,7 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
     size_t bad = find_illegal(plan);
 
     if (plan->space || shape->space)
-        return check_declared(plan, shape->space);
+        return check_declared(plan, shape);
     if (bad == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
         return refuse_r(plan->r, shape_slices(shape));
     if (bad < plan_axis_count)
@@ -570,15 +572,19 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
                                               : check_experts(plan, shape);
 }
 
-size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
+size_t declared_plan_list(uint32_t space, uint32_t ranks, struct moe_plan *plans, size_t room)
 {
     const struct declaration *d = declaration_find(space);
+    size_t count = 0, length;
 
-    if (!d)
-        return 0;
-    for (size_t i = 0; i < d->plans && i < room; i++)
-        plans[i] = declared_plan(space, d->plan[i]);
-    return d->plans;
+    for (size_t i = 0; d && i < d->plans; i++) {
+        if (ranks && declaration_refusal(d, d->plan[i], ranks, &length))
+            continue;
+        if (count < room)
+            plans[count] = declared_plan(space, d->plan[i]);
+        count++;
+    }
+    return count;
 }
 
 struct listing {
@@ -621,7 +627,7 @@ size_t plan_list_wanted(const struct moe_shape *shape, plan_wanted *wanted, cons
     struct listing l = { shape, wanted, self, plans, room, 0 };
 
     if (shape->space)
-        return declared_plan_list(shape->space, plans, room);
+        return declared_plan_list(shape->space, shape->ranks, plans, room);
     list_from(&l, plan_default(shape), 0);
     return l.count;
 }

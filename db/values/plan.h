@@ -146,7 +146,7 @@ struct moe_plan declared_plan(uint32_t space, uint32_t choice);
 /* The default; the choice 0 where this process does not know the space. */
 struct moe_plan declared_plan_default(uint32_t space);
 
-/* As plan_list(). */
-size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room);
+/* As plan_list(), on so many ranks; 0: all that are legal on some number of them. */
+size_t declared_plan_list(uint32_t space, uint32_t ranks, struct moe_plan *plans, size_t room);
 
 #endif

@@ -63,11 +63,35 @@ uint32_t shape_value(const struct moe_shape *shape, size_t field)
     return field_get(&shape_fields[field], shape);
 }
 
+/* The fields that every layer has, before those of its ranks. */
+enum { LAYER_FIELDS = 8 };
+static const uint32_t none[LAYER_FIELDS] = { 1, 1, 1, 1, 1, MOE_F32, MOE_FORWARD, MOE_RELU };
+
+static bool layer_fields_are(const struct moe_shape *shape, const uint32_t values[LAYER_FIELDS])
+{
+    for (int i = 0; i < LAYER_FIELDS; i++)
+        if (field_get(&shape_fields[i], shape) != values[i])
+            return false;
+    return true;
+}
+
+bool shape_is_none(const struct moe_shape *shape)
+{
+    return shape->space && layer_fields_are(shape, none);
+}
+
+void shape_set_none(struct moe_shape *inout)
+{
+    for (int i = 0; i < LAYER_FIELDS; i++)
+        field_set(&shape_fields[i], inout, none[i]);
+}
+
 int shape_format(const struct moe_shape *shape, char *text, size_t size)
 {
+    int first = shape_is_none(shape) ? LAYER_FIELDS : 0;
     size_t used = 0;
 
-    for (int i = 0; i < FIELD_COUNT; i++) {
+    for (int i = first; i < FIELD_COUNT; i++) {
         const struct shape_field *f = &shape_fields[i];
         uint32_t value = field_get(f, shape);
         const struct declaration *d = f->declared ? declaration_find(value) : NULL;
@@ -77,7 +101,7 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
 
         if (f->quiet && !value)
             continue;
-        if (i && used++ < size)
+        if (i > first && used++ < size)
             text[used - 1] = ' ';
         room = used < size ? size - used : 0;
         at = room ? text + used : NULL;
@@ -122,6 +146,7 @@ static int parse_field(const struct shape_field *field, const char *text, size_t
 
 const char *shape_scan(const char *text, struct moe_shape *inout)
 {
+    static const uint32_t unsaid[LAYER_FIELDS] = { 0 };
     struct moe_shape shape = *inout;
     uint32_t seen = 0;
 
@@ -138,6 +163,8 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
         seen |= 1u << i;
         text += length;
     }
+    if (shape.space && layer_fields_are(&shape, unsaid))
+        shape_set_none(&shape);
     *inout = shape;
     return NULL;
 }
@@ -483,18 +510,13 @@ const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t
                         uint32_t last, char room[RANGE_TEXT_BYTES])
 {
     const struct declaration *d = declaration_find(shape->space);
-    int used;
 
     if (!d) {
         snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64 "-%" PRIu64, (uint64_t)first * window,
                  bucket_capacity(window, last));
         return room;
     }
-    used = declaration_range(d, first, room, RANGE_TEXT_BYTES);
-    if (last != first && used < RANGE_TEXT_BYTES - 8) {
-        used += snprintf(room + used, RANGE_TEXT_BYTES - (size_t)used, " to ");
-        declaration_range(d, last, room + used, RANGE_TEXT_BYTES - (size_t)used);
-    }
+    declaration_ranges(d, first, last, room, RANGE_TEXT_BYTES);
     return room;
 }
 

@@ -91,6 +91,11 @@ enum { RANGE_TEXT_BYTES = 128 };
 const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
                         uint32_t last, char room[RANGE_TEXT_BYTES]);
 
+/* No layer: a declared space whose program has none.  Its sizes are 1, and its text has only the
+ * ranks and the space: "W=4 m=4 space=sort@245c7b09". */
+bool shape_is_none(const struct moe_shape *shape);
+void shape_set_none(struct moe_shape *inout);
+
 /* "bucket 9 of width 64", "bucket 3 (tokens 65-256 skew >1.25)"; lasts as long. */
 #define BUCKET_TEXT(shape, window, bucket)                                                         \
     shape_bucket(shape, window, bucket, (char[RANGE_TEXT_BYTES]){ 0 })

@@ -129,7 +129,7 @@ static bool take_declared(const char *text)
          "a declared space that reads differently");
     want(declaration_legal(d, d->usual), "a default plan that is not legal");
     for (uint32_t i = 0; i < d->plans; i++) {
-        want(!declaration_refusal(d, d->plan[i], &length), "a legal plan that a need excludes");
+        want(!declaration_refusal(d, d->plan[i], 0, &length), "a legal plan that a need excludes");
         want(declaration_format(d, d->plan[i], plan, sizeof(plan)) < DECLARATION_PLAN_BYTES,
              "a plan that is cut off");
         want(declaration_scan(d, plan, &read) && read == d->plan[i],

@@ -53,6 +53,8 @@ static const struct {
     { "need n*5*1000000000 <= 4611686018427387903", "need n*5000000000<=4611686018427387903\n" },
     { "need mode != 99999999999999999999 | n=2", "need mode!=99999999999999999999 | n=2\n" },
     { "need 2 divides n*1 # even", "need 2 divides n\n" },
+    { "need 2*n divides  ranks*3", "need n*2 divides ranks*3\n" },
+    { "need n<=ranks", "need n<=ranks\n" },
     { "need\tmode != other", "need mode!=other\n" },
     { "need slow=mode | mode=2", "need slow=mode | mode=2\n" },
     { "need mode=n | other=mode", "need mode=n | other=mode\n" }, /* n: a word, too */

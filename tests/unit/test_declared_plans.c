@@ -2,6 +2,8 @@
  * way, and the spaces that a process knows. */
 #include "check.h"
 #include "declared.h"
+#include "plan.h"
+#include "shape.h"
 #include "some_spaces.h"
 
 #include <math.h>
@@ -20,7 +22,7 @@ static bool compare_choice(const struct some_space *s, const struct declaration 
 {
     bool legal = plain_legal(s, at);
     size_t length = 0;
-    const char *need = declaration_refusal(d, choice, &length);
+    const char *need = declaration_refusal(d, choice, 0, &length);
 
     for (size_t i = 0; i < s->axes; i++)
         CHECK(declaration_value(d, choice, i) == at[i]);
@@ -366,9 +368,44 @@ static void spaces_are_known_by_tag_and_by_a_name_that_is_alone(void)
     CHECK(!declaration_named("s66239@86866e5d0", 16) && !declaration_named("", 0));
 }
 
+/* ep shards of n rows: all numbers of ranks, and what each of them leaves. */
+static void needs_may_ask_for_the_ranks(void)
+{
+    static const char text[] =
+        "space on-ranks\naxis ep 1 2 4 8 default 1 restart\naxis n 1 3 default 1\n"
+        "need ep*n divides ranks | n=3 & ep=8\nkey k edges 1\n",
+                      own[] = "space own-ranks\naxis ranks 1 2 default 2\naxis n 1 2 default 1\n"
+                              "need n<=ranks\nkey k edges 1\n";
+    const struct declaration *d = NULL, *other = NULL;
+    struct moe_plan plans[16];
+    struct moe_shape shape = { .struct_size = sizeof(shape) };
+
+    CHECK(!declaration_register(text, &d) && d->plans == 8);
+    shape.space = d->id;
+    shape_set_none(&shape);
+    for (shape.ranks = 1; shape.ranks <= 48; shape.ranks++) {
+        size_t count = plan_list(&shape, plans, 16), at = 0;
+
+        for (uint32_t choice = 0; choice < d->combinations; choice++) {
+            uint32_t ep = 1u << declaration_value(d, choice, 0);
+            uint32_t n = declaration_value(d, choice, 1) ? 3 : 1;
+            bool legal = shape.ranks % (ep * n) == 0 || (n == 3 && ep == 8);
+            struct moe_plan plan = declared_plan(d->id, choice);
+
+            CHECK(plan_legal(&plan, &shape) == legal);
+            CHECK(!legal || (at < count && plan_equal(&plans[at++], &plan)));
+        }
+        CHECK(at == count);
+    }
+    /* An axis of that name is meant. */
+    CHECK(!declaration_register(own, &other) && other->plans == 3);
+    CHECK(declaration_legal_on(other, other->plan[0], 1));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(needs_may_ask_for_the_ranks),
         TEST(legal_is_what_every_need_is_true_of),
         TEST(plans_are_numbers_and_texts),
         TEST(texts_that_are_no_plan_leave_the_choice_alone),

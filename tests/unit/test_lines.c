@@ -146,7 +146,7 @@ static void launches_have_words(void)
 static void plans_are_sorted_by_launch(void)
 {
     struct moe_plan plans[DECLARATION_PLANS_MAX];
-    size_t count = declared_plan_list(plain->id, plans, DECLARATION_PLANS_MAX), ways_count = 0;
+    size_t count = declared_plan_list(plain->id, 0, plans, DECLARATION_PLANS_MAX), ways_count = 0;
     uint32_t way_of[DECLARATION_PLANS_MAX];
     struct launch_way *ways = NULL;
 

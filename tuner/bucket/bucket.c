@@ -73,6 +73,32 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
                                                 sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
+/* How far plans of a declared space lie from its default: what needs a restart counts most, then on
+ * how many axes they differ, then by how many values. */
+static int load_apart(struct bucket *b)
+{
+    const struct dictionary *d = b->dictionary;
+    const struct declaration *space =
+        d->default_arm < 0 ? NULL : declaration_find(d->arms[d->default_arm].space);
+
+    if (!space)
+        return OK;
+    b->apart = calloc(d->arm_count, sizeof(*b->apart));
+    if (!b->apart)
+        return fail(ERR_NOMEM, "plans of a bucket");
+    for (size_t arm = 0; arm < d->arm_count; arm++)
+        for (size_t i = 0; i < space->axes; i++) {
+            uint32_t value = declaration_value(space, d->arms[arm].choice, i);
+            uint32_t usual = space->axis[i].fallback;
+            uint32_t steps = value > usual ? value - usual : usual - value;
+
+            if (steps)
+                b->apart[arm] += (space->axis[i].restart ? 1u << 20 : 0) + (1u << 14) +
+                                 (space->axis[i].words ? 1 : steps);
+        }
+    return OK;
+}
+
 int bucket_load(struct bucket *b)
 {
     const struct dictionary *d = b->dictionary;
@@ -89,6 +115,7 @@ int bucket_load(struct bucket *b)
                                                                  k->bucket, d->arms[arm] },
                                                         .capacity = b->capacity },
                                              .usable = true };
+    TRY(load_apart(b));
     rc = dictionary_entry(d, k->bucket, &b->entry);
     if (rc < 0)
         return rc;
@@ -100,8 +127,10 @@ int bucket_load(struct bucket *b)
 void bucket_forget(struct bucket *b)
 {
     free(b->attempts);
+    free(b->apart);
     free(b->told);
     b->attempts = NULL;
+    b->apart = NULL;
     b->told = NULL;
     b->told_count = b->told_room = 0;
 }
@@ -161,6 +190,7 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .again = b->known,
                                     .harm = d->harm,
                                     .margin = d->margin,
+                                    .apart = b->apart,
                                     .patience = d->patience ? d->patience : d->effort->patience };
 
     for (int arm = 0; arm < (int)d->arm_count; arm++)

@@ -135,11 +135,18 @@ static const struct example {
     { "cuda", 2, 4096, 2048, 1024 },
 };
 
-bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout)
+bool layer_options_none(const struct layer_options *options)
 {
     for (int i = 0; i < PART_COUNT; i++)
-        if (get(inout, parts[i].option) != NOT_GIVEN)
+        if (get(options, parts[i].option) != NOT_GIVEN)
             return false;
+    return true;
+}
+
+bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout)
+{
+    if (!layer_options_none(inout))
+        return false;
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
         if (strcmp(examples[i].device, device) != 0)
             continue;
@@ -327,6 +334,8 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
 
         TRY(shape_parse(s.shape, &said));
         shape.space = said.space;
+        if (said.space && layer_options_none(&s.layer))
+            shape_set_none(&shape);
     }
     TRY(layer_options_check(&shape));
     *out = shape;

@@ -48,6 +48,9 @@ int layer_options_single(const struct layer_options *options);
  */
 int layer_options_plan(const char *text, struct moe_plan *out);
 
+/* Nobody names a layer. */
+bool layer_options_none(const struct layer_options *options);
+
 /* Where nobody names a layer: true, and one whose plans differ on such ranks, in steps of
  * milliseconds.  `device` is the backend of a cluster that is there. */
 bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout);

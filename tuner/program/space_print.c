@@ -8,6 +8,7 @@ enum { RANGE_BYTES = 96 };
 void space_print(const struct declaration *d, FILE *to)
 {
     char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES], range[RANGE_BYTES];
+    bool by_ranks = false;
     uint32_t launches = 0; /* different values of the restart axes, among legal plans */
 
     fprintf(to, "space     %s\n", declaration_tag(d, tag));
@@ -29,6 +30,11 @@ void space_print(const struct declaration *d, FILE *to)
     }
     fprintf(to, "plans     %u legal, of %u combinations; %u to be started apart\n", d->plans,
             d->combinations, launches);
+    for (size_t i = 0; i < d->needs; i++)
+        for (size_t j = 0; j < d->need[i].comparisons; j++)
+            by_ranks |= d->need[i].comparison[j].ranks;
+    if (by_ranks)
+        fputs("          fewer on some numbers of ranks\n", to);
     declaration_format(d, d->usual, text, sizeof(text));
     fprintf(to, "default   %s\nbuckets   %u by %s:", text, declaration_buckets(d), d->key);
     for (uint32_t i = 0; i < declaration_buckets(d); i++) {

@@ -676,7 +676,7 @@ static int compare_launches(struct program_comparison *t)
                                      .watch = { .least = o->warmup + o->launch_steps } };
     for (int i = 0; i < SIDES; i++)
         r->launches.programs[i] = (struct launched_program){ t->side[i].name, t->side[i].command };
-    r->launches.plan_count = declared_plan_list(t->space->id, r->plans, DECLARATION_PLANS_MAX);
+    r->launches.plan_count = declared_plan_list(t->space->id, 0, r->plans, DECLARATION_PLANS_MAX);
     progress_open(&r->session.progress, o->quiet, "the program starts");
     r->session.progress.deadline_ns = t->deadline_ns;
     rc = launches_open(&r->launches);

@@ -277,6 +277,14 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     return load_text(space->load, text);
 }
 
+/* Where nothing is known, and beside each plan, the default runs. */
+static int check_default(const struct moe_shape *shape)
+{
+    struct moe_plan usual = plan_default(shape);
+
+    return plan_check(&usual, shape);
+}
+
 /* One layer in each of the layouts and shares that are named; and with equal shares, for others may
  * lose to them: then that is said. */
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
@@ -292,6 +300,10 @@ static int add_layer(struct tune_request *r, const struct layer_options *layer)
                                                      gpus_dtype(virtual_device(&r->cluster)));
 
         shape.space = r->declared ? r->declared->id : 0;
+        if (r->declared && layer_options_none(&each[i]))
+            shape_set_none(&shape);
+        if (r->declared)
+            TRY(check_default(&shape));
         TRY(tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL));
     }
     return OK;

@@ -77,6 +77,7 @@ enum { TEXT_LINES = 3 };
 
 static void print_text(const struct run_row *run)
 {
+    static const char held_to[] = "tune --exec";
     double spent = difftime(run->updated_s, run->started_s);
     uint32_t done = run->buckets_done;
     char now[256] = "";
@@ -98,7 +99,11 @@ static void print_text(const struct run_row *run)
                " to warm up",
                UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
                run->samples_default, run->samples_warm);
-    print_line("    %s", UTF8_LINE(run->command));
+    /* Of a program that is tuned the run keeps what its plans were held to alone. */
+    if (!strncmp(run->command, held_to, strlen(held_to)))
+        print_line("    of a program's own knobs;%s", UTF8_LINE(run->command) + strlen(held_to));
+    else
+        print_line("    %s", UTF8_LINE(run->command));
 }
 
 static void print_json(const struct run_row *run)

@@ -320,7 +320,7 @@ class Tutel(Programs):
         self.check_plans(PYTHONPATH=stand_in)
         _, launch = self.walk("--factors", "1", "0", PYTHONPATH=stand_in)
         self.assertNotIn(0, launch.codes)
-        self.assertIn("of 0 or below Tutel counts the capacity while it routes", launch.said)
+        self.assertIn("of 0 or less Tutel counts the capacity as it routes", launch.said)
 
     @unittest.skipUnless(
         can_import("tutel.moe"), "Tutel itself is not installed; a stub of it took its place"

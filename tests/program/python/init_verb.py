@@ -71,8 +71,28 @@ class Init(unittest.TestCase):
         printed = [part.partition("```")[0] for part in manual.split("```sh\n")[1:]]
         for name in self.names:
             (commands,) = (part for part in printed if f"moetune init {name}\n" in part)
-            said = shlex.split(commands[commands.index("moetune tune") :])
-            self.assertEqual(said, tune_command(self.init(name, "--force").splitlines()))
+            self.assertEqual(
+                tune_command(commands.splitlines()),
+                tune_command(self.init(name, "--force").splitlines()),
+            )
+            for file in files_of(name):
+                os.remove(os.path.join(self.folder, file))
+
+    def test_what_is_not_installed_is_said_in_one_line(self):
+        for name in self.names:
+            (space,) = (f for f in files_of(name) if f.endswith(".space"))
+            program = os.path.join(PROGRAMS, name, space.replace(".space", ".py"))
+            with environment(PYTHONPATH=PACKAGE):
+                done = subprocess.run(
+                    [sys.executable, "-c", WITHOUT_TORCH, program],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    universal_newlines=True,
+                    timeout=60,
+                )
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertRegex(done.stderr, f"^{space[:-6]}: .*(torch|deep_ep|deepspeed).*: (pip install|it needs) ")
 
     def test_what_it_says_tunes_the_layer_of_the_program(self):
         """Under the very flags; in place of the program one that says which layer it was told."""
@@ -142,6 +162,14 @@ class Init(unittest.TestCase):
                     [sorted(line.split()) for line in quoted(name)],
                 )
 
+
+WITHOUT_TORCH = """
+import runpy, sys
+sys.modules.update(dict.fromkeys(("torch", "deepspeed", "deep_ep", "transformers")))
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 # Says what layer it was told, and ends.
 TOLD = """

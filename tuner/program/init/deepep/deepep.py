@@ -19,11 +19,17 @@ import argparse
 import itertools
 import os
 
-import deep_ep
 import moetune
-import moetune.torch
-import torch
-import torch.distributed as dist
+
+try:
+    import deep_ep
+    import moetune.torch
+    import torch
+    import torch.distributed as dist
+except ImportError as missing:
+    raise SystemExit(
+        f"deepep: {missing}: pip install torch; DeepEP: https://github.com/deepseek-ai/DeepEP"
+    )
 
 USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where moetune names no layer
 USUAL_PLAN = "kernels=v2 num_sms=0 nvl_dispatch=6 nvl_combine=4"

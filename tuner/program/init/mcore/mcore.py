@@ -30,15 +30,21 @@ import argparse
 import itertools
 
 import moetune
-import moetune.torch
-import torch
-import torch.distributed as dist
-from megatron.core import parallel_state
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
-from megatron.core.models.gpt.gpt_model import GPTModel
-from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
-from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
-from megatron.core.transformer.transformer_config import TransformerConfig
+
+try:
+    import moetune.torch
+    import torch
+    import torch.distributed as dist
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
+    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+    from megatron.core.transformer.transformer_config import TransformerConfig
+except ImportError as missing:
+    raise SystemExit(
+        f"mcore: {missing}: pip install megatron-core==0.19.2 transformer-engine[pytorch]"
+    )
 
 USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where moetune names no layer
 USUAL_PLAN = (

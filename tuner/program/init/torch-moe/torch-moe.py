@@ -19,11 +19,15 @@ import argparse
 import itertools
 
 import moetune
-import moetune.torch
-import torch
-import torch.distributed as dist
-from torch_moe_check import check
-from torch_moe_layer import Layer, Unsupported
+
+try:
+    import moetune.torch
+    import torch
+    import torch.distributed as dist
+    from torch_moe_check import check
+    from torch_moe_layer import Layer, Unsupported
+except ImportError as missing:
+    raise SystemExit(f"torch-moe: {missing}: pip install torch")
 
 USUAL = "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 

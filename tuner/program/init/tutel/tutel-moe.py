@@ -16,10 +16,16 @@ import itertools
 import os
 
 import moetune
-import moetune.torch
-import torch
-import torch.distributed as dist
-from tutel import moe
+
+try:
+    import moetune.torch
+    import torch
+    import torch.distributed as dist
+    from tutel import moe
+except ImportError as missing:
+    raise SystemExit(
+        f"tutel-moe: {missing}: pip install torch git+https://github.com/microsoft/tutel"
+    )
 
 USUAL = "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -70,7 +76,7 @@ def main(options):
     shape = dict(moetune.words(USUAL), **asker.layer)
     layer = new_layer(shape, device)
     if min(options.factors) <= 0:
-        raise SystemExit("--factors: of 0 or below Tutel counts the capacity while it routes, after d")
+        raise SystemExit("--factors: of 0 or less Tutel counts the capacity as it routes, after d")
     for factor in itertools.cycle(options.factors):
         capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel counts
         plan = asker.ask(capacity)
