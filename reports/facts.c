@@ -156,13 +156,12 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
     struct plan_range r = { .gain = NAN, .gain_least = NAN };
     bool exact = true; /* as what a model without noise says */
     double log_sum = 0;
-    uint32_t claims = 0;
 
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
             r.states[i] += entry_is(e, 1u << i);
         if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
-            claims++;
+            r.claims++;
             log_sum += log1p(-e->gain.value);
             exact = exact && e->gain.low == e->gain.high;
             r.gain_least = fmin(r.gain_least, e->gain.low);
@@ -170,8 +169,8 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
     }
     if (exact)
         r.gain_least = NAN;
-    if (claims)
-        r.gain = 1 - exp(log_sum / claims);
+    if (r.claims)
+        r.gain = 1 - exp(log_sum / r.claims);
     return r;
 }
 
@@ -612,6 +611,15 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 }
 
 /* ---- questions */
+
+const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
+                        char room[RANGE_TEXT_BYTES])
+{
+    if (!layer->declared)
+        return shape_range(&layer->shape, layer->window, first, last, room);
+    declaration_ranges(layer->declared, first, last, room, RANGE_TEXT_BYTES);
+    return room;
+}
 
 const char *facts_key(const struct layer_facts *layer)
 {

@@ -56,6 +56,7 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 /* Entries that share one, summed up. */
 struct plan_range {
     uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
+    uint32_t claims;                    /* of them that claim a gain, or none */
     double gain, gain_least;            /* their mean and the least low end, of those that claim
                                            something; NAN: none does, the latter also where no
                                            interval of theirs has a width */
@@ -133,6 +134,10 @@ static inline bool facts_has(const struct layer_facts *layer, uint32_t bucket)
 {
     return bucket % facts_stride(layer) == layer->class;
 }
+
+/* From one bucket of the layer to another, of its class. */
+const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
+                        char room[RANGE_TEXT_BYTES]);
 
 /* What answers depend on, as an axis and a column name it. */
 const char *facts_key(const struct layer_facts *layer);

@@ -279,6 +279,7 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     struct plan_range range = plan_range_of(e, count);
     uint32_t first = e->bucket, last = e[count - 1].bucket;
     double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0;
+    char text[RANGE_TEXT_BYTES];
 
     for (size_t i = 0; i < count; i++) {
         low = fmin(low, e[i].time_us);
@@ -288,7 +289,7 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     }
     fputs("<tr><td class=\"n\">", to);
     if (layer->declared)
-        quote_html(RANGE_TEXT(&layer->shape, layer->window, first, last), to);
+        quote_html(facts_range(layer, first, last, text), to);
     else
         fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->window,
                 ((uint64_t)last + 1) * layer->window - 1);

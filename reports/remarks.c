@@ -294,7 +294,7 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
     const struct run_row *run = newest_run(facts, layer);
     uint32_t seen = 0, again = 0, changed = 0, kept = 0, named = 0;
     double longer = 0, least = INFINITY, most = -INFINITY;
-    char changes[REMARK_BYTES - 200] = "", times[160] = "";
+    char changes[REMARK_BYTES - 200] = "", times[160] = "", range[RANGE_TEXT_BYTES];
 
     out->count = 0;
     for (size_t i = 0, end; i < layer->entry_count && run; i = end) {
@@ -314,7 +314,7 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
             changed += (uint32_t)(end - i);
             if (named++ < CHANGES_NAMED)
                 text_add(changes, sizeof(changes), "%s %s: %s, was %s", named > 1 ? ";" : "",
-                         RANGE_TEXT(&layer->shape, layer->window, e->bucket, e[end - i - 1].bucket),
+                         facts_range(layer, e->bucket, e[end - i - 1].bucket, range),
                          PLAN_WORDS(&e->plan), PLAN_WORDS(&was->plan));
         }
         for (size_t j = i; j < end; j++) {

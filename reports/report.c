@@ -131,7 +131,7 @@ static int write_picture(const struct report *report, const struct section *sect
     if (plot->script && !picture->extent.rows)
         picture->without = plot->without;
     else if (plot->kind & (PLOT_OVER_C | PLOT_LOADS | PLOT_PAIRS) && !picture->extent.wide)
-        picture->without = "there is one point alone";
+        picture->without = "all its points lie at one place of the axis";
     if (picture->without || !plot->script) {
         forget_pictures(report->folder, picture->name);
         return OK;

@@ -348,14 +348,19 @@ void series_where(struct series *s)
 void series_hidden(struct series *s)
 {
     uint32_t known = 0;
+    double first = NAN;
 
     series_where(s);
+    s->extent.wide = false;
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
         const struct trial_facts *t = halves(s->layer, e, false);
         struct step_time step = contrast_entry(s->layer, e);
 
-        known += t && e->plan.d > 1 && isfinite(contrast_hidden(t, &step).share);
+        if (!t || e->plan.d <= 1 || !isfinite(contrast_hidden(t, &step).share))
+            continue;
+        first = known++ ? first : (double)e->capacity;
+        s->extent.wide = s->extent.wide || (double)e->capacity != first;
     }
     s->extent.rows = known;
 }

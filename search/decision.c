@@ -47,8 +47,11 @@ static int best_expected(const struct decision *d, int winner)
     int incumbent = d->setup.incumbent, default_arm = default_arm_of(d), best = winner;
 
     for (int arm = 0; d->setup.apart && arm < (int)s->setup.arm_count; arm++)
-        if (s->usable[arm] && s->count[arm] && d->setup.apart[arm] < d->setup.apart[best] &&
-            search_compare(s, arm, winner).mean < log1p(as_good))
+        if (s->usable[arm] && s->count[arm] &&
+            search_compare(s, arm, winner).mean < log1p(as_good) &&
+            (d->setup.apart[arm] < d->setup.apart[best] ||
+             (d->setup.apart[arm] == d->setup.apart[best] &&
+              search_compare(s, arm, best).mean < 0)))
             best = arm;
     if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better)))
         best = default_arm;
@@ -144,7 +147,7 @@ enum outcome { OPEN, FAILED, PROVEN };
 
 static enum outcome outcome_of(const struct decision *d, const struct trial_of *t)
 {
-    struct mean mean;
+    struct mean mean, both;
 
     if (!d->setup.search->usable[t->arm])
         return FAILED;
@@ -153,8 +156,9 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
     if (pair_count(t) < PAIRS_LEAST)
         return OPEN;
     mean = mean_of(d, t);
+    both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
     if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, d->setup.harm))
-        return d->setup.apart && t->arm != d->setup.incumbent && mean.mean > log1p(-as_good)
+        return d->setup.apart && t->arm != d->setup.incumbent && both.mean > log1p(-as_good)
                    ? FAILED
                    : PROVEN;
     if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == PAIRS_MAX ||

@@ -235,6 +235,8 @@ static void say_miss(const struct bind_choice *c)
         return;
     bare.space = 0; /* its file says it */
     shape_format(&bare, shape, sizeof(shape));
+    if (shape_is_none(c->shape) || (c->shape->space && !c->shape->top_k))
+        *shape = 0; /* no layer is to be named */
     /* How many tokens a rank has is for the reader to say where we do not know. */
     unknown = strstr(shape, " T=0 ");
     if (unknown && !bare.tokens)
@@ -244,9 +246,10 @@ static void say_miss(const struct bind_choice *c)
         snprintf(racks, sizeof(racks), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
                "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
-               "moetune %s --shape \"%s\"%s",
+               "moetune %s%s%s%s%s",
                why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node,
-               d ? "tune --space FILE --exec PROGRAM" : "--cluster", shape, racks);
+               d ? "tune --space FILE --exec PROGRAM" : "--cluster", *shape ? " --shape \"" : "",
+               shape, *shape ? "\"" : "", racks);
 }
 
 /* ---- several widths */

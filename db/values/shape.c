@@ -191,9 +191,14 @@ bool shape_equal(const struct moe_shape *a, const struct moe_shape *b)
 
 bool shape_agrees(const struct moe_shape *shape, const char *text)
 {
-    struct moe_shape said = *shape;
+    struct moe_shape said = *shape, alone = { 0 };
 
-    return !text || (!shape_scan(text, &said) && shape_equal(&said, shape));
+    if (!text)
+        return true;
+    /* A whole text without a word of a layer is that of none, and not of every one. */
+    if (!shape_scan(text, &alone) && shape_is_none(&alone) && alone.ranks && !shape_is_none(shape))
+        return false;
+    return !shape_scan(text, &said) && shape_equal(&said, shape);
 }
 
 uint32_t shape_slices(const struct moe_shape *shape)
@@ -510,13 +515,27 @@ const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t
                         uint32_t last, char room[RANGE_TEXT_BYTES])
 {
     const struct declaration *d = declaration_find(shape->space);
+    uint32_t classes;
+    int used;
 
     if (!d) {
         snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64 "-%" PRIu64, (uint64_t)first * window,
                  bucket_capacity(window, last));
         return room;
     }
-    declaration_ranges(d, first, last, room, RANGE_TEXT_BYTES);
+    classes = declaration_classes(d);
+    used = declaration_ranges(d, first, last, room, RANGE_TEXT_BYTES);
+    if (classes == 1 || first == last)
+        return room;
+    if (first % classes == 0 && last % classes == classes - 1) { /* all classes of some ranges */
+        room[strcspn(room, " ")] = 0;
+        return room;
+    }
+    used = declaration_range(d, first, room, RANGE_TEXT_BYTES);
+    if (used < RANGE_TEXT_BYTES - 8) {
+        used += snprintf(room + used, RANGE_TEXT_BYTES - (size_t)used, " to ");
+        declaration_range(d, last, room + used, RANGE_TEXT_BYTES - (size_t)used);
+    }
     return room;
 }
 

@@ -88,6 +88,8 @@ const char *shape_key(const struct moe_shape *shape);
 enum { RANGE_TEXT_BYTES = 128 };
 #define RANGE_TEXT(shape, window, first, last)                                                     \
     shape_range(shape, window, first, last, (char[RANGE_TEXT_BYTES]){ 0 })
+/* All buckets from one to another; in a space with classes perhaps "<=64 skew >2 to 65-256 skew
+ * <=1". */
 const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
                         uint32_t last, char room[RANGE_TEXT_BYTES]);
 

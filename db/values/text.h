@@ -80,9 +80,9 @@ const char *utf8_line(const char *text, char *out, size_t size);
 /* The same of an array (a pointer does not compile, for its size is not that of a text); the result
  * lasts as long as the block around it. */
 #define UTF8_LINE(array)                                                                           \
-    utf8_line(array, (char[_Generic(&(array), char **: -1, const char **: -1, default: \
-                           sizeof(array))]){ 0 },                                      \
-              sizeof(array))
+    utf8_line(array, (char[_Generic(&(array), char **: -1, const char **: -1,            \
+                           char *const *: -1, const char *const *: -1,                   \
+                           default: sizeof(array))]){ 0 }, sizeof(array))
 
 /* How many bytes at the end of a text begin a character that they do not end. */
 size_t utf8_unfinished(const char *text, size_t length);

@@ -402,9 +402,43 @@ static void needs_may_ask_for_the_ranks(void)
     CHECK(declaration_legal_on(other, other->plan[0], 1));
 }
 
+static void neighbouring_ranges_print_as_one(void)
+{
+    static const char plain[] = "space p\naxis a 1 default 1\nkey k edges 1 10 100\n",
+                      classes[] =
+                          "space c\naxis a 1 default 1\nkey k edges 1 10 100\nclass x edges 2\n";
+    static const struct {
+        const char *space;
+        uint32_t first, last;
+        const char *text;
+    } cases[] = {
+        { plain, 0, 0, "<=1" },
+        { plain, 0, 2, "<=100" },
+        { plain, 1, 2, "2-100" },
+        { plain, 2, 3, ">10" },
+        { plain, 0, 3, "any" },
+        { plain, 3, 3, ">100" },
+        { classes, 2, 5, "2-100" },
+        { classes, 0, 7, "any" },
+        { classes, 5, 5, "11-100 x >2" },
+        { classes, 0, 0, "<=1 x <=2" },
+        { classes, 1, 4, "<=1 x >2 to 11-100 x <=2" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct declaration *d = NULL;
+        struct moe_shape shape = { .struct_size = sizeof(shape) };
+
+        CHECK(!declaration_register(cases[i].space, &d));
+        shape.space = d->id;
+        CHECK(!strcmp(RANGE_TEXT(&shape, 1, cases[i].first, cases[i].last), cases[i].text));
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(neighbouring_ranges_print_as_one),
         TEST(needs_may_ask_for_the_ranks),
         TEST(legal_is_what_every_need_is_true_of),
         TEST(plans_are_numbers_and_texts),

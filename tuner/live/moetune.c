@@ -118,6 +118,8 @@ static int complete_and_open(struct moetune *t, const char *db)
     if (shape_check(&t->shape))
         return ERR_ARGUMENT;
     t->agreed.usual = plan_default(&t->shape);
+    if (t->shape.space)
+        TRY(plan_check(&t->agreed.usual, &t->shape));
     if (o->rank)
         return OK;
     setup = (struct live_setup){ .path = db,

@@ -105,7 +105,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     if (cluster_steps_are(&cluster))
         fprintf(to, "steps    %s\n",
                 cluster_steps_are(&cluster) == STEPS_GRAPHS
-                    ? "launched as CUDA graphs"
+                    ? "launched as CUDA graphs; where experts have unlike rows each is a product "
+                      "of its own"
                     : "queued whole before the GPU begins, as by a host that is ahead");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
@@ -314,16 +315,34 @@ static int print_footer(const struct tables *t)
     return OK;
 }
 
+/* On GPUs a table is about the kernels that it was timed with, and those of e=sparse are ours. */
+static int print_own_kernels(const struct tables *t)
+{
+    struct cluster cluster;
+    bool sparse = false;
+
+    for (const struct entry_row *e = t->entries; e < t->entries + t->entry_count; e++)
+        sparse |= e->plan.e == MOE_SPARSE;
+    TRY(store_cluster_get(t->store, t->entries->cluster, &cluster));
+    if (sparse && (!strcmp(cluster.backend, "cuda") || !strcmp(cluster.backend, "virtual")))
+        fprintf(t->to,
+                "e=sparse  by kernels of moetune's own: a library's grouped product may take less\n"
+                "          (man moetune-gpu)\n");
+    return OK;
+}
+
 /* What a program's table is worth, of which nothing was timed as a whole. */
 static void mean_text(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
 {
     struct plan_range all = plan_range_of(entries, count);
-    double percent = 100 * all.gain;
+    bool faster = false;
 
-    if (percent >= 0.05)
+    for (size_t i = 0; i < count; i++)
+        faster |= entries[i].gain.low > 0;
+    if (faster)
         snprintf(text, STANDING_TEXT_BYTES,
-                 "Saves %.1f %% against the default, in the mean of %zu range%s", percent, count,
-                 count == 1 ? "" : "s");
+                 "Saves %.1f %% against the default, in the mean of %u bucket%s", 100 * all.gain,
+                 all.claims, all.claims == 1 ? "" : "s");
     else
         snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
 }
@@ -383,6 +402,7 @@ static int print_table(struct tables *t)
                 "%u of %u measured buckets disturbed: other programs, heat or power held steps "
                 "back\n",
                 disturbed, measured);
+    TRY(print_own_kernels(t));
     return t->told ? print_footer(t) : OK;
 }
 

@@ -109,7 +109,10 @@ int paper_tables(const struct study *study, struct study_row **out)
         } else if ((text = after(*line, "unit "))) {
             snprintf(row->unit, sizeof(row->unit), "%s", text);
         } else if ((text = after(*line, "plot "))) {
-            snprintf(row->plot, sizeof(row->plot), "%s", text);
+            if (!text_put(row->plot, sizeof(row->plot), "%s", text)) {
+                free(rows);
+                return fail(ERR_ARGUMENT, "%s.study: a plot's line is too long", study->name);
+            }
         } else if ((text = after(*line, "not yet "))) {
             snprintf(row->not_yet, sizeof(row->not_yet), "%s", text);
         } else if ((text = after(*line, "note "))) {

@@ -377,7 +377,10 @@ static const char *in_group(const struct study_plot *p, int place)
 {
     const char *name = p->places[place];
 
-    return has_groups(p) ? name + group_length(name) + strlen(", ") : name;
+    if (!has_groups(p))
+        return name;
+    name += group_length(name) + 1;
+    return name + strspn(name, " ");
 }
 
 /* " GPUs", where all places are a number and that: it is said once, too. */
@@ -520,6 +523,11 @@ static int draw_table(const struct study_result *r, size_t row, const char *fold
     return gnuplot_draw(gnuplot, name);
 }
 
+static bool is_drawn(const struct study_result *r, size_t row)
+{
+    return study_shows(r, row) && *r->rows[row].plot && !*r->rows[row].not_yet;
+}
+
 int study_draw(const struct study_result *r, const char *folder)
 {
     struct gnuplot *gnuplot;
@@ -527,12 +535,12 @@ int study_draw(const struct study_result *r, const char *folder)
     int rc = OK, ended;
 
     for (size_t i = 0; *r->rows[i].name; i++)
-        count += study_shows(r, i) && *r->rows[i].plot;
+        count += is_drawn(r, i);
     if (!count)
         return UNSUPPORTED;
     TRY(gnuplot_open(folder, "svg", count, &gnuplot));
     for (size_t i = 0; *r->rows[i].name && !rc; i++)
-        if (study_shows(r, i) && *r->rows[i].plot)
+        if (is_drawn(r, i))
             rc = draw_table(r, i, folder, gnuplot);
     ended = gnuplot_close(gnuplot);
     return rc ? rc : ended;

@@ -88,21 +88,27 @@ uint32_t between_turn(struct sweep *sweep, const struct entry_row *low,
     int high_arm = space_arm(sweep->space, &high->plan);
     double middle = (double)low->capacity * (double)high->capacity;
     double lost = 0, least = 0; /* by the lower side's plan up to here, as logarithms */
-    uint32_t turn = low->bucket + 1;
+    uint32_t turn = low->bucket + 1, nearer = turn;
+    bool modelled = false;
 
     for (uint32_t b = low->bucket + 1; b < high->bucket && low_arm != high_arm; b++) {
-        double place = (double)space_capacity(sweep->space, b);
-        double longer =
-            log(dictionary_expected_us(d, b, low_arm) / dictionary_expected_us(d, b, high_arm));
+        double place = (double)space_capacity(sweep->space, b), longer;
 
-        /* The nearer side where there is no model. */
-        lost += !isnan(longer) ? longer : (place * place < middle ? -1 : 1);
+        nearer = place * place < middle ? b + 1 : nearer;
+        if (!fits(sweep, b, low_arm) || !fits(sweep, b, high_arm))
+            continue; /* there is no choice there */
+        longer =
+            log(dictionary_expected_us(d, b, low_arm) / dictionary_expected_us(d, b, high_arm));
+        if (!isfinite(longer))
+            continue;
+        modelled = true;
+        lost += longer;
         if (lost <= least) {
             least = lost;
             turn = b + 1;
         }
     }
-    return turn;
+    return modelled ? turn : nearer; /* where there is no model, the nearer side */
 }
 
 bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,

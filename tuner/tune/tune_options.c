@@ -249,10 +249,13 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .effort = r->effort };
     char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
     struct space *space = &r->spaces[r->space_count];
+    struct moe_plan usual = plan_default(shape);
 
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
     TRY(layer_options_check(shape));
+    if (shape->space) /* where nothing is known, and beside each plan, the default runs */
+        TRY(plan_check(&usual, shape));
     /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has.
      */
     if (!shape->tokens && !o->exec)
@@ -277,14 +280,6 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     return load_text(space->load, text);
 }
 
-/* Where nothing is known, and beside each plan, the default runs. */
-static int check_default(const struct moe_shape *shape)
-{
-    struct moe_plan usual = plan_default(shape);
-
-    return plan_check(&usual, shape);
-}
-
 /* One layer in each of the layouts and shares that are named; and with equal shares, for others may
  * lose to them: then that is said. */
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
@@ -302,8 +297,6 @@ static int add_layer(struct tune_request *r, const struct layer_options *layer)
         shape.space = r->declared ? r->declared->id : 0;
         if (r->declared && layer_options_none(&each[i]))
             shape_set_none(&shape);
-        if (r->declared)
-            TRY(check_default(&shape));
         TRY(tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL));
     }
     return OK;

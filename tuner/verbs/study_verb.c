@@ -154,8 +154,13 @@ static int run(const struct verb_call *call, void *options)
     TRY(study_run(study, &o->ask, &result));
     if (o->folder && mkdir(o->folder, 0777) && errno != EEXIST)
         rc = fail(ERR_IO, "%s: %s", o->folder, strerror(errno));
-    if (o->folder && !rc && !study_draw(&result, o->folder))
-        result.folder = o->folder;
+    if (o->folder && !rc) {
+        int drawn = study_draw(&result, o->folder);
+
+        result.folder = drawn ? NULL : o->folder;
+        /* Without gnuplot the page has the numbers alone. */
+        rc = drawn == ERR_ARGUMENT || drawn == ERR_NOMEM ? drawn : OK;
+    }
     if (o->folder && !rc)
         rc = write_form(&result, o->folder, "html", study_page);
     if (o->folder && !rc)

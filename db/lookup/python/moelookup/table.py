@@ -162,6 +162,10 @@ class SpaceView(_AnyView):
         return self._explained(f"explain({key}, {klass}): as plan()", explain, key, klass)
 
 
+_SIZES = ("experts", "top_k", "tokens", "model_dim", "hidden_dim")
+_LAYER_WORDS = {*_SIZES, "dtype", "train", "activation"}
+
+
 class Table(Owned):
     """A set of tables, immutable once open.  Views outlive it."""
 
@@ -251,6 +255,8 @@ class Table(Owned):
         if [layer["top_k"] for layer, _ in layers] == [0]:  # no table has it
             return layers[0]
         left = [layer for layer in layers if all(layer[0][n] == words[n] for n in words)]
+        if len(left) > 1 and not _LAYER_WORDS & set(words):  # a program without one has a table, too
+            left = [layer for layer in left if all(layer[0][n] == 1 for n in _SIZES)] or left
         if len(left) != 1:
             raise ValueError(_which(space, [w for w, _ in left or layers], words, bool(left)))
         return left[0]
