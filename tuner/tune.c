@@ -268,7 +268,7 @@ static int print_json(void *self)
                    g->buckets);
     }
     json_write(stdout, "],\n'tables': ");
-    tables_json(c->store, c->cluster_id, 0, stdout);
+    tables_json(c->store, c->cluster_id, 0, NULL, stdout);
     printf("}\n");
     return OK;
 }

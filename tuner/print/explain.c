@@ -49,13 +49,16 @@ static const struct grid_column trial_columns[] = {
     { "clock\nMHz", GRID_RIGHT },     { "why", GRID_LEFT },
 };
 
-static int add_trial(struct grid *grid, struct store *store, const struct trial_facts *t)
+static int add_trial(struct grid *grid, struct store *store, const char *wanted,
+                     const struct trial_facts *t)
 {
     const struct trial_row *trial = &t->row;
     const struct trial_key *key = &trial->key;
     struct moe_shape shape;
 
     TRY(store_shape_get(store, key->shape, &shape));
+    if (!shape_agrees(&shape, wanted))
+        return OK;
     TRY(grid_row(grid, trial->state == TRIAL_OK ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%" PRId64, key->shape));
     if (shape.space) { /* its range, and no width */
@@ -80,7 +83,7 @@ static int add_trial(struct grid *grid, struct store *store, const struct trial_
     return grid_cell(grid, "%s", UTF8_LINE(trial->message));
 }
 
-int explain_trials(struct store *store, FILE *to)
+int explain_trials(struct store *store, const char *wanted, FILE *to)
 {
     const struct trial_key every = { .bucket = UINT32_MAX };
     struct grid grid = GRID_OF(trial_columns);
@@ -88,7 +91,7 @@ int explain_trials(struct store *store, FILE *to)
     int rc = trials_read(store, &every, false, &list);
 
     for (size_t i = 0; i < list.count && !rc; i++)
-        rc = add_trial(&grid, store, &list.items[i]);
+        rc = add_trial(&grid, store, wanted, &list.items[i]);
     if (!rc)
         grid_print(&grid, to);
     grid_clear(&grid);
@@ -102,6 +105,7 @@ struct explainer {
     struct store *store;
     FILE *to;
     const struct told *told;
+    const char *wanted; /* as in tables.h */
     uint32_t bucket, found;
     struct moe_shape shape; /* of the entry at hand */
 };
@@ -262,8 +266,10 @@ static int explain_entry(void *self, const struct entry_row *e)
 
     if (e->bucket != x->bucket)
         return OK;
-    fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(store_shape_get(x->store, e->shape, &x->shape));
+    if (!shape_agrees(&x->shape, x->wanted))
+        return OK;
+    fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
     d = declaration_find(x->shape.space);
     if (d)
@@ -304,10 +310,12 @@ static int explain_entry(void *self, const struct entry_row *e)
     return print_tried(x, e);
 }
 
-int explain_bucket(struct store *store, uint32_t bucket, FILE *to)
+int explain_bucket(struct store *store, const char *wanted, uint32_t bucket, FILE *to)
 {
     struct told told;
-    struct explainer x = { .store = store, .to = to, .told = &told, .bucket = bucket };
+    struct explainer x = {
+        .store = store, .to = to, .told = &told, .wanted = wanted, .bucket = bucket
+    };
     int rc = told_read(store, &told);
 
     if (!rc)

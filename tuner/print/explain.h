@@ -8,10 +8,10 @@
 
 /* Tells the story of this bucket's entry in every layer that has one.  UNSUPPORTED, silently, if
  * none has. */
-int explain_bucket(struct store *store, uint32_t bucket, FILE *to);
+int explain_bucket(struct store *store, const char *wanted, uint32_t bucket, FILE *to);
 
 /* Prints every trial there is: state, times, memory, volume. */
-int explain_trials(struct store *store, FILE *to);
+int explain_trials(struct store *store, const char *wanted, FILE *to);
 
 /* Prints the load that an entry was measured under and, of recorded steps, what they are like; a
  * table from elsewhere brings the load's name alone.  Prints nothing where there is no load. */

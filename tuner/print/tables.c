@@ -30,10 +30,11 @@ struct tables {
     FILE *to;
     const struct told *told; /* NULL: only the dictionary is wanted */
     int (*view)(struct tables *tables);
-    uint32_t only;     /* this width; 0: all */
-    bool every;        /* a line for each bucket */
-    unsigned defaults; /* that the legend names */
-    uint32_t count;    /* tables that were printed */
+    const char *wanted; /* layers that shape_agrees() with it; NULL: all */
+    uint32_t only;      /* this width; 0: all */
+    bool every;         /* a line for each bucket */
+    unsigned defaults;  /* that the legend names */
+    uint32_t count;     /* tables that were printed */
     /* The table at hand. */
     struct moe_shape shape;
     struct entry_row *entries;
@@ -45,8 +46,10 @@ static int end_table(struct tables *t)
     if (!t->entry_count)
         return OK;
     TRY(store_shape_get(t->store, t->entries->shape, &t->shape));
-    TRY(t->view(t));
-    t->count++;
+    if (shape_agrees(&t->shape, t->wanted)) {
+        TRY(t->view(t));
+        t->count++;
+    }
     t->entry_count = 0;
     return OK;
 }
@@ -457,12 +460,12 @@ static int list_table(struct tables *t)
 }
 
 /* Prints nothing where there is one table: the line that follows names its layer. */
-static int list_several(struct store *store, FILE *to)
+static int list_several(struct store *store, const char *wanted, FILE *to)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
-    struct tables t = { .store = store, .to = memory, .view = list_table };
+    struct tables t = { .store = store, .to = memory, .view = list_table, .wanted = wanted };
     int rc = memory ? walk(&t, 0, 0) : fail(ERR_NOMEM, "a list of tables");
 
     if (memory)
@@ -477,16 +480,19 @@ static int list_several(struct store *store, FILE *to)
     return rc;
 }
 
-int tables_print_all(struct store *store, bool every, FILE *to)
+int tables_print_all(struct store *store, const char *wanted, bool every, FILE *to)
 {
     struct told told;
-    struct tables t = {
-        .store = store, .to = to, .told = &told, .view = print_table, .every = every
-    };
+    struct tables t = { .store = store,
+                        .to = to,
+                        .told = &told,
+                        .view = print_table,
+                        .wanted = wanted,
+                        .every = every };
     int rc = told_read(store, &told);
 
     if (!rc)
-        rc = list_several(store, to);
+        rc = list_several(store, wanted, to);
     if (!rc)
         rc = walk(&t, 0, 0);
     told_free(&told);
@@ -575,14 +581,16 @@ static int json_table(struct tables *t)
 }
 
 /* The text is printed whole or not at all: half of it is no JSON. */
-int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
+int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted, FILE *to)
 {
     char *text = NULL;
     size_t length = 0;
     struct told told;
-    struct tables t = {
-        .store = store, .to = open_memstream(&text, &length), .told = &told, .view = json_table
-    };
+    struct tables t = { .store = store,
+                        .to = open_memstream(&text, &length),
+                        .told = &told,
+                        .view = json_table,
+                        .wanted = wanted };
     int rc;
 
     if (!t.to)

@@ -13,8 +13,9 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 /* All layers, a line for each of the buckets if `every`, and under each table how old it is, which
  * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. Where
- * layers are several a list of them comes first. */
-int tables_print_all(struct store *store, bool every, FILE *to);
+ * layers are several a list of them comes first.  `wanted`: those alone that shape_agrees() with
+ * it; NULL: all. */
+int tables_print_all(struct store *store, const char *wanted, bool every, FILE *to);
 
 /* Which default plan a layer is compared with, and what the columns of tables with such ones mean.
  */
@@ -25,9 +26,9 @@ void tables_legend(unsigned defaults, FILE *to);
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
-/* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
- * "answers": whether trainers are told it, "entries": [...]}. */
-int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+/* Of layers as above, an array of objects, one per layer and window: {"cluster": ..., "shape": ...,
+ * "pins": [...], "answers": whether trainers are told it, "entries": [...]}. */
+int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted, FILE *to);
 
 /* Members of an object: , "key_from": 65, "key_to": 256, "class": "<=1.25", what buckets of a
  * declared space stand for.  key_to of the open last range and "class", where there is none or the

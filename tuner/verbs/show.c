@@ -3,6 +3,7 @@
 #include "explain.h"
 #include "layer_options.h"
 #include "paste.h"
+#include "shape.h"
 #include "status.h"
 #include "tables.h"
 #include "verbs.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 
 struct options {
-    const char *db;
+    const char *db, *shape;
     bool every, trials, paste, json;
     uint32_t explain, color;
 };
@@ -23,6 +24,8 @@ static const struct option_row rows[] = {
     { "explain", "BUCKET", OPTION_COUNT, OPTION(explain),
       "the story of an entry: what was tried, what it took, why this plan" },
     { "paste", NULL, OPTION_FLAG, OPTION(paste), "lines of C and Python that ask for the table" },
+    { "shape", "TEXT", OPTION_TEXT, OPTION(shape),
+      "only layers that have these words, as in \"H=4096 dtype=bf16\"" },
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     COLOR_ROW(OPTION(color)),
@@ -34,34 +37,40 @@ static const struct options defaults = { .explain = NOT_GIVEN };
 static int show(struct store *store, const char *path, const struct options *o)
 {
     if (o->json)
-        return tables_json(store, 0, 0, stdout);
+        return tables_json(store, 0, 0, o->shape, stdout);
     if (o->trials)
-        return explain_trials(store, stdout);
+        return explain_trials(store, o->shape, stdout);
     if (o->explain != NOT_GIVEN)
-        return explain_bucket(store, o->explain, stdout);
+        return explain_bucket(store, o->shape, o->explain, stdout);
     if (o->paste)
         return paste_all(store, path);
-    return tables_print_all(store, o->every, stdout);
+    return tables_print_all(store, o->shape, o->every, stdout);
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     char path[PATH_MAX];
+    struct moe_shape any = { 0 };
     struct store *store;
     int rc;
 
     (void)call;
+    if (o->shape && o->paste)
+        return fail(ERR_ARGUMENT, "--shape means nothing to --paste");
     if (o->json + o->trials + o->paste + (o->explain != NOT_GIVEN) > 1)
         return fail(ERR_ARGUMENT, "--json, --trials, --paste and --explain: one of them");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     screen_color(o->color);
-    rc = show(store, path, o);
+    /* Parsed only to say what is wrong with it; of spaces the database tells the names. */
+    rc = o->shape && shape_parse(o->shape, &any) ? ERR_ARGUMENT : show(store, path, o);
     if (rc == UNSUPPORTED && o->explain != NOT_GIVEN)
         note("%s: no table has an entry for bucket %u", path, o->explain);
     else if (rc == UNSUPPORTED && o->paste)
         note("%s holds no entry that answers a trainer", path);
+    else if (rc == UNSUPPORTED && o->shape)
+        note("%s holds no layer \"%s\" (moetune show lists them)", path, o->shape);
     else if (rc == UNSUPPORTED)
         note("%s holds no entry yet (moetune tune writes them)", path);
     store_close(store);
