@@ -446,7 +446,7 @@ class HfMoe(Programs):
     def test_what_is_not_there_is_named_in_one_sentence(self):
         for change, stand_in, said in (
             (OLD, TRANSFORMERS, "transformers 4.57 has no set_experts_implementation"),
-            ("", "raise ImportError('No module named nothing')", "nothing: pip install torch"),
+            ("", "raise ImportError('No module named nothing')", "nothing: pip install what the head of hf-moe.py says"),
             ("", "__version__ = '5.99'", "transformers 5.99 has no MixtralConfig, which"),
         ):
             launch = self.walk(change=change, stand_in=stand_in)

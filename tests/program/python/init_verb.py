@@ -1,5 +1,6 @@
 """moetune init: what it lists, writes and refuses."""
 
+import itertools
 import os
 import re
 import shlex
@@ -79,12 +80,12 @@ class Init(unittest.TestCase):
                 os.remove(os.path.join(self.folder, file))
 
     def test_what_is_not_installed_is_said_in_one_line(self):
-        for name in self.names:
+        for name, lacking in itertools.product(self.names, ("moetune", "torch")):
             (space,) = (f for f in files_of(name) if f.endswith(".space"))
             program = os.path.join(PROGRAMS, name, space.replace(".space", ".py"))
             with environment(PYTHONPATH=PACKAGE):
                 done = subprocess.run(
-                    [sys.executable, "-c", WITHOUT_TORCH, program],
+                    [sys.executable, "-c", WITHOUT, lacking, program],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     universal_newlines=True,
@@ -92,7 +93,8 @@ class Init(unittest.TestCase):
                 )
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertRegex(done.stderr, f"^{space[:-6]}: .*(torch|deep_ep|deepspeed).*: (pip install|it needs) ")
+            found = "moetune" if lacking == "moetune" else "(torch|deep_ep|deepspeed)"
+            self.assertRegex(done.stderr, f"^{space[:-6]}: .*{found}.*: (pip install|it needs) ")
 
     def test_what_it_says_tunes_the_layer_of_the_program(self):
         """Under the very flags; in place of the program one that says which layer it was told."""
@@ -163,11 +165,11 @@ class Init(unittest.TestCase):
                 )
 
 
-WITHOUT_TORCH = """
+WITHOUT = """
 import runpy, sys
-sys.modules.update(dict.fromkeys(("torch", "deepspeed", "deep_ep", "transformers")))
-sys.path.insert(0, sys.argv[1].rpartition("/")[0])
-del sys.argv[0]
+sys.modules.update(dict.fromkeys((sys.argv[1], "torch", "deepspeed", "deep_ep", "transformers")))
+sys.path.insert(0, sys.argv[2].rpartition("/")[0])
+del sys.argv[:2]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 

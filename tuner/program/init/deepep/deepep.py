@@ -19,17 +19,14 @@ import argparse
 import itertools
 import os
 
-import moetune
-
 try:
+    import moetune
     import deep_ep
     import moetune.torch
     import torch
     import torch.distributed as dist
 except ImportError as missing:
-    raise SystemExit(
-        f"deepep: {missing}: pip install torch; DeepEP: https://github.com/deepseek-ai/DeepEP"
-    )
+    raise SystemExit(f"deepep: {missing}: pip install what the head of deepep.py says")
 
 USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where moetune names no layer
 USUAL_PLAN = "kernels=v2 num_sms=0 nvl_dispatch=6 nvl_combine=4"

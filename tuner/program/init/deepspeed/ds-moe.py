@@ -27,8 +27,6 @@ import logging
 import os
 import sys
 
-import moetune
-
 FIRST = os.environ.get("RANK", "0") == "0"  # of the ranks that torchrun started; it speaks for all
 
 
@@ -42,6 +40,7 @@ def end(failure):
 
 
 try:
+    import moetune
     import moetune.torch
     import torch
     import torch.distributed as dist

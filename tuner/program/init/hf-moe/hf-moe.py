@@ -21,14 +21,13 @@ says which one.
 import argparse
 import itertools
 
-import moetune
-
 try:
+    import moetune
     import moetune.torch
     import torch
     import transformers
 except ImportError as missing:
-    raise SystemExit(f"hf-moe: {missing}: pip install torch 'transformers>=5'")
+    raise SystemExit(f"hf-moe: {missing}: pip install what the head of hf-moe.py says")
 
 USUAL = "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}

@@ -29,9 +29,8 @@ suffices, the number of ranks that share the experts.
 import argparse
 import itertools
 
-import moetune
-
 try:
+    import moetune
     import moetune.torch
     import torch
     import torch.distributed as dist
@@ -42,9 +41,7 @@ try:
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
     from megatron.core.transformer.transformer_config import TransformerConfig
 except ImportError as missing:
-    raise SystemExit(
-        f"mcore: {missing}: pip install megatron-core==0.19.2 transformer-engine[pytorch]"
-    )
+    raise SystemExit(f"mcore: {missing}: pip install what the head of mcore.py says")
 
 USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where moetune names no layer
 USUAL_PLAN = (

@@ -18,16 +18,15 @@ trainer that asks the table does likewise.  --skew 1 3 makes inputs of two class
 import argparse
 import itertools
 
-import moetune
-
 try:
+    import moetune
     import moetune.torch
     import torch
     import torch.distributed as dist
     from torch_moe_check import check
     from torch_moe_layer import Layer, Unsupported
 except ImportError as missing:
-    raise SystemExit(f"torch-moe: {missing}: pip install torch")
+    raise SystemExit(f"torch-moe: {missing}: pip install what the head of torch-moe.py says")
 
 USUAL = "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 

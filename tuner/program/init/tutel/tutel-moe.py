@@ -15,17 +15,14 @@ import argparse
 import itertools
 import os
 
-import moetune
-
 try:
+    import moetune
     import moetune.torch
     import torch
     import torch.distributed as dist
     from tutel import moe
 except ImportError as missing:
-    raise SystemExit(
-        f"tutel-moe: {missing}: pip install torch git+https://github.com/microsoft/tutel"
-    )
+    raise SystemExit(f"tutel-moe: {missing}: pip install what the head of tutel-moe.py says")
 
 USUAL = "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
