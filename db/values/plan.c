@@ -543,6 +543,8 @@ static int check_declared(const struct moe_plan *plan, const struct moe_shape *s
 {
     uint32_t space = shape->space;
     const struct declaration *d = declaration_find(space);
+    const char *need;
+    size_t length;
 
     if (declared_legal(plan, shape))
         return OK;
@@ -553,8 +555,13 @@ static int check_declared(const struct moe_plan *plan, const struct moe_shape *s
         return fail(ERR_ARGUMENT, "a space that is not known here (%08x)", space);
     if (plan->space != space)
         return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
-    return fail(ERR_ARGUMENT, "\"%s\" is not legal%s: %s excludes it", PLAN_TEXT(plan),
-                declaration_legal(d, plan->choice) ? " on so many ranks" : "", d->name);
+    need = plan->choice < d->combinations
+               ? declaration_refusal(d, plan->choice, shape->ranks, &length)
+               : NULL;
+    if (!need)
+        return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
+    return fail(ERR_ARGUMENT, "\"%s\" is not legal on %u ranks: %s has need %.*s", PLAN_WORDS(plan),
+                shape->ranks, d->name, (int)length, need);
 }
 
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
