@@ -38,9 +38,9 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
  *   costs, pass the port between nodes, and at the same time a link that carries no more.
  * - overlap_slowdown_2dh: in place of overlap_slowdown beside an all-to-all of several exchanges.
  * - ring_step_us: gathers and sums are the library's own, the faster of two.  A ring of g ranks on
- * n nodes takes g - 1 steps, n - 1 of which last ring_step_between_us where the cluster says that,
- *   and the longer of what passes inside a node and between nodes; in two
- *   levels, first between nodes, then inside, both add up.  Either way what comes from other nodes
+ *   n nodes takes g - 1 steps, n - 1 of which last ring_step_between_us where the cluster says
+ *   that, and the longer of what passes inside a node and between nodes; in two levels, first
+ *   between nodes, then inside, both add up.  Either way what comes from other nodes
  *   comes once to a node, through all its ports.
  *
  * Where the cluster says what a CTA can do, k of them pass no more than k * cta_gbs through a port,

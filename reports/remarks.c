@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void remark(struct remarks *remarks, const char *format, ...)
@@ -264,20 +265,6 @@ void remarks_totals(const struct scope *scope, struct remarks *out)
 
 /* ---- what a run changed */
 
-/* What the bucket said before that run; NULL: nothing, or the run left it as it was.  The oldest
- * row since its start is meant, for a run may decide a bucket more than once. */
-static const struct entry_row *said_before(const struct facts *facts, const struct entry_row *now,
-                                           const struct run_row *run)
-{
-    const struct entry_row *before = NULL;
-
-    for (const struct history_row *h = facts->history;
-         h < facts->history + facts->history_count && h->replaced_s >= run->started_s; h++)
-        if (SAME_TABLE(&h->entry, now) && h->entry.bucket == now->bucket)
-            before = &h->entry;
-    return before && now->run == run->id && before->run != run->id ? before : NULL;
-}
-
 static const struct run_row *newest_run(const struct facts *facts, const struct layer_facts *layer)
 {
     for (size_t i = 0; i < facts->run_count; i++)
@@ -287,65 +274,91 @@ static const struct run_row *newest_run(const struct facts *facts, const struct 
     return NULL;
 }
 
+/* What each bucket said before that run; NULL: nothing, or the run left it as it was.  The oldest
+ * row since its start is meant, for a run may decide a bucket more than once.  The caller frees. */
+static const struct entry_row **
+said_before(const struct facts *facts, const struct layer_facts *layer, const struct run_row *run)
+{
+    const struct entry_row **before = calloc(layer->entry_count + 1, sizeof(*before)), *e;
+
+    for (const struct history_row *h = facts->history;
+         before && h < facts->history + facts->history_count && h->replaced_s >= run->started_s;
+         h++) {
+        e = SAME_TABLE(&h->entry, layer->entries) ? facts_entry(layer, h->entry.bucket) : NULL;
+        if (e)
+            before[e - layer->entries] = &h->entry;
+    }
+    for (size_t i = 0; before && i < layer->entry_count; i++)
+        if (before[i] && (layer->entries[i].run != run->id || before[i]->run == run->id))
+            before[i] = NULL;
+    return before;
+}
+
+/* How times of the same plan moved: a bucket's is compared where both were measured. */
+struct moved {
+    uint32_t count;
+    double sum, least, most;
+};
+
+static void moved_add(struct moved *m, double ratio)
+{
+    m->least = m->count ? fmin(m->least, ratio) : ratio;
+    m->most = m->count ? fmax(m->most, ratio) : ratio;
+    m->sum += ratio;
+    m->count++;
+}
+
 enum { CHANGES_NAMED = 6 };
 
 void remarks_since(const struct facts *facts, const struct layer_facts *layer, struct remarks *out)
 {
     const struct run_row *run = newest_run(facts, layer);
-    uint32_t seen = 0, again = 0, changed = 0, kept = 0, named = 0;
-    double longer = 0, least = INFINITY, most = -INFINITY;
+    const struct entry_row **before = run ? said_before(facts, layer, run) : NULL;
+    const struct entry_row *e = layer->entries;
+    uint32_t seen = 0, measured = 0, changed = 0, named = 0;
+    struct moved moved = { .count = 0 };
     char changes[REMARK_BYTES - 200] = "", times[160] = "", range[RANGE_TEXT_BYTES];
 
     out->count = 0;
-    for (size_t i = 0, end; i < layer->entry_count && run; i = end) {
-        const struct entry_row *e = &layer->entries[i], *was = said_before(facts, e, run);
-
+    for (size_t i = 0, end; before && i < layer->entry_count; i = end) {
         end = i + 1;
-        if (!was)
+        if (!before[i])
             continue;
         /* Neighbours that changed alike are one change. */
-        for (const struct entry_row *next;
-             end < layer->entry_count &&
-             entries_join(&e[end - i - 1], &e[end - i], facts_stride(layer)) &&
-             (next = said_before(facts, &e[end - i], run)) && plan_equal(&next->plan, &was->plan);)
+        while (end < layer->entry_count && before[end] &&
+               entries_join(&e[end - 1], &e[end], facts_stride(layer)) &&
+               plan_equal(&before[end]->plan, &before[i]->plan))
             end++;
         seen += (uint32_t)(end - i);
-        if (!plan_equal(&was->plan, &e->plan)) {
-            changed += (uint32_t)(end - i);
-            if (named++ < CHANGES_NAMED)
-                text_add(changes, sizeof(changes), "%s %s: %s, was %s", named > 1 ? ";" : "",
-                         facts_range(layer, e->bucket, e[end - i - 1].bucket, range),
-                         PLAN_WORDS(&e->plan), PLAN_WORDS(&was->plan));
+        for (size_t j = i; j < end; j++)
+            measured += !e[j].inferred;
+        if (plan_equal(&before[i]->plan, &e[i].plan)) {
+            for (size_t j = i; j < end; j++)
+                if (!e[j].inferred && !before[j]->inferred && before[j]->time_us > 0)
+                    moved_add(&moved, e[j].time_us / before[j]->time_us - 1);
+            continue;
         }
-        for (size_t j = i; j < end; j++) {
-            const struct entry_row *old = said_before(facts, &layer->entries[j], run);
-            double ratio = layer->entries[j].time_us / old->time_us - 1;
-
-            if (layer->entries[j].inferred || old->inferred)
-                continue;
-            again++;
-            if (!plan_equal(&was->plan, &e->plan) || !isfinite(ratio))
-                continue;
-            kept++;
-            longer += ratio;
-            least = fmin(least, ratio);
-            most = fmax(most, ratio);
-        }
+        changed += (uint32_t)(end - i);
+        if (named++ < CHANGES_NAMED)
+            text_add(changes, sizeof(changes), "%s %s: %s, was %s", named > 1 ? ";" : "",
+                     facts_range(layer, e[i].bucket, e[end - 1].bucket, range),
+                     PLAN_WORDS(&e[i].plan), PLAN_WORDS(&before[i]->plan));
     }
+    free(before);
     if (!seen)
         return;
     if (named > CHANGES_NAMED)
         text_add(changes, sizeof(changes), "; and %u more ranges", named - CHANGES_NAMED);
-    if (kept && fabs(least) < 5e-4 && fabs(most) < 5e-4)
+    if (moved.count && fabs(moved.least) < 5e-4 && fabs(moved.most) < 5e-4)
         text_put(times, sizeof(times), "  Where it stayed a step takes as long as before.");
-    else if (kept)
+    else if (moved.count)
         text_put(
             times, sizeof(times),
             "  Where it stayed a step takes %+.1f %% against before, in the mean of %u buckets%s.",
-            percent(longer / kept, 1), kept,
-            INTERVAL_TEXT("%+.1f", percent(least, 1), percent(most, 1)));
+            percent(moved.sum / moved.count, 1), moved.count,
+            INTERVAL_TEXT("%+.1f", percent(moved.least, 1), percent(moved.most, 1)));
     remark(out, "Run %" PRId64 " of %s UTC decided %u bucket%s anew, %u of them by measuring.",
-           run->id, DATE_TEXT(run->started_s, DATE_MINUTE), seen, seen == 1 ? "" : "s", again);
+           run->id, DATE_TEXT(run->started_s, DATE_MINUTE), seen, seen == 1 ? "" : "s", measured);
     if (changed)
         remark(out, "The plan of %u changed:%s.%s", changed, changes, times);
     else
