@@ -7,9 +7,9 @@
 
 /* ---- Which rows a block has */
 
-/* Rows in groups: group i has rows begin[i] on, and before[i] are in the groups before it. */
+/* Rows in groups: group i has rows first[i] to first[i + 1] - 1. */
 struct groups {
-    const int64_t *before, *begin;
+    const int64_t *first;
     uint32_t count;
 };
 
@@ -20,7 +20,7 @@ struct part {
 
 static inline struct groups experts_of(const struct kept_rows &at)
 {
-    return { at.first, at.first, at.experts };
+    return { at.first, at.experts };
 }
 
 static inline uint64_t tiles_most(uint64_t rows, uint32_t groups)
@@ -28,11 +28,11 @@ static inline uint64_t tiles_most(uint64_t rows, uint32_t groups)
     return rows / TILE_ROWS + groups;
 }
 
-/* Group i's tiles are those from before[i] / TILE_ROWS + i on: that leaves room for its last one,
+/* Group i's tiles are those from first[i] / TILE_ROWS + i on: that leaves room for its last one,
  * and needs no sum over groups. */
 DEVICE uint64_t first_tile(const struct groups &g, uint32_t i)
 {
-    return (uint64_t)g.before[i] / TILE_ROWS + i;
+    return (uint64_t)g.first[i] / TILE_ROWS + i;
 }
 
 DEVICE part part_of(const struct groups &g, uint64_t tile)
@@ -49,8 +49,8 @@ DEVICE part part_of(const struct groups &g, uint64_t tile)
         left = min(step, left - last * step);
     }
     skipped = (tile - first_tile(g, group)) * TILE_ROWS;
-    rows = (uint64_t)(g.before[group + 1] - g.before[group]);
-    return { group, (uint64_t)g.begin[group] + skipped,
+    rows = (uint64_t)(g.first[group + 1] - g.first[group]);
+    return { group, (uint64_t)g.first[group] + skipped,
              rows > skipped ? min(rows - skipped, (uint64_t)TILE_ROWS) : 0 };
 }
 
@@ -138,36 +138,31 @@ DEVICE void finish_forward(const struct esmm &m, const struct part &p, uint64_t 
     }
 }
 
-/* A token has at most one of these rows. */
 template <bool WIDE, class T, class Sums>
-DEVICE void finish_tokens(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums)
+DEVICE void finish_tokens(const struct esmm &m, const struct part &p, const struct results &to_all,
+                          uint64_t first, Sums &sums)
 {
     const T *bias = bias_of<T>(m, p.group);
 
 #pragma unroll
     for (int r = 0; r < ROWS_EACH; r++) {
-        uint64_t choice;
-        float gate, *to;
+        T *to = (T *)to_all.at + (p.row + Sums::row(r)) * to_all.columns;
 
         if ((uint64_t)Sums::row(r) >= p.rows)
             continue;
-        choice = (uint64_t)m.at.choice[p.row + Sums::row(r)];
-        gate = m.gate ? m.gate[choice] : 1;
-        to = m.sums + choice / m.at.top_k * m.at.width;
         sums.each_in_row(r, [&](int column, auto &x) {
             constexpr int C = sizeof(x) / sizeof(x[0]);
             uint64_t d = first + column, left = m.at.width - d;
-            float b[C] = {}, sum[C];
+            float b[C] = {};
 
             if (d >= m.at.width)
                 return;
             if (bias)
                 load_some<WIDE>(bias + d, left, b);
-            load_some<WIDE>(to + d, left, sum);
 #pragma unroll
             for (int i = 0; i < C; i++)
-                sum[i] += gate * (x[i] + b[i]);
-            store_some<WIDE>(to + d, left, sum);
+                x[i] += b[i];
+            store_some<WIDE>(to + (d - to_all.column), left, x);
         });
     }
 }
@@ -241,12 +236,13 @@ DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t
 
 /* ---- Tiles */
 
-/* `from`: the first tile of this launch; across: tiles beside each other.  dots (tiles, TILE_ROWS,
- * across): ESMM_BACKWARD alone. */
+/* `from`: the first tile of this launch; across: tiles beside each other.  results: ESMM_TOKENS
+ * alone; dots (tiles, TILE_ROWS, across): ESMM_BACKWARD alone. */
 struct tiles {
     struct groups groups;
     uint64_t from, count;
     uint32_t across;
+    struct results results;
     float *dots;
 };
 
@@ -257,7 +253,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esm
     typedef sums<T, true, hidden> Sums;
     SHARED(uint4, memory, tile<T>::words);
     uint32_t down = blockIdx.x / t.across, across = blockIdx.x % t.across;
-    uint32_t first = across * tile<T>::columns, depth, columns;
+    uint32_t first = t.results.column + across * tile<T>::columns, depth, columns;
     struct part p = part_of(t.groups, t.from + down);
     const T *matrix = (const T *)m.weights + p.group * m.at.expert_stride;
 
@@ -278,7 +274,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esm
     if constexpr (FORM == ESMM_FORWARD)
         finish_forward<WIDE, T>(m, p, first, sum);
     if constexpr (FORM == ESMM_TOKENS)
-        finish_tokens<WIDE, T>(m, p, first, sum);
+        finish_tokens<WIDE, T>(m, p, t.results, first, sum);
     if constexpr (FORM == ESMM_BACKWARD) {
         finish_backward<WIDE, T>(m, p, first, sum, (float *)memory);
         add_dots<Sums>((float *)memory, t.across,
@@ -297,81 +293,48 @@ static cudaError_t esmm_tiles(const struct esmm *m, struct tiles t, cudaStream_t
 template <class T, int N>
 static cudaError_t esmm_forward(const struct esmm *m, const struct cuda_queue *queue)
 {
-    struct tiles t = { experts_of(m->at), 0, tiles_most(kept_most(&m->at), m->at.experts),
-                       tiles_across<T>(m->at.hidden), NULL };
+    struct tiles t = { experts_of(m->at),
+                       0,
+                       tiles_most(kept_most(&m->at), m->at.experts),
+                       tiles_across<T>(m->at.hidden),
+                       {},
+                       NULL };
 
     return esmm_tiles<T, N != 1, ESMM_FORWARD>(m, t, queue->stream);
 }
 
-/* ---- ESMM_TOKENS: choice by choice, so that no two rows of a launch are one token's, and sums
- * are made in the order of choices.  Slots are given to all first choices, then to all second ones:
- * an expert's rows of choice j are neighbours. */
+/* ---- ESMM_TOKENS: all rows' results, then the sum of each token's, of some columns at a time: two
+ * launches, whatever k is, while the scratch memory holds all columns. */
 
-/* Groups of (k, experts). */
-struct by_choice {
-    int64_t *begin;  /* (k, E) */
-    int64_t *before; /* (k, E + 1) */
-};
-
-DEVICE int64_t first_of_choice(const struct kept_rows &at, uint32_t expert, uint32_t j)
+static struct results results_of(const struct esmm *m, size_t element_bytes,
+                                 const struct cuda_queue *queue)
 {
-    int64_t low = at.first[expert], high = at.first[expert + 1];
+    uint32_t columns = kept_part_columns(&m->at, element_bytes, queue->scratch_bytes);
 
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-
-        if ((uint64_t)at.choice[middle] % at.top_k < j)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    by_choice_kernel(struct kept_rows at, struct by_choice by)
-{
-    for (uint64_t i = threadIdx.x; i < (uint64_t)at.top_k * at.experts; i += THREADS)
-        by.begin[i] = first_of_choice(at, (uint32_t)(i % at.experts), (uint32_t)(i / at.experts));
-    __syncthreads();
-    for (uint32_t j = threadIdx.x; j < at.top_k; j += THREADS) {
-        const int64_t *begin = by.begin + (uint64_t)j * at.experts;
-        const int64_t *end = j + 1 < at.top_k ? begin + at.experts : at.first + 1;
-        int64_t *before = by.before + (uint64_t)j * (at.experts + 1);
-
-        before[0] = 0;
-        for (uint32_t e = 0; e < at.experts; e++)
-            before[e + 1] = before[e] + end[e] - begin[e];
-    }
-}
-
-/* All rows are of first choices where there is one of each token. */
-static cudaError_t by_choice_make(const struct esmm *m, const struct cuda_queue *queue,
-                                  struct by_choice *by)
-{
-    uint64_t groups = (uint64_t)m->at.top_k * m->at.experts;
-
-    by->begin = (int64_t *)queue->scratch;
-    by->before = by->begin + groups;
-    if ((2 * groups + m->at.top_k) * sizeof(int64_t) > queue->scratch_bytes)
-        return cudaErrorInvalidValue; /* 131,072 experts and 8 choices */
-    return launch(by_choice_kernel, 1, THREADS, queue->stream, m->at, *by);
+    if (m->at.room.results && kept_part_is_narrow(&m->at, columns))
+        return { m->at.room.results, KEPT_PART_COLUMNS, 0 };
+    return { queue->scratch, columns, 0 };
 }
 
 template <class T, int N>
 static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *queue)
 {
-    uint64_t most = kept_most(&m->at), rows = most < m->at.tokens ? most : m->at.tokens;
-    struct tiles t = { experts_of(m->at), 0, tiles_most(rows, m->at.experts),
-                       tiles_across<T>(m->at.width), NULL };
-    struct by_choice by;
-    cudaError_t code = m->at.top_k > 1 ? by_choice_make(m, queue, &by) : cudaSuccess;
+    struct tiles t = { experts_of(m->at),
+                       0,
+                       tiles_most(kept_most(&m->at), m->at.experts),
+                       0,
+                       results_of(m, sizeof(T), queue),
+                       NULL };
+    /* Without a room there must be one for a tile's columns. */
+    cudaError_t code = t.results.columns ? cudaSuccess : cudaErrorInvalidValue;
 
-    for (uint32_t j = 0; !code && j < m->at.top_k; j++) {
-        if (m->at.top_k > 1)
-            t.groups = { by.before + (uint64_t)j * (m->at.experts + 1),
-                         by.begin + (uint64_t)j * m->at.experts, m->at.experts };
+    for (; !code && t.results.column < m->at.width; t.results.column += t.results.columns) {
+        uint32_t columns = min(t.results.columns, m->at.width - t.results.column);
+
+        t.across = tiles_across<T>(columns);
         code = esmm_tiles<T, N != 1, ESMM_TOKENS>(m, t, queue->stream);
+        if (!code)
+            code = add_results(m, &t.results, columns, N != 1, queue->stream);
     }
     return code;
 }
@@ -413,14 +376,14 @@ template <class T, int N>
 static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *queue)
 {
     uint64_t all = tiles_most(kept_most(&m->at), m->at.experts), room = all;
-    struct tiles t = { experts_of(m->at), 0, 0, tiles_across<T>(m->at.hidden),
+    struct tiles t = { experts_of(m->at),      0, 0, tiles_across<T>(m->at.hidden), {},
                        (float *)queue->scratch };
     cudaError_t code = cudaSuccess;
 
     if (t.across)
         room = queue->scratch_bytes / ((uint64_t)t.across * TILE_ROWS * sizeof(float));
     if (all && !room)
-        return cudaErrorInvalidValue; /* rows of 4 million hidden units */
+        return cudaErrorInvalidValue; /* rows of millions of hidden units */
     for (; !code && t.from < all; t.from += t.count) {
         t.count = all - t.from < room ? all - t.from : room;
         code = esmm_tiles<T, N != 1, ESMM_BACKWARD>(m, t, queue->stream);
@@ -434,31 +397,15 @@ static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *
 
 static bool wide_esmm(const struct esmm *m)
 {
-    const void *const used[] = { m->weights, m->bias, m->tokens, m->rows,     m->sums,
-                                 m->pre,     m->up,   m->post,   m->grad_pre, m->grad_up };
+    const void *const used[] = { m->weights, m->bias,           m->tokens,
+                                 m->rows,    m->sums,           m->pre,
+                                 m->up,      m->post,           m->grad_pre,
+                                 m->grad_up, m->at.room.results };
     bool wide = wide_rows(m->at) && m->bias_stride % wide_elements(m->at.dtype) == 0;
 
     for (const void *memory : used)
         wide = wide && aligned(memory);
     return wide;
-}
-
-static int clear(void *to, uint64_t bytes, const struct cuda_queue *queue)
-{
-    struct fill fill = { to, bytes };
-
-    return cuda_fill(&fill, queue);
-}
-
-static int clear_results(const struct esmm *m, const struct cuda_queue *queue)
-{
-    uint64_t tokens = m->at.tokens;
-
-    if (m->form == ESMM_TOKENS && !m->keep)
-        return clear(m->sums, tokens * m->at.width * sizeof(*m->sums), queue);
-    if (m->form == ESMM_BACKWARD && !m->keep)
-        return clear(m->grad_gate, tokens * m->at.top_k * sizeof(*m->grad_gate), queue);
-    return 0;
 }
 
 template <class T, int N>
@@ -478,8 +425,12 @@ extern "C" int cuda_esmm(const struct esmm *args, const struct cuda_queue *queue
 
     m.at = strided(m.at);
     status = check_rows(m.at);
-    if (!status)
-        status = clear_results(&m, queue);
+    if (!status && m.form == ESMM_BACKWARD && !m.keep) { /* dropped choices have no row */
+        struct fill gates = { m.grad_gate,
+                              (uint64_t)m.at.tokens * m.at.top_k * sizeof(*m.grad_gate) };
+
+        status = cuda_fill(&gates, queue);
+    }
     if (status)
         return status;
     return cuda_check(BY_TYPE(esmm_typed, m.at.dtype, wide_esmm(&m), &m, queue), "esmm");

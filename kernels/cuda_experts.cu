@@ -296,7 +296,7 @@ static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_qu
     if (!a->to_stride || !a->batch)
         return cudaSuccess;
     if (!most)
-        return cudaErrorInvalidValue; /* rows of 16 MiB in f32 */
+        return cudaErrorInvalidValue; /* rows of 32 MiB in f32 */
     if (s.count > most) {
         s.each = (a->rows + most - 1) / most;
         s.count = (a->rows + s.each - 1) / s.each;

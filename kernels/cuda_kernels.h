@@ -18,7 +18,7 @@ struct cuda_queue {
     void *blas_workspace;
 };
 
-enum { CUDA_SCRATCH_BYTES = 16 << 20 };
+enum { CUDA_SCRATCH_BYTES = KEPT_RESULTS_SCRATCH };
 
 #define CUDA_KERNEL(name) int cuda_##name(const struct name *args, const struct cuda_queue *queue);
 KERNELS(CUDA_KERNEL)

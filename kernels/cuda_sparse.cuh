@@ -1,4 +1,4 @@
-/* Experts without padding: what cuda_esmm.cu and cuda_estmm.cu share. */
+/* Experts without padding: what cuda_esmm.cu, cuda_estmm.cu and cuda_tokens.cu share. */
 #ifndef CUDA_SPARSE_CUH
 #define CUDA_SPARSE_CUH
 
@@ -91,5 +91,15 @@ static inline struct kept_rows strided(struct kept_rows at)
     at.unit_stride = kept_unit_stride(&at);
     return at;
 }
+
+/* Of ESMM_TOKENS: (kept_most(), columns) of dtype, of the columns of D from `column` on. */
+struct results {
+    void *at;
+    uint32_t columns, column;
+};
+
+/* Adds up each token's results, of so many columns (cuda_tokens.cu).  wide: as BY_TYPE has it. */
+cudaError_t add_results(const struct esmm *m, const struct results *r, uint32_t columns, bool wide,
+                        cudaStream_t stream);
 
 #endif

@@ -2,12 +2,12 @@
  *
  * Every token is read once and every row written once: encode goes from tokens to rows, since slots
  * are unique, and no map from rows to tokens has to be made first. */
-#include "cuda_rows.cuh"
+#include "cuda_sparse.cuh"
 
 /* Rows that a warp looks at to find those that no choice fills. */
 enum { ROWS_PER_WARP = 8 };
 
-/* The row of a choice in (E,C,D), counted in rows; negative if it was dropped. */
+/* The row of a choice, counted in rows; negative if it was dropped. */
 DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
 {
     int64_t slot = r.slot[choice];
@@ -111,18 +111,20 @@ extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queu
     return cuda_check(encode_units<uint16_t>(e, row_bytes, queue->stream), "encode");
 }
 
-/* ---- decode and encode_backward: the weighted sum of a token's rows */
+/* ---- decode, encode_backward and the end of ESMM_TOKENS: the weighted sum of a token's rows */
 
-template <class T, int N>
+/* to = add (NULL: 0) + the sum of gate (NULL: 1) * row.  Rows of `to` and `add` are `stride`
+ * elements apart. */
+template <class T, class Out, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     combine_kernel(struct routing r, struct pieces p, const float *gate, const T *from,
-                   const float *add, T *to)
+                   const float *add, Out *to, uint64_t stride)
 {
     each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
         float sum[DEEP][N] = {};
 
         if (add)
-            add_units(add + token * r.width, first, step, p.units, 1.0f, sum);
+            add_units(add + token * stride, first, step, p.units, 1.0f, sum);
 #pragma unroll 1
         for (uint32_t j = 0; j < r.top_k; j++) {
             uint64_t choice = token * r.top_k + j;
@@ -135,20 +137,29 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
             if (first + i * step < p.units)
-                store(to + token * r.width + (first + i * step) * N, sum[i]);
+                store(to + token * stride + (first + i * step) * N, sum[i]);
     });
 }
 
-template <class T, int N>
-static cudaError_t combine(const struct routing &r, const float *gate, const void *from,
-                           const float *add, void *to, cudaStream_t stream)
+/* Of the rows' first `columns` columns. */
+template <class T, int N, class Out>
+static cudaError_t combine(const struct routing &r, uint32_t columns, const float *gate,
+                           const T *from, const float *add, Out *to, uint64_t stride,
+                           cudaStream_t stream)
 {
-    struct pieces p = pieces_of(r.tokens, r.width / N);
+    struct pieces p = pieces_of(r.tokens, columns / N);
 
     if (!p.count)
         return cudaSuccess;
-    return launch(combine_kernel<T, N>, piece_blocks(p), THREADS, stream, r, p, gate,
-                  (const T *)from, add, (T *)to);
+    return launch(combine_kernel<T, Out, N>, piece_blocks(p), THREADS, stream, r, p, gate, from,
+                  add, to, stride);
+}
+
+template <class T, int N>
+static cudaError_t combine_rows(const struct routing &r, const float *gate, const void *from,
+                                const float *add, void *to, cudaStream_t stream)
+{
+    return combine<T, N>(r, r.width, gate, (const T *)from, add, (T *)to, r.width, stream);
 }
 
 extern "C" int cuda_decode(const struct decode *d, const struct cuda_queue *queue)
@@ -156,9 +167,9 @@ extern "C" int cuda_decode(const struct decode *d, const struct cuda_queue *queu
     bool wide =
         d->routing.width % wide_elements(d->dtype) == 0 && aligned(d->from) && aligned(d->to);
 
-    return cuda_check(
-        BY_TYPE(combine, d->dtype, wide, d->routing, d->gate, d->from, NULL, d->to, queue->stream),
-        "decode");
+    return cuda_check(BY_TYPE(combine_rows, d->dtype, wide, d->routing, d->gate, d->from, NULL,
+                              d->to, queue->stream),
+                      "decode");
 }
 
 extern "C" int cuda_encode_backward(const struct encode_backward *e, const struct cuda_queue *queue)
@@ -166,9 +177,34 @@ extern "C" int cuda_encode_backward(const struct encode_backward *e, const struc
     bool wide = e->routing.width % wide_elements(e->dtype) == 0 && aligned(e->from) &&
                 aligned(e->to) && aligned(e->add);
 
-    return cuda_check(
-        BY_TYPE(combine, e->dtype, wide, e->routing, NULL, e->from, e->add, e->to, queue->stream),
-        "encode_backward");
+    return cuda_check(BY_TYPE(combine_rows, e->dtype, wide, e->routing, NULL, e->from, e->add,
+                              e->to, queue->stream),
+                      "encode_backward");
+}
+
+template <class T, int N>
+static cudaError_t add_typed(const struct esmm *m, const struct results *results, uint32_t columns,
+                             cudaStream_t stream)
+{
+    const struct kept_rows &at = m->at;
+    struct routing r = {}; /* experts' rows follow each other */
+    float *sums = m->sums + results->column;
+
+    r.tokens = at.tokens;
+    r.experts = at.experts;
+    r.top_k = at.top_k;
+    r.width = results->columns;
+    r.expert = at.expert;
+    r.slot = at.slot;
+    r.first = (const uint64_t *)at.first;
+    return combine<T, N>(r, columns, m->gate, (const T *)results->at, m->keep ? sums : NULL, sums,
+                         at.width, stream);
+}
+
+cudaError_t add_results(const struct esmm *m, const struct results *r, uint32_t columns, bool wide,
+                        cudaStream_t stream)
+{
+    return BY_TYPE(add_typed, m->at.dtype, wide, m, r, columns, stream);
 }
 
 /* ---- decode_backward: a block takes a token; its gradient is read once and held, DEEP units in

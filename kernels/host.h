@@ -8,7 +8,7 @@ int host_open(struct device **out);
 
 /* Runs fn(args) in the stream's order, on its thread.  `bytes` of args are copied.  A status other
  * than OK stops the stream.  Dropped like a kernel when the stream is muted. */
-enum { HOST_ARGS_BYTES = 256 };
+enum { HOST_ARGS_BYTES = 320 };
 int host_call(struct stream *stream, int (*fn)(const void *args), const void *args, size_t bytes);
 
 /* True while another stream of this device runs a kernel: who only polls should give way then. */

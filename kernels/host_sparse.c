@@ -85,7 +85,7 @@ static float *rows_of(const struct sparse_block *b, const void *rows)
 /* The scratch memory: tokens (rows, D), then hidden units (rows, H). */
 static float *scratch_tokens(const struct sparse_block *b, uint64_t i)
 {
-    return b->at->scratch + i * b->at->width;
+    return b->at->room.scratch + i * b->at->width;
 }
 
 static float *scratch_hidden(const struct sparse_block *b, uint64_t i)
@@ -125,7 +125,7 @@ static void to_hidden(const struct sparse_block *b, const void *weights, float *
                               .m = b->count,
                               .n = b->at->hidden,
                               .k = b->at->width,
-                              .a = b->at->scratch,
+                              .a = b->at->room.scratch,
                               .b = (const float *)weights + matrix_of(b),
                               .c = to,
                               .row_b = kept_unit_stride(b->at) });
@@ -168,7 +168,7 @@ static void to_tokens(const struct esmm *m, const struct sparse_block *b)
                               .k = b->at->hidden,
                               .a = rows_of(b, m->rows),
                               .b = (const float *)m->weights + matrix_of(b),
-                              .c = b->at->scratch,
+                              .c = b->at->room.scratch,
                               .row_b = kept_unit_stride(b->at) });
     for (uint64_t i = 0; i < b->count; i++) {
         uint64_t choice = choice_of(b, i);
@@ -279,7 +279,7 @@ static void add_matrix(const struct sparse_block *b, const void *rows, bool keep
                               .n = b->at->width,
                               .k = b->count,
                               .a = rows_of(b, rows),
-                              .b = b->at->scratch,
+                              .b = b->at->room.scratch,
                               .c = (float *)grad + matrix_of(b),
                               .row_c = kept_unit_stride(b->at) });
 }
@@ -324,7 +324,7 @@ void host_ess(const struct ess *s)
         }
         gather(&b, s->tokens);
         weigh(&b, s->gate);
-        add_sum(&b, s->at.scratch, s->at.width, s->stride, s->grad);
+        add_sum(&b, s->at.room.scratch, s->at.width, s->stride, s->grad);
     }
 }
 
@@ -346,7 +346,7 @@ void host_esfk(const struct esfk *f)
             weigh(&b, m->gate);
             add_matrix(&b, m->post, f->keep, f->grad);
             if (f->grad_bias)
-                add_sum(&b, m->at.scratch, m->at.width, f->grad_stride, f->grad_bias);
+                add_sum(&b, m->at.room.scratch, m->at.width, f->grad_stride, f->grad_bias);
             backward_rows(m, &b); /* may write over `post` */
         } else {
             add_matrix(&b, m->rows, f->keep, f->grad);

@@ -325,12 +325,13 @@ static double bytes_reindex(const struct reindex *r)
            bytes_where(&at) + bytes_capacities(r->capacities, r->experts);
 }
 
-/* Each row is added to a token that is read and written. */
+/* Each row's result is written and read; a token is written, and read first if it is kept. */
 static double bytes_sums(const struct esmm *m)
 {
-    double rows = 2 * kept(&m->at) + (m->keep ? 0 : m->at.tokens);
+    double rows = 2 * kept(&m->at) * (double)dtype_bytes(m->at.dtype);
+    double tokens = (m->keep ? 2.0 : 1.0) * m->at.tokens * sizeof(*m->sums);
 
-    return rows * m->at.width * sizeof(*m->sums);
+    return (rows + tokens) * m->at.width;
 }
 
 static double bytes_esmm(const struct esmm *m)

@@ -84,14 +84,23 @@ struct reindex {
     const uint64_t *capacities; /* (E) each expert's own; NULL: `capacity` */
 };
 
+/* What holds nothing from one kernel to the next, so that all works and layers of a stream share
+ * it. */
+struct kept_room {
+    float *scratch; /* kept_scratch_bytes(); the host's only */
+    void *results;  /* kept_results_bytes(); NULL: the scratch memory of a GPU's stream is enough */
+};
+
 struct kept_rows {
     uint32_t tokens, experts, top_k;
     uint32_t token_type;    /* of (T,D) where it is read; a GPU's is dtype */
     uint32_t dtype;         /* of weights, biases and rows: the device's compute type */
     uint32_t hidden, width; /* H and D */
     uint64_t capacity;
-    const int64_t *first, *choice; /* of reindex */
-    float *scratch;                /* kept_scratch_bytes(); the host's only */
+    const int32_t *expert; /* (T,k), as slot: what reindex sorted */
+    const int64_t *slot;
+    const int64_t *first, *choice; /* what it made of them */
+    struct kept_room room;
     uint64_t expected; /* rows, for a device that only models its work; 0: kept_most() */
     /* Of the matrices and their gradients, from a hidden unit's row of D to the next one's and from
      * an expert's to the next one's.  0: they are (E,H,D). */
@@ -125,11 +134,39 @@ static inline size_t kept_scratch_bytes(uint32_t hidden, uint32_t width)
     return KEPT_BLOCK_ROWS * ((size_t)hidden + width) * sizeof(float);
 }
 
+/* A GPU writes the results of ESMM_TOKENS' rows once, in their type, and then adds up those of each
+ * token: of as many columns at a time, whole tiles, as fit into the scratch memory of its stream.
+ * Hidden rows are read again for each part, so where rows are so many (more than 32,768, in 16
+ * bits) that a part would be narrower than this, they want a room of this width. */
+enum { KEPT_TILE_COLUMNS = 128, KEPT_PART_COLUMNS = 256, KEPT_RESULTS_SCRATCH = 32 << 20 };
+
+static inline uint32_t kept_part_columns(const struct kept_rows *at, size_t element_bytes,
+                                         size_t scratch_bytes)
+{
+    uint64_t tile = kept_most(at) * element_bytes * KEPT_TILE_COLUMNS;
+    uint64_t columns = tile ? scratch_bytes / tile * KEPT_TILE_COLUMNS : at->width;
+
+    return columns < at->width ? (uint32_t)columns : at->width;
+}
+
+static inline bool kept_part_is_narrow(const struct kept_rows *at, uint32_t columns)
+{
+    return columns < at->width && columns < KEPT_PART_COLUMNS;
+}
+
+static inline uint64_t kept_results_bytes(const struct kept_rows *at, size_t element_bytes)
+{
+    uint32_t columns = kept_part_columns(at, element_bytes, KEPT_RESULTS_SCRATCH);
+
+    return kept_part_is_narrow(at, columns) ? kept_most(at) * element_bytes * KEPT_PART_COLUMNS : 0;
+}
+
 enum esmm_form {
     /* pre = x W^T of each row's token x.  If post is given: pre += bias, post = act(pre) as
      * `activate` makes it, up included. */
     ESMM_FORWARD,
-    /* sums = sum over a token's rows of gate * (row W + bias), plus keep * sums. */
+    /* sums = sum over a token's rows of gate * (row W + bias), plus keep * sums.  On a GPU row W +
+     * bias is rounded to dtype, as an output of padded experts is. */
     ESMM_TOKENS,
     /* With u = dy W^T of each row's token dy: grad_gate = <u, post> + <dy, bias>, 0 of a dropped
      * choice, plus keep * grad_gate; grad_pre = gate * u * act'(pre), and grad_up likewise. */

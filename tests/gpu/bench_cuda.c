@@ -250,7 +250,7 @@ static void sparse_steps(const struct layer *l, struct work *work)
     uint64_t choices = (uint64_t)r->tokens * r->top_k;
     int64_t *first = take((r->experts + 1) * sizeof(*first)), *choice = take(choices * 8);
     struct esmm m = { .at = { r->tokens, r->experts, r->top_k, MOE_BF16, MOE_BF16, l->shape->H,
-                              r->width, r->capacity, first, choice, NULL },
+                              r->width, r->capacity, r->expert, r->slot, first, choice },
                       .form = ESMM_FORWARD,
                       .kind = l->kind,
                       .weights = l->w3,
@@ -265,6 +265,7 @@ static void sparse_steps(const struct layer *l, struct work *work)
     m.weights = l->w1, m.bias = l->b1, m.bias_stride = l->shape->H;
     m.pre = l->pre, m.up = l->up, m.post = l->post;
     STEP(work, esmm, m);
+    m.at.room.results = take(kept_results_bytes(&m.at, 2));
     STEP(work, esmm,
          (struct esmm){ .at = m.at,
                         .form = ESMM_TOKENS,

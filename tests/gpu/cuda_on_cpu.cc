@@ -74,6 +74,10 @@ static void begin_at(stacked *s, char *stack, size_t bytes, void (*begin)())
 
 dim3 gridDim, blockDim, blockIdx, threadIdx;
 
+extern "C" {
+uint64_t subject_launches; /* of cuda_subject.h */
+}
+
 namespace cuda_on_cpu
 {
 namespace
@@ -359,6 +363,7 @@ cudaError_t run(const start &what)
 {
     uint64_t first, stride, part = what.blocks;
 
+    subject_launches++;
     if (!fits(what))
         return cudaErrorInvalidConfiguration;
     if (fibers.size() < what.threads)

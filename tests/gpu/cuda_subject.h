@@ -11,6 +11,9 @@ int subject_open(struct device **out);
 /* Kernels that only a GPU has are not asked of the other. */
 bool subject_has(enum kernel kernel);
 
+/* So many were launched so far; a GPU does not count them. */
+extern uint64_t subject_launches;
+
 /* From now on kernels run `blocks` of their grid's blocks, from the one at `at` on (0: the first,
  * 1: so that they are the last); 0: all of them.  A GPU always runs all. */
 void subject_sample(double at, uint64_t blocks);

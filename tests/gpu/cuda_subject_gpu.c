@@ -1,6 +1,8 @@
 /* The GPU itself. */
 #include "cuda_subject.h"
 
+uint64_t subject_launches;
+
 int subject_open(struct device **out)
 {
     return device_open("cuda", out);

@@ -15,6 +15,7 @@ enum load {
     EVERY_EXPERT,
     MANY_EXPERTS, /* more than a warp has lanes */
     MANY_ROWS,    /* several tiles, and a tail */
+    MANY_COLUMNS, /* of a token: likewise */
     LOADS
 };
 
@@ -45,10 +46,7 @@ static struct kept_rows some_rows(enum load load)
     at.top_k = 1 + below(at.experts < 3 ? at.experts : 3);
     at.capacity = below(2) ? below(30) : 100000;
     at.token_type = MOE_F32;
-    if (below(2)) { /* hidden units first */
-        at.unit_stride = 1;
-        at.expert_stride = at.width;
-    }
+    at.unit_stride = below(2); /* 1: hidden units first */
     switch (load) {
     case ONE_HAS_ALL: at.top_k = 1; break;
     case NO_CAPACITY: at.capacity = 0; break;
@@ -56,8 +54,11 @@ static struct kept_rows some_rows(enum load load)
     case EVERY_EXPERT: at.top_k = at.experts; break;
     case MANY_EXPERTS: at.experts = 33 + below(70), at.hidden = 1 + below(20); break;
     case MANY_ROWS: at.tokens = 200 + below(200); break;
+    case MANY_COLUMNS: at.width = 8 * (20 + below(20)); break;
     default: break;
     }
+    if (at.unit_stride)
+        at.expert_stride = at.width;
     return at;
 }
 
@@ -106,12 +107,14 @@ static struct kept_case case_of(int round)
     c.rows = (uint64_t)first[at->experts];
     at->first = first;
     at->choice = choice;
-    at->scratch = malloc(kept_scratch_bytes(at->hidden, at->width));
+    at->expert = c.expert;
+    at->slot = c.slot;
+    at->room.scratch = malloc(kept_scratch_bytes(at->hidden, at->width));
     c.subject = *at;
     c.subject.dtype = c.subject.token_type = c.dtype;
     c.subject.first = on_subject(first, (at->experts + 1) * sizeof(*first), 8);
     c.subject.choice = on_subject(choice, c.rows * sizeof(*choice), 8);
-    c.subject.scratch = NULL;
+    c.subject.room = (struct kept_room){ 0 };
     return c;
 }
 
@@ -119,7 +122,7 @@ static void case_free(struct kept_case *c)
 {
     free_buffers();
     free(c->gate), free(c->expert), free(c->slot), free(c->needed);
-    free((void *)c->host.first), free((void *)c->host.choice), free(c->host.scratch);
+    free((void *)c->host.first), free((void *)c->host.choice), free(c->host.room.scratch);
 }
 
 static void *gates(const struct kept_case *c)
@@ -283,6 +286,58 @@ static void forward_is_the_hosts(void)
     }
 }
 
+/* What rounding the result of each row to the type may change in a token's sums. */
+static double *rounded_results(const struct kept_case *c, const struct esmm *host)
+{
+    struct esmm alone = *host; /* each choice is like a token that has no other */
+    float *results = calloc(c->choices * host->at.width + 1, sizeof(*results));
+    double *spare = calloc(c->tokens + 1, sizeof(*spare));
+
+    alone.at.tokens *= alone.at.top_k;
+    alone.at.top_k = 1;
+    alone.gate = NULL;
+    alone.keep = false;
+    alone.sums = results;
+    host_esmm(&alone);
+    for (uint64_t i = 0; i < c->choices * host->at.width && c->dtype != MOE_F32; i++) {
+        uint64_t choice = i / host->at.width, d = i % host->at.width;
+
+        spare[choice / host->at.top_k * host->at.width + d] +=
+            fabs(host->gate ? (double)host->gate[choice] : 1) * 0.5001 *
+            ulp(c->dtype, (double)results[i]);
+    }
+    free(results);
+    return spare;
+}
+
+static void check_sums(const float *at, const float *want, const double *spare, uint64_t n,
+                       double terms)
+{
+    const float *got = after(at);
+    uint64_t wrong = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        double allowed = spare[i] + terms * 0x1p-23 * (2 + fabs((double)want[i]));
+
+        if (!(fabs((double)got[i] - (double)want[i]) <= allowed) && !wrong++)
+            printf("    sum %llu of %llu: %.9g, wanted %.9g\n", (unsigned long long)i,
+                   (unsigned long long)n, (double)got[i], (double)want[i]);
+    }
+    CHECK(wrong == 0);
+}
+
+/* Two launches for each part, however many choices a token has; the CPU's scratch memory is of one
+ * tile's columns or of two (cuda_subject_cpu.c), a GPU's launches are not counted. */
+static void run_tokens(struct esmm *m)
+{
+    uint32_t columns =
+        m->at.room.results ? KEPT_PART_COLUMNS : KEPT_TILE_COLUMNS * (1 + m->at.tokens % 2);
+    uint64_t before = subject_launches;
+
+    RUN(esmm, m);
+    CHECK(subject_launches - before <= RUNS * 2 * ((m->at.width + columns - 1) / columns));
+}
+
 /* By esmm, or by esfk with the gradients of the matrix and the bias, which has neither gate nor
  * bias. */
 static void check_tokens(int round, bool fused)
@@ -292,6 +347,7 @@ static void check_tokens(int round, bool fused)
     uint64_t n = c.rows * c.host.hidden, stride = c.host.width + 8 * below(2);
     uint64_t wide = c.host.hidden + 8 * below(2);
     float *sums = floats(c.tokens), *grad, *grad_bias;
+    double *spare;
     struct esfk f = { .product = { .at = c.subject, .form = ESMM_TOKENS, .keep = below(2) },
                       .grad = typed(c.dtype, c.matrix, 1, &grad),
                       .grad_bias = typed(c.dtype, c.host.experts * wide, 1, &grad_bias),
@@ -306,8 +362,19 @@ static void check_tokens(int round, bool fused)
     m->weights = typed(c.dtype, c.matrix, 1, &v.w);
     m->rows = typed(c.dtype, n, 1, &v.rows);
     m->sums = on_subject(sums, c.tokens * sizeof(*sums), 4);
+    m->at.expert = on_subject(c.expert, c.choices * sizeof(*c.expert), 4);
+    m->at.slot = on_subject(c.slot, c.choices * sizeof(*c.slot), 8);
+    if (below(2))
+        m->at.room.results = room(c.dtype, c.most * KEPT_PART_COLUMNS);
     host.product.weights = v.w;
     host.product.rows = v.rows;
+    if (!fused && below(2)) {
+        m->bias = typed(c.dtype, c.host.experts * stride, 1, &v.bias);
+        m->gate = gates(&c);
+        host.product.bias = v.bias;
+        host.product.gate = c.gate;
+    }
+    spare = rounded_results(&c, &host.product);
     if (fused) {
         m->tokens = typed(c.dtype, c.tokens, 1, &v.x);
         host.product.tokens = v.x;
@@ -317,17 +384,11 @@ static void check_tokens(int round, bool fused)
         check_values(c.dtype, f.grad_bias, grad_bias, c.host.experts * wide,
                      terms_of(&c, c.rows, false), 2);
     } else {
-        if (below(2)) {
-            m->bias = typed(c.dtype, c.host.experts * stride, 1, &v.bias);
-            m->gate = gates(&c);
-            host.product.bias = v.bias;
-            host.product.gate = c.gate;
-        }
         host_esmm(&host.product);
-        RUN(esmm, m);
+        run_tokens(m);
     }
-    check_values(MOE_F32, m->sums, sums, c.tokens,
-                 terms_of(&c, c.host.hidden * c.host.top_k, false), 2);
+    check_sums(m->sums, sums, spare, c.tokens, terms_of(&c, c.host.hidden * c.host.top_k, false));
+    free(spare);
     values_free(&v);
     free(sums), free(grad), free(grad_bias);
     case_free(&c);

@@ -101,7 +101,7 @@ static struct kept_rows kept(const struct expert_step *s)
                                .capacity = s->capacity,
                                .first = s->first,
                                .choice = s->choice,
-                               .scratch = s->scratch,
+                               .room.scratch = s->scratch,
                                .unit_stride = s->units_first ? (uint64_t)s->E * s->D : 0,
                                .expert_stride = s->D };
 }

@@ -62,7 +62,8 @@ static void sparse_kernels_take_as_long_as_the_rows_that_are_kept(void)
 static void sparse_kernels_move_the_rows_that_are_kept(void)
 {
     const double where = (160 + 9) * 8, matrices = 4 * 8 * 48 * 64, tokens = 4 * 160 * 64;
-    const double hidden = 4 * 160 * 48, gates = 4 * 160, sums = 2 * tokens;
+    const double hidden = 4 * 160 * 48, gates = 4 * 160, results = 2 * tokens;
+    const double sums = 4 * 100 * 64;
     struct esmm m = { .at = some_rows, .form = ESMM_FORWARD };
     float x, y;
 
@@ -80,9 +81,12 @@ static void sparse_kernels_move_the_rows_that_are_kept(void)
     m.form = ESMM_BACKWARD, m.gate = m.grad_gate = &x, m.grad_up = &y;
     CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + 5 * hidden + 2 * gates);
     m = (struct esmm){ .at = some_rows, .form = ESMM_TOKENS, .keep = true };
-    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + sums);
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + results + 2 * sums);
     m.keep = false;
-    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + sums + 4 * 100 * 64);
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + results + sums);
+    m.at.dtype = MOE_BF16; /* sums stay in f32 */
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + (matrices + hidden + results) / 2 + sums);
+    m.at.dtype = MOE_F32;
     CHECK(kernel_bytes(KERNEL_estmm, &(struct estmm){ .at = some_rows, .gate = &x }) ==
           where + matrices + tokens + hidden + gates);
     CHECK(kernel_bytes(KERNEL_ess, &(struct ess){ .at = some_rows, .rows = &x, .stride = 48 }) ==

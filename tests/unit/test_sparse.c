@@ -349,7 +349,7 @@ static void sums_of_rows_are_padded_with_zeros(void)
                                     .width = s.D,
                                     .first = s.first,
                                     .choice = s.choice,
-                                    .scratch = s.scratch },
+                                    .room.scratch = s.scratch },
                             .tokens = s.dy,
                             .gate = s.gate,
                             .grad = grad,

@@ -1,6 +1,7 @@
 /* The ways of a plan with r=0 e=sparse: as many rows as there are, read and summed up where the
- * tokens lie.  There is no (E,C,D), no output per choice and no input gradient per choice.  Each
- * piece of the weights is used when it has come: what it gives is added up in f32.
+ * tokens lie.  There is no (E,C,D); of outputs and input gradients per choice a GPU has a few
+ * columns at a time.  Each piece of the weights is used when it has come: what it gives is added up
+ * in f32.
  *
  * With w=keep pieces stay where they came.  With w=cache several layers share the room: of d pieces
  * there is room for two, of a single one for that.  A step uses pieces forwards, layer by layer,
@@ -37,12 +38,10 @@ static void layout(struct exec *x, struct arena *arena)
     const struct moe_shape *s = &x->layer->shape;
     const struct capacities capacities = uneven_capacities(&x->uneven, &x->geometry);
     struct sparse_experts *experts = x->state;
-    uint32_t pieces = x->weights.piece_count, hidden_most = 0;
+    uint32_t pieces = x->weights.piece_count;
     uint64_t results = (uint64_t)x->layer->tokens * shape_result_rows(s) * s->model_dim;
     struct sparse_work all = { .stream = x->engine ? x->engine->compute : NULL,
                                .capacities = x->uneven.capacities,
-                               .expert = x->router.expert,
-                               .slot = x->router.slot,
                                .needed = x->router.needed,
                                .gate = x->router.gate,
                                .grad_gate = x->router.grad_gate };
@@ -50,14 +49,16 @@ static void layout(struct exec *x, struct arena *arena)
     /* All pieces share their tokens, which are sorted once. */
     sparse_work_shape(&all, x->layer, x->compute_type, x->layer->tokens, 0, x->geometry.capacity);
     all.at.expected = sparse_work_rows(x->layer, x->layer->tokens, &capacities);
+    all.at.expert = x->router.expert;
+    all.at.slot = x->router.slot;
     for (uint32_t i = 0; i < pieces; i++)
-        hidden_most = hidden_of(x, i) > hidden_most ? hidden_of(x, i) : hidden_most;
+        all.at.hidden = hidden_of(x, i) > all.at.hidden ? hidden_of(x, i) : all.at.hidden;
     all.first = arena_take(arena, (uint64_t)s->experts + 1, sizeof(*all.first));
     all.choice = arena_take(arena, kept_most(&all.at), sizeof(*all.choice));
     all.at.first = all.first;
     all.at.choice = all.choice;
-    if (x->compute_type == MOE_F32) /* also where unused: a plan takes the same on every device */
-        all.at.scratch = arena_take(arena, kept_scratch_bytes(hidden_most, s->model_dim), 1);
+    all.at.room = x == x->first ? sparse_work_room(&all.at, arena)
+                                : ((struct sparse_experts *)x->first->state)->works[0].at.room;
     for (uint32_t i = 0; i < pieces; i++) {
         struct sparse_work *w = &experts->works[i];
 

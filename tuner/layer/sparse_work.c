@@ -68,6 +68,20 @@ void sparse_work_layout(struct sparse_work *w, struct arena *arena)
         w->up = arena_take(arena, hidden, width);
 }
 
+/* On every device a plan takes the same, also what only one of them uses: a host computes in f32.
+ */
+struct kept_room sparse_work_room(const struct kept_rows *largest, struct arena *arena)
+{
+    struct kept_room room = { 0 };
+    uint64_t results = kept_results_bytes(largest, dtype_bytes(largest->dtype));
+
+    if (largest->dtype == MOE_F32)
+        room.scratch = arena_take(arena, kept_scratch_bytes(largest->hidden, largest->width), 1);
+    if (results)
+        room.results = arena_take(arena, results, 1);
+    return room;
+}
+
 void sparse_work_weights(struct sparse_work *w, const struct weights *weights, uint32_t piece,
                          bool bias2)
 {
@@ -85,8 +99,8 @@ int sparse_work_sort(const struct sparse_work *w)
                                                         .experts = w->at.experts,
                                                         .top_k = w->at.top_k,
                                                         .capacity = w->at.capacity,
-                                                        .expert = w->expert,
-                                                        .slot = w->slot,
+                                                        .expert = w->at.expert,
+                                                        .slot = w->at.slot,
                                                         .needed = w->needed,
                                                         .first = w->first,
                                                         .choice = w->choice,

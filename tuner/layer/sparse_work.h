@@ -13,8 +13,7 @@ struct sparse_work {
     const struct layer *layer;
     struct stream *stream;
     struct kept_rows at;
-    const int32_t *expert; /* (T,k) of these tokens; slot and needed as route leaves them */
-    const int64_t *slot, *needed;
+    const int64_t *needed;      /* as route leaves it, and expert and slot of `at` */
     const uint64_t *capacities; /* of experts that differ, in the device's memory; else NULL */
     int64_t *first, *choice;
     const float *gate;
@@ -36,8 +35,11 @@ void sparse_work_shape(struct sparse_work *work, const struct layer *layer, uint
 uint64_t sparse_work_rows(const struct layer *layer, uint32_t tokens,
                           const struct capacities *capacities);
 
-/* Takes the rows of `at`, but neither first and choice nor scratch. */
+/* Takes the rows of `at`, but neither first and choice nor the room. */
 void sparse_work_layout(struct sparse_work *work, struct arena *arena);
+
+/* The room for works of one stream, of which the largest is this. */
+struct kept_room sparse_work_room(const struct kept_rows *largest, struct arena *arena);
 
 /* A piece of the weights; b2 if the work is to add it. */
 void sparse_work_weights(struct sparse_work *work, const struct weights *weights, uint32_t piece,

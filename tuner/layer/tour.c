@@ -83,7 +83,7 @@ static void layout_rows(struct exec *x, uint32_t i, struct arena *arena)
         arena_take(arena, size_product(ranks, (uint64_t)c->own * s->top_k), sizeof(*c->parts_gate));
 }
 
-static void layout_work(struct exec *x, uint32_t i, float *scratch, struct arena *arena)
+static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
 {
     const struct capacities capacities = uneven_capacities(&x->uneven, &x->geometry);
     const struct parts *parts = x->layer->parts;
@@ -100,8 +100,6 @@ static void layout_work(struct exec *x, uint32_t i, float *scratch, struct arena
     sparse_work_shape(w, x->layer, x->compute_type, c->all, x->layer->hidden, rows_most);
     w->at.expected = sparse_work_rows(x->layer, c->all, &capacities);
     w->stream = x->engine ? x->engine->compute : NULL;
-    w->expert = c->expert;
-    w->slot = c->slot;
     w->needed = c->needed;
     w->gate = c->gate;
     w->grad_gate = c->partial_gate;
@@ -110,7 +108,8 @@ static void layout_work(struct exec *x, uint32_t i, float *scratch, struct arena
     w->choice = arena_take(arena, kept_most(&w->at), sizeof(*w->choice));
     w->at.first = w->first;
     w->at.choice = w->choice;
-    w->at.scratch = scratch;
+    w->at.expert = c->expert;
+    w->at.slot = c->slot;
     sparse_work_weights(w, &x->weights, 0, x->geometry.slice == 0);
     sparse_work_layout(w, arena);
 }
@@ -119,17 +118,23 @@ static void layout(struct exec *x, struct arena *arena)
 {
     const struct moe_shape *s = &x->layer->shape;
     struct tour *tour = x->state;
-    float *scratch = NULL;
+    const struct kept_rows *largest = &tour->chunks[0].work.at;
+    struct kept_room room;
     uint32_t most = 0;
 
     tour->count = x->geometry.chunks;
-    if (x->compute_type == MOE_F32) /* also where unused: a plan takes the same on every device */
-        scratch = arena_take(arena, kept_scratch_bytes(x->layer->hidden, s->model_dim), 1);
     for (uint32_t i = 0; i < tour->count; i++) {
+        const struct kept_rows *at = &tour->chunks[i].work.at;
+
         layout_rows(x, i, arena);
-        layout_work(x, i, scratch, arena);
+        layout_work(x, i, arena);
+        largest = kept_most(at) > kept_most(largest) ? at : largest;
         most = tour->chunks[i].all > most ? tour->chunks[i].all : most;
     }
+    room = x == x->first ? sparse_work_room(largest, arena)
+                         : ((struct tour *)x->first->state)->chunks[0].work.at.room;
+    for (uint32_t i = 0; i < tour->count; i++)
+        tour->chunks[i].work.at.room = room;
     if (s->dtype != MOE_F32)
         tour->sums = arena_take(arena, size_product(most, s->model_dim), sizeof(*tour->sums));
 }
