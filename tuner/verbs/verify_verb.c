@@ -345,7 +345,8 @@ static int run(void *self)
     v->terms.first_run = v->claims.first_run < c->run.row.id ? v->claims.first_run : c->run.row.id;
     rc = campaign_finish(c, verify_all(v), print, v);
     n = verify_count(&v->claims);
-    return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
+    /* Whoever looks at the code alone is to know, also where the rest was not measured. */
+    return (!rc || rc == ERR_CUT) && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
 static int prepare(void *self, const struct cluster *here)
@@ -457,9 +458,9 @@ const struct verb verify_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .notes =
-        "Exit code 3: a plan was refuted, or the program of --exec is slower; 1: --exec came to\n"
-        "no verdict at any key; 75: cut off; the same command goes on, with --exec it begins\n"
-        "again.\n\n"
+        "Exit code 3: a plan was refuted, also where it was cut off afterwards, or the program of\n"
+        "--exec is slower; 1: --exec came to no verdict at any key; 75: cut off; the same command\n"
+        "goes on, with --exec it begins again.\n\n"
         "--exec: for servers that build and test.  Two programs that ask and tell, as those of\n"
         "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
         "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
