@@ -207,7 +207,7 @@ clean:
 
 define HELP
 Build     make, make build      the program and both libraries; the first says what is missing (DEPS=0: not)
-          make install          below PREFIX=/usr/local, into DESTDIR
+          make install          below PREFIX=/usr/local, into DESTDIR; make uninstall takes it out
           make wheel | deb      packages: build/*.whl for pip, build/*.deb for Debian
           make wheel-cuda       the wheel with the CUDA unit, for GPUs
           make dist             the sources: build/moetune-VERSION.tar.gz, which builds without git

@@ -5,7 +5,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@
     -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
 # Manuals are Markdown, from which pages for man(1) are made.
-MANUALS := $(wildcard $(addsuffix /*.[37].md,$(FOLDERS)))
+MANUALS := $(wildcard $(addsuffix /*.[137].md,$(FOLDERS)))
 PAGES := $(patsubst %.md,$(BUILD)/man/%,$(notdir $(MANUALS)))
 vpath %.md $(sort $(dir $(MANUALS)))
 manuals: $(PAGES)
@@ -29,7 +29,7 @@ install: build
 	$(Q)install -d $(addprefix $(DEST)/,bin include lib/pkgconfig lib/cmake share/man/man1 share/man/man3 share/man/man7 \
 	    share/doc/moetune share/bash-completion/completions)
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
-	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
+	$(Q)install -m 644 $(filter %.1,$(PAGES)) $(DEST)/share/man/man1
 	$(Q)install -m 644 $(filter %.7,$(PAGES)) $(DEST)/share/man/man7
 	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
@@ -43,6 +43,16 @@ endif
 	@[ "$(PREFIX)" = /usr ] || echo "to use it: export PATH=$(PREFIX)/bin:\$$PATH" \
 	    "PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(PREFIX)/lib MANPATH=$(PREFIX)/share/man:"
 	@echo "Python: pip install $(CURDIR)/db/lookup/python"
+
+# Installs elsewhere, and takes out the same files here, and what folders were its own.
+uninstall:
+	@case "$(PREFIX)" in /*) ;; *) echo "make uninstall: PREFIX=$(PREFIX) is no path from the root" >&2; exit 1 ;; esac
+	$(Q)set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
+	    MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' make --no-print-directory install DESTDIR="$$there" >/dev/null; \
+	    cd "$(DEST)"; (cd "$${there}$(PREFIX)" && find . ! -type d -print0) | xargs -0 rm -f; \
+	    for folder in lib/cmake/moelookup lib/cmake/moetune share/doc/moetune; do \
+	        [ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder; done; \
+	    echo "taken out of $(DEST); tables stay where they are"
 
 # ---- A wheel is `make install` into an environment of Python's, with all that a bare machine lacks: SQLite, OpenBLAS.
 # Of this build's objects only those are made anew that know an MPI or the CUDA unit.
@@ -163,4 +173,4 @@ compdb:
 	    -e '1s/^/[/' -e '$$s/,$$/]/' >$(COMPDB)
 	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
 
-.PHONY: manuals install wheel wheel-built wheel-cuda wheel-cuda-built deb dist compdb
+.PHONY: manuals install uninstall wheel wheel-built wheel-cuda wheel-cuda-built deb dist compdb

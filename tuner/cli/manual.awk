@@ -1,4 +1,4 @@
-# A manual's Markdown as roff; moetune(1) is made by manual.c.  tests/program/test_manuals has an example of everything.
+# A manual's Markdown as roff; that of moetune(1) is written by manual.c.  tests/program/test_manuals has an example of everything.
 #   awk -v version=0.9.0 -f tuner/cli/manual.awk tuner/cli/moetune-tables.7.md >moetune-tables.7
 # (-v file=NAME: what complaints call its standard input)
 #

@@ -1,107 +1,123 @@
-/* Writes moetune(1) in the man macros. */
+/* Writes moetune(1) in the Markdown that manual.awk knows. */
 #include "verb.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Escapes what roff would take for its own; `what is typed` becomes bold. */
-static void escape(const char *text, FILE *out)
-{
-    bool typed = false, begins = true;
+enum { LINE_MOST = 118 };
 
-    for (; *text; text++) {
-        if (begins && strchr(".'", *text))
-            fputs("\\&", out);
-        begins = *text == '\n';
-        if (*text == '`') {
-            typed = !typed;
-            fputs(typed ? "\\fB" : "\\fR", out);
-        } else if (*text == '\\') {
-            fputs("\\e", out);
-        } else if (*text == '-') {
-            fputs("\\-", out);
-        } else if (*text == '~' || *text == '^') {
-            fprintf(out, "\\(%s", *text == '~' ? "ti" : "ha");
-        } else {
-            fputc(*text, out);
-        }
-    }
+/* At a line's beginning these words would be marks. */
+static bool is_mark(const char *word, size_t length)
+{
+    size_t digits = strspn(word, "0123456789");
+
+    return strchr("-+*>#=|~`", *word) ||
+           (digits && digits + 1 == length && strchr(".)", word[digits]));
 }
 
-static void print_escaped(const char *text, FILE *out)
+/* What Markdown would take for its own is escaped, but for `what is typed`; returns the width. */
+static int put_word(const char *word, size_t length, bool *typed, FILE *out)
 {
-    escape(text, out);
+    int width = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (word[i] == '`')
+            *typed = !*typed;
+        else if (!*typed && strchr("\\*<>~|", word[i]))
+            width += fprintf(out, "\\");
+        fputc(word[i], out);
+        width++;
+    }
+    return width;
+}
+
+/* A paragraph in lines; a sentence begins on a line of its own. */
+static void print_text(const char *text, const char *indent, FILE *out)
+{
+    bool typed = false, ended = true;
+    int column = 0;
+
+    while (*(text += strspn(text, " \n"))) {
+        size_t length = strcspn(text, " \n");
+        char next;
+
+        if (ended || (column + 1 + (int)length > LINE_MOST && !typed && !is_mark(text, length))) {
+            fprintf(out, "%s%s", column ? "\n" : "", indent);
+            column = (int)strlen(indent);
+        } else {
+            fputc(' ', out);
+            column++;
+        }
+        column += put_word(text, length, &typed, out);
+        text += length;
+        next = text[strspn(text, " \n")];
+        ended = text[-1] == '.' && (isupper((unsigned char)next) || next == '`') && !typed;
+    }
     fputc('\n', out);
 }
 
-static void print_paragraph(const char *text, FILE *out)
+static void print_item(const char *name, const char *meaning, FILE *out)
 {
-    fputs(".PP\n", out);
-    print_escaped(text, out);
+    fprintf(out, "- `%s`\\\n", name);
+    print_text(meaning, "  ", out);
 }
 
 static void print_option(const struct option_row *row, const void *defaults, FILE *out)
 {
     char text[512];
 
-    fputs(".TP\n", out);
+    fputs("- ", out);
     if (row->letter)
-        fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
-    fputs("\\fB\\-\\-", out);
-    escape(row->name, out);
-    fprintf(out, row->value ? "\\fR \\fI%s\\fR\n" : "\\fR\n", row->value);
+        fprintf(out, "`-%c`, ", row->letter);
+    fprintf(out, "`--%s`", row->name);
+    if (row->value)
+        fprintf(out, strpbrk(row->value, "[*") ? " `%s`" : " *%s*", row->value);
+    fputs("\\\n", out);
     option_describe(row, defaults, text, sizeof(text));
-    print_escaped(text, out);
-}
-
-static void print_tables(const struct verb *verb, FILE *out)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *memory = open_memstream(&text, &size);
-
-    if (!memory)
-        return;
-    verb->tables(memory);
-    fclose(memory);
-    fputs(".PP\n.nf\n", out);
-    print_escaped(text, out);
-    fputs(".fi\n", out);
-    free(text);
+    print_text(text, "  ", out);
 }
 
 static void print_verb(const struct verb *const *verbs, const struct verb *verb, FILE *out)
 {
     const struct verb *const *same = verbs;
     bool listed;
-    char example[512];
 
     /* plan has the options of tune: they are listed once. */
     while (*same != verb && (*same)->rows != verb->rows)
         same++;
     listed = *same != verb && verb->rows;
-    fprintf(out, ".SS moetune %s%s%s%s\n", verb->name, verb->arguments ? " " : "",
+    fprintf(out, "\n### moetune %s%s%s%s\n\n", verb->name, verb->arguments ? " " : "",
             verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
-    print_escaped(verb->about, out);
+    print_text(verb->about, "", out);
     if (listed) {
-        fprintf(out, "The options are those of\n.BR \"moetune %s\" .\n", (*same)->name);
+        fprintf(out, "\nThe options are those of `moetune %s`.\n", (*same)->name);
     } else {
         struct option_row rows[OPTION_ROWS_MAX];
         size_t count = options_flatten(verb->rows, rows);
+        bool ended = true; /* an empty line stands before a list */
 
         for (size_t i = 0; i < count; i++) {
-            if (rows[i].kind == OPTION_GROUP)
-                fprintf(out, ".PP\n\\fI%s\\fR\n", rows[i].name);
-            else
-                print_option(&rows[i], verb->defaults, out);
+            if (rows[i].kind == OPTION_GROUP) {
+                fprintf(out, "\n*%s*\n", rows[i].name);
+                ended = true;
+                continue;
+            }
+            fputs(ended ? "\n" : "", out);
+            ended = false;
+            print_option(&rows[i], verb->defaults, out);
         }
     }
-    if (verb->tables && !listed)
-        print_tables(verb, out);
-    if (verb->notes)
-        print_paragraph(verb->notes, out);
-    snprintf(example, sizeof(example), "Example: `moetune %s`", verb->example);
-    print_paragraph(example, out);
+    if (verb->tables && !listed) {
+        fputs("\n```text\n", out);
+        verb->tables(out);
+        fputs("```\n", out);
+    }
+    if (verb->notes) {
+        fputc('\n', out);
+        print_text(verb->notes, "", out);
+    }
+    fprintf(out, "\nExample: `moetune %s`\n", verb->example);
 }
 
 /* Variables that are no verb's own. */
@@ -160,56 +176,52 @@ static const struct {
     { "/etc/moetune, PREFIX/share/moetune", "Where look-ups search after the user's own." },
 };
 
-static void print_item(const char *name, const char *meaning, FILE *out)
-{
-    fputs(".TP\n.B ", out);
-    print_escaped(name, out);
-    print_escaped(meaning, out);
-}
-
 void manual_print(const struct verb *const *verbs, FILE *out)
 {
-    fprintf(out,
-            ".TH MOETUNE 1 \"\" \"moetune %s\" \"User Commands\"\n.SH NAME\n"
-            "moetune \\- an autotuner for Mixture\\-of\\-Experts layers\n.SH SYNOPSIS\n"
-            ".B moetune\n.I verb\n[\\fIoptions\\fR]\n.br\n.B moetune \\-\\-cluster\n"
-            "[\\fIHOSTS\\fR] [\\fIoptions\\fR]\n.br\n.B moetune help\n[\\fIverb\\fR]\n.br\n"
-            ".B moetune \\-\\-version\n.br\n.B moetune \\-\\-completion bash\n.SH DESCRIPTION\n",
-            MOETUNE_VERSION);
-    print_escaped("An MoE layer has one workload, its expert capacity c, that changes at every "
-                  "training step, and several ways to run it: how parallel (r), how finely "
-                  "pipelined (d), with which all-to-all (a). moetune measures which way is "
-                  "fastest on a machine, with real overlapped compute and communication, and "
-                  "remembers the winner of every bucket floor(c/R) in an SQLite database, where "
-                  "trainers look it up.",
-                  out);
-    fputs(".SH VERBS\n", out);
+    fputs("# moetune(1) - an autotuner for Mixture-of-Experts layers\n\n"
+          "<!-- Written by `moetune --man`, from the tables of options. -->\n"
+          "\n## Synopsis\n\n```text\nmoetune VERB [options]\nmoetune --cluster [HOSTS] [options]\n"
+          "moetune help [VERB]\nmoetune --version\nmoetune --completion bash\n```\n\n"
+          "## Description\n\n",
+          out);
+    print_text("An MoE layer has one workload, its expert capacity c, that changes at every "
+               "training step, and several ways to run it: how parallel (r), how finely "
+               "pipelined (d), with which all-to-all (a). moetune measures which way is "
+               "fastest on a machine, with real overlapped compute and communication, and "
+               "remembers the winner of every bucket floor(c/R) in an SQLite database, where "
+               "trainers look it up.",
+               "", out);
+    fputs("\n## Verbs\n\n", out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
             print_item(verbs[i]->name, verbs[i]->summary, out);
-    fputs(".SH OPTIONS\nEvery verb takes\n.BR \\-\\-help .\nOptions and arguments may come in any "
-          "order; of an option that is given twice the last one counts, unless it says \"again "
-          "for more\". Defaults stand in brackets. Bash completes all of it after\n"
-          ".BR \". <(moetune \\-\\-completion bash)\" .\n",
-          out);
+    fputs("\n## Options\n\n", out);
+    print_text(
+        "Every verb takes `--help`. Options and arguments may come in any order; of an option "
+        "that is given twice the last one counts, unless it says \"again for more\". Defaults "
+        "stand in brackets. Bash completes all of it after `. <(moetune --completion bash)`.",
+        "", out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
             print_verb(verbs, verbs[i], out);
-    fputs(".SH EXIT STATUS\n", out);
+    fputs("\n## Exit status\n\n", out);
     for (const struct verb_end *end = verb_ends; end->meaning; end++) {
         char code[16];
 
         snprintf(code, sizeof(code), "%d", end->code);
         print_item(code, end->meaning, out);
     }
-    fputs(".SH ENVIRONMENT\n", out);
+    fputs("\n## Environment\n\n", out);
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         print_item(variables[i].name, variables[i].meaning, out);
-    fputs(".SH FILES\n", out);
+    fputs("\n## Files\n\n", out);
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         print_item(files[i].name, files[i].meaning, out);
-    fputs(".SH SEE ALSO\n.BR moetune\\-tables (7),\n.BR moetune\\-spaces (7),\n.BR moetune\\-hosts "
-          "(7),\n"
-          ".BR moetune\\-trouble (7),\n.BR moelookup (3),\n.BR moetune (3),\n.BR mpirun (1)\n",
+    fputs("\n## See also\n\n"
+          "[moetune-tables(7)](moetune-tables.7.md), [moetune-spaces(7)](moetune-spaces.7.md),\n"
+          "[moetune-hosts(7)](../machine/moetune-hosts.7.md), "
+          "[moetune-trouble(7)](moetune-trouble.7.md),\n"
+          "[moelookup(3)](../../db/lookup/moelookup.3.md), [moetune(3)](../live/moetune.3.md), "
+          "**mpirun**(1)\n",
           out);
 }

@@ -54,7 +54,7 @@ struct verb_end {
 };
 extern const struct verb_end verb_ends[]; /* ends with a NULL meaning */
 
-/* From the tables that --help is printed from: moetune(1), as roff; a script for bash to source. */
+/* From the tables that --help is printed from: moetune(1), in Markdown; a script for bash to source. */
 void manual_print(const struct verb *const *verbs, FILE *out);
 void completion_print(const struct verb *const *verbs, FILE *out);
 
