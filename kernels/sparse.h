@@ -136,7 +136,7 @@ static inline size_t kept_scratch_bytes(uint32_t hidden, uint32_t width)
 
 /* A GPU writes the results of ESMM_TOKENS' rows once, in their type, and then adds up those of each
  * token: of as many columns at a time, whole tiles, as fit into the scratch memory of its stream.
- * Hidden rows are read again for each part, so where rows are so many (more than 32,768, in 16
+ * Hidden rows are read again for each part, so where rows are so many (more than 65,536, in 16
  * bits) that a part would be narrower than this, they want a room of this width. */
 enum { KEPT_TILE_COLUMNS = 128, KEPT_PART_COLUMNS = 256, KEPT_RESULTS_SCRATCH = 32 << 20 };
 

@@ -83,7 +83,7 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
     const struct verb *const *same = verbs;
     bool listed;
 
-    /* plan has the options of tune: they are listed once. */
+    /* merge has the options of import: they are listed once. */
     while (*same != verb && (*same)->rows != verb->rows)
         same++;
     listed = *same != verb && verb->rows;
