@@ -47,6 +47,7 @@ endif
 # Installs elsewhere, and takes out the same files here, and what folders were its own.
 uninstall:
 	@case "$(PREFIX)" in /*) ;; *) echo "make uninstall: PREFIX=$(PREFIX) is no path from the root" >&2; exit 1 ;; esac
+	@[ -d "$(DEST)" ] || { echo "make uninstall: there is no $(DEST)" >&2; exit 1; }
 	$(Q)set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
 	    MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' make --no-print-directory install DESTDIR="$$there" >/dev/null; \
 	    cd "$(DEST)"; (cd "$${there}$(PREFIX)" && find . ! -type d -print0) | xargs -0 rm -f; \
