@@ -162,7 +162,7 @@ static const struct {
     { "TERM, NO_COLOR", "Whether progress may be drawn on one line; whether tables have colours." },
     { "MOETUNE_FAULT", "Injects a fault, as alloc:2@1 (the second allocation on rank 1): for "
                        "tests." },
-    { "MOETUNE_BIND", "Set by moetune for the ranks that it starts." },
+    { "MOETUNE_BIND, MOETUNE_ONE_THREAD", "Set by moetune for the ranks that it starts." },
 };
 static const struct {
     const char *name, *meaning;

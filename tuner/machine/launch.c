@@ -22,7 +22,7 @@
 
 enum { RANKS_MAX = 4096 };
 /* Hosts that are visited at once, and how long one may take. */
-enum { VISITS = 32, VISIT_MS = 30000 };
+enum { VISITS = 32, VISIT_MS = 30000, SECOND_VISITS = 3 };
 
 void launch_on_stop(void (*handler)(int number))
 {
@@ -91,10 +91,38 @@ out:
     return rc;
 }
 
+/* OpenBLAS starts a thread for each core before main() begins, and each spins for a tenth of a
+ * second.  Ranks use none of them (blas_stay_in_thread()), so those that start on this machine are
+ * told to start none, unless the user has set this variable.  The second one says that the first is
+ * not his. */
+#define BLAS_THREADS "OPENBLAS_NUM_THREADS"
+#define BLAS_THREADS_ARE_OURS "MOETUNE_ONE_THREAD"
+
+static void start_without_blas_threads(const struct command *c)
+{
+    bool said = getenv(BLAS_THREADS) != NULL;
+
+    for (int i = 0; i < c->count; i++) /* mpirun -x sets variables, too */
+        said |= strstr(c->words[i], BLAS_THREADS) != NULL;
+    if (said)
+        return;
+    setenv(BLAS_THREADS, "1", true);
+    setenv(BLAS_THREADS_ARE_OURS, "1", true);
+}
+
+void launch_restore_environment(void)
+{
+    if (!getenv(BLAS_THREADS_ARE_OURS))
+        return;
+    unsetenv(BLAS_THREADS);
+    unsetenv(BLAS_THREADS_ARE_OURS);
+}
+
 static void become_launcher(const void *self)
 {
     const struct command *c = self;
 
+    start_without_blas_threads(c);
     if (c->bind)
         setenv(OWN_CORES_VARIABLE, "1", true);
     else
@@ -399,35 +427,49 @@ static pid_t visit(const struct launch_where *where, size_t at)
     return pid;
 }
 
-static bool came_back(pid_t pid)
+enum { CAME_BACK, REFUSED, SILENT };
+
+static int outcome_of_visit(pid_t pid)
 {
     int status = 0;
 
     if (pid <= 0)
-        return false;
+        return REFUSED;
     if (gone_within(pid, VISIT_MS, &status))
-        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CAME_BACK : REFUSED;
     end_keeper(pid, &status);
-    return false;
+    return SILENT;
 }
 
+/* Hosts are visited side by side.  Launchers that start and end beside each other on one machine
+ * may stumble: Open MPI's removes the folder in which the other one just makes its own.  Of 450
+ * that ran three at a time 7 failed.  So who is refused is visited once more, alone; but not after
+ * SECOND_VISITS in vain, as where a whole network is down. */
 int launch_reach(const struct launch_where *where)
 {
     size_t count = where->hosts ? where->hosts->count : 0;
-    int rc = OK;
+    int rc = OK, in_vain = 0;
 
     for (size_t from = 0; from < count; from += VISITS) {
         size_t n = count - from < VISITS ? count - from : VISITS;
+        int outcomes[VISITS];
         pid_t pids[VISITS];
 
         for (size_t i = 0; i < n; i++)
             pids[i] = visit(where, from + i);
         for (size_t i = 0; i < n; i++)
-            if (!came_back(pids[i]))
+            outcomes[i] = outcome_of_visit(pids[i]);
+        for (size_t i = 0; i < n; i++) {
+            if (outcomes[i] == REFUSED && in_vain < SECOND_VISITS) {
+                outcomes[i] = outcome_of_visit(visit(where, from + i));
+                in_vain += outcomes[i] != CAME_BACK;
+            }
+            if (outcomes[i] != CAME_BACK)
                 rc = fail(ERR_LAUNCH,
                           "host %s cannot be reached, or has no moetune of its own at the same "
                           "place (tried: mpirun --host %s:1 -np 1 moetune --version)",
                           where->hosts->list[from + i].name, where->hosts->list[from + i].name);
+        }
     }
     return rc;
 }

@@ -32,6 +32,10 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
  */
 uint32_t launch_ranks_on(uint32_t cores);
 
+/* Where a process begins: takes what a launch added for libraries out of the environment, which is
+ * the user's again for whoever describes or passes it on. */
+void launch_restore_environment(void);
+
 /* True when a launcher started this process as one of its ranks. */
 bool launch_is_rank(void);
 
@@ -43,7 +47,7 @@ bool launch_is_later_rank(void);
  * ERR_LAUNCH if they could not be started, or ended by a signal. */
 int launch_verb(const struct launch_where *where, char **argv);
 
-/* Starts this program with --version on each host alone, and names those on which that fails.
+/* Starts this program with --version on each host alone, and names those on which that fails twice.
  * OK, or ERR_LAUNCH after a line for each; without hosts always OK. */
 int launch_reach(const struct launch_where *where);
 
