@@ -194,6 +194,16 @@ int wire_reclaim(struct wire *wire, struct stream *stream)
     return wire->ops->reclaim ? wire->ops->reclaim(wire, stream) : OK;
 }
 
+int wire_survey(struct wire *wire)
+{
+    return wire->ops->survey ? wire->ops->survey(wire) : OK;
+}
+
+int wire_trim(struct wire *wire)
+{
+    return wire->ops->trim ? wire->ops->trim(wire) : UNSUPPORTED;
+}
+
 int wire_withdraw(struct wire *wire, const void *memory)
 {
     return wire->ops->withdraw ? wire->ops->withdraw(wire, memory) : OK;

@@ -63,9 +63,11 @@ struct wire_ops {
     int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */
     /* NULL: no rank maps what another one's graphs name. */
     int (*reclaim)(struct wire *wire, struct stream *stream);
-    unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
-    bool graphs;          /* once it has run, an exchange may be part of a device's graph, and be
-                           * queued whole before any of it runs */
+    int (*survey)(struct wire *wire);
+    int (*trim)(struct wire *wire); /* NULL, both: it allocates nothing in an exchange */
+    unsigned collectives;           /* 1 << kind: what an exchange may carry besides transfers */
+    bool graphs; /* once it has run, an exchange may be part of a device's graph, and be
+                  * queued whole before any of it runs */
 };
 
 struct wire {
@@ -123,7 +125,8 @@ void batch_free(struct batch *batch); /* while its wire is open */
  * must be idle. */
 int wire_reserve(struct wire *wire, struct batch *batch);
 
-/* One exchange at a time per wire: its stream runs them in order, the same on every rank. */
+/* One exchange at a time per wire: its stream runs them in order, the same on every rank.
+ * ERR_NOMEM, on all ranks: the wire lacks memory for it (wire_survey()), and stays of use. */
 int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch);
 
 /* To be called before memory that exchanges came into is released, after the batches that named it
@@ -135,6 +138,14 @@ int wire_withdraw(struct wire *wire, const void *memory);
  * named is released: waits until no rank has it mapped for one of them.  ERR_WIRE: one may have it.
  */
 int wire_reclaim(struct wire *wire, struct stream *stream);
+
+/* Collective, before the first exchange of new batches: ranks agree on the memory that is left for
+ * what the wire makes in it. */
+int wire_survey(struct wire *wire);
+
+/* Collective, where memory is short: gives back what it keeps for exchanges to come.  No graph with
+ * exchanges may be open.  The same status on all ranks; UNSUPPORTED: there was nothing. */
+int wire_trim(struct wire *wire);
 
 /* To be called before stream_sync() of a stream that exchanges: waits for it, and ends what other
  * ranks will never complete.  ERR_WIRE then; the wire is of no more use. */

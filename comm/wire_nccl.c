@@ -36,6 +36,7 @@ struct division {
 struct communicator {
     struct division is;
     ncclComm_t handle;
+    int64_t free_before; /* free bytes of the GPU before it was made; 0: its own are counted */
 };
 
 /* One for each size of group that weights are gathered in (a divisor of the ranks per expert) and
@@ -45,9 +46,15 @@ enum { COMMUNICATORS = 128 };
 struct wire_nccl {
     struct wire base;
     struct world *world;
+    struct device *device;
     ncclComm_t root; /* all ranks; carries nothing */
     struct communicator comms[COMMUNICATORS];
     int comm_count;
+    int64_t comm_bytes, comm_most; /* of this GPU, that communicators took: all, and one */
+    int64_t free, most; /* as nccl_survey() found them: what the poorest rank has, and the largest
+                         * on any */
+    bool tight;         /* there was too little memory for all communicators at a time */
+    bool refused;       /* by all ranks alike, in this exchange */
     struct watch watch;
     struct guard *guard;
     bool broken;
@@ -137,6 +144,7 @@ static void abort_all(void *self)
     for (int i = 0; i < COMMUNICATORS; i++)
         wire->comms[i].handle = NULL;
     wire->comm_count = 0;
+    wire->comm_bytes = 0;
     wire->broken = true;
 }
 
@@ -209,7 +217,7 @@ static int set_proto(uint32_t proto, char **before)
     if ((!now || *before) && !setenv(proto_variable, proto_names[proto], 1))
         return OK;
     free(*before);
-    return fail(ERR_NOMEM, "%s=%s", proto_variable, proto_names[proto]);
+    return fail(ERR_WIRE, "no memory for %s=%s", proto_variable, proto_names[proto]);
 }
 
 static void restore_proto(uint32_t proto, char *before)
@@ -221,6 +229,50 @@ static void restore_proto(uint32_t proto, char *before)
     free(before);
 }
 
+/* What one takes of the GPU is NCCL's own affair, and in no account of a plan: it depends on ranks,
+ * links, protocols and versions.  So what its first exchange takes is measured (ranks that exchange
+ * later connect later, and take more then), and one is made beside others only where every rank has
+ * twice what the largest took.  Where one has not, the wire stays of use: who wants the exchange
+ * may close what is open, and have all communicators ended (nccl_trim()); from then on as much as
+ * the largest took is enough. */
+static int room_for_another(struct wire_nccl *wire)
+{
+    int times = wire->tight || !wire->comm_count ? 1 : 2;
+
+    wire->refused = wire->free / times < wire->most;
+    if (wire->refused)
+        return fail(ERR_NOMEM,
+                    "no room for a communicator of NCCL: one took %lld MiB, %s is wanted, and "
+                    "beside %d of them %lld MiB are free",
+                    (long long)(wire->most >> 20), times == 2 ? "twice as much" : "as much",
+                    wire->comm_count, (long long)(wire->free >> 20));
+    wire->free -= wire->most;
+    return OK;
+}
+
+/* Ranks decide alike because they have agreed before: none of them waits for another one here. */
+static int nccl_survey(struct wire *base)
+{
+    struct wire_nccl *wire = (struct wire_nccl *)base;
+    int64_t agreed[] = { -device_free_bytes(wire->device), wire->comm_most };
+
+    TRY(world_max(wire->world, agreed, 2));
+    wire->free = -agreed[0];
+    wire->most = agreed[1];
+    return OK;
+}
+
+static void count_bytes(struct wire_nccl *wire, struct communicator *c)
+{
+    int64_t before = c->free_before, bytes = before - device_free_bytes(wire->device);
+
+    c->free_before = 0;
+    if (bytes <= 0 || before == INT64_MAX) /* the GPU did not say */
+        return;
+    wire->comm_bytes += bytes;
+    wire->comm_most = bytes > wire->comm_most ? bytes : wire->comm_most;
+}
+
 /* The communicator of such a division.  It is made at the first exchange that asks for it: that is
  * a step which is not timed, and one which all ranks have agreed to take.  Making it earlier could
  * leave a rank alone that lacks memory.
@@ -229,7 +281,7 @@ static void restore_proto(uint32_t proto, char *before)
  * All of them come here, and in the same order: their batches hold the same sizes of groups in the
  * same order, and run in the same order.  Nothing may be under way, for memory is allocated. */
 static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *is,
-                    ncclComm_t *out)
+                    struct communicator **out)
 {
     ncclConfig_t config = config_for(true, is->ctas);
     int rank = wire->base.topology.rank, rc;
@@ -238,12 +290,14 @@ static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct di
 
     for (int i = 0; i < wire->comm_count; i++, c++)
         if (c->is.ranks == is->ranks && c->is.ctas == is->ctas && c->is.proto == is->proto) {
-            *out = c->handle;
+            *out = c;
             return OK;
         }
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(drain(wire, stream, "exchanges before a new communicator"));
+    c->free_before = device_free_bytes(wire->device);
+    TRY(room_for_another(wire));
     TRY(set_proto(is->proto, &before));
     rc = nccl_check(ncclCommSplit(wire->root, rank / is->ranks, rank, &c->handle, &config),
                     wire->root, "ncclCommSplit");
@@ -256,7 +310,7 @@ static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct di
         return rc;
     c->is = *is;
     wire->comm_count++;
-    *out = c->handle;
+    *out = c;
     return OK;
 }
 
@@ -317,11 +371,13 @@ static int run_share(struct wire_nccl *wire, const struct batch *batch, struct b
 {
     /* A send's protocol is one for the whole process, so there a communicator's says nothing. */
     struct division is = { share.ranks, batch->ctas, share.sends ? MOE_PROTO_AUTO : batch->proto };
-    ncclComm_t comm = NULL;
+    struct communicator *c = NULL;
     ncclResult_t result;
+    ncclComm_t comm;
     int rc, ended;
 
-    TRY(comm_for(wire, stream, &is, &comm));
+    TRY(comm_for(wire, stream, &is, &c));
+    comm = c->handle;
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
     rc = enqueue_share(wire, batch, share, comm, stream);
     /* A group must not stay open.  The first one of a communicator connects it, and comes back when
@@ -331,6 +387,8 @@ static int run_share(struct wire_nccl *wire, const struct batch *batch, struct b
     ended = guard_end(wire->guard);
     if (!ended) /* else it was cut: there is no communicator that could say more */
         ended = nccl_check(result, comm, "ncclGroupEnd");
+    if (!rc && !ended && c->free_before)
+        count_bytes(wire, c);
     return rc ? rc : ended;
 }
 
@@ -370,8 +428,9 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
     if (wire->broken)
         return ERR_WIRE;
     /* What failed in this stream would leave the others waiting. */
+    wire->refused = false;
     rc = cuda_stream_skips(stream) ? ERR_WIRE : enqueue(wire, cuda_stream(stream), batch);
-    return rc ? break_off(wire, rc) : OK;
+    return rc && !wire->refused ? break_off(wire, rc) : rc;
 }
 
 /* ---- ending */
@@ -429,17 +488,38 @@ static int finalize(struct wire_nccl *wire, ncclComm_t comm)
     return nccl_check(ncclCommDestroy(comm), NULL, "ncclCommDestroy");
 }
 
-/* Ends the root last, from which the others were split. */
-static int finalize_all(struct wire_nccl *wire)
+static int finalize_comms(struct wire_nccl *wire)
 {
     while (wire->comm_count) {
         TRY(finalize(wire, wire->comms[wire->comm_count - 1].handle));
         wire->comms[--wire->comm_count].handle = NULL;
     }
+    return OK;
+}
+
+/* Ends the root last, from which the others were split. */
+static int finalize_all(struct wire_nccl *wire)
+{
+    TRY(finalize_comms(wire));
     if (wire->root)
         TRY(finalize(wire, wire->root));
     wire->root = NULL;
     return OK;
+}
+
+/* Communicators are made again by the exchanges that ask for them. */
+static int nccl_trim(struct wire *base)
+{
+    struct wire_nccl *wire = (struct wire_nccl *)base;
+    int rc = wire->broken ? ERR_WIRE : (wire->comm_count ? OK : UNSUPPORTED);
+
+    if (!rc)
+        rc = finalize_comms(wire);
+    if (rc < 0 && !wire->broken)
+        rc = break_off(wire, rc);
+    wire->comm_bytes = 0;
+    wire->tight = true;
+    return world_settle(wire->world, rc);
 }
 
 static void nccl_close(struct wire *base)
@@ -448,6 +528,9 @@ static void nccl_close(struct wire *base)
 
     if (world_alarmed(wire->world) && !wire->broken)
         break_off(wire, OK);
+    if (wire->base.topology.rank == 0 && wire->comm_bytes >> 20)
+        note("NCCL's communicators, %d of them, took %lld MiB of this GPU beside what plans need",
+             wire->comm_count, (long long)(wire->comm_bytes >> 20));
     if (finalize_all(wire))
         break_off(wire, OK);
     guard_close(wire->guard);
@@ -460,6 +543,8 @@ static const struct wire_ops nccl_ops = {
     .exchange = nccl_exchange,
     .wait = nccl_wait,
     .reclaim = nccl_reclaim,
+    .survey = nccl_survey,
+    .trim = nccl_trim,
     .graphs = true,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM | 1u << COLLECTIVE_ALL_TO_ALL,
 };
@@ -470,6 +555,8 @@ static const struct wire_ops older_nccl_ops = {
     .exchange = nccl_exchange,
     .wait = nccl_wait,
     .reclaim = nccl_reclaim,
+    .survey = nccl_survey,
+    .trim = nccl_trim,
     .graphs = true,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM,
 };
@@ -497,6 +584,7 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     wire->base.topology = *world_topology(world);
     wire->base.apart_bytes = CUDA_APART_BYTES;
     wire->world = world;
+    wire->device = device;
     wire->watch = watch_of(world);
     if (rc >= 0)
         rc = world_settle(world, guard_open(&wire->watch, abort_all, wire, &wire->guard));

@@ -16,6 +16,8 @@ int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out
     TRY(rig_exec(rig, plan, &runner.exec));
     runner.memory_bytes = (int64_t)(runner.exec->memory_bytes + rig->memory_bytes);
     rc = world_max(rig->world, &runner.memory_bytes, 1);
+    if (!rc)
+        rc = wire_survey(rig->engine->wire);
     if (rc) {
         runner_close(&runner);
         return rc;

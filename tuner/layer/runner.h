@@ -48,7 +48,7 @@ struct runner {
     int64_t replay_host_ns;           /* that the host takes for a step as a graph; 0: it is none */
 };
 
-/* Prepares the plan at the rig's capacity. */
+/* Prepares the plan at the rig's capacity, and agrees on memory that is left (wire_survey()). */
 int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out);
 void runner_close(struct runner *runner); /* a zeroed one is fine */
 

@@ -216,6 +216,26 @@ static int ask_for(struct worker *worker, const char *what, int64_t more)
     return more > -least ? refuse(what, more, -least, "free") : OK;
 }
 
+static int try_layer(struct worker *worker, int64_t bytes)
+{
+    TRY(ask_for(worker, "the layer", bytes));
+    return open_rig(worker, &worker->data, &worker->rig);
+}
+
+/* What the wire keeps for other layers may be all that is missing. */
+static int open_layer(struct worker *worker, int64_t bytes)
+{
+    int rc = try_layer(worker, bytes), trimmed;
+
+    if (rc != ERR_NOMEM)
+        return rc;
+    trimmed = wire_trim(worker->engine.wire);
+    if (trimmed)
+        return trimmed < 0 ? trimmed : rc;
+    worker->said[0] = 0;
+    return try_layer(worker, bytes);
+}
+
 static int set_layer(struct worker *worker, const struct order *order)
 {
     int64_t bytes;
@@ -243,8 +263,7 @@ static int set_layer(struct worker *worker, const struct order *order)
     bytes = account_layer(&order->shape, &worker->machine);
     if (bytes > worker->memory_limit_bytes)
         return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
-    TRY(ask_for(worker, "the layer", bytes));
-    return open_rig(worker, &worker->data, &worker->rig);
+    return open_layer(worker, bytes);
 }
 
 static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
@@ -298,8 +317,6 @@ static int make_room(struct worker *worker, const struct order *order)
     int64_t layer = account_layer(shape, machine), check = 0;
     int64_t needed = account_alone(shape, machine, &order->plan, order->capacity);
 
-    if (needed > worker->memory_limit_bytes)
-        return refuse("this plan", needed, worker->memory_limit_bytes, "allowed");
     for (int i = 0; i < worker->open_count; i++)
         needed = account_sum(needed, worker->open[i].memory_bytes - layer);
     while (worker->open_count &&
@@ -362,7 +379,10 @@ out:
 /* The order's plan is then the first of those that are open. */
 static int prepare_steps(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    int rc;
+    int64_t alone =
+        account_alone(&worker->data.shape, &worker->machine, &order->plan, order->capacity);
+    int rc, trimmed;
+    bool kept;
 
     for (int i = 0; i < worker->open_count; i++)
         if (worker->open[i].capacity == order->capacity &&
@@ -370,10 +390,18 @@ static int prepare_steps(struct worker *worker, const struct order *order, struc
             to_front(worker, i);
             return OK;
         }
+    if (alone > worker->memory_limit_bytes)
+        return refuse("this plan", alone, worker->memory_limit_bytes, "allowed");
     rc = open_plan(worker, order, reply);
-    if (rc != ERR_NOMEM || !(worker->open_count || worker->proof))
+    if (rc != ERR_NOMEM)
         return rc;
-    close_kept(worker); /* what is kept may be all that is missing */
+    /* What is kept may be all that is missing. */
+    kept = worker->open_count || worker->proof;
+    close_kept(worker);
+    trimmed = wire_trim(worker->engine.wire);
+    if (trimmed < 0 || (trimmed && !kept))
+        return trimmed < 0 ? trimmed : rc;
+    worker->said[0] = 0;
     return open_plan(worker, order, reply);
 }
 

@@ -76,6 +76,24 @@ namespace
 
 /* ---- meeting */
 
+ncclResult_t take_room(ncclComm_t comm)
+{
+    size_t bytes = (size_t)(number_from("GPU_ON_CPU_COMM_MIB", 0) +
+                            number_from("GPU_ON_CPU_COMM_MORE", 0) * comm->is->device)
+                   << 20;
+
+    if (!bytes || comm->room || cudaMalloc(&comm->room, bytes) == cudaSuccess)
+        return ncclSuccess;
+    return refuse(comm, ncclUnhandledCudaError, "Cuda failure 2 'out of memory'");
+}
+
+void leave(ncclComm_t comm)
+{
+    if (comm->is)
+        unmap_all(*comm->is);
+    delete comm;
+}
+
 ncclResult_t meet(ncclComm_t comm)
 {
     board *b = comm->is->meets;
@@ -86,7 +104,7 @@ ncclResult_t meet(ncclComm_t comm)
         for (int j = 0; j < i; j++)
             if (b->here[i] == b->here[j])
                 return refuse(comm, ncclInvalidUsage, "Duplicate GPU detected");
-    return ncclSuccess;
+    return take_room(comm);
 }
 
 /* "LL,Simple", "^LL128": NCCL refuses any other word. */
@@ -354,8 +372,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return result;
     if (comm->is->running)
         forbidden("a communicator is destroyed while it exchanges");
-    unmap_all(*comm->is);
-    delete comm;
+    if (comm->room) /* what is aborted keeps it: to free it here would wait for other communicators
+                     */
+        cudaFree(comm->room);
+    leave(comm);
     return ncclSuccess;
 }
 
@@ -368,8 +388,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         comm->is->aborted = true;
     while (comm->is && comm->is->inside)
         usleep(20);
-    if (comm->is)
-        unmap_all(*comm->is);
-    delete comm;
+    leave(comm);
     return ncclSuccess;
 }

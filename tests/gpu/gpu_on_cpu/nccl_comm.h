@@ -16,6 +16,7 @@ struct ncclComm {
     std::string said;
     bool finalized;
     std::string protocols = {}; /* NCCL_PROTO as it was, "-": not set */
+    void *room = nullptr;       /* of the GPU: GPU_ON_CPU_COMM_MIB */
 };
 
 namespace gpu_on_cpu

@@ -16,7 +16,7 @@
 namespace gpu_on_cpu
 {
 
-enum { RANKS = 16, SPLITS = 64, PIPE_BYTES = 64 << 10, CAPTURES = 16384 };
+enum { RANKS = 16, SPLITS = 1024, PIPE_BYTES = 64 << 10, CAPTURES = 16384 };
 enum kind { SEND, GATHER, SCATTER, ALL_TO_ALL };
 
 /* From one rank to one other: whole messages, each with a header. */
