@@ -127,6 +127,8 @@ static int copy_by_engine(const struct wire_virtual *wire, const struct virtual_
 {
     struct paced paced = { .clock = wire->clock, .ns_per_byte = c->ns_per_byte };
 
+    for (uint32_t i = c->own; i < c->count; i++)
+        paced.all += c->copies[i].bytes;
     TRY(cuda_paced_begin(&paced, stream));
     for (uint32_t i = 0; i < c->count; i++) {
         const struct virtual_copy *x = &c->copies[i];

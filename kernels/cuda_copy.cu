@@ -111,7 +111,7 @@ static int look_for(struct look *l, int64_t ns, bool *out)
 {
     /* On the host's clock, read before the kernel's: the kernel ends no sooner. */
     int64_t until_ns = host_clock_ns() + ns;
-    struct paced since = { l->clock, 0, 0 };
+    struct paced since = { l->clock, 0, 0, 0 };
     cudaError_t code = cudaErrorNotReady;
 
     *l->begun = 0;

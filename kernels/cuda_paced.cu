@@ -13,8 +13,10 @@ extern "C" {
 
 /* ---- by a copy engine */
 
-/* Large, because each costs two launches. */
-static const uint64_t ENGINE_PIECE_BYTES = 4 << 20;
+/* Each wait is a kernel, and needs a place on a multiprocessor that kernels beside it may hold for
+ * long.  So pieces are large, and however many bytes a sequence has, it is cut into at most so many
+ * of them (and one more for each of its copies). */
+static const uint64_t PIECE_BYTES_LEAST = 4 << 20, PIECES_MOST = 16;
 
 static __global__ void begin(uint64_t *clock)
 {
@@ -41,8 +43,11 @@ int cuda_paced_begin(struct paced *p, cudaStream_t stream)
 
 int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
-    for (size_t at = 0; at < bytes; at += ENGINE_PIECE_BYTES) {
-        size_t n = bytes - at < ENGINE_PIECE_BYTES ? bytes - at : ENGINE_PIECE_BYTES;
+    uint64_t part = (p->all + PIECES_MOST - 1) / PIECES_MOST;
+    uint64_t piece = part > PIECE_BYTES_LEAST ? part : PIECE_BYTES_LEAST;
+
+    for (size_t at = 0; at < bytes; at += piece) {
+        size_t n = bytes - at < piece ? bytes - at : piece;
 
         if (p->bytes)
             TRY(wait_for_bytes(p, p->bytes, stream));

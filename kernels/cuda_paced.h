@@ -15,6 +15,7 @@ extern "C" {
 struct paced {
     void *clock; /* 8 bytes of GPU memory, used by one sequence at a time */
     double ns_per_byte;
+    uint64_t all;   /* bytes that there will be */
     uint64_t bytes; /* so far */
 };
 

@@ -314,8 +314,8 @@ static bool hold_once(struct event *event, bool go)
     return went - begun < HOLD_MOST_NS - 1000;
 }
 
-/* A slow machine may be late a few times; a word that is never heard is late each time.  A hold that
- * nobody ended keeps none of the later ones. */
+/* A slow machine may be late a few times; a word that is never heard is late each time.  A hold
+ * that nobody ended keeps none of the later ones. */
 static void what_is_behind_a_hold_waits_for_the_host(void)
 {
     struct event *event;
@@ -420,6 +420,44 @@ static void one_launch_copies_every_range_at_its_pace(void)
     tear_down();
 }
 
+/* Kernels and copies of a sequence whose bytes go in two copies. */
+static size_t steps_of_sequence(void *to, void *from, size_t bytes)
+{
+    struct paced p = { .ns_per_byte = 0.001, .all = bytes };
+    struct graph *graph = NULL;
+    size_t nodes;
+
+    CHECK(!device_alloc(f.device, sizeof(uint64_t), &p.clock) && !graph_begin(f.a));
+    CHECK(!cuda_paced_begin(&p, cuda_stream(f.a)));
+    for (size_t half = 0; half < 2; half++)
+        CHECK(!cuda_paced_copy(&p, (char *)to + half * (bytes / 2),
+                               (char *)from + half * (bytes / 2), bytes / 2, cuda_stream(f.a)));
+    CHECK(!cuda_paced_end(&p, cuda_stream(f.a)) && !graph_end(f.a, &graph));
+    nodes = graph ? graph->nodes : 0;
+    CHECK(graph && !graph_launch(graph, f.a) && !stream_sync(f.a));
+    graph_close(graph);
+    device_release(f.device, p.clock);
+    return nodes;
+}
+
+/* A kernel that begins and one that ends; and a copy for each piece, with a wait before all but the
+ * first. */
+static void waits_of_a_sequence_do_not_grow_with_its_bytes(void)
+{
+    static const struct {
+        size_t mib, pieces;
+    } rows[] = { { 2, 2 }, { 8, 2 }, { 32, 8 }, { 64, 16 }, { 192, 16 } };
+    void *a = NULL, *b = NULL;
+
+    set_up();
+    CHECK(!device_alloc(f.device, 192u << 20, &a) && !device_alloc(f.device, 192u << 20, &b));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CHECK(steps_of_sequence(b, a, rows[i].mib << 20) == 2 * rows[i].pieces + 1);
+    device_release(f.device, a);
+    device_release(f.device, b);
+    tear_down();
+}
+
 static void a_gpu_that_is_not_there_is_refused(void)
 {
     struct device *none = NULL;
@@ -445,6 +483,7 @@ int main(void)
         TEST(memory_that_is_not_there_is_a_result),
         TEST(closing_waits_for_what_is_queued),
         TEST(one_launch_copies_every_range_at_its_pace),
+        TEST(waits_of_a_sequence_do_not_grow_with_its_bytes),
         TEST(a_gpu_that_is_not_there_is_refused),
     };
     int failed;
