@@ -16,6 +16,11 @@ import moetune
 import moetune.lines
 
 RANKS = 3
+SPACE = """space own
+axis path   a b default a
+axis chunks 1 2 4 default 2
+key  tokens edges 64
+"""
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -79,6 +84,24 @@ def ranks_scenarios(rank, database, ranks):
                 tuner._tuner.close()
             tuner.ask(5)
 
+    def own_space():
+        """Its choices stand in the text of a plan, by which every rank runs its step."""
+        seen = []
+        with Tuner(database + ".space", space=SPACE, share=1.0, **layer) as tuner:
+            for step in range(1200):
+                key = (40 + step % 20, 200)[step % 2]
+                plan = tuner.ask_key(key)
+                best = {"path": "b" if key > 64 else "a", "chunks": 4}
+                seen.append(f"{plan['path']}{plan['chunks']}")
+                cost = 1e6 + 3e5 * sum(plan[axis] != best[axis] for axis in best)
+                tuner.tell(cost + step % 7 if rank == ranks - 1 else 10.0)
+            tuner.flush()
+            decided = tuner.status().decided
+        said = []
+        with Tuner(database + ".space", space=SPACE, **layer) as tuner:
+            said.append(outcome(lambda: tuner.ask_key(-1 if rank == 2 else 40)))
+        return f"{' '.join(seen)} | {decided} {said}"
+
     missing = "/proc/no/such.db"
     return [
         str(outcome(one))
@@ -92,6 +115,7 @@ def ranks_scenarios(rank, database, ranks):
             lambda: Tuner(database, **dict(layer, share=2 if rank == 1 else 0.5)),
             other_capacities,
             other_bucket_between_exchanges,
+            own_space,
         )
     ]
 
@@ -132,6 +156,14 @@ class Ranks(Modules):
             )
             self.assertEqual(seen[rank][8], seen[0][8])
         self.assertIn(int(seen[0][8]), range(11, 11 + 64))
+        tried, end = seen[0][9].split(" | ")
+        self.assertRegex(end, "^2 .*another capacity on another rank")
+        self.assertRegex(seen[1][9], "another capacity on another rank")
+        self.assertRegex(seen[2][9], "key is -1")
+        self.assertTrue(tried.endswith("a4 b4"), tried[-60:])
+        self.assertEqual(set(tried.split()), {path + chunks for path in "ab" for chunks in "124"})
+        for rank in range(1, RANKS):
+            self.assertEqual(seen[rank][9].split(" | ")[0], tried)
         self.assertIn("closed", seen[0][2])
         self.assertTrue(seen[0][3].startswith("Error -2: open /proc/no/such.db"), seen[0][3])
         self.assertIn("share", seen[1][6])

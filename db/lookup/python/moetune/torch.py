@@ -9,6 +9,7 @@ No step waits for a device: exchanges are of tensors on the host, and Marks are 
 device has passed them.
 """
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -22,7 +23,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 import torch
 import torch.distributed as dist
 from moelookup import Error, Plan, Shape, Source
-from moelookup.plan import checked_shape
+from moelookup.plan import SpacePlan, checked_shape
 from moelookup.table import window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
@@ -93,6 +94,7 @@ class Tuner:
         self._lag = self._held = 0
         self._resolved = 0  # steps whose times are numbers
         self._captured = False  # the last step that was asked for
+        self._point: Optional[Tuple[int, float]] = None  # of a space, while it is asked for
         self._plans: Dict[int, Any] = {}  # by bucket, the last one that was not tried: alike on all ranks
         self._usual: Any = None if layer.get("space") else Plan()
         self._took_s, self._why, self._wrong = 0.0, "", 0.0
@@ -107,9 +109,11 @@ class Tuner:
         def digest() -> bytes:
             """Also what all ranks must have said alike."""
             self._tuner, self.shape = _open(db, self.rank, layer)
-            # A bucket's width.
+            # A bucket's width.  Buckets of a space are asked for by their numbers.
             self.window = attached_window() or layer.get("window") or _window(self.shape)
-            said = (type(self._tuner).__name__, self.shape, self.window)
+            if layer.get("space") and isinstance(self._tuner, _Tuner):
+                self.window = 1
+            said = (type(self._tuner).__name__, self.shape, self.window, layer.get("space"))
             return hashlib.sha256(repr(said).encode()).digest()
 
         if alone:
@@ -140,6 +144,24 @@ class Tuner:
             plan = self._tuner.known(capacity)
             self._due = self._tuner.due()
         return self._begin(_Step(capacity, plan, asked, alike))
+
+    def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
+        """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class."""
+        if not isinstance(self._tuner, _Tuner):
+            raise Error("ask_key: under `moetune tune --exec` an Asker asks for a space's plans", -1)
+        try:
+            bucket = self._tuner.bucket(key, klass)
+        except (Error, ValueError):
+            if not self._alone and self._is_due():  # the others wait, and hear of it
+                with contextlib.suppress(Error, ValueError):
+                    self.ask(-1)
+            raise
+        self._point = (key, klass)
+        try:
+            plan: Any = self.ask(bucket)
+        finally:
+            self._point = None
+        return plan
 
     def agreed(self, value: int) -> int:
         """For an ask whose capacity follows from what may differ between ranks, as the rows of an
@@ -256,7 +278,7 @@ class Tuner:
             self.flush()
             asked = True
         if asked:
-            plan, self._steps = self._tuner.ask(capacity), []
+            plan, self._steps = self._ask_tuner(capacity), []
         else:
             plan = self._tuner.rest(capacity)[0]
         return self._begin(_Step(capacity, plan, asked, alike=True))
@@ -323,8 +345,12 @@ class Tuner:
             self._learn(step, us)
         if capacity is None:
             return b""
-        self._tuner.ask(capacity)
+        self._ask_tuner(capacity)
         return bytes(self._tuner.orders())
+
+    def _ask_tuner(self, capacity: int) -> Any:
+        """By its key where there is one: how times follow it is learnt, too."""
+        return self._tuner.ask_key(*self._point) if self._point else self._tuner.ask(capacity)
 
     def _learn(self, step: _Step, us: float) -> None:
         if us == _FAILED and step.asked:
