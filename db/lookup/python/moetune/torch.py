@@ -10,6 +10,7 @@ device has passed them.
 """
 
 import contextlib
+import copy
 import functools
 import hashlib
 import math
@@ -146,7 +147,10 @@ class Tuner:
         return self._begin(_Step(capacity, plan, asked, alike))
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
-        """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class."""
+        """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class.
+
+        Steps that are no exchange are learnt as of one key in each range: ranges are to be so narrow
+        that times in them are alike."""
         if not isinstance(self._tuner, _Tuner):
             raise Error("ask_key: under `moetune tune --exec` an Asker asks for a space's plans", -1)
         try:
@@ -239,7 +243,7 @@ class Tuner:
         plan = self._plans.get(capacity // self.window, self._usual)
         if plan is None:
             raise Error("ask: of this space no plan is known yet: run a step before a graph is captured")
-        return plan
+        return copy.copy(plan)  # it is kept, and what its caller does to it is no business of later steps
 
     def _note(self, mine: Union[float, Marks]) -> None:
         """A time, or what is said in its place."""

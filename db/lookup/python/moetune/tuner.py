@@ -1,5 +1,6 @@
 """struct moetune of moetune.h: one layer's tuner, on one rank."""
 
+import copy
 import functools
 import os
 from ctypes import byref, c_uint32, c_void_p, create_string_buffer, sizeof
@@ -141,12 +142,18 @@ class Tuner(Owned):
         library().check(status, f"open {os.fsdecode(name or b'')} for {self.shape}")
         super().__init__(pointer, _functions().moetune_close)
         self._declared: Optional[Dict[str, bytes]] = None if space is None else {}
+        self._known: Dict[bytes, SpacePlan] = {}
 
     def _read(self, plan: Any) -> Any:
         if self._declared is None:
             return read_plan(plan.raw)
-        answer = read_space_plan(plan, _functions().moetune_format)
-        self._declared[str(answer)] = plan.raw  # for passed(): no text says a choice as a number
+        raw = plan.raw
+        if raw not in self._known:  # mostly the plan is that of the step before
+            if len(self._known) > 64:
+                self._known.clear()
+            self._known[raw] = read_space_plan(plan, _functions().moetune_format)
+        answer = copy.copy(self._known[raw])
+        self._declared[str(answer)] = raw  # for passed(): no text says a choice as a number
         return answer
 
     def ask(self, capacity: int) -> Plan:
