@@ -518,7 +518,7 @@ static int nccl_trim(struct wire *base)
     if (rc < 0 && !wire->broken)
         rc = break_off(wire, rc);
     wire->comm_bytes = 0;
-    wire->tight = true;
+    wire->tight |= wire->refused; /* the memory may have lacked for something else */
     return world_settle(wire->world, rc);
 }
 

@@ -216,29 +216,29 @@ static int ask_for(struct worker *worker, const char *what, int64_t more)
     return more > -least ? refuse(what, more, -least, "free") : OK;
 }
 
-static int try_layer(struct worker *worker, int64_t bytes)
+/* What can be opened again, and what the wire keeps for other plans and layers, may be all that is
+ * missing.  UNSUPPORTED: nothing was kept. */
+static int give_back(struct worker *worker)
+{
+    bool kept = worker->open_count || worker->proof;
+    int trimmed;
+
+    close_kept(worker);
+    trimmed = wire_trim(worker->engine.wire);
+    worker->said[0] = 0; /* by the attempt that lacked it */
+    return trimmed == UNSUPPORTED && kept ? OK : trimmed;
+}
+
+static int open_layer(struct worker *worker, int64_t bytes)
 {
     TRY(ask_for(worker, "the layer", bytes));
     return open_rig(worker, &worker->data, &worker->rig);
 }
 
-/* What the wire keeps for other layers may be all that is missing. */
-static int open_layer(struct worker *worker, int64_t bytes)
-{
-    int rc = try_layer(worker, bytes), trimmed;
-
-    if (rc != ERR_NOMEM)
-        return rc;
-    trimmed = wire_trim(worker->engine.wire);
-    if (trimmed)
-        return trimmed < 0 ? trimmed : rc;
-    worker->said[0] = 0;
-    return try_layer(worker, bytes);
-}
-
 static int set_layer(struct worker *worker, const struct order *order)
 {
     int64_t bytes;
+    int rc, given;
 
     close_layer(worker);
     worker->steps_are = order->steps_are;
@@ -263,7 +263,11 @@ static int set_layer(struct worker *worker, const struct order *order)
     bytes = account_layer(&order->shape, &worker->machine);
     if (bytes > worker->memory_limit_bytes)
         return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
-    return open_layer(worker, bytes);
+    rc = open_layer(worker, bytes);
+    if (rc != ERR_NOMEM)
+        return rc;
+    given = give_back(worker);
+    return given ? (given < 0 ? given : rc) : open_layer(worker, bytes);
 }
 
 static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
@@ -381,8 +385,7 @@ static int prepare_steps(struct worker *worker, const struct order *order, struc
 {
     int64_t alone =
         account_alone(&worker->data.shape, &worker->machine, &order->plan, order->capacity);
-    int rc, trimmed;
-    bool kept;
+    int rc, given;
 
     for (int i = 0; i < worker->open_count; i++)
         if (worker->open[i].capacity == order->capacity &&
@@ -395,13 +398,10 @@ static int prepare_steps(struct worker *worker, const struct order *order, struc
     rc = open_plan(worker, order, reply);
     if (rc != ERR_NOMEM)
         return rc;
-    /* What is kept may be all that is missing. */
-    kept = worker->open_count || worker->proof;
-    close_kept(worker);
-    trimmed = wire_trim(worker->engine.wire);
-    if (trimmed < 0 || (trimmed && !kept))
-        return trimmed < 0 ? trimmed : rc;
-    worker->said[0] = 0;
+    given = give_back(worker);
+    if (given)
+        return given < 0 ? given : rc;
+    reply->warm_steps = 0;
     return open_plan(worker, order, reply);
 }
 

@@ -6,12 +6,12 @@
  *
  * From the environment: GPU_ON_CPU_DEVICES, the GPUs that are seen (1); GPU_ON_CPU_MIB, the memory
  * that a process may have on each (1024), and GPU_ON_CPU_COMM_MIB, what each communicator of NCCL
- * takes of it (0), and GPU_ON_CPU_COMM_MORE with each further GPU (0); GPU_ON_CPU_CAPABILITY (80), GPU_ON_CPU_DRIVER (13000) and
- * GPU_ON_CPU_NCCL (22809), what GPUs, driver and NCCL are; GPU_ON_CPU_COPIES, whether copies within
- * memory go on beside kernels (engine), wait for them (kernels), or may not be asked for either
- * (refused); NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED, of what is random (1); and
- * GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a point fail: malloc, blas,
- * kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
+ * takes of it (0), and GPU_ON_CPU_COMM_MORE with each further GPU (0); GPU_ON_CPU_CAPABILITY (80),
+ * GPU_ON_CPU_DRIVER (13000) and GPU_ON_CPU_NCCL (22809), what GPUs, driver and NCCL are;
+ * GPU_ON_CPU_COPIES, whether copies within memory go on beside kernels (engine), wait for them
+ * (kernels), or may not be asked for either (refused); NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED,
+ * of what is random (1); and GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a
+ * point fail: malloc, blas, kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
 #ifndef GPU_ON_CPU_H
 #define GPU_ON_CPU_H
 

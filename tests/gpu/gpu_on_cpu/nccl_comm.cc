@@ -372,8 +372,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return result;
     if (comm->is->running)
         forbidden("a communicator is destroyed while it exchanges");
-    if (comm->room) /* what is aborted keeps it: to free it here would wait for other communicators
-                     */
+    /* What is aborted keeps it: to free it there would wait for other communicators. */
+    if (comm->room)
         cudaFree(comm->room);
     leave(comm);
     return ncclSuccess;
