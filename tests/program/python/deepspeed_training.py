@@ -14,6 +14,7 @@ says what was found; exit code 1: something is not what it should be.
 without one, take turns in pairs; the last line is the mean ratio of theirs and its 95 % interval.
 """
 
+import argparse
 import logging
 import math
 import os
@@ -185,13 +186,13 @@ def tuned(steps, database, axes, share):
 
 
 def blocks(folder, pairs):
-    training, number, ratios = Training(), 0, []
+    training, number, ratios = Training(), -1, []
 
     def block(tuner):
         nonlocal number
         dist.barrier()
         began = time.perf_counter()
-        for number in range(number, number + STEPS):
+        for number in range(number + 1, number + 1 + STEPS):
             begun = time.perf_counter()
             if tuner is not None:
                 plan.update(tuner.ask_key(training.capacity(number)))
@@ -278,7 +279,10 @@ def main(folder, steps, pairs):
     os._exit(bool(wrong))  # on cores a rank at times aborts while Python ends
 
 
-if "--blocks" in sys.argv:
-    main(sys.argv[1], 0, int(sys.argv[3]))
-else:
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2000, 0)
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("folder", help="for databases")
+    parser.add_argument("steps", type=int, nargs="?", default=2000)
+    parser.add_argument("--blocks", type=int, default=0, metavar="PAIRS", help="real time instead")
+    given = parser.parse_args()
+    main(given.folder, given.steps, given.blocks)
