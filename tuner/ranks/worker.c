@@ -217,7 +217,7 @@ static int ask_for(struct worker *worker, const char *what, int64_t more)
 }
 
 /* What can be opened again, and what the wire keeps for other plans and layers, may be all that is
- * missing.  UNSUPPORTED: nothing was kept. */
+ * missing.  UNSUPPORTED: nothing was kept, and what was said of the lack stands. */
 static int give_back(struct worker *worker)
 {
     bool kept = worker->open_count || worker->proof;
@@ -225,8 +225,11 @@ static int give_back(struct worker *worker)
 
     close_kept(worker);
     trimmed = wire_trim(worker->engine.wire);
-    worker->said[0] = 0; /* by the attempt that lacked it */
-    return trimmed == UNSUPPORTED && kept ? OK : trimmed;
+    if (trimmed == UNSUPPORTED && kept)
+        trimmed = OK;
+    if (!trimmed)
+        worker->said[0] = 0; /* by the attempt that lacked it */
+    return trimmed;
 }
 
 static int open_layer(struct worker *worker, int64_t bytes)
