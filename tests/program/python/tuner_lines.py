@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from surroundings import PACKAGE, environment, outcome, python
-from tuner_case import Case, FAST, LAYER, Pipes
+from tuner_case import Case, FAST, LAYER, OTHERS, Pipes
 
 import moetune
 import moetune.lines
@@ -21,7 +21,7 @@ with moetune.attach(db, **{LAYER!r}, share=1.0, window=0) as tuner:
         if str(plan) == "r=4 d=1 a=linear":
             tuner.fail("not today")
             continue
-        tuner.tell({FAST!r}.get(str(plan), 1200.0) + step % 7)
+        tuner.tell({FAST!r}.get(str(plan), {OTHERS!r}) + 1e3 * (step % 7))
     status = tuner.status()
     print(type(tuner).__name__, "ends with", plan, "decided", status.decided, "steps", status.steps,
           "window", moetune.lines.attached_window())

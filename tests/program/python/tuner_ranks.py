@@ -9,7 +9,7 @@ import sys
 from unittest import mock
 
 from surroundings import environment, outcome
-from tuner_case import FAST, LAYER, ME, Pipes, until_decided
+from tuner_case import FAST, LAYER, ME, OTHERS, Pipes, run
 from tuner_torch import Modules
 
 import moetune
@@ -37,7 +37,7 @@ def ranks_scenarios(rank, database, ranks):
                 plan = tuner.ask(100 + step % 20)
                 plans.append(str(plan))
                 # Only the last rank knows which plan is fast: the longest time counts.
-                told = 1e3 * FAST.get(str(plan), 1200.0)  # beside it exchanges take nothing
+                told = FAST.get(str(plan), OTHERS)  # beside it exchanges take nothing
                 assert tuner.tell(told + step % 7 if rank == ranks - 1 else 10.0 + rank)
             tuner.flush()
             status = tuner.status()
@@ -216,7 +216,7 @@ class Ranks(Modules):
                 def step(times=1.0):
                     plan = tuner.ask(100 + len(plans) % 20)
                     plans.append(str(plan))
-                    tuner.tell(times * 1e3 * FAST.get(str(plan), 1200.0) + rank)
+                    tuner.tell(times * FAST.get(str(plan), OTHERS) + rank)
                     return plan
 
                 while step().source != moetune.Source.EXACT:
@@ -259,7 +259,7 @@ class Ranks(Modules):
         layer = dict(LAYER, ranks=RANKS * 2, ranks_per_node=RANKS * 2, experts=RANKS)
         with kind(self.database, share=0.02, cluster=ME, **layer) as tuner:
             for _ in range(300):
-                tuner.tell(1e3 * FAST.get(str(tuner.ask(100)), 1200.0))
+                tuner.tell(FAST.get(str(tuner.ask(100)), OTHERS))
             tuner.flush()
             return tuner.status()
 
@@ -315,7 +315,7 @@ class Alone(Modules):
         import moetune.torch
 
         with moetune.torch.Tuner(self.database, share=1.0, **dict(LAYER, cluster=ME)) as tuner:
-            plan = until_decided(tuner)
+            plan = run(tuner, 400)
         self.assertEqual((str(plan), plan.source.name), ("r=2 d=2 a=linear", "EXACT"))
         self.assertRegex(moetune.torch.describe_machine(), r"comm_library = none\n$")
 
