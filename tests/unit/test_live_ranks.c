@@ -443,43 +443,91 @@ static void what_callbacks_take_is_paid_from_the_share(void)
     crowd_close(&c);
 }
 
+/* A step of two ranks whose caller carries orders as the header has it.  Whether they exchange. */
+static bool carry(struct moetune *ranks[2], double exchange_us, struct moe_plan *plan)
+{
+    struct moe_plan theirs = MOE_PLAN_INIT;
+    struct moetune_order orders[9];
+    bool due = moetune_due(ranks[0]);
+    uint32_t count;
+
+    *plan = (struct moe_plan)MOE_PLAN_INIT;
+    CHECK(moetune_due(ranks[1]) == due);
+    if (due) {
+        CHECK(moetune_ask(ranks[0], 300, plan) == MOE_OK);
+        CHECK(moetune_spent(ranks[0], exchange_us) == MOE_OK);
+        CHECK(moetune_orders(ranks[0], orders, 9, &count) == MOE_OK && count == 1);
+        CHECK(moetune_obey(ranks[0], orders, 9, 300, plan) == MOE_OK);
+        CHECK(moetune_obey(ranks[1], orders, 9, 300, &theirs) == MOE_OK);
+        CHECK(moetune_tell(ranks[0], 1000 * factor_of(plan)) == MOE_OK);
+    } else {
+        CHECK(moetune_known(ranks[0], 300, plan) == MOE_OK);
+        CHECK(moetune_known(ranks[1], 300, &theirs) == MOE_OK);
+        CHECK(moetune_passed(ranks[0], 300, plan, 1000 * factor_of(plan)) == MOE_OK);
+    }
+    CHECK(plan_equal(plan, &theirs) && plan->source == theirs.source);
+    return due;
+}
+
+static void open_two(const char *name, struct moetune_options o, struct moetune *ranks[2])
+{
+    ranks[0] = open_with(fresh_path(name), o);
+    o.rank = 1;
+    ranks[1] = open_with(NULL, o);
+}
+
 static void who_carries_orders_may_do_so_as_seldom(void)
 {
-    struct moetune_options o = options_with(0);
-    struct moetune *tuner = open_with(fresh_path("carried"), o), *other;
+    struct moetune *ranks[2], *tuner, *other;
     struct moetune_order orders[9];
-    struct moe_plan plan = MOE_PLAN_INIT, theirs = MOE_PLAN_INIT;
+    struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t count, exchanges = 0;
+    int quiet = 0;
 
-    o.rank = 1;
-    other = open_with(NULL, o);
+    open_two("carried", options_with(0), ranks);
+    tuner = ranks[0];
+    other = ranks[1];
+    CHECK(moetune_until_due(NULL) < 0);
     CHECK(moetune_due(tuner) == 1 && moetune_due(other) == 1 && moetune_due(NULL) < 0);
     CHECK(moetune_known(other, 300, &plan) == MOE_ERR_ARGUMENT);
     CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_ERR_ARGUMENT); /* nothing was asked */
     CHECK(moetune_orders(other, orders, 9, &count) == MOE_ERR_ARGUMENT);
     for (int step = 0; step < 2000; step++) {
-        CHECK(moetune_due(tuner) == moetune_due(other));
-        if (moetune_due(tuner)) {
-            CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
-            CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_OK && count == 1);
-            CHECK(moetune_obey(tuner, orders, 9, 300, &plan) == MOE_OK);
-            CHECK(moetune_obey(other, orders, 9, 300, &theirs) == MOE_OK);
-            CHECK(moetune_tell(tuner, 1000 * factor_of(&plan)) == MOE_OK);
-            exchanges++;
-        } else {
-            CHECK(moetune_known(tuner, 300, &plan) == MOE_OK);
-            CHECK(moetune_known(other, 300, &theirs) == MOE_OK);
-            CHECK(moetune_passed(tuner, 300, &plan, 1000 * factor_of(&plan)) == MOE_OK);
-        }
-        CHECK(plan_equal(&plan, &theirs) && plan.source == theirs.source);
+        bool due;
+
+        CHECK(moetune_until_due(tuner) == quiet && moetune_until_due(other) == quiet);
+        due = carry(ranks, 0, &plan);
+        exchanges += due;
+        quiet = due ? moetune_until_due(tuner) : quiet - 1;
     }
-    CHECK(plan_is(&theirs, best_text) && exchanges < 300 && status_of(tuner).steps == 2000);
-    CHECK(moetune_obey(other, orders, 9, 301, &theirs) == MOE_ERR_IO);
-    CHECK(moetune_obey(other, orders, 0, 300, &theirs) == MOE_ERR_ARGUMENT);
+    CHECK(plan_is(&plan, best_text) && exchanges < 300 && status_of(tuner).steps == 2000);
+    while (!moetune_due(tuner))
+        carry(ranks, 0, &plan);
+    CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
+    CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_OK);
+    CHECK(moetune_obey(other, orders, 9, 301, &plan) == MOE_ERR_IO);
+    CHECK(moetune_obey(other, orders, 0, 300, &plan) == MOE_ERR_ARGUMENT);
     orders[0].bytes[13] ^= 8; /* as if others came after it */
-    CHECK(moetune_obey(other, orders, 9, 300, &theirs) == MOE_ERR_FORMAT);
+    CHECK(moetune_obey(other, orders, 9, 300, &plan) == MOE_ERR_FORMAT);
     moetune_close(tuner);
     moetune_close(other);
+}
+
+/* What was saved up for a plan is not spent on the exchange that is to try it. */
+static void exchanges_of_a_fifth_of_a_step_leave_something_for_plans(void)
+{
+    struct moetune *ranks[2];
+    struct moetune_status s;
+    struct moe_plan plan;
+
+    open_two("dear", options_with(0.01), ranks);
+    for (int step = 0; step < 40000; step++)
+        carry(ranks, 200, &plan);
+    s = status_of(ranks[0]);
+    CHECK(plan_is(&plan, best_text) && s.tried > 0);
+    CHECK(s.cost_us <= 0.01 * s.time_us + 200);
+    moetune_close(ranks[0]);
+    moetune_close(ranks[1]);
 }
 
 int main(void)
@@ -496,6 +544,7 @@ int main(void)
         TEST(a_plan_that_fails_between_exchanges_is_given_up_at_the_next),
         TEST(what_callbacks_take_is_paid_from_the_share),
         TEST(who_carries_orders_may_do_so_as_seldom),
+        TEST(exchanges_of_a_fifth_of_a_step_leave_something_for_plans),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), prepare);

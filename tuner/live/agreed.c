@@ -147,7 +147,8 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
         const struct agreed_plan *p = &s->items[i];
         bool is_here = p->bucket == here;
         struct moe_plan best = MOE_PLAN_INIT;
-        uint32_t rest = live_rest(live, is_here ? capacity : p->bucket * window, &best);
+        uint32_t rest =
+            live_rest(live, is_here ? capacity : p->bucket * window, exchange_us, &best);
         bool changed = !same(&best, &p->plan);
 
         if (rest < next)

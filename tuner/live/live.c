@@ -269,7 +269,7 @@ void live_spent(struct live *live, double us)
     budget_own(&live->budget, us);
 }
 
-uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
+uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struct moe_plan *plan)
 {
     struct live_bucket *lb = live->dictionary.store ? bucket_of(live, capacity) : NULL;
     const struct budget *b = &live->budget;
@@ -287,7 +287,7 @@ uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
     /* Steps until so much may be spent; a step is taken for as long as they were on average. */
     if (live->status.steps)
         income = b->share * b->run_us / (double)live->status.steps;
-    missing = live_saves(live) - budget_left_us(b);
+    missing = live_saves(live) + asking_us - budget_left_us(b);
     if (missing > 0)
         saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
     return live_waits(live, lb, saving);

@@ -127,8 +127,8 @@ int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan
 void live_spent(struct live *live, double us);
 
 /* The best plan known in the capacity's bucket, and for how many steps of all buckets nothing else
- * will be answered there. */
-uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan);
+ * will be answered there, if to ask costs so much. */
+uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struct moe_plan *plan);
 #define LIVE_NEVER UINT32_MAX
 
 struct moetune_status live_status(const struct live *live);

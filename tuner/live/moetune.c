@@ -477,7 +477,7 @@ int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, ui
 
     if (!t || !plan || !steps || !t->live || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
-    PLAINLY(t, *steps = live_rest(t->live, capacity, &best));
+    PLAINLY(t, *steps = live_rest(t->live, capacity, 0, &best));
     copy_out(&best, plan);
     return MOE_OK;
 }
@@ -509,6 +509,11 @@ int moetune_spent(struct moetune *t, double us)
 int moetune_due(const struct moetune *t)
 {
     return t ? !t->agreed.wait : MOE_ERR_ARGUMENT;
+}
+
+int moetune_until_due(const struct moetune *t)
+{
+    return t ? (int)t->agreed.wait : MOE_ERR_ARGUMENT;
 }
 
 int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)

@@ -207,8 +207,10 @@ MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order
  *
  *     if (moetune_due(tuner)) {
  *         rank 0:  moetune_tell and moetune_passed, for the steps since the last exchange;
- *                  moetune_spent, what that one took;
- *                  moetune_ask(tuner, capacity, &plan);  moetune_orders(tuner, orders, 9, &count);
+ *                  moetune_ask(tuner, capacity, &plan);
+ *                  moetune_spent, what the last exchange took; not before moetune_ask, which would
+ *                  find spent what was saved up for the plan that it may try now;
+ *                  moetune_orders(tuner, orders, 9, &count);
  *         all:     broadcast(orders, sizeof(orders));
  *                  moetune_obey(tuner, orders, 9, capacity, &plan);
  *     } else
@@ -218,6 +220,11 @@ MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order
 
 /* 1: at the next step ranks exchange; the same on all that came to the last exchange. */
 MOETUNE_API int moetune_due(const struct moetune *tuner);
+
+/* So many steps from here on are no exchange, 0 to 2,047; likewise alike.  Until then what
+ * moetune_known says of a capacity stands: it may be kept, and asked again, for each step in its
+ * order, just before the exchange. */
+MOETUNE_API int moetune_until_due(const struct moetune *tuner);
 
 /* A step that is no exchange, and its plan: the best one that ranks have heard of in the capacity's
  * bucket, or the default plan.  MOE_ERR_ARGUMENT: an exchange is due. */

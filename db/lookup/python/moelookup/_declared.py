@@ -183,6 +183,7 @@ moetune_functions: Dict[str, Tuple[Any, List[Any]]] = {
     "moetune_order": (c_int, [c_void_p, c_void_p]),
     "moetune_follow": (c_int, [c_void_p, c_void_p, c_uint32, c_void_p]),
     "moetune_due": (c_int, [c_void_p]),
+    "moetune_until_due": (c_int, [c_void_p]),
     "moetune_known": (c_int, [c_void_p, c_uint32, c_void_p]),
     "moetune_orders": (c_int, [c_void_p, c_void_p, c_uint32, POINTER(c_uint32)]),
     "moetune_obey": (c_int, [c_void_p, c_void_p, c_uint32, c_uint32, c_void_p]),

@@ -93,6 +93,10 @@ class SpacePlan(Words):
     def __str__(self) -> str:
         return self._text
 
+    def __copy__(self) -> "SpacePlan":
+        rest = self.source, self.bucket, self.time_us, self.default_us
+        return SpacePlan(self, self._text, *rest)
+
     def __reduce__(self) -> Any:
         rest = self.source, self.bucket, self.time_us, self.default_us
         return type(self), (dict(self), self._text, *rest)

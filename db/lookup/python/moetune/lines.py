@@ -146,8 +146,8 @@ class Attached(_Speaker):
 
     # As Tuner's: here every step is an exchange, and what those take is not counted.
 
-    def due(self) -> bool:
-        return True
+    def until_due(self) -> int:
+        return 0
 
     def orders(self) -> bytes:
         return self.order()

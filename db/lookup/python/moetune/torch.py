@@ -39,13 +39,18 @@ _ORDERS_BYTES = 2 + ORDERS * ORDER_BYTES  # what they are comes first, then Tune
 _ORDERS, _ERROR = b"o", b"e"
 _WATCHED = 64  # steps that all ranks compare their inputs in once these have changed
 _LAG_MOST = 7
+_KEPT = 1024  # buckets of keys
 
 
 class _Step:
     """Since the last exchange."""
 
-    def __init__(self, capacity: int, plan: Plan, asked: bool, alike: bool) -> None:
-        self.capacity, self.plan, self.asked = capacity, plan, asked
+    __slots__ = ("capacity", "value", "plan", "asked", "alike", "time")
+
+    def __init__(
+        self, capacity: int, value: Optional[int], plan: Any, asked: bool, alike: bool
+    ) -> None:
+        self.capacity, self.value, self.plan, self.asked = capacity, value, plan, asked
         self.alike = alike  # this rank's input is as large as all had agreed
         self.time: Union[None, float, Marks] = None
 
@@ -88,7 +93,10 @@ class Tuner:
         self._where = None if alone else _device(talk, device)
         self.rank = 0 if alone else dist.get_rank(talk)
         self._first = 0 if alone or talk is None else dist.get_global_rank(talk, 0)
-        self._sum, self._due = 0, True  # a checksum of what was asked; an exchange comes next
+        self._quiet = 0  # steps from here on that are no exchange
+        self._known: Dict[int, Any] = {}  # by capacity, what was known() since the last exchange
+        self._later: List[int] = []  # capacities of which it is to be asked once more
+        self._buckets: Dict[Tuple[int, float], int] = {}
         self._steps: List[_Step] = []
         # Steps that the host is ahead of the device: so many run what is known between a plan that is
         # tried and the exchange that learns its time.
@@ -133,7 +141,6 @@ class Tuner:
             return self._standing(capacity)
         if self._alone:
             return self._ask_alone(capacity)
-        self._sum = zlib.crc32(repr((capacity, self._asked_with)).encode(), self._sum)
         asked = self._is_due()
         alike = asked or self._asked_with == self.value
         if asked:
@@ -142,9 +149,8 @@ class Tuner:
             self._held -= 1
             plan = self._standing(capacity)
         else:
-            plan = self._tuner.known(capacity)
-            self._due = self._tuner.due()
-        return self._begin(_Step(capacity, plan, asked, alike))
+            plan = self._quietly(capacity)
+        return self._begin(_Step(capacity, self._asked_with, plan, asked, alike))
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
         """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class.
@@ -153,13 +159,18 @@ class Tuner:
         that times in them are alike."""
         if not isinstance(self._tuner, _Tuner):
             raise Error("ask_key: under `moetune tune --exec` an Asker asks for a space's plans", -1)
-        try:
-            bucket = self._tuner.bucket(key, klass)
-        except (Error, ValueError):
-            if not self._alone and self._is_due():  # the others wait, and hear of it
-                with contextlib.suppress(Error, ValueError):
-                    self.ask(-1)
-            raise
+        bucket = self._buckets.get((key, klass))
+        if bucket is None:
+            try:
+                bucket = self._tuner.bucket(key, klass)
+            except (Error, ValueError):
+                if not self._alone and self._is_due():  # the others wait, and hear of it
+                    with contextlib.suppress(Error, ValueError):
+                        self.ask(-1)
+                raise
+            if len(self._buckets) > _KEPT:
+                self._buckets.clear()
+            self._buckets[key, klass] = bucket
         self._point = (key, klass)
         try:
             plan: Any = self.ask(bucket)
@@ -195,7 +206,7 @@ class Tuner:
     def refuse(self, why: str) -> None:
         """fail(), where all ranks do so alike: the next ask() hears of it."""
         self.fail(why)
-        self._due, self._held = True, 0
+        self._quiet = self._held = 0
 
     def flush(self) -> None:
         """A collective: rank 0 learns what was told."""
@@ -238,12 +249,30 @@ class Tuner:
             self._plans[step.capacity // self.window] = step.plan
         return step.plan
 
+    def _quietly(self, capacity: int) -> Any:
+        """What the library says of a capacity stands until the next exchange, and it counts the other
+        steps just before that: a call costs ten times as much beside a trainer's step, which leaves
+        nothing of it in a cache, as beside another call."""
+        plan = self._known.get(capacity)
+        if plan is None:
+            self._catch_up()
+            plan = self._known[capacity] = self._tuner.known(capacity)
+        else:
+            self._later.append(capacity)
+        self._quiet -= 1
+        return _own(plan)
+
+    def _catch_up(self) -> None:
+        later, self._later = self._later, []
+        for capacity in later:
+            self._tuner.known(capacity)
+
     def _standing(self, capacity: int) -> Any:
         """What every rank knows by itself."""
         plan = self._plans.get(capacity // self.window, self._usual)
         if plan is None:
             raise Error("ask: of this space no plan is known yet: run a step before a graph is captured")
-        return copy.copy(plan)  # it is kept, and what its caller does to it is no business of later steps
+        return _own(plan)
 
     def _note(self, mine: Union[float, Marks]) -> None:
         """A time, or what is said in its place."""
@@ -285,7 +314,7 @@ class Tuner:
             plan, self._steps = self._ask_tuner(capacity), []
         else:
             plan = self._tuner.rest(capacity)[0]
-        return self._begin(_Step(capacity, plan, asked, alike=True))
+        return self._begin(_Step(capacity, None, plan, asked, alike=True))
 
     def _learn_alone(self) -> None:
         """Of steps in their order, up to one that the device has not passed."""
@@ -300,16 +329,21 @@ class Tuner:
 
     def _is_due(self) -> bool:
         """Whether the next step is an exchange, whatever is asked for."""
-        return self._alone or not self._held and (self._due or self._watched > 0)
+        return self._alone or not self._held and (not self._quiet or self._watched > 0)
 
     def _exchange(self, capacity: Optional[int]) -> Any:
         """Times go to rank 0, and an order comes from there."""
         steps, self._steps, self._resolved = self._steps, [], 0
         begin = time.perf_counter()
+        self._catch_up()
         late = _settle(steps)
-        mine = [-self._took_s, self._sum, -self._sum, self._wrong, late]
+        asked = [(step.capacity, step.value) for step in steps]
+        if capacity is not None:
+            asked.append((capacity, self._asked_with))
+        sum_ = zlib.crc32(repr(asked).encode())
+        mine = [-self._took_s, sum_, -sum_, self._wrong, late]
         mine += [_time_of(step.time) for step in steps]
-        self._sum, self._wrong = 0, 0.0
+        self._wrong = 0.0
         said = torch.tensor(mine, dtype=torch.float64, device=self._where)
         dist.reduce(said, self._first, dist.ReduceOp.MAX, group=self._group)
         heard = said.tolist()
@@ -344,13 +378,13 @@ class Tuner:
             raise ValueError(_NO_SUCH_TIME)
         if said[4] and isinstance(self._tuner, _Tuner):  # whoever attached it wants each step
             self._lag = min(2 * self._lag + 1, _LAG_MOST)
-        self._tuner.spent(1e6 * least_s)
         for step, us in zip(steps, times):
             self._learn(step, us)
-        if capacity is None:
-            return b""
-        self._ask_tuner(capacity)
-        return bytes(self._tuner.orders())
+        if capacity is not None:
+            self._ask_tuner(capacity)
+        # Only now: else what was saved up for a plan is spent on the exchange that is to try it.
+        self._tuner.spent(1e6 * least_s)
+        return b"" if capacity is None else bytes(self._tuner.orders())
 
     def _ask_tuner(self, capacity: int) -> Any:
         """By its key where there is one: how times follow it is learnt, too."""
@@ -371,9 +405,15 @@ class Tuner:
         self._watched = _WATCHED if varied else max(0, self._watched - 1)
         self.value = self._asked_with
         plan: Plan = self._tuner.obey(orders, capacity)
-        self._due = self._tuner.due()
-        self._held = self._lag if self._due and not self._watched else 0
+        self._quiet = self._tuner.until_due()
+        self._known.clear()
+        self._held = self._lag if not self._quiet and not self._watched else 0
         return plan
+
+
+def _own(plan: Any) -> Any:
+    """What its caller does to it is no business of later steps, for which it is kept."""
+    return plan if isinstance(plan, Plan) else copy.copy(plan)
 
 
 def _settle(steps: List[_Step]) -> float:

@@ -207,9 +207,14 @@ class Tuner(Owned):
 
     def due(self) -> bool:
         """Whether ranks exchange at the next step."""
-        status = int(_functions().moetune_due(self._live()))
-        library().check(min(status, 0), "due")
-        return status > 0
+        return self.until_due() == 0
+
+    def until_due(self) -> int:
+        """So many steps from here on are no exchange.  Until then what known() says of a capacity
+        stands, and it may be called for them, in their order, just before the exchange."""
+        steps = int(_functions().moetune_until_due(self._live()))
+        library().check(min(steps, 0), "until_due")
+        return steps
 
     def known(self, capacity: int) -> Plan:
         """The plan of a step that is no exchange."""
