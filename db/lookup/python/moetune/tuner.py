@@ -205,10 +205,6 @@ class Tuner(Owned):
         library().check(status, f"follow: an order for capacity {rows}")
         return self._read(plan)
 
-    def due(self) -> bool:
-        """Whether ranks exchange at the next step."""
-        return self.until_due() == 0
-
     def until_due(self) -> int:
         """So many steps from here on are no exchange.  Until then what known() says of a capacity
         stands, and it may be called for them, in their order, just before the exchange."""
