@@ -356,14 +356,14 @@ def judge_size(moetune, program, layer, arguments):
     for number in range(VISITS):
         if number == VISITS // 2:
             print(run_moetune(moetune, "tune", setting, *of_layer)[0], flush=True)
+            try:
+                view = moelookup.open(database).bind(space=space.name)
+            except moelookup.Error as why:
+                raise SystemExit(f"  no range was decided in {MINUTES:g} minutes: {why}")
         found, first = visit(setting, number)
         visits.append(found)
         keys.update(first)
         keep(setting, number, found, keys)
-    try:
-        view = moelookup.open(database).bind(space=space.name)
-    except moelookup.Error as why:
-        raise SystemExit(f"  no range was decided in {MINUTES:g} minutes: {why}")
     print(
         f"  {VISITS} visits.  key and class; % slower than the best plan; % saved against the"
         " default; as the table says; z"
@@ -379,6 +379,13 @@ def judge_size(moetune, program, layer, arguments):
 
 def main(moetune, *names):
     moetune = os.path.abspath(moetune)
+    if not os.access(moetune, os.X_OK):
+        raise SystemExit(f"{moetune} is no program: make builds one")
+    for name in names:
+        if name not in PROGRAMS:
+            raise SystemExit(f"no program {name}: there are {', '.join(PROGRAMS)}")
+    if VISITS < 4:
+        raise SystemExit("PROGRAMS_VISITS: at least 4, for intervals are wanted")
     print(f"{os.cpu_count()} cores", flush=True)
     verdicts = []
     for name in names:
@@ -407,4 +414,6 @@ def main(moetune, *names):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(f"usage: {sys.argv[0]} BUILD/moetune PROGRAM...")
     main(*sys.argv[1:])
