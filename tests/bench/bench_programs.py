@@ -109,8 +109,8 @@ class Visit(Launch):
         self.first, self.took = {}, {}  # by range: its first key; and by plan: microseconds
         super().__init__(setting.space, 1, setting.command, launch, plans, setting.layer)
 
-    def run(self, _, command, variables):
-        process = subprocess.Popen(
+    def start(self, _, command, variables):
+        return subprocess.Popen(
             command,
             shell=True,
             env=dict(os.environ, **variables),
@@ -119,6 +119,8 @@ class Visit(Launch):
             text=True,
             start_new_session=True,
         )
+
+    def wait_for(self, process):
         try:
             self.said = process.communicate(timeout=PATIENCE_S)[0]
         except BaseException as why:  # also where somebody interrupts it

@@ -1,11 +1,14 @@
 """A space read by a few lines of its own, and a moetune that walks its plans through programs."""
 
+import contextlib
 import itertools
+import multiprocessing
 import os
 import re
+import runpy
 import socket
-import subprocess
 import sys
+import tempfile
 import threading
 
 from surroundings import PACKAGE, environment
@@ -68,6 +71,23 @@ class Space:
         return found
 
 
+def be_rank(command, said, others):
+    """In a process of its own: what `python3 COMMAND...` would be there, but that torch is loaded."""
+    os.dup2(said.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    for fd in others:
+        os.close(fd)
+    ours = os.path.realpath(PACKAGE), os.path.dirname(os.path.realpath(__file__))
+    for name, module in list(sys.modules.items()):
+        where = os.path.realpath(getattr(module, "__file__", None) or "/")
+        if name != "__main__" and where.startswith(ours):
+            del sys.modules[name]
+    paths = [os.path.dirname(command[0]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    sys.path[:] = paths + [path for path in sys.path if os.path.realpath(path) not in ours]
+    sys.argv[:] = command
+    runpy.run_path(command[0], run_name="__main__")
+
+
 class Launch:
     """All ranks of a program; it is asked for the plans, told `end`, and has ended."""
 
@@ -75,7 +95,7 @@ class Launch:
         self.outcomes, self.keys, self.gone_after = {}, [], gone_after
         self.heard = []  # outcomes one by one
         there, here = os.pipe(), os.pipe()
-        self.mine = open(there[0]), open(here[1], "w", buffering=1)
+        self.mine, self.pipes = (open(there[0]), open(here[1], "w", buffering=1)), (*there, *here)
         names = {
             "MOETUNE_TO": f"/proc/{os.getpid()}/fd/{there[1]}",
             "MOETUNE_FROM": f"/proc/{os.getpid()}/fd/{here[0]}",
@@ -83,15 +103,17 @@ class Launch:
             "MOETUNE_PLAN": plan,
             "MOETUNE_LAYER": layer,
         }
+        started = self.start(ranks, command, dict(names, **variables))
         thread = threading.Thread(target=self.speak, args=(list(plans),), daemon=True)
         thread.start()
-        self.run(ranks, command, dict(names, **variables))
+        self.wait_for(started)
         os.close(there[1])
         thread.join()
         os.close(here[0])
         self.close_mine()
 
-    def run(self, ranks, command, variables):
+    def start(self, ranks, command, variables):
+        """Before a thread speaks with it: a process that is forked has no others."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
@@ -104,25 +126,32 @@ class Launch:
             "PYTHONDONTWRITEBYTECODE": "1",
             "CUDA_VISIBLE_DEVICES": "",
         }
+        # To load torch takes longer than all that a rank does here: it is loaded once.
+        with environment(**common), contextlib.suppress(ImportError):
+            import torch.distributed  # noqa: F401
         started = []
         for rank in range(ranks):
+            said = tempfile.TemporaryFile("w+")
+            process = multiprocessing.get_context("fork").Process(
+                target=be_rank, args=(command, said, self.pipes)
+            )
             with environment(**dict(common, **variables), RANK=str(rank), LOCAL_RANK=str(rank)):
-                started.append(
-                    subprocess.Popen(
-                        [sys.executable, *command],
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT,
-                        universal_newlines=True,
-                    )
-                )
+                process.start()
+            started.append((process, said))
+        return started
+
+    def wait_for(self, started):
         self.said, self.codes = "", []
-        for process in started:
-            try:
-                self.said += process.communicate(timeout=PATIENCE_S)[0]
-            except subprocess.TimeoutExpired:
+        for process, said in started:
+            process.join(PATIENCE_S)
+            hung = process.exitcode is None
+            if hung:
                 process.kill()
-                self.said += process.communicate()[0] + "\nit hung\n"
-            self.codes.append(process.returncode)
+                process.join()
+            with said:
+                said.seek(0)
+                self.said += said.read() + ("\nit hung\n" if hung else "")
+            self.codes.append(process.exitcode)
 
     def speak(self, plans):
         """Each plan once under each key that comes, then `end`."""
