@@ -18,7 +18,7 @@ struct world {
     MPI_Comm control, alarm;
     struct topology topology;
     int neighbours;
-    bool crowded;
+    int cores;
     bool alarmed, raised;
     bool lost;  /* a rank did not come: there are no collectives any more */
     bool alone; /* one rank stands for all, without MPI */
@@ -61,7 +61,7 @@ static int wait_for(struct world *world, MPI_Request *request, bool long_in_comi
         }
         if (long_in_coming && tests > EAGER_TESTS)
             usleep(NAP_US);
-        else if (world->crowded)
+        else if (world_crowded(world))
             sched_yield();
     }
 }
@@ -83,7 +83,7 @@ static int find_nodes(struct world *world)
     TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
     MPI_Comm_size(node, &world->neighbours);
     MPI_Comm_rank(node, &local);
-    world->crowded = allowance_cores() < 2 * world->neighbours;
+    world->cores = allowance_cores();
     first = t->rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
@@ -152,6 +152,7 @@ int world_alone(const struct topology *topology, struct world **out)
         return fail(ERR_NOMEM, "the world");
     world->topology = *topology;
     world->neighbours = 1;
+    world->cores = allowance_cores();
     world->alone = true;
     *out = world;
     return OK;
@@ -186,7 +187,12 @@ const struct topology *world_topology(const struct world *world)
 
 int world_crowded(const struct world *world)
 {
-    return world->crowded;
+    return world->cores < 2 * world->neighbours;
+}
+
+int world_cores(const struct world *world)
+{
+    return world->cores;
 }
 
 int world_neighbours(const struct world *world)

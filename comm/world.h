@@ -40,6 +40,8 @@ int world_neighbours(const struct world *world);
 /* True where there are fewer than two cores per rank: kernels, messages and other ranks share one,
  * and whoever waits must give way. */
 int world_crowded(const struct world *world);
+/* Whole cores that this rank and its neighbours may use, as they were when it joined. */
+int world_cores(const struct world *world);
 
 /* Every rank brings its status and gets the same one: the worst error if there is any, else
  * UNSUPPORTED if any rank said so, else OK. */

@@ -1,6 +1,5 @@
 /* Compares the results of a step with what they should be: all of them with the reference, or some
  * with what their tokens must become. */
-#include "allowance.h"
 #include "fault.h"
 #include "rig.h"
 #include "rows.h"
@@ -114,7 +113,7 @@ static int gather_given(struct rig *rig, const struct exec *exec, struct given_r
 
 static int threads_of(const struct rig *rig)
 {
-    return allowance_cores() / world_neighbours(rig->world);
+    return world_cores(rig->world) / world_neighbours(rig->world);
 }
 
 /* What all ranks' tokens chose; NULL where there is no such thing. */
