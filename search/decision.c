@@ -136,11 +136,15 @@ static struct mean mean_of(const struct decision *d, const struct trial_of *t)
 {
     struct pairs pairs = trial_pairs(t);
     struct scatter scatter;
+    struct mean mean;
     double freedom, noise = search_noise(d->setup.search, &freedom);
 
     scatter_of(&pairs, 1, &scatter);
     scatter_know_within(&scatter, 2 * noise, fmin(6, freedom));
-    return pairs_mean(&pairs, &scatter);
+    mean = pairs_mean(&pairs, &scatter);
+    if (d->setup.launched) /* one more launch is off as far as one more pair */
+        mean.further = mean.steps * mean.count;
+    return mean;
 }
 
 enum outcome { OPEN, FAILED, PROVEN };

@@ -43,6 +43,7 @@ struct decision_setup {
     /* By arm: how far a plan lies from the default, which is 0; borrowed.  Of plans that are as
      * good within half a percent the nearest one is chosen.  NULL: they are all as far. */
     const uint32_t *apart;
+    bool launched; /* each sample of a plan is from a launch of its own */
 };
 
 /* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
@@ -77,8 +78,8 @@ struct decision_result {
     struct search_result found;
     double ns, low_ns, high_ns; /* of a step under it: expected, and a 95 % interval */
     double default_ns;          /* NAN without a default */
-    struct gain gain;           /* 1 - ns / default_ns with its interval, in this launch of the
-                                 * ranks; NAN without one */
+    struct gain gain;           /* 1 - ns / default_ns with its interval, in this launch, or in a
+                                 * further one if they are `launched`; NAN without one */
     double bound; /* it is slower than the best plan by less than this share, with 95 % */
     double harm;  /* the chance that it is slower than the default by more than 1 %; 0 without */
     uint32_t samples; /* of it and the default */

@@ -236,6 +236,35 @@ static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
     CHECK(open > 1);
 }
 
+/* ---- what is claimed */
+
+static void a_gain_is_that_of_a_further_launch(void)
+{
+    uint32_t held = 0, of = 0;
+
+    for (int i = 0; i < 60; i++) {
+        struct truth truth = { draw(1000), 1 };
+        struct one_run run;
+        char name[32];
+        int arm, usual;
+
+        snprintf(name, sizeof(name), "further-%d.db", i);
+        begin(&run, place(name));
+        sample(&run, 1000, &truth);
+        usual = run.dictionary.default_arm;
+        arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
+        for (int further = 0; further < 10 && arm != usual; further++, of++) {
+            struct gain gain = run.range.bucket.entry.gain;
+            double found = 1 - (double)step_ns(&truth, arm) / (double)step_ns(&truth, usual);
+
+            held += gain.low <= found && found <= gain.high;
+        }
+        end(&run);
+    }
+    CHECK(of > 400);
+    CHECK(held >= 0.93 * of); /* 70 % where pairs are taken to be of one launch */
+}
+
 static void set_up(void)
 {
     draw_from_seed();
@@ -251,6 +280,7 @@ int main(void)
         TEST(a_range_that_is_cut_off_says_nothing_and_goes_on),
         TEST(what_is_wanted_on_the_occasion_gives_no_range_up),
         TEST(what_fails_after_it_was_decided_leaves_samples_that_count_once),
+        TEST(a_gain_is_that_of_a_further_launch),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), set_up);

@@ -191,6 +191,7 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .harm = d->harm,
                                     .margin = d->margin,
                                     .apart = b->apart,
+                                    .launched = d->launched,
                                     .patience = d->patience ? d->patience : d->effort->patience };
 
     for (int arm = 0; arm < (int)d->arm_count; arm++)

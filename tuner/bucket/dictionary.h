@@ -23,6 +23,7 @@ struct dictionary {
     const struct effort *effort;
     double harm, margin; /* as in struct decision_setup */
     uint32_t patience;   /* likewise; 0: the effort's */
+    bool launched;       /* likewise */
 };
 
 /* The capacity that stands for a bucket, or the key. */

@@ -15,6 +15,7 @@ int launch_bucket_open(struct launch_bucket *r, const struct dictionary *shared,
 {
     *r = (struct launch_bucket){ .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1 };
     r->watched.bucket = bucket;
+    r->dictionary.launched = true;
     r->shown = calloc(shared->arm_count, sizeof(*r->shown));
     if (!r->shown)
         return fail(ERR_NOMEM, "plans of a range");
