@@ -443,8 +443,10 @@ static void what_callbacks_take_is_paid_from_the_share(void)
     crowd_close(&c);
 }
 
-/* A step of two ranks whose caller carries orders as the header has it.  Whether they exchange. */
-static bool carry(struct moetune *ranks[2], double exchange_us, struct moe_plan *plan)
+/* A step of two ranks whose caller carries orders as the header has it.  Whether they exchange.
+ * Rank 0 alone hears of what `fails`. */
+static bool carry(struct moetune *ranks[2], double exchange_us, const char *fails,
+                  struct moe_plan *plan)
 {
     struct moe_plan theirs = MOE_PLAN_INIT;
     struct moetune_order orders[9];
@@ -459,7 +461,8 @@ static bool carry(struct moetune *ranks[2], double exchange_us, struct moe_plan 
         CHECK(moetune_orders(ranks[0], orders, 9, &count) == MOE_OK && count == 1);
         CHECK(moetune_obey(ranks[0], orders, 9, 300, plan) == MOE_OK);
         CHECK(moetune_obey(ranks[1], orders, 9, 300, &theirs) == MOE_OK);
-        CHECK(moetune_tell(ranks[0], 1000 * factor_of(plan)) == MOE_OK);
+        CHECK(moetune_tell(ranks[0], plan_is(plan, fails) ? MOETUNE_FAILED
+                                                          : 1000 * factor_of(plan)) == MOE_OK);
     } else {
         CHECK(moetune_known(ranks[0], 300, plan) == MOE_OK);
         CHECK(moetune_known(ranks[1], 300, &theirs) == MOE_OK);
@@ -496,13 +499,13 @@ static void who_carries_orders_may_do_so_as_seldom(void)
         bool due;
 
         CHECK(moetune_until_due(tuner) == quiet && moetune_until_due(other) == quiet);
-        due = carry(ranks, 0, &plan);
+        due = carry(ranks, 0, "", &plan);
         exchanges += due;
         quiet = due ? moetune_until_due(tuner) : quiet - 1;
     }
     CHECK(plan_is(&plan, best_text) && exchanges < 300 && status_of(tuner).steps == 2000);
     while (!moetune_due(tuner))
-        carry(ranks, 0, &plan);
+        carry(ranks, 0, "", &plan);
     CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
     CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_OK);
     CHECK(moetune_obey(other, orders, 9, 301, &plan) == MOE_ERR_IO);
@@ -511,6 +514,19 @@ static void who_carries_orders_may_do_so_as_seldom(void)
     CHECK(moetune_obey(other, orders, 9, 300, &plan) == MOE_ERR_FORMAT);
     moetune_close(tuner);
     moetune_close(other);
+}
+
+static void a_plan_of_which_rank_0_alone_hears_that_it_fails_moves_no_exchange(void)
+{
+    struct moetune *ranks[2];
+    struct moe_plan plan;
+
+    open_two("carried-fails", options_with(0.01), ranks);
+    for (int step = 0; step < 4000; step++)
+        carry(ranks, 100, best_text, &plan);
+    CHECK(plan_is(&plan, second_text));
+    moetune_close(ranks[0]);
+    moetune_close(ranks[1]);
 }
 
 /* What was saved up for a plan is not spent on the exchange that is to try it. */
@@ -522,7 +538,7 @@ static void exchanges_of_a_fifth_of_a_step_leave_something_for_plans(void)
 
     open_two("dear", options_with(0.01), ranks);
     for (int step = 0; step < 40000; step++)
-        carry(ranks, 200, &plan);
+        carry(ranks, 200, "", &plan);
     s = status_of(ranks[0]);
     CHECK(plan_is(&plan, best_text) && s.tried > 0);
     CHECK(s.cost_us <= 0.01 * s.time_us + 200);
@@ -544,6 +560,7 @@ int main(void)
         TEST(a_plan_that_fails_between_exchanges_is_given_up_at_the_next),
         TEST(what_callbacks_take_is_paid_from_the_share),
         TEST(who_carries_orders_may_do_so_as_seldom),
+        TEST(a_plan_of_which_rank_0_alone_hears_that_it_fails_moves_no_exchange),
         TEST(exchanges_of_a_fifth_of_a_step_leave_something_for_plans),
     };
 

@@ -454,7 +454,8 @@ int moetune_tell(struct moetune *t, double time_us)
             PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
         return rc;
     }
-    t->agreed.wait = 0; /* all ranks have heard it */
+    if (t->options.largest) /* else no other rank has heard it */
+        t->agreed.wait = 0;
     if (us == MOETUNE_FAILED) {
         if (t->live)
             PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));

@@ -60,6 +60,20 @@ def ranks_scenarios(rank, database, ranks):
             said.append(tuner.status().steps)
         return said
 
+    def fails_and_goes_on():
+        """What is tried fails on one rank; when ranks exchange next is as all had heard."""
+        apart, seen = 0, []
+        with Tuner(database + ".fails", share=0.05, **layer) as tuner:
+            for _ in range(600):
+                if tuner.ask(300).source.name != "TENTATIVE":
+                    tuner.tell(1e6)
+                    continue
+                tuner.fail("no") if rank == 1 else tuner.tell(5e5)
+                tuner.flush()
+                apart += tuner._quiet > 0
+                seen.append(tuner._tuner.until_due() == tuner._quiet)
+            return f"{apart} of {sum(seen)}"
+
     def other_capacities():
         said = []
         with Tuner(database, **layer) as tuner:
@@ -116,6 +130,7 @@ def ranks_scenarios(rank, database, ranks):
             other_capacities,
             other_bucket_between_exchanges,
             own_space,
+            fails_and_goes_on,
         )
     ]
 
@@ -164,6 +179,7 @@ class Ranks(Modules):
         self.assertEqual(set(tried.split()), {path + chunks for path in "ab" for chunks in "124"})
         for rank in range(1, RANKS):
             self.assertEqual(seen[rank][9].split(" | ")[0], tried)
+        self.assertEqual([seen[rank][10] for rank in range(RANKS)], RANKS * ["3 of 3"])
         self.assertIn("closed", seen[0][2])
         self.assertTrue(seen[0][3].startswith("Error -2: open /proc/no/such.db"), seen[0][3])
         self.assertIn("share", seen[1][6])
@@ -190,7 +206,7 @@ class Ranks(Modules):
             for rank in range(RANKS)
         ]
         try:
-            said = [rank.communicate(timeout=200)[0].decode() for rank in ranks]
+            said = [rank.communicate(timeout=800)[0].decode() for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()

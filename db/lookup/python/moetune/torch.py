@@ -14,6 +14,7 @@ import copy
 import functools
 import hashlib
 import math
+import operator
 import os
 import pickle
 import re
@@ -159,15 +160,17 @@ class Tuner:
         that times in them are alike."""
         if not isinstance(self._tuner, _Tuner):
             raise Error("ask_key: under `moetune tune --exec` an Asker asks for a space's plans", -1)
-        bucket = self._buckets.get((key, klass))
-        if bucket is None:
-            try:
+        try:
+            key, klass = operator.index(key), float(klass)
+            bucket = self._buckets.get((key, klass))
+            if bucket is None:
                 bucket = self._tuner.bucket(key, klass)
-            except (Error, ValueError):
-                if not self._alone and self._is_due():  # the others wait, and hear of it
-                    with contextlib.suppress(Error, ValueError):
-                        self.ask(-1)
-                raise
+        except (Error, TypeError, ValueError):
+            if not self._alone and self._is_due():  # the others wait, and hear of it
+                with contextlib.suppress(Error, ValueError):
+                    self.ask(-1)
+            raise
+        if (key, klass) not in self._buckets:
             if len(self._buckets) > _KEPT:
                 self._buckets.clear()
             self._buckets[key, klass] = bucket
