@@ -14,6 +14,7 @@ all the others: by the samples that chose it the best of several looks faster th
 """
 
 import bisect
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -124,7 +125,11 @@ class Visit(Launch):
         try:
             self.said = process.communicate(timeout=PATIENCE_S)[0]
         except BaseException as why:  # also where somebody interrupts it
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, signal.SIGTERM)  # torchrun hands it on to its ranks
+                process.wait(30)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise SystemExit(f"a visit did not end: {why!r}")
         self.codes = [process.returncode]
 
@@ -225,12 +230,12 @@ def student(freedom):
     return t + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
 
 
-def interval(logs, deviation=None):
+def interval(logs, deviation=None, freedom=None):
     """The mean ratio of pairs, and its 95 % interval."""
     mean, n = statistics.mean(logs), len(logs)
     if deviation is None:
-        deviation = statistics.stdev(logs)
-    reach = student(n - 1) * deviation / math.sqrt(n)
+        deviation, freedom = statistics.stdev(logs), n - 1
+    reach = student(freedom) * deviation / math.sqrt(n)
     return [math.exp(mean + by) for by in (0, -reach, reach)]
 
 
@@ -263,35 +268,44 @@ def percent(gain):
 class Verdict(NamedTuple):
     small: bool  # the loss is
     perhaps: bool  # it is not, but may be
-    z: object  # of the claim; None: there is none
+    z: object = None  # of the claim; None: there is none
+    held: int = 0  # visits whose gain the claim's interval holds
+    visits: int = 0  # that a claim was held against
 
 
 def judge(setting, visits, keys, view, claims):
     """A line for each key.  What claims are compared with has one variance in all of a table."""
     usual = join(setting.space.usual)
-    rows, squares, freedom = [], 0.0, 0
+    rows, judged, squares, freedom = [], [], 0.0, 0
     for at, key in sorted(keys.items()):
         answer = view.plan(*key)
-        plans = set.intersection(*(set(found.get(at, {})) for found in visits))
+        if not all(at in found for found in visits):
+            print(f"  {key}: it did not come up in each visit, and does not count")
+            continue
+        plans = set.intersection(*(set(found[at]) for found in visits))
         times = {plan: [found[at][plan] for found in visits] for plan in plans}
         if not {join(answer), usual} <= plans:
-            print(f"  {key}: {join(answer)}, or the default, did not run in each visit")
+            print(f"  {key}: {join(answer)}, or the default, failed in a visit: that is too slow")
+            judged.append(Verdict(False, False))
             continue
         gained = [math.log(a / b) for a, b in zip(times[join(answer)], times[usual])]
         rows.append((key, answer, times, gained))
         if join(answer) != usual:
             squares += statistics.variance(gained) * (len(gained) - 1)
             freedom += len(gained) - 1
-    return [judge_key(*row, usual, claims, math.sqrt(squares / max(freedom, 1))) for row in rows]
+    deviation = math.sqrt(squares / max(freedom, 1))
+    return judged + [judge_key(*row, usual, claims, deviation, max(freedom, 1)) for row in rows]
 
 
-def judge_key(key, answer, times, gained, usual, claims, deviation):
-    tuned, z = join(answer), None
-    loss, measured = interval(loss_of(times, tuned)), gain_of(interval(gained, deviation))
+def judge_key(key, answer, times, gained, usual, claims, deviation, freedom):
+    tuned, z, held = join(answer), None, 0
+    loss = interval(loss_of(times, tuned))
+    measured = gain_of(interval(gained, deviation, freedom))
     exact = answer.source == moelookup.Source.EXACT
     claim = claims.get(answer.bucket) if exact and tuned != usual else None
     if claim:
         z = z_of(claim, measured)
+        held = sum(claim[1] <= 1 - math.exp(one) <= claim[2] for one in gained)
     best = min(times, key=lambda plan: sum(map(math.log, times[plan])))
     small = loss[0] <= 1 + REGRET
     print(
@@ -303,7 +317,7 @@ def judge_key(key, answer, times, gained, usual, claims, deviation):
         flush=True,
     )
     reaches = loss[1] <= 1 + REGRET and (loss[2] - loss[1]) / 2 <= HALF
-    return Verdict(small, not small and reaches, z)
+    return Verdict(small, not small and reaches, z, held, len(gained) if claim else 0)
 
 
 # ---- a size of a program
@@ -314,12 +328,15 @@ def join(values):
 
 
 def run_moetune(moetune, verb, setting, *more):
-    """How long it took, and what it says."""
+    """How long it took, and what it says.  Without a table there is nothing to judge."""
     command = [moetune, verb, "--quiet", "--exec", setting.command, *setting.options, *more]
     began = time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode not in (0, SLOWER, CUT_OFF):
-        raise SystemExit(f"moetune {verb}: exit code {done.returncode}\n{done.stdout}")
+        failure = f"moetune {verb}: exit code {done.returncode}\n{done.stdout}"
+        if verb == "tune":
+            raise SystemExit(failure)
+        print(failure)
     cut = ", its time was up" if done.returncode == CUT_OFF else ""
     return f"  {verb}: {time.monotonic() - began:.0f} s{cut}", done.stdout.splitlines()
 
@@ -388,6 +405,8 @@ def main(moetune, *names):
             raise SystemExit(f"no program {name}: there are {', '.join(PROGRAMS)}")
     if VISITS < 4:
         raise SystemExit("PROGRAMS_VISITS: at least 4, for intervals are wanted")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths if path)
     print(f"{os.cpu_count()} cores", flush=True)
     verdicts = []
     for name in names:
@@ -406,12 +425,14 @@ def main(moetune, *names):
         return
     small, perhaps = sum(v.small for v in verdicts), sum(v.perhaps for v in verdicts)
     z = [v.z for v in verdicts if v.z is not None]
+    held, held_of = sum(v.held for v in verdicts), sum(v.visits for v in verdicts)
     rms = math.sqrt(sum(one * one for one in z) / len(z)) if z else math.nan
     print(
         f"\n{len(verdicts)} keys.  At most {100 * REGRET:.0f} % slower than the best plan: {small};"
         f" more, but within the interval: {perhaps};"
         f" wanted of both: {math.ceil(KEYS * len(verdicts))}."
-        f"  {len(z)} claims: rms z {rms:.2f}, wanted: at most {SQUARES}"
+        f"  {len(z)} claims: rms z {rms:.2f}, wanted: at most {SQUARES};"
+        f" of {held_of} visits they hold {held}: {100 * held / max(held_of, 1):.0f} %"
     )
 
 
