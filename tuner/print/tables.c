@@ -341,7 +341,7 @@ static void mean_text(const struct entry_row *entries, size_t count, char text[S
     bool faster = false;
 
     for (size_t i = 0; i < count; i++)
-        faster |= !strcmp(entries[i].decision, "adopted");
+        faster |= !strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0;
     if (faster)
         snprintf(text, STANDING_TEXT_BYTES,
                  "Saves %.1f %% against the default, in the mean of %u bucket%s", 100 * all.gain,

@@ -69,7 +69,7 @@ class Formats(unittest.TestCase):
 
     def export(self, *words, code=0):
         command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout if code == 0 else done.stderr
 

@@ -79,7 +79,7 @@ def exported(folder, plan):
     database = os.path.join(folder, "a.db")
     write_space(database, SPACE.text, {0: " ".join(f"{n}={v}" for n, v in plan.items())})
     words = [os.environ["MOETUNE"], *shlex.split(command.replace("\\\n", "")), "--db", database]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     os.remove(database)
     return done.stdout

@@ -39,7 +39,7 @@ class Init(unittest.TestCase):
             stderr=subprocess.STDOUT,
             universal_newlines=True,
             cwd=self.folder,
-            timeout=60,
+            timeout=240,
         )
         self.assertEqual(done.returncode, code, done.stdout)
         return done.stdout
@@ -89,7 +89,7 @@ class Init(unittest.TestCase):
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     universal_newlines=True,
-                    timeout=60,
+                    timeout=240,
                 )
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -117,7 +117,7 @@ class Init(unittest.TestCase):
                     stderr=subprocess.STDOUT,
                     universal_newlines=True,
                     cwd=self.folder,
-                    timeout=60,
+                    timeout=240,
                 )
             self.assertEqual(done.returncode, 1, done.stdout)  # it asks nothing
             told = set(read(self.folder, "told").decode().split())

@@ -156,7 +156,7 @@ class Ranks(Case):
             for rank in range(RANKS)
         ]
         try:
-            said = [rank.communicate(timeout=120)[0].decode() for rank in ranks]
+            said = [rank.communicate(timeout=480)[0].decode() for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()

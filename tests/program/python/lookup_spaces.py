@@ -130,7 +130,7 @@ class Spaces(unittest.TestCase):
 
     def lookup(self, *words):
         command = [os.environ["MOETUNE"], "lookup", "--db", self.database, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
         return done.returncode, done.stdout, done.stderr
 
     def test_the_program_answers_the_same(self):
@@ -163,7 +163,7 @@ class Spaces(unittest.TestCase):
     def test_the_same_layers_leave_as_csv_and_not_as_c(self):
         command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format"]
         path = self.database + ".csv"
-        subprocess.run([*command, "csv", "-o", path], check=True, timeout=60)
+        subprocess.run([*command, "csv", "-o", path], check=True, timeout=240)
         with open(path) as file:
             rows = [line.split(",") for line in file.read().splitlines()[1:5]]
         ends = [[*row[4:7], row[-1]] for row in rows]
@@ -173,6 +173,6 @@ class Spaces(unittest.TestCase):
             ["4", "65", "256", "1.251-2"],
             ["8", "257", "1024", ">2"],
         ])
-        done = subprocess.run([*command, "header"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, "header"], capture_output=True, text=True, timeout=240)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("plans of the space dispatch", done.stderr)

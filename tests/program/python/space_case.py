@@ -13,7 +13,7 @@ import threading
 
 from surroundings import PACKAGE, environment
 
-PATIENCE_S = 240
+PATIENCE_S = 960
 
 
 class Space:
@@ -133,7 +133,7 @@ class Launch:
         for rank in range(ranks):
             said = tempfile.TemporaryFile("w+")
             process = multiprocessing.get_context("fork").Process(
-                target=be_rank, args=(command, said, self.pipes)
+                target=be_rank, args=(command, said, self.pipes), daemon=True
             )
             with environment(**dict(common, **variables), RANK=str(rank), LOCAL_RANK=str(rank)):
                 process.start()

@@ -15,7 +15,7 @@ class FakeGroup:
     """What collectives need: everybody arrives, everybody reads, everybody leaves."""
 
     def __init__(self, ranks):
-        self.barrier, self.ranks, self.given = threading.Barrier(ranks, timeout=20), ranks, {}
+        self.barrier, self.ranks, self.given = threading.Barrier(ranks, timeout=200), ranks, {}
 
     def exchange(self, value):
         self.barrier.wait()

@@ -33,7 +33,7 @@ def python(*command, **values):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             universal_newlines=True,
-            timeout=300,
+            timeout=1200,
         )
 
 

@@ -59,7 +59,7 @@ class Lines(Case):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 universal_newlines=True,
-                timeout=120,
+                timeout=480,
             )
 
     def test_one_program_is_run_either_way(self):
