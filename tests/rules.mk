@@ -19,7 +19,8 @@ TESTS := $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(call tests_of,$(filter-out $(WA
 $(BUILD)/tests/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_ROOMS:%=-I%) -c -o $@ $<
-$(UNIT_TESTS:%=$(BUILD)/tests/test_%.o): OWN += -Dmain=main_of_$(*F)
+# To compile them takes longer than they do: -O1, in two thirds of the time.
+$(UNIT_TESTS:%=$(BUILD)/tests/test_%.o): OWN += -Dmain=main_of_$(*F) -O1
 
 # What tests take from: all of the program, or the objects that the caller names.
 $(BUILD)/tests/members: FORCE
