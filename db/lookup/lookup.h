@@ -155,12 +155,6 @@ struct declaration;
 /* False: the class is negative or no number, and the space has classes. */
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket);
 
-/* The entry that answers for a bucket, of a layer that has entries; *outside: its range lies
- * outside of those that have any. */
-const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
-                                              const struct declaration *d, uint32_t bucket,
-                                              bool *outside);
-
 /* ---- views (lookup_get.c) */
 
 /* A view that answers from this layer, of which it becomes the owner, also on an error. */

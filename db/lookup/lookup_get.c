@@ -119,22 +119,19 @@ static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint3
 static struct bucket_answer answer_for(const struct moelookup_view *view, uint32_t bucket)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket);
-    const struct lookup_entry *e;
-    bool outside;
+    uint32_t at;
 
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin)
         return own_answer(pin->plan, MOE_OVERRIDE);
-    if (!view->layer.entry_count)
-        return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
-    if (!view->declared)
+    if (view->layer.entry_count && !view->declared)
         return entry_answer(&view->layer, bucket);
-    /* In a declared space the neighbours of a bucket are other classes and other ranges. */
-    e = lookup_space_entry(&view->layer, view->declared, bucket, &outside);
-    return answer_of(e, e->plan.bucket == bucket ? own_source(e)
-                        : outside                ? MOE_CLAMPED
-                                                 : MOE_NEIGHBOUR);
+    /* Of what another range or class of a declared space wants, nothing follows for this one. */
+    at = entries_before(&view->layer, bucket);
+    if (at < view->layer.entry_count && view->layer.entries[at].plan.bucket == bucket)
+        return answer_of(&view->layer.entries[at], own_source(&view->layer.entries[at]));
+    return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
 }
 
 /* ---- all answers in advance */
@@ -657,6 +654,8 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
         return "override: MOELOOKUP_FORCE";
     if (view->switches.disabled)
         return "default: MOELOOKUP_DISABLE";
+    if (view->declared && view->layer.entry_count && plan->source == MOE_DEFAULT)
+        return "default: nothing is decided for this range";
     return reasons[plan->source];
 }
 

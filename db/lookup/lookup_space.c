@@ -1,5 +1,5 @@
-/* Spaces that a program declares: which of them a table has, the buckets of their keys, what
- * answers for a bucket that nobody measured, and the values of a plan. */
+/* Spaces that a program declares: which of them a table has, the buckets of their keys, and the
+ * values of a plan. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -17,49 +17,6 @@ bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class
         return false;
     *bucket = declaration_bucket_at(d, key, class);
     return true;
-}
-
-/* How far an entry's bucket is from another: ranges count first, of them those below before those
- * above; in one range classes, the lower one first. */
-static uint32_t distance(uint32_t from, uint32_t to, uint32_t one_below, uint32_t one_above)
-{
-    return to <= from ? one_below * (from - to) : one_above + one_below * (to - from);
-}
-
-static uint32_t farness(uint32_t bucket, uint32_t other, uint32_t classes)
-{
-    enum { RANGES = DECLARATION_KEY_EDGES_MAX + 1, CLASSES = 4 * DECLARATION_CLASS_EDGES_MAX };
-    uint32_t ranges = distance(bucket / classes, other / classes, 1, RANGES);
-    uint32_t steps = distance(bucket % classes, other % classes, 2, 1);
-
-    return ranges * CLASSES + steps;
-}
-
-/* Finds the entry that answers, by the same order as moelookup_get; the bucket's own entry is the
- * nearest of all. */
-const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
-                                              const struct declaration *d, uint32_t bucket,
-                                              bool *outside)
-{
-    const struct lookup_entry *nearest = NULL, *fresh = NULL, *end;
-    uint32_t classes = declaration_classes(d), range = bucket / classes;
-
-    end = layer->entries + layer->entry_count;
-    for (const struct lookup_entry *e = layer->entries; e < end; e++) {
-        uint32_t far = farness(bucket, e->plan.bucket, classes);
-        uint32_t other = e->plan.bucket / classes;
-        bool beside = other == range || other + 1 == range || range + 1 == other;
-
-        if (!nearest || far < farness(bucket, nearest->plan.bucket, classes))
-            nearest = e;
-        if (e->flags & LOOKUP_STALE || !beside)
-            continue;
-        if (!fresh || far < farness(bucket, fresh->plan.bucket, classes))
-            fresh = e;
-    }
-    *outside =
-        range < layer->entries[0].plan.bucket / classes || range > end[-1].plan.bucket / classes;
-    return fresh ? fresh : nearest;
 }
 
 /* ---- the spaces of a table */

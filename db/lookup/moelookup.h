@@ -251,6 +251,7 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  * where the default plan is r=1 d=1 a=linear, in MOE_LAYOUT_HIDDEN r=0 d=1 a=linear e=sparse, and a
  * bucket outside of the tuned range says MOE_CLAMPED instead of MOE_NEIGHBOUR.  out->bucket
  * is the bucket the answer was measured for; with MOE_OVERRIDE and MOE_DEFAULT, capacity's own.
+ * In a declared space no other bucket answers: without an entry of its own, the default does.
  * An entry that `moetune verify` refuted holds the default plan and counts as not stale. */
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);

@@ -273,54 +273,6 @@ struct plain {
     bool there[32], stale[32], pinned[32];
 };
 
-static bool is_there(const struct plain *t, int64_t range, int64_t class, bool fresh)
-{
-    int64_t classes = declaration_classes(t->d), at = range * classes + class;
-
-    return range >= 0 && range <= (int64_t)t->d->key_edges && class >= 0 && class < classes &&
-           t->there[at] && !(fresh && t->stale[at]);
-}
-
-/* The nearest class of a range that has an entry, the lower one first; -1: none. */
-static int64_t in_range(const struct plain *t, int64_t range, int64_t class, bool fresh)
-{
-    int64_t classes = declaration_classes(t->d);
-
-    for (int64_t away = 0; away < classes; away++) {
-        if (is_there(t, range, class - away, fresh))
-            return range * classes + class - away;
-        if (is_there(t, range, class + away, fresh))
-            return range * classes + class + away;
-    }
-    return -1;
-}
-
-/* The bucket that answers; -1: none does. */
-static int64_t walk(const struct plain *t, int64_t range, int64_t class)
-{
-    int64_t found = in_range(t, range, class, true);
-
-    found = found < 0 ? in_range(t, range - 1, class, true) : found;
-    found = found < 0 ? in_range(t, range + 1, class, true) : found;
-    for (int64_t r = range; r >= 0 && found < 0; r--)
-        found = in_range(t, r, class, false);
-    for (int64_t r = range; r <= (int64_t)t->d->key_edges && found < 0; r++)
-        found = in_range(t, r, class, false);
-    return found;
-}
-
-static bool is_outside(const struct plain *t, int64_t range)
-{
-    bool below = false, above = false;
-
-    for (int64_t r = 0; r <= (int64_t)t->d->key_edges; r++)
-        if (in_range(t, r, 0, false) >= 0) {
-            below |= r <= range;
-            above |= r >= range;
-        }
-    return !below || !above;
-}
-
 static void write_plain(const char *path, const struct plain *t)
 {
     struct store *store = new_store(path);
@@ -352,24 +304,18 @@ static bool is_right(const struct plain *t, const struct moelookup_view *view, u
 {
     uint32_t classes = declaration_classes(t->d), class = bucket % classes;
     uint64_t key = declaration_key(t->d, bucket);
-    int64_t from = walk(t, bucket / classes, class);
-    struct moe_plan got = MOE_PLAN_INIT, want = plan_at(t->d, 0);
+    struct moe_plan got = MOE_PLAN_INIT, want = plan_at(t->d, bucket);
 
     CHECK(moelookup_get_key(view, key, class ? t->d->class_edge[class - 1] / 1000.0 + 0.01 : 0,
                             &got) == MOE_OK);
     if (t->pinned[bucket])
         return got.source == MOE_OVERRIDE && got.choice == plan_at(t->d, bucket + 1).choice;
-    if (from < 0)
+    if (!t->there[bucket])
         return got.source == MOE_DEFAULT && got.choice == t->d->usual && got.space == t->d->id;
-    want = plan_at(t->d, (size_t)from);
-    want.source = t->stale[from]                    ? MOE_STALE
-                  : from == (int64_t)bucket         ? MOE_EXACT
-                  : is_outside(t, bucket / classes) ? MOE_CLAMPED
-                                                    : MOE_NEIGHBOUR;
-    if (plan_equal(&got, &want) && got.source == want.source && got.bucket == (uint32_t)from)
+    want.source = t->stale[bucket] ? MOE_STALE : MOE_EXACT;
+    if (plan_equal(&got, &want) && got.source == want.source && got.bucket == bucket)
         return true;
-    printf("    bucket %u: %u of %u, not %u of %u\n", bucket, got.source, got.bucket, want.source,
-           (uint32_t)from);
+    printf("    bucket %u: %u of %u, not %u\n", bucket, got.source, got.bucket, want.source);
     return false;
 }
 
@@ -536,8 +482,8 @@ static void an_explanation_speaks_of_keys_and_ranges(void)
     CHECK(!strncmp(text, "rows=600, bucket 7 (rows 101-1000 skew ", 39));
     CHECK(strstr(text, "; exact: measured in this bucket; "));
     CHECK(moelookup_explain_key(view, 600, 9, text, sizeof(text)) > 0);
-    CHECK(strstr(text, "neighbour: this bucket has no entry, that of bucket 7 (rows 101-1000 "));
-    CHECK(moelookup_explain(view, 5, text, sizeof(text)) > 0 && strstr(text, "clamped: "));
+    CHECK(strstr(text, "default: nothing is decided for this range; "));
+    CHECK(moelookup_explain(view, 5, text, sizeof(text)) > 0 && strstr(text, "default: nothing"));
     CHECK(moelookup_explain_key(view, 5, (double)NAN, text, sizeof(text)) == MOE_ERR_ARGUMENT);
     moelookup_view_free(view);
     moelookup_close(table);

@@ -80,7 +80,7 @@ class Spaces(unittest.TestCase):
         self.assertEqual(view.plan(64, 1.5).bucket, 1)
         self.assertEqual(view.plan(65, 1.25).bucket, 3)
         self.assertEqual(view.plan(1024, 99).bucket, 8)
-        self.assertEqual(view.plan(2**40, 99).source, moelookup.Source.CLAMPED)
+        self.assertEqual(view.plan(2**40, 99).source, moelookup.Source.DEFAULT)
         self.assertIn("tokens=65, bucket 3 (tokens 65-256 skew <=1.25)", view.explain(65, 1.25))
         for wrong in (-1, 2**64):
             self.assertRaises(ValueError, view.plan, wrong)
@@ -138,7 +138,8 @@ class Spaces(unittest.TestCase):
         words = "--space", "dispatch", "--ranks", "4", "--top-k", "2", "--class", "1.7"
         for key in (0, 64, 65, 600, 2**40):
             plan = view.plan(key, 1.7)
-            self.assertEqual(self.lookup(*words, "--key", str(key))[:2], (0, f"{plan}\n"))
+            code = 4 if plan.source == moelookup.Source.DEFAULT else 0
+            self.assertEqual(self.lookup(*words, "--key", str(key))[:2], (code, f"{plan}\n"))
             said = self.lookup(*words, "--key", str(key), "--explain")[1]
             self.assertEqual(said, view.explain(key, 1.7) + "\n")
             told = json.loads(self.lookup(*words, "--key", str(key), "--json")[1])
