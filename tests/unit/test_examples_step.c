@@ -199,7 +199,7 @@ static void routes_are_as_the_readme_says(void)
     struct route route = { TOKENS, EXPERTS, CHOICES, (uint64_t)given("c"), logits, gate,
                            expert, slot,    needed };
     struct list experts = { .used = 0 }, slots = { .used = 0 }, wanted = { .used = 0 };
-    char name[16];
+    char name[24];
 
     for (int t = 0; t < TOKENS; t++) {
         float *l = logits + t * EXPERTS;
