@@ -342,7 +342,7 @@ static void mean_text(const struct entry_row *entries, size_t count, char text[S
 
     for (size_t i = 0; i < count; i++)
         faster |= !strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0;
-    if (faster)
+    if (faster && all.claims)
         snprintf(text, STANDING_TEXT_BYTES,
                  "Saves %.1f %% against the default, in the mean of %u bucket%s", 100 * all.gain,
                  all.claims, all.claims == 1 ? "" : "s");

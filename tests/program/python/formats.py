@@ -283,6 +283,9 @@ class Formats(unittest.TestCase):
         write_space(self.database, DEEPEP, 3 * ["num_sms=8 nvl_dispatch=4 nvl_combine=1"])
         words = "sglang-deepep", "--space", "deepep"
         self.assertIn('"num_sms": 8', self.export(*words))
+        show = [os.environ["MOETUNE"], "show", "--db", self.database]  # no gain has an interval
+        said = subprocess.run(show, capture_output=True, text=True, timeout=240).stdout
+        self.assertIn("Nothing is proven to be faster than the default", said)
         self.assertIn(
             "fewer than the buffer holds", self.export(*words, "--set", "nvl_buffer=4", code=2)
         )
