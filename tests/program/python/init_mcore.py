@@ -69,7 +69,8 @@ WORDS = (" ".join(line.partition("#")[0].split()) for line in LINES)
 SPACE = Space("".join(f"{words}\n" for words in WORDS if words))  # as databases keep it
 EVERY = [dict(zip(SPACE.axes, values)) for values in itertools.product(*SPACE.axes.values())]
 LEGAL = SPACE.plans()
-EXPORTED = LEGAL[:: len(LEGAL) // 40]
+ON_4 = [plan for plan in LEGAL if int(plan["ep"]) * int(plan["etp"]) in (1, 2, 4)]  # write_space's
+EXPORTED = ON_4[:: len(ON_4) // 40]
 
 
 def exported(folder, plan):
@@ -77,7 +78,8 @@ def exported(folder, plan):
     text = read(PROGRAMS, "mcore", "mcore.py").decode()
     (command,) = re.findall(r"^    moetune (export (?:.*\\\n)*.*)$", text, re.M)
     database = os.path.join(folder, "a.db")
-    write_space(database, SPACE.text, {0: " ".join(f"{n}={v}" for n, v in plan.items())})
+    words = " ".join(f"{name}={value}" for name, value in plan.items())
+    write_space(database, SPACE.text, (len(SPACE.edges) + 1) * [words])
     words = [os.environ["MOETUNE"], *shlex.split(command.replace("\\\n", "")), "--db", database]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
