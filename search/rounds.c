@@ -524,6 +524,23 @@ static void leave(struct rounds *r, int bucket, int place, enum left_as as,
                                       : *word };
 }
 
+/* A plan that was settled earlier stays where it still runs and nothing shows that it is slower: in
+ * none of the settled buckets is that to be shown by chance. */
+static void keep_settled(struct rounds *r, const struct table_of_means *over_default, double harm)
+{
+    int count = 0;
+
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        count += r->contests[b].settled;
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        struct rounds_contest *c = &r->contests[b];
+        const struct mean *own = &over_default->of[b];
+
+        c->settled = c->settled && present(c, c->role[ROLE_TABLE]) &&
+                     !(own->count >= PAIRS_LEAST && mean_chance_above(own, 0) >= 1 - harm / count);
+    }
+}
+
 /* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
 static void replace_unproven(struct rounds *r, double harm, struct rounds_left *left)
 {
@@ -539,13 +556,16 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
         compare_all(r, role, ROLE_DEFAULT, &t);
         for (int b = 0; b < r->setup.bucket_count; b++)
             words[role][b] = word_of(r, &t, role, b, chance);
+        if (role == ROLE_TABLE)
+            keep_settled(r, &t, harm);
     }
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
         int best = ROLE_TABLE;
 
         left[b].word = words[ROLE_TABLE][b];
-        if (!present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
+        left[b].as = c->settled ? LEFT_SETTLED : LEFT_BY_ITSELF;
+        if (c->settled || !present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
             if (words[role][b].proof &&
@@ -583,7 +603,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
         const struct mean *here = &over_table.of[b];
         double sd = sqrt(here->steps + here->luck);
 
-        if (!present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
+        if (c->settled || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
             over_default.of[b].mean > 0 || !(is_default || words[b].proof) || !here->count ||
             !isfinite(here->mean) || !isfinite(sd))
             continue;
@@ -631,7 +651,7 @@ static void take_neighbours(struct rounds *r, double margin, double harm, struct
         bool all = own != side;
 
         for (next = first; next < count && arm_of_table(&r->contests[next]) == own; next++)
-            all = all && next - first < SHARED_MOST &&
+            all = all && next - first < SHARED_MOST && !r->contests[next].settled &&
                   r->contests[next].role[ROLE_NEIGHBOUR] >= 0 &&
                   r->contests[next].arms[r->contests[next].role[ROLE_NEIGHBOUR]] == side &&
                   allows_neighbour(r, next, margin, harm, &left[next].word, &words[next - first]);
@@ -643,7 +663,7 @@ static void take_neighbours(struct rounds *r, double margin, double harm, struct
     }
 }
 
-/* Gives up all plans that are proven less well than `least`. */
+/* Gives up all plans that are proven less well than `least` and not settled. */
 static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_left *left)
 {
     struct table_of_means t;
@@ -655,7 +675,7 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
 
-        if (present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
+        if (!c->settled && present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
             !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
             leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &words[b], &left[b]);
     }
@@ -676,6 +696,11 @@ bool rounds_obey(struct rounds *r, double margin, double harm,
     v = rounds_result(r);
     if (v.loses)
         give_up(r, PROOF_FASTER + 1, harm, left);
+    if (rounds_result(r).over_default.high < 0) { /* what is settled is left, and it is slower */
+        for (int b = 0; b < r->setup.bucket_count; b++)
+            r->contests[b].settled = false;
+        give_up(r, PROOF_FASTER + 1, harm, left);
+    }
     return v.loses || chosen.over_default.high < 0;
 }
 
@@ -809,6 +834,7 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     c->weight = b->weight;
     c->log_capacity = log(fmax(1, (double)b->capacity));
     c->chosen = b->table;
+    c->settled = b->settled;
     enter(c, b, ROLE_TABLE, b->table);
     enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)

@@ -39,6 +39,7 @@ struct rounds_bucket {
      */
     const struct pairs *first;
     struct normal belief;
+    bool settled; /* by an earlier series: it stays unless this one shows that it is slower */
 };
 
 struct rounds_setup {
@@ -61,6 +62,7 @@ struct rounds {
     struct rounds_contest {
         double weight, log_capacity;
         int chosen;                           /* the table's arm when the rounds began */
+        bool settled;
         int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
         int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */
         bool dropped[ROUNDS_ARMS_MAX];
@@ -116,6 +118,7 @@ int rounds_launch(const struct rounds *rounds);
 struct rounds_left {
     int arm;
     enum left_as {
+        LEFT_SETTLED,   /* as an earlier series left it */
         LEFT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
         LEFT_AS_STATIC, /* it is the best for the table as a whole */
         LEFT_AS_SHARED  /* it is the plan of both sides, and as good: the table gets shorter */
@@ -135,6 +138,11 @@ struct rounds_left {
  *    most `margin` (a share), is not shown to be slower at all, and is proven.
  * 4. If the table may be slower than the default, what is not proven to be faster goes; if it looks
  *    slower, everything.
+ *
+ * What an earlier series settled has proven itself on samples of its own.  A few samples more, in
+ * perhaps a bad hour, do not take that away, and no other plan takes its place: it goes to the
+ * default where these rounds show that it is slower, and with the whole table if they show that
+ * that is.
  *
  * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
 bool rounds_obey(struct rounds *rounds, double margin, double harm,

@@ -14,6 +14,7 @@ enum { TABLE = 7, DEFAULT_ARM = 0, FIRST_STATIC = 1, ARMS = 8 };
 /* Made-up buckets: the truth is the log of each arm's time in each of them. */
 struct world {
     int bucket_count, static_count, table[ROUNDS_BUCKETS_MAX];
+    bool settled[ROUNDS_BUCKETS_MAX];
     double truth[ROUNDS_BUCKETS_MAX][ARMS], weight[ROUNDS_BUCKETS_MAX];
     struct rounds_setup setup;
     struct noise noise;
@@ -48,7 +49,11 @@ static struct rounds *open_rounds(const struct world *w, const bool *usable)
     struct rounds *r = malloc(sizeof(*r));
 
     for (int b = 0; b < w->bucket_count; b++)
-        buckets[b] = (struct rounds_bucket){ w->weight[b], capacity_of(b), w->table[b], usable };
+        buckets[b] = (struct rounds_bucket){ .weight = w->weight[b],
+                                             .capacity = capacity_of(b),
+                                             .table = w->table[b],
+                                             .usable = usable,
+                                             .settled = w->settled[b] };
     setup.buckets = buckets;
     setup.bucket_count = w->bucket_count;
     setup.default_arm = DEFAULT_ARM;
@@ -556,6 +561,66 @@ static void all_give_way_where_the_table_is_slower(void)
     CHECK(v.over_default.value == 0);
 }
 
+/* 12 buckets, all but the last two of which an earlier series settled: the table's plan saves as
+ * much as is said in them, and a static one saves more. */
+static struct world settled_of(double saves, uint64_t seed, double noise)
+{
+    struct world w = world_of(12, 1, seed, noise);
+
+    for (int b = 0; b < 12; b++) {
+        w.settled[b] = b < 10;
+        w.truth[b][TABLE] -= b < 10 ? saves : 0;
+        w.truth[b][FIRST_STATIC] -= 0.10;
+    }
+    w.setup.cycles_min = w.setup.cycles_max = 6;
+    return w;
+}
+
+/* In an hour so bad that nothing new could be proven. */
+static void a_bad_hour_takes_nothing_away_that_an_earlier_series_settled(void)
+{
+    int unsettled = 0;
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct world w = settled_of(0.05, seed, 0.3);
+        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_result v;
+
+        obeyed(&w, &v, left);
+        for (int b = 0; b < 10; b++)
+            CHECK(left[b].arm == TABLE && left[b].as == LEFT_SETTLED);
+        memset(w.settled, 0, sizeof(w.settled));
+        obeyed(&w, &v, left);
+        for (int b = 0; b < 10; b++)
+            unsettled += left[b].arm != TABLE;
+    }
+    CHECK(unsettled > 100); /* of 200: what would have been lost */
+}
+
+static void what_was_settled_goes_where_it_is_shown_to_be_slower(void)
+{
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_result v;
+    struct world w = settled_of(0.05, 3, 0.01);
+
+    w.truth[4][TABLE] += 0.15;
+    w.table[6] = DEFAULT_ARM;
+    obeyed(&w, &v, left);
+    /* Where it is slower another plan may be proven; what is new takes the static one. */
+    for (int b = 0; b < 12; b++)
+        CHECK(left[b].arm == (b == 6              ? DEFAULT_ARM
+                              : b == 4 || b >= 10 ? FIRST_STATIC
+                                                  : TABLE));
+    for (int b = 0; b < 12; b++)
+        CHECK((left[b].as == LEFT_SETTLED) == (b < 10 && b != 4));
+    /* Slower by so little that only all buckets together show it. */
+    w = settled_of(-0.01, 4, 0.012);
+    w.static_count = 0;
+    obeyed(&w, &v, left);
+    for (int b = 0; b < 12; b++)
+        CHECK(left[b].arm == DEFAULT_ARM);
+}
+
 /* Of 12 buckets, in some of which one plan is 3 % faster and in the rest 6 % slower. */
 struct proven {
     int faster, itself, slower; /* harmless where it is faster; by its own pairs; where it is not */
@@ -844,6 +909,8 @@ int main(void)
         TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
         TEST(where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place),
         TEST(all_give_way_where_the_table_is_slower),
+        TEST(a_bad_hour_takes_nothing_away_that_an_earlier_series_settled),
+        TEST(what_was_settled_goes_where_it_is_shown_to_be_slower),
         TEST(what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few),
         TEST(weights_are_shares_of_steps),
         TEST(a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others),

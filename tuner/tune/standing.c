@@ -28,6 +28,7 @@ struct standing_bucket {
     struct pairs first;   /* of that and the default, since it was chosen */
     struct normal belief; /* what was believed of them */
     double weight;
+    bool settled; /* by an earlier series, or a verification */
     bool usable[SEARCH_ARMS_MAX];
 };
 
@@ -127,6 +128,30 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
+/* The last run before this tuning whose series of rounds came to its end; 0: there is none. */
+static int64_t settled_run(const struct settling *s)
+{
+    return s->row.run < s->sweep->dictionary.pairs_since ? s->row.run : 0;
+}
+
+/* What an earlier series left, or `moetune verify` has confirmed since, has proven itself. */
+static int find_settled(struct settling *s)
+{
+    struct row_list runs;
+
+    TRY(store_runs(s->sweep->campaign->store, &runs));
+    for (int i = 0; i < s->seat_count; i++) {
+        struct standing_bucket *seat = &s->seats[i];
+        int64_t decided = seat->bucket.entry.run;
+
+        seat->settled = decided <= settled_run(s);
+        EACH_ROW (run_row, run, runs)
+            seat->settled = seat->settled || (run->id == decided && !strcmp(run->search, "verify"));
+    }
+    free(runs.rows);
+    return OK;
+}
+
 /* Of the plan that the search chose there nothing is published unless it has shown by now that it
  * is not slower than the default; the rounds may yet show it. */
 static int find_candidates(struct settling *s)
@@ -165,7 +190,8 @@ static void describe_seats(const struct settling *s, struct rounds_bucket *out)
                                          seat->arm,
                                          seat->usable,
                                          seat->first.count ? &seat->first : NULL,
-                                         seat->belief };
+                                         seat->belief,
+                                         seat->settled };
     }
 }
 
@@ -223,7 +249,7 @@ static int begin_series(struct settling *s)
     TRY(find_kappa(s, &kappa));
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
-                                    .run = d->run,
+                                    .run = settled_run(s),
                                     .window = space_of(s)->window,
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
@@ -336,8 +362,11 @@ static int write_entry(struct settling *s, int i)
                            ? "incumbent"
                        : left->word.proof == PROOF_FASTER ? "adopted"
                                                           : "likely";
-    int rc = visit_redecide(s->sweep, e->bucket, left->arm, &anew);
+    int rc;
 
+    if (left->as == LEFT_SETTLED)
+        return OK;
+    rc = visit_redecide(s->sweep, e->bucket, left->arm, &anew);
     if (rc)
         return rc < 0 ? rc : OK;
     snprintf(anew.decision, sizeof(anew.decision), "%s", word);
@@ -370,6 +399,7 @@ static int settle(struct settling *s)
     struct rounds_result v;
 
     TRY(find_candidates(s));
+    TRY(find_settled(s));
     weigh(s);
     TRY(begin_series(s));
     TRY(open_rounds(s));
