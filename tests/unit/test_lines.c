@@ -194,6 +194,10 @@ static void steps_become_samples(void)
     CHECK(watch_awaits(&watch, &range, 1, false, 20) &&
           !watch_awaits(&watch, &range, 1, true, 20) &&
           !watch_awaits(&watch, &range, 1, false, 1000) && !watch_looks(&watch, 1));
+    /* One of four ranges is waited for longer, if the program has ever asked for it. */
+    CHECK(!watch_awaits(&watch, &range, 4, false, 200));
+    range.seen = true;
+    CHECK(watch_awaits(&watch, &range, 4, false, 200));
     for (int launch = 0; launch < LAUNCH_PATIENCE; launch++) {
         watched_reset(&range);
         CHECK(watched_in_vain(&range) == (launch == LAUNCH_PATIENCE - 1));

@@ -101,6 +101,20 @@ static uint32_t count_open(const struct live *l)
     return count;
 }
 
+/* Whether a range that is to be decided may be asked for again: one that a program asked for when
+ * it began, and not in so many questions since, may never come back. */
+static bool awaits_open(const struct live *l)
+{
+    for (uint32_t i = 0; i < l->buckets.count; i++) {
+        const struct live_bucket *lb = l->buckets.items[i];
+
+        if (lb->state == LIVE_OPEN && !why_stuck(l, lb) &&
+            l->asked <= 2 * lb->last_step + (uint64_t)DRIFT_WINDOW * l->buckets.count)
+            return true;
+    }
+    return false;
+}
+
 static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct exec_protocol *v = self;
@@ -118,7 +132,7 @@ static int program_asks(void *self, const struct said *ask, struct moe_plan *pla
         v->newest = v->asked;
     /* It goes on while something is left to decide, other ranges may come, or steps that are slower
      * than they were would not have been noticed yet. */
-    if (count_open(v->live) ||
+    if (awaits_open(v->live) ||
         v->asked <= 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->buckets.count)
         return OK;
     live_void(v->live);

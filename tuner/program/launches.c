@@ -200,7 +200,7 @@ bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t 
 {
     uint64_t rounds = (uint64_t)(on_occasion ? PASS_BY : WAIT) * w->least;
 
-    return question - r->asked < rounds * ranges;
+    return question - r->asked < (r->seen ? rounds * ranges : rounds);
 }
 
 bool watch_looks(const struct launch_watch *w, uint64_t question)
@@ -310,6 +310,7 @@ static int program_asks(void *self, const struct said *ask, struct moe_plan *pla
         l->watch.newest = question;
     }
     range->asked = question;
+    range->seen = true;
     if (!goes_on(l, question))
         return UNSUPPORTED;
     l->range = range;
@@ -408,8 +409,13 @@ static int judge_end(struct launches *l, const struct launch_end *end)
         if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
             continue;
         declaration_range(l->space, range->bucket, text, sizeof(text));
-        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
+        if (range->seen)
+            note("%s %s is left: %d launches in a row did not run %" PRIu32
+                 " steps of one plan there",
+                 l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
+        else
+            note("%s %s is left: the program did not ask for it in %d launches", l->space->key,
+                 text, LAUNCH_PATIENCE);
         l->client->leave(l->self, range);
     }
     return l->client->ended(l->self, NULL);

@@ -55,6 +55,7 @@ struct watched {
     uint32_t steps; /* of one plan, gathered by this launch */
 
     /* By all launches. */
+    bool seen; /* one of them asked for it */
     uint32_t samples, spare; /* spare: their steps beyond the first one of each */
     double squares;          /* of the logarithms of steps, from the mean of their sample's */
 
@@ -88,7 +89,8 @@ struct launch_watch {
 };
 
 /* Whether a range that it is to show may still be asked for, one of so many; on the occasion: what
- * it shows there is no reason to wait long. */
+ * it shows there is no reason to wait long.  One that no launch ever asked for is not waited for so
+ * long: a trainer recorded it, or an earlier run, and this program may never come to it. */
 bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t ranges,
                   bool on_occasion, uint64_t question);
 /* Whether it may show ranges that nobody knows. */
