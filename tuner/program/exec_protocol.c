@@ -323,12 +323,76 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     return rc;
 }
 
+/* ---- what is said at the end */
+
+/* What became of the trials of each value of an axis. */
+struct outcomes {
+    const struct declaration *space;
+    uint32_t ran[DECLARATION_AXES_MAX][DECLARATION_VALUES_MAX];
+    uint32_t failed[DECLARATION_AXES_MAX][DECLARATION_VALUES_MAX];
+    size_t axis; /* of one value, why the last of its trials failed */
+    uint32_t value;
+    struct trial_row last;
+};
+
+static int count_outcome(void *self, const struct trial_row *trial)
+{
+    struct outcomes *o = self;
+    bool ran = trial->state == TRIAL_OK;
+
+    if (trial->state == TRIAL_RUNNING || trial->state == TRIAL_RULED_OUT)
+        return OK;
+    for (size_t axis = 0; axis < o->space->axes; axis++) {
+        uint32_t value = declaration_value(o->space, trial->key.plan.choice, axis);
+
+        o->ran[axis][value] += ran;
+        o->failed[axis][value] += !ran;
+        if (!ran && axis == o->axis && value == o->value)
+            o->last = *trial;
+    }
+    return OK;
+}
+
+/* Says of which values no plan ever ran, in whichever range: they may be misspelt, or ask for what
+ * is not installed here. */
+static int print_failures(struct store *store, const struct exec_protocol *v)
+{
+    const struct launches_report *r = &v->report;
+    struct outcomes all = { .space = v->request.declared }, one;
+
+    if (!all.space)
+        return OK;
+    TRY(store_trials(store, r->cluster, r->shape, v->session.window, UINT32_MAX, count_outcome,
+                     &all));
+    for (size_t axis = 0; axis < all.space->axes; axis++)
+        for (uint32_t value = 0; value < all.space->axis[axis].values; value++) {
+            uint32_t failed = all.failed[axis][value];
+
+            if (!failed || all.ran[axis][value])
+                continue;
+            one = (struct outcomes){ .space = all.space, .axis = axis, .value = value };
+            TRY(store_trials(store, r->cluster, r->shape, v->session.window, UINT32_MAX,
+                             count_outcome, &one));
+            printf("failed    %s=%s, wherever it was tried (%" PRIu32 " trial%s): %s\n",
+                   all.space->axis[axis].name, all.space->axis[axis].text[value], failed,
+                   failed == 1 ? "" : "s", one.last.message);
+        }
+    return OK;
+}
+
+static int count_undecided(void *self, const struct entry_row *e)
+{
+    *(uint32_t *)self += entry_is_undecided(e);
+    return OK;
+}
+
 /* The table, what to do with it, and how the program was started. */
 static int print(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
     struct store *store;
+    uint32_t undecided = 0;
     int rc;
 
     TRY(store_read(v->path, &store));
@@ -341,8 +405,14 @@ static int print(struct exec_protocol *v)
     rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
+    if (!rc)
+        rc = store_entries(store, r->cluster, r->shape, count_undecided, &undecided);
     if (!rc) {
-        printf("\ntable     %s\nuse it    ", v->path);
+        printf("\ntable     %s\n", v->path);
+        if (undecided && effort_words[v->options->effort + 1]) /* not the last effort */
+            printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided,
+                   d ? "range" : "bucket", undecided == 1 ? "" : "s", v->go_on);
+        printf("use it    ");
         paste_export(v->path);
         if (d) {
             printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
@@ -358,6 +428,11 @@ static int print(struct exec_protocol *v)
         printf("\nsee it    moetune report --db ");
         shell_word(v->path, stdout);
         printf(" -o report\n");
+    }
+    if (rc == OK || rc == UNSUPPORTED) {
+        int said = print_failures(store, v);
+
+        rc = said ? said : rc;
     }
     if (r->launches)
         printf("launches  %" PRIu32 ", of %" PRIu32 " ways to start the program\n", r->launches,

@@ -266,11 +266,15 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
     bool forgiven = !end->hung && !dies_always(deaths, bucket_count(&r->bucket, t->arm));
     const struct declaration *d = t->launches.space;
-    char range[64];
+    char range[64], again[48] = "";
 
     declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
+    if (forgiven && deaths < DEATHS_LEAST)
+        snprintf(again, sizeof(again), "; once more (%" PRIu32 " of %d)", deaths, DEATHS_LEAST);
     note("%s %s, %s: %s%s", d->key, range, PLAN_WORDS(&t->arms[t->arm]), why,
-         forgiven ? "; once more" : "");
+         *again     ? again
+         : forgiven ? "; once more"
+                    : "");
     if (forgiven)
         return OK;
     if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
@@ -295,7 +299,8 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
     if (!dies_always(++way->stillborn, 0)) {
         if (l->session->running)
             launch_bucket_of(l->range)->bucket.attempts[t->arm].kills++;
-        note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number, why);
+        note("launch %" PRIu32 ": %s, before a step was timed; once more (%" PRIu32 " of %d)",
+             l->now.number, why, way->stillborn, DEATHS_LEAST);
         return OK;
     }
     way->broken = true;
