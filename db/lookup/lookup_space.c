@@ -7,6 +7,7 @@
 #include "shape.h"
 #include "status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- buckets */
@@ -46,6 +47,22 @@ static const struct declaration *find_called(const struct moelookup *table, cons
     return found;
 }
 
+/* Which spaces there are instead, as many as the room takes. */
+static void name_spaces(const struct moelookup *table, char *room, size_t size)
+{
+    size_t used = 0;
+
+    *room = 0;
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+        const struct declaration *d = declaration_find(layer.shape.space);
+        char tag[DECLARATION_TAG_BYTES];
+
+        if (d && used + sizeof(tag) + 2 < size && !strstr(room, declaration_tag(d, tag)))
+            used += (size_t)snprintf(room + used, size - used, "%s%s", used ? ", " : "", tag);
+    }
+}
+
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
@@ -60,7 +77,11 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
     }
     d = find_called(table, name, NULL, &lowest);
     if (!d) {
-        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
+        char others[512];
+
+        name_spaces(table, others, sizeof(others));
+        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
+                   *others ? "; there is " : "", others);
         return MOE_ERR_ARGUMENT;
     }
     other = find_called(table, name, d, &next);
