@@ -384,35 +384,20 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 
 /* ---- what it is worth */
 
-/* The mean gain of the measured buckets, for where no rounds tell what the table as a whole gains;
- * NAN: there is none. */
-static double mean_gain(const struct layer_facts *layer)
-{
-    double sum = 0;
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < layer->entry_count; i++)
-        if (!layer->entries[i].inferred && isfinite(layer->entries[i].gain.value)) {
-            sum += layer->entries[i].gain.value;
-            count++;
-        }
-    return count ? sum / count : NAN;
-}
-
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
 {
-    double mean = mean_gain(layer);
+    /* Where no rounds tell what the table gains as a whole, what `moetune show` says. */
+    struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
 
     if (!layer->entry_count)
         snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
     else if (layer->stands)
         standing_text(&layer->standing, text);
-    else if (isfinite(mean))
-        snprintf(
-            text, HEADLINE_BYTES,
-            "Saves about %.1f %% against the default: the mean of %u buckets, not yet measured "
-            "as a whole",
-            percent(mean, 1), contrast_measured_buckets(layer));
+    else if (all.claims)
+        snprintf(text, HEADLINE_BYTES,
+                 "Saves about %.1f %% against the default: the mean of %u bucket%s, not yet "
+                 "measured as a whole",
+                 percent(all.gain, 1), all.claims, all.claims == 1 ? "" : "s");
     else
         snprintf(text, HEADLINE_BYTES, "What the table saves is not known");
 }
@@ -464,12 +449,12 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
 void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES])
 {
     const struct standing_row *s = &layer->standing;
-    struct gain mean = { mean_gain(layer), NAN, NAN };
+    struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
     char name[FIGURE_BYTES] = "the best static plan";
 
     gain_figure(&s->gain, layer->stands, "the default", &out[0]);
-    if (!layer->stands && isfinite(mean.value)) {
-        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(mean.value, 1));
+    if (!layer->stands && all.claims) {
+        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(all.gain, 1));
         snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
     }
     if (layer->stands && s->static_plan.struct_size)
