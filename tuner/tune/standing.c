@@ -38,6 +38,7 @@ struct settling {
     int seat_count;
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
+    int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
     struct rounds *rounds;
     struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
@@ -134,17 +135,21 @@ static int64_t settled_run(const struct settling *s)
     return s->row.run < s->sweep->dictionary.pairs_since ? s->row.run : 0;
 }
 
-/* What an earlier series left, or `moetune verify` has confirmed since, has proven itself. */
+/* What an earlier series left, or `moetune verify` has confirmed since, has proven itself: a tuning
+ * that is about what trainers missed leaves it alone. */
 static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
+    s->settled = s->sweep->misses ? settled_run(s) : 0;
+    if (!s->settled)
+        return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     for (int i = 0; i < s->seat_count; i++) {
         struct standing_bucket *seat = &s->seats[i];
         int64_t decided = seat->bucket.entry.run;
 
-        seat->settled = decided <= settled_run(s);
+        seat->settled = decided <= s->settled;
         EACH_ROW (run_row, run, runs)
             seat->settled = seat->settled || (run->id == decided && !strcmp(run->search, "verify"));
     }
@@ -249,7 +254,7 @@ static int begin_series(struct settling *s)
     TRY(find_kappa(s, &kappa));
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
-                                    .run = settled_run(s),
+                                    .run = s->settled ? s->settled : d->run,
                                     .window = space_of(s)->window,
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
