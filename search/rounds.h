@@ -61,7 +61,7 @@ struct rounds {
     struct rounds_setup setup; /* without the arrays */
     struct rounds_contest {
         double weight, log_capacity;
-        int chosen;                           /* the table's arm when the rounds began */
+        int chosen; /* the table's arm when the rounds began */
         bool settled;
         int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
         int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */

@@ -55,7 +55,7 @@ struct watched {
     uint32_t steps; /* of one plan, gathered by this launch */
 
     /* By all launches. */
-    bool seen; /* one of them asked for it */
+    bool seen;               /* one of them asked for it */
     uint32_t samples, spare; /* spare: their steps beyond the first one of each */
     double squares;          /* of the logarithms of steps, from the mean of their sample's */
 
