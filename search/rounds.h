@@ -118,10 +118,10 @@ int rounds_launch(const struct rounds *rounds);
 struct rounds_left {
     int arm;
     enum left_as {
-        LEFT_SETTLED,   /* as an earlier series left it */
         LEFT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
         LEFT_AS_STATIC, /* it is the best for the table as a whole */
-        LEFT_AS_SHARED  /* it is the plan of both sides, and as good: the table gets shorter */
+        LEFT_AS_SHARED, /* it is the plan of both sides, and as good: the table gets shorter */
+        LEFT_SETTLED    /* as an earlier series left it */
     } as;
     struct rounds_word word;
 };
@@ -140,9 +140,9 @@ struct rounds_left {
  *    slower, everything.
  *
  * What an earlier series settled has proven itself on samples of its own.  A few samples more, in
- * perhaps a bad hour, do not take that away, and no other plan takes its place: it goes to the
- * default where these rounds show that it is slower, and with the whole table if they show that
- * that is.
+ * perhaps a bad hour, do not take that away, nor does another plan take its place.  Where these
+ * rounds show that it is slower than the default it is judged like the others, and where they show
+ * that the whole table is it goes with that.
  *
  * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
 bool rounds_obey(struct rounds *rounds, double margin, double harm,
