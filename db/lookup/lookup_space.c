@@ -81,7 +81,7 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
 
         name_spaces(table, others, sizeof(others));
         lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
-                   *others ? "; there is " : "", others);
+                   *others ? "; those here: " : "", others);
         return MOE_ERR_ARGUMENT;
     }
     other = find_called(table, name, d, &next);
