@@ -375,14 +375,20 @@ static int print_failures(struct store *store, const struct exec_protocol *v)
                              count_outcome, &one));
             printf("failed    %s=%s, wherever it was tried (%" PRIu32 " trial%s): %s\n",
                    all.space->axis[axis].name, all.space->axis[axis].text[value], failed,
-                   failed == 1 ? "" : "s", one.last.message);
+                   failed == 1 ? "" : "s", UTF8_LINE(one.last.message));
         }
     return OK;
 }
 
+struct undecided {
+    uint32_t window, count;
+};
+
 static int count_undecided(void *self, const struct entry_row *e)
 {
-    *(uint32_t *)self += entry_is_undecided(e);
+    struct undecided *u = self;
+
+    u->count += e->window == u->window && entry_is_undecided(e);
     return OK;
 }
 
@@ -392,7 +398,7 @@ static int print(struct exec_protocol *v)
     const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
     struct store *store;
-    uint32_t undecided = 0;
+    struct undecided undecided = { v->session.window, 0 };
     int rc;
 
     TRY(store_read(v->path, &store));
@@ -409,9 +415,9 @@ static int print(struct exec_protocol *v)
         rc = store_entries(store, r->cluster, r->shape, count_undecided, &undecided);
     if (!rc) {
         printf("\ntable     %s\n", v->path);
-        if (undecided && effort_words[v->options->effort + 1]) /* not the last effort */
-            printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided,
-                   d ? "range" : "bucket", undecided == 1 ? "" : "s", v->go_on);
+        if (undecided.count && effort_words[v->options->effort + 1]) /* not the last effort */
+            printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided.count,
+                   d ? "range" : "bucket", undecided.count == 1 ? "" : "s", v->go_on);
         printf("use it    ");
         paste_export(v->path);
         if (d) {

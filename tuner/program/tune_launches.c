@@ -253,10 +253,11 @@ static void leave(void *self, struct watched *range)
  * is tried again, in its turn. */
 enum { DEATHS_LEAST = 4 };
 
-/* Whether to give up what ran before: only where it dies much more often than it works. */
-static bool dies_always(uint32_t deaths, uint32_t worked)
+/* So many deaths make it give up what ran before: only where it dies much more often than it works.
+ */
+static uint32_t deaths_most(uint32_t worked)
 {
-    return deaths >= DEATHS_LEAST && deaths > 2 * worked;
+    return worked < DEATHS_LEAST / 2 ? DEATHS_LEAST : 2 * worked + 1;
 }
 
 /* Blames a plan under which the program died or fell silent. */
@@ -264,17 +265,16 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
 {
     struct launch_bucket *r = launch_bucket_of(t->launches.range);
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
-    bool forgiven = !end->hung && !dies_always(deaths, bucket_count(&r->bucket, t->arm));
+    uint32_t most = deaths_most(bucket_count(&r->bucket, t->arm));
+    bool forgiven = !end->hung && deaths < most;
     const struct declaration *d = t->launches.space;
-    char range[64], again[48] = "";
+    char range[64], again[64] = "";
 
     declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
-    if (forgiven && deaths < DEATHS_LEAST)
-        snprintf(again, sizeof(again), "; once more (%" PRIu32 " of %d)", deaths, DEATHS_LEAST);
-    note("%s %s, %s: %s%s", d->key, range, PLAN_WORDS(&t->arms[t->arm]), why,
-         *again     ? again
-         : forgiven ? "; once more"
-                    : "");
+    if (forgiven)
+        snprintf(again, sizeof(again), "; once more (failure %" PRIu32 " of %" PRIu32 ")", deaths,
+                 most);
+    note("%s %s, %s: %s%s", d->key, range, PLAN_WORDS(&t->arms[t->arm]), why, again);
     if (forgiven)
         return OK;
     if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
@@ -296,10 +296,11 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
     struct launch_way *way = &l->ways[l->now.way];
     char words[DECLARATION_PLAN_BYTES];
 
-    if (!dies_always(++way->stillborn, 0)) {
+    if (++way->stillborn < DEATHS_LEAST) {
         if (l->session->running)
             launch_bucket_of(l->range)->bucket.attempts[t->arm].kills++;
-        note("launch %" PRIu32 ": %s, before a step was timed; once more (%" PRIu32 " of %d)",
+        note("launch %" PRIu32 ": %s, before a step was timed; once more (failure %" PRIu32
+             " of %d)",
              l->now.number, why, way->stillborn, DEATHS_LEAST);
         return OK;
     }
