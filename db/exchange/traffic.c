@@ -41,6 +41,14 @@ static int wrong(const struct traffic_line *line, const char *field, const char 
                 TEXT_SHORT(field, 40), why);
 }
 
+static int no_record(const struct traffic_line *line)
+{
+    return fail(ERR_FORMAT,
+                "%s, line %u is no record of look-ups, as MOELOOKUP_RECORD=FILE makes a trainer "
+                "write it",
+                line->origin, line->number);
+}
+
 static bool is_whole(const struct json_value *v, double most, double *out)
 {
     double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
@@ -132,8 +140,7 @@ static int on_value(void *self, const struct json_value *v)
     bool good = false;
 
     if (v->depth == 0)
-        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK
-                                                             : wrong(line, "line", "is no object");
+        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : no_record(line);
     if (v->depth == 1 && v->kind == JSON_END) {
         line->in_asked = false;
         return OK;
@@ -244,7 +251,7 @@ static int take_line(const char *text, size_t length, const char *origin, uint32
     int rc = json_read(text, length, NULL, on_value, &line);
 
     if (rc == UNSUPPORTED)
-        rc = wrong(&line, "line", "is no JSON");
+        rc = no_record(&line);
     if (!rc)
         rc = add_line(&line, inout);
     free(line.layer.buckets);

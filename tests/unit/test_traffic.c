@@ -22,7 +22,7 @@ static void half_a_line_spoils_no_other(void)
     catch_stderr();
     CHECK(traffic_read(record, &t) == ERR_FORMAT);
     release_stderr();
-    CHECK(strstr(heard, "line 1: \"line\" is no JSON"));
+    CHECK(strstr(heard, "line 1 is no record"));
     traffic_free(&t);
     CHECK(!traffic_take(strchr(text, '\n') + 1, strlen(strchr(text, '\n') + 1), "rest", &t));
     CHECK(count_at(&t, 2, MOE_EXACT) == 1);
@@ -34,8 +34,8 @@ static void damage_is_refused_with_line_and_field(void)
     static const struct {
         const char *line, *said;
     } bad[] = {
-        { " \n", "\"line\" is no JSON" },
-        { "[]\n", "\"line\" is no object" },
+        { " \n", "is no record of look-ups" },
+        { "[]\n", "is no record of look-ups" },
         { "{}\n", "\"format\" is missing" },
         { "{\"format\":\"moetune-table\"}\n", "\"format\" is not moetune-traffic" },
         { "{\"format\":\"moetune-traffic\",\"version\":2}\n", "\"version\" is from another" },
