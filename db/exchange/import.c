@@ -64,8 +64,11 @@ struct import_table {
     char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
 };
 
+/* Without a field the line itself is wrong. */
 static int wrong(const struct import_table *r, const char *field, const char *why)
 {
+    if (!field)
+        return fail(ERR_FORMAT, "%s, line %u %s", r->file, r->line, why);
     return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", r->file, r->line, TEXT_SHORT(field, 40), why);
 }
 
@@ -200,7 +203,7 @@ static int on_member(void *self, const struct json_value *v)
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END
                    ? OK
-                   : wrong(line->table, "line", "is no object");
+                   : wrong(line->table, NULL, "is no object");
     if (v->depth == 2 && line->inner && v->kind != JSON_END) {
         /* The text form of a cluster has lines "name = value"; '#' would begin a comment there. */
         if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
@@ -233,7 +236,7 @@ static int read_members(struct import_line *line, const struct row_table *rows, 
         expect(line, rows->fields, rows->count, line->table->header.version, row);
     rc = json_read(text, length, NULL, on_member, line);
     if (rc == UNSUPPORTED)
-        return wrong(line->table, "line", "is no JSON");
+        return wrong(line->table, NULL, "is no JSON");
     TRY(rc);
     for (size_t i = 0; i < line->count; i++) {
         const struct row_field *f = line->members[i].field;
@@ -603,7 +606,7 @@ static bool begins(const char *text, size_t length, const char *with)
 static int read_line(struct import_table *r, const char *text, size_t length)
 {
     if (length > LINE_MAX)
-        return wrong(r, "line", "is too long");
+        return wrong(r, NULL, "is too long");
     if (begins(text, length, "{\"fingerprint\":"))
         return r->entry_count || r->space_count
                    ? wrong(r, "fingerprint", "comes after entries or spaces")
@@ -616,7 +619,7 @@ static int read_line(struct import_table *r, const char *text, size_t length)
     if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
         return read_standing(r, text, length);
     if (r->standing_count)
-        return wrong(r, "line", "comes after standings");
+        return wrong(r, NULL, "comes after standings");
     return read_entry(r, text, length);
 }
 
@@ -637,7 +640,7 @@ static int read_all(struct import_table *r, const char *text, size_t size)
     r->line = 1;
     TRY(find_version(r, text, at ? (size_t)(at - text) : size));
     if (!at)
-        return wrong(r, "line", "does not end");
+        return wrong(r, NULL, "does not end");
     EXPECT(&first, header_fields, r->header.version, &r->header);
     TRY(read_members(&first, NULL, NULL, text, (size_t)(at - text)));
     if (r->header.semantics != CLUSTER_SEMANTICS)
@@ -652,7 +655,7 @@ static int read_all(struct import_table *r, const char *text, size_t size)
         r->line++;
         at = memchr(text, '\n', (size_t)(end - text));
         if (!at)
-            return wrong(r, "line", "does not end");
+            return wrong(r, NULL, "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
     /* What follows only the end of the text can show. */
