@@ -70,7 +70,7 @@ class Spaces(unittest.TestCase):
         self.assertIs(type(plan["chunks"]), int)
         self.assertRegex(str(plan), "^r=1 chunks=2 dispatcher=rail space=dispatch@[0-9a-f]{8}$")
         self.assertEqual(plan.bucket, 4)
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(KeyError, "chunk is no axis of this plan: r, chunks, dispatcher"):
             plan["chunk"]
         for same in (copy.copy(plan), pickle.loads(pickle.dumps(plan))):
             self.assertEqual((same, same.source, str(same)), (plan, plan.source, str(plan)))

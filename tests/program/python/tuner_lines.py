@@ -148,6 +148,9 @@ class Lines(Case):
                 self.assertEqual(
                     values, {"dispatcher": "alltoall", "experts": "2dh", "chunks": 2, "ep": 4}
                 )
+                for named, said in ((values, "dispatcher, experts, "), (asker.launch, "dispatcher, ep")):
+                    with self.assertRaisesRegex(KeyError, f"chunk is no axis of this plan: {said}"):
+                        named["chunk"]
                 for wrong in (-1.0, 0.0, float("nan"), float("inf")):
                     self.assertRaises(ValueError, asker.tell, wrong)
                 self.assertRaises(ValueError, asker.tell, 1.0, memory=-1)

@@ -2,7 +2,7 @@
 
 import re
 from ctypes import byref, c_char, create_string_buffer, sizeof
-from typing import Any, Dict, NamedTuple, Tuple, Union
+from typing import Any, Dict, NamedTuple, NoReturn, Tuple, Union
 
 from . import _declared as c
 from ._declared import Source
@@ -18,6 +18,13 @@ def words(text: str) -> Words:
 
 
 # ---- plans
+
+
+class Axes(Words):
+    """A plan's values by axis.  A name that is none of its axes is a KeyError that says which are."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"{name} is no axis of this plan: {', '.join(self) or 'it has none'}")
 
 
 class Plan(NamedTuple):
@@ -80,10 +87,10 @@ def plan_struct(plan: Plan) -> bytes:
     return bytes(c.moe_plan(sizeof(c.moe_plan), **dict(plan._asdict(), **values)))
 
 
-class SpacePlan(Words):
+class SpacePlan(Axes):
     """A plan of a declared space: values by axis, in the order of the declaration.
 
-    An axis that the space has not is a KeyError.  Times are microseconds of a step, 0 = unknown."""
+    Times are microseconds of a step, 0 = unknown."""
 
     def __init__(self, values: Words, text: str, *rest: Any) -> None:
         super().__init__(values)

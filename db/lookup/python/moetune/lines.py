@@ -7,7 +7,7 @@ from typing import IO, Any, Dict, Optional, Tuple, Union
 
 from moelookup import Error, Plan, Shape, Source
 from moelookup._library import UINT64_MAX, whole
-from moelookup.plan import Words, parse_plan, words
+from moelookup.plan import Axes, Words, parse_plan, words
 
 from .tuner import Status, Tuner, _time
 
@@ -173,7 +173,7 @@ class Asker(_Speaker):
             raise Error(f"${_SPACE}, ${_TO} and ${_FROM} are wanted: moetune tune --space sets them")
         super().__init__()
         self.layer = words(os.environ.get(_LAYER, ""))
-        self.launch = words(os.environ.get(_LAUNCH, ""))
+        self.launch = Axes(words(os.environ.get(_LAUNCH, "")))
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
         """The value of every axis; None: this launch has shown what was wanted, and is to end.
@@ -182,7 +182,7 @@ class Asker(_Speaker):
         line = f"ask {whole('key', key, UINT64_MAX)}" + ("" if skew is None else f" {float(skew)!r}")
         word, plan = self._say(line, "plan", "end")
         self._asked = word == "plan"
-        return words(plan) if self._asked else None
+        return Axes(words(plan)) if self._asked else None
 
     def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
         """How long the step took, the slowest rank; bytes of memory it had; and what else a guard
@@ -201,12 +201,12 @@ class OnePlan(_Speaker):
     def __init__(self, plan: str, steps: int) -> None:
         super().__init__(speaks=False)
         self.layer: Words = {}
-        self.launch = words(plan)
+        self.launch = Axes(words(plan))
         self._text, self._left = plan, steps
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
         self._left -= 1
-        return dict(self.launch) if self._left >= 0 else None
+        return Axes(self.launch) if self._left >= 0 else None
 
     def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
         pairs = dict({} if memory is None else {"memory": memory}, **measured)
