@@ -129,10 +129,17 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
-/* The last run before this tuning whose series of rounds came to its end; 0: there is none. */
-static int64_t settled_run(const struct settling *s)
+/* The last run before this tuning whose series of rounds came to its end; 0: there is none.  The
+ * row of a series that was cut off names the one before it or, without any, its own, which is not
+ * complete. */
+static int64_t settled_run(const struct settling *s, const struct row_list *runs)
 {
-    return s->row.run < s->sweep->dictionary.pairs_since ? s->row.run : 0;
+    if (s->row.run >= s->sweep->dictionary.pairs_since)
+        return 0;
+    EACH_ROW (run_row, run, *runs)
+        if (run->id == s->row.run)
+            return s->row.decided_s || run->state == RUN_COMPLETE ? run->id : 0;
+    return 0;
 }
 
 /* What an earlier series left, or `moetune verify` has confirmed since, has proven itself: a tuning
@@ -141,11 +148,11 @@ static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    s->settled = s->sweep->misses ? settled_run(s) : 0;
-    if (!s->settled)
+    if (!s->sweep->misses)
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
-    for (int i = 0; i < s->seat_count; i++) {
+    s->settled = settled_run(s, &runs);
+    for (int i = 0; i < s->seat_count && s->settled; i++) {
         struct standing_bucket *seat = &s->seats[i];
         int64_t decided = seat->bucket.entry.run;
 
