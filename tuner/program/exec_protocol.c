@@ -448,7 +448,7 @@ static int print(struct exec_protocol *v)
              " steps of them in a launch (--launch-steps)",
              r->given_up, r->ranges, r->steps);
     if (!rc && v->options->paste)
-        rc = paste_all(store, v->path);
+        rc = paste_all(store, v->path, NULL);
     store_close(store);
     return rc < 0 ? rc : OK;
 }
@@ -549,9 +549,11 @@ static int open_session(struct exec_protocol *v)
     return OK;
 }
 
+enum { USUAL_RANKS = 4 };
+
 struct cluster exec_machine(const struct place_setup *where)
 {
-    uint32_t ranks = where->ranks ? where->ranks : 4;
+    uint32_t ranks = where->ranks ? where->ranks : USUAL_RANKS;
     uint32_t per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     struct cluster here = machine_cluster(gpus_device(where->device), ranks, per_node);
 
@@ -590,6 +592,8 @@ int exec_protocol(const struct tune_options *options, const char *command)
         return fail(ERR_NOMEM, "an exec_protocol");
     v->options = options;
     v->go_on = command;
+    if (!options->setup.where.ranks)
+        note("without --ranks the table is that of a program of %d ranks", USUAL_RANKS);
     TRY_OUT(tune_request_make(options, &here, &v->request));
     TRY_OUT(one_layer(&v->request));
     if (options->setup.where.launcher_arguments)
