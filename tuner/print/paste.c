@@ -162,7 +162,7 @@ void paste_export(const char *path)
 struct pasting {
     struct store *store;
     const struct told *told;
-    const char *path;
+    const char *path, *wanted;
     int64_t cluster, shape; /* the last one */
     uint32_t count;
 };
@@ -180,16 +180,18 @@ static int paste_entry(void *self, const struct entry_row *e)
     p->cluster = e->cluster;
     p->shape = e->shape;
     TRY(store_shape_get(p->store, e->shape, &shape));
+    if (!shape_agrees(&shape, p->wanted))
+        return OK;
     if (!p->count++)
         paste_open(p->path);
     paste_shape(&shape);
     return OK;
 }
 
-int paste_all(struct store *store, const char *path)
+int paste_all(struct store *store, const char *path, const char *wanted)
 {
     struct told told;
-    struct pasting p = { .store = store, .told = &told, .path = path };
+    struct pasting p = { .store = store, .told = &told, .path = path, .wanted = wanted };
     int rc = told_read(store, &told);
 
     if (!rc)

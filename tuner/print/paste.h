@@ -20,8 +20,8 @@ void paste_export(const char *path);
 void paste_open(const char *path);
 void paste_shape(const struct moe_shape *shape);
 
-/* Prints all of these lines, for every layer that trainers are told of.  UNSUPPORTED, silently:
- * none. */
-int paste_all(struct store *store, const char *path);
+/* Prints all of these lines, for every layer that trainers are told of and that shape_agrees() with
+ * `wanted`.  UNSUPPORTED, silently: none. */
+int paste_all(struct store *store, const char *path, const char *wanted);
 
 #endif

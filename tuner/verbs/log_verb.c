@@ -14,12 +14,13 @@
 #include <time.h>
 
 struct options {
-    const char *db;
+    const char *db, *shape;
     uint32_t lines;
 };
 
 static const struct option_row rows[] = {
     { "lines", "N", OPTION_COUNT, OPTION(lines), "at most so many", .letter = 'n' },
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     DB_ROW(OPTION(db)),
     { NULL },
 };
@@ -31,21 +32,26 @@ static int run(const struct verb_call *call, void *options)
     const struct options *o = options;
     const struct entry_row *above = NULL; /* the one that was printed last */
     struct row_list history = { NULL, 0 };
-    struct moe_shape shape;
+    struct moe_shape shape = { 0 };
     struct store *store;
     char path[PATH_MAX];
+    uint32_t lines = 0;
     int rc;
 
     (void)call;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
+    /* Parsed only to say what is wrong with it; of spaces the database tells the names. */
+    TRY_OUT(o->shape && shape_parse(o->shape, &shape) ? ERR_ARGUMENT : OK);
     TRY_OUT(store_history(store, &history));
-    if (history.count > o->lines)
-        history.count = o->lines;
     EACH_ROW (history_row, row, history) {
         const struct entry_row *was = &row->entry;
 
         TRY_OUT(store_shape_get(store, was->shape, &shape));
+        if (!shape_agrees(&shape, o->shape))
+            continue;
+        if (lines++ == o->lines)
+            break;
         if (!above || above->cluster != was->cluster || above->shape != was->shape) {
             printf("%s", above ? "\n" : "");
             TRY_OUT(tables_heading(store, was->cluster, was->shape, stdout));
@@ -57,8 +63,9 @@ static int run(const struct verb_call *call, void *options)
                UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
                was->default_us);
     }
-    if (!history.count) {
-        note("%s: no entry was replaced yet", path);
+    if (!lines) {
+        note("%s: no entry %s%s%swas replaced yet", path, o->shape ? "of \"" : "",
+             o->shape ? o->shape : "", o->shape ? "\" " : "");
         rc = UNSUPPORTED;
     }
 out:

@@ -24,8 +24,7 @@ static const struct option_row rows[] = {
     { "explain", "BUCKET", OPTION_COUNT, OPTION(explain),
       "the story of an entry: what was tried, what it took, why this plan" },
     { "paste", NULL, OPTION_FLAG, OPTION(paste), "lines of C and Python that ask for the table" },
-    { "shape", "TEXT", OPTION_TEXT, OPTION(shape),
-      "only layers that have these words, as in \"H=4096 dtype=bf16\"" },
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     COLOR_ROW(OPTION(color)),
@@ -43,7 +42,7 @@ static int show(struct store *store, const char *path, const struct options *o)
     if (o->explain != NOT_GIVEN)
         return explain_bucket(store, o->shape, o->explain, stdout);
     if (o->paste)
-        return paste_all(store, path);
+        return paste_all(store, path, o->shape);
     return tables_print_all(store, o->shape, o->every, stdout);
 }
 
@@ -56,8 +55,6 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     (void)call;
-    if (o->shape && o->paste)
-        return fail(ERR_ARGUMENT, "--shape means nothing to --paste");
     if (o->json + o->trials + o->paste + (o->explain != NOT_GIVEN) > 1)
         return fail(ERR_ARGUMENT, "--json, --trials, --paste and --explain: one of them");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
@@ -68,7 +65,8 @@ static int run(const struct verb_call *call, void *options)
     if (rc == UNSUPPORTED && o->explain != NOT_GIVEN)
         note("%s: no table has an entry for bucket %u", path, o->explain);
     else if (rc == UNSUPPORTED && o->paste)
-        note("%s holds no entry that answers a trainer", path);
+        note("%s holds no entry %s%s%sthat answers a trainer", path, o->shape ? "of \"" : "",
+             o->shape ? o->shape : "", o->shape ? "\" " : "");
     else if (rc == UNSUPPORTED && o->shape)
         note("%s holds no layer \"%s\" (moetune show lists them)", path, o->shape);
     else if (rc == UNSUPPORTED)
