@@ -5,6 +5,7 @@
 #include "status.h"
 #include "text.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* After so many attempts that were cut off a trial counts as one that kills its ranks. */
@@ -85,4 +86,34 @@ int ledger_sample(struct store *store, struct attempt *a, const struct sample_ro
     if (counts)
         *counts = ledger_counts(a, sample);
     return store_sample_add(store, a->trial.id, sample);
+}
+
+int ledger_confirm(struct store *store, struct entry_row *e)
+{
+    e->stale = false;
+    /* It is not shown to be slower; that it is faster this measurement does not say. */
+    if (entry_is_unsound(e))
+        snprintf(e->decision, sizeof(e->decision), "incumbent");
+    if (e->tier == TIER_IMPORTED)
+        e->tier = TIER_VERIFIED;
+    return store_entry_put(store, e, "verify");
+}
+
+int ledger_refute(struct store *store, struct entry_row *e, struct moe_plan left, const char *why)
+{
+    e->plan = left;
+    e->bound = NAN; /* what gave it was wrong here */
+    e->other = (struct moe_plan){ 0 };
+    e->other_us = 0;
+    e->no_other = false;
+    e->inferred = false;
+    e->stale = true;
+    e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
+    snprintf(e->decision, sizeof(e->decision), "refuted");
+    TRY(store_entry_put(store, e, why));
+    /* What led tune to the plan, its rounds as well, must not lead it there again. */
+    TRY(store_forget(store, e->cluster, e->shape, e->window, e->bucket, SAMPLE_SEARCH,
+                     SAMPLE_CONTEST));
+    return store_forget(store, e->cluster, e->shape, e->window, e->bucket, SAMPLE_ROUNDS,
+                        SAMPLE_ROUNDS);
 }

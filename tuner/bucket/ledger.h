@@ -41,6 +41,15 @@ int ledger_end(struct store *store, struct attempt *attempt, enum trial_state st
 int ledger_sample(struct store *store, struct attempt *attempt, const struct sample_row *sample,
                   bool *counts);
 
+/* What a verification leaves of an entry, whose row says already what was measured: it is kept, and
+ * is no longer stale. */
+int ledger_confirm(struct store *store, struct entry_row *entry);
+
+/* Or it is refuted: `left` is in force until the bucket is tuned again, and what was sampled there
+ * is forgotten, for it would lead to the same winner; a verification's own samples stay. */
+int ledger_refute(struct store *store, struct entry_row *entry, struct moe_plan left,
+                  const char *why);
+
 /* Whether it counts; to be asked once for every sample, for the attempt counts disturbed ones. */
 bool ledger_counts(struct attempt *attempt, const struct sample_row *sample);
 

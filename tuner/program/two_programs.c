@@ -8,7 +8,9 @@
 #include "declaration.h"
 #include "host.h"
 #include "launches.h"
+#include "ledger.h"
 #include "lookup.h"
+#include "measuring_run.h"
 #include "plan.h"
 #include "random.h"
 #include "shape.h"
@@ -17,10 +19,13 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(struct two_programs, field)
 const struct option_row two_programs_rows[] = {
@@ -770,6 +775,146 @@ static int report(struct program_comparison *t)
     return known ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
 }
 
+/* ---- what is left of the table */
+
+/* The table in its database. */
+struct judged_table {
+    const struct program_comparison *t;
+    struct store *store;
+    int64_t cluster, shape; /* 0: it is not there */
+    bool of_programs;       /* else moetune's own layer was measured, which is another program */
+    struct run run;
+    uint32_t kept, refuted;
+};
+
+static int find_layer(void *self, const struct entry_row *e)
+{
+    struct judged_table *j = self;
+    struct cluster cluster;
+    struct moe_shape shape;
+    uint8_t hash[HASH_BYTES];
+
+    if (j->cluster || e->window != j->t->window)
+        return OK;
+    TRY(store_shape_get(j->store, e->shape, &shape));
+    TRY(store_cluster_get(j->store, e->cluster, &cluster));
+    cluster_hash(&cluster, hash);
+    if (!shape_equal(&shape, &j->t->shape) ||
+        memcmp(hash, lookup_view_cluster(j->t->side[0].view), sizeof(hash)) != 0)
+        return OK;
+    j->cluster = e->cluster;
+    j->shape = e->shape;
+    j->of_programs = !strcmp(cluster.backend, "live");
+    return OK;
+}
+
+/* Times stay on the scale of the table, which neighbours keep: the default takes as long as the
+ * entry says. */
+static int judge_entry(struct judged_table *j, struct row_list pins,
+                       const struct rivals_bucket *key)
+{
+    const struct program_comparison *t = j->t;
+    struct bucket_key place = { j->cluster, j->shape, t->window, key->watched.bucket };
+    struct verdict v = verdict_of(t, key);
+    struct entry_row e;
+    char why[64];
+    int rc;
+
+    if (key->same || (!v.failed && isnan(v.gain.value)) || override_of(pins, &place))
+        return OK;
+    rc = store_entry_get(j->store, j->cluster, j->shape, t->window, place.bucket, &e);
+    if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
+        return rc < 0 ? rc : OK;
+    if (!(e.default_us > 0))
+        e.default_us = isnan(v.before_us) ? 0 : v.before_us;
+    e.gain = v.failed ? (struct gain){ 0, 0, 0 } : v.gain;
+    e.time_us = e.default_us * (1 - e.gain.value);
+    e.low_us = e.default_us * (1 - e.gain.high);
+    e.high_us = e.default_us * (1 - e.gain.low);
+    e.other_us = e.other.struct_size ? e.other_us : 0;
+    e.samples = 2 * v.pairs;
+    e.throttled = 0;
+    e.run = j->run.row.id;
+    e.decided_s = time(NULL);
+    if (v.failed) {
+        if (*key->why)
+            text_put(why, sizeof(why), "verify: %s", key->why);
+        else
+            text_put(why, sizeof(why), "verify: %.1f %% slower than the default",
+                     -100 * v.gain.value);
+        j->refuted++;
+        return ledger_refute(j->store, &e, key->plan[1], why);
+    }
+    j->kept++;
+    return ledger_confirm(j->store, &e);
+}
+
+static int judge_table(struct judged_table *j)
+{
+    const struct program_comparison *t = j->t;
+    struct row_list pins = { NULL, 0 };
+    int rc;
+
+    TRY(store_entries(j->store, 0, 0, find_layer, j));
+    if (!j->cluster || !j->of_programs)
+        return OK;
+    TRY(store_overrides(j->store, &pins));
+    j->run =
+        (struct run){ .store = j->store, .row = { .buckets_planned = (uint32_t)t->key_count } };
+    rc = run_begin(&j->run, j->cluster, t->options->seed, "verify", "all", t->options->command);
+    for (size_t i = 0; i < t->key_count && !rc; i++)
+        if (t->keys[i]->settled)
+            rc = judge_entry(j, pins, t->keys[i]);
+    free(pins.rows);
+    j->run.row.buckets_done = j->kept + j->refuted;
+    return rc ? rc : run_end(&j->run, OK, NULL, true);
+}
+
+/* The work database that the table is of; a snapshot is not written to. */
+static int find_database(const struct two_programs *o, char path[PATH_MAX])
+{
+    static const char snapshot[] = ".published";
+    const char *given = o->db ? o->db : getenv("MOELOOKUP_DB"); /* as moelookup_open() has it */
+    size_t length;
+
+    TRY(store_path(given && *given ? given : NULL, STORE_CONSULT, path, PATH_MAX));
+    length = strlen(path);
+    if (length >= sizeof(snapshot) && !strcmp(path + length + 1 - sizeof(snapshot), snapshot))
+        path[length + 1 - sizeof(snapshot)] = 0;
+    return OK;
+}
+
+/* Writes down what the program's table is worth to it, where it met the default plan.  Where that
+ * cannot be written this is said, and the verdicts stand. */
+static int remember(const struct program_comparison *t)
+{
+    const struct two_programs *o = t->options;
+    struct judged_table j = { .t = t };
+    char path[PATH_MAX];
+    int rc = OK;
+
+    if (o->against || o->against_table || !t->side[0].view)
+        return OK;
+    TRY(find_database(o, path));
+    if (!access(path, F_OK)) {
+        rc = store_open(path, o->steal ? STORE_STEAL : 0, &j.store);
+        if (!rc)
+            rc = judge_table(&j);
+        store_close(j.store);
+    }
+    if (rc || !j.cluster)
+        note("%s: the table stays as it is%s", path, rc ? "" : ", for it is not of this database");
+    else if (!j.of_programs)
+        note("%s: the table stays as it is, for moetune's own layer was measured there; moetune "
+             "tune --exec measures this program",
+             path);
+    else if (j.refuted)
+        note("%s: the default plan takes the place of %u that %s refuted, until moetune tune has "
+             "measured there anew",
+             path, j.refuted, j.refuted > 1 ? "are" : "is");
+    return OK;
+}
+
 /* ---- the whole of it */
 
 int two_programs(const struct two_programs *options)
@@ -781,10 +926,12 @@ int two_programs(const struct two_programs *options)
     if (!rc)
         rc = t.space ? compare_launches(&t) : compare_in_turn(&t);
     if (rc == ERR_CUT)
-        note("cut off: nothing of this is kept, and the same command begins again");
+        note("cut off: the same command begins again");
     if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {
         said = report(&t);
         rc = rc && said != ERR_WRONG ? rc : said;
+        said = remember(&t);
+        rc = rc ? rc : said;
     }
     for (size_t i = 0; i < t.key_count; i++) {
         free(t.keys[i]->contest);

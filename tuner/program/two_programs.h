@@ -16,13 +16,17 @@ struct two_programs {
     double margin, budget_s, silence_s;
     uint64_t seed;
     struct verdict_files files;
-    bool json, quiet;
+    bool json, quiet, steal;
+    const char *command; /* of the user's, for the run's row */
 };
 
 /* Options that fill exec, against, against_table, space, launch_steps and warmup. */
 extern const struct option_row two_programs_rows[];
 
-/* ERR_WRONG: the first is slower at some key, or fails.  ERR_CUT: time was up. */
+/* Where one program met the default plan under a table that programs were measured for, its
+ * database learns what came of it, as from any verification: what is not slower is kept with fresh
+ * gains, what is slower, or fails, gives way to the default plan. ERR_WRONG: the first is slower at
+ * some key, or fails.  ERR_CUT: time was up. */
 int two_programs(const struct two_programs *options);
 
 #endif

@@ -413,6 +413,7 @@ static int start(const struct verb_call *call, void *options)
     struct options *o = options;
     struct verifying *v;
     struct campaign_verb verb = { prepare, run, NULL };
+    char command[CAMPAIGN_COMMAND_BYTES] = "";
     int rc;
 
     screen_color(o->color);
@@ -426,6 +427,9 @@ static int start(const struct verb_call *call, void *options)
         o->programs.files = o->files;
         o->programs.json = o->json;
         o->programs.quiet = o->setup.quiet;
+        o->programs.steal = o->setup.steal;
+        campaign_command(call->argv + 1, NULL, command);
+        o->programs.command = command;
         return two_programs(&o->programs);
     }
     v = calloc(1, sizeof(*v));
@@ -469,7 +473,10 @@ const struct verb verify_verb = {
         "between two starts of one program is not seen.  With a --space programs are compared\n"
         "launch by launch, each side started as tune starts it for the plan that its table tells\n"
         "trainers: A B B A, and a launch is one sample of each range that wants it.  A range with\n"
-        "one program and one plan on both sides is not measured.",
+        "one program and one plan on both sides is not measured.\n"
+        "Where one program meets the default plan under a table that programs were measured for,\n"
+        "the database learns it, as above: gains afresh, or the default plan in the place of one\n"
+        "that is slower, or fails.  A table of moetune's own layer, or a snapshot, stays as it is.",
     .example = "verify --only stale --budget 5m",
     .run = start,
 };

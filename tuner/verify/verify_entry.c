@@ -114,17 +114,10 @@ static int rule_out(struct verified_bucket *h)
     return OK;
 }
 
-static int forget_samples(struct verified_bucket *h, enum sample_kind first, enum sample_kind last)
-{
-    const struct bucket_key *k = &h->bucket.key;
-
-    return store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket, first,
-                        last);
-}
-
 /* An earlier verification's samples give way to this one's, unless this one goes on with it. */
 static int load_samples(struct verified_bucket *h)
 {
+    const struct bucket_key *k = &h->bucket.key;
     bool resumed = false;
 
     TRY(bucket_load(&h->bucket));
@@ -134,7 +127,8 @@ static int load_samples(struct verified_bucket *h)
         resumed |= t->id && t->run >= h->terms->first_run;
     }
     if (!resumed) {
-        TRY(forget_samples(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
+        TRY(store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
+                         SAMPLE_VERIFY, SAMPLE_VERIFY));
         h->bucket.told_count = 0;
     }
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
@@ -300,27 +294,14 @@ static void judge(const struct verified_bucket *h, const struct contest_verdict 
     }
 }
 
-/* Refutes the entry.  Where the challenger outran its plan, that is not slower than the default,
- * and stays in force until `moetune tune` measures the bucket. */
+/* Where the challenger outran its plan, that is not slower than the default, and stays in force. */
 static int refute_entry(struct verified_bucket *h, struct entry_row *e)
 {
     char why[64];
 
-    if (!is_outrun(h))
-        e->plan = h->arms[h->default_arm];
-    e->bound = NAN; /* what gave it was wrong here */
-    e->other = (struct moe_plan){ 0 };
-    e->other_us = 0;
-    e->no_other = false;
-    e->inferred = false;
-    e->stale = true;
-    e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
-    snprintf(e->decision, sizeof(e->decision), "refuted");
     text_put(why, sizeof(why), is_outrun(h) ? "verify: %s" : "verify", h->verdict->why);
-    TRY(store_entry_put(h->campaign->store, e, why));
-    /* What led tune to the plan, its rounds as well, must not lead it there again. */
-    TRY(forget_samples(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
-    return forget_samples(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
+    return ledger_refute(h->campaign->store, e, is_outrun(h) ? e->plan : h->arms[h->default_arm],
+                         why);
 }
 
 /* Writes down whether the rounds' claim held, which calibrates later ones.  What this layer's
@@ -404,13 +385,7 @@ static int write_outcome(struct verified_bucket *h)
     TRY(remember_outcome(h));
     if (v->kind == VERIFY_REFUTED)
         return refute_entry(h, &entry);
-    entry.stale = false;
-    /* It is not shown to be slower; that it is faster this measurement does not say. */
-    if (entry_is_unsound(&entry))
-        snprintf(entry.decision, sizeof(entry.decision), "incumbent");
-    if (entry.tier == TIER_IMPORTED)
-        entry.tier = TIER_VERIFIED;
-    return store_entry_put(h->campaign->store, &entry, "verify");
+    return ledger_confirm(h->campaign->store, &entry);
 }
 
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
