@@ -17,6 +17,8 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
+/* Claims are made so much wider at least, or as wide as they were. */
+static const double kappa_noticed = 1.005;
 _Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX,
                "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
@@ -39,6 +41,7 @@ struct settling {
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
+    double kappa;    /* of a series that begins now */
     struct rounds *rounds;
     struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
@@ -47,6 +50,11 @@ struct settling {
 static const struct space *space_of(const struct settling *s)
 {
     return s->sweep->space;
+}
+
+static bool is_cut_off(const struct settling *s)
+{
+    return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
 }
 
 /* ---- buckets */
@@ -129,6 +137,25 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
+/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
+static int find_kappa(struct settling *s)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    struct calibration calibration = { 0 };
+    struct row_list rows;
+
+    TRY(store_verifications(d->store, d->cluster, &rows));
+    EACH_ROW (verification_row, row, rows)
+        calibration_add(&calibration, &row->claim, row->kappa, &row->found);
+    free(rows.rows);
+    s->kappa = calibration_kappa(&calibration);
+    if (s->kappa >= kappa_noticed && !is_cut_off(s))
+        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
+             "those of this table are %.2f times as wide as its own samples make them",
+             calibration.count, s->kappa);
+    return OK;
+}
+
 /* The last run before this tuning whose series of rounds came to its end; 0: there is none.  The
  * row of a series that was cut off names the one before it or, without any, its own, which is not
  * complete. */
@@ -142,13 +169,14 @@ static int64_t settled_run(const struct settling *s, const struct row_list *runs
     return 0;
 }
 
-/* What an earlier series left, or `moetune verify` has confirmed since, has proven itself: a tuning
- * that is about what trainers missed leaves it alone. */
+/* What an earlier series left, or `moetune verify` has confirmed since, has proven itself, and
+ * stays where further buckets were measured.  All of it is judged anew where verifications found
+ * since that claims are too sure. */
 static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    if (!s->sweep->misses)
+    if (!is_cut_off(s) && !(s->kappa < s->row.kappa * kappa_noticed))
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     s->settled = settled_run(s, &runs);
@@ -222,30 +250,6 @@ static bool read_rivals(struct settling *s)
     return s->rival_count > 0;
 }
 
-static bool is_cut_off(const struct settling *s)
-{
-    return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
-}
-
-/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
-static int find_kappa(const struct settling *s, double *kappa)
-{
-    const struct dictionary *d = &s->sweep->dictionary;
-    struct calibration calibration = { 0 };
-    struct row_list rows;
-
-    TRY(store_verifications(d->store, d->cluster, &rows));
-    EACH_ROW (verification_row, row, rows)
-        calibration_add(&calibration, &row->claim, row->kappa, &row->found);
-    free(rows.rows);
-    *kappa = calibration_kappa(&calibration);
-    if (*kappa >= 1.005)
-        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
-             "those of this table are %.2f times as wide as its own samples make them",
-             calibration.count, *kappa);
-    return OK;
-}
-
 /* Goes on with the series that was cut off, unless the table has changed since; rivals are those of
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
@@ -254,11 +258,9 @@ static int begin_series(struct settling *s)
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
     size_t used = 0;
-    double kappa;
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
-    TRY(find_kappa(s, &kappa));
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
                                     .run = s->settled ? s->settled : d->run,
@@ -266,7 +268,7 @@ static int begin_series(struct settling *s)
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
                                     .first_round = next,
-                                    .kappa = kappa };
+                                    .kappa = s->kappa };
     describe_seats(s, buckets);
     s->rival_count =
         rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
@@ -411,6 +413,7 @@ static int settle(struct settling *s)
     struct rounds_result v;
 
     TRY(find_candidates(s));
+    TRY(find_kappa(s));
     TRY(find_settled(s));
     weigh(s);
     TRY(begin_series(s));
