@@ -817,6 +817,7 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
     struct bucket_key place = { j->cluster, j->shape, t->window, key->watched.bucket };
     struct verdict v = verdict_of(t, key);
     struct entry_row e;
+    double was_us;
     char why[64];
     int rc;
 
@@ -828,10 +829,12 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
     if (!(e.default_us > 0))
         e.default_us = isnan(v.before_us) ? 0 : v.before_us;
     e.gain = v.failed ? (struct gain){ 0, 0, 0 } : v.gain;
+    was_us = e.time_us;
     e.time_us = e.default_us * (1 - e.gain.value);
     e.low_us = e.default_us * (1 - e.gain.high);
     e.high_us = e.default_us * (1 - e.gain.low);
-    e.other_us = e.other.struct_size ? e.other_us : 0;
+    if (e.other_us > 0 && was_us > 0) /* it is as much slower than this plan as it was */
+        e.other_us *= e.time_us / was_us;
     e.samples = 2 * v.pairs;
     e.throttled = 0;
     e.run = j->run.row.id;
