@@ -59,7 +59,8 @@ struct rivals_bucket {
     uint32_t seen[SIDES];
     struct moe_plan plan[SIDES];
     struct contest *contest;
-    char why[200]; /* the first side failed */
+    char why[200]; /* the first side failed, */
+    bool against;  /* and not the second one, of which a step was told */
     bool same;     /* one program and one plan: there is nothing to compare */
     bool settled;  /* nothing more is wanted here */
 
@@ -208,7 +209,7 @@ static void tell_side(const struct program_comparison *t, struct rivals_bucket *
 {
     struct contest_verdict v;
 
-    if (*key->why) /* a side cannot run its plan there: that is settled */
+    if (*key->why) /* a side cannot run its plan there: there is nothing to compare */
         return;
     contest_tell(key->contest, side, ns);
     if (contest_next(key->contest) != CONTEST_DONE)
@@ -220,7 +221,15 @@ static void tell_side(const struct program_comparison *t, struct rivals_bucket *
         !(v.challenge.value < -t->options->margin && v.challenge.high >= -t->options->margin);
 }
 
-/* Settles a key where a side cannot run its plan.  ERR_LAUNCH if it is the second one: the first
+/* The second side ran a step at the key: where the first one failed that is its own fault. */
+static void stand_against(struct rivals_bucket *key)
+{
+    key->against = true;
+    key->settled |= *key->why != 0;
+}
+
+/* A side cannot run its plan at the key, which is settled once the other one could: where neither
+ * does, the machine may be to blame, or the command.  ERR_LAUNCH if it is the second one: the first
  * has nothing to be compared with. */
 static int lose(const struct program_comparison *t, struct rivals_bucket *key, int side,
                 const char *why)
@@ -229,7 +238,7 @@ static int lose(const struct program_comparison *t, struct rivals_bucket *key, i
 
     if (side == 0) {
         text_put(key->why, sizeof(key->why), "%s", why);
-        key->settled = true;
+        key->settled = key->against;
         return OK;
     }
     if (t->space)
@@ -345,6 +354,8 @@ static int run_step(struct meeting *m, struct speaker *s)
     key->plan[s->side] = s->session.plan;
     if (!s->ns)
         return lose(t, key, s->side, s->why);
+    if (s->side == 1)
+        stand_against(key);
     if (key->seen[s->side]++ >= t->options->warmup)
         tell_side(t, key, s->side, s->ns);
     return OK;
@@ -458,6 +469,8 @@ static int turn_of(const struct rivals_bucket *key)
 {
     const uint16_t *told = key->contest->told;
 
+    if (*key->why)
+        return 1;
     return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
 }
 
@@ -550,7 +563,7 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
     struct launches *l = &r->launches;
     const struct rivals_bucket *key = key_of(range);
 
-    r->fits = key->way[r->side] == l->now.way && !*key->why;
+    r->fits = key->way[r->side] == l->now.way && !(*key->why && r->side == 0);
     l->sampled = wish(r, range) == WISH_SAMPLE;
     *plan = r->fits ? key->plan[r->side] : r->plans[l->ways[l->now.way].safe];
     return OK;
@@ -562,6 +575,8 @@ static int step(void *self, struct watched *range, int64_t ns)
     struct rivals_bucket *key = key_of(range);
     int64_t sample;
 
+    if (r->fits && r->side == 1)
+        stand_against(key);
     if (!r->launches.sampled || key->warm++ < r->t->options->warmup ||
         !watched_step(range, ns, r->t->options->launch_steps, &sample))
         return OK;
@@ -723,9 +738,11 @@ static struct verdict verdict_of(const struct program_comparison *t,
         v.gain = (struct gain)GAIN_UNKNOWN;
     snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
     snprintf(v.why, sizeof(v.why), "%s", key->why);
-    v.failed = *key->why || v.gain.high < -margin;
-    if (v.failed)
-        v.word = *key->why ? "fails" : "slower";
+    v.failed = *key->why ? key->against : v.gain.high < -margin;
+    if (*key->why)
+        v.word = "fails";
+    else if (v.failed)
+        v.word = "slower";
     else if (v.gain.low > margin)
         v.word = "faster";
     else if (key->same)
@@ -744,8 +761,8 @@ static int by_bucket(const void *a, const void *b)
 }
 
 /* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails;
- * ERR_LAUNCH if there is no verdict at any. */
-static int report(struct program_comparison *t)
+ * ERR_LAUNCH if there is no verdict at any, which is said unless `ended_by` is why. */
+static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_programs *o = t->options;
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
@@ -772,7 +789,9 @@ static int report(struct program_comparison *t)
     free(verdicts);
     if (rc || failed)
         return rc ? rc : ERR_WRONG;
-    return known ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
+    return known || ended_by == ERR_LAUNCH
+               ? OK
+               : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
 }
 
 /* ---- what is left of the table */
@@ -808,6 +827,14 @@ static int find_layer(void *self, const struct entry_row *e)
     return OK;
 }
 
+/* The verdict is more than that no difference was seen: its interval holds whenever steps ended. */
+static bool is_known(const struct program_comparison *t, const struct rivals_bucket *key)
+{
+    struct verdict v = verdict_of(t, key);
+
+    return !key->same && (v.failed || (isfinite(v.gain.low) && isfinite(v.gain.high)));
+}
+
 /* Times stay on the scale of the table, which neighbours keep: the default takes as long as the
  * entry says. */
 static int judge_entry(struct judged_table *j, struct row_list pins,
@@ -821,7 +848,7 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
     char why[64];
     int rc;
 
-    if (key->same || (!v.failed && isnan(v.gain.value)) || override_of(pins, &place))
+    if (!is_known(t, key) || override_of(pins, &place))
         return OK;
     rc = store_entry_get(j->store, j->cluster, j->shape, t->window, place.bucket, &e);
     if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
@@ -866,8 +893,7 @@ static int judge_table(struct judged_table *j)
         (struct run){ .store = j->store, .row = { .buckets_planned = (uint32_t)t->key_count } };
     rc = run_begin(&j->run, j->cluster, t->options->seed, "verify", "all", t->options->command);
     for (size_t i = 0; i < t->key_count && !rc; i++)
-        if (t->keys[i]->settled)
-            rc = judge_entry(j, pins, t->keys[i]);
+        rc = judge_entry(j, pins, t->keys[i]);
     free(pins.rows);
     j->run.row.buckets_done = j->kept + j->refuted;
     return rc ? rc : run_end(&j->run, OK, NULL, true);
@@ -894,9 +920,12 @@ static int remember(const struct program_comparison *t)
     const struct two_programs *o = t->options;
     struct judged_table j = { .t = t };
     char path[PATH_MAX];
+    bool known = false;
     int rc = OK;
 
-    if (o->against || o->against_table || !t->side[0].view)
+    for (size_t i = 0; i < t->key_count; i++)
+        known |= is_known(t, t->keys[i]);
+    if (o->against || o->against_table || !t->side[0].view || !known)
         return OK;
     TRY(find_database(o, path));
     if (!access(path, F_OK)) {
@@ -931,7 +960,7 @@ int two_programs(const struct two_programs *options)
     if (rc == ERR_CUT)
         note("cut off: the same command begins again");
     if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {
-        said = report(&t);
+        said = report(&t, rc);
         rc = rc && said != ERR_WRONG ? rc : said;
         said = remember(&t);
         rc = rc ? rc : said;
