@@ -346,7 +346,7 @@ struct standing_row {
     uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
     /* The static plans that the table meets, as text with ';' between: room for any. */
     char rivals[STANDING_RIVALS_MAX * PLAN_TEXT_BYTES];
-    int64_t decided_s; /* 0: not decided yet */
+    int64_t decided_s; /* or when entries were last confirmed; 0: not decided yet */
     uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
     bool given_up;     /* the table as a whole was slower than the default, which took its place */
     /* By this the rounds multiplied the deviations of what they claim: see search/pairs.h.  0: said

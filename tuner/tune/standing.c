@@ -4,6 +4,8 @@
 
 #include "bucket.h"
 #include "host.h"
+#include "ledger.h"
+#include "pairs.h"
 #include "plan.h"
 #include "rounds.h"
 #include "standings.h"
@@ -17,8 +19,6 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
-/* Claims are made so much wider at least, or as wide as they were. */
-static const double kappa_noticed = 1.005;
 _Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX,
                "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
@@ -41,7 +41,7 @@ struct settling {
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
-    double kappa;    /* of a series that begins now */
+    struct calibration found; /* of this cluster's claims */
     struct rounds *rounds;
     struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
@@ -137,25 +137,6 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
-/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
-static int find_kappa(struct settling *s)
-{
-    const struct dictionary *d = &s->sweep->dictionary;
-    struct calibration calibration = { 0 };
-    struct row_list rows;
-
-    TRY(store_verifications(d->store, d->cluster, &rows));
-    EACH_ROW (verification_row, row, rows)
-        calibration_add(&calibration, &row->claim, row->kappa, &row->found);
-    free(rows.rows);
-    s->kappa = calibration_kappa(&calibration);
-    if (s->kappa >= kappa_noticed && !is_cut_off(s))
-        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
-             "those of this table are %.2f times as wide as its own samples make them",
-             calibration.count, s->kappa);
-    return OK;
-}
-
 /* The last run before this tuning whose series of rounds came to its end; 0: there is none.  The
  * row of a series that was cut off names the one before it or, without any, its own, which is not
  * complete. */
@@ -176,7 +157,7 @@ static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    if (!is_cut_off(s) && !(s->kappa < s->row.kappa * kappa_noticed))
+    if (!is_cut_off(s) && ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found)))
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     s->settled = settled_run(s, &runs);
@@ -257,10 +238,15 @@ static int begin_series(struct settling *s)
     const struct dictionary *d = &s->sweep->dictionary;
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
+    double kappa = calibration_kappa(&s->found);
     size_t used = 0;
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
+    if (kappa >= 1.005)
+        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
+             "those of this table are %.2f times as wide as its own samples make them",
+             s->found.count, kappa);
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
                                     .run = s->settled ? s->settled : d->run,
@@ -268,7 +254,7 @@ static int begin_series(struct settling *s)
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
                                     .first_round = next,
-                                    .kappa = s->kappa };
+                                    .kappa = kappa };
     describe_seats(s, buckets);
     s->rival_count =
         rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
@@ -413,7 +399,6 @@ static int settle(struct settling *s)
     struct rounds_result v;
 
     TRY(find_candidates(s));
-    TRY(find_kappa(s));
     TRY(find_settled(s));
     weigh(s);
     TRY(begin_series(s));
@@ -439,16 +424,20 @@ static int settle(struct settling *s)
     return store_standing(s->sweep->campaign->store, &s->row);
 }
 
-/* *known: nothing has changed since an earlier run settled it. */
+/* *known: nothing has changed since an earlier run settled it, and its claims are not found to be
+ * too sure. */
 static int find_standing(struct settling *s, bool *known)
 {
     const struct dictionary *d = &s->sweep->dictionary;
     int rc = store_standing_get(d->store, d->cluster, d->shape, d->window, &s->row);
 
     *known = false;
-    if (rc == OK && !s->sweep->result.measured)
-        return standing_is_current(d->store, &s->row, known);
-    return rc < 0 ? rc : OK;
+    TRY(ledger_calibration(d->store, d->cluster, &s->found));
+    if (rc || s->sweep->result.measured)
+        return rc < 0 ? rc : OK;
+    TRY(standing_is_current(d->store, &s->row, known));
+    *known = *known && !ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found));
+    return OK;
 }
 
 static const char too_early[] = "the time was up before the table met the default plan";

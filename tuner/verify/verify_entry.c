@@ -2,6 +2,7 @@
 #include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
+#include "standings.h"
 #include "status.h"
 #include "text.h"
 #include "verify.h"
@@ -340,6 +341,28 @@ static int remember_outcome(const struct verified_bucket *h)
     return store_verification(h->campaign->store, &row);
 }
 
+/* What the table saves as a whole stays said where the entry keeps its plan under the load that it
+ * was tuned under, unless what was claimed proves to be too sure. */
+static int settle_standing(const struct verified_bucket *h, const struct entry_row *now)
+{
+    const struct verify_result *v = h->verdict;
+    const struct entry_row *claim = &v->claim;
+    struct store *store = h->campaign->store;
+    struct standing_row standing;
+    struct calibration found;
+    bool holds = v->kind != VERIFY_REFUTED && v->kind != VERIFY_ALONE &&
+                 !entry_is(claim, ENTRY_OPEN & ~ENTRY_INFERRED) && !strcmp(claim->load, now->load);
+    int rc = standing_current(store, now->cluster, now->shape, now->window, &standing);
+
+    if (rc || !standing.run)
+        return rc < 0 ? rc : OK;
+    TRY(ledger_calibration(store, now->cluster, &found));
+    holds = holds && !ledger_is_too_sure(standing.kappa, calibration_kappa(&found));
+    if (holds || standing.decided_s >= now->decided_s)
+        standing.decided_s = now->decided_s - !holds;
+    return store_standing(store, &standing);
+}
+
 /* What this hour's times are multiplied with.  Where all steps are slow for an hour the entries
  * that were verified must not look slower than their neighbours, which keep their times: the
  * default is taken to last as long as the table says, unless that is out of date, or of another
@@ -383,9 +406,9 @@ static int write_outcome(struct verified_bucket *h)
     entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
     TRY(remember_outcome(h));
-    if (v->kind == VERIFY_REFUTED)
-        return refute_entry(h, &entry);
-    return ledger_confirm(h->campaign->store, &entry);
+    TRY(settle_standing(h, &entry));
+    return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry)
+                                     : ledger_confirm(h->campaign->store, &entry);
 }
 
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
