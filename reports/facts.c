@@ -332,7 +332,8 @@ static int name_layer(struct store *store, const struct layer_key *key, struct l
     layer->modelled = !backend_is_real(layer->cluster.backend);
     rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
     if (rc == OK)
-        return standing_is_current(store, &layer->standing, &layer->stands);
+        rc = standing_is_current(store, &layer->standing, &layer->stands);
+    layer->stands = layer->stands && standing_is_whole(&layer->standing);
     return rc < 0 ? rc : OK;
 }
 

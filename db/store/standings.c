@@ -155,6 +155,11 @@ int standing_is_current(struct store *store, const struct standing_row *row, boo
     return OK;
 }
 
+bool standing_is_whole(const struct standing_row *row)
+{
+    return row->rounds || !isnan(row->gain.value) || !isnan(row->static_gain.value);
+}
+
 int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                      struct standing_row *out)
 {
@@ -162,7 +167,7 @@ int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32
 
     TRY(store_standing_get(store, cluster, shape, window, out));
     TRY(standing_is_current(store, out, &current));
-    return current ? OK : UNSUPPORTED;
+    return current && standing_is_whole(out) ? OK : UNSUPPORTED;
 }
 
 /* A table that takes a million times the default's time is none that anybody measured. */

@@ -16,7 +16,10 @@ const char *standing_text(const struct standing_row *row, char room[STANDING_TEX
 /* Rounds ended, and no measured entry of the layer is of a later date. */
 int standing_is_current(struct store *store, const struct standing_row *row, bool *current);
 
-/* That of a layer's table; UNSUPPORTED, silently, if it has none that is current. */
+/* It is of all measured buckets of the table.  Else nothing is known of the whole. */
+bool standing_is_whole(const struct standing_row *row);
+
+/* That of a layer's table; UNSUPPORTED, silently, if it has none that is current, and whole. */
 int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                      struct standing_row *out);
 

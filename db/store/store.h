@@ -343,7 +343,8 @@ struct standing_row {
     uint32_t window;
     struct gain gain, static_gain; /* over the default plan, over the best static plan */
     struct moe_plan static_plan;   /* struct_size 0: none */
-    uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
+    /* 0: they met a part of the table.  Their samples are numbered from the first round on. */
+    uint32_t rounds, first_round;
     /* The static plans that the table meets, as text with ';' between: room for any. */
     char rivals[STANDING_RIVALS_MAX * PLAN_TEXT_BYTES];
     int64_t decided_s; /* or when entries were last confirmed; 0: not decided yet */

@@ -134,5 +134,5 @@ int ledger_calibration(struct store *store, int64_t cluster, struct calibration 
 
 bool ledger_is_too_sure(double then, double now)
 {
-    return !(now < 1.1 * then);
+    return !(now < 1.2 * then);
 }

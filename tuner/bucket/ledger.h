@@ -53,7 +53,8 @@ int ledger_refute(struct store *store, struct entry_row *entry, struct moe_plan 
                   const char *why);
 
 /* What verifications found of this cluster's claims, whichever layers they are of.  Claims that
- * were made with kappa `then` are too sure where it is `now`: by a tenth, for less is chance. */
+ * were made with kappa `then` are too sure where it is `now`: by a fifth, for of 20 sound claims
+ * less is often chance. */
 int ledger_calibration(struct store *store, int64_t cluster, struct calibration *found);
 bool ledger_is_too_sure(double then, double now);
 

@@ -38,6 +38,7 @@ struct settling {
     struct sweep *sweep;
     struct standing_bucket *seats;
     int seat_count;
+    bool leaves_out; /* measured buckets that the sweep was not asked for */
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
@@ -50,6 +51,13 @@ struct settling {
 static const struct space *space_of(const struct settling *s)
 {
     return s->sweep->space;
+}
+
+/* What the rounds say is not said of the table: they meet a part of it.  Where trainers asked, it
+ * is what they asked for that counts. */
+static bool is_part(const struct settling *s)
+{
+    return s->leaves_out && !s->sweep->asked;
 }
 
 static bool is_cut_off(const struct settling *s)
@@ -65,9 +73,12 @@ static int add_seat(void *self, const struct entry_row *e)
     struct settling *s = self;
     const struct space *space = space_of(s);
     int arm = space_arm(space, &e->plan);
+    bool asked_for = arm >= 0 && e->bucket >= space->first && e->bucket <= space->last;
 
-    if (e->window != space->window || e->bucket < space->first || e->bucket > space->last ||
-        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) || arm < 0)
+    if (e->window != space->window || e->inferred)
+        return OK;
+    s->leaves_out |= !asked_for;
+    if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED))
         return OK;
     if (s->seats) {
         struct standing_bucket *seat = &s->seats[s->seat_count];
@@ -421,6 +432,11 @@ static int settle(struct settling *s)
     s->row.rounds = v.rounds;
     s->row.launches = (uint32_t)v.launches;
     s->row.decided_s = time(NULL);
+    if (is_part(s)) {
+        s->row.gain = s->row.static_gain = (struct gain)GAIN_UNKNOWN;
+        s->row.static_plan = (struct moe_plan){ 0 };
+        s->row.rounds = 0;
+    }
     return store_standing(s->sweep->campaign->store, &s->row);
 }
 
@@ -436,11 +452,21 @@ static int find_standing(struct settling *s, bool *known)
     if (rc || s->sweep->result.measured)
         return rc < 0 ? rc : OK;
     TRY(standing_is_current(d->store, &s->row, known));
-    *known = *known && !ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found));
+    if (!s->seats)
+        TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
+    *known = *known && (is_part(s) || standing_is_whole(&s->row)) &&
+             !ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found));
     return OK;
 }
 
 static const char too_early[] = "the time was up before the table met the default plan";
+static const char in_part[] = "the rounds met a part of the table; moetune tune without --buckets "
+                              "and --axes lets them meet all of it";
+
+static const char *why_unknown(const struct settling *s)
+{
+    return is_part(s) && !standing_is_whole(&s->row) ? in_part : NULL;
+}
 
 int standing_begun(struct sweep *sweep, bool *begun)
 {
@@ -462,7 +488,7 @@ int standing_settle(struct sweep *sweep, struct standing *standing)
         rc = find_standing(&s, &known);
         if (!rc && !known)
             rc = campaign_over(sweep->campaign) ? ERR_CUT : settle(&s);
-        standing->why = rc == ERR_CUT ? too_early : NULL;
+        standing->why = rc == ERR_CUT ? too_early : why_unknown(&s);
     }
     standing->row = s.row;
     for (int i = 0; s.seats && i < s.seat_count; i++)
@@ -478,6 +504,6 @@ int standing_skip(struct sweep *sweep, struct standing *standing)
     bool known;
     int rc = find_standing(&s, &known);
 
-    *standing = (struct standing){ .row = s.row, .why = known ? NULL : too_early };
+    *standing = (struct standing){ .row = s.row, .why = known ? why_unknown(&s) : too_early };
     return rc;
 }

@@ -193,7 +193,6 @@ static int print(void *self)
 {
     struct verifying *v = self;
 
-    verify_entries_sort(&v->claims);
     TRY(verify_files(&v->claims, &v->options->files));
     return (v->options->json ? print_json : print_text)(v);
 }
@@ -343,7 +342,14 @@ static int run(void *self)
     TRY(campaign_begin(c, "verify", verify_only_words[v->options->wanted.kind],
                        n.of[VERIFY_PENDING]));
     v->terms.first_run = v->claims.first_run < c->run.row.id ? v->claims.first_run : c->run.row.id;
-    rc = campaign_finish(c, verify_all(v), print, v);
+    rc = verify_all(v);
+    verify_entries_sort(&v->claims);
+    if (!rc || rc == ERR_CUT) {
+        int settled = verify_claims(c->store, &v->claims, c->run.row.started_s);
+
+        rc = settled ? settled : rc;
+    }
+    rc = campaign_finish(c, rc, print, v);
     n = verify_count(&v->claims);
     /* Whoever looks at the code alone is to know, also where the rest was not measured. */
     return (!rc || rc == ERR_CUT) && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;

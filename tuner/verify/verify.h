@@ -29,6 +29,7 @@ struct verify_result {
     char load[LOAD_NAME_BYTES]; /* it is put to the test under */
     enum verify_kind kind;
     struct gain now;   /* of the plan over the default; NAN: not compared */
+    struct gain found; /* likewise, as claims are made: with an interval of 95 % */
     double hour;       /* how many times as long as in the entry the default took; NAN: not known */
     bool load_unknown; /* it cannot be measured under the load it was tuned under */
     uint32_t rounds, throttled; /* the latter: samples of both plans that count although
@@ -106,6 +107,10 @@ void verify_entries_sort(struct verify_entries *claims); /* by layer and bucket 
 void verify_entries_free(struct verify_entries *claims);
 
 /* ---- what came of them */
+
+/* Where what a layer's table claimed is found to be too sure, what it saves as a whole is said no
+ * more.  Sorted by layer; `since`: when this verification began. */
+int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since);
 
 /* Entries of each kind; refuted ones of an earlier run count as such. */
 struct verify_count {

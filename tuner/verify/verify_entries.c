@@ -3,6 +3,7 @@
 #include "array.h"
 #include "grid.h"
 #include "json.h"
+#include "pairs.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -38,7 +39,7 @@ static int add_claim(void *self, const struct entry_row *e)
     struct claim_search *f = self;
     const struct verify_wanted *w = f->wanted;
     struct verify_result verdict = {
-        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .hour = NAN
+        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .found = GAIN_UNKNOWN, .hour = NAN
     };
     bool wanted;
 
@@ -174,6 +175,31 @@ void verify_entries_free(struct verify_entries *claims)
 }
 
 /* ---- what came of them */
+
+int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since)
+{
+    const struct verify_result *v = claims->verdicts;
+
+    for (size_t i = 0, end; i < claims->count; i = end) {
+        const struct entry_row *first = &v[i].claim;
+        struct calibration found = { 0 };
+        struct standing_row standing;
+        int rc;
+
+        for (end = i; end < claims->count && SAME_TABLE(&v[end].claim, first); end++)
+            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE))
+                calibration_add(&found, &v[end].claim.gain, 1, &v[end].found);
+        rc = store_standing_get(store, first->cluster, first->shape, first->window, &standing);
+        if (rc < 0)
+            return rc;
+        if (rc || !standing.run || standing.decided_s < since ||
+            !ledger_is_too_sure(1, calibration_kappa(&found)))
+            continue;
+        standing.decided_s = since - 1; /* the entries that were verified are of a later date */
+        TRY(store_standing(store, &standing));
+    }
+    return OK;
+}
 
 const char *const verify_words[] = { "pending", "earlier", "default", "beats",
                                      "tie",     "alone",   "refuted", NULL };

@@ -305,13 +305,30 @@ static int refute_entry(struct verified_bucket *h, struct entry_row *e)
                          why);
 }
 
+/* What the plan was found to save, as claims are made; NAN: not compared often enough. */
+static struct gain find_gain(const struct question *q)
+{
+    struct gain found = GAIN_UNKNOWN;
+    struct scatter scatter;
+    struct pairs seen;
+    struct mean mean;
+
+    if (q->count != 2 || q->arms[0] != CLAIMED)
+        return found;
+    contest_pairs(&q->contest, 0, 1, &seen);
+    if (seen.count < PAIRS_LEAST)
+        return found;
+    scatter_of(&seen, 1, &scatter);
+    mean = pairs_mean(&seen, &scatter);
+    return range_gain(mean_range(&mean, STATED));
+}
+
 /* Writes down whether the rounds' claim held, which calibrates later ones.  What this layer's
  * rounds did not write is no claim of theirs: a decision of one launch, a verification's gain, or
  * what lies between. */
 static int remember_outcome(const struct verified_bucket *h)
 {
     const struct entry_row *e = &h->verdict->claim;
-    const struct question *q = &h->over_default;
     struct standing_row standing;
     struct verification_row row = { .cluster = e->cluster,
                                     .shape = e->shape,
@@ -319,47 +336,38 @@ static int remember_outcome(const struct verified_bucket *h)
                                     .window = e->window,
                                     .bucket = e->bucket,
                                     .claim = e->gain,
+                                    .found = h->verdict->found,
                                     .decided_s = time(NULL) };
-    struct scatter scatter;
-    struct pairs seen;
-    struct mean mean;
     int rc = store_standing_get(h->campaign->store, e->cluster, e->shape, e->window, &standing);
 
     if (rc)
         return rc < 0 ? rc : OK;
-    if (!e->run || e->run != standing.run || !standing.decided_s || q->count != 2 ||
-        q->arms[0] != CLAIMED || entry_is(e, ENTRY_INFERRED | ENTRY_STALE) ||
-        strcmp(e->load, h->verdict->load) != 0)
+    if (!e->run || e->run != standing.run || !standing.decided_s ||
+        entry_is(e, ENTRY_INFERRED | ENTRY_STALE) || strcmp(e->load, h->verdict->load) != 0 ||
+        isnan(row.found.value) || !isfinite(e->gain.low) || !isfinite(e->gain.high))
         return OK;
-    contest_pairs(&q->contest, 0, 1, &seen);
-    if (seen.count < PAIRS_LEAST || !isfinite(e->gain.low) || !isfinite(e->gain.high))
-        return OK;
-    scatter_of(&seen, 1, &scatter);
-    mean = pairs_mean(&seen, &scatter);
-    row.found = range_gain(mean_range(&mean, STATED));
     row.kappa = standing.kappa;
     return store_verification(h->campaign->store, &row);
 }
 
 /* What the table saves as a whole stays said where the entry keeps its plan under the load that it
- * was tuned under, unless what was claimed proves to be too sure. */
+ * was tuned under. */
 static int settle_standing(const struct verified_bucket *h, const struct entry_row *now)
 {
     const struct verify_result *v = h->verdict;
-    const struct entry_row *claim = &v->claim;
     struct store *store = h->campaign->store;
     struct standing_row standing;
-    struct calibration found;
-    bool holds = v->kind != VERIFY_REFUTED && v->kind != VERIFY_ALONE &&
-                 !entry_is(claim, ENTRY_OPEN & ~ENTRY_INFERRED) && !strcmp(claim->load, now->load);
-    int rc = standing_current(store, now->cluster, now->shape, now->window, &standing);
+    bool current, holds = v->kind != VERIFY_REFUTED && v->kind != VERIFY_ALONE &&
+                          !entry_is(&v->claim, ENTRY_OPEN & ~ENTRY_INFERRED) &&
+                          !strcmp(v->claim.load, now->load);
+    int rc = store_standing_get(store, now->cluster, now->shape, now->window, &standing);
 
-    if (rc || !standing.run)
+    if (rc || !standing.run) /* a new entry ends an imported one */
         return rc < 0 ? rc : OK;
-    TRY(ledger_calibration(store, now->cluster, &found));
-    holds = holds && !ledger_is_too_sure(standing.kappa, calibration_kappa(&found));
-    if (holds || standing.decided_s >= now->decided_s)
-        standing.decided_s = now->decided_s - !holds;
+    TRY(standing_is_current(store, &standing, &current));
+    if (!current || holds == (standing.decided_s >= now->decided_s))
+        return OK;
+    standing.decided_s = now->decided_s - !holds;
     return store_standing(store, &standing);
 }
 
@@ -405,6 +413,7 @@ static int write_outcome(struct verified_bucket *h)
     memcpy(entry.load, v->load, sizeof(entry.load));
     entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
+    v->found = find_gain(&h->over_default);
     TRY(remember_outcome(h));
     TRY(settle_standing(h, &entry));
     return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry)
