@@ -324,3 +324,8 @@ double calibration_kappa(const struct calibration *c)
 
     return fmax(kappa_least, fmin(kappa_most, sqrt(square)));
 }
+
+bool calibration_is_too_sure(const struct calibration *c, double then)
+{
+    return !(calibration_kappa(c) < 1.2 * then);
+}

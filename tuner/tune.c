@@ -80,7 +80,7 @@ static void print_layer_result(const struct tuning *t, size_t i)
             printf("          from bucket %u on %s\n", bucket, words);
         memcpy(said, words, sizeof(said));
     }
-    if (r->standing.why)
+    if (*r->standing.why)
         printf("gain      not known: %s\n", r->standing.why);
     if (r->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
@@ -248,7 +248,7 @@ static int print_json(void *self)
                    "'ruled_out': %u",
                    i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials,
                    r->ruled_out);
-        tables_json_standing(r->standing.why ? NULL : &r->standing.row, stdout);
+        tables_json_standing(*r->standing.why ? NULL : &r->standing.row, stdout);
         json_write(stdout, ", 'window': %u, 'too_wide': %u}", t->request.spaces[i].window,
                    r->too_wide.buckets);
     }

@@ -870,6 +870,8 @@ static void kappa_says_how_far_claims_were_off(void)
     calibration_add(&c, &claim, 1, &found); /* two deviations, .1 / .05 */
     CHECK(c.count == 1 && fabs(c.squares - 4) < 0.01);
     CHECK(fabs(calibration_kappa(&c) - sqrt(14.0 / 11)) < 0.001);
+    CHECK(!calibration_is_too_sure(&c, 1));
+    CHECK(calibration_is_too_sure(&c, 0)); /* said by nobody */
     c = (struct calibration){ 0 };
     claim = gain_about(-0.9, 0.001);
     calibration_add(&c, &claim, 1, &found);
@@ -877,6 +879,7 @@ static void kappa_says_how_far_claims_were_off(void)
     for (int i = 0; i < 99; i++)
         calibration_add(&c, &claim, 1, &found);
     CHECK(calibration_kappa(&c) == 3);
+    CHECK(calibration_is_too_sure(&c, 2.4) && !calibration_is_too_sure(&c, 2.6));
     for (uint64_t seed = 1; seed <= 50; seed++) {
         sound += kappa_of(1, 1, seed) / 50;
         sure += kappa_of(2, 1, seed) / 50;

@@ -2,13 +2,11 @@
  * still be tried. */
 #include "ledger.h"
 
-#include "pairs.h"
 #include "status.h"
 #include "text.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* After so many attempts that were cut off a trial counts as one that kills its ranks. */
 enum { ATTEMPTS_MAX = 3 };
@@ -118,21 +116,4 @@ int ledger_refute(struct store *store, struct entry_row *e, struct moe_plan left
                      SAMPLE_CONTEST));
     return store_forget(store, e->cluster, e->shape, e->window, e->bucket, SAMPLE_ROUNDS,
                         SAMPLE_ROUNDS);
-}
-
-int ledger_calibration(struct store *store, int64_t cluster, struct calibration *found)
-{
-    struct row_list rows;
-
-    *found = (struct calibration){ 0 };
-    TRY(store_verifications(store, cluster, &rows));
-    EACH_ROW (verification_row, row, rows)
-        calibration_add(found, &row->claim, row->kappa, &row->found);
-    free(rows.rows);
-    return OK;
-}
-
-bool ledger_is_too_sure(double then, double now)
-{
-    return !(now < 1.2 * then);
 }

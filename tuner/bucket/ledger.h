@@ -5,8 +5,6 @@
 
 #include "store.h"
 
-struct calibration;
-
 struct attempt {
     struct trial_row trial; /* key and capacity are the caller's; id 0: never begun */
     bool begun;             /* by this process */
@@ -51,12 +49,6 @@ int ledger_confirm(struct store *store, struct entry_row *entry);
  * is forgotten, for it would lead to the same winner; a verification's own samples stay. */
 int ledger_refute(struct store *store, struct entry_row *entry, struct moe_plan left,
                   const char *why);
-
-/* What verifications found of this cluster's claims, whichever layers they are of.  Claims that
- * were made with kappa `then` are too sure where it is `now`: by a fifth, for of 20 sound claims
- * less is often chance. */
-int ledger_calibration(struct store *store, int64_t cluster, struct calibration *found);
-bool ledger_is_too_sure(double then, double now);
 
 /* Whether it counts; to be asked once for every sample, for the attempt counts disturbed ones. */
 bool ledger_counts(struct attempt *attempt, const struct sample_row *sample);

@@ -4,7 +4,6 @@
 
 #include "bucket.h"
 #include "host.h"
-#include "ledger.h"
 #include "pairs.h"
 #include "plan.h"
 #include "rounds.h"
@@ -19,6 +18,8 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
+/* Claims that are wider by less are not said to be: two digits do not show it. */
+static const double kappa_noticed = 1.005;
 _Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX,
                "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
@@ -38,7 +39,8 @@ struct settling {
     struct sweep *sweep;
     struct standing_bucket *seats;
     int seat_count;
-    bool leaves_out; /* measured buckets that the sweep was not asked for */
+    uint32_t first, last; /* of the measured buckets, whichever the sweep was asked for */
+    bool leaves_out;      /* some of them have no seat, for the sweep was not asked for them */
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
@@ -78,6 +80,8 @@ static int add_seat(void *self, const struct entry_row *e)
     if (e->window != space->window || e->inferred)
         return OK;
     s->leaves_out |= !asked_for;
+    s->first = e->bucket < s->first ? e->bucket : s->first;
+    s->last = e->bucket > s->last ? e->bucket : s->last;
     if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED))
         return OK;
     if (s->seats) {
@@ -148,6 +152,19 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
+/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
+static int find_calibration(struct settling *s)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    struct row_list rows;
+
+    TRY(store_verifications(d->store, d->cluster, &rows));
+    EACH_ROW (verification_row, row, rows)
+        calibration_add(&s->found, &row->claim, row->kappa, &row->found);
+    free(rows.rows);
+    return OK;
+}
+
 /* The last run before this tuning whose series of rounds came to its end; 0: there is none.  The
  * row of a series that was cut off names the one before it or, without any, its own, which is not
  * complete. */
@@ -168,7 +185,7 @@ static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    if (!is_cut_off(s) && ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found)))
+    if (!is_cut_off(s) && calibration_is_too_sure(&s->found, s->row.kappa))
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     s->settled = settled_run(s, &runs);
@@ -254,7 +271,7 @@ static int begin_series(struct settling *s)
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
-    if (kappa >= 1.005)
+    if (kappa >= kappa_noticed)
         note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
              "those of this table are %.2f times as wide as its own samples make them",
              s->found.count, kappa);
@@ -448,29 +465,31 @@ static int find_standing(struct settling *s, bool *known)
     int rc = store_standing_get(d->store, d->cluster, d->shape, d->window, &s->row);
 
     *known = false;
-    TRY(ledger_calibration(d->store, d->cluster, &s->found));
+    TRY(find_calibration(s));
     if (rc || s->sweep->result.measured)
         return rc < 0 ? rc : OK;
     TRY(standing_is_current(d->store, &s->row, known));
     if (!s->seats)
         TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
     *known = *known && (is_part(s) || standing_is_whole(&s->row)) &&
-             !ledger_is_too_sure(s->row.kappa, calibration_kappa(&s->found));
+             !calibration_is_too_sure(&s->found, s->row.kappa);
     return OK;
 }
 
 static const char too_early[] = "the time was up before the table met the default plan";
-static const char in_part[] = "the rounds met a part of the table; moetune tune without --buckets "
-                              "and --axes lets them meet all of it";
 
-static const char *why_unknown(const struct settling *s)
+static void say_part(const struct settling *s, struct standing *standing)
 {
-    return is_part(s) && !standing_is_whole(&s->row) ? in_part : NULL;
+    if (is_part(s) && !standing_is_whole(&s->row))
+        snprintf(standing->why, sizeof(standing->why),
+                 "the rounds met a part of the table; with --buckets %u:%u and the axes of its "
+                 "plans they meet all of it",
+                 s->first, s->last);
 }
 
 int standing_begun(struct sweep *sweep, bool *begun)
 {
-    struct settling s = { .sweep = sweep };
+    struct settling s = { .sweep = sweep, .first = UINT32_MAX };
 
     TRY(find_standing(&s, begun));
     *begun = *begun || is_cut_off(&s);
@@ -479,16 +498,18 @@ int standing_begun(struct sweep *sweep, bool *begun)
 
 int standing_settle(struct sweep *sweep, struct standing *standing)
 {
-    struct settling s = { .sweep = sweep };
+    struct settling s = { .sweep = sweep, .first = UINT32_MAX };
     bool known = false;
     int rc = open_seats(&s);
 
-    standing->why = "no bucket of this layer is measured";
+    *standing = (struct standing){ .why = "no bucket of this layer is measured" };
     if (!rc && s.seat_count) {
         rc = find_standing(&s, &known);
         if (!rc && !known)
             rc = campaign_over(sweep->campaign) ? ERR_CUT : settle(&s);
-        standing->why = rc == ERR_CUT ? too_early : why_unknown(&s);
+        snprintf(standing->why, sizeof(standing->why), "%s", rc == ERR_CUT ? too_early : "");
+        if (!rc)
+            say_part(&s, standing);
     }
     standing->row = s.row;
     for (int i = 0; s.seats && i < s.seat_count; i++)
@@ -500,10 +521,14 @@ int standing_settle(struct sweep *sweep, struct standing *standing)
 
 int standing_skip(struct sweep *sweep, struct standing *standing)
 {
-    struct settling s = { .sweep = sweep };
+    struct settling s = { .sweep = sweep, .first = UINT32_MAX };
     bool known;
     int rc = find_standing(&s, &known);
 
-    *standing = (struct standing){ .row = s.row, .why = known ? why_unknown(&s) : too_early };
+    *standing = (struct standing){ .row = s.row };
+    if (known)
+        say_part(&s, standing);
+    else
+        snprintf(standing->why, sizeof(standing->why), "%s", too_early);
     return rc;
 }

@@ -11,7 +11,7 @@
 /* What the table as a whole is worth. */
 struct standing {
     struct standing_row row;
-    const char *why; /* why nothing is known; NULL: the row says it */
+    char why[128]; /* why nothing is known; "": the row says it */
 };
 
 #define TOO_WIDE_LOSS 0.05 /* at the lower end, from which on a bucket is too wide */

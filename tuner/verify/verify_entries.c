@@ -193,7 +193,7 @@ int verify_claims(struct store *store, const struct verify_entries *claims, int6
         if (rc < 0)
             return rc;
         if (rc || !standing.run || standing.decided_s < since ||
-            !ledger_is_too_sure(1, calibration_kappa(&found)))
+            !calibration_is_too_sure(&found, 1))
             continue;
         standing.decided_s = since - 1; /* the entries that were verified are of a later date */
         TRY(store_standing(store, &standing));
