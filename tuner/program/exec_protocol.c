@@ -1,5 +1,5 @@
-/* Has a program tune its own layer: by the live tuner while it runs or, where some of its axes need
- * another start, by one launch after the other. */
+/* Has a program tune its own layer: by the live tuner while it runs or, where it has a space of its
+ * own, by one launch after the other. */
 #include "exec_protocol.h"
 
 #include "gpu_list.h"
@@ -69,7 +69,6 @@ struct exec_protocol {
     struct tune_request request;
     const char *go_on; /* what to type */
     char path[PATH_MAX];
-    char *command; /* of a space without restart axes, or of none */
     struct live *live;
     struct session session;
     struct measured_guard guards[OPTION_LIST_MAX];
@@ -77,71 +76,16 @@ struct exec_protocol {
     size_t demand_count;
     struct launches_report report;
     uint32_t failures, deaths; /* as FAILURES_MAX counts them; under the default plan */
-    uint64_t asked, newest; /* questions; that at which it asked for a range for the first time */
     char limits[1024];
 };
 
-/* ---- without restart axes: the live tuner answers */
-
-/* Why the default plan does not run in a range, so that nothing is tried there; NULL: it does. */
-static const char *why_stuck(const struct live *l, const struct live_bucket *lb)
-{
-    const struct attempt *usual =
-        lb->bucket.attempts ? &lb->bucket.attempts[l->dictionary.default_arm] : NULL;
-
-    return usual && !usual->usable && !lb->level.count ? usual->trial.message : NULL;
-}
-
-static uint32_t count_open(const struct live *l)
-{
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < l->buckets.count; i++)
-        count += l->buckets.items[i]->state == LIVE_OPEN && !why_stuck(l, l->buckets.items[i]);
-    return count;
-}
-
-/* Whether a range that is to be decided may be asked for again: one that a program asked for when
- * it began, and not in so many questions since, may never come back. */
-static bool awaits_open(const struct live *l)
-{
-    for (uint32_t i = 0; i < l->buckets.count; i++) {
-        const struct live_bucket *lb = l->buckets.items[i];
-
-        if (lb->state == LIVE_OPEN && !why_stuck(l, lb) &&
-            l->asked <= 2 * lb->last_step + (uint64_t)DRIFT_WINDOW * l->buckets.count)
-            return true;
-    }
-    return false;
-}
+/* ---- without a space: the live tuner answers */
 
 static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
 {
-    struct exec_protocol *v = self;
-    const struct declaration *d = v->request.declared;
-    uint32_t known = v->live->buckets.count;
-
     *plan = (struct moe_plan)MOE_PLAN_INIT;
-    if (!d) {
-        live_ask(v->live, (uint32_t)ask->key, plan);
-        return OK;
-    }
-    live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key, plan);
-    v->asked++;
-    if (v->live->buckets.count > known)
-        v->newest = v->asked;
-    /* It goes on while something is left to decide, other ranges may come, or steps that are slower
-     * than they were would not have been noticed yet. */
-    if (awaits_open(v->live) ||
-        v->asked <= 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->buckets.count)
-        return OK;
-    live_void(v->live);
-    return UNSUPPORTED;
-}
-
-static const char *key_name(const struct session *s)
-{
-    return s->space ? s->space->key : "c";
+    live_ask(((struct exec_protocol *)self)->live, (uint32_t)ask->key, plan);
+    return OK;
 }
 
 static int program_tells(void *self, const struct said *tell)
@@ -153,8 +97,8 @@ static int program_tells(void *self, const struct said *tell)
     s->progress.done = live_status(v->live).decided;
     s->progress.buckets = s->progress.done + live_status(v->live).open;
     s->progress.steps++;
-    progress_show(&s->progress, "%s=%" PRIu64 " %s %.3f ms", key_name(s), s->key,
-                  PLAN_WORDS(&s->plan), (double)tell->ns * 1e-6);
+    progress_show(&s->progress, "c=%" PRIu64 " %s %.3f ms", s->key, PLAN_WORDS(&s->plan),
+                  (double)tell->ns * 1e-6);
     return OK;
 }
 
@@ -194,7 +138,7 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
         rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     else if (end->hung || ++v->deaths > 1 + s->progress.steps / STEPS_PER_DEATH)
         return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
-    note("%s=%" PRIu64 " %s: %s%s", key_name(s), s->key, PLAN_WORDS(&s->plan), why,
+    note("c=%" PRIu64 " %s: %s%s", s->key, PLAN_WORDS(&s->plan), why,
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
@@ -207,15 +151,10 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
 /* One launch.  UNSUPPORTED if the program has to be started again. */
 static int live_once(struct exec_protocol *v)
 {
-    const struct declaration *d = v->request.declared;
     const struct session *s = &v->session;
-    char plan[DECLARATION_PLAN_BYTES];
     struct launch_end end;
 
-    TRY(session_launch(&v->session, v->command ? v->command : v->options->exec,
-                       d ? launch_words(d, d->usual, plan) : NULL, false, &end));
-    if (s->dismissed) /* how it ends then is its own affair */
-        return OK;
+    TRY(session_launch(&v->session, v->options->exec, NULL, false, &end));
     if (s->running) {
         TRY(blame(v, &end));
         return UNSUPPORTED;
@@ -231,8 +170,7 @@ static int live_once(struct exec_protocol *v)
         return OK;
     return fail(ERR_LAUNCH,
                 "the program ended without asking anything: `moetune help tune` has the lines that "
-                "it writes and reads%s",
-                d ? "" : "; --space FILE says which knobs of its own it has");
+                "it writes and reads; --space FILE says which knobs of its own it has");
 }
 
 /* ---- the whole of it */
@@ -266,42 +204,11 @@ static int list_demands(struct exec_protocol *v)
     return v->demand_count ? OK : UNSUPPORTED;
 }
 
-/* Counts the ranges of a space in the report, and notes why those are open that have no entry. */
-static void report_live(struct exec_protocol *v)
-{
-    const struct declaration *d = v->request.declared;
-    struct launches_report *r = &v->report;
-
-    r->cluster = v->live->dictionary.cluster;
-    r->shape = v->live->dictionary.shape;
-    r->open = d ? count_open(v->live) : 0;
-    for (uint32_t i = 0; i < v->live->buckets.count && d; i++) {
-        const struct live_bucket *lb = v->live->buckets.items[i];
-        uint32_t bucket = lb->bucket.key.bucket;
-        const char *why = why_stuck(v->live, lb);
-        char range[64];
-
-        if (lb->answer.source == MOE_OVERRIDE || !live_demand(&v->live->setup, bucket))
-            continue;
-        declaration_range(d, bucket, range, sizeof(range));
-        r->ranges++;
-        r->decided += lb->state == LIVE_SETTLED;
-        if (lb->state != LIVE_SETTLED)
-            note("%s %s is not decided: %s%s", d->key, range,
-                 why ? "the default plan does not run there: "
-                     : "the program ran too few steps there",
-                 why ? why : "");
-    }
-}
-
 static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
 {
-    const struct declaration *d = v->request.declared;
     size_t left = v->demand_count; /* of what --from-misses wanted */
     int rc;
 
-    if (d)
-        TRY(launch_command(v->options->exec, d, d->usual, &v->command));
     rc = live_open(setup, &v->live);
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
@@ -317,8 +224,10 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     if (!rc && left)
         note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
              v->demand_count);
-    if (!rc || rc == ERR_CUT)
-        report_live(v);
+    if (!rc || rc == ERR_CUT) {
+        v->report.cluster = v->live->dictionary.cluster;
+        v->report.shape = v->live->dictionary.shape;
+    }
     live_close(v->live);
     return rc;
 }
@@ -460,15 +369,11 @@ static int tune_program(struct exec_protocol *v)
     const struct tune_options *o = v->options;
     const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
-    bool launches = d && launch_matters(d);
     char cluster[CLUSTER_TEXT_BYTES];
     struct live_setup setup;
     int rc = OK, printed;
 
-    if (o->launch_steps && !launches)
-        return fail(ERR_ARGUMENT, "--launch-steps %" PRIu32 ": no axis of %s needs a restart",
-                    o->launch_steps, o->space);
-    if (o->retune && !launches)
+    if (o->retune && !d)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
     TRY(store_path(o->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
@@ -496,7 +401,7 @@ static int tune_program(struct exec_protocol *v)
                                  .now_us = now_us,
                                  .demands = v->demands,
                                  .demand_count = v->demand_count };
-    rc = launches ? tune_launches(&v->session, &setup, o, &v->report) : tune_live(v, &setup);
+    rc = d ? tune_launches(&v->session, &setup, o, &v->report) : tune_live(v, &setup);
     log_line_clear();
     if (rc == ERR_LAUNCH && r->cluster)
         note("%s.  To go on: %s",
@@ -506,9 +411,7 @@ static int tune_program(struct exec_protocol *v)
     if ((rc && rc != ERR_CUT) || !r->cluster)
         return rc;
     printed = print(v);
-    if (!rc && r->open) /* it ended by itself, and more is to come by the same command */
-        rc = ERR_CUT;
-    else if (!rc && r->ranges && !r->decided)
+    if (!rc && r->ranges && !r->decided)
         rc = fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept.  To go on: %s", v->go_on);
@@ -603,7 +506,6 @@ int exec_protocol(const struct tune_options *options, const char *command)
 out:
     tune_request_free(&v->request);
     free(v->demands);
-    free(v->command);
     free(v);
     return rc;
 }

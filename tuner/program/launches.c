@@ -67,14 +67,6 @@ int ways_next(const struct launch_way *ways, size_t count, uint32_t launches)
 
 /* ---- command lines */
 
-bool launch_matters(const struct declaration *d)
-{
-    for (size_t a = 0; a < d->axes; a++)
-        if (d->axis[a].restart)
-            return true;
-    return false;
-}
-
 static const char *value_of(const struct declaration *d, uint32_t choice, size_t axis)
 {
     return d->axis[axis].text[declaration_value(d, choice, axis)];

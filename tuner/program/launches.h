@@ -32,9 +32,6 @@ int ways_next(const struct launch_way *ways, size_t count, uint32_t launches);
 
 /* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
 
-/* Whether some axis needs a launch. */
-bool launch_matters(const struct declaration *space);
-
 /* "dispatcher=alltoall ep=4": those axes alone; returns `text`. */
 char *launch_words(const struct declaration *space, uint32_t choice,
                    char text[DECLARATION_PLAN_BYTES]);

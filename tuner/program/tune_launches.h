@@ -1,7 +1,7 @@
-/* Tunes a program whose plans differ in what needs another start: one launch after the other, each
- * with some values of the restart axes, which all ranges share that want them.  Within a launch the
- * other axes vary.  What varies from launch to launch is what a plan is judged by: a launch gives a
- * range at most one sample of a plan, and launches of different plans take turns. */
+/* Tunes a program with a space of its own: one launch after the other, each with some values of the
+ * restart axes, if it has any, which all ranges share that want them.  Within a launch the other
+ * axes vary.  What varies from launch to launch is what a plan is judged by: a launch gives a range
+ * at most one sample of a plan, and launches of different plans take turns. */
 #ifndef TUNE_LAUNCHES_H
 #define TUNE_LAUNCHES_H
 
@@ -13,7 +13,6 @@ struct launches_report {
     int64_t cluster, shape;  /* in the store; 0: it was never opened */
     uint32_t launches, ways; /* how often it was started, and under how many sets of values */
     uint32_t ranges, decided, given_up;
-    uint32_t open;  /* more of the same may decide them */
     uint32_t steps; /* that a sample must have */
 };
 

@@ -69,8 +69,7 @@ const struct option_row tune_rows[] = {
     { "guard", "NAME>=X", OPTION_LIST, AT(guards),
       "with --exec: what a step must tell beside its time, or NAME<=X; again for more" },
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
-      "with restart axes: steps of a plan in one launch, which are one sample [what pays, 5 to "
-      "100]",
+      "with --space: steps of a plan in one launch, which are one sample [what pays, 5 to 100]",
       .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
