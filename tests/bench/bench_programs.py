@@ -5,12 +5,14 @@
 
 For each size of a program `moetune tune --exec` writes a table, as its README says.  A visit starts
 the same command anew, once for each value of axes that need a restart, and speaks with it in place
-of moetune: each range gets each plan, in an order of its own, some steps each.  A visit is one
-observation, for what a process happens to get favours one plan or another as long as it lives.  How
-many there are is fixed beforehand: PROGRAMS_VISITS (12); half of them come before the tuning, half
-after it, for the machine changes within minutes.  The best plan is chosen anew for each visit by
-all the others: by the samples that chose it the best of several looks faster than it is.  At last
-`moetune verify --exec` says what it finds.
+of moetune: all plans take turns, in a new order each time, for some steps in every range.  All
+ranges have the same plan at a time, as in a program that knows one plan: what one range leaves in
+caches and in the allocator the next one finds, and that may be 10 % of a short step.  A visit is
+one observation, for what a process happens to get favours one plan or another as long as it lives.
+How many there are is fixed beforehand: PROGRAMS_VISITS (12); half of them come before the tuning,
+half after it, for the machine changes within minutes.  The best plan is chosen anew for each visit
+by all the others: by the samples that chose it the best of several looks faster than it is.  At
+last `moetune verify --exec` says what it finds.
 """
 
 import bisect
@@ -43,7 +45,9 @@ OUT = os.environ.get("PROGRAMS_OUT", "")
 OUT = OUT and os.path.abspath(OUT)  # a file that keeps what visits measured
 MINUTES = float(os.environ.get("PROGRAMS_MINUTES", "5"))  # of tuning one size, at most
 PATIENCE_S = 900  # of a launch
-WARM, STEPS = 2, 12  # of a plan in a visit: what does not count, and what does
+# Of a plan in a visit: turns, and in each of them what does not count, and what does.  What slows
+# the machine for seconds hits all plans of a range.
+TURNS, WARM, STEPS = 3, 1, 4
 SLOWER, CUT_OFF = 3, 75  # exit codes of moetune: verify found a plan that is; its time was up
 REGRET, KEYS, HALF, SQUARES = 0.03, 0.9, 0.05, 1.3  # what is wanted
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc_per_node 4 "
@@ -136,7 +140,7 @@ class Visit(Launch):
     def speak(self, plans):
         """Under each key all plans, several steps each; `end` when all keys have had them, or one
         came twice as often: a class that is measured, as a skew, may at times be another one."""
-        orders, asked, at, plan, counts = {}, {}, None, None, False
+        order, left, asked, at, plan, counts = self.order(plans), {}, {}, None, None, False
         for heard in self.mine[0]:
             word, *rest = heard.split()
             answer = "ok"
@@ -144,9 +148,9 @@ class Visit(Launch):
                 key = Key(int(rest[0]), float(rest[1]) if rest[1:] else 0.0)
                 at = self.range_of(key)
                 self.first.setdefault(at, key)
-                left, asked[at] = orders.setdefault(at, self.orders(plans)), asked.get(at, 0) + 1
-                ended = not any(orders.values()) or asked[at] > 2 * len(plans) * (WARM + STEPS)
-                plan, counts = left.pop() if left else (plans[0], False)
+                mine, asked[at] = left.setdefault(at, list(order)), asked.get(at, 0) + 1
+                ended = not any(left.values()) or asked[at] > 2 * len(order)
+                plan, counts = mine.pop() if mine else (plans[0], False)
                 answer = "end" if ended else f"plan {plan}"
             elif word == "tell" and counts:
                 self.took.setdefault((at, plan), []).append(float(rest[0]))
@@ -155,10 +159,12 @@ class Visit(Launch):
                 counts = False
             self.mine[1].write(answer + "\n")
 
-    def orders(self, plans):
+    def order(self, plans):
         """Plans and whether the step counts; the last one comes first."""
-        plans = self.draw.sample(plans, len(plans))
-        return [(plan, step < STEPS) for plan in plans for step in range(STEPS + WARM)]
+        turns = [self.draw.sample(plans, len(plans)) for _ in range(TURNS)]
+        return [
+            (plan, step < STEPS) for turn in turns for plan in turn for step in range(STEPS + WARM)
+        ]
 
 
 def mean_us(took):
@@ -213,7 +219,7 @@ def visit(setting, seed):
             raise SystemExit(f"a visit failed under {launch}:\n{one.said[-3000:]}")
         keys.update(one.first)
         for (at, plan), took in one.took.items():
-            if len(took) == STEPS:
+            if len(took) == TURNS * STEPS:
                 found.setdefault(at, {})[plan] = mean_us(took)
     if not found:
         raise SystemExit(f"nothing ran:\n{one.said[-3000:]}")
