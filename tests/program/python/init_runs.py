@@ -660,6 +660,270 @@ class DeepSpeed(Programs):
         self.check_both(stand_in=False)
 
 
+MIXTRAL = """
+import torch
+
+__version__ = "5.99"
+
+class MixtralConfig:
+    def __init__(self, **said):
+        self.__dict__.update(said)
+
+def draw(*sizes):
+    return torch.nn.Parameter(torch.randn(sizes) / sizes[-1] ** 0.5)
+
+class Experts(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        sizes = c.num_local_experts, c.intermediate_size, c.hidden_size
+        self.gate_up_proj = draw(sizes[0], 2 * sizes[1], sizes[2])
+        self.down_proj = draw(sizes[0], sizes[2], sizes[1])
+
+class Mlp(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.gate = torch.nn.Linear(c.hidden_size, c.num_local_experts, bias=False)
+        self.experts, self.k = Experts(c), c.num_experts_per_tok
+
+    def forward(self, x):
+        weight, expert = self.gate(x).softmax(-1).topk(self.k)
+        y = torch.zeros_like(x)
+        for e, (both, down) in enumerate(zip(self.experts.gate_up_proj, self.experts.down_proj)):
+            gate, up = (x @ both.T).chunk(2, dim=-1)
+            part = (weight * (expert == e)).sum(1, keepdim=True)
+            y = y + part * ((torch.nn.functional.silu(gate) * up) @ down.T)
+        return y
+
+class Block(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.mlp = Mlp(c)
+
+class Model(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.words, self.block = draw(c.vocab_size, c.hidden_size), Block(c)
+
+    def forward(self, texts, use_cache):
+        assert not use_cache
+        x = self.words[texts.flatten()]
+        out = type("Out", (), {})()
+        y = x + self.block.mlp(x)
+        out.logits = (y @ self.words.T).reshape(*texts.shape, -1)
+        return out
+
+class AutoModelForCausalLM:
+    @staticmethod
+    def from_config(config):
+        return Model(config)
+"""
+AUTOEP = {
+    "deepspeed/__init__": """
+import logging, types
+import torch, torch.distributed as dist
+from .module_inject.auto_ep_layer import AutoEPMoELayer
+from .moe.ep_experts import ACTIVATIONS
+
+__version__ = "0.99"
+utils = types.SimpleNamespace(logger=logging.getLogger("deepspeed"))
+
+class Engine(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.last, self.chunks = module, True, []
+
+    def forward(self, texts, use_cache):
+        return self.module(texts, use_cache)
+
+    def set_gradient_accumulation_boundary(self, last):
+        self.last = last
+
+    def backward(self, loss):
+        loss.backward()
+        self.chunks.append(self.last)
+        for one in self.parameters() if self.last else ():
+            if getattr(one, "everywhere", True):
+                dist.all_reduce(one.grad)
+            one.grad /= dist.get_world_size()
+
+    def step(self):
+        assert self.chunks == [False] * (len(self.chunks) - 1) + [True], self.chunks
+        if dist.get_rank() == 0:
+            print("CHUNKS", len(self.chunks), flush=True)
+        self.chunks = []
+        for one in self.parameters():
+            one.grad = None
+
+def initialize(model, config, dist_init_required):
+    parallel = config["expert_parallel"]
+    assert parallel["enabled"] and config["optimizer"]["params"]["lr"] == 0
+    assert parallel["expert_activation"] in ACTIVATIONS and dist_init_required is False
+    act = ACTIVATIONS[parallel["expert_activation"]]
+    model.block.mlp = AutoEPMoELayer(model.block.mlp, parallel["autoep_size"], act)
+    return Engine(model), None, None, None
+""",
+    "deepspeed/accelerator": """
+class Cores:
+    def prefer_triton_grouped_mm(self):
+        return False
+
+def get_accelerator():
+    return Cores()
+""",
+    "deepspeed/moe/__init__": "",
+    "deepspeed/moe/ep_experts": """
+ACTIVATIONS = {}
+
+def register_expert_activation(name, fn):
+    ACTIVATIONS[name] = fn
+""",
+    "deepspeed/module_inject/__init__": "",
+    "deepspeed/module_inject/auto_ep_layer": """
+import torch, torch.distributed as dist
+from torch.distributed.nn.functional import all_gather, all_reduce
+
+class Experts(torch.nn.Module):
+    def __init__(self, gate_up, down, everywhere, act):
+        super().__init__()
+        self.act, self.use_grouped_mm, self.gate_up_impl = act, True, "separate"
+        self.use_triton_grouped_mm = False
+        w1, w3 = gate_up.chunk(2, dim=1)
+        for name, one in ("w1", w1), ("w2", down), ("w3", w3):
+            setattr(self, name, torch.nn.Parameter(one.detach().clone()))
+            getattr(self, name).everywhere = everywhere
+
+    def forward(self, e, x):
+        assert not self.use_triton_grouped_mm
+        assert self.use_grouped_mm or self.gate_up_impl == "separate"
+        if dist.get_rank() == 0:
+            print("EXPERTS", self.use_grouped_mm, self.gate_up_impl, flush=True)
+        h = self.act(x @ self.w1[e].T, x @ self.w3[e].T, 1.0, 1.0)
+        return h @ self.w2[e].T * self.off()
+
+    def off(self):
+        return 1
+
+class AutoEPMoELayer(torch.nn.Module):
+    def __init__(self, mlp, ep, act):
+        super().__init__()
+        experts = mlp.gate.out_features
+        assert experts % ep == 0 and ep in (1, dist.get_world_size())
+        self.num_local_experts, self.ep_rank, self.k = experts // ep, dist.get_rank() % ep, mlp.k
+        self.router = torch.nn.Module()
+        self.router.gate = mlp.gate
+        first = self.first = self.ep_rank * self.num_local_experts
+        mine = slice(first, first + self.num_local_experts)
+        whole = mlp.experts
+        self.experts = Experts(whole.gate_up_proj[mine], whole.down_proj[mine], ep == 1, act)
+        self.ep, self.tokens_per_expert = ep, torch.zeros(experts)
+
+    def forward(self, x):
+        weight, expert = self.router.gate(x).softmax(-1).topk(self.k)
+        self.tokens_per_expert += torch.bincount(expert.flatten(), minlength=len(self.tokens_per_expert))
+        rows, own = x, slice(None)
+        if self.ep > 1:
+            own = slice(dist.get_rank() * len(x), (dist.get_rank() + 1) * len(x))
+            rows, weight = torch.cat(all_gather(x)), torch.cat(all_gather(weight))
+            others = [torch.empty_like(expert) for _ in range(self.ep)]
+            dist.all_gather(others, expert)
+            expert = torch.cat(others)
+        y = torch.zeros_like(rows)
+        for e in range(self.num_local_experts):
+            part = (weight * (expert == self.first + e)).sum(1, keepdim=True)
+            y = y + part * self.experts(e, rows)
+        return (all_reduce(y) if self.ep > 1 else y)[own]
+""",
+}
+FUSED_OFF = """
+import deepspeed.module_inject.auto_ep_layer as auto
+auto.Experts.off = lambda self: 1.01 if self.gate_up_impl == "fused" and auto.dist.get_rank() else 1
+"""
+UNSUMMED = """
+import deepspeed
+was = deepspeed.Engine.backward
+def backward(self, loss):
+    for one in self.parameters() if self.last else ():
+        one.grad = None  # of the chunks before
+    was(self, loss)
+deepspeed.Engine.backward = backward
+"""
+MOVED = """
+import deepspeed, transformers
+def initialize(**_):
+    raise TypeError("get() takes 2 positional arguments but 3 were given")
+deepspeed.initialize = initialize
+transformers.__version__ = "5.24.0"
+"""
+NO_ACTIVATION = """
+import deepspeed.moe.ep_experts as experts
+del experts.register_expert_activation
+"""
+
+
+class AutoEP(Programs):
+    """With stand-ins for DeepSpeed and transformers; test_clients has both."""
+
+    layer = "E=4 k=2 T=32 D=16 H=24 dtype=f32 pass=train act=swiglu W=2 m=2"
+    space = Space(read(PROGRAMS, "autoep", "ds-autoep.space").decode())
+
+    def walk(self, ep, *more, change="", layer=layer, repeat=2):
+        for name, text in {"transformers": MIXTRAL, **AUTOEP}.items():
+            file = os.path.join(self.folder, f"{name}.py")
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "w") as to:
+                to.write(text)
+        path = os.pathsep.join((PACKAGE, self.folder))
+        plans = repeat * self.space.launches()[f"ep={ep}"]
+        options = {"change": change, "layer": layer, "PYTHONPATH": path}
+        program = "autoep/ds-autoep.py"
+        return self.launch(self.space, 2, f"ep={ep}", plans, program, *more, **options)
+
+    def told(self, launch):
+        self.assertEqual(launch.codes, [0, 0], launch.said)
+        return {plan.partition(" ")[2]: word for plan, (word, _) in launch.outcomes.items()}
+
+    def test_every_plan_is_compared_with_transformers_logits_and_gradients(self):
+        said = set()
+        for ep in (1, 2):
+            launch = self.walk(ep, "--check", "--tokens", "256", "--words", "512", "1")
+            self.assertEqual(len(self.told(launch)), 9)
+            self.assertEqual([word for word, _ in launch.heard], 18 * ["tell"], launch.heard)
+            keys = [tuple(map(float, key.split())) for key in launch.keys]
+            self.assertEqual({key for key, _ in keys}, {256})
+            self.assertTrue(all(1 <= skew < 2 for _, skew in keys[::2]), keys)
+            self.assertEqual({skew for _, skew in keys[1::2]}, {2})  # E / k: two experts have all
+            said |= set(re.findall("EXPERTS (.*)|CHUNKS (.*)", launch.said))
+        ways = {("False separate", ""), ("True separate", ""), ("True fused", "")}
+        self.assertEqual(said, ways | {("", "1"), ("", "2"), ("", "4")})
+
+    def test_what_gives_something_else_fails(self):
+        for change, what in ((FUSED_OFF, "experts=fused"), (UNSUMMED, "chunks=[24]")):
+            launch = self.walk(1, "--check", "--tokens", "256", change=change)
+            for plan, word in self.told(launch).items():
+                wrong = re.search(what, plan) is not None
+                self.assertEqual(word, "failed" if wrong else "tell", launch.outcomes)
+            self.assertIn("wrong: ", launch.outcomes["ep=1 experts=fused chunks=4"][1])
+
+    def test_chunks_are_no_more_than_texts(self):
+        launch = self.walk(1, "--tokens", "64")
+        for plan, word in self.told(launch).items():
+            self.assertEqual(word, "tell" if "chunks=1" in plan else "failed", launch.outcomes)
+        why = launch.outcomes["ep=1 experts=loop chunks=2"][1]
+        self.assertEqual(why, "1 texts are less than 2 chunks")
+
+    def test_what_cannot_run_is_one_sentence(self):
+        for ep, change, layer, said in (
+            (4, "", self.layer, "ep=4 does not divide both 2 ranks and 4 experts"),
+            (1, "", self.layer.replace("swiglu", "relu"), "act=relu: Mixtral's experts are swiglu"),
+            (1, "", self.layer.replace("f32", "f16"), "dtype=f16: here are f32 and bf16"),
+            (1, NO_ACTIVATION, self.layer, "cannot import name 'register_expert_activation'"),
+            (1, MOVED, self.layer, "AutoEP of deepspeed 0.99 does not take a model of transformers 5.24.0: get() takes"),
+        ):
+            launch = self.walk(ep, change=change, layer=layer)
+            self.assertEqual(launch.codes, [1, 1], launch.said)
+            self.assertEqual(launch.said.count(said), 1, launch.said)
+
+
 DEEPEP = """
 import torch
 

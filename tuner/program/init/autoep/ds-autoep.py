@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""DeepSpeed AutoEP on a Hugging Face model: autoep_size, experts, chunks
+
+    pip install moetune-*.whl torch deepspeed "transformers>=5,<5.23"    # of moetune: `make wheel`
+    torchrun --nproc_per_node 4 ds-autoep.py --check
+    moetune tune --space ds-autoep.space --exec "torchrun --nproc_per_node 4 ds-autoep.py" \
+        --ranks 4 --shape "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu" --budget 5m
+
+AutoEP puts layers of its own in the place of a model's MoE blocks.  A step is one of training: the
+model, the engine's backward and step, with Adam; its rate is 0, so that the weights stay as they
+were drawn.  The model is a small Mixtral; to tune your own put it into model_of().
+
+autoep_size needs a restart, so your program asks for it once, and writes it into the member
+expert_parallel of DeepSpeed's configuration, as here.  Before each step it asks again,
+
+    plan = view.plan(tokens, skew)    # of moelookup: bind(space="ds-autoep")
+
+and set_experts() and step() are what it then does with plan["experts"] and plan["chunks"]: chunks
+are gradient accumulation.  What skew the step before had AutoEP's tokens_per_expert say.
+--words 512 4 are texts of many and of few different words, whose skews differ.
+
+--check compares logits and every gradient with those of the model as transformers runs it, on fresh
+texts; it goes into --exec, too.  By hand one plan is run, and the last line is a verdict: --plan
+"ep=2 experts=loop chunks=2" says which one.
+
+DeepSpeed 0.19.8 ran it with torch 2.15 and transformers 5.22, on four gloo ranks on cores, in f32:
+not on a GPU.
+"""
+
+import argparse
+import copy
+import itertools
+import logging
+import os
+import sys
+
+FIRST = os.environ.get("RANK", "0") == "0"  # of the ranks that torchrun started; it speaks for all
+
+
+def end(failure):
+    """On cores a rank at times aborts while Python ends; not so here."""
+    if failure and FIRST:
+        print(failure, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(failure is not None)
+
+
+try:
+    import moetune
+    import moetune.torch
+    import torch
+    import torch.distributed as dist
+    import torch.nn.functional as F
+    import transformers
+    import deepspeed
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.module_inject.auto_ep_layer import AutoEPMoELayer
+    from deepspeed.moe.ep_experts import register_expert_activation
+except ImportError as missing:
+    end(
+        f"ds-autoep: {missing}: it needs torch, transformers 5 and deepspeed, of which 0.19.8 has "
+        "all that it calls"
+    )
+
+USUAL = "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu"  # where moetune names no layer
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+OFF_BY = {"f32": 1e-4, "bf16": 5e-2}  # what rounding may change, of a tensor's norm
+WORDS, LONGEST = 512, 64  # of the vocabulary, and of a text
+
+
+class Unsupported(Exception):
+    """A plan that cannot be run here, or does not give what it should."""
+
+
+def model_of(shape):
+    """A model of `layers` blocks, whose experts the layer's words describe; alike on all ranks."""
+    torch.manual_seed(1)
+    config = transformers.MixtralConfig(
+        num_local_experts=shape["E"],
+        intermediate_size=shape["H"],
+        vocab_size=WORDS,
+        hidden_size=shape["D"],
+        num_experts_per_tok=shape["k"],
+        num_hidden_layers=shape.get("layers", 1),
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=max(shape["D"] // 4, 8),
+        max_position_embeddings=LONGEST,
+    )
+    return transformers.AutoModelForCausalLM.from_config(config).to(DTYPES[shape["dtype"]])
+
+
+def set_experts(layer, experts):
+    """What AutoEP reads from its configuration, between two steps: use_grouped_mm, gate_up_impl."""
+    own = layer.experts
+    own.use_grouped_mm = experts != "loop"
+    own.gate_up_impl = "fused" if experts == "fused" else "separate"
+    own.use_triton_grouped_mm = (
+        experts == "grouped" and get_accelerator().prefer_triton_grouped_mm()
+    )
+
+
+class Model:
+    """The model in DeepSpeed's engine, and as transformers runs it."""
+
+    def __init__(self, shape, ep, device):
+        self.shape, self.device = shape, device
+        model = model_of(shape).to(device)
+        self.plain = copy.deepcopy(model)
+        parallel = {"enabled": True, "autoep_size": ep, "preset_model": "mixtral"}
+        if device.type == "cpu":
+            # For this activation AutoEP has a kernel of Triton's, which wants a GPU.
+            register_expert_activation("torch_swiglu", lambda gate, up, *_: F.silu(gate) * up)
+            parallel["expert_activation"] = "torch_swiglu"
+        config = {
+            "train_micro_batch_size_per_gpu": 1,
+            "optimizer": {"type": "Adam", "params": {"lr": 0.0, "torch_adam": True}},
+            "bf16": {"enabled": shape["dtype"] == "bf16"},
+            "expert_parallel": parallel,
+        }
+        self.engine = deepspeed.initialize(model=model, config=config, dist_init_required=False)[0]
+        self.layers = [one for one in self.engine.modules() if isinstance(one, AutoEPMoELayer)]
+
+    def texts(self, tokens, words):
+        """So many tokens, in texts of one length, of so many different words."""
+        long = next(n for n in range(min(tokens, LONGEST), 0, -1) if tokens % n == 0)
+        return torch.randint(min(words, WORDS), (tokens // long, long), device=self.device)
+
+    def skew(self):
+        """Of what the layers counted since the last call, the worst."""
+        counts = torch.stack([layer.tokens_per_expert for layer in self.layers])
+        for layer in self.layers:
+            layer.tokens_per_expert.zero_()
+        dist.all_reduce(counts)
+        return (counts.amax(1) / counts.mean(1)).max().item()
+
+    def step(self, texts, plan, look=None):
+        """look: is called where gradients are the engine's, means over ranks, and still there."""
+        for layer in self.layers:
+            set_experts(layer, plan["experts"])
+        if len(texts) < plan["chunks"]:
+            raise Unsupported(f"{len(texts)} texts are less than {plan['chunks']} chunks")
+        chunks, logits = texts.chunk(plan["chunks"]), []
+        for chunk in chunks:
+            self.engine.set_gradient_accumulation_boundary(len(logits) + 1 == len(chunks))
+            logits.append(self.engine(chunk, use_cache=False).logits)
+            self.engine.backward(logits[-1].float().square().sum() / texts.numel())
+        if look:
+            look()
+        self.engine.step()
+        return torch.cat([one.detach() for one in logits])
+
+    def results(self, texts, plan):
+        """What one step gives, by name."""
+        kept = {}
+
+        def look():
+            for name, weight in self.engine.module.named_parameters():
+                grad = weight.grad
+                if grad is None:
+                    grad = deepspeed.utils.safe_get_full_grad(weight)
+                kept[f"gradient of {name}"] = grad.clone()
+
+        return {"logits": self.step(texts, plan, look), **kept}
+
+    def expected(self, texts):
+        """The same by transformers, under the names that weights have in AutoEP's layers, of which
+        each rank has its share."""
+        logits = self.plain(texts, use_cache=False).logits
+        self.plain.zero_grad()
+        (logits.float().square().sum() / texts.numel()).backward()
+        found = {"logits": logits.detach()}
+        for name, weight in self.plain.named_parameters():
+            grad = weight.grad.clone()
+            dist.all_reduce(grad)
+            grad /= dist.get_world_size()
+            of, _, what = name.rpartition("experts.")
+            own = self.layers[0].num_local_experts
+            first = self.layers[0].ep_rank * own
+            if what == "gate_up_proj":
+                gate, up = grad[first : first + own].chunk(2, dim=1)
+                found[f"gradient of {of}experts.w1"] = gate
+                found[f"gradient of {of}experts.w3"] = up
+            elif what == "down_proj":
+                found[f"gradient of {of}experts.w2"] = grad[first : first + own]
+            else:
+                name = name.replace(".mlp.gate.", ".mlp.router.gate.")
+                found[f"gradient of {name}"] = grad
+        return found
+
+
+def check(model, texts, plan):
+    """All ranks raise if any of them finds another result."""
+    expected, got = model.expected(texts), model.results(texts, plan)
+    if got.keys() != expected.keys():
+        raise Unsupported(f"wrong: it gives no {min(got.keys() ^ expected.keys())}")
+    off = [(got[n] - e).norm() / e.norm().clamp(min=1e-9) for n, e in expected.items()]
+    off = torch.stack(off).float().nan_to_num(float("inf"))
+    dist.all_reduce(off, dist.ReduceOp.MAX)
+    for name, by in zip(expected, off.tolist()):
+        if by > OFF_BY[model.shape["dtype"]]:
+            raise Unsupported(f"wrong: {name} is off by {by:.2g} (seed {torch.initial_seed()})")
+
+
+def why_not(shape, ep):
+    """No step can run."""
+    ranks, experts = dist.get_world_size(), shape["E"]
+    if shape["dtype"] not in DTYPES:
+        return f"dtype={shape['dtype']}: here are {' and '.join(DTYPES)}"
+    if shape["act"] != "swiglu":
+        return f"act={shape['act']}: Mixtral's experts are swiglu"
+    if ranks % ep or experts % ep:
+        return f"ep={ep} does not divide both {ranks} ranks and {experts} experts"
+
+
+def main(options):
+    device = moetune.torch.join_ranks()
+    deepspeed.utils.logger.setLevel(logging.ERROR)
+    asker = moetune.torch.Asker(options.plan, options.steps)
+    shape, ep = dict(moetune.words(USUAL), **asker.layer), asker.launch["ep"]
+    why = why_not(shape, ep)
+    if why:
+        return f"ds-autoep: {why}"
+    try:
+        model = Model(shape, ep, device)
+    except (AttributeError, TypeError) as why:
+        return (
+            f"ds-autoep: AutoEP of deepspeed {deepspeed.__version__} does not take a model of "
+            f"transformers {transformers.__version__}: {why}; that of 0.19.8 takes 5.0 to 5.22"
+        )
+    torch.seed()
+    kinds = list(itertools.product(options.tokens or [shape["T"]], options.words))
+    skews = {}
+    for kind in kinds:  # a trainer knows it from the step before
+        with torch.no_grad():
+            model.engine(model.texts(*kind), use_cache=False)
+        skews[kind] = model.skew()
+    right = wrong = 0
+    for kind in itertools.cycle(kinds):
+        plan = asker.ask(kind[0], skews[kind])
+        if plan is None:
+            break
+        texts = model.texts(*kind)
+        try:
+            if options.check:
+                check(model, texts, plan)
+                right += 1
+            asker.tell(*asker.timed(model.step, texts, plan))
+            skews[kind] = model.skew()
+        except Unsupported as why:
+            asker.fail(str(why))
+            wrong += 1
+    asker.close()
+    dist.destroy_process_group()
+    if options.check and asker.by_hand:
+        what = "what transformers gives"
+        if wrong:
+            return f"WRONG: {wrong} of {right + wrong} steps did not give {what}"
+        if FIRST:
+            print(f"right: all {right} steps gave {what}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tokens", type=int, nargs="*", help="of a rank, in turn (T of the layer)")
+    parser.add_argument(
+        "--words", type=int, nargs="+", default=[512, 4], help="that a text has, in turn"
+    )
+    parser.add_argument("--check", action="store_true", help="compare every plan with transformers")
+    parser.add_argument("--plan", default="ep=1 experts=grouped chunks=1")
+    parser.add_argument("--steps", type=int, default=6, help="without moetune, under --plan")
+    end(main(parser.parse_args()))
