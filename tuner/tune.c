@@ -409,9 +409,8 @@ const struct verb tune_verb = {
     .notes =
         "Exit code 0 also where the default plan is best; 3: the plans that were chosen turned "
         "out to be slower, and the default took their place, or a layer has no table, for all "
-        "results were wrong; 4: it has none for another reason; 75: cut off, or a program "
-        "ended before all ranges of its space were decided; the command that goes on is "
-        "printed.",
+        "results were wrong; 4: it has none for another reason; 75: cut off; the command that "
+        "goes on is printed.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
     .run = start,
 };

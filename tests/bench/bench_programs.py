@@ -47,7 +47,7 @@ MINUTES = float(os.environ.get("PROGRAMS_MINUTES", "5"))  # of tuning one size, 
 PATIENCE_S = 900  # of a launch
 # Of a plan in a visit: turns, and in each of them what does not count, and what does.  What slows
 # the machine for seconds hits all plans of a range.
-TURNS, WARM, STEPS = 3, 1, 4
+TURNS, WARM, STEPS = 2, 1, 7  # eight in all, as hf-moe has in a row
 SLOWER, CUT_OFF = 3, 75  # exit codes of moetune: verify found a plan that is; its time was up
 REGRET, KEYS, HALF, SQUARES = 0.03, 0.9, 0.05, 1.3  # what is wanted
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc_per_node 4 "

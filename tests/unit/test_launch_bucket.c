@@ -1,4 +1,4 @@
-/* A range whose plans need launches: what is told when time is up, and when it is given up. */
+/* A range of a program's space: what is told when time is up, and when it is given up. */
 #include "launch_bucket.h"
 
 #include "store_rows.h"

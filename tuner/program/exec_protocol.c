@@ -5,7 +5,6 @@
 #include "gpu_list.h"
 #include "host.h"
 #include "known.h"
-#include "launches.h"
 #include "live.h"
 #include "machine.h"
 #include "misses.h"
@@ -373,6 +372,11 @@ static int tune_program(struct exec_protocol *v)
     struct live_setup setup;
     int rc = OK, printed;
 
+    if (o->launch_steps && !d)
+        return fail(ERR_ARGUMENT,
+                    "--launch-steps %" PRIu32 ": it is for a program that has a "
+                    "space of its own",
+                    o->launch_steps);
     if (o->retune && !d)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");

@@ -8,8 +8,8 @@
 /* How it asks and tells. */
 extern const char *const exec_protocol_help;
 
-/* Tunes until the program ends; it is started anew where a plan ended it.  `command` is what to
- * type to go on where time was too short. */
+/* Tunes in launches of the program until all that it asks for is decided or, without a space, until
+ * it ends.  `command` is what to type to go on where time was too short. */
 int exec_protocol(const struct tune_options *options, const char *command);
 
 /* Where it runs, by what options say; and the cluster under whose name its table lies. */

@@ -1,4 +1,4 @@
-/* One range of a space whose plans need launches: its decision, of which a sample is what one
+/* One range of a program's space: its decision, of which a sample is what one
  * launch shows of one plan. */
 #ifndef LAUNCH_BUCKET_H
 #define LAUNCH_BUCKET_H

@@ -917,7 +917,7 @@ class AutoEP(Programs):
             (1, "", self.layer.replace("swiglu", "relu"), "act=relu: Mixtral's experts are swiglu"),
             (1, "", self.layer.replace("f32", "f16"), "dtype=f16: here are f32 and bf16"),
             (1, NO_ACTIVATION, self.layer, "cannot import name 'register_expert_activation'"),
-            (1, MOVED, self.layer, "AutoEP of deepspeed 0.99 does not take a model of transformers 5.24.0: get() takes"),
+            (1, MOVED, self.layer, "AutoEP of deepspeed 0.99 does not take this model of transformers 5.24.0: get() takes"),
         ):
             launch = self.walk(ep, change=change, layer=layer)
             self.assertEqual(launch.codes, [1, 1], launch.said)

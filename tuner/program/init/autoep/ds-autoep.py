@@ -8,7 +8,8 @@
 
 AutoEP puts layers of its own in the place of a model's MoE blocks.  A step is one of training: the
 model, the engine's backward and step, with Adam; its rate is 0, so that the weights stay as they
-were drawn.  The model is a small Mixtral; to tune your own put it into model_of().
+were drawn.  The model is a small Mixtral; to tune your own put it into model_of(), and on cores its
+activation into Model().
 
 autoep_size needs a restart, so your program asks for it once, and writes it into the member
 expert_parallel of DeepSpeed's configuration, as here.  Before each step it asks again,
@@ -104,13 +105,13 @@ def set_experts(layer, experts):
 class Model:
     """The model in DeepSpeed's engine, and as transformers runs it."""
 
-    def __init__(self, shape, ep, device):
+    def __init__(self, shape, ep, device, checked):
         self.shape, self.device = shape, device
         model = model_of(shape).to(device)
-        self.plain = copy.deepcopy(model)
-        parallel = {"enabled": True, "autoep_size": ep, "preset_model": "mixtral"}
+        self.plain = copy.deepcopy(model) if checked else None
+        parallel = {"enabled": True, "autoep_size": ep}
         if device.type == "cpu":
-            # For this activation AutoEP has a kernel of Triton's, which wants a GPU.
+            # For Mixtral's activation AutoEP has a kernel of Triton's, which wants a GPU.
             register_expert_activation("torch_swiglu", lambda gate, up, *_: F.silu(gate) * up)
             parallel["expert_activation"] = "torch_swiglu"
         config = {
@@ -133,7 +134,7 @@ class Model:
         for layer in self.layers:
             layer.tokens_per_expert.zero_()
         dist.all_reduce(counts)
-        return (counts.amax(1) / counts.mean(1)).max().item()
+        return (counts.amax(1) / counts.mean(1)).nan_to_num(0).max().item()  # 0: no token came
 
     def step(self, texts, plan, look=None):
         """look: is called where gradients are the engine's, means over ranks, and still there."""
@@ -141,15 +142,16 @@ class Model:
             set_experts(layer, plan["experts"])
         if len(texts) < plan["chunks"]:
             raise Unsupported(f"{len(texts)} texts are less than {plan['chunks']} chunks")
-        chunks, logits = texts.chunk(plan["chunks"]), []
+        chunks, logits = texts.tensor_split(plan["chunks"]), []
         for chunk in chunks:
             self.engine.set_gradient_accumulation_boundary(len(logits) + 1 == len(chunks))
-            logits.append(self.engine(chunk, use_cache=False).logits)
-            self.engine.backward(logits[-1].float().square().sum() / texts.numel())
+            given = self.engine(chunk, use_cache=False).logits
+            logits.append(given.detach())
+            self.engine.backward(given.float().square().sum() / texts.numel())
         if look:
             look()
         self.engine.step()
-        return torch.cat([one.detach() for one in logits])
+        return torch.cat(logits)
 
     def results(self, texts, plan):
         """What one step gives, by name."""
@@ -168,11 +170,10 @@ class Model:
         """The same by transformers, under the names that weights have in AutoEP's layers, of which
         each rank has its share."""
         logits = self.plain(texts, use_cache=False).logits
-        self.plain.zero_grad()
         (logits.float().square().sum() / texts.numel()).backward()
         found = {"logits": logits.detach()}
         for name, weight in self.plain.named_parameters():
-            grad = weight.grad.clone()
+            grad, weight.grad = weight.grad, None
             dist.all_reduce(grad)
             grad /= dist.get_world_size()
             of, _, what = name.rpartition("experts.")
@@ -223,12 +224,14 @@ def main(options):
     if why:
         return f"ds-autoep: {why}"
     try:
-        model = Model(shape, ep, device)
-    except (AttributeError, TypeError) as why:
+        model = Model(shape, ep, device, options.check)
+    except (AttributeError, TypeError, ValueError) as why:
         return (
-            f"ds-autoep: AutoEP of deepspeed {deepspeed.__version__} does not take a model of "
+            f"ds-autoep: AutoEP of deepspeed {deepspeed.__version__} does not take this model of "
             f"transformers {transformers.__version__}: {why}; that of 0.19.8 takes 5.0 to 5.22"
         )
+    if not model.layers:
+        return "ds-autoep: AutoEP found no MoE block in the model"
     torch.seed()
     kinds = list(itertools.product(options.tokens or [shape["T"]], options.words))
     skews = {}
@@ -247,10 +250,10 @@ def main(options):
                 check(model, texts, plan)
                 right += 1
             asker.tell(*asker.timed(model.step, texts, plan))
-            skews[kind] = model.skew()
         except Unsupported as why:
             asker.fail(str(why))
             wrong += 1
+        skews[kind] = model.skew() or skews[kind]
     asker.close()
     dist.destroy_process_group()
     if options.check and asker.by_hand:

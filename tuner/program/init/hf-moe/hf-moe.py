@@ -127,7 +127,7 @@ def main(options):
     model = model_of(shape, options.family, device)
     right = wrong = 0
     tokens = options.tokens or [1, 8, 64, shape["T"]]
-    row = 1 if options.check else IN_A_ROW
+    row = 1 if options.check or asker.by_hand else IN_A_ROW
     kinds = [kind for kind in itertools.product(tokens, (False, True)) for _ in range(row)]
     for count, training in itertools.cycle(kinds):
         plan = asker.ask(count, int(training))
