@@ -349,8 +349,11 @@ static int print(struct exec_protocol *v)
         rc = said ? said : rc;
     }
     if (r->launches)
-        printf("launches  %" PRIu32 ", of %" PRIu32 " ways to start the program\n", r->launches,
-               r->ways);
+        printf("launches  %" PRIu32, r->launches);
+    if (r->ways > 1)
+        printf(", of %" PRIu32 " ways to start the program", r->ways);
+    if (r->launches)
+        printf("\n");
     if (r->given_up)
         note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
              " steps of them in a launch (--launch-steps)",

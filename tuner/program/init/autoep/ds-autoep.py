@@ -228,7 +228,7 @@ def main(options):
     except (AttributeError, TypeError, ValueError) as why:
         return (
             f"ds-autoep: AutoEP of deepspeed {deepspeed.__version__} does not take this model of "
-            f"transformers {transformers.__version__}: {why}; that of 0.19.8 takes 5.0 to 5.22"
+            f"transformers {transformers.__version__}: {why}; that of 0.19.8 takes 5.22"
         )
     if not model.layers:
         return "ds-autoep: AutoEP found no MoE block in the model"
