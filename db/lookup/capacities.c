@@ -175,6 +175,43 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
     return MOE_OK;
 }
 
+/* ---- keys */
+
+int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks, uint32_t *key,
+             uint32_t *key_r0)
+{
+    uint64_t sources, each, fullest = 0, most = 0;
+
+    if (!counts || !key || !key_r0 || !experts || !ranks ||
+        (n != experts && (n % experts || n / experts != ranks)))
+        return MOE_ERR_ARGUMENT;
+    for (size_t i = 0; i < n; i++)
+        if (counts[i] == UINT32_MAX)
+            return MOE_ERR_ARGUMENT;
+    sources = n / experts;
+    each = experts > ranks ? ((uint64_t)experts + ranks - 1) / ranks : 1;
+    for (uint64_t first = 0; first < experts; first += each) { /* what a rank's experts receive */
+        uint64_t rows = 0, end = first + each < experts ? first + each : experts;
+
+        for (uint64_t q = 0; q < sources; q++)
+            for (uint64_t e = first; e < end; e++)
+                rows += counts[q * experts + e];
+        fullest = rows > fullest ? rows : fullest;
+    }
+    for (uint64_t q = 0; q < sources; q++) { /* what a source sends */
+        uint64_t rows = 0;
+
+        for (uint64_t e = 0; e < experts; e++)
+            rows += counts[q * experts + e];
+        most = rows > most ? rows : most;
+    }
+    *key_r0 = (uint32_t)((most + experts - 1) / experts);
+    *key = (uint32_t)((fullest + sources * each - 1) / (sources * each));
+    /* A rank that sends more than the fullest one receives is waited for, too. */
+    *key = *key > *key_r0 ? *key : *key_r0;
+    return MOE_OK;
+}
+
 /* ---- where experts lie */
 
 /* Moves the value at `at` down to its place in a heap, whose smallest value is at the top. */
@@ -246,8 +283,7 @@ void capacities_derive(struct moe_capacities *c, struct capacity_setting *s)
         s->fullest = of_rank > s->fullest ? of_rank : s->fullest;
     }
     s->balanced = each > 1 ? place_greedily(c, s->rows, each) : s->fullest;
-    s->key = (uint32_t)((s->fullest + each - 1) / each);
-    s->key_r0 = (uint32_t)((s->sum + c->o.experts - 1) / c->o.experts);
+    moe_keys(s->rows, c->o.experts, c->o.experts, c->o.ranks, &s->key, &s->key_r0);
 }
 
 /* ---- deciding */

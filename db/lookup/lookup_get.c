@@ -553,6 +553,18 @@ int moelookup_get_uneven(const struct moelookup_view *view, uint32_t key, uint32
     return counter_count(&view->counter, bucket);
 }
 
+int moelookup_get_counts(const struct moelookup_view *view, const uint32_t *counts, size_t n,
+                         struct moe_plan *out)
+{
+    const struct moe_shape *shape = view ? &view->layer.shape : NULL;
+    uint32_t key, key_r0;
+
+    if (!view || !out || view->declared ||
+        moe_keys(counts, n, shape->experts, shape->ranks, &key, &key_r0))
+        return MOE_ERR_ARGUMENT;
+    return moelookup_get_uneven(view, key, key_r0, out);
+}
+
 uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
 {
     return find(view, bucket)->plan.source;

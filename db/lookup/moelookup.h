@@ -21,7 +21,8 @@
  * the same digest answer alike, whatever their own files and environment say.
  *
  * Capacity is c: the rows that one expert gets from one source rank in this step, before any
- * alignment, and the same number on every rank (see moe_capacity).  Bucket i of width R holds
+ * alignment, and the same number on every rank (see moe_capacity).  A step that drops nothing has
+ * counts instead: moelookup_get_counts.  Bucket i of width R holds
  * i*R <= c < (i+1)*R.  Times are microseconds of one step, the slowest rank counts, 0 = unknown.
  *
  * Functions return MOE_OK or a negative enum moe_status, and write their outputs only on MOE_OK.
@@ -256,6 +257,44 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);
 
+/* The plan of a step that drops nothing and runs only the rows that there are: Megatron-Core,
+ * DeepEP, MegaBlocks and the like.  Such a step has no capacity.  A plan with r >= 1 waits for the
+ * rank whose experts receive most, a plan with r = 0 for the rank that sends most: two capacities,
+ * which this call makes of the counts and compares as moelookup_get_uneven does.
+ *
+ * counts, row by row: how many rows a rank sends to each expert, where one token counts once for
+ * each expert that it chose.  n says which numbers they are:
+ *   n = W E  what each rank sends, row q of rank q: exact
+ *   n = E    the largest over the ranks, expert by expert: an upper limit; of a single rank its own
+ * Every rank must hand in the same numbers, or ranks run different plans and wait for each other
+ * for ever.  So gather them, or reduce them by the maximum, first:
+ *
+ *     MPI_Allgather(mine, E, MPI_UINT32_T, all, E, MPI_UINT32_T, MPI_COMM_WORLD);
+ *     moelookup_get_counts(view, all, (size_t)W * E, &plan);
+ * or
+ *     MPI_Allreduce(mine, most, E, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD);
+ *     moelookup_get_counts(view, most, E, &plan);
+ * or two numbers alone:
+ *     moe_keys(mine, E, E, W, &keys[0], &keys[1]);
+ *     MPI_Allreduce(MPI_IN_PLACE, keys, 2, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD);
+ *     moelookup_get_uneven(view, keys[0], keys[1], &plan);
+ *
+ * A layer that pads every expert to the fullest one (Tutel with capacity factor 0) does have one
+ * capacity, that of the fullest: it asks moelookup_get.
+ *
+ * No lock, allocation or I/O.  MOE_ERR_ARGUMENT: NULL, another n, a count of UINT32_MAX (which is
+ * how -1 looks), a view of a declared space. */
+MOELOOKUP_API int moelookup_get_counts(const struct moelookup_view *view, const uint32_t *counts,
+                                       size_t n, struct moe_plan *out);
+
+/* The two capacities themselves.  *key: the rows that the fullest rank receives, per expert it
+ * holds (rank q holds experts q E/W and following) and per source; where E <= W, those of the
+ * fullest expert.  *key_r0: the rows that the busiest source sends, per expert.  Both are rounded
+ * up, and key is not below key_r0.  A tuner that runs in the training is asked with *key:
+ * moetune_ask. */
+MOELOOKUP_API int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks,
+                           uint32_t *key, uint32_t *key_r0);
+
 /* moelookup_get where experts have capacities of their own, at which plans with r >= 1 and plans
  * with r = 0 take as long as at two different equal ones: see struct moe_capacities_state, whose
  * key and key_r0 these are.  It answers the faster one of the best plan with r >= 1 at key and the
@@ -424,7 +463,7 @@ MOELOOKUP_API int moe_shares(const double *speeds, uint32_t ranks, uint64_t tota
  *     moe_capacities_open(&options, &c);
  *     for (step = 0;; step++) {
  *         moe_capacities_at(c, step, &rows, &state);         rows[e], the same on every rank
- *         moelookup_get_uneven(view, state.key, state.key_r0, &plan);
+ *         moelookup_get_counts(view, rows, 64, &plan);
  *         ... the step; counts[e]: choices of expert e, dropped or not, the largest over ranks ...
  *         moe_capacities_feed(c, step, counts, 64);
  *     }

@@ -414,6 +414,110 @@ static void wrong_calls_change_nothing(void)
     close_layer(a);
 }
 
+/* The plain way: all rows are dealt to ranks, or to experts where these are fewer, and to sources.
+ */
+static void plain_keys(const uint32_t *counts, uint32_t sources, uint32_t experts, uint32_t ranks,
+                       double *key, double *key_r0)
+{
+    uint32_t each = (experts + ranks - 1) / ranks;
+    double received[64] = { 0 }, sent[64] = { 0 };
+
+    *key = *key_r0 = 0;
+    for (uint32_t q = 0; q < sources; q++)
+        for (uint32_t e = 0; e < experts; e++) {
+            received[e / each] += (double)counts[q * experts + e] / each / sources;
+            sent[q] += (double)counts[q * experts + e] / experts;
+        }
+    for (int i = 0; i < 64; i++) {
+        *key = fmax(*key, fmax(received[i], sent[i]));
+        *key_r0 = fmax(*key_r0, sent[i]);
+    }
+}
+
+static void counts_are_two_capacities(void)
+{
+    static const uint32_t layers[][2] = { { 16, 4 }, { 8, 8 }, { 4, 16 }, { 64, 8 },
+                                          { 1, 1 },  { 5, 1 }, { 7, 3 },  { 32, 64 } };
+    uint32_t counts[64 * 32 + 64], key, key_r0;
+
+    for (int i = 0; i < PER_TEST; i++) {
+        const uint32_t *layer = layers[draw(sizeof(layers) / sizeof(layers[0]))];
+        uint32_t experts = layer[0], ranks = layer[1], sources = draw(2) ? ranks : 1;
+        uint32_t most = 1 + draw(5000), hot = draw(experts);
+        double want, want_r0;
+
+        for (uint32_t n = 0; n < sources * experts; n++)
+            counts[n] = draw(3) ? draw(most) : n % experts == hot ? 8 * most : 0;
+        plain_keys(counts, sources, experts, ranks, &want, &want_r0);
+        CHECK(!moe_keys(counts, sources * experts, experts, ranks, &key, &key_r0));
+        CHECK(key >= want - 1e-6 && key < want + 1 + 1e-6);
+        CHECK(key_r0 >= want_r0 - 1e-6 && key_r0 < want_r0 + 1 + 1e-6 && key_r0 <= key);
+        /* What most say of each expert is an upper limit, and so are the largest own keys. */
+        if (sources > 1) {
+            uint32_t own, own_r0, largest = 0, largest_r0 = 0, top[64] = { 0 };
+
+            for (uint32_t q = 0; q < sources; q++) {
+                CHECK(!moe_keys(counts + q * experts, experts, experts, ranks, &own, &own_r0));
+                largest = own > largest ? own : largest;
+                largest_r0 = own_r0 > largest_r0 ? own_r0 : largest_r0;
+                for (uint32_t e = 0; e < experts; e++)
+                    top[e] = top[e] > counts[q * experts + e] ? top[e] : counts[q * experts + e];
+            }
+            CHECK(largest >= key && largest_r0 == key_r0);
+            CHECK(!moe_keys(top, experts, experts, ranks, &own, &own_r0));
+            CHECK(own >= largest && own_r0 >= largest_r0);
+        }
+    }
+}
+
+static void counts_are_answered_as_their_capacities(void)
+{
+    struct asked a = open_changed(NULL);
+    struct moe_plan plan = MOE_PLAN_INIT, same;
+    uint32_t counts[8 * 16], key, key_r0, of_kind[2] = { 0 };
+
+    for (int i = 0; i < PER_TEST; i++) {
+        uint32_t n = draw(2) ? 16 : 8 * 16, most = 1 + draw(2600), cold = 1 + draw(8);
+
+        for (uint32_t e = 0; e < n; e++)
+            counts[e] = e % 16 < 2 ? most : most / cold;
+        CHECK(!moelookup_get_counts(a.view, counts, n, &plan));
+        CHECK(!moe_keys(counts, n, 16, 8, &key, &key_r0));
+        same = ask_uneven(a.view, key, key_r0);
+        CHECK(!memcmp(&plan, &same, sizeof(plan)));
+        of_kind[plan.r == 0]++;
+    }
+    CHECK(of_kind[0] > PER_TEST / 20 && of_kind[1] > PER_TEST / 20);
+    close_layer(a);
+}
+
+static void counts_that_are_none_change_nothing(void)
+{
+    struct asked a = open_changed(NULL);
+    struct moe_plan plan = { .struct_size = sizeof(plan), .d = 77 };
+    uint32_t counts[8 * 16] = { 0 }, key = 5, key_r0 = 6;
+
+    CHECK(moelookup_get_counts(NULL, counts, 16, &plan) == MOE_ERR_ARGUMENT);
+    CHECK(moelookup_get_counts(a.view, NULL, 16, &plan) == MOE_ERR_ARGUMENT);
+    CHECK(moelookup_get_counts(a.view, counts, 16, NULL) == MOE_ERR_ARGUMENT);
+    for (size_t n = 0; n < 8 * 16; n++)
+        if (n != 16)
+            CHECK(moelookup_get_counts(a.view, counts, n, &plan) == MOE_ERR_ARGUMENT);
+    CHECK(moe_keys(counts, 0, 0, 4, &key, &key_r0) == MOE_ERR_ARGUMENT);
+    CHECK(moe_keys(counts, 16, 16, 0, &key, &key_r0) == MOE_ERR_ARGUMENT);
+    CHECK(moe_keys(counts, 16, 16, 8, NULL, &key_r0) == MOE_ERR_ARGUMENT);
+    CHECK(moe_keys(counts, 16, 16, 8, &key, NULL) == MOE_ERR_ARGUMENT);
+    counts[15] = (uint32_t)-1;
+    CHECK(moelookup_get_counts(a.view, counts, 16, &plan) == MOE_ERR_ARGUMENT);
+    CHECK(plan.d == 77 && key == 5 && key_r0 == 6);
+    counts[15]--; /* more than any table has: no sum runs over */
+    for (uint32_t i = 0; i < 15; i++)
+        counts[i] = UINT32_MAX - 1;
+    CHECK(!moe_keys(counts, 16, 16, 8, &key, &key_r0));
+    CHECK(key == UINT32_MAX - 1 && key_r0 == UINT32_MAX - 1);
+    close_layer(a);
+}
+
 /* One that was compiled when e was not there is told the default plan instead of e=sparse. */
 static void callers_with_short_structs_are_told_what_they_can_run(void)
 {
@@ -538,6 +642,9 @@ int main(void)
         TEST(hidden_layers_are_asked_for_the_mean_of_all),
         TEST(pins_count_for_the_plans_that_they_name),
         TEST(forced_and_disabled_tables_say_so),
+        TEST(counts_are_two_capacities),
+        TEST(counts_are_answered_as_their_capacities),
+        TEST(counts_that_are_none_change_nothing),
         TEST(wrong_calls_change_nothing),
         TEST(callers_with_short_structs_are_told_what_they_can_run),
         TEST(the_reason_is_said),

@@ -37,7 +37,7 @@ static const struct option_row rows[] = {
     { "capacity", "C", OPTION_LIST, OPTION(capacities),
       "rows of an expert and rank; again for more", .letter = 'c' },
     { "capacities", "LIST", OPTION_TEXT, OPTION(each),
-      "instead: of each expert its own, as \"512,64*3\"" },
+      "instead: the rows of each expert, in a step that drops nothing: \"512,64*3\"" },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
       "instead: a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
@@ -173,22 +173,26 @@ static int answer_uneven(const struct moelookup_view *view, const struct moe_sha
                          const struct options *o, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
-    struct capacities c;
-    uint64_t *each, key, key_r0;
+    uint32_t most = UINT32_MAX - 1, key, key_r0, *counts;
+    uint64_t *each;
     char why[1024];
+    int rc;
 
-    TRY(capacities_parse(o->each, shape->experts, shape->tokens ? shape->tokens : UINT32_MAX,
-                         &each));
-    c = capacities_of(each, shape->experts);
-    key = capacities_key(&c, shape);
-    key_r0 = capacities_key_r0(&c, shape);
+    TRY(capacities_parse(o->each, shape->experts, shape->tokens ? shape->tokens : most, &each));
+    counts = malloc(sizeof(*counts) * shape->experts);
+    rc = counts ? OK : fail(ERR_NOMEM, "%u counts", shape->experts);
+    for (uint32_t e = 0; e < shape->experts && !rc; e++)
+        counts[e] = (uint32_t)each[e];
+    rc = rc ? rc : moelookup_get_counts(view, counts, shape->experts, &plan);
+    rc = rc ? rc : moe_keys(counts, shape->experts, shape->experts, shape->ranks, &key, &key_r0);
+    free(counts);
     free(each);
-    TRY(moelookup_get_uneven(view, (uint32_t)key, (uint32_t)key_r0, &plan));
-    moelookup_explain_uneven(view, (uint32_t)key, (uint32_t)key_r0, why, sizeof(why));
+    TRY(rc);
+    moelookup_explain_uneven(view, key, key_r0, why, sizeof(why));
     *known = plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED;
     if (o->json) {
-        json_write(stdout, "[\n {'capacities': '%s', 'key': %" PRIu64 ", 'key_r0': %" PRIu64 ", ",
-                   o->each, key, key_r0);
+        json_write(stdout, "[\n {'capacities': '%s', 'key': %u, 'key_r0': %u, ", o->each, key,
+                   key_r0);
         print_members(&plan, why);
         printf("}\n]\n");
         return OK;

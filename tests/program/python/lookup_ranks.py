@@ -54,6 +54,8 @@ def scenarios(rank, database):
             seen.append(outcome(lambda: ours.broadcast(None)))
     else:
         seen.append(outcome(lambda: ours.broadcast(mine)))
+    counts = ([100, 600], [690, 20], [30, 40])[rank]  # together the question is 690, with r = 0 355
+    seen.append(outcome(lambda: ours.plan_counts(moelookup.open(database).bind(**BIND), counts)))
     return [str(one) for one in seen]
 
 
@@ -99,6 +101,7 @@ class Ranks(Case):
             if rank != 1:
                 for i in (7, 8):
                     self.assertIn("no table on rank 1 of the group", seen[rank][i])
+            self.assertEqual(seen[rank][9], str(self.view.plan_uneven(690, 355)))
         self.assertIn("closed", seen[1][7])
         self.assertEqual(seen[1][8], "Error -3: too new")
 
@@ -130,6 +133,7 @@ class Ranks(Case):
             self.assertIs(ours.broadcast(self.table), self.table)
             self.assertEqual(ours.open(self.database).digest(), self.table.digest())
             ours.check(self.table)
+            self.assertEqual(ours.plan_counts(self.view, [700, 690]), self.view.plan(700))
             del sys.modules["moelookup.torch"]
 
     def test_tensors_are_where_the_backend_wants_them(self):

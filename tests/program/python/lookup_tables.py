@@ -1,5 +1,6 @@
 """moelookup's tables, the capacity rule, how the library is found, and the wheel."""
 
+import array
 import copy
 import ctypes.util
 import gc
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
 import warnings
 from unittest import mock
@@ -52,6 +54,53 @@ class Tables(Case):
             self.view.plan_uneven(3, 4)
         with self.assertRaises(ValueError):
             self.view.plan_uneven(-1, 0)
+
+    def test_counts_are_two_capacities(self):
+        self.assertEqual(moelookup.keys([512, 64, 64, 0], 4, 2), (288, 160))
+        self.assertEqual(moelookup.keys([512, 64, 64, 0], 4, 4), (512, 160))
+        self.assertEqual(moelookup.keys([[100, 0, 0, 0], [0, 40, 0, 1]], 4, 2), (35, 25))
+        for counts, ranks in (([1, 2, 3], 2), ([1] * 12, 2), ([], 2), ([2**32 - 1] * 4, 2)):
+            with self.assertRaises(moelookup.Error, msg=counts):
+                moelookup.keys(counts, 4, ranks)
+        for counts in ([1, -2, 3, 4], [1, 2, 3, 2**32], [1, 2, 3, 0.5], [[1, 2], [3]], ["a"] * 4):
+            with self.assertRaises(ValueError, msg=counts):
+                moelookup.keys(counts, 4, 2)
+
+    def test_a_step_that_drops_nothing_is_asked_by_its_counts(self):
+        draw = random.Random(1)
+        rows = [[draw.randrange(700), draw.randrange(700)] for _ in range(4)]
+        expected = self.view.plan_uneven(*moelookup.keys(rows, 2, 4))
+        flat = [count for row in rows for count in row]
+        for counts in (rows, flat, tuple(flat), array.array("q", flat), map(tuple, rows)):
+            self.assertEqual(self.view.plan_counts(counts), expected)
+        for count in (0, 5, 600, 2000):
+            self.assertEqual(self.view.plan_counts([count, count]), self.view.plan(count))
+        with self.assertRaisesRegex(moelookup.Error, "3 numbers, 2 or 4 times 2 are wanted"):
+            self.view.plan_counts([1, 2, 3])
+        if can_import("numpy"):
+            import numpy
+
+            for kind in (numpy.int64, numpy.uint32, numpy.int16):
+                counts = numpy.array(rows, kind)
+                self.assertEqual(self.view.plan_counts(counts), expected)
+                self.assertEqual(self.view.plan_counts(list(counts)), expected)
+
+    def test_counts_that_lie_on_a_device_are_taken_with_a_warning(self):
+        class Tensor(list):
+            def __init__(self, values, kind):
+                super().__init__(values)
+                self.device = types.SimpleNamespace(type=kind)
+
+            def tolist(self):
+                return list(self)
+
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self.assertEqual(self.view.plan_counts(Tensor([5, 5], "cpu")), self.view.plan(5))
+            self.assertEqual(said, [])
+            self.assertEqual(self.view.plan_counts(Tensor([5, 5], "cuda")), self.view.plan(5))
+        self.assertIn("waits for the device", str(said[0].message))
+        self.assertEqual(os.path.basename(said[0].filename), os.path.basename(__file__))
 
     def test_a_layer_cut_by_hidden_units_has_its_own_table_and_default(self):
         table = moelookup.unpack(frozen("packed-later"))

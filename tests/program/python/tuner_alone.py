@@ -35,6 +35,17 @@ class Tuners(Case):
         self.assertTrue(0.65e6 < plan.time_us < 0.85e6, plan.time_us)
         self.assertTrue(0.95e6 < plan.default_us < 1.05e6, plan.default_us)
 
+    def test_counts_are_asked_for_as_their_capacity(self):
+        with self.tuner() as tuner:
+            shape = tuner.shape
+            counts = [90 + 20 * (e % 2) for e in range(shape.experts)]
+            key = moelookup.keys(counts, shape.experts, shape.ranks)[0]
+            for _ in range(300):
+                self.assertEqual(tuner.ask_counts(counts).bucket, key // moelookup.window(
+                    shape.top_k, shape.experts, shape.tokens))
+                tuner.tell(1e6)
+            self.assertEqual(tuner.status().decided + tuner.status().open, 1)
+
     def test_all_words_of_the_shape_are_taken(self):
         words = dict(layout="hidden", shares="equal", layers=2, groups=0, group_limit=0, router="cosine", order="priority", projection=8)
         with self.tuner(os.path.join(self.folder, "hidden.db"), **words) as tuner:

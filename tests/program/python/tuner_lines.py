@@ -113,6 +113,12 @@ class Lines(Case):
         expected = ["ask 384", "tell 10250.5", "ask 5", "failed no memory", "status"]
         self.assertEqual(other.heard, expected)
 
+    def test_counts_are_asked_for_as_their_capacity(self):
+        with environment(MOETUNE_LAYER="E=4 k=2 W=2"):
+            with Pipes("plan r=1 d=1 a=linear") as other, moetune.attach() as tuner:
+                tuner.ask_counts([[100, 0, 0, 0], [0, 40, 0, 1]])
+        self.assertEqual(other.heard, ["ask 35"])
+
     def test_other_answers_are_refused(self):
         for answer, text in (
             ("error why", "error why"),

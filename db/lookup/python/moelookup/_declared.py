@@ -132,6 +132,8 @@ moelookup_functions: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_open": (c_int, [c_char_p, POINTER(c_void_p)]),
     "moelookup_bind": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),
     "moelookup_get": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "moelookup_get_counts": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, c_void_p]),
+    "moe_keys": (c_int, [POINTER(c_uint32), c_size_t, c_uint32, c_uint32, POINTER(c_uint32), POINTER(c_uint32)]),
     "moelookup_get_uneven": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p]),
     "moelookup_space": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
     "moelookup_space_layer": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p]),

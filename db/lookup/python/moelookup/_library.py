@@ -1,10 +1,12 @@
 """Finds libmoelookup.so.1, or another library of ours, and what calls into it need."""
 
+import array
 import ctypes
 import functools
 import operator
 import os
 import sys
+import warnings
 from ctypes import c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
 
@@ -118,6 +120,25 @@ def c_text(name: str, value: bytes) -> bytes:
     if b"\0" in value:  # where C would stop reading
         raise ValueError(f"{name} holds a zero byte")
     return value
+
+
+def numbers(what: str, given: Any, kind: Any = ctypes.c_uint32, code: str = "I") -> Any:
+    """Whole numbers as an array of C: of a list, an array or a tensor, of rows one after the other."""
+    device = getattr(given, "device", None)
+    if getattr(device, "type", "cpu") != "cpu":
+        # Python's own filter shows it once for each line that calls.
+        warnings.warn(f"{what} lie on {device}: reading them waits for the device", stacklevel=3)
+    values = given.tolist() if hasattr(given, "tolist") else list(given)
+    if values and all(hasattr(row, "__len__") and not isinstance(row, str) for row in values):
+        rows = [row.tolist() if hasattr(row, "tolist") else list(row) for row in values]
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError(f"{what}: rows of {sorted({len(row) for row in rows})} numbers")
+        values = [number for row in rows for number in row]
+    try:
+        held = array.array(code, values)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"{what}: {error}") from None
+    return (kind * len(held)).from_buffer(held) if held else (kind * 0)()
 
 
 def fill(kind: Any, **values: Any) -> Any:

@@ -1,7 +1,6 @@
 """What a gate chooses: counts that are recorded, capacities that follow the experts, and routes that
 are known.  See moelookup.h for the rules."""
 
-import array
 import os
 import queue
 import struct
@@ -16,18 +15,9 @@ from ._declared import (
     moe_counts_options,
     moe_routes_options,
 )
-from ._library import UINT64_MAX, Owned, c_text, fill, library, whole
+from ._library import UINT64_MAX, Owned, c_text, fill, library, numbers, whole
 from .plan import Plan
 from .table import View
-
-
-def _buffer(what: str, numbers: Any, kind: Any, code: str) -> Any:
-    """Numbers of a list, an array or a tensor on the CPU as an array of C."""
-    try:
-        values = array.array(code, numbers)
-    except (OverflowError, TypeError) as error:
-        raise ValueError(f"{what}: {error}") from None
-    return (kind * len(values)).from_buffer(values) if values else (kind * 0)()
 
 
 class Counts(Owned):
@@ -40,7 +30,7 @@ class Counts(Owned):
 
         A list, an array or a tensor on the CPU.  capacity: c of this step; 0: not known.
         """
-        buffer = _buffer(f"counts of step {step}", counts, c_uint32, "I")
+        buffer = numbers(f"counts of step {step}", counts)
         status = library().functions.moe_counts_step(
             self._live(),
             whole("step", step, UINT64_MAX),
@@ -90,7 +80,7 @@ class State(NamedTuple):
     """What is in force at a step.  All of it is the same on every rank."""
 
     rows: Tuple[int, ...]  # of each expert, from one source rank
-    key: int  # what to ask a view for: view.plan_uneven(state.key, state.key_r0)
+    key: int  # with key_r0, what view.plan_counts(state.rows) makes of the rows
     total: int  # rows of all experts
     fullest: int  # of the fullest rank; where a rank has one expert or less, the largest capacity
     balanced: int  # the same if experts were dealt out by size
@@ -155,7 +145,7 @@ class Capacities(Owned):
 
         They act at step + delta.  A list, an array or a tensor on the CPU.
         """
-        buffer = _buffer(f"counts of step {step}", counts, c_uint32, "I")
+        buffer = numbers(f"counts of step {step}", counts)
         status = library().functions.moe_capacities_feed(
             self._live(), whole("step", step, UINT64_MAX), buffer, len(buffer)
         )
@@ -301,7 +291,7 @@ class Routes(Owned):
             if len(row) != self.top_k:
                 raise ValueError(f"a token has {len(row)} experts: top_k is {self.top_k}")
             flat.extend(row)
-        buffer = _buffer(f"ids of batch {key}", flat, c_int32, "i")
+        buffer = numbers(f"ids of batch {key}", flat, c_int32, "i")
         same, compared = c_uint64(), c_uint64()
         status = library().functions.moe_routes_put(
             self._live(),

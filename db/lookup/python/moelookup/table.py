@@ -20,7 +20,7 @@ from ctypes import (
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from ._declared import Source, moe_shape  # noqa: F401: plans that were pickled name Source here
-from ._library import UINT32_MAX, UINT64_MAX, Owned, c_text, library, whole
+from ._library import UINT32_MAX, UINT64_MAX, Owned, c_text, library, numbers, whole
 from .plan import (
     Plan,
     Shape,
@@ -114,6 +114,28 @@ class View(_AnyView):
             self._live(), whole("key", key), whole("key_r0", key_r0), byref(buffer)
         )
         library().check(status, f"plan for capacities of key {key}, key_r0 {key_r0}")
+        answer = buffer.raw
+        return self._plans.get(answer) or self._remember(answer)
+
+    def plan_counts(self, counts: Any) -> Plan:
+        """The plan of a step that drops nothing and runs only the rows that there are.
+
+        counts: the rows that each rank sends to each expert, one row of E numbers a rank; or, an
+        upper limit, their largest over the ranks, E numbers.  A list, an array or a tensor; one on a
+        device is waited for, which a warning says.  Every rank must hand in the same numbers:
+
+            dist.all_gather_into_tensor(all_counts, counts)        # or
+            dist.all_reduce(counts, dist.ReduceOp.MAX)
+
+        or moelookup.torch.plan_counts(view, counts), which reduces two numbers.  A layer that pads
+        every expert to the fullest one asks plan(fullest).  See moelookup_get_counts."""
+        buffer, held = new_plan(), numbers("counts", counts)
+        status = library().functions.moelookup_get_counts(
+            self._live(), held, len(held), byref(buffer)
+        )
+        shape = self.shape
+        wanted = f"{shape.experts} or {shape.ranks} times {shape.experts} are wanted"
+        library().check(status, f"plan_counts: {len(held)} numbers, {wanted}" if status else "")
         answer = buffer.raw
         return self._plans.get(answer) or self._remember(answer)
 
@@ -342,6 +364,19 @@ def capacity(
         whole("needed", 0 if needed is None else needed, UINT64_MAX),
     )
     return rows
+
+
+def keys(counts: Any, experts: int, ranks: int) -> Tuple[int, int]:
+    """The equal capacities that counts stand for: key and key_r0 of View.plan_uneven.
+
+    counts: as View.plan_counts takes them.  Of several ranks each may hand in its own E numbers, if
+    then the largest of either key over the ranks is taken."""
+    key, key_r0, held = c_uint32(), c_uint32(), numbers("counts", counts)
+    status = library().functions.moe_keys(
+        held, len(held), whole("experts", experts), whole("ranks", ranks), byref(key), byref(key_r0)
+    )
+    library().check(status, f"keys: {len(held)} counts of {experts} experts on {ranks} ranks")
+    return key.value, key_r0.value
 
 
 def window(top_k: int, experts: int, tokens: int) -> int:

@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from . import table as _table
 from ._library import Error
-from .table import Table
+from .plan import Plan
+from .table import Table, View, keys
 
 _GOOD, _BAD = 1, 0  # what a rank says of itself
 
@@ -42,6 +43,20 @@ def check(table: Table, group: Any = None, device: Any = None) -> None:
         table.digest()
         return
     _agree("table", table.digest, group, _device(group, device))
+
+
+def plan_counts(view: View, counts: Any, group: Any = None, device: Any = None) -> Plan:
+    """View.plan_counts() for the whole group, from what each rank knows by itself.
+
+    counts: the rows that this rank sends to each expert, E numbers.  The largest keys of all ranks
+    are the question, so that all get the same plan: an upper limit of what all counts together
+    would say.  One reduction of two numbers; over nccl it waits for the device."""
+    mine = keys(counts, view.shape.experts, view.shape.ranks)
+    if not _alone():
+        both = torch.tensor(mine, dtype=torch.int64, device=_device(group, device))
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=group)
+        mine = both.tolist()
+    return view.plan_uneven(*mine)
 
 
 def _share(make: Callable[[], Table], group: Any, src: int, device: Any) -> Table:

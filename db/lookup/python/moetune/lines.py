@@ -8,6 +8,7 @@ from typing import IO, Any, Dict, Optional, Tuple, Union
 from moelookup import Error, Plan, Shape, Source
 from moelookup._library import UINT64_MAX, whole
 from moelookup.plan import Axes, Words, parse_plan, words
+from moelookup.table import keys
 
 from .tuner import Status, Tuner, _time
 
@@ -129,6 +130,10 @@ class Attached(_Speaker):
         plan = parse_plan(self._say(f"ask {rows}", "plan")[1], Source.TENTATIVE)
         self._last, self._asked = f"{rows} {plan}", True
         return plan
+
+    def ask_counts(self, counts: Any) -> Plan:
+        layer = words(os.environ.get(_LAYER, ""))
+        return self.ask(keys(counts, layer["E"], layer["W"])[0])
 
     def tell(self, time_us: float) -> None:
         self._answer("tell", repr(_time(time_us)))

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from moelookup import Error, Plan, Shape, Source
 from moelookup.plan import SpacePlan, checked_shape
-from moelookup.table import window
+from moelookup.table import keys, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
 from .lines import Attached, OnePlan, Words, asker, attached_window, check_attached, is_attached
@@ -152,6 +152,11 @@ class Tuner:
         else:
             plan = self._quietly(capacity)
         return self._begin(_Step(capacity, self._asked_with, plan, asked, alike))
+
+    def ask_counts(self, counts: Any) -> Plan:
+        """ask() for a step that drops nothing: counts are those of moelookup's View.plan_counts, the
+        same on every rank."""
+        return self.ask(keys(counts, self.shape.experts, self.shape.ranks)[0])
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
         """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class.

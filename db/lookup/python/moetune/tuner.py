@@ -18,6 +18,7 @@ from moelookup.plan import (
     read_plan,
     read_space_plan,
 )
+from moelookup.table import keys
 
 NAME = "libmoetune.so.1"
 ORDER_BYTES, ORDERS = 32, 9  # of one; how many an exchange may have
@@ -162,6 +163,11 @@ class Tuner(Owned):
         status = _functions().moetune_ask(self._live(), whole("capacity", capacity), plan)
         library().check(status, f"ask {capacity}")
         return self._read(plan)
+
+    def ask_counts(self, counts: Any) -> Plan:
+        """ask() for a step that drops nothing: counts are those of moelookup's View.plan_counts, the
+        same on every rank."""
+        return self.ask(keys(counts, self.shape.experts, self.shape.ranks)[0])
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
         """The plan for this step of a declared space, {"chunks": 2, ...}, as SpaceView.plan has it."""
