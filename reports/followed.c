@@ -80,7 +80,7 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
     text_put(sizes, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
     for (int way = 0; way < COUNTS_WAYS; way++)
         text_add(sizes, REMARK_BYTES,
-                 "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
+                 "%s %s: %.3g rows per choice (fullest rank %.3g), %.2f %% dropped, %zu "
                  "re-plans",
                  way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
                  100 * sums[way].dropped_share, sums[way].replans);

@@ -558,7 +558,7 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
     for (enum why why = 0; why < WHYS; why++) {
         struct open_buckets o = open_buckets(layer, why);
         char command[sizeof(facts->runs->command) + 64];
-        char rival[RIVAL_TEXT_BYTES] = "", left[48] = "";
+        char rival[RIVAL_TEXT_BYTES] = "", left[LEFT_TEXT_BYTES] = "";
 
         if (!o.count)
             continue;
@@ -566,13 +566,13 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         /* By the medians of their steps, as `moetune show` has it. */
         if (why == UNDECIDED)
             trials_rival(layer->trials, layer->trial_count, o.worst->bucket, &o.worst->plan, rival);
-        if (why == UNDECIDED && !isnan(o.worst->bound))
-            text_put(left, sizeof(left), "at most %.0f %% is left", ceil(100 * o.worst->bound));
+        if (why == UNDECIDED)
+            entry_left_text(o.worst, left);
         remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s%s%s", o.count,
                o.count == 1 ? "" : "s", shape_key(&layer->shape),
                shape_bucket_from(&layer->shape, layer->window, o.first),
                shape_capacity(&layer->shape, layer->window, o.last), o.count == 1 ? "is" : "are",
-               words[why], rival, *rival ? "; by all steps together " : "", left,
+               words[why], rival, *rival && *left ? "; by all steps together " : "", left,
                *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)

@@ -311,6 +311,13 @@ bool entry_is_unsound(const struct entry_row *entry);
 /* Measured, and no plan is proven faster than the default, but one may be. */
 bool entry_is_undecided(const struct entry_row *entry);
 
+/* "at most 5.4 % is left": what the best plan may save of the entry's step, by its bound.  "" where
+ * it has none.  Of more than nine tenths: what is left is not known, for so large a bound only says
+ * that too few steps were taken.  The result lasts as long as the block around it. */
+enum { LEFT_TEXT_BYTES = 40 };
+const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_BYTES]);
+#define LEFT_TEXT(entry) entry_left_text(entry, (char[LEFT_TEXT_BYTES]){ 0 })
+
 /* Replaces the bucket's entry; the old one goes to history with `why`.  ERR_WRONG, after a message,
  * for one that is unsound.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */

@@ -138,6 +138,23 @@ bool entry_is_undecided(const struct entry_row *entry)
     return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
 }
 
+/* A bound counts in the best plan's time, of which nobody knows how small it is; people read shares
+ * of the step that they have. */
+const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_BYTES])
+{
+    double percent = 100 * (1 - 1 / (1 + entry->bound));
+    int digits = percent < 9.95 ? 1 : 0;
+    double least = digits ? 0.1 : 1;
+
+    *room = 0;
+    if (percent > 90)
+        text_put(room, LEFT_TEXT_BYTES, "what is left is not known");
+    else if (!isnan(percent)) /* rounded up, but for what is no more than an error of rounding */
+        text_put(room, LEFT_TEXT_BYTES, "at most %.*f %% is left", digits,
+                 fmax(least, least * ceil(percent / least - 1e-6)));
+    return room;
+}
+
 /* ---- reading */
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,

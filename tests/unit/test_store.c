@@ -625,6 +625,30 @@ static void paths_come_from_option_variable_and_home(void)
           strstr(said, "--db"));
 }
 
+static void what_is_left_is_a_share_of_the_step_and_rounded_up(void)
+{
+    static const struct {
+        double bound;
+        const char *text;
+    } cases[] = {
+        { 0, "at most 0.1 % is left" },
+        { 0.056, "at most 5.4 % is left" },
+        { 0.25, "at most 20 % is left" },
+        { 1.1, "at most 53 % is left" },
+        { 1.6, "at most 62 % is left" },
+        { 8.99, "at most 90 % is left" },
+        { 9.5, "what is left is not known" },
+        { INFINITY, "what is left is not known" },
+        { NAN, "" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct entry_row entry = { .bound = cases[i].bound };
+
+        CHECK(!strcmp(LEFT_TEXT(&entry), cases[i].text));
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -633,6 +657,7 @@ int main(void)
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
         TEST(a_bucket_that_expires_leaves_the_others),
+        TEST(what_is_left_is_a_share_of_the_step_and_rounded_up),
         TEST(an_entry_that_ends_and_one_that_expires_are_two_things),
         TEST(an_entry_that_ends_is_found_by_its_index_and_stays_away),
         TEST(forgotten_samples_stay_forgotten_in_the_journal_too),

@@ -225,7 +225,7 @@ static void print_times(const struct entry_row *e, const struct moe_shape *shape
         fprintf(to, "or       %s takes %.4g ms here: compared where capacities differ\n",
                 PLAN_WORDS(&e->other), e->other_us * 1e-3);
     if (!isnan(e->bound))
-        fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
+        fprintf(to, "to gain  %s\n", LEFT_TEXT(e));
 }
 
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,

@@ -177,8 +177,8 @@ static int add_undecided(const struct tables *t, const struct table_line *line,
         text_add(words, WORDS_BYTES, "%u ", line->undecided);
     text_add(words, WORDS_BYTES, "undecided%s%s", *rival ? ": " : "", rival);
     if (!isnan(e->bound))
-        text_add(words, WORDS_BYTES, "%s at most %.2g %% is left",
-                 *rival ? "; by all steps together" : ":", fmax(e->bound * 100, 0.1));
+        text_add(words, WORDS_BYTES, "%s %s", *rival ? "; by all steps together" : ":",
+                 LEFT_TEXT(e));
     return rc;
 }
 
