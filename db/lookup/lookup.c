@@ -135,6 +135,8 @@ static int read_whole(const struct moelookup *table, const char *path, uint32_t 
     }
     set->passed.modelled |= one.passed.modelled;
     set->passed.elsewhere |= one.passed.elsewhere;
+    for (uint32_t i = 0; i < one.passed.space_count; i++)
+        lookup_pass_space(&set->passed, one.passed.spaces[i]);
     set->passed.version = one.passed.version;
     set->on_cores |= one.on_cores;
     set->on_others |= one.on_others;

@@ -59,9 +59,12 @@ struct lookup_switches {
 };
 
 /* What was found in files that answers nobody here. */
+enum { PASSED_SPACES_MAX = 16 };
 struct lookup_passed {
     bool modelled, elsewhere; /* tables of clusters that are not there, or of other sites */
     int64_t version;          /* of a database that is newer or older than what is read, or 0 */
+    /* Declared spaces of tables of other sites, as many as there is room for. */
+    uint32_t spaces[PASSED_SPACES_MAX], space_count;
 };
 
 struct lookup_set {
@@ -81,6 +84,9 @@ struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct looku
 int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entry);
 int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin);
 void lookup_set_free(struct lookup_set *set);
+
+/* A table of a declared space (0: of none) is of another site. */
+void lookup_pass_space(struct lookup_passed *passed, uint32_t space);
 
 /* Adds those parts of a pin that no pin of a tidy layer covers; it stays tidy. */
 int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);

@@ -72,6 +72,16 @@ void lookup_set_free(struct lookup_set *set)
     memset(set, 0, sizeof(*set));
 }
 
+void lookup_pass_space(struct lookup_passed *passed, uint32_t space)
+{
+    uint32_t i = 0;
+
+    while (i < passed->space_count && passed->spaces[i] != space)
+        i++;
+    if (space && i == passed->space_count && i < PASSED_SPACES_MAX)
+        passed->spaces[passed->space_count++] = space;
+}
+
 static int order(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);

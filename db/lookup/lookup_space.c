@@ -63,6 +63,29 @@ static void name_spaces(const struct moelookup *table, char *room, size_t size)
     }
 }
 
+/* Says that no table answers for the space, and what there is in its place. */
+static void say_no_space(const struct moelookup *table, const char *name)
+{
+    const struct lookup_passed *passed = &table->passed;
+    char others[512], silent[DECLARATION_TAG_BYTES] = "";
+
+    for (uint32_t i = 0; i < passed->space_count; i++) {
+        const struct declaration *d = declaration_find(passed->spaces[i]);
+
+        if (d && declaration_is_called(d, name))
+            declaration_tag(d, silent);
+    }
+    name_spaces(table, others, sizeof(others));
+    if (*silent)
+        lookup_say(table, LOOKUP_ERROR,
+                   "the table of the space \"%s\" here is silent: it is imported, and of a cluster "
+                   "that this machine was not found to be",
+                   silent);
+    else
+        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
+                   *others ? "; those here: " : "", others);
+}
+
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
@@ -77,11 +100,7 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
     }
     d = find_called(table, name, NULL, &lowest);
     if (!d) {
-        char others[512];
-
-        name_spaces(table, others, sizeof(others));
-        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
-                   *others ? "; those here: " : "", others);
+        say_no_space(table, name);
         return MOE_ERR_ARGUMENT;
     }
     other = find_called(table, name, d, &next);

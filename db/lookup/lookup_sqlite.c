@@ -174,9 +174,9 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
 }
 
 /* *usable, false for a cluster that must not answer here: modelled, with another meaning of r, d,
- * a, or of another site. */
+ * a, or of another site, and then it is *elsewhere. */
 static int read_cluster(struct table_reader *r, int64_t id, struct lookup_layer *layer,
-                        bool *usable)
+                        bool *usable, bool *elsewhere)
 {
     const char *device, *backend;
     bool real, here;
@@ -185,19 +185,20 @@ static int read_cluster(struct table_reader *r, int64_t id, struct lookup_layer 
     sqlite3_reset(r->cluster);
     sqlite3_bind_int64(r->cluster, 1, id);
     code = sqlite3_step(r->cluster);
-    *usable = false;
+    *usable = *elsewhere = false;
     if (code != SQLITE_ROW)
         return status_of(code);
     device = text(r->cluster, 1);
     backend = text(r->cluster, 2);
     real = backend_is_real(backend);
     here = sqlite3_column_int(r->cluster, 4);
+    *elsewhere = real && !here;
     *usable = real && here && read_hash(text(r->cluster, 0), layer->cluster) &&
               strlen(device) < sizeof(layer->device) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS;
     if (!*usable) {
         r->set->passed.modelled |= !real;
-        r->set->passed.elsewhere |= real && !here;
+        r->set->passed.elsewhere |= *elsewhere;
         return OK;
     }
     if (strcmp(backend, "live"))
@@ -231,17 +232,18 @@ static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_lay
     int64_t at[3] = { sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1),
                       sqlite3_column_int64(row, 2) };
     struct lookup_layer next = { .file = r->file, .declared = at[1] };
-    bool usable;
+    bool answers, elsewhere, usable;
 
     if (memcmp(at, r->at, sizeof(at)) != 0) {
         memcpy(r->at, at, sizeof(at));
         r->skipped = true;
         if (at[2] >= 1 && at[2] <= UINT32_MAX) {
             next.window = (uint32_t)at[2];
-            TRY(read_cluster(r, at[0], &next, &usable));
-            if (usable)
-                TRY(read_shape(r, at[1], &next, &usable));
-            r->skipped = !usable;
+            TRY(read_cluster(r, at[0], &next, &answers, &elsewhere));
+            TRY(read_shape(r, at[1], &next, &usable));
+            if (elsewhere && usable)
+                lookup_pass_space(&r->set->passed, next.shape.space);
+            r->skipped = !answers || !usable;
         }
         if (!r->skipped && !lookup_set_layer(r->set, &next))
             return ERR_NOMEM;

@@ -1,5 +1,6 @@
 /* moetune import and merge: tables of other sites, files of lines or databases. */
 #include "common_rows.h"
+#include "live.h"
 #include "machine.h"
 #include "plan.h"
 #include "shape.h"
@@ -101,20 +102,52 @@ static int import_file(struct import_session *s, const char *path)
 
 /* ---- is one of those clusters this one? */
 
+/* Of a program's own table the name of its code may stand there, which is the program's to say. */
+static bool is_library(const char *name)
+{
+    return !strncmp(name, "OpenBLAS ", 9) || !strncmp(name, "cuBLAS ", 7);
+}
+
+/* This machine as `tune` would find it on such devices, for its own layer or for a program's. */
+static int find_here(const struct cluster *elsewhere, const char *device, struct cluster *out)
+{
+    const char *name = elsewhere->compute_library;
+    struct live_setup program = { .layer = is_library(name) ? NULL : name };
+    char text[CLUSTER_TEXT_BYTES];
+
+    *out = machine_cluster(device, elsewhere->ranks, elsewhere->ranks_per_node);
+    out->ranks_per_rack = elsewhere->ranks_per_rack; /* nobody finds them */
+    out->memory_gib = NAN; /* what is free now is nothing that a cluster is known by */
+    if (strcmp(elsewhere->backend, "live"))
+        return OK;
+    cluster_format(out, text, sizeof(text));
+    program.cluster = text;
+    program.shape = (struct moe_shape){ .ranks = elsewhere->ranks,
+                                        .ranks_per_node = elsewhere->ranks_per_node,
+                                        .ranks_per_rack = elsewhere->ranks_per_rack };
+    return live_cluster(&program, out);
+}
+
 static int compare_here(void *self, const struct cluster *elsewhere)
 {
+    static const char *const devices[] = { "host", "cuda" };
     struct import_session *s = self;
-    struct cluster here = machine_cluster(strcmp(elsewhere->backend, "cuda") ? "host" : "cuda",
-                                          elsewhere->ranks, elsewhere->ranks_per_node);
+    struct cluster here;
+    bool found = false;
     int64_t id;
 
-    here.ranks_per_rack = elsewhere->ranks_per_rack; /* nobody finds them */
-    if (!cluster_answers(elsewhere, &here)) {
+    for (size_t i = 0; i < 2 && !found; i++) {
+        /* What a program's ranks computed on, its cluster does not say. */
+        if (strcmp(elsewhere->backend, devices[i]) && strcmp(elsewhere->backend, "live"))
+            continue;
+        TRY(find_here(elsewhere, devices[i], &here));
+        found = cluster_answers(elsewhere, &here);
+    }
+    if (!found) {
         s->elsewhere++;
         return OK;
     }
     s->here++;
-    here.memory_gib = NAN; /* what is free now is nothing that a cluster is known by */
     TRY(store_cluster_add(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
         return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");
