@@ -27,6 +27,7 @@ struct tuning {
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
     int unfit; /* ERR_NOMEM: for one of the layers there is too little memory */
+    char decide[CAMPAIGN_COMMAND_BYTES]; /* the same command, but for its effort */
 };
 
 /* What a layer's table holds in the buckets that this command is about, and why no more. */
@@ -190,7 +191,7 @@ static int print_table(const struct tuning *t)
     }
     if (undecided && effort_words[t->request.options->effort + 1]) /* not the last effort */
         printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
-               undecided == 1 ? "" : "s", c->command);
+               undecided == 1 ? "" : "s", t->decide);
     printf("\nuse it    ");
     paste_export(c->path);
     printf("\n          lines of C and Python: moetune show --paste --db ");
@@ -358,25 +359,22 @@ static int tune_layers(void *self)
 static int start(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
-    char command[CAMPAIGN_COMMAND_BYTES];
     struct campaign_verb verb = { prepare, tune_layers, NULL };
     struct tuning *t;
     int rc;
 
     screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->exec) {
-        /* What --retune made stale stays so until it is measured. */
-        campaign_command(call->argv + 1, "--retune", command);
-        return exec_protocol(o, command);
-    }
+    if (o->exec)
+        return exec_protocol(o, call->argv + 1);
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
     verb.self = t;
     t->request.options = o;
     t->campaign.setup = &o->setup;
-    campaign_command(call->argv + 1, "--retune", t->campaign.command);
+    campaign_command(call->argv + 1, "--retune", NULL, t->campaign.command);
+    campaign_command(call->argv + 1, "--retune", "--effort", t->decide);
     rc = campaign_lead(&t->campaign, &verb);
     rc = rc ? rc : t->unfit;
     for (size_t i = 0; i < t->swept && !rc; i++)

@@ -227,7 +227,7 @@ static void say_miss(const struct bind_choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const struct declaration *d = declaration_find(c->shape->space);
-    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], racks[40] = "", *unknown;
+    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], on[96] = "", *unknown;
     struct moe_plan usual = plan_default(c->shape);
     struct moe_shape bare = *c->shape;
 
@@ -242,14 +242,18 @@ static void say_miss(const struct bind_choice *c)
     if (unknown && !bare.tokens)
         unknown[3] = '?';
     describe_nearest(c, why, sizeof(why));
+    if (d)
+        text_add(on, sizeof(on), " --ranks %u", c->shape->ranks);
+    if (d && c->shape->ranks_per_node != c->shape->ranks)
+        text_add(on, sizeof(on), " --ranks-per-node %u", c->shape->ranks_per_node);
     if (c->shape->ranks_per_rack)
-        snprintf(racks, sizeof(racks), " --ranks-per-rack %u", c->shape->ranks_per_rack);
+        text_add(on, sizeof(on), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
                "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
                "moetune %s%s%s%s%s",
                why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node,
                d ? "tune --space FILE --exec PROGRAM" : "--cluster", *shape ? " --shape \"" : "",
-               shape, *shape ? "\"" : "", racks);
+               shape, *shape ? "\"" : "", on);
 }
 
 /* ---- several widths */

@@ -100,9 +100,10 @@ bool campaign_over(const struct campaign *c)
 }
 
 /* Cuts what does not fit at a word boundary. */
-void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES])
+void campaign_command(char **argv, const char *once, const char *anew,
+                      char command[CAMPAIGN_COMMAND_BYTES])
 {
-    size_t size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;
+    size_t length = anew ? strlen(anew) : 0, size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;
     char *text = NULL;
     FILE *to = open_memstream(&text, &used);
 
@@ -112,6 +113,12 @@ void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMA
     for (int i = 0; argv[i]; i++) {
         if (once && !strcmp(argv[i], once))
             continue;
+        if (anew && !strncmp(argv[i], anew, length) && argv[i][length] == '=')
+            continue;
+        if (anew && !strcmp(argv[i], anew) && argv[i + 1]) {
+            i++; /* the next word is its value */
+            continue;
+        }
         fflush(to);
         fits = used < size - 4 ? used : fits;
         putc(' ', to);

@@ -65,9 +65,11 @@ struct campaign_verb {
 };
 
 /* What to type to go on: argv, with words quoted that a shell would take apart, and as many of them
- * as fit.  `once`: an option that has done its work and is left out, or NULL. */
+ * as fit.  `once`: a flag that has done its work, `anew`: an option, with its value, that the
+ * caller says anew; they are left out.  NULL: none. */
 enum { CAMPAIGN_COMMAND_BYTES = 1024 };
-void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES]);
+void campaign_command(char **argv, const char *once, const char *anew,
+                      char command[CAMPAIGN_COMMAND_BYTES]);
 
 /* ERR_ARGUMENT after a message for options that contradict each other. */
 int campaign_check(const struct campaign_setup *setup);

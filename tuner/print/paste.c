@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
 {
@@ -157,6 +158,48 @@ void paste_export(const char *path)
 
     printf("export MOELOOKUP_DB=");
     shell_word(realpath(path, whole) ? whole : path, stdout);
+}
+
+/* What else the database has of a layer's space. */
+struct kin {
+    struct store *store;
+    const struct moe_shape *of;
+    int64_t last;
+    bool layers, versions;
+};
+
+static int find_kin(void *self, const struct entry_row *e)
+{
+    struct kin *k = self;
+    struct moe_shape shape;
+    const struct declaration *d;
+
+    if (e->shape == k->last)
+        return OK;
+    k->last = e->shape;
+    TRY(store_shape_get(k->store, e->shape, &shape));
+    d = declaration_find(shape.space);
+    if (shape.space == k->of->space)
+        k->layers |= !shape_equal(&shape, k->of);
+    else
+        k->versions |= d && !strcmp(d->name, declaration_find(k->of->space)->name);
+    return OK;
+}
+
+int paste_space(struct store *store, const struct moe_shape *shape, const char *file)
+{
+    struct kin kin = { .store = store, .of = shape };
+    const struct declaration *d = declaration_find(shape->space);
+    char tag[DECLARATION_TAG_BYTES];
+
+    TRY(store_entries(store, 0, 0, find_kin, &kin));
+    printf(" --space ");
+    shell_word(file ? file : kin.versions ? declaration_tag(d, tag) : d->name, stdout);
+    if (kin.layers) {
+        printf(" --shape ");
+        shell_word(SHAPE_TEXT(shape), stdout);
+    }
+    return OK;
 }
 
 struct pasting {

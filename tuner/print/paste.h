@@ -16,6 +16,10 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
 /* Prints where the table is, for a shell, without a line's end. */
 void paste_export(const char *path);
 
+/* Prints the options that name a layer of a declared space in this database: " --space NAME", or
+ * the file where one is given, and --shape where the space has other layers there. */
+int paste_space(struct store *store, const struct moe_shape *shape, const char *file);
+
 /* Print the same line with its heading; then, for each layer, lines of C and Python. */
 void paste_open(const char *path);
 void paste_shape(const struct moe_shape *shape);

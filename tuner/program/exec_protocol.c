@@ -8,6 +8,7 @@
 #include "live.h"
 #include "machine.h"
 #include "misses.h"
+#include "own_space.h"
 #include "paste.h"
 #include "plan.h"
 #include "session.h"
@@ -66,7 +67,7 @@ enum { STEPS_PER_DEATH = 100 };
 struct exec_protocol {
     const struct tune_options *options;
     struct tune_request request;
-    const char *go_on; /* what to type */
+    char go_on[CAMPAIGN_COMMAND_BYTES], decide[CAMPAIGN_COMMAND_BYTES]; /* what to type */
     char path[PATH_MAX];
     struct live *live;
     struct session session;
@@ -325,15 +326,17 @@ static int print(struct exec_protocol *v)
         printf("\ntable     %s\n", v->path);
         if (undecided.count && effort_words[v->options->effort + 1]) /* not the last effort */
             printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided.count,
-                   d ? "range" : "bucket", undecided.count == 1 ? "" : "s", v->go_on);
+                   d ? "range" : "bucket", undecided.count == 1 ? "" : "s", v->decide);
         printf("use it    ");
         paste_export(v->path);
         if (d) {
-            printf("\n          moetune lookup --space %s --key %" PRIu64 "%s --db ", d->name,
-                   d->key_edge[0], d->class_edges ? " --class 1" : "");
+            printf("\n          moetune lookup");
+            rc = paste_space(store, &v->session.shape, NULL);
+            printf(" --key %" PRIu64 "%s --db ", d->key_edge[0],
+                   d->class_edges ? " --class 1" : "");
             shell_word(v->path, stdout);
-            printf("\ntest it   moetune verify --space ");
-            shell_word(v->options->space, stdout);
+            printf("\ntest it   moetune verify");
+            rc = rc ? rc : paste_space(store, &v->session.shape, v->options->space);
             printf(" --exec ");
             shell_word(v->options->exec, stdout);
             printf(" --db ");
@@ -459,11 +462,19 @@ static int open_session(struct exec_protocol *v)
     return OK;
 }
 
-enum { USUAL_RANKS = 4 };
-
-struct cluster exec_machine(const struct place_setup *where)
+/* How many ranks a program has that nobody says: where no layer is named, of which ranks hold
+ * parts, it is a process like any other. */
+static uint32_t usual_ranks(const struct tune_options *o)
 {
-    uint32_t ranks = where->ranks ? where->ranks : USUAL_RANKS;
+    bool named = !layer_options_none(&o->layer) || o->models.count || o->shapes.count;
+
+    return named || !o->space || !strcmp(o->space, own_space_name) ? 4 : 1;
+}
+
+struct cluster exec_machine(const struct tune_options *options)
+{
+    const struct place_setup *where = &options->setup.where;
+    uint32_t ranks = where->ranks ? where->ranks : usual_ranks(options);
     uint32_t per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     struct cluster here = machine_cluster(gpus_device(where->device), ranks, per_node);
 
@@ -492,18 +503,21 @@ static int one_layer(const struct tune_request *r)
                 r->options->misses.count ? ", of those that are recorded --shape says which" : "");
 }
 
-int exec_protocol(const struct tune_options *options, const char *command)
+int exec_protocol(const struct tune_options *options, char **argv)
 {
-    struct cluster here = exec_machine(&options->setup.where);
+    struct cluster here = exec_machine(options);
     struct exec_protocol *v = calloc(1, sizeof(*v));
     int rc;
 
     if (!v)
         return fail(ERR_NOMEM, "an exec_protocol");
     v->options = options;
-    v->go_on = command;
+    /* What --retune made stale stays so until it is measured. */
+    campaign_command(argv, "--retune", NULL, v->go_on);
+    campaign_command(argv, "--retune", "--effort", v->decide);
     if (!options->setup.where.ranks)
-        note("without --ranks the table is that of a program of %d ranks", USUAL_RANKS);
+        note("without --ranks the table is that of a program of %u rank%s", here.ranks,
+             here.ranks == 1 ? "" : "s");
     TRY_OUT(tune_request_make(options, &here, &v->request));
     TRY_OUT(one_layer(&v->request));
     if (options->setup.where.launcher_arguments)

@@ -9,11 +9,12 @@
 extern const char *const exec_protocol_help;
 
 /* Tunes in launches of the program until all that it asks for is decided or, without a space, until
- * it ends.  `command` is what to type to go on where time was too short. */
-int exec_protocol(const struct tune_options *options, const char *command);
+ * it ends.  argv is the command line behind the program's name, for what to type to go on. */
+int exec_protocol(const struct tune_options *options, char **argv);
 
-/* Where it runs, by what options say; and the cluster under whose name its table lies. */
-struct cluster exec_machine(const struct place_setup *where);
+/* Where it runs, by what options say, on one rank if they name a space and no layer; and the
+ * cluster under whose name its table lies. */
+struct cluster exec_machine(const struct tune_options *options);
 int exec_cluster(const struct tune_request *request, const struct moe_shape *shape,
                  struct cluster *out);
 

@@ -86,20 +86,35 @@ struct program_comparison {
 
 /* ---- tables */
 
-/* Opens the side's table, which must have plans of exactly one layer. */
+static bool is_wanted(const struct option_list *wanted, const struct moe_shape *shape)
+{
+    bool is = !wanted->count;
+
+    for (int i = 0; i < wanted->count && !is; i++)
+        is = shape_agrees(shape, wanted->items[i]);
+    return is;
+}
+
+/* Opens the side's table, which must have plans of exactly one layer that is wanted. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_program *s)
 {
     uint32_t space = t->space ? t->space->id : 0, count = 0;
     const char *of = t->space ? t->space->name : "";
+    const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
 
     TRY(moelookup_open(path, &s->table));
+    for (int i = 0; i < wanted->count; i++) { /* the table's spaces are known by now */
+        struct moe_shape any = { .struct_size = sizeof(any) };
+
+        TRY(shape_parse(wanted->items[i], &any) ? ERR_ARGUMENT : OK);
+    }
     recorder_close(s->table->recorder); /* these are no questions of a trainer */
     s->table->recorder = NULL;
     for (uint32_t i = 0; i < pack_layer_count(s->table->bytes); i++) {
         layer = pack_layer(s->table->bytes, i);
         /* Of a space, that of several clusters is one layer: which of them, bind says. */
-        if (layer.shape.space != space ||
+        if (layer.shape.space != space || !is_wanted(wanted, &layer.shape) ||
             (space && count && shape_equal(&layer.shape, &found.shape)))
             continue;
         found = layer;
@@ -109,7 +124,8 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
                     path ? path : "the database", space ? "of " : "of a layer", of);
     if (count > 1)
-        return fail(ERR_ARGUMENT, "%s: a table of one layer%s%s is wanted, it has %u",
+        return fail(ERR_ARGUMENT,
+                    "%s: a table of one layer%s%s is wanted, it has %u; --shape says which",
                     path ? path : "the table", space ? " of " : "", of, count);
     if (t->shape.experts && !shape_equal(&t->shape, &found.shape))
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,

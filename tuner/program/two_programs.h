@@ -11,8 +11,10 @@ struct two_programs {
     const char *db, *against_table; /* whose plans they are told; against_table NULL: the default
                                      * plan's, where the command is the same, else db's */
     const char *space;              /* file of the space that the programs have; NULL: none */
-    uint32_t warmup;                /* steps of each at each key that do not count */
-    uint32_t launch_steps;          /* of a launch, which are a sample */
+    const struct option_list
+        *shapes;           /* of tables with several layers, which; empty: the only one */
+    uint32_t warmup;       /* steps of each at each key that do not count */
+    uint32_t launch_steps; /* of a launch, which are a sample */
     double margin, budget_s, silence_s;
     uint64_t seed;
     struct verdict_files files;

@@ -264,7 +264,7 @@ static int run(const struct verb_call *call, void *options)
         return OK;
     }
     if (o->space && o->misses.count) {
-        here = exec_machine(&o->setup.where);
+        here = exec_machine(o);
     } else if (!o->setup.sim) {
         rc = place_find(&o->setup.where, &hosts, &where, &here);
         hosts_free(&hosts);

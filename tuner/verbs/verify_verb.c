@@ -379,9 +379,9 @@ static int prepare(void *self, const struct cluster *here)
 
 /* The options that go with --exec: the programs take care of all else themselves. */
 static const char *const with_programs[] = {
-    "exec",   "against",  "against-table", "warmup",        "space", "launch-steps",
-    "margin", "seed",     "budget",        "trial-timeout", "db",    "json",
-    "junit",  "markdown", "color",         "quiet",         NULL
+    "exec",   "against", "against-table", "warmup", "space",         "launch-steps",
+    "margin", "seed",    "shape",         "budget", "trial-timeout", "db",
+    "json",   "junit",   "markdown",      "color",  "quiet",         NULL
 };
 
 static int check_programs(const struct options *o)
@@ -407,6 +407,11 @@ static int check_programs(const struct options *o)
     if (!o->programs.exec &&
         (o->programs.against || o->programs.against_table || o->programs.space))
         return fail(ERR_ARGUMENT, "--against, --against-table and --space go with --exec");
+    if (o->programs.against && o->wanted.shapes.count && !o->setup.db && !o->programs.against_table)
+        return fail(ERR_ARGUMENT,
+                    "--shape \"%s\": it says which layer of a table, and none is "
+                    "named (--db, --against-table)",
+                    o->wanted.shapes.items[0]);
     if (o->programs.launch_steps != defaults.programs.launch_steps && !o->programs.space)
         return fail(ERR_ARGUMENT,
                     "--launch-steps %u: it is for the program of --exec that has a --space",
@@ -425,6 +430,7 @@ static int start(const struct verb_call *call, void *options)
     screen_color(o->color);
     TRY(check_programs(o));
     if (o->programs.exec) {
+        o->programs.shapes = &o->wanted.shapes;
         o->programs.db = o->setup.db;
         o->programs.margin = o->margin;
         o->programs.budget_s = o->setup.budget_s;
@@ -434,7 +440,7 @@ static int start(const struct verb_call *call, void *options)
         o->programs.json = o->json;
         o->programs.quiet = o->setup.quiet;
         o->programs.steal = o->setup.steal;
-        campaign_command(call->argv + 1, NULL, command);
+        campaign_command(call->argv + 1, NULL, NULL, command);
         o->programs.command = command;
         return two_programs(&o->programs);
     }
@@ -445,7 +451,7 @@ static int start(const struct verb_call *call, void *options)
     v->options = options;
     v->options->setup.where.hosts = call->arguments[0];
     v->campaign.setup = &v->options->setup;
-    campaign_command(call->argv + 1, "--restart", v->campaign.command);
+    campaign_command(call->argv + 1, "--restart", NULL, v->campaign.command);
     rc = campaign_lead(&v->campaign, &verb);
     verify_entries_free(&v->claims);
     free(v);
