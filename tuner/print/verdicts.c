@@ -203,6 +203,23 @@ static int write_one(const char *path, writer *write, const char *heading,
     return output_end(&file, OK, NULL, false);
 }
 
+static int check_one(const char *path)
+{
+    struct output_file file;
+
+    if (!path || verdicts_here(path))
+        return OK;
+    TRY(output_begin(path, &file));
+    output_end(&file, ERR_CUT, NULL, false);
+    return OK;
+}
+
+int verdicts_check(const struct verdict_files *files)
+{
+    TRY(check_one(files->junit));
+    return check_one(files->markdown);
+}
+
 int verdicts_write(const struct verdict_files *files, const char *heading,
                    const struct verdict *verdicts, size_t count)
 {

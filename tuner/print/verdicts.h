@@ -39,6 +39,9 @@ extern const struct option_row verdict_file_rows[];
 /* Whether a path is "-". */
 bool verdicts_here(const char *path);
 
+/* Before anything runs: whether the files can be written. */
+int verdicts_check(const struct verdict_files *files);
+
 /* The heading names what was compared: "the table against the default plan". */
 int verdicts_write(const struct verdict_files *files, const char *heading,
                    const struct verdict *verdicts, size_t count);

@@ -430,6 +430,7 @@ static int start(const struct verb_call *call, void *options)
     screen_color(o->color);
     TRY(check_programs(o));
     if (o->programs.exec) {
+        TRY(verdicts_check(&o->files)); /* before programs run for minutes */
         o->programs.shapes = &o->wanted.shapes;
         o->programs.db = o->setup.db;
         o->programs.margin = o->margin;
