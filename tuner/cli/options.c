@@ -377,11 +377,38 @@ static void prepare(const struct option_row *rows, struct parser *p)
     p->longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 }
 
+/* Options of other verbs, and the words of --shape that say the same. */
+static const char *const shape_words[][2] = {
+    { "ranks", "W=" },     { "ranks-per-node", "m=" }, { "ranks-per-rack", "rack=" },
+    { "experts", "E=" },   { "top-k", "k=" },          { "tokens", "T=" },
+    { "model-dim", "D=" }, { "hidden-dim", "H=" },     { "space", "space=" },
+};
+
+/* What is to be typed in place of an option that the verb does not have; "": nothing comes near. */
+static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
+{
+    const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *begin = typed + strspn(typed, "-");
+    bool shape = false;
+    char name[64];
+    size_t n = 0;
+
+    text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    if (!strcmp(name, "c")) /* its meaning where it has one */
+        text_put(name, sizeof(name), "capacity");
+    for (; p->longs[n].name; n++) {
+        names[n] = p->longs[n].name;
+        shape |= !strcmp(names[n], "shape");
+    }
+    suggest(name, names, n, "--", text, size);
+    for (size_t i = 0; i < sizeof(shape_words) / sizeof(shape_words[0]) && shape; i++)
+        if (!strcmp(name, shape_words[i][0]))
+            text_put(text, size, "--shape \"%s...\" says it here", shape_words[i][1]);
+}
+
 static int no_such_option(const struct parser *p, char **argv)
 {
-    const char *names[OPTION_ROWS_MAX + 1], *typed = argv[optind - 1], *begin;
-    char name[64], near[160];
-    size_t n = 0;
+    const char *typed = argv[optind - 1];
+    char near[160];
 
     if (optopt >= FIRST_ROW || optopt == 'h')
         return fail(ERR_ARGUMENT, "--%s takes no value",
@@ -391,11 +418,7 @@ static int no_such_option(const struct parser *p, char **argv)
         typed = argv[optind];
 
     /* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
-    begin = typed + strspn(typed, "-");
-    text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
-    for (; p->longs[n].name; n++)
-        names[n] = p->longs[n].name;
-    suggest(name, names, n, "--", near, sizeof(near));
+    suggest_option(p, typed, near, sizeof(near));
     if (optopt && !*near)
         return fail(ERR_ARGUMENT, "no option -%c (see --help)", optopt);
     return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *near ? near : "see --help");
