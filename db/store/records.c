@@ -15,6 +15,64 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ---- transactions */
+
+/* Begins a transaction, unless one has begun. */
+static int begin(struct records *r)
+{
+    /* Where SQLite has ended one by itself, rows that follow would be durable one by one. */
+    assert(!r->changing || !sqlite3_get_autocommit(r->db));
+    if (r->changing)
+        return OK;
+    TRY(schema_run(r->db, r->path, "BEGIN IMMEDIATE"));
+    r->changing = true;
+    if (r->journal && !fseek(r->journal, 0, SEEK_END))
+        r->journal_at = ftell(r->journal);
+    return OK;
+}
+
+/* Forgets what was not flushed yet as well: on a full disk it would come back later. */
+void records_rollback(struct records *r)
+{
+    if (!r->changing)
+        return;
+    r->changing = false;
+    sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    if (!r->journal || r->journal_at < 0)
+        return;
+    __fpurge(r->journal);
+    clearerr(r->journal);
+    /* Should this fail the journal only knows more than the database. */
+    if (!ftruncate(fileno(r->journal), r->journal_at))
+        fseek(r->journal, r->journal_at, SEEK_SET);
+}
+
+/* Takes back everything since the last commit if a call failed.  On a full disk SQLite takes back
+ * one row or all rows, by itself: neither half a batch nor lines of the journal may stay. */
+static int keep_whole(struct records *r, int rc)
+{
+    if (rc < 0)
+        records_rollback(r);
+    return rc;
+}
+
+/* The journal first: it may know more than the database, never less. */
+int records_commit(struct records *r)
+{
+    int rc = OK;
+
+    if (!r->changing)
+        return OK;
+    if (r->journal && (fflush(r->journal) || (!r->relaxed && fdatasync(fileno(r->journal)))))
+        rc = fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
+    if (!rc)
+        rc = schema_run(r->db, r->path, "COMMIT");
+    r->changing = rc != OK;
+    return keep_whole(r, rc);
+}
+
+/* ---- statements */
+
 /* A statement is kept under the addresses of two literals: what is done, and to what.  Gives the
  * one that is kept, reset, or NULL. */
 static sqlite3_stmt *find_statement(struct records *r, const char *verb, const char *key)
@@ -42,7 +100,7 @@ static int prepare(struct records *r, const char *verb, const char *key, const c
         return fail(ERR_NOMEM, "more than %d statements", STATEMENTS_MAX);
     code = sqlite3_prepare_v3(r->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (code != SQLITE_OK)
-        return schema_status(r->db, code, r->path, "cannot be read");
+        return keep_whole(r, schema_status(r->db, code, r->path, "cannot be read"));
     r->prepared[slot].verb = verb;
     r->prepared[slot].key = key;
     r->prepared[slot].statement = *out;
@@ -65,8 +123,9 @@ int records_step(struct records *r, sqlite3_stmt *statement)
     if (code == SQLITE_ROW)
         return OK;
     sqlite3_reset(statement);
-    return code == SQLITE_DONE ? UNSUPPORTED
-                               : schema_status(r->db, code, r->path, "cannot be read");
+    return code == SQLITE_DONE
+               ? UNSUPPORTED
+               : keep_whole(r, schema_status(r->db, code, r->path, "cannot be read"));
 }
 
 int records_next_id(struct records *r, const char *table, int64_t *id)
@@ -93,56 +152,6 @@ int records_find_text(struct records *r, const char *sql, const char *text, int6
     *id = sqlite3_column_int64(s, 0);
     sqlite3_reset(s);
     return OK;
-}
-
-/* Begins a transaction, unless one has begun. */
-static int begin(struct records *r)
-{
-    if (r->changing)
-        return OK;
-    TRY(schema_run(r->db, r->path, "BEGIN IMMEDIATE"));
-    r->changing = true;
-    if (r->journal && !fseek(r->journal, 0, SEEK_END))
-        r->journal_at = ftell(r->journal);
-    return OK;
-}
-
-/* Forgets what was not flushed yet as well: on a full disk it would come back later. */
-static void roll_back(struct records *r)
-{
-    sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-    if (!r->journal || r->journal_at < 0)
-        return;
-    __fpurge(r->journal);
-    clearerr(r->journal);
-    /* Should this fail the journal only knows more than the database. */
-    if (!ftruncate(fileno(r->journal), r->journal_at))
-        fseek(r->journal, r->journal_at, SEEK_SET);
-}
-
-/* The journal first: it may know more than the database, never less. */
-int records_commit(struct records *r)
-{
-    int rc = OK;
-
-    if (!r->changing)
-        return OK;
-    r->changing = false;
-    if (r->journal && (fflush(r->journal) || ferror(r->journal) ||
-                       (!r->relaxed && fdatasync(fileno(r->journal)))))
-        rc = fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
-    if (!rc)
-        rc = schema_run(r->db, r->path, "COMMIT");
-    if (rc)
-        roll_back(r);
-    return rc;
-}
-
-void records_rollback(struct records *r)
-{
-    if (r->changing)
-        roll_back(r);
-    r->changing = false;
 }
 
 static void forget_statements(struct records *r)
@@ -202,6 +211,16 @@ static void bind_column(sqlite3_stmt *statement, int at, const struct record_col
         sqlite3_bind_null(statement, at);
 }
 
+/* Writes the line that was put together.  Later errno would say something else. */
+static int end_line(struct records *r)
+{
+    if (r->line.failed)
+        return fail(ERR_NOMEM, "a line of %s.journal", r->path);
+    if (fwrite(r->line.bytes, 1, r->line.used, r->journal) != r->line.used)
+        return fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
+    return OK;
+}
+
 #define ADD(line, literal) json_add(line, literal, sizeof(literal) - 1)
 
 static int write_line(struct records *r, const char *table, const struct record_column *columns,
@@ -229,10 +248,7 @@ static int write_line(struct records *r, const char *table, const struct record_
             ADD(line, "null");
     }
     ADD(line, "}\n");
-    if (line->failed)
-        return fail(ERR_NOMEM, "a line of %s.journal", r->path);
-    fwrite(line->bytes, 1, line->used, r->journal); /* its error shows when it is flushed */
-    return OK;
+    return end_line(r);
 }
 
 static int insert(struct records *r, const struct insertion *how, const char *table,
@@ -256,9 +272,32 @@ static int insert(struct records *r, const struct insertion *how, const char *ta
 int records_put(struct records *r, const char *table, const struct record_column *columns,
                 size_t count)
 {
+    int rc;
+
     TRY(begin(r));
-    TRY(insert(r, &replace, table, columns, count));
-    return write_line(r, table, columns, count);
+    rc = insert(r, &replace, table, columns, count);
+    return keep_whole(r, rc ? rc : write_line(r, table, columns, count));
+}
+
+static int write_deletion(struct records *r, const char *table, const char *where,
+                          const int64_t *values, int count)
+{
+    struct json_text *line = &r->line;
+    char name[24];
+
+    if (!r->journal)
+        return OK;
+    line->used = 0;
+    ADD(line, "{\"delete\":");
+    json_add_quoted(line, table);
+    ADD(line, ",\"where\":");
+    json_add_quoted(line, where);
+    for (int i = 0; i < count; i++) {
+        json_add(line, name, (size_t)snprintf(name, sizeof(name), ",\"%d\":", i + 1));
+        json_add_integer(line, values[i]);
+    }
+    ADD(line, "}\n");
+    return end_line(r);
 }
 
 int records_delete(struct records *r, const char *table, const char *where, const int64_t *values,
@@ -266,7 +305,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 {
     sqlite3_stmt *statement;
     char sql[512];
-    int code;
+    int code, rc;
 
     TRY(begin(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
@@ -275,16 +314,9 @@ int records_delete(struct records *r, const char *table, const char *where, cons
         sqlite3_bind_int64(statement, i + 1, values[i]);
     code = sqlite3_step(statement);
     sqlite3_reset(statement);
-    if (code != SQLITE_DONE)
-        return schema_status(r->db, code, r->path, "cannot be written");
-    if (!r->journal)
-        return OK;
-    fprintf(r->journal, "{\"delete\":\"%s\",\"where\":", table);
-    json_quote(where, r->journal);
-    for (int i = 0; i < count; i++)
-        fprintf(r->journal, ",\"%d\":%lld", i + 1, (long long)values[i]);
-    fputs("}\n", r->journal);
-    return OK;
+    rc = code == SQLITE_DONE ? write_deletion(r, table, where, values, count)
+                             : schema_status(r->db, code, r->path, "cannot be written");
+    return keep_whole(r, rc);
 }
 
 /* ---- rows of structs */
@@ -342,16 +374,17 @@ int row_put_new(struct records *r, const struct row_table *table, const void *ro
 {
     struct row_columns c;
     const char *id = table->fields[0].name;
+    int rc;
 
     columns_of(table, row, &c);
     TRY(begin(r));
     c.columns[0] =
         (struct record_column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
-    TRY(insert(r, &add, table->name, c.columns, table->count));
-    if (!sqlite3_changes(r->db))
+    rc = insert(r, &add, table->name, c.columns, table->count);
+    if (!rc && !sqlite3_changes(r->db))
         return UNSUPPORTED;
     c.columns[0] = (struct record_column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
-    return write_line(r, table->name, c.columns, table->count);
+    return keep_whole(r, rc ? rc : write_line(r, table->name, c.columns, table->count));
 }
 
 /* "entry.id,entry.run": tables that are joined may have columns of the same name. */
@@ -576,7 +609,7 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     char *text = NULL;
     size_t room = 0;
     ssize_t length;
-    bool heard;
+    bool heard, lost = false;
     int rc;
 
     *lines = *skipped = 0;
@@ -584,12 +617,15 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
         return fail(ERR_IO, "%s: %s", journal, strerror(errno));
     rc = begin(r);
     heard = log_only(false); /* bad lines are counted, not complained about one by one */
-    while (!rc && (length = getline(&text, &room, file)) > 0) {
+    while (!rc && !lost && (length = getline(&text, &room, file)) > 0) {
         *lines += 1;
         if (replay_line(r, text, (size_t)length))
             *skipped += 1;
+        lost = sqlite3_get_autocommit(r->db); /* all was taken back: no more lines without those */
     }
     log_only(heard);
+    if (lost)
+        rc = fail(ERR_IO, "%s cannot be rebuilt: no room, or the disk fails", r->path);
     free(text);
     fclose(file);
     return rc ? rc : records_commit(r);

@@ -94,6 +94,7 @@ int records_find_text(struct records *records, const char *sql, const char *text
 /* Steps a statement: OK with a row, UNSUPPORTED at the end. */
 int records_step(struct records *records, sqlite3_stmt *statement);
 
+/* A call here that fails has taken back everything since the last commit, as a rollback does. */
 int records_commit(struct records *records);
 void records_rollback(struct records *records);          /* the journal forgets it too */
 void records_move(struct records *records, sqlite3 *to); /* closes its database, takes that one */

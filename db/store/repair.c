@@ -152,6 +152,22 @@ int repair_set_aside(const char *path, char *to, size_t size)
     return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
 }
 
+void repair_put_back(const char *path, const char *aside)
+{
+    char target[PATH_MAX], rollback[PATH_MAX + 16];
+
+    if (*aside)
+        text_put(target, sizeof(target), "%.*s", (int)(strrchr(aside, '.') - aside), aside);
+    else if (!realpath(path, target))
+        return;
+    snprintf(rollback, sizeof(rollback), "%s-journal", target);
+    unlink(rollback);
+    if (!*aside)
+        unlink(target);
+    else if (!rename(aside, target))
+        note("%s is put back: it is as damaged as before", path);
+}
+
 /* Takes over the rows that another database has and this one lacks, as far as it can be read. */
 static void fill_gaps(struct records *r, const char *other, bool nouns)
 {
@@ -196,28 +212,27 @@ int repair_journal(struct records *r)
     return output_end(&file, records_write_all(r, file.to), r->path, !r->relaxed);
 }
 
-int repair_fill(struct records *r, const char *aside)
+int repair_fill(struct records *r, const char *aside, size_t *skipped)
 {
-    char journal[PATH_MAX], snapshot[PATH_MAX], old[PATH_MAX];
-    size_t lines = 0, skipped = 0;
+    char journal[PATH_MAX], snapshot[PATH_MAX];
+    size_t lines = 0;
     int senseless = 0;
 
+    *skipped = 0;
     TRY(store_beside(r->path, ".journal", journal));
     TRY(store_beside(r->path, ".published", snapshot));
     if (!access(journal, F_OK))
-        TRY(records_replay(r, journal, &lines, &skipped));
+        TRY(records_replay(r, journal, &lines, skipped));
     TRY(add_functions(r));
     TRY(leave_out_senseless(r, true, &senseless));
-    fill_gaps(r, snapshot, lines > skipped);
-    fill_gaps(r, aside, lines > skipped);
+    fill_gaps(r, snapshot, lines > *skipped);
+    fill_gaps(r, aside, lines > *skipped);
     TRY(leave_out_senseless(r, false, &senseless));
     note("%s is rebuilt from %zu lines of %s; %zu could not be used", r->path, lines, journal,
-         skipped);
-    if (lines == skipped)
+         *skipped);
+    if (lines == *skipped)
         note("what its snapshot and the damaged file still hold is taken over");
     if (senseless)
         note("%d rows made no sense and are left out", senseless);
-    if (skipped)
-        TRY(repair_set_aside(journal, old, sizeof(old)));
-    return repair_journal(r);
+    return OK;
 }

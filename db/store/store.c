@@ -179,16 +179,33 @@ static int check_sound(struct store *store, int *version)
                : rc;
 }
 
-static int rebuild(struct store *store)
+static int fill_anew(struct store *store, const char *aside, size_t *skipped)
 {
-    char aside[PATH_MAX] = "";
-
-    if (!access(store->path, F_OK))
-        TRY(repair_set_aside(store->path, aside, sizeof(aside)));
     TRY(make_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     TRY(migrate(store, 0));
-    return repair_fill(&store->records, aside);
+    return repair_fill(&store->records, aside, skipped);
+}
+
+static int rebuild(struct store *store)
+{
+    char aside[PATH_MAX] = "", journal[PATH_MAX], old[PATH_MAX];
+    size_t skipped;
+    int rc;
+
+    TRY(store_beside(store->path, ".journal", journal));
+    if (!access(store->path, F_OK))
+        TRY(repair_set_aside(store->path, aside, sizeof(aside)));
+    rc = fill_anew(store, aside, &skipped);
+    if (rc) {
+        /* Half a database would be sound: no later repair would fill it. */
+        records_close(&store->records);
+        repair_put_back(store->path, aside);
+        return rc;
+    }
+    if (skipped)
+        TRY(repair_set_aside(journal, old, sizeof(old)));
+    return repair_journal(&store->records);
 }
 
 static bool has_journal(const struct store *store)

@@ -45,12 +45,15 @@ int repair_check(struct records *records);
 /* Renames the file, so that it can still be looked at; `to` is its new name. */
 int repair_set_aside(const char *path, char *to, size_t size);
 
-/* Fills an empty database from the journal; where that has gaps from the snapshot and from
- * `aside`, the damaged file.  Rows that make no sense are left out.  Then the journal is written
- * anew, and the old one set aside if not all of it could be used. */
-int repair_fill(struct records *records, const char *aside);
+/* Renames it back, over what was made at its place; "": only removes that. */
+void repair_put_back(const char *path, const char *aside);
 
-/* Writes the journal of a database that has lost it. */
+/* Fills an empty database from the journal; where that has gaps from the snapshot and from
+ * `aside`, the damaged file.  Rows that make no sense are left out; so many lines could not be
+ * used. */
+int repair_fill(struct records *records, const char *aside, size_t *skipped);
+
+/* Writes the journal of a database anew. */
 int repair_journal(struct records *records);
 
 #endif

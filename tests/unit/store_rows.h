@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -146,6 +147,18 @@ static inline void write_bytes(const char *path, long at, const char *bytes, siz
 
     CHECK(fd >= 0 && pwrite(fd, bytes, count, at) == (ssize_t)count);
     close(fd);
+}
+
+/* The number that a query finds. */
+static inline int count_text(sqlite3 *db, const char *sql)
+{
+    sqlite3_stmt *s = NULL;
+    int value = -1;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
+        value = sqlite3_column_int(s, 0);
+    sqlite3_finalize(s);
+    return value;
 }
 
 /* ---- round trips */

@@ -127,17 +127,6 @@ static void a_trial_that_was_cut_off_counts_its_attempts(void)
     store_close(store);
 }
 
-static int count_text(sqlite3 *db, const char *sql)
-{
-    sqlite3_stmt *s = NULL;
-    int value = -1;
-
-    if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
-        value = sqlite3_column_int(s, 0);
-    sqlite3_finalize(s);
-    return value;
-}
-
 static void an_entry_that_is_replaced_goes_to_history(void)
 {
     const char *path = place("history.db");

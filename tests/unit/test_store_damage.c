@@ -1,8 +1,10 @@
 /* Databases that others hold, that are damaged, or that are no databases of ours. */
 #include "store_rows.h"
 
+#include "store_inside.h"
+
+#include <limits.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -324,6 +326,153 @@ static void a_full_disk_is_an_error_and_no_damage(void)
     store_close(store);
 }
 
+/* Whether a copy of the journal alone makes the same database. */
+static bool is_what_its_journal_says(const char *path)
+{
+    char command[1200];
+    char *have = dump(path);
+    bool same;
+
+    snprintf(command, sizeof(command), "rm -f '%s/again.db'* && cp '%s.journal' '%s'", folder, path,
+             place("again.db.journal"));
+    CHECK(!system(command));
+    same = is_repaired_as(place("again.db"), have);
+    free(have);
+    return same;
+}
+
+enum { BATCH = 20 };
+
+/* Writes batches of samples and entries until a row or a commit fails. */
+static int write_batches(struct store *store, int64_t trial)
+{
+    int rc = OK;
+
+    for (uint32_t batch = 1; !rc; batch++) {
+        for (uint32_t i = 0; i < BATCH && !rc; i++) {
+            struct entry_row entry = some_entry(1, 1, BATCH * batch + i, "r=1 d=2 a=linear", 10);
+
+            rc = store_sample_add(store, trial, &some_sample(SAMPLE_VERIFY, i, 100000 + i));
+            if (!rc)
+                rc = store_entry_put(store, &entry, NULL);
+        }
+        if (!rc)
+            rc = store_commit(store);
+    }
+    return rc;
+}
+
+/* For want of room SQLite takes back a row, or all since the last commit. */
+static void a_full_disk_leaves_whole_batches_in_database_and_journal(void)
+{
+    char name[32], path[512], sql[100];
+
+    for (int more = 1; more <= 24; more++) {
+        struct run_row run = { .cluster = 1, .state = RUN_RUNNING };
+        struct store *store;
+        sqlite3 *db;
+
+        snprintf(name, sizeof(name), "room-for-%d.db", more);
+        snprintf(path, sizeof(path), "%s", place(name)); /* place() forgets */
+        store = fill(path, 3, 0);
+        CHECK(!store_run_begin(store, &run) && !store_commit(store));
+        db = store->records.db;
+        /* With a small cache it is also found when pages are written to make room for others. */
+        snprintf(sql, sizeof(sql), "PRAGMA cache_size=%d; PRAGMA max_page_count=%d",
+                 more % 2 ? 2 : 500, count_text(db, "PRAGMA page_count") + more);
+        CHECK(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+        CHECK(write_batches(store, 1) == ERR_IO);
+        run.state = RUN_FAILED;
+        CHECK(!store_run_update(store, &run) && !store_commit(store)); /* takes no new page */
+        store_close(store);
+        CHECK(is_what_its_journal_says(path));
+        CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+        snprintf(sql, sizeof(sql), "SELECT count(*) %% %d FROM sample WHERE kind=%d", BATCH,
+                 SAMPLE_VERIFY);
+        CHECK(count_text(db, sql) == 0);
+        snprintf(sql, sizeof(sql), "SELECT count(*) %% %d FROM entry WHERE bucket>=%d", BATCH,
+                 BATCH);
+        CHECK(count_text(db, sql) == 0);
+        CHECK(count_text(db, "SELECT count(*) FROM run WHERE state='failed'") == 1);
+        sqlite3_close(db);
+    }
+}
+
+/* So many rows wait in SQLite's memory, but not in the journal's; room comes back before the
+ * commit. */
+static void a_journal_without_room_is_named_with_the_reason(void)
+{
+    const char *path = place("journal-full.db");
+    struct store *store = NULL;
+    int said_by[2], status;
+    char heard[sizeof(said)] = "";
+    pid_t child;
+
+    store_close(fill(path, 3, 0));
+    CHECK(!pipe(said_by));
+    child = fork();
+    if (child == 0) {
+        struct rlimit limit;
+        int rc = store_open(path, 0, &store);
+
+        signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &limit);
+        limit.rlim_cur = 150000;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        for (int i = 0; i < 5000 && !rc; i++)
+            rc = store_sample_add(store, 1, &some_sample(SAMPLE_SEARCH, 0, i));
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        if (!rc && !access(place("nothing"), F_OK)) /* errno: no such file */
+            rc = ERR_WRONG;
+        if (!rc)
+            rc = store_commit(store);
+        store_close(store);
+        if (write(said_by[1], said, strlen(said)) < 0)
+            _exit(2);
+        _exit(rc == ERR_IO ? 0 : 1);
+    }
+    close(said_by[1]);
+    CHECK(read(said_by[0], heard, sizeof(heard) - 1) > 0);
+    close(said_by[0]);
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(strstr(heard, "journal-full.db.journal: File too large") != NULL);
+    CHECK(is_what_its_journal_says(path));
+}
+
+/* A repair that finds no room changes nothing, so that the next one has all that there was. */
+static void a_repair_on_a_full_disk_can_be_made_again(void)
+{
+    const char *path = place("no-room.db");
+    char *before;
+
+    store_close(fill(path, 60, 0));
+    before = dump(path);
+    CHECK(!truncate(path, 5000));
+    for (rlim_t most = 4096; most <= 65536; most *= 4) { /* no tables, tables, some rows */
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            struct store *store = NULL;
+            struct rlimit limit;
+
+            signal(SIGXFSZ, SIG_IGN);
+            getrlimit(RLIMIT_FSIZE, &limit);
+            limit.rlim_cur = most;
+            setrlimit(RLIMIT_FSIZE, &limit);
+            _exit(store_open(path, STORE_REPAIR, &store) == ERR_IO ? 0 : 1);
+        }
+        waitpid(child, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(access(place("no-room.db.damaged-1"), F_OK));
+    }
+    CHECK(is_repaired_as(path, before));
+    CHECK(!access(place("no-room.db.damaged-1"), F_OK));
+    free(before);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -337,6 +486,9 @@ int main(void)
         TEST(what_is_lost_is_rebuilt_from_what_is_sound),
         TEST(a_foreign_database_is_not_repaired),
         TEST(a_full_disk_is_an_error_and_no_damage),
+        TEST(a_full_disk_leaves_whole_batches_in_database_and_journal),
+        TEST(a_journal_without_room_is_named_with_the_reason),
+        TEST(a_repair_on_a_full_disk_can_be_made_again),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), listen);
