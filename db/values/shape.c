@@ -138,7 +138,8 @@ static int parse_field(const struct shape_field *field, const char *text, size_t
             return OK;
         }
     number = strtoul(value, &end, 10);
-    if (field->words || *value < '0' || *value > '9' || *end || number > UINT32_MAX)
+    /* UINT32_MAX means "not given" to whoever asks for a layer. */
+    if (field->words || *value < '0' || *value > '9' || *end || number >= UINT32_MAX)
         return ERR_FORMAT;
     field_set(field, shape, (uint32_t)number);
     return OK;

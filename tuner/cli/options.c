@@ -207,7 +207,7 @@ int option_take(const struct option_row *row, const char *text, void *target)
     case OPTION_COUNT:
     case OPTION_GROUP: break;
     }
-    TRY(take_whole(row, text, UINT32_MAX, &whole));
+    TRY(take_whole(row, text, UINT32_MAX - 1, &whole)); /* the last one: not given */
     *(uint32_t *)at = (uint32_t)whole;
     return OK;
 }

@@ -25,9 +25,9 @@ struct options {
 
 static const struct option_row rows[] = {
     { "batch", "N", OPTION_COUNT, OPTION(batch), "tokens to divide among all ranks: shares=tokens",
-      .least = 1, .most = UINT32_MAX },
+      .least = 1, .most = UINT32_MAX - 1 },
     { "hidden", "H", OPTION_COUNT, OPTION(hidden),
-      "hidden units of an expert, to divide: shares=hidden", .least = 1, .most = UINT32_MAX },
+      "hidden units of an expert, to divide: shares=hidden", .least = 1, .most = UINT32_MAX - 1 },
     { "speeds", "LIST", OPTION_TEXT, OPTION(speeds),
       "of each rank, in any unit: \"1,1.5,2\" (what probe measured)" },
     DB_ROW(OPTION(db)),
