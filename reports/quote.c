@@ -64,7 +64,8 @@ void quote_markdown(const char *text, FILE *to)
 
 void quote_gnuplot(const char *text, FILE *to)
 {
-    static const struct escape gnuplot[] = { { '\'', "''" }, { 0 } };
+    /* U+2019: gnuplot 5.4 takes '' for an apostrophe only behind a letter of the same string. */
+    static const struct escape gnuplot[] = { { '\'', "\u2019" }, { 0 } };
 
     putc('\'', to);
     walk(text, gnuplot, to);
