@@ -282,12 +282,27 @@ static int on_claim(void *self, const struct json_value *v)
     return OK;
 }
 
+/* The first line of a table says that it is one. */
+static bool read_claim(const char *text, size_t length, struct version_claim *claim)
+{
+    *claim = (struct version_claim){ .version = -1 };
+    return length <= LINE_MAX && !json_read(text, length, NULL, on_claim, claim) &&
+           !strcmp(claim->format, "moetune-table");
+}
+
+bool import_is_begun(const char *text, size_t size)
+{
+    const char *end = memchr(text, '\n', size);
+    struct version_claim claim;
+
+    return end && read_claim(text, (size_t)(end - text), &claim);
+}
+
 static int find_version(struct import_table *r, const char *text, size_t length)
 {
-    struct version_claim claim = { .version = -1 };
+    struct version_claim claim;
 
-    if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
-        strcmp(claim.format, "moetune-table") != 0)
+    if (!read_claim(text, length, &claim))
         return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)", r->file);
     /* Every version that was ever written is read. */
     for (int version = 1; version <= EXPORT_VERSION; version++)

@@ -4,6 +4,8 @@
 
 #include "store.h"
 
+#include <stdbool.h>
+
 enum { IMPORT_CONFLICTS_KEPT = 1000 };
 
 struct import_result {
@@ -22,6 +24,10 @@ struct import_options {
 
 /* What a text says, read and checked as a whole; no store is needed for it. */
 struct import_table;
+
+/* Whether text of IMPORT_HEAD bytes or more begins as a table does, of whatever version. */
+enum { IMPORT_HEAD = (1 << 16) + 2 };
+bool import_is_begun(const char *text, size_t size);
 
 /* ERR_FORMAT after a message that names `origin`, the line and the field: other formats and
  * versions, damage, values out of range, plans that are illegal for their layer. */

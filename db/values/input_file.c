@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +67,12 @@ static int read_some(int fd, const char *path, char *to, size_t room, bool begun
 
 int input_read(const char *path, size_t most, char **text, size_t *length)
 {
+    return input_read_if(path, most, SIZE_MAX, NULL, text, length);
+}
+
+int input_read_if(const char *path, size_t most, size_t head,
+                  bool (*worth)(const char *text, size_t length), char **text, size_t *length)
+{
     size_t room = 0, used = 0, got = 1;
     char *bytes = NULL;
     int fd, rc = OK;
@@ -87,6 +92,9 @@ int input_read(const char *path, size_t most, char **text, size_t *length)
         used += rc ? 0 : got;
         if (!rc && used > most)
             rc = too_large(path, most);
+        if (!rc && used >= head && !worth(bytes, used))
+            break;
+        head = used >= head ? SIZE_MAX : head;
     }
     close(fd);
     if (rc) {

@@ -55,8 +55,9 @@ int table_file_read(const char *path, const char *origin, struct import_table **
     char *text = NULL;
     int rc;
 
-    TRY(is_database(path) ? read_database(path, &text, &size)
-                          : input_read(path, FILE_BYTES_MAX, &text, &size));
+    TRY(is_database(path)
+            ? read_database(path, &text, &size)
+            : input_read_if(path, FILE_BYTES_MAX, IMPORT_HEAD, import_is_begun, &text, &size));
     rc = import_read(text, size, origin, out);
     free(text);
     return rc;
