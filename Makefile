@@ -148,8 +148,9 @@ $(BUILD)/tuner/verbs/init_verb.o: OWN += -I$(BUILD)
 
 $(BUILD)/kernels/%.o: OWN += $(KERNEL_FLAGS)
 $(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: OWN += $(FORMULA_FLAGS)
+quoted = '$(subst ','\'',$1)'
 # One of these files changes with the flags that its objects are compiled with, and with nothing else.
-flags_file = $(Q)mkdir -p $(@D) && echo '$(subst ','\'',$1)' | cmp -s - $@ || echo '$(subst ','\'',$1)' >$@
+flags_file = $(Q)mkdir -p $(@D) && echo $(quoted) | cmp -s - $@ || echo $(quoted) >$@
 FLAGS := $(CC) $(ALL_CFLAGS) $(KERNEL_FLAGS) $(FORMULA_FLAGS) $(SHARED)
 $(BUILD)/flags: FORCE
 	$(call flags_file,$(FLAGS))

@@ -1,5 +1,19 @@
 # What leaves this folder: an installation, a wheel, Debian packages, the sources, compiler commands for editors.
 
+# Where to install is a word of commands and of files that are filled in; make splits it at blanks.
+define NEWLINE
+
+
+endef
+ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+ifneq ($(shell LC_ALL=C; case $(call quoted,$(subst $(NEWLINE),|,$(DESTDIR)$(PREFIX))) in (*[!A-Za-z0-9._/+~-]*) echo odd ;; esac),)
+$(error make $(MAKECMDGOALS): DESTDIR and PREFIX may have letters, digits and . _ / + - ~ alone)
+endif
+ifeq ($(filter /%,$(PREFIX)),)
+$(error make $(MAKECMDGOALS): PREFIX=$(PREFIX) is no path from the root)
+endif
+endif
+
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
     -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
@@ -46,7 +60,6 @@ endif
 
 # Installs elsewhere, and takes out the same files here, and what folders were its own.
 uninstall:
-	@case "$(PREFIX)" in /*) ;; *) echo "make uninstall: PREFIX=$(PREFIX) is no path from the root" >&2; exit 1 ;; esac
 	@[ -d "$(DEST)" ] || { echo "make uninstall: there is no $(DEST)" >&2; exit 1; }
 	$(Q)set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
 	    MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' make --no-print-directory install DESTDIR="$$there" >/dev/null; \
