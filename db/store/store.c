@@ -274,18 +274,25 @@ static int open_for_writing(struct store *store, unsigned flags)
     return fail(ERR_NOMEM, "%s", journal);
 }
 
-static int new_store(const char *path, struct store **out)
+/* Nothing is made beside what cannot be a database. */
+static int check_place(const char *path)
 {
-    struct store *store;
     struct stat info;
     bool there = !stat(path, &info);
-    const char *here;
 
-    /* Nothing is made beside what cannot be a database. */
     if (there && S_ISDIR(info.st_mode))
         return fail(ERR_IO, "%s is a folder: a database is a file in one", path);
     if (there && !S_ISREG(info.st_mode))
         return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
+    return OK;
+}
+
+static int new_store(const char *path, struct store **out)
+{
+    struct store *store;
+    const char *here;
+
+    TRY(check_place(path));
     store = calloc(1, sizeof(*store));
     if (!store)
         return fail(ERR_NOMEM, "a store");
@@ -516,8 +523,10 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
 
     if (length < 0)
         return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
-    if (modelled && length < (int)size)
+    if (modelled && length < (int)size) {
+        TRY(check_place(path));
         length = modelled_database(path, size);
+    }
     if (length >= (int)size)
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
     switch (use & ~(unsigned)STORE_MODELLED) {

@@ -592,6 +592,14 @@ static void paths_come_from_option_variable_and_home(void)
           !strcmp(path, "/x/modelled.db"));
     CHECK(!store_path("given.db", STORE_CONSULT | STORE_MODELLED, path, sizeof(path)) &&
           !strcmp(path, "given.db"));
+    /* Beside what cannot be a database there is no other one. */
+    setenv("MOETUNE_DB", "/dev/null", 1);
+    CHECK(store_path(NULL, STORE_CONSULT | STORE_MODELLED, path, sizeof(path)) == ERR_IO &&
+          strstr(said, "/dev/null is no regular file"));
+    setenv("MOETUNE_DB", "/", 1);
+    CHECK(store_path(NULL, STORE_TO_WRITE | STORE_MODELLED, path, sizeof(path)) == ERR_IO &&
+          strstr(said, "/ is a folder"));
+    setenv("MOETUNE_DB", "/x/y.db", 1);
     setenv("MOELOOKUP_DB", "/x/trainers.db", 1);
     CHECK(!store_path(NULL, STORE_CONSULT, path, sizeof(path)) && !strcmp(path, "/x/y.db"));
     CHECK(store_path(NULL, STORE_TO_READ, path, sizeof(path)) == ERR_IO &&
