@@ -106,16 +106,7 @@ static void expect(struct import_line *line, const struct row_field *fields, siz
 /* What is printed later must be text, and must not move a terminal's cursor or end a line. */
 static bool is_plain(const struct json_value *v)
 {
-    const unsigned char *c = (const unsigned char *)v->value, *end = c + v->length;
-
-    while (c < end) {
-        size_t bytes = utf8_bytes(c);
-
-        if (!bytes || utf8_is_control(c))
-            return false;
-        c += bytes;
-    }
-    return true;
+    return utf8_is_plain(v->value, v->length);
 }
 
 /* Which of the line's members a key names, which may come once; they mostly come in the list's

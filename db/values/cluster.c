@@ -334,17 +334,35 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
     return OK;
 }
 
+int cluster_check_words(const struct cluster *cluster, const char *origin)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        const char *word = value_of(cluster, f);
+
+        if (f->kind == FIELD_WORD && !utf8_is_plain(word, strlen(word)))
+            return fail(ERR_FORMAT, "%s: %s: \"%s\" holds a control character, or is no UTF-8",
+                        origin, f->name, TEXT_SHORT(word, 60));
+    }
+    return OK;
+}
+
 int cluster_read(const char *path, struct cluster *out)
 {
+    struct cluster c;
     char *text;
     size_t length;
     int rc;
 
     TRY(input_read(path, TEXT_LIMIT_BYTES, &text, &length));
     rc = strlen(text) == length
-             ? cluster_parse(text, path, out)
+             ? cluster_parse(text, path, &c)
              : fail(ERR_FORMAT, "%s: not text: byte %zu is 0", path, strlen(text));
     free(text);
+    if (!rc)
+        rc = cluster_check_words(&c, path);
+    if (!rc)
+        *out = c;
     return rc;
 }
 

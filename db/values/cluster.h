@@ -97,7 +97,11 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size);
 /* Reads that text; '#' starts a comment.  ERR_FORMAT names the line: unknown or repeated names, bad
  * numbers, values out of range, impossible counts.  `origin` is for the message. */
 int cluster_parse(const char *text, const char *origin, struct cluster *out);
-int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
+int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO; checks its words */
+
+/* ERR_FORMAT where a word has a character that no import takes: not UTF-8, or one that turns the
+ * order of letters.  Databases may hold such clusters, so cluster_parse() reads them. */
+int cluster_check_words(const struct cluster *cluster, const char *origin);
 
 /* The same machine with another number of ranks, on as many nodes as that takes: on several all are
  * full.  ERR_ARGUMENT says which numbers there are. */

@@ -145,6 +145,20 @@ bool utf8_is_control(const unsigned char *c)
     return *c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0) || turns_letters(c);
 }
 
+bool utf8_is_plain(const char *text, size_t length)
+{
+    const unsigned char *c = (const unsigned char *)text, *end = c + length;
+
+    while (c < end) {
+        size_t bytes = utf8_bytes(c);
+
+        if (!bytes || utf8_is_control(c))
+            return false;
+        c += bytes;
+    }
+    return true;
+}
+
 void utf8_clean(char *text, size_t length, bool lines)
 {
     unsigned char *c = (unsigned char *)text, *end = c + length;

@@ -70,6 +70,9 @@ size_t utf8_bytes(const unsigned char *c);
 /* Whether a character would move a terminal's cursor, end a line, or turn the order of letters. */
 bool utf8_is_control(const unsigned char *c);
 
+/* Whether a text has neither such characters nor bytes that are no UTF-8. */
+bool utf8_is_plain(const char *text, size_t length);
+
 /* What a terminal must not get becomes question marks, byte for byte: controls and what is no
  * UTF-8.  Line feeds and tabs stay if `lines`. */
 void utf8_clean(char *text, size_t length, bool lines);

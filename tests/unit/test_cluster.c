@@ -121,13 +121,24 @@ static void what_is_no_text_or_too_much_of_it_is_refused(void)
     static char text[5 * CLUSTER_TEXT_BYTES];
     char path[] = "/tmp/moetune-cluster-XXXXXX";
     int file = mkstemp(path);
-    struct cluster c = { .ranks = 77 };
+    struct cluster c = { .ranks = 77 }, stored;
 
     CHECK(file >= 0);
     close(file);
     log_to(listen, NULL);
     put_file(path, "nodes = 1\n\0ranks = 1\n", 21);
     CHECK(cluster_read(path, &c) == ERR_FORMAT && strstr(last, "byte 10"));
+    /* What no import takes; a database that has it is read all the same. */
+    for (int i = 0; i < 3; i++) {
+        const char *words[] = { "a\u202eb", "caf\xe9", "a\xc2\x9b" };
+
+        snprintf(text, sizeof(text), "ranks = 4\ndevice = %s\n", words[i]);
+        put_file(path, text, strlen(text));
+        CHECK(cluster_read(path, &c) == ERR_FORMAT && strstr(last, ": device: \""));
+        CHECK(!cluster_parse(text, "x", &stored) && !strcmp(stored.device, words[i]));
+    }
+    put_file(path, "# caf\xe9\ndevice = caf\u00e9\n", 22);
+    CHECK(!cluster_read(path, &stored));
     memset(text, '\n', sizeof(text) - 1);
     put_file(path, text, sizeof(text) - 1);
     CHECK(cluster_read(path, &c) == ERR_FORMAT && strstr(last, "longer"));

@@ -78,6 +78,8 @@ static void bad_options_are_refused(void)
     o = options_with(0);
     o.cluster = "colour = blue\n";
     CHECK(moetune_open(path, &shape, &o, &tuner) == MOE_ERR_FORMAT);
+    o.cluster = "device = a\u202eb\n";
+    CHECK(moetune_open(path, &shape, &o, &tuner) == MOE_ERR_FORMAT);
     o = options_with(0);
     CHECK(moetune_open("/proc/no/such/place.db", &shape, &o, &tuner) == MOE_ERR_IO);
     CHECK(moetune_open(path, NULL, &o, &tuner) == MOE_ERR_ARGUMENT);

@@ -197,6 +197,7 @@ int live_cluster(const struct live_setup *setup, struct cluster *out)
 
     if (setup->cluster)
         TRY(cluster_parse(setup->cluster, "options.cluster", &c));
+    TRY(cluster_check_words(&c, "options.cluster"));
     c.semantics = CLUSTER_SEMANTICS;
     snprintf(c.backend, sizeof(c.backend), "live");
     c.ranks = s->ranks;
