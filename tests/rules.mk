@@ -33,9 +33,10 @@ TEST_ARCHIVES := $(BUILD)/tests/parts.a $(BUILD)/tests/moetune.a
 LINK_TEST = $(LINK) $(WRAPPED:%=-Wl,--wrap=%) $^ $(LDLIBS)
 $(BENCHES) $(call tests_of,$(ALONE)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_ARCHIVES)
 	$(LINK_TEST)
-$(BUILD)/tests/test_broken_models: WRAPPED := costs_log_ns costs_gradient posterior_renew likeness_table_set
 # They tune by ranks whose times are made up: tests/bench/made_ranks.h.
-$(BUILD)/tests/bench_claims $(BUILD)/tests/test_made_ranks: WRAPPED := crew_open crew_close crew_do crew_relaunch crew_launch_ns
+MADE_RANKS := crew_open crew_close crew_do crew_relaunch crew_launch_ns
+$(BUILD)/tests/bench_claims $(BUILD)/tests/test_made_ranks: WRAPPED := $(MADE_RANKS)
+$(BUILD)/tests/test_broken_models: WRAPPED := costs_log_ns costs_gradient posterior_renew likeness_table_set $(MADE_RANKS)
 $(BUILD)/tests/fuzz_%: SANITIZE += $(if $(filter fuzz,$(SAN)),-fsanitize=fuzzer)
 
 # Unit tests are one program, linked once: its name, or its first word, says which of them runs (tests/unit/unit.c).

@@ -9,17 +9,13 @@
  * alike: all plans take the same time; nothing is to be found. */
 #include "command_words.h"
 #include "made_ranks.h"
-#include "noise.h"
+#include "made_table.h"
 #include "plan.h"
 #include "random.h"
-#include "shape.h"
 #include "status.h"
 #include "store.h"
-#include "surface.h"
 #include "table_steps.h"
-#include "verbs.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,37 +51,6 @@ static double true_ns(const void *self, const struct moe_shape *shape, const str
     return NAN;
 }
 
-/* The machine as the search is told of it, blurred; what the search does not read says nothing. */
-static void write_cluster(const struct system *s, const char *path)
-{
-    const struct moe_shape *shape = &s->surface.shape;
-    const struct search_machine *m = &s->surface.machine;
-    struct cluster c = cluster_unknown();
-    char text[CLUSTER_TEXT_BYTES];
-    FILE *file = fopen(path, "w");
-
-    c.semantics = CLUSTER_SEMANTICS;
-    snprintf(c.backend, sizeof(c.backend), "sim");
-    c.ranks = shape->ranks;
-    c.ranks_per_node = shape->ranks_per_node;
-    c.nodes = c.ranks / c.ranks_per_node;
-    c.latency_inside_us = c.latency_between_us = c.half_inside_kib = c.half_between_kib = 0;
-    c.message_inside_us = c.message_between_us = 1e6 * m->message_s;
-    c.bandwidth_inside_gbs = 1e-9 * m->bytes_per_s_inside;
-    c.bandwidth_between_gbs = 1e-9 * m->bytes_per_s_between;
-    c.memory_gbs = 1e-9 * m->copy_bytes_per_s;
-    c.gemm_gflops = 1e-9 * m->flops;
-    c.launch_us = 1e6 * m->launch_s;
-    c.gemm_half_rows = c.overlap_slowdown = 0;
-    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
-    c.memory_gib = 1e8;
-    cluster_format(&c, text, sizeof(text));
-    if (!file || fputs(text, file) < 0 || fclose(file)) {
-        fprintf(stderr, "%s cannot be written\n", path);
-        exit(1);
-    }
-}
-
 static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
 {
     struct system s = { surface_make(seed, &(struct surface_options){ .slices = slices }),
@@ -96,33 +61,6 @@ static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
     shape->tokens = TOKENS;
     s.window = (uint32_t)ceil(rows / BUCKETS);
     return s;
-}
-
-/* As `moetune tune` would, without a word.  A status; a table that was given up as slower is one.
- */
-static int tune(const struct system *s, const char *folder, uint64_t seed, char path[64])
-{
-    char cluster[64], window[16], buckets[16], number[24], shape[SHAPE_TEXT_BYTES];
-    char *argv[] = { "bench_claims", "tune",     "--quiet", "--sim",     cluster, "--shape",
-                     shape,          "--window", window,    "--buckets", buckets, "--seed",
-                     number,         "--db",     path,      "--axes",    "r,d,a", NULL };
-    int nowhere = open("/dev/null", O_WRONLY), out = dup(STDOUT_FILENO), rc;
-
-    snprintf(cluster, sizeof(cluster), "%s/cluster.txt", folder);
-    snprintf(path, 64, "%s/table.db", folder);
-    snprintf(window, sizeof(window), "%u", s->window);
-    snprintf(buckets, sizeof(buckets), "1:%d", BUCKETS - 1);
-    snprintf(number, sizeof(number), "%llu", (unsigned long long)seed);
-    shape_format(&s->surface.shape, shape, sizeof(shape));
-    write_cluster(s, cluster);
-    fflush(stdout);
-    dup2(nowhere, STDOUT_FILENO);
-    rc = verb_main(&tune_verb, argv, 1);
-    fflush(stdout);
-    dup2(out, STDOUT_FILENO);
-    close(nowhere);
-    close(out);
-    return rc == ERR_WRONG ? OK : rc;
 }
 
 /* ---- what its entries say */
@@ -225,20 +163,6 @@ static int read_table(const struct system *s, const char *path, struct cell *c)
     return rc;
 }
 
-static void forget(const char *folder)
-{
-    static const char *const names[] = { "",        ".published", ".journal", ".lease",
-                                         ".misses", "-wal",       "-shm",     "-journal" };
-    char path[96];
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(path, sizeof(path), "%s/table.db%s", folder, names[i]);
-        unlink(path);
-    }
-    snprintf(path, sizeof(path), "%s/cluster.txt", folder);
-    unlink(path);
-}
-
 struct options {
     double cases; /* buckets of a cell */
     uint64_t seed;
@@ -255,6 +179,7 @@ static int run_cell(const struct options *o, bool alike, struct cell *c)
     for (uint64_t i = 0; c->buckets < o->cases && !rc; i++) {
         uint64_t seed = random_bits(o->seed, i);
         struct system s = system_of(seed, alike ? 8 : slices[i % 4], alike);
+        struct made_table table;
 
         made_ranks = (struct made_ranks){ .true_ns = true_ns,
                                           .self = &s,
@@ -262,10 +187,11 @@ static int run_cell(const struct options *o, bool alike, struct cell *c)
                                           .outliers = .01,
                                           .luck = c->luck,
                                           .seed = random_bits(seed, 17) };
-        rc = tune(&s, folder, i + 1, path);
+        table = (struct made_table){ &s.surface, s.window, 1, BUCKETS - 1, "normal", i + 1 };
+        rc = made_table_tune(&table, folder, path);
         if (!rc)
             rc = read_table(&s, path, c);
-        forget(folder);
+        made_table_forget(folder);
     }
     rmdir(folder);
     return rc;
