@@ -1,22 +1,29 @@
 /* No defect of a model may publish a plan that measured slower than the default: what the
  * strategies believe is broken where it is made, in the costs that guided starts from and in the
- * posterior of blind.  The Makefile links these functions through what stands here.
+ * posterior of blind.  The Makefile links these functions through what stands here.  Nor may tune
+ * infer such a plan between measured buckets where the default's advantage jumps.
  *
- *     test_broken_models [--full]      1,920 buckets, or 10,080 */
+ *     test_broken_models [--full]      1,920 buckets, or 10,080; 475 inferred ones, or 9,000 */
 #include "check.h"
 
 #include "costs.h"
 #include "decision.h"
+#include "made_ranks.h"
+#include "made_table.h"
 #include "plan.h"
 #include "posterior.h"
 #include "random.h"
 #include "rounds.h"
+#include "status.h"
+#include "store.h"
 #include "surface.h"
+#include "table_steps.h"
 #include "true_bucket.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what is broken */
 
@@ -242,19 +249,24 @@ static void tune(const char *strategy, uint64_t seed, const struct defect *broke
 
 static bool full;
 
-static void hold(const char *strategy)
+static struct defect defect_of(uint64_t i)
 {
     static const double added[] = { NAN, INFINITY, -INFINITY, 5, -5 };
+    struct defect d = { .scope = ONE_ARM + (enum scope)(i % 3), .added = added[i % 16 / 3 % 5] };
+
+    if (i % 16 == 15)
+        d = (struct defect){ .scope = ALL, .kind = REVERSED };
+    return d;
+}
+
+static void hold(const char *strategy)
+{
     struct outcomes sound = { 0 }, with_defects = { 0 };
     uint64_t systems = full ? 63 : 12;
 
     for (uint64_t i = 0; i < 16 * systems; i++) {
-        struct defect broken_by = { .scope = ONE_ARM + (enum scope)(i % 3),
-                                    .kind = i % 16 == 15 ? REVERSED : ADDED,
-                                    .added = added[i % 16 / 3 % 5] };
+        struct defect broken_by = defect_of(i);
 
-        if (broken_by.kind == REVERSED)
-            broken_by.scope = ALL;
         tune(strategy, 1 + i, &broken_by, &with_defects);
         if (i % 4 == 0)
             tune(strategy, 1 + i, &(struct defect){ .scope = NOBODY }, &sound);
@@ -287,11 +299,187 @@ static void a_broken_posterior_publishes_nothing_that_measures_slower(void)
     hold("blind");
 }
 
+/* ---- between measured buckets: whole tables, by tune itself */
+
+enum { FIRST = 8, LAST = 63, WINDOW = 64, JUMPS = 3 };
+
+/* How much longer than the best other plan the default takes, as a logarithm: by turns it is the
+ * best plan and is not.  From each jump on another level holds, or a slope leads from one to the
+ * other. */
+struct uneven {
+    struct surface surface;
+    bool smooth;
+    int default_arm;
+    double from[JUMPS], level[JUMPS + 1], slope;
+    double default_ns[LAST + 1], best_ns[LAST + 1]; /* the latter: of the others */
+};
+
+static double capacity_of(uint32_t bucket)
+{
+    return (bucket + 1.0) * WINDOW - 1;
+}
+
+static double longer_by(const struct uneven *u, double capacity)
+{
+    int level = 0;
+
+    if (u->smooth)
+        return u->slope * log(capacity / u->from[1]);
+    while (level < JUMPS && capacity >= u->from[level])
+        level++;
+    return u->level[level];
+}
+
+/* Jumps are half a doubling of c apart at least, so that tune measures between any two of them:
+ * what is shorter, nobody sees. */
+static struct uneven uneven_of(uint64_t seed, bool smooth)
+{
+    static const uint32_t slices[] = { 4, 8, 32, 128 };
+    struct surface_options options = { .slices = slices[seed % 4] };
+    struct uneven u = { .surface = surface_make(seed, &options), .smooth = smooth };
+    uint64_t key = random_bits(seed, 11);
+    double sign = random_bits(key, 0) % 2 ? 1 : -1;
+
+    u.surface.shape.tokens = 65536;
+    u.default_arm = default_arm_of(&u.surface);
+    u.slope = sign * (.2 + .4 * uniform_draw(key, 1));
+    for (int i = 0; i <= JUMPS; i++) {
+        if (i < JUMPS)
+            u.from[i] = FIRST * WINDOW * exp2(i + .5 * uniform_draw(key, 2 + (uint64_t)i));
+        u.level[i] = (i % 2 ? -sign : sign) * .02 * pow(10, uniform_draw(key, 12 + (uint64_t)i));
+    }
+    for (uint32_t b = FIRST; b <= LAST; b++) {
+        u.best_ns[b] = INFINITY;
+        for (int i = 0; i < (int)u.surface.arm_count; i++)
+            if (i != u.default_arm)
+                u.best_ns[b] = fmin(u.best_ns[b], surface_ns(&u.surface, capacity_of(b), i));
+        u.default_ns[b] = u.best_ns[b] * exp(longer_by(&u, capacity_of(b)));
+    }
+    return u;
+}
+
+static double uneven_ns(const void *self, const struct moe_shape *shape,
+                        const struct moe_plan *plan, uint64_t capacity)
+{
+    const struct uneven *u = self;
+
+    (void)shape;
+    for (int i = 0; i < (int)u->surface.arm_count; i++)
+        if (plan_equal(&u->surface.arms[i], plan))
+            return i == u->default_arm ? u->default_ns[capacity / WINDOW]
+                                       : surface_ns(&u->surface, (double)capacity, i);
+    return NAN;
+}
+
+struct between {
+    const struct uneven *truth;
+    uint32_t tables, measured, inferred, others; /* others: inferred, and not the default */
+    uint32_t slower, much_slower;                /* inferred, than the default: by 1 %, by 5 % */
+    double steps, regret, gain;                  /* sums; of inferred buckets */
+};
+
+static int judge_entry(void *self, const struct entry_row *e)
+{
+    struct between *b = self;
+    const struct uneven *u = b->truth;
+    double ns = uneven_ns(u, NULL, &e->plan, e->capacity), usual = u->default_ns[e->bucket];
+
+    if (!entry_is(e, ENTRY_INFERRED)) {
+        b->measured++;
+        return OK;
+    }
+    b->inferred++;
+    b->others += !plan_is_default(&e->plan, NULL);
+    b->slower += ns > 1.01 * usual;
+    b->much_slower += ns > 1.05 * usual;
+    b->regret += ns / fmin(usual, u->best_ns[e->bucket]) - 1;
+    b->gain += 1 - ns / usual;
+    return OK;
+}
+
+static void sweep(uint64_t seed, bool smooth, const struct defect *broken_by, struct between *out)
+{
+    char folder[] = "/tmp/moetune-between-XXXXXX", path[64];
+    struct uneven truth = uneven_of(seed, smooth);
+    struct made_table table = {
+        &truth.surface, WINDOW, FIRST, LAST, seed % 2 ? "quick" : "normal", seed
+    };
+    struct table_steps steps = { 0 };
+    struct store *store;
+
+    if (!mkdtemp(folder)) {
+        CHECK(false);
+        return;
+    }
+    made_ranks = (struct made_ranks){ .true_ns = uneven_ns,
+                                      .self = &truth,
+                                      .noise = .05,
+                                      .outliers = .01,
+                                      .seed = random_bits(seed, 17) };
+    defect = *broken_by;
+    defect.arm = truth.surface.arms[random_bits(seed, 3) % truth.surface.arm_count];
+    CHECK(!made_table_tune(&table, folder, path));
+    defect.scope = NOBODY;
+    out->truth = &truth;
+    if (!store_read(path, &store)) {
+        CHECK(!store_entries(store, 0, 0, judge_entry, out));
+        CHECK(!table_steps(store, &steps));
+        store_close(store);
+    }
+    out->tables++;
+    out->steps += steps.timed;
+    made_table_forget(folder);
+    CHECK(!rmdir(folder));
+}
+
+static void say_between(const char *what, const struct between *b)
+{
+    double inferred = b->inferred;
+
+    if (getenv("MOETUNE_TEST_VERBOSE") && b->tables)
+        printf("  %s: %u tables of %.1f measured buckets, %.0f steps each; of %u inferred buckets "
+               "%u have another plan, slower than the default by 1 %%: %u, by 5 %%: %u; regret "
+               "%.2f %%, gain %.2f %%\n",
+               what, b->tables, b->measured / (double)b->tables, b->steps / b->tables, b->inferred,
+               b->others, b->slower, b->much_slower, 100 * b->regret / inferred,
+               100 * b->gain / inferred);
+}
+
+/* The model's curves are smooth, so even a sound one cannot know where the default's advantage
+ * jumps; a broken one may be certain of it. */
+static void nothing_slower_is_inferred_where_the_default_jumps(void)
+{
+    const struct defect none = { .scope = NOBODY };
+    struct between sound = { 0 }, with_defects = { 0 }, smooth = { 0 };
+
+    for (uint64_t i = 0; i < (full ? 64 : 5); i++) {
+        struct defect broken_by = defect_of(i);
+
+        sweep(1 + i, false, &none, &sound);
+        sweep(1 + i, false, &broken_by, &with_defects);
+        if (full)
+            sweep(1 + i, true, &none, &smooth);
+    }
+    say_between("jumps, a sound model", &sound);
+    say_between("jumps, a model with a defect", &with_defects);
+    say_between("slopes, a sound model", &smooth);
+    CHECK(sound.inferred + with_defects.inferred > 400);
+    CHECK(!sound.much_slower && !with_defects.much_slower);
+    CHECK(sound.slower + with_defects.slower <= (sound.inferred + with_defects.inferred) / 400);
+    /* That is worth something only if other plans than the default are inferred, too. */
+    CHECK(sound.others > sound.inferred / 20);
+    if (!full)
+        return;
+    CHECK(smooth.others > smooth.inferred / 4 && smooth.regret < .02 * smooth.inferred);
+    CHECK(!smooth.much_slower && smooth.slower <= smooth.inferred / 400);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test tests[] = {
         TEST(broken_costs_publish_nothing_that_measures_slower),
         TEST(a_broken_posterior_publishes_nothing_that_measures_slower),
+        TEST(nothing_slower_is_inferred_where_the_default_jumps),
     };
 
     full = argc > 1 && !strcmp(argv[1], "--full");

@@ -416,6 +416,44 @@ static void one_undecided_bucket_does_not_hold_up_the_others(void)
     CHECK(silent < 1000);
 }
 
+/* Asks and tells where the one plan beside the default takes so many times as long. */
+static void train_two_plans(struct moetune *tuner, struct noise *noise, uint32_t capacity,
+                            double factor, uint32_t steps, struct moe_plan *last)
+{
+    for (uint32_t i = 0; i < steps; i++) {
+        *last = (struct moe_plan)MOE_PLAN_INIT;
+        CHECK(moetune_ask(tuner, capacity, last) == MOE_OK);
+        CHECK(moetune_tell(tuner, (double)noise_sample(noise, 1e6 * (last->r == 2 ? factor : 1)) *
+                                      1e-3) == MOE_OK);
+    }
+}
+
+/* What is told in a bucket between one where r=2 saves 10 %, and one where it takes so many times
+ * as long as the default. */
+static struct moe_plan between_ten_percent_and(const char *name, double factor)
+{
+    struct moetune_options o = options_with(0.05);
+    struct noise noise = noise_make(3, 0.01, 0, false);
+    struct moe_plan plan;
+    struct moetune *tuner;
+
+    o.axes = "r=2";
+    tuner = open_with(fresh_path(name), o);
+    train_two_plans(tuner, &noise, 1407, 0.9, 4000, &plan);
+    CHECK(plan.r == 2 && plan.source == MOE_EXACT);
+    train_two_plans(tuner, &noise, 1791, factor, 4000, &plan);
+    CHECK(plan.r == (factor < 1 ? 2 : 1) && plan.source == MOE_EXACT);
+    train_two_plans(tuner, &noise, 1535, 0.9, 20, &plan);
+    moetune_close(tuner);
+    return plan;
+}
+
+static void a_plan_is_not_inferred_beside_a_bucket_where_the_default_is_best(void)
+{
+    CHECK(between_ten_percent_and("agreed", 0.9).source == MOE_INFERRED);
+    CHECK(between_ten_percent_and("jumps", 1.03).source != MOE_INFERRED);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -432,6 +470,7 @@ int main(void)
         TEST(wondering_what_to_try_does_not_eat_what_was_saved_for_it),
         TEST(what_takes_three_times_as_long_is_not_tried),
         TEST(one_undecided_bucket_does_not_hold_up_the_others),
+        TEST(a_plan_is_not_inferred_beside_a_bucket_where_the_default_is_best),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), prepare);

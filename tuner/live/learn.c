@@ -69,6 +69,7 @@ static double apart(const struct live_bucket *a, const struct live_bucket *b)
 static int infer(struct live *live, struct live_bucket *lb)
 {
     struct live_bucket_pair pair = live_buckets_around(&live->buckets, lb->bucket.key.bucket, true);
+    int default_arm = live->dictionary.default_arm;
     const struct live_bucket *model = NULL;
     struct entry_row entry;
 
@@ -82,6 +83,10 @@ static int infer(struct live *live, struct live_bucket *lb)
     /* An effort may want every bucket measured; a program's ranges and classes are as near as it
      * likes. */
     if (!model || live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared)
+        return OK;
+    /* Where the default's advantage ends between the two is not known, as in a sweep. */
+    if (model->best != default_arm && ((pair.below && pair.below->best == default_arm) ||
+                                       (pair.above && pair.above->best == default_arm)))
         return OK;
     dictionary_infer(&live->dictionary, lb->bucket.key.bucket, model->best, NULL, &entry);
     return entry.bound <= inferred_bound ? write_entry(live, lb, &entry, "inferred") : OK;

@@ -10,6 +10,20 @@ static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
     return arm >= 0 && space_fits(sweep->space, arm, bucket);
 }
 
+/* The side with another plan, where the other side has the default.  NULL: both or neither have it.
+ */
+static const struct entry_row *only_other(struct sweep *sweep, const struct entry_row *low,
+                                          const struct entry_row *high)
+{
+    int default_arm = sweep->space->default_arm;
+    bool low_default = space_arm(sweep->space, &low->plan) == default_arm;
+    bool high_default = space_arm(sweep->space, &high->plan) == default_arm;
+
+    if (default_arm < 0 || low_default == high_default)
+        return NULL;
+    return low_default ? high : low;
+}
+
 /* Times on a log-log line between two measured buckets, where there is no model. */
 static double on_line_us(const struct entry_row *low, const struct entry_row *high,
                          uint64_t capacity, double low_us, double high_us)
@@ -116,15 +130,19 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
 {
     int low_arm = space_arm(sweep->space, &low->plan);
     int high_arm = space_arm(sweep->space, &high->plan);
+    int default_arm = sweep->space->default_arm;
     int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];
 
-    if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
+    /* Where the default's advantage ends is the model's guess, and a jump is none of its curves. */
+    if (only_other(sweep, low, high) && fits(sweep, bucket, default_arm))
+        arm = default_arm;
+    else if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
         arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
     if (!fits(sweep, bucket, arm))
-        arm = sweep->space->default_arm;
+        arm = default_arm;
     if (arm < 0)
         return false;
     dictionary_infer(&sweep->dictionary, bucket, arm, usable, out);
@@ -132,7 +150,7 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
         out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
     }
-    if (arm == sweep->space->default_arm)
+    if (arm == default_arm)
         out->gain = (struct gain){ 0, 0, 0 };
     else
         out->gain = gain_between(low, high, out);
@@ -144,25 +162,34 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     return true;
 }
 
+/* How much it helps to measure a bucket.  Where only one side has another plan than the default,
+ * what is measured answers for all buckets from there to that side, too. */
+static double help_of(const struct entry_row *other_side, const struct entry_row *e)
+{
+    if (!other_side)
+        return e->bound;
+    return e->bound * fabs(log((double)other_side->capacity / (double)e->capacity));
+}
+
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
                       const struct entry_row *high, uint32_t *bucket)
 {
-    double allowed = sweep->request->effort->refine_above, worst;
-    bool found = false;
+    const struct entry_row *other_side = only_other(sweep, low, high);
+    double allowed = sweep->request->effort->refine_above, most = 0;
     uint32_t turn;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))
         return false;
     turn = between_turn(sweep, low, high);
-    worst = fmax(allowed, 1.5 * fmax(low->bound, high->bound));
+    allowed = fmax(allowed, 1.5 * fmax(low->bound, high->bound));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
         struct entry_row entry;
 
-        if (between_infer(sweep, low, high, turn, b, &entry) && entry.bound > worst) {
-            worst = entry.bound;
+        if (between_infer(sweep, low, high, turn, b, &entry) && entry.bound > allowed &&
+            help_of(other_side, &entry) > most) {
+            most = help_of(other_side, &entry);
             *bucket = b;
-            found = true;
         }
     }
-    return found;
+    return most > 0;
 }

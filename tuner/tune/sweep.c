@@ -296,22 +296,22 @@ static int best_at(const struct probing *p, uint64_t capacity)
     return search_infer(p->search, capacity, p->usable, &verdict) ? verdict.winner : -1;
 }
 
-/* What an arm loses at the lower end; 0 where nobody knows. */
-static double loss_of(const struct probing *p, int arm)
+/* What an arm loses at a capacity; 0 where nobody knows. */
+static double loss_of(const struct probing *p, uint64_t capacity, int arm)
 {
-    int best = best_at(p, p->lower_end);
+    int best = best_at(p, capacity);
     double loss;
 
     if (arm < 0 || best < 0)
         return 0;
-    loss = search_estimate(p->search, p->lower_end, arm) /
-           search_estimate(p->search, p->lower_end, best);
+    loss = search_estimate(p->search, capacity, arm) / search_estimate(p->search, capacity, best);
     return isnan(loss) ? 0 : loss - 1;
 }
 
 /* Counts the buckets whose plan is expected to lose more than TOO_WIDE_LOSS at their lower end,
- * against the plan that is best there, and finds the width that would help.  Measures nothing; what
- * has no model (search.h) finds none. */
+ * against the plan that is best there, and finds the width that would help.  What a plan loses at
+ * the upper edge, too, is no fault of the width.  Measures nothing; what has no model (search.h)
+ * finds none. */
 static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 {
     const struct dictionary *d = &sweep->dictionary;
@@ -328,7 +328,7 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
         struct probing p = { .search = d->search, .lower_end = (uint64_t)b * space->window };
         uint32_t window = space->window / 2;
         struct entry_row entry;
-        int rc = dictionary_entry(&sweep->dictionary, b, &entry);
+        int rc = dictionary_entry(&sweep->dictionary, b, &entry), arm;
 
         if (rc < 0)
             return rc;
@@ -338,13 +338,15 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
          * row. */
         if (!b)
             p.lower_end = rows && rows < space->window ? rows : 1;
-        for (int arm = 0; arm < (int)space->arm_count; arm++)
-            p.usable[arm] = !failures.failed[arm] && space_fits(space, arm, b);
-        if (loss_of(&p, space_arm(space, &entry.plan)) <= TOO_WIDE_LOSS)
+        for (int i = 0; i < (int)space->arm_count; i++)
+            p.usable[i] = !failures.failed[i] && space_fits(space, i, b);
+        arm = space_arm(space, &entry.plan);
+        if (loss_of(&p, p.lower_end, arm) - loss_of(&p, entry.capacity, arm) <= TOO_WIDE_LOSS)
             continue;
         /* The widest half, quarter and so on in whose bucket the lower end does not lose. */
         while (window > 1 &&
-               loss_of(&p, best_at(&p, (p.lower_end / window + 1) * window - 1)) > TOO_WIDE_LOSS)
+               loss_of(&p, p.lower_end, best_at(&p, (p.lower_end / window + 1) * window - 1)) >
+                   TOO_WIDE_LOSS)
             window /= 2;
         /* A layer's own width is known to be narrow enough; the model may hope for too much. */
         window = window < own ? window : own;
