@@ -221,6 +221,8 @@ int schema_check(sqlite3 *db, const char *path, int *version)
                     "%s is a database of some other program; it is left as it is: choose another "
                     "file with --db",
                     path);
+    if (atoi(tables) && !*version)
+        return schema_damaged(path, "it has tables, and says of no version");
     if (*version && *version < STORE_OLDEST)
         return fail(ERR_CORRUPT,
                     "%s is from before moetune's first release (version %d of the tables, this one "

@@ -250,6 +250,25 @@ static void what_makes_no_sense_is_damage_too(void)
     free(before);
 }
 
+/* Version 0 is that of an empty file. */
+static void tables_without_a_version_are_damage(void)
+{
+    const char *path = place("versionless.db");
+    struct store *store = NULL;
+    char *before;
+    sqlite3 *db;
+
+    store_close(fill(path, 3, 0));
+    before = dump(path);
+    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    CHECK(sqlite3_exec(db, "PRAGMA user_version=0", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(store_read(path, &store) == ERR_CORRUPT && strstr(said, "is damaged"));
+    CHECK(store_open(path, 0, &store) == ERR_CORRUPT && strstr(said, "tune --repair"));
+    CHECK(is_repaired_as(path, before));
+    free(before);
+}
+
 static void what_is_lost_is_rebuilt_from_what_is_sound(void)
 {
     const char *path = place("lost.db"), *journal = place("lost.db.journal");
@@ -483,6 +502,7 @@ int main(void)
         TEST(a_locked_database_is_busy),
         TEST(a_damaged_database_is_rebuilt_from_its_journal),
         TEST(what_makes_no_sense_is_damage_too),
+        TEST(tables_without_a_version_are_damage),
         TEST(what_is_lost_is_rebuilt_from_what_is_sound),
         TEST(a_foreign_database_is_not_repaired),
         TEST(a_full_disk_is_an_error_and_no_damage),
