@@ -201,7 +201,7 @@ void shell_word(const char *word, FILE *to)
 {
     static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                    "-_=./:,+%@";
-    bool odd = false;
+    bool odd = false, ends;
 
     for (const char *c = word; *c; c++)
         odd = odd || (unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f;
@@ -209,13 +209,20 @@ void shell_word(const char *word, FILE *to)
         fputs(word, to);
         return;
     }
-    fputs(odd ? "$'" : "'", to);
-    for (const char *c = word; *c; c++)
-        if (odd && ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f))
-            fprintf(to, "\\%03o", (unsigned char)*c);
-        else if (odd && (*c == '\'' || *c == '\\'))
-            fprintf(to, "\\%c", *c);
-        else
+    if (!odd) {
+        putc('\'', to);
+        for (const char *c = word; *c; c++)
             fputs(*c == '\'' ? "'\\''" : (char[]){ *c, 0 }, to);
-    putc('\'', to);
+        putc('\'', to);
+        return;
+    }
+    /* $(...) would take line feeds from the end: there what dash does not know. */
+    ends = word[strlen(word) - 1] == '\n';
+    fputs(ends ? "$'" : "\"$(printf '", to);
+    for (const char *c = word; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f || strchr("'\\\"%!-", *c))
+            fprintf(to, "\\%03o", (unsigned char)*c);
+        else
+            putc(*c, to);
+    fputs(ends ? "'" : "')\"", to);
 }

@@ -93,7 +93,7 @@ size_t utf8_unfinished(const char *text, size_t length);
 /* ---- Command lines that are printed to be typed again. */
 
 /* One word, in quotes where a shell would read it as something else; bytes that a terminal must
- * not get are written as bash, ksh and zsh read them. */
+ * not get are numbers for printf(1), so that any shell reads them. */
 void shell_word(const char *word, FILE *to);
 
 #endif
