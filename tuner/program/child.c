@@ -135,23 +135,27 @@ bool child_ended(const struct child *child)
     return waitid(P_PID, (id_t)child->talk.pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
+void child_stop(struct child *g)
+{
+    if (!g->talk.pid || g->stopped || child_ended(g))
+        return;
+    g->stopped = true;
+    kill(-g->talk.pid, SIGTERM);
+}
+
 void child_end(struct child *g, int *exit_code, char *how, size_t size)
 {
-    bool by_itself;
     int status = 0;
 
     if (!g->talk.pid)
         return;
-    by_itself = child_ended(g);
-    if (!by_itself) {
-        kill(-g->talk.pid, SIGTERM);
-        for (int ms = 0; ms < KEEPER_ENDS_MS && !child_ended(g); ms += 10)
-            usleep(10000);
-    }
+    child_stop(g);
+    for (int ms = 0; g->stopped && ms < KEEPER_ENDS_MS && !child_ended(g); ms += 10)
+        usleep(10000);
     kill(-g->talk.pid, SIGKILL); /* also what it left behind */
     waitpid(g->talk.pid, &status, 0);
     close_pipes(g);
-    *exit_code = by_itself && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    *exit_code = !g->stopped && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     launch_describe_end(status, "the program", "the program", how, size);
     *g = (struct child){ .its_input = -1 };
 }

@@ -9,6 +9,7 @@
 struct child {
     struct launched talk;      /* its process is the program's keeper */
     int its_input, its_output; /* kept open, so that whatever it starts can open them by name */
+    bool stopped;              /* it did not end by itself */
 };
 
 struct child_job {
@@ -34,8 +35,11 @@ int child_write(struct child *child, const char *line); /* ERR_LAUNCH: it does n
 
 bool child_ended(const struct child *child);
 
-/* Ends it with all that it started; says how it ended.  *exit_code is -1 if it was not by itself.
- * Nothing if it was never started. */
+/* Tells it to end, unless it has ended or was told: several go at the same time. */
+void child_stop(struct child *child);
+
+/* Stops it, waits, and ends it with all that it started; says how it ended.  *exit_code is -1 if it
+ * was not by itself. Nothing if it was never started. */
 void child_end(struct child *child, int *exit_code, char *how, size_t size);
 
 #endif

@@ -226,6 +226,11 @@ int session_start(struct session *s, const char *command, const char *plan, bool
     return child_start(&job, &s->child);
 }
 
+static bool time_is_up(const struct session *s)
+{
+    return stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
+}
+
 int session_listen(struct session *s, bool *hung)
 {
     char line[SAID_LINE_BYTES];
@@ -235,7 +240,7 @@ int session_listen(struct session *s, bool *hung)
         bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
         int rc = child_read(&s->child, s->dismissed, line, sizeof(line));
 
-        if (stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns))
+        if (time_is_up(s))
             return ERR_CUT;
         if (rc == OK) {
             TRY(answer_line(s, line));
@@ -257,10 +262,21 @@ int session_listen(struct session *s, bool *hung)
     }
 }
 
+void session_stop(struct session *s)
+{
+    child_stop(&s->child);
+}
+
 void session_end(struct session *s, int rc, struct launch_end *out)
 {
-    out->by_itself = s->child.talk.pid && child_ended(&s->child);
+    int64_t begun_ns = host_clock_ns(), took_ns;
+
+    child_stop(&s->child);
+    out->by_itself = s->child.talk.pid && !s->child.stopped;
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
+    took_ns = host_clock_ns() - begun_ns;
+    if (!out->by_itself && took_ns > s->ending_ns)
+        s->ending_ns = took_ns;
     if (s->standard_error && !s->spoken && !rc && !out->hung)
         keep_last_lines(s, out->last_lines, sizeof(out->last_lines));
     else
@@ -276,6 +292,8 @@ int session_launch(struct session *s, const char *command, const char *plan, boo
     int rc;
 
     *out = (struct launch_end){ .hung = false };
+    if (s->ending_ns && time_is_up(s)) /* the first launch may always say something */
+        return ERR_CUT;
     rc = session_start(s, command, plan, in_doubt);
     rc = rc ? rc : session_listen(s, &out->hung);
     rc = rc == UNSUPPORTED ? OK : rc;

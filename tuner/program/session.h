@@ -43,7 +43,8 @@ struct session {
     int64_t deadline_ns; /* 0: none */
     struct progress progress;
 
-    bool spoken; /* a line came, in whatever launch */
+    bool spoken;       /* a line came, in whatever launch */
+    int64_t ending_ns; /* so long it took at most to end a launch: kept from the time left */
 
     /* Of the launch under way. */
     FILE *standard_error; /* the program's, while it may never speak; NULL: it has ours */
@@ -82,10 +83,11 @@ int session_start(struct session *session, const char *command, const char *plan
 int session_listen(struct session *session, bool *hung);
 int session_release(struct session *session);
 void session_end(struct session *session, int rc, struct launch_end *out);
+void session_stop(struct session *session); /* tells the program to end, does not wait */
 
-/* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
- * `in_doubt`: if it never speaks, what it writes to standard error is for *out alone.
- * ERR_CUT: time is up.  Any other error ends the tuning. */
+/* Starts the command, unless time is up, and answers it until it ends or hangs.  `plan`: what
+ * MOETUNE_PLAN says. `in_doubt`: if it never speaks, what it writes to standard error is for *out
+ * alone. ERR_CUT: time is up.  Any other error ends the tuning. */
 int session_launch(struct session *session, const char *command, const char *plan, bool in_doubt,
                    struct launch_end *out);
 

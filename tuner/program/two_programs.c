@@ -429,6 +429,8 @@ static int compare_in_turn(struct program_comparison *t)
                     m->rounds >= 2 * m->newest + PAIRS_LEAST))
         rc = run_round(m);
     log_line_clear();
+    for (int i = 0; i < SIDES; i++)
+        session_stop(&m->speakers[i].session);
     for (int i = 0; i < SIDES; i++) {
         struct launch_end end = { .hung = false };
 
