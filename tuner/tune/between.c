@@ -1,7 +1,10 @@
 /* Makes the entry of a bucket between two measured ones from what is known on both sides. */
 #include "between.h"
 
+#include "bucket.h"
+#include "pairs.h"
 #include "plan.h"
+#include "status.h"
 
 #include <math.h>
 
@@ -94,8 +97,15 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         on_line_us(low, high, out->capacity, other_us(low, &out->plan), other_us(high, &out->plan));
 }
 
-uint32_t between_turn(struct sweep *sweep, const struct entry_row *low,
-                      const struct entry_row *high)
+/* Where the default stands in all buckets between. */
+static uint32_t turn_of_default(const struct entry_row *low, const struct entry_row *high,
+                                const struct entry_row *other_side)
+{
+    return other_side == high ? high->bucket : low->bucket + 1;
+}
+
+static uint32_t expected_turn(struct sweep *sweep, const struct entry_row *low,
+                              const struct entry_row *high)
 {
     const struct dictionary *d = &sweep->dictionary;
     int low_arm = space_arm(sweep->space, &low->plan);
@@ -125,6 +135,47 @@ uint32_t between_turn(struct sweep *sweep, const struct entry_row *low,
     return modelled ? turn : nearer; /* where there is no model, the nearer side */
 }
 
+/* Whether the default stands on that side for want of proof alone: of the fresh pairs that were
+ * taken there, which no search chose, the greater part says that the plan saves more than a little.
+ */
+static int seems_faster(struct sweep *sweep, const struct entry_row *side,
+                        const struct moe_plan *plan, bool *faster)
+{
+    static const double little = 0.01;
+    int arms[2] = { space_arm(sweep->space, plan), sweep->space->default_arm };
+    uint32_t counts[2] = { 0 }, pairs;
+    double log_ns[2][PAIRS_MAX];
+    struct bucket b;
+    int rc;
+
+    bucket_init(&b, &sweep->dictionary, side->bucket);
+    rc = bucket_load(&b);
+    for (uint32_t i = 0; i < b.told_count && !rc; i++)
+        for (int k = 0; k < 2; k++)
+            if (b.told[i].arm == arms[k] && b.told[i].kind != SAMPLE_SEARCH &&
+                counts[k] < PAIRS_MAX)
+                log_ns[k][counts[k]++] = log((double)b.told[i].ns);
+    bucket_forget(&b);
+    pairs = counts[0] < counts[1] ? counts[0] : counts[1];
+    for (uint32_t i = 0; i < pairs; i++)
+        log_ns[0][i] -= log_ns[1][i];
+    *faster = pairs >= 2 * PAIRS_LEAST && median_of(log_ns[0], pairs) < -little;
+    return rc;
+}
+
+int between_turn(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+                 uint32_t *turn)
+{
+    const struct entry_row *other_side = only_other(sweep, low, high);
+    bool faster = true;
+
+    /* Where the default's advantage ends the model guesses, and a jump is none of its curves. */
+    if (other_side)
+        TRY(seems_faster(sweep, other_side == low ? high : low, &other_side->plan, &faster));
+    *turn = faster ? expected_turn(sweep, low, high) : turn_of_default(low, high, other_side);
+    return OK;
+}
+
 bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t turn, uint32_t bucket, struct entry_row *out)
 {
@@ -134,10 +185,7 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];
 
-    /* Where the default's advantage ends is the model's guess, and a jump is none of its curves. */
-    if (only_other(sweep, low, high) && fits(sweep, bucket, default_arm))
-        arm = default_arm;
-    else if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
+    if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
         arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
@@ -162,8 +210,8 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     return true;
 }
 
-/* How much it helps to measure a bucket.  Where only one side has another plan than the default,
- * what is measured answers for all buckets from there to that side, too. */
+/* How much it helps to measure a bucket.  Where the default stands because one side has it, what is
+ * measured answers for all buckets from there to the other side, too. */
 static double help_of(const struct entry_row *other_side, const struct entry_row *e)
 {
     if (!other_side)
@@ -172,15 +220,15 @@ static double help_of(const struct entry_row *other_side, const struct entry_row
 }
 
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
-                      const struct entry_row *high, uint32_t *bucket)
+                      const struct entry_row *high, uint32_t turn, uint32_t *bucket)
 {
     const struct entry_row *other_side = only_other(sweep, low, high);
     double allowed = sweep->request->effort->refine_above, most = 0;
-    uint32_t turn;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))
         return false;
-    turn = between_turn(sweep, low, high);
+    if (other_side && turn != turn_of_default(low, high, other_side))
+        other_side = NULL;
     allowed = fmax(allowed, 1.5 * fmax(low->bound, high->bound));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
         struct entry_row entry;

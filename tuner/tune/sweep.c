@@ -200,8 +200,9 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful, turn;
 
+    TRY(between_turn(sweep, low, high, &turn));
     if (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
-        between_doubtful(sweep, low, high, &doubtful)) {
+        between_doubtful(sweep, low, high, turn, &doubtful)) {
         int rc = visit_more(sweep, doubtful);
 
         if (!rc)
@@ -214,7 +215,6 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
         if (rc < 0 && rc != ERR_CUT)
             return rc;
     }
-    turn = between_turn(sweep, low, high);
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++)
         if (between_infer(sweep, low, high, turn, b, &entry))
             TRY(store_inferred(sweep, &entry));
