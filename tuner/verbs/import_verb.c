@@ -10,7 +10,6 @@
 #include "verbs.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,7 +116,6 @@ static int find_here(const struct cluster *elsewhere, const char *device, struct
 
     *out = machine_cluster(device, elsewhere->ranks, elsewhere->ranks_per_node);
     out->ranks_per_rack = elsewhere->ranks_per_rack; /* nobody finds them */
-    out->memory_gib = NAN; /* what is free now is nothing that a cluster is known by */
     if (strcmp(elsewhere->backend, "live"))
         return OK;
     cluster_format(out, text, sizeof(text));
@@ -148,6 +146,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
         return OK;
     }
     s->here++;
+    cluster_take_model(&here, elsewhere); /* what is free now is nothing that one is known by */
     TRY(store_cluster_add(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
         return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");
