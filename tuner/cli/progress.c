@@ -139,3 +139,13 @@ void progress_show(struct progress *p, const char *now, ...)
     va_end(args);
     progress_tick(p);
 }
+
+void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to)
+{
+    if (!left)
+        return;
+    fprintf(to, "left      %zu of %zu %s", left, all, what);
+    if (done)
+        fprintf(to, ", about %s more", DURATION_TEXT(took_s / (double)done * (double)left));
+    fprintf(to, "\n");
+}

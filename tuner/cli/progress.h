@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct progress {
     bool terminal, quiet;
@@ -32,5 +33,8 @@ bool progress_wants_leader(struct progress *progress);
 enum { DURATION_BYTES = 32 };
 #define DURATION_TEXT(seconds) progress_duration(seconds, (char[DURATION_BYTES]){ 0 })
 const char *progress_duration(double seconds, char room[DURATION_BYTES]);
+
+/* What time cut off, and about how long it would take: as each of those did that are done. */
+void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to);
 
 #endif

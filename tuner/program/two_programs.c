@@ -81,7 +81,7 @@ struct program_comparison {
     uint32_t pairs_max; /* at a key */
     struct rivals_bucket **keys;
     size_t key_count;
-    int64_t deadline_ns;
+    int64_t begun_ns, deadline_ns;
 };
 
 /* ---- tables */
@@ -145,6 +145,7 @@ static int open_comparison(const struct two_programs *o, struct program_comparis
                     .command = o->against ? o->against : o->exec } },
         .window = 1,
         .pairs_max = CONTEST_ROUNDS_MAX,
+        .begun_ns = host_clock_ns(),
         .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
     };
     if (o->space)
@@ -787,6 +788,7 @@ static int report(struct program_comparison *t, int ended_by)
     const char *against = o->against ? o->against : o->against_table;
     char heading[512];
     bool failed = false, known = false;
+    uint32_t same = 0; /* settled without a step */
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
 
     if (!rc && t->key_count)
@@ -802,6 +804,14 @@ static int report(struct program_comparison *t, int ended_by)
         verdicts_json(verdicts, t->key_count, stdout);
     else if (!rc)
         rc = verdicts_table(verdicts, t->key_count, stdout);
+    if (!rc && !o->json && ended_by == ERR_CUT) {
+        uint32_t settled = count_settled(t);
+
+        for (size_t i = 0; i < t->key_count; i++)
+            same += t->keys[i]->same;
+        progress_left(t->key_count - settled, t->key_count, "keys", settled - same,
+                      (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
+    }
     if (!rc)
         rc = verdicts_write(&o->files, heading, verdicts, t->key_count);
     free(verdicts);

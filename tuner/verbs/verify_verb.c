@@ -69,6 +69,8 @@ struct verifying {
     struct verify_entries claims;
     int64_t told; /* shape and load that the ranks know */
     char told_load[LOAD_NAME_BYTES], unknown_load[LOAD_NAME_BYTES];
+    int64_t verified_ns; /* what verified entries took, the set-up of layers included */
+    uint32_t verified;
 };
 
 /* ---- measuring */
@@ -123,6 +125,7 @@ static int verify_one(struct verifying *v, struct verify_result *d)
 static int verify_next(struct verifying *v, struct verify_result *d)
 {
     struct verify_terms *terms = &v->terms;
+    int64_t began_ns = host_clock_ns();
     struct load *load;
     int rc = open_load(v, d, &load);
 
@@ -140,6 +143,10 @@ static int verify_next(struct verifying *v, struct verify_result *d)
         v->told = d->claim.shape;
         memcpy(v->told_load, d->load, sizeof(v->told_load));
         rc = verify_one(v, d);
+    }
+    if (!rc) {
+        v->verified++;
+        v->verified_ns += host_clock_ns() - began_ns;
     }
     terms->machine.speeds = NULL;
     terms->machine.between = 0;
@@ -169,14 +176,23 @@ static int print_json(const struct verifying *v)
     return OK;
 }
 
+static bool is_waiting(const struct verify_result *d)
+{
+    return d->kind == VERIFY_PENDING && !d->load_unknown;
+}
+
 static int print_text(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
     struct verify_count n = verify_count(&v->claims);
-    uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting;
+    uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting, left = 0;
     double took_s = (double)(host_clock_ns() - c->begun_ns) * 1e-9;
 
     TRY(verify_table(c->store, &v->claims, stdout));
+    for (size_t i = 0; i < v->claims.count; i++)
+        left += is_waiting(&v->claims.verdicts[i]);
+    progress_left(left, v->claims.count, "entries", v->verified, (double)v->verified_ns * 1e-9,
+                  stdout);
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.row.samples_default,
            c->run.row.samples_warm, DURATION_TEXT(took_s));
     campaign_print_heat(c, stdout);
@@ -255,11 +271,6 @@ static int find_entries(struct verifying *v)
     TRY(rc);
     TRY(campaign_recognise(c));
     return verify_entries_find(c, &v->options->wanted, &v->claims);
-}
-
-static bool is_waiting(const struct verify_result *d)
-{
-    return d->kind == VERIFY_PENDING && !d->load_unknown;
 }
 
 /* Where the entries of a layer end that are as doubtful as the first one; how many of them wait. */
@@ -465,7 +476,7 @@ const struct verb verify_verb = {
     .arguments = "[HOSTS]",
     .most = 1,
     .about = "Measures the plans of this machine's entries against the default plan again, the "
-             "most doubtful first, all over the range and in all layers; undecided ones also "
+             "most doubtful first, in all layers what most steps depend on; undecided ones also "
              "against the plan that came nearest. What is "
              "not slower is kept with fresh gains, on the table's scale of times, and is no longer "
              "stale; what is slower than the "

@@ -31,6 +31,7 @@ struct verify_result {
     struct gain now;   /* of the plan over the default; NAN: not compared */
     struct gain found; /* likewise, as claims are made: with an interval of 95 % */
     double hour;       /* how many times as long as in the entry the default took; NAN: not known */
+    double weight;     /* of the steps that depend on it; the greatest is verified first */
     bool load_unknown; /* it cannot be measured under the load it was tuned under */
     uint32_t rounds, throttled; /* the latter: samples of both plans that count although
                                  * something held them back */
@@ -73,7 +74,7 @@ int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
 /* ---- all of them */
 
 /* How doubtful an entry is; the least number is verified first. */
-enum verify_doubt { DOUBT_STALE, DOUBT_IMPORTED, DOUBT_INFERRED, DOUBT_NONE };
+enum verify_doubt { DOUBT_STALE, DOUBT_IMPORTED, DOUBT_NONE };
 enum verify_doubt verify_doubt(const struct entry_row *entry);
 
 enum verify_only { ONLY_ALL, ONLY_STALE, ONLY_IMPORTED, ONLY_MEASURED, ONLY_INFERRED };
@@ -87,8 +88,8 @@ struct verify_wanted {
 };
 
 struct verify_entries {
-    struct verify_result *verdicts; /* the most doubtful first, and of as doubtful ones layer by
-                                     * layer */
+    struct verify_result *verdicts; /* the most doubtful first, of as doubtful ones layer by layer,
+                                     * and in each what most steps depend on */
     size_t count;
     int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
     uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */

@@ -78,27 +78,25 @@ static uint32_t grid_place(uint32_t bucket)
     return place;
 }
 
-/* First come stale entries, then those of another site, then inferred ones. */
+/* First come stale entries, then those of another site. */
 enum verify_doubt verify_doubt(const struct entry_row *e)
 {
-    return e->stale                      ? DOUBT_STALE
-           : e->tier == TIER_IMPORTED    ? DOUBT_IMPORTED
-           : entry_is(e, ENTRY_INFERRED) ? DOUBT_INFERRED
-                                         : DOUBT_NONE;
+    return e->stale ? DOUBT_STALE : e->tier == TIER_IMPORTED ? DOUBT_IMPORTED : DOUBT_NONE;
 }
 
 /* Of as doubtful ones the layers come one by one, for to set one up and to check its plans takes
- * longer than to verify an entry; within a layer a coarse grid over the range, so that a small
- * budget sees it all. */
+ * longer than to verify an entry. */
 static int worse_first(const void *a, const void *b)
 {
-    const struct entry_row *x = &((const struct verify_result *)a)->claim;
-    const struct entry_row *y = &((const struct verify_result *)b)->claim;
+    const struct verify_result *v = a, *w = b;
+    const struct entry_row *x = &v->claim, *y = &w->claim;
 
     if (verify_doubt(x) != verify_doubt(y))
         return (int)verify_doubt(x) - (int)verify_doubt(y);
     if (x->shape != y->shape)
         return x->shape < y->shape ? -1 : 1;
+    if (v->weight < w->weight || v->weight > w->weight)
+        return v->weight > w->weight ? -1 : 1;
     return grid_place(x->bucket) < grid_place(y->bucket) ? -1 : x->bucket != y->bucket;
 }
 
@@ -114,6 +112,50 @@ static int by_bucket(const void *a, const void *b)
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
+/* Inferred entries rest on the measured one beside them. */
+static int measured_first(const void *a, const void *b)
+{
+    const struct verify_result *x = *(struct verify_result *const *)a;
+    const struct verify_result *y = *(struct verify_result *const *)b;
+
+    if (x->claim.inferred != y->claim.inferred)
+        return x->claim.inferred ? 1 : -1;
+    return grid_place(x->claim.bucket) < grid_place(y->claim.bucket) ? -1 : 1;
+}
+
+static bool goes_on(const struct entry_row *e, const struct entry_row *next)
+{
+    return SAME_TABLE(e, next) && next->bucket == e->bucket + 1 &&
+           plan_equal(&e->plan, &next->plan);
+}
+
+/* A run of buckets with one plan counts as much as the doublings of c that it covers.  Each further
+ * entry of a run says less of it: the k-th one has a k-th of that weight, so that runs are verified
+ * in proportion. */
+static int weigh(struct verify_entries *claims)
+{
+    struct verify_result *v = claims->verdicts, **run = calloc(claims->count, sizeof(*run));
+
+    if (!run)
+        return fail(ERR_NOMEM, "%zu entries", claims->count);
+    qsort(v, claims->count, sizeof(*v), by_bucket);
+    for (size_t i = 0, end; i < claims->count; i = end) {
+        size_t count = 0;
+        double octaves;
+
+        for (end = i;
+             end < claims->count && (end == i || goes_on(&v[end - 1].claim, &v[end].claim)); end++)
+            if (v[end].kind == VERIFY_PENDING)
+                run[count++] = &v[end];
+        octaves = log2((v[end - 1].claim.bucket + 1) / fmax(v[i].claim.bucket, 0.5));
+        qsort(run, count, sizeof(*run), measured_first);
+        for (size_t k = 0; k < count; k++)
+            run[k]->weight = octaves / (double)(k + 1);
+    }
+    free(run);
+    return OK;
+}
+
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
@@ -123,9 +165,10 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     if (!wanted->restart)
         TRY(campaign_first_run(campaign, &out->first_run));
     TRY(store_entries(campaign->store, campaign->cluster_id, 0, add_claim, &f));
-    if (out->count)
+    if (out->count) {
+        TRY(weigh(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
-    else
+    } else
         note("%s: nothing to verify: no entry of this machine is one of those asked for",
              campaign->path);
     if (!out->count && out->waiting)
