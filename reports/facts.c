@@ -160,7 +160,7 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
             r.states[i] += entry_is(e, 1u << i);
-        if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
+        if (isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND)) {
             r.claims++;
             log_sum += log1p(-e->gain.value);
             exact = exact && e->gain.low == e->gain.high;

@@ -480,7 +480,9 @@ static bool is_open(const struct entry_row *e, enum why why)
 {
     switch (why) {
     case UNDECIDED: return entry_is_undecided(e);
-    case OUTDATED: return !e->inferred && entry_is(e, ENTRY_STALE | ENTRY_IMPORTED | ENTRY_REFUTED);
+    case OUTDATED:
+        return !e->inferred &&
+               entry_is(e, ENTRY_STALE | ENTRY_IMPORTED | ENTRY_REFUTED | ENTRY_UNSOUND);
     case CUT: return entry_is(e, ENTRY_CUT);
     default: return e->inferred;
     }
@@ -548,7 +550,7 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
 {
     static const char *const words[WHYS] = {
         [UNDECIDED] = "undecided: ",
-        [OUTDATED] = "stale, imported or refuted, and to be measured again",
+        [OUTDATED] = "stale, imported, refuted or unsound, and to be measured again",
         [CUT] = "cut off, and no decision: the same command goes on",
         [INFERRED] = "inferred, which is measuring left out",
     };

@@ -232,13 +232,13 @@ struct mean mean_with_belief(const struct mean *m, double belief, double varianc
     return out;
 }
 
-const double pairs_harmless = 0.01;
+const double pairs_harmless = 0.01, pairs_least = 1e-6;
 
 enum proof mean_proof(const struct mean *m, double belief, double variance, double chance)
 {
     struct mean both = mean_with_belief(m, belief, variance);
 
-    if (m->count < PAIRS_LEAST || !(m->mean < 0))
+    if (m->count < PAIRS_LEAST || !(m->mean < -pairs_least))
         return PROOF_NONE;
     if (mean_chance_above(m, 0) <= chance)
         return PROOF_FASTER;

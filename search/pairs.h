@@ -69,6 +69,8 @@ enum proof mean_proof(const struct mean *mean, double belief, double variance, d
 
 /* A plan that is slower than the default by more than this does harm. */
 extern const double pairs_harmless;
+/* What a plan gains at the least: tables say six digits. */
+extern const double pairs_least;
 
 struct pair_range {
     double mean, low, high;

@@ -494,7 +494,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
         return word;
     word.gain = range_gain(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
-    if (!word.proof && own->mean < 0 &&
+    if (!word.proof && own->mean < -pairs_least &&
         (place == place_of(c, c->chosen) || mean_chance_above(own, 0) <= likely_slower)) {
         struct normal others = belief_by_others(r, c->arms[place], bucket);
         struct mean both = mean_with_belief(own, others.mean, others.sd * others.sd);

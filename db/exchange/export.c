@@ -60,23 +60,43 @@ static void note_plan(struct export_lines *lines, const struct moe_plan *plan)
         need_version(lines, 7);
 }
 
+/* Why a reader of the lines would refuse the entry; NULL: he would not.  He knows a standing only
+ * where it is exported. */
+static int find_fault(const struct export_lines *lines, const struct entry_row *e,
+                      const struct moe_shape *shape, const struct claim_fault **fault)
+{
+    const struct claim_fault *own = entry_fault(e, shape, NULL);
+    struct standing_row standing;
+    bool current;
+
+    *fault = e->fault;
+    if (!own || e->fault)
+        return OK;
+    TRY(store_standing_get(lines->store, e->cluster, e->shape, e->window, &standing));
+    TRY(standing_is_current(lines->store, &standing, &current));
+    if (!current || standing_fault(&standing).field)
+        *fault = own;
+    return OK;
+}
+
 static int collect(void *self, const struct entry_row *entry)
 {
     struct export_lines *lines = self;
     const struct export_options *o = lines->options;
     struct moe_shape shape;
+    const struct claim_fault *fault;
     struct export_line line;
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
-    if (entry_is_unsound(entry)) { /* older versions wrote such ones */
-        note("bucket %u: the entry says \"%s\" and a gain of %g: it is left out; `moetune tune "
-             "--retune` measures it anew",
-             entry->bucket, entry->decision, entry->gain.value);
-        return OK;
-    }
     if (!cluster_hex_agrees(lines->known_hash, o->cluster) || !shape_agrees(&shape, o->shape))
         return OK;
+    TRY(find_fault(lines, entry, &shape, &fault));
+    if (fault) { /* older versions wrote such ones */
+        note("bucket %u, %s (%s): \"%s\" %s: it is left out; `moetune tune` measures it again",
+             entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, fault->field, fault->why);
+        return OK;
+    }
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));
     line.declared = declaration_find(shape.space);

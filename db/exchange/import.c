@@ -29,6 +29,7 @@ struct known_cluster {
 
 struct incoming {
     size_t cluster; /* index */
+    uint32_t line;
     struct moe_shape shape;
     struct entry_row row;
     enum merge_outcome outcome; /* once it is placed */
@@ -513,7 +514,7 @@ static int check_entry(const struct import_table *r, const struct entry_row *e,
 
 static int read_entry(struct import_table *r, const char *text, size_t length)
 {
-    struct incoming in = { .row.tier = TIER_IMPORTED };
+    struct incoming in = { .line = r->line, .row.tier = TIER_IMPORTED };
     struct import_line line = { .table = r };
     struct head head;
     size_t space = 0;
@@ -588,6 +589,29 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     if (fault.field)
         return wrong(r, fault.field, fault.why);
     ARRAY_APPEND(r->standings, r->standing_count, in);
+    return OK;
+}
+
+/* Refuses entries whose own numbers forbid their plan.  What the whole table gains counts for a
+ * static plan, and is known once standings are read. */
+static int check_claims(struct import_table *r)
+{
+    const struct standing_row *standing = NULL;
+    size_t next = 0;
+
+    for (size_t i = 0; i < r->entry_count; i++) {
+        const struct incoming *in = &r->entries[i];
+        const struct claim_fault *fault;
+
+        if (i && !is_of_table(in, in[-1].cluster, &in[-1].shape, in[-1].row.window))
+            standing = NULL;
+        if (next < r->standing_count && r->standings[next].table == i)
+            standing = &r->standings[next++].row;
+        fault = entry_fault(&in->row, &in->shape, standing);
+        r->line = in->line;
+        if (fault)
+            return wrong(r, fault->field, fault->why);
+    }
     return OK;
 }
 
@@ -675,7 +699,7 @@ static int read_all(struct import_table *r, const char *text, size_t size)
         if (!r->spaces[i].used)
             return fail(ERR_FORMAT, "%s declares the space %s, which no entry has", r->file,
                         r->spaces[i].space->name);
-    return OK;
+    return check_claims(r);
 }
 
 int import_read(const char *text, size_t size, const char *origin, struct import_table **out)
@@ -746,9 +770,6 @@ static int place_entry(struct import_table *t, struct store *store, struct incom
         in->row.shape = in[-1].row.shape;
     else
         TRY(store_shape_add(store, &in->shape, &in->row.shape));
-    /* Older versions wrote entries whose gain does not fit their decision: as stale ones they give
-     * way to anything else that is known. */
-    in->row.stale = in->row.stale || entry_is_unsound(&in->row);
     TRY(store_entry_merge(store, &in->row, "import", &known, &in->outcome));
     differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
     out->added += in->outcome == MERGE_ADDED;

@@ -13,10 +13,17 @@
 
 #include <stdbool.h>
 
-enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_IMPORTED = 4 };
+enum {
+    LOOKUP_DEVICE_BYTES = 96,
+    LOOKUP_STALE = 1,
+    LOOKUP_INFERRED = 2,
+    LOOKUP_IMPORTED = 4,
+    LOOKUP_UNSOUND =
+        32 /* its numbers forbid its plan (claim.h); packed where its times do not say so */
+};
 /* Flags of a packed entry alone: its row holds a plan of the other kind; none of that kind can
  * run. */
-enum { LOOKUP_FLAGS = 7, LOOKUP_OTHER = 8, LOOKUP_NO_OTHER = 16 };
+enum { LOOKUP_FLAGS = 39, LOOKUP_OTHER = 8, LOOKUP_NO_OTHER = 16 };
 
 /* Buckets first..last, for which a person chose the plan. */
 struct lookup_pin {
@@ -96,10 +103,13 @@ void lookup_set_age(struct lookup_set *set);
 
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
  * Several widths of one layer in one file come in their order (width.h).
- * Of two entries for a bucket the one that is not stale stays, else the one that was not imported,
- * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
- * more pins than anybody makes. */
+ * Of two entries for a bucket the one that is not unsound stays, else the one that is not stale,
+ * else the one that was not imported, else that of the lower file; of two pins the one that came
+ * first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT: more pins than anybody makes. */
 int lookup_set_tidy(struct lookup_set *set);
+
+/* Whether by its times the plan of an entry of this layer is not told. */
+bool lookup_times_forbid(const struct moe_shape *shape, const struct moe_plan *plan);
 
 /* ---- packed bytes (lookup_pack.c) */
 

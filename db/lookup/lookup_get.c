@@ -73,17 +73,24 @@ static struct bucket_answer own_answer(struct moe_plan plan, enum moe_source sou
     return (struct bucket_answer){ .own = 1, .plan = plan };
 }
 
-static struct bucket_answer answer_of(const struct lookup_entry *e, enum moe_source source)
+/* In the place of a plan that its entry's own numbers forbid the default answers. */
+static struct bucket_answer answer_of(const struct lookup_layer *layer,
+                                      const struct lookup_entry *e, enum moe_source source)
 {
     struct bucket_answer answer = { .plan = e->plan };
 
     answer.plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
+    if (e->flags & LOOKUP_UNSOUND) {
+        answer.plan = plan_default(&layer->shape);
+        answer.plan.bucket = e->plan.bucket;
+        answer.plan.source = MOE_UNSOUND;
+    }
     return answer;
 }
 
 static bool fresh(const struct lookup_entry *e)
 {
-    return e && !(e->flags & LOOKUP_STALE);
+    return e && !(e->flags & (LOOKUP_STALE | LOOKUP_UNSOUND));
 }
 
 static enum moe_source own_source(const struct lookup_entry *own)
@@ -107,13 +114,13 @@ static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint3
         below = &entries[at - 1];
     if (at + (own != NULL) < n)
         above = &entries[at + (own != NULL)];
-    if (fresh(own))
-        return answer_of(own, own_source(own));
+    if (fresh(own) || (own && own->flags & LOOKUP_UNSOUND))
+        return answer_of(layer, own, own_source(own));
     if (fresh(below) && below->plan.bucket == bucket - 1)
-        return answer_of(below, near);
+        return answer_of(layer, below, near);
     if (fresh(above) && above->plan.bucket == bucket + 1)
-        return answer_of(above, near);
-    return answer_of(own ? own : below ? below : above, near);
+        return answer_of(layer, above, near);
+    return answer_of(layer, own ? own : below ? below : above, near);
 }
 
 static struct bucket_answer answer_for(const struct moelookup_view *view, uint32_t bucket)
@@ -130,7 +137,8 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
     /* Of what another range or class of a declared space wants, nothing follows for this one. */
     at = entries_before(&view->layer, bucket);
     if (at < view->layer.entry_count && view->layer.entries[at].plan.bucket == bucket)
-        return answer_of(&view->layer.entries[at], own_source(&view->layer.entries[at]));
+        return answer_of(&view->layer, &view->layer.entries[at],
+                         own_source(&view->layer.entries[at]));
     return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
 }
 
@@ -215,6 +223,25 @@ static int make_index(struct moelookup_view *view)
     return OK;
 }
 
+/* Marks entries that their times forbid.  The best plan of the other kind takes no longer than the
+ * default plan, where that is of the other kind. */
+static void judge_entries(struct lookup_layer *layer)
+{
+    struct moe_plan usual = plan_default(&layer->shape);
+
+    for (uint32_t i = 0; i < layer->entry_count; i++) {
+        struct lookup_entry *e = &layer->entries[i];
+
+        if (lookup_times_forbid(&layer->shape, &e->plan))
+            e->flags |= LOOKUP_UNSOUND;
+        if (!plan_other_kind(&usual, &e->other) && e->plan.default_us > 0 &&
+            e->other.time_us > e->plan.default_us) {
+            e->other = usual;
+            e->other.time_us = e->plan.default_us;
+        }
+    }
+}
+
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
                      const struct lookup_switches *switches, struct moelookup_view **out)
 {
@@ -227,6 +254,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
         return rc;
     }
     view->layer = *layer;
+    judge_entries(&view->layer);
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
@@ -385,7 +413,7 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
 /* ---- capacities that differ: the best plan of either kind, each at an equal capacity of its own
  */
 
-/* The bucket's own entry, unless stale. */
+/* The bucket's own entry, unless stale or unsound. */
 static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int64_t bucket)
 {
     uint32_t at;
@@ -619,6 +647,8 @@ static const char *const reasons[] = {
     [MOE_UNCOMPARED] = "uncompared: capacities differ, and the table does not know which is "
                        "faster, its best plan with r=0 or with r>=1; `moetune tune --retune` with "
                        "both buckets would tell",
+    [MOE_UNSOUND] = "unsound: by its own numbers the plan of %s is not faster than the default, "
+                    "which answers; `moetune tune` measures it again",
 };
 
 struct sentence {

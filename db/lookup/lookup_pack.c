@@ -14,8 +14,9 @@
  * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
  * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
  * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
- * of the later words of shares. The checksum is the SHA-256 of everything but itself, and so the
- * table's digest. */
+ * of the later words of shares. An entry that its times do not show to be unsound has a flag, which
+ * older readers of any version take for damage. The checksum is the SHA-256 of everything but
+ * itself, and so the table's digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -386,12 +387,16 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
         for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version)) {
             const struct lookup_entry *e = &layer->entries[j];
             bool other = e->other.struct_size;
+            uint8_t flags;
 
             put(entry, e->plan.bucket);
             put_float(entry + 8, e->plan.time_us);
             put_float(entry + 12, e->plan.default_us);
-            entry[18] = (uint8_t)(e->flags | (other ? LOOKUP_OTHER : 0) |
-                                  (e->no_other ? LOOKUP_NO_OTHER : 0));
+            flags = e->flags;
+            if (lookup_times_forbid(&layer->shape, &e->plan)) /* which whoever reads it sees */
+                flags &= (uint8_t)~LOOKUP_UNSOUND;
+            entry[18] =
+                (uint8_t)(flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
             put_packed(entry, in_entry, plan_pack(&e->plan));
             if (other) {
                 put_float(entry + ENTRY, e->other.time_us);

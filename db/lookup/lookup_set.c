@@ -131,6 +131,7 @@ static int by_bucket(const void *a, const void *b)
     const struct lookup_entry *x = a, *y = b;
     int by = order(x->plan.bucket, y->plan.bucket);
 
+    by = by ? by : order(x->flags & LOOKUP_UNSOUND, y->flags & LOOKUP_UNSOUND);
     by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
     by = by ? by : order(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
     by = by ? by : order(x->file, y->file);
@@ -145,6 +146,12 @@ static int by_first(const void *a, const void *b)
 static float sane_time(float us)
 {
     return us > 0 && us <= 1e30f ? us : 0;
+}
+
+bool lookup_times_forbid(const struct moe_shape *shape, const struct moe_plan *plan)
+{
+    return plan->default_us > 0 && plan->time_us > plan->default_us &&
+           !plan_is_default(plan, shape);
 }
 
 /* Leaves of the entry's other plan a legal one of the other kind with its time, or that there is
@@ -172,17 +179,25 @@ static void tidy_entries(struct lookup_layer *layer)
     uint64_t end = d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
     uint32_t kept = 0;
 
+    for (uint32_t i = 0; i < layer->entry_count; i++) {
+        struct lookup_entry *e = &layer->entries[i];
+
+        e->plan = plan_canonical(e->plan, &layer->shape);
+        e->plan.time_us = sane_time(e->plan.time_us);
+        e->plan.default_us = sane_time(e->plan.default_us);
+        if (plan_is_default(&e->plan, &layer->shape))
+            e->flags &= (uint8_t)~LOOKUP_UNSOUND;
+        else if (lookup_times_forbid(&layer->shape, &e->plan))
+            e->flags |= LOOKUP_UNSOUND;
+    }
     if (layer->entry_count)
         qsort(layer->entries, layer->entry_count, sizeof(*layer->entries), by_bucket);
     for (uint32_t i = 0; i < layer->entry_count; i++) {
         struct lookup_entry e = layer->entries[i];
 
-        e.plan = plan_canonical(e.plan, &layer->shape);
         if (!plan_legal(&e.plan, &layer->shape) || e.plan.bucket >= end ||
             (kept && layer->entries[kept - 1].plan.bucket == e.plan.bucket))
             continue;
-        e.plan.time_us = sane_time(e.plan.time_us);
-        e.plan.default_us = sane_time(e.plan.default_us);
         tidy_other(&layer->shape, &e);
         layer->entries[kept++] = e;
     }

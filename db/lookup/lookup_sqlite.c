@@ -15,12 +15,15 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
 
 #else
 
+#include "claim.h"
 #include "cluster.h"
 #include "declaration.h"
 #include "plan.h"
 #include "shape.h"
 #include "store.h"
+#include "text.h"
 
+#include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,34 +260,85 @@ static bool is_u32(int64_t value)
     return value >= 0 && value <= UINT32_MAX;
 }
 
+/* The columns of all_entries, from the first to the last. */
+enum {
+    PLAN_COLUMN = 4,
+    TIME,
+    DEFAULT,
+    INFERRED,
+    STALE,
+    IMPORTED,
+    DECIDED,
+    OTHER,
+    OTHER_US,
+    NO_OTHER,
+    DECISION,
+    GAIN,
+    GAIN_LOW,
+    GAIN_HIGH,
+    LOW,
+    HIGH,
+    BOUND,
+    POOLED
+};
+
+static double number(sqlite3_stmt *row, int column)
+{
+    return sqlite3_column_type(row, column) == SQLITE_NULL ? (double)NAN
+                                                           : sqlite3_column_double(row, column);
+}
+
+static struct claim claim_of(sqlite3_stmt *row)
+{
+    const char *decision = text(row, DECISION);
+
+    return (struct claim){
+        .time_us = number(row, TIME),
+        .low_us = number(row, LOW),
+        .high_us = number(row, HIGH),
+        .default_us = number(row, DEFAULT),
+        .gain = { number(row, GAIN), number(row, GAIN_LOW), number(row, GAIN_HIGH) },
+        .bound = number(row, BOUND),
+        .faster = !strcmp(decision, "adopted") || !strcmp(decision, "likely"),
+        .pooled = number(row, POOLED),
+    };
+}
+
 static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
 {
     int64_t bucket = sqlite3_column_int64(row, 3);
-    struct moe_plan plan;
-    double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
-    double other_us = sqlite3_column_double(row, 12);
-    struct moe_plan other = { 0 };
-    bool holds = !sqlite3_column_int(row, 7) && !sqlite3_column_int(row, 8);
+    struct claim claim = claim_of(row);
+    double time_us = claim.time_us, default_us = claim.default_us;
+    double other_us = sqlite3_column_double(row, OTHER_US);
+    struct moe_plan plan, canonical, other = { 0 };
+    bool holds = !sqlite3_column_int(row, INFERRED) && !sqlite3_column_int(row, STALE), unsound;
 
-    if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
+    if (!is_u32(bucket) || plan_parse(text(row, PLAN_COLUMN), &plan))
         return OK;
+    canonical = plan_canonical(plan, &layer->shape);
+    unsound = !plan_is_default(&canonical, &layer->shape) && claim_fault(&claim);
+    /* What counts of a static plan is what its table gains. */
+    if (!unsound && claim.pooled > 0 && time_us > default_us)
+        time_us = default_us * (1 - claim.pooled);
     plan.bucket = (uint32_t)bucket;
     /* A time that no float can hold counts as unknown. */
     plan.time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0;
     plan.default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0;
-    if (*text(row, 11) && !plan_parse(text(row, 11), &other) && other_us > 0 && other_us < 1e30)
+    if (*text(row, OTHER) && !plan_parse(text(row, OTHER), &other) && other_us > 0 &&
+        other_us < 1e30)
         other.time_us = (float)other_us;
-    if (holds && sqlite3_column_int64(row, 10) > layer->decided_s)
-        layer->decided_s = sqlite3_column_int64(row, 10);
+    if (holds && !unsound && sqlite3_column_int64(row, DECIDED) > layer->decided_s)
+        layer->decided_s = sqlite3_column_int64(row, DECIDED);
     return lookup_layer_add(
         layer, &(struct lookup_entry){
                    .plan = plan,
                    .file = layer->file,
-                   .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
-                                      (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0) |
-                                      (sqlite3_column_int(row, 9) ? LOOKUP_IMPORTED : 0)),
+                   .flags = (uint8_t)((sqlite3_column_int(row, INFERRED) ? LOOKUP_INFERRED : 0) |
+                                      (sqlite3_column_int(row, STALE) ? LOOKUP_STALE : 0) |
+                                      (sqlite3_column_int(row, IMPORTED) ? LOOKUP_IMPORTED : 0) |
+                                      (unsound ? LOOKUP_UNSOUND : 0)),
                    .other = other,
-                   .no_other = sqlite3_column_int(row, 13),
+                   .no_other = sqlite3_column_int(row, NO_OTHER),
                });
 }
 
@@ -321,10 +375,45 @@ static int read_rows(struct table_reader *r, const char *sql,
 
 /* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
  * and a neighbouring bucket may still hold what was refuted. */
-static const char *const all_entries =
+static const char all_entries[] =
     "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-    "stale AND decision <> 'refuted', tier = 'imported', decided_s, other, other_us, no_other "
-    "FROM entry ORDER BY fingerprint, shape, window, id";
+    "stale AND decision <> 'refuted', tier = 'imported', decided_s, other, other_us, no_other, "
+    "decision";
+static const char all_entries_of[] = " FROM entry e ORDER BY fingerprint, shape, window, id";
+
+/* What forbids a plan, as far as the file has it: copies made by hand may lack columns. */
+static const struct {
+    const char *table, *column, *value;
+} claim_columns[] = {
+    { "entry", "gain", "gain" },
+    { "entry", "gain_low", "gain_low" },
+    { "entry", "gain_high", "gain_high" },
+    { "entry", "low_us", "low_us" },
+    { "entry", "high_us", "high_us" },
+    { "entry", "bound", "bound" },
+    { "standing", "static_plan",
+      "CASE decision WHEN 'static' THEN (SELECT s.gain FROM standing s WHERE s.fingerprint = "
+      "e.fingerprint AND s.shape = e.shape AND s.window = e.window AND s.static_plan = e.plan AND "
+      "s.rounds > 0) END" },
+};
+
+static int read_entries(struct table_reader *r)
+{
+    char sql[1024], ask[256];
+    int64_t has;
+
+    text_put(sql, sizeof(sql), "%s", all_entries);
+    for (size_t i = 0; i < sizeof(claim_columns) / sizeof(claim_columns[0]); i++) {
+        text_put(ask, sizeof(ask),
+                 "SELECT count(*) FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
+                 "t.type = 'table' AND t.rootpage > 0 AND t.name = '%s' AND c.name = '%s'",
+                 claim_columns[i].table, claim_columns[i].column);
+        TRY(query_number(r->db, ask, &has));
+        text_add(sql, sizeof(sql), ", %s", has ? claim_columns[i].value : "NULL");
+    }
+    text_add(sql, sizeof(sql), "%s", all_entries_of);
+    return read_rows(r, sql, add_entry);
+}
 
 /* A space that cannot be read is that of a layer that is not for us. */
 static int read_spaces(struct table_reader *r)
@@ -347,7 +436,7 @@ static int read_all(struct table_reader *r)
                 &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     TRY(read_spaces(r));
-    TRY(read_rows(r, all_entries, add_entry));
+    TRY(read_entries(r));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
                      " FROM override ORDER BY fingerprint, shape, window, id",

@@ -134,8 +134,10 @@ enum moe_source {
     MOE_IMPORTED = 7,  /* measured at another site, on a cluster that is equal */
     MOE_TENTATIVE = 8, /* being measured: libmoetune's answer (moetune.h), never this library's */
     MOE_UNCOMPARED =
-        9 /* capacities differ, and the table does not know what the best plan with r=0
-           * and the best one with r >= 1 take: the default; see moelookup_get_uneven */
+        9,           /* capacities differ, and the table does not know what the best plan with r=0
+                      * and the best one with r >= 1 take: the default; see moelookup_get_uneven */
+    MOE_UNSOUND = 10 /* the entry's own numbers say that its plan is not faster than the default, or
+                      * cannot be true: the default */
 };
 
 /* One MoE layer on its group of ranks. */
@@ -244,6 +246,7 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  *
  * The first of these that exists answers:
  *   MOELOOKUP_FORCE, then `moetune override`              MOE_OVERRIDE
+ *   the default plan, where the own entry is unsound      MOE_UNSOUND
  *   the bucket's own entry, unless stale                  MOE_EXACT, MOE_INFERRED, MOE_IMPORTED
  *   the bucket just below, else just above, unless stale  MOE_NEIGHBOUR
  *   the bucket's own stale entry                          MOE_STALE
@@ -253,7 +256,10 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  * bucket outside of the tuned range says MOE_CLAMPED instead of MOE_NEIGHBOUR.  out->bucket
  * is the bucket the answer was measured for; with MOE_OVERRIDE and MOE_DEFAULT, capacity's own.
  * In a declared space no other bucket answers: without an entry of its own, the default does.
- * An entry that `moetune verify` refuted holds the default plan and counts as not stale. */
+ * An entry that `moetune verify` refuted holds the default plan and counts as not stale.  An entry
+ * of another plan is unsound where it says that this plan is not faster than the default, or what
+ * no measurement can have said: in the place of such a plan the default answers, in other buckets,
+ * too. */
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);
 
@@ -305,10 +311,10 @@ MOELOOKUP_API int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, u
  * Where both lie in one bucket this is moelookup_get(key), and in MOE_LAYOUT_HIDDEN, where every
  * plan computes the rows of all experts, moelookup_get(key_r0).  MOELOOKUP_FORCE answers
  * everything; else a pin of key's bucket, and one of key_r0's if it has r = 0.  Where the table
- * does not know both plans with their times in entries of their own that are not stale, the default
- * plan answers, with MOE_UNCOMPARED: so it is with tables that an older moetune wrote.  Where no
- * plan of one kind can run, or `moetune tune` was to try none, the best one of the other kind
- * answers.
+ * does not know both plans with their times in entries of their own, neither stale nor unsound, the
+ * default plan answers, with MOE_UNCOMPARED: so it is with tables that an older moetune wrote.
+ * Where no plan of one kind can run, or `moetune tune` was to try none, the best one of the other
+ * kind answers.
  *
  * No lock, allocation or I/O; it takes longer than moelookup_get, but less than a microsecond.
  * Counted (moelookup_record) are both buckets.  MOE_ERR_ARGUMENT: NULL, or key_r0 above key. */

@@ -8,6 +8,7 @@
 #ifndef STORE_H
 #define STORE_H
 
+#include "claim.h"
 #include "cluster.h"
 #include "moelookup.h"
 #include "phase.h"
@@ -275,6 +276,7 @@ struct entry_row {
     struct moe_plan other;
     double other_us;
     bool no_other;
+    const struct claim_fault *fault; /* of one that is read: why it is unsound; NULL: it is not */
 };
 
 /* What such a row is made of, and what of it is seen by whom: see row.h. */
@@ -293,20 +295,24 @@ enum entry_state {
     ENTRY_TIE = 8,      /* an earlier rule could not tell: nobody chose the plan */
     ENTRY_REFUTED = 16, /* its plan is what is left after `moetune verify` */
     ENTRY_CUT = 32,     /* what was known when the time was up: no decision */
+    ENTRY_UNSOUND = 64, /* by its own numbers its plan does not gain: nobody is told it */
     /* Of these `moetune tune` measures the bucket again. */
-    ENTRY_OPEN =
-        ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED | ENTRY_CUT,
+    ENTRY_OPEN = ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED |
+                 ENTRY_CUT | ENTRY_UNSOUND,
     /* Stale and not refuted: trainers are told it only where nothing better is known.  The plan of
      * a refuted entry has just been measured. */
-    ENTRY_OUTDATED = 64,
+    ENTRY_OUTDATED = 128,
 };
-enum { ENTRY_STATE_COUNT = 6 };
+enum { ENTRY_STATE_COUNT = 7 };
 extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
 bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
-/* It says that its plan is faster than the default, and not by how much, or by nothing.  Nobody is
- * to write it, and where it is found (stale ones apart) it is not to be believed. */
-bool entry_is_unsound(const struct entry_row *entry);
+/* Why an entry of another plan than its layer's default one is unsound (claim.h); NULL: it is not.
+ * `standing`: of the table that it is in; NULL: there is none.  Of a static plan it says what the
+ * table gains. */
+struct standing_row;
+const struct claim_fault *entry_fault(const struct entry_row *entry, const struct moe_shape *shape,
+                                      const struct standing_row *standing);
 
 /* Measured, and no plan is proven faster than the default, but one may be. */
 bool entry_is_undecided(const struct entry_row *entry);
@@ -319,8 +325,8 @@ const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_B
 #define LEFT_TEXT(entry) entry_left_text(entry, (char[LEFT_TEXT_BYTES]){ 0 })
 
 /* Replaces the bucket's entry; the old one goes to history with `why`.  ERR_WRONG, after a message,
- * for one that is unsound.  This and the next end an
- * imported standing, which is worth what the entries were that it came with. */
+ * for one that is unsound and not stale.  This and the next end an imported standing, which is
+ * worth what the entries were that it came with. */
 int store_entry_put(struct store *store, const struct entry_row *entry, const char *why);
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
@@ -335,8 +341,8 @@ struct history_row {
 int store_history(struct store *store, struct row_list *out); /* newest first */
 
 /* The better one of this and what is there stays, the other goes to history; by one fixed order
- * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
- * two sessions cannot be compared.  *known is what was there, unless MERGE_ADDED. */
+ * (not unsound, tier, not stale, effort, date, samples, text), in which the time measured has no
+ * say: times of two sessions cannot be compared.  *known is what was there, unless MERGE_ADDED. */
 enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
                       struct entry_row *known, enum merge_outcome *outcome);

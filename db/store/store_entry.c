@@ -99,27 +99,40 @@ static const struct row_table history_table =
 
 /* ---- how far an entry is believed */
 
-const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported",
-                                                           "tie",      "refuted", "cut off" };
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported", "tie",
+                                                           "refuted",  "cut off", "unsound" };
 
 bool entry_is(const struct entry_row *entry, unsigned states)
 {
     bool refuted = !strcmp(entry->decision, "refuted");
-    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
-                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
-                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
-                     (refuted ? ENTRY_REFUTED : 0) |
-                     (!strcmp(entry->reason, "cut") ? ENTRY_CUT : 0) |
-                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
+    unsigned state =
+        (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
+        (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
+        (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) | (refuted ? ENTRY_REFUTED : 0) |
+        (!strcmp(entry->reason, "cut") ? ENTRY_CUT : 0) | (entry->fault ? ENTRY_UNSOUND : 0) |
+        (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
 
     return state & states;
 }
 
-bool entry_is_unsound(const struct entry_row *entry)
+const struct claim_fault *entry_fault(const struct entry_row *e, const struct moe_shape *shape,
+                                      const struct standing_row *standing)
 {
-    bool claims = !strcmp(entry->decision, "adopted") || !strcmp(entry->decision, "likely");
+    struct moe_plan plan = plan_canonical(e->plan, shape);
+    bool pooled = standing && !strcmp(e->decision, "static") &&
+                  plan_equal(&standing->static_plan, &e->plan) && standing->rounds;
+    const struct claim claim = {
+        .time_us = e->time_us,
+        .low_us = e->low_us,
+        .high_us = e->high_us,
+        .default_us = e->default_us,
+        .gain = e->gain,
+        .bound = e->bound,
+        .faster = !strcmp(e->decision, "adopted") || !strcmp(e->decision, "likely"),
+        .pooled = pooled ? standing->gain.value : (double)NAN,
+    };
 
-    return claims && !entry->stale && !(isfinite(entry->gain.value) && entry->gain.value > 0);
+    return plan_is_default(&plan, shape) ? NULL : claim_fault(&claim);
 }
 
 /* Less than this is not worth another look. */
@@ -157,13 +170,40 @@ const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_B
 
 /* ---- reading */
 
+/* Finds out whether the entry is unsound.  *shape is of the layer *known, which is mostly that of
+ * the entry before; 0: of none. */
+static int judge(struct store *store, struct entry_row *e, int64_t *known, struct moe_shape *shape)
+{
+    struct standing_row standing;
+    int rc = UNSUPPORTED;
+
+    if (*known != e->shape)
+        TRY(store_shape_get(store, e->shape, shape));
+    *known = e->shape;
+    if (!strcmp(e->decision, "static"))
+        rc = store_standing_get(store, e->cluster, e->shape, e->window, &standing);
+    if (rc < 0)
+        return rc;
+    e->fault = entry_fault(e, shape, rc ? NULL : &standing);
+    return OK;
+}
+
+static int judge_one(struct store *store, struct entry_row *e)
+{
+    struct moe_shape shape;
+    int64_t known = 0;
+
+    return judge(store, e, &known, &shape);
+}
+
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                     uint32_t bucket, struct entry_row *out)
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
     const struct row_query query = { &entry_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
 
-    return row_find(&store->records, &query, out);
+    TRY(row_find(&store->records, &query, out));
+    return judge_one(store, out);
 }
 
 /* Reads the entry that is known of the same bucket. */
@@ -181,11 +221,17 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
                                      " ORDER BY fingerprint, shape, window, bucket",
                                      keys, 2 };
     struct row_list list;
+    struct moe_shape judged;
+    int64_t known = 0;
     int rc = OK;
 
     TRY(row_list(&store->records, &query, &list));
-    EACH_ROW (entry_row, entry, list)
+    for (size_t i = 0; i < list.count && !rc; i++) {
+        struct entry_row *entry = (struct entry_row *)list.rows + i;
+
+        rc = judge(store, entry, &known, &judged);
         rc = rc ? rc : each(self, entry);
+    }
     free(list.rows);
     return rc;
 }
@@ -219,13 +265,14 @@ static int put_entry(struct store *store, const struct entry_row *entry, int64_t
 
 int store_entry_put(struct store *store, const struct entry_row *entry, const char *why)
 {
-    struct entry_row old;
+    struct entry_row old = *entry;
     int rc;
 
-    if (entry_is_unsound(entry))
-        return fail(ERR_WRONG,
-                    "bucket %u: the entry says \"%s\" and a gain of %g: it is not written",
-                    entry->bucket, entry->decision, entry->gain.value);
+    TRY(judge_one(store, &old));
+    if (old.fault && !entry->stale)
+        return fail(ERR_WRONG, "bucket %u, %s (%s): \"%s\" %s: the entry is not written",
+                    entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, old.fault->field,
+                    old.fault->why);
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     rc = row_put_new(&store->records, &entry_table, entry);
     if (rc != UNSUPPORTED)
@@ -261,8 +308,9 @@ static int compare(int64_t a, int64_t b)
  * it tells apart whatever is exported; sites with an older moetune begin with the plan. */
 static int better(const struct entry_row *a, const struct entry_row *b)
 {
-    int by = compare(b->tier, a->tier);
+    int by = compare(b->fault != NULL, a->fault != NULL);
 
+    by = by ? by : compare(b->tier, a->tier);
     by = by ? by : compare(b->stale, a->stale);
     by = by ? by : compare(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
     by = by ? by : compare(effort_rank(a->effort), effort_rank(b->effort));
@@ -274,13 +322,19 @@ static int better(const struct entry_row *a, const struct entry_row *b)
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
                       struct entry_row *known, enum merge_outcome *outcome)
 {
+    struct entry_row incoming = *entry;
+    struct moe_shape shape;
     int rc = row_put_new(&store->records, &entry_table, entry), by;
 
     *outcome = MERGE_ADDED;
     if (rc != UNSUPPORTED)
         return rc;
     TRY(find_known(store, entry, known));
-    by = better(entry, known);
+    TRY(store_shape_get(store, entry->shape, &shape));
+    /* By their own numbers: which standing is there depends on the order of imports. */
+    incoming.fault = entry_fault(&incoming, &shape, NULL);
+    known->fault = entry_fault(known, &shape, NULL);
+    by = better(&incoming, known);
     *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
     if (by == 0)
         return OK;

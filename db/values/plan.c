@@ -29,7 +29,7 @@ const char *const plan_source_words[] = {
     [MOE_EXACT] = "exact",           [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
     [MOE_STALE] = "stale",           [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
     [MOE_INFERRED] = "inferred",     [MOE_IMPORTED] = "imported",   [MOE_TENTATIVE] = "tentative",
-    [MOE_UNCOMPARED] = "uncompared", [PLAN_SOURCE_COUNT] = NULL,
+    [MOE_UNCOMPARED] = "uncompared", [MOE_UNSOUND] = "unsound",     [PLAN_SOURCE_COUNT] = NULL,
 };
 
 /* Begins the last word of a declared plan's text. */

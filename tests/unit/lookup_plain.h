@@ -179,14 +179,16 @@ static inline void fill_plain(struct plain *t, int file)
 static inline void write_entry(struct store *store, const struct plain *t, const struct known *e,
                                struct ids ids)
 {
-    struct entry_row row = entry_of(ids, t->window, e->bucket, "r=1");
+    struct entry_row row = entry_of(ids, t->window, e->bucket, "r=1"), before;
+    enum merge_outcome outcome;
 
     row.plan = e->plan;
     row.stale = e->stale;
     row.inferred = e->inferred;
     row.time_us = e->time_us;
     row.default_us = e->default_us;
-    CHECK(!store_entry_put(store, &row, "measured"));
+    /* As an import places it: what is unsound lies there, too. */
+    CHECK(!store_entry_merge(store, &row, "import", &before, &outcome));
 }
 
 static inline void write_pin(struct store *store, const struct plain *t, const struct pinned *p,

@@ -200,7 +200,7 @@ static inline struct entry_row entry_of(struct ids ids, uint32_t window, uint32_
                            .plan = plan_of(plan),
                            .time_us = 10.5 + bucket,
                            .default_us = 20.5 + bucket,
-                           .gain.value = 0.5,
+                           .gain = { 0.5, 0.25, 0.75 },
                            .decided_s = 1000000 };
 
     snprintf(e.decision, sizeof(e.decision), "adopted");

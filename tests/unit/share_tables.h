@@ -91,9 +91,8 @@ static inline struct entry_row draw_entry(const struct moe_shape *shape)
                            .plan = draw_plan(shape),
                            .time_us = draw_time(),
                            .low_us = draw_time(),
-                           .high_us = draw_time(),
                            .default_us = draw_time(),
-                           .gain = { 1 - draw_time(), -draw_time(), 1 - draw_time() },
+                           .gain = { 1 - draw_time(), NAN, NAN },
                            .bound = draw_time(),
                            .samples = draw(3),
                            .inferred = draw(4) == 0,
@@ -107,8 +106,15 @@ static inline struct entry_row draw_entry(const struct moe_shape *shape)
     snprintf(e.search, sizeof(e.search), "guided");
     snprintf(e.reason, sizeof(e.reason), "certain");
     snprintf(e.decision, sizeof(e.decision), decisions[draw(9)]);
-    if (entry_is_unsound(&e)) /* what is adopted gains something */
+    e.high_us = draw(10) ? e.low_us + draw(1000) : (double)NAN;
+    if (entry_fault(&e, shape, NULL)) { /* what answers gains something */
         e.gain.value = (1 + draw(999999)) * 1e-6;
+        e.time_us = e.default_us * (1 - e.gain.value);
+    }
+    if (draw(2) && e.gain.value > 0) {
+        e.gain.low = e.gain.value - draw(1000) * 1e-3;
+        e.gain.high = fmin(1, e.gain.value + draw(1000) * 1e-3);
+    }
     return e;
 }
 
@@ -259,8 +265,8 @@ static inline void put_entry(struct store *store, const char *plan, bool stale, 
     struct moe_shape shape = layer(0);
     struct entry_row e = { .window = 128,
                            .time_us = 1,
-                           .default_us = 2,
-                           .gain.value = 0.5,
+                           .default_us = 2000,
+                           .gain = { 0.5, NAN, NAN },
                            .stale = stale,
                            .decided_s = decided_s,
                            .decision = "adopted",

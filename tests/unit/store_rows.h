@@ -83,7 +83,7 @@ static inline struct entry_row some_entry(int64_t cluster, int64_t shape, uint32
                            .low_us = us - 1,
                            .high_us = us + 1,
                            .default_us = 2 * us,
-                           .gain = { 0.5, 0.4, NAN },
+                           .gain = { 0.5, NAN, NAN },
                            .bound = 0.01,
                            .samples = 7,
                            .decided_s = 1000000 };

@@ -186,7 +186,7 @@ static void put_entry(const struct table *t, const char *name)
                              .stale = strstr(given_text(name), "stale") != NULL,
                              .time_us = 900,
                              .default_us = 1000,
-                             .gain.value = 0.1,
+                             .gain = { 0.1, 0.05, 0.15 },
                              .decided_s = 1,
                              .decision = "adopted" };
 

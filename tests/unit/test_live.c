@@ -1,9 +1,12 @@
 /* Tuning while training: buckets are decided, published, gone on with, and what it costs. */
 #include "live_training.h"
 
+#include "claim_faults.h"
+
 #include "modelled.h"
 
 #include <math.h>
+#include <sqlite3.h>
 
 /* ---- the search */
 
@@ -78,6 +81,72 @@ static void a_bucket_is_decided_and_published(void)
     CHECK(plan_is(&entry.plan, best_text) && !strcmp(entry.decision, "adopted"));
     CHECK(entry.gain.value > 0.2 && entry.gain.value < 0.3 && entry.samples >= 3);
     CHECK(fabs(entry.time_us / (0.75 * (500 + 2.0 * 300)) - 1) < 0.2);
+    moetune_close(tuner);
+}
+
+/* Writes the numbers of bucket 2 behind the tuner's back. */
+static void alter_entry(const char *path, const struct claim_case *c, const char *word)
+{
+    const double values[] = { c->time_us,   c->default_us, c->gain.value, c->gain.low,
+                              c->gain.high, c->low_us,     c->high_us,    c->bound };
+    sqlite3_stmt *s = NULL;
+    sqlite3 *db = NULL;
+
+    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    CHECK(sqlite3_prepare_v2(db,
+                             "UPDATE entry SET time_us=?1, default_us=?2, gain=?3, gain_low=?4,"
+                             " gain_high=?5, low_us=?6, high_us=?7, bound=?8, decision=?9",
+                             -1, &s, NULL) == SQLITE_OK);
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_double(s, i + 1, values[i]);
+    sqlite3_bind_text(s, 9, word, -1, SQLITE_STATIC);
+    CHECK(sqlite3_step(s) == SQLITE_DONE);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
+/* Nor does its plan answer in a bucket beside it. */
+static void a_plan_that_its_own_numbers_forbid_is_not_told(void)
+{
+    const char *path = fresh_path("unsound");
+    struct moetune *tuner = open_with(path, options_with(0));
+    struct training t = training_of(tuner, 1, 0.03);
+    struct entry_row entry;
+
+    train(&t, 300, 4000);
+    CHECK(status_of(tuner).decided == 1);
+    moetune_close(tuner);
+    EACH_CLAIM(c, word)
+    {
+        int failed = check_failures;
+
+        alter_entry(path, c, *word);
+        tuner = open_with(path, options_with(0));
+        t = training_of(tuner, 2, 0.03);
+        train(&t, 300, 1);
+        CHECK(plan_is(&t.plan, c->field ? "r=1 d=1 a=linear" : best_text));
+        CHECK((t.plan.source == MOE_UNSOUND) == (c->field != NULL));
+        CHECK(!c->field || status_of(tuner).open == 1);
+        train(&t, 400, 1);
+        CHECK(!c->field || plan_is(&t.plan, "r=1 d=1 a=linear"));
+        if (check_failures > failed)
+            claim_print(c, *word);
+        moetune_close(tuner);
+    }
+    /* It is measured again. */
+    alter_entry(path, &claim_cases[4], "static");
+    tuner = open_with(path, options_with(0));
+    t = training_of(tuner, 2, 0.03);
+    train(&t, 300, 5000);
+    CHECK(plan_is(&t.plan, best_text) && t.plan.source == MOE_EXACT);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 2, &entry) && !entry.fault && !strcmp(entry.decision, "adopted"));
+    /* Where the default cannot run it answers. */
+    alter_entry(path, &claim_alone, "alone");
+    tuner = open_with(path, options_with(0));
+    t = training_of(tuner, 2, 0.03);
+    train(&t, 300, 1);
+    CHECK(plan_is(&t.plan, best_text) && t.plan.source == MOE_EXACT);
     moetune_close(tuner);
 }
 
@@ -459,6 +528,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(a_capacity_that_is_visited_again_counts_once),
         TEST(a_bucket_is_decided_and_published),
+        TEST(a_plan_that_its_own_numbers_forbid_is_not_told),
         TEST(a_second_run_knows_what_the_first_one_learnt),
         TEST(an_undecided_bucket_is_gone_on_with),
         TEST(the_best_plan_so_far_runs_before_it_is_certain),

@@ -223,6 +223,7 @@ static void a_calm_beginning_is_no_promise(void)
 static void infer_next_bucket(const char *path)
 {
     struct training truth = { .slow = 1 };
+    struct moe_plan usual = plan_default(NULL);
     struct store *store;
     struct entry_row e;
 
@@ -231,6 +232,7 @@ static void infer_next_bucket(const char *path)
     e.capacity = 511;
     e.inferred = true;
     e.time_us = step_us(&truth, &e.plan, 511);
+    e.default_us = step_us(&truth, &usual, 511);
     e.bound = 0.02;
     e.low_us = e.high_us = e.gain.low = e.gain.high = NAN;
     e.samples = 0;

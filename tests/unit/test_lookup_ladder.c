@@ -8,6 +8,20 @@ struct switches {
     bool disabled;
 };
 
+/* By its times the plan is slower than the default. */
+static bool is_unsound(const struct plain *t, const struct known *e)
+{
+    struct moe_plan plan = plan_canonical(e->plan, &t->shape);
+
+    return e->time_us > e->default_us && !plan_is_default(&plan, &t->shape);
+}
+
+/* What is wrong with an entry: less is better. */
+static int fault_of(const struct plain *t, const struct known *e)
+{
+    return 2 * is_unsound(t, e) + e->stale;
+}
+
 /* What counts as this bucket's entry; NULL: none. */
 static const struct known *plain_at(const struct plain *t, int64_t bucket)
 {
@@ -18,8 +32,8 @@ static const struct known *plain_at(const struct plain *t, int64_t bucket)
 
         if (e->bucket != bucket || !legal(&e->plan, &t->shape))
             continue;
-        if (!best || (best->stale && !e->stale) ||
-            (best->stale == e->stale && e->file < best->file))
+        if (!best || fault_of(t, e) < fault_of(t, best) ||
+            (fault_of(t, e) == fault_of(t, best) && e->file < best->file))
             best = e;
     }
     return best;
@@ -63,10 +77,13 @@ static struct moe_plan plain_answer(struct moe_plan plan, enum moe_source source
     return plan;
 }
 
-static struct moe_plan plain_entry(const struct known *e, enum moe_source source)
+static struct moe_plan plain_entry(const struct plain *t, const struct known *e,
+                                   enum moe_source source)
 {
     struct moe_plan plan = plain_answer(e->plan, source, e->bucket);
 
+    if (is_unsound(t, e))
+        return plain_answer(plan_default(&t->shape), MOE_UNSOUND, e->bucket);
     plan.time_us = isnan(e->time_us) ? 0 : (float)e->time_us;
     plan.default_us = isnan(e->default_us) ? 0 : (float)e->default_us;
     return plan;
@@ -79,8 +96,8 @@ static struct moe_plan plain_other(const struct plain *t, const struct known *e,
     if (plain_at(t, asked))
         outside = false;
     if (e->stale)
-        return plain_entry(e, MOE_STALE);
-    return plain_entry(e, outside ? MOE_CLAMPED : MOE_NEIGHBOUR);
+        return plain_entry(t, e, MOE_STALE);
+    return plain_entry(t, e, outside ? MOE_CLAMPED : MOE_NEIGHBOUR);
 }
 
 static struct moe_plan plain_ladder(const struct plain *t, uint32_t bucket)
@@ -89,14 +106,14 @@ static struct moe_plan plain_ladder(const struct plain *t, uint32_t bucket)
     const struct known *below = plain_at(t, (int64_t)bucket - 1);
     const struct known *above = plain_at(t, (int64_t)bucket + 1);
 
-    if (own && !own->stale)
-        return plain_entry(own, own->inferred ? MOE_INFERRED : MOE_EXACT);
-    if (below && !below->stale)
+    if (own && (!own->stale || is_unsound(t, own)))
+        return plain_entry(t, own, own->inferred ? MOE_INFERRED : MOE_EXACT);
+    if (below && !fault_of(t, below))
         return plain_other(t, below, bucket);
-    if (above && !above->stale)
+    if (above && !fault_of(t, above))
         return plain_other(t, above, bucket);
     if (own)
-        return plain_entry(own, MOE_STALE);
+        return plain_entry(t, own, MOE_STALE);
     below = plain_at(t, plain_nearest(t, bucket, -1));
     above = plain_at(t, plain_nearest(t, bucket, 1));
     if (below || above)

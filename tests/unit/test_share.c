@@ -1,6 +1,8 @@
 /* Exported tables: round trips, what answers after an import, and which of two entries stays. */
 #include "share_tables.h"
 
+#include "claim_faults.h"
+
 #include <locale.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -351,40 +353,154 @@ static void what_was_once_exported_comes_in(void)
     }
 }
 
-/* As older versions wrote them: a plan that is adopted and gains nothing.  It is not written, not
- * exported, and where it comes in or lies in the database it is not believed. */
-static void who_claims_a_gain_that_is_none_is_not_believed(void)
-{
-    struct text sound = table_of("r=1 d=2 a=linear", false, "normal", 1000);
-    struct text t = changed(sound, "\"gain\":0.5", "\"gain\":-0.5");
-    struct store *store = new_store();
-    struct import_result got = { 0 };
-    struct entry_row e;
-    char path[128];
-    sqlite3 *db;
-    FILE *nowhere = fopen("/dev/null", "w");
+/* ---- entries whose own numbers forbid their plan */
 
-    CHECK(take_in(store, t, &got) == OK && got.added == 1);
-    e = only_entry(store);
-    CHECK(e.gain.value == -0.5 && e.stale && !entry_is_unsound(&e));
-    e.stale = false;
-    CHECK(entry_is_unsound(&e) && store_entry_put(store, &e, "test") == ERR_WRONG);
-    e.gain.value = NAN;
-    CHECK(entry_is_unsound(&e) && store_entry_put(store, &e, "test") == ERR_WRONG);
-    snprintf(e.decision, sizeof(e.decision), "default");
-    CHECK(!entry_is_unsound(&e));
+/* Bucket 0 as a database from elsewhere holds it, in which nothing was refused. */
+static struct store *store_of(const struct claim_case *c, const char *word, const char *plan,
+                              bool stands)
+{
+    struct store *store = new_store();
+    struct cluster cluster = machine(0);
+    struct moe_shape shape = layer(0);
+    struct entry_row e = { .window = 128, .decided_s = 9, .effort = "normal" }, known;
+    enum merge_outcome outcome;
+
+    claim_put(c, word, &e);
+    CHECK(moe_plan_parse(plan, &e.plan) == OK);
+    CHECK(store_cluster_add(store, &cluster, &e.cluster) == OK);
+    CHECK(store_shape_add(store, &shape, &e.shape) == OK);
+    CHECK(store_entry_merge(store, &e, "import", &known, &outcome) == OK);
+    CHECK(store_commit(store) == OK);
+    if (stands)
+        put_standing(store, a_standing(10));
+    return store;
+}
+
+static const struct claim_case *const sound = &claim_cases[0];
+
+/* A table whose only entry has these numbers, whatever they say. */
+static struct text lines_of(const struct claim_case *c, const char *word, const char *plan,
+                            bool stands)
+{
+    struct store *store = store_of(sound, "adopted", plan, stands);
+    struct text t = export_of(store, false), t2;
+    struct entry_row e = only_entry(store);
+    char *was = NULL, *is = NULL, *end;
+    size_t size;
+    FILE *to = open_memstream(&was, &size);
+
+    row_json_exported(&entry_table, &e, to);
+    fclose(to);
+    claim_put(c, word, &e);
+    to = open_memstream(&is, &size);
+    row_json_exported(&entry_table, &e, to);
+    fclose(to);
+    end = strstr(is, ",\"throttled\""); /* the same from here on */
+    CHECK(end && strstr(was, end));
+    t2 = changed(t, was, is);
     store_close(store);
-    last_path(path, sizeof(path));
-    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
-    CHECK(sqlite3_exec(db, "UPDATE entry SET stale = 0", NULL, NULL, NULL) == SQLITE_OK);
-    sqlite3_close(db);
-    CHECK(store_open(path, STORE_RELAXED, &store) == OK);
-    CHECK(entry_is_unsound(&(struct entry_row){ .decision = "likely" }));
-    CHECK(export_lines(store, &(struct export_options){ 0 }, nowhere) == UNSUPPORTED);
-    store_close(store);
-    fclose(nowhere);
-    free(sound.bytes);
     free(t.bytes);
+    free(was);
+    free(is);
+    return t2;
+}
+
+/* Nobody writes it, nobody is told it, and `tune` measures it again. */
+static void what_its_own_numbers_forbid_is_not_written(void)
+{
+    EACH_CLAIM(c, word)
+    {
+        struct store *store = store_of(c, *word, "r=0 d=1 a=linear", false);
+        struct entry_row e = only_entry(store);
+        int failed = check_failures;
+
+        if (!c->field)
+            CHECK(!e.fault && !entry_is(&e, ENTRY_UNSOUND));
+        else
+            CHECK(e.fault && !strcmp(e.fault->field, c->field) && entry_is(&e, ENTRY_UNSOUND) &&
+                  entry_is(&e, ENTRY_OPEN));
+        log_to(keep_words, NULL);
+        CHECK(store_entry_put(store, &e, "test") == (c->field ? ERR_WRONG : OK));
+        CHECK(!c->field || (strstr(said, c->field) && strstr(said, *word)));
+        e.stale = true; /* it may become stale, and stays unsound */
+        CHECK(store_entry_put(store, &e, "test") == OK);
+        log_to(NULL, NULL);
+        e = only_entry(store);
+        CHECK(entry_is(&e, ENTRY_UNSOUND) == (c->field != NULL));
+        if (check_failures > failed)
+            claim_print(c, *word);
+        store_close(store);
+    }
+}
+
+static void what_its_own_numbers_forbid_is_neither_exported_nor_imported(void)
+{
+    EACH_CLAIM(c, word)
+    {
+        struct store *store = store_of(c, *word, "r=0 d=1 a=linear", false), *other = new_store();
+        struct text t = lines_of(c, *word, "r=0 d=1 a=linear", false);
+        bool written = isfinite(c->gain.value) || isnan(c->gain.value);
+        FILE *nowhere = fopen("/dev/null", "w");
+        struct import_result got = { 0 };
+        int failed = check_failures, rc;
+
+        written = written && !isinf(c->gain.low) && !isinf(c->gain.high);
+        log_to(keep_words, NULL);
+        rc = export_lines(store, &(struct export_options){ 0 }, nowhere);
+        CHECK(rc == (c->field ? UNSUPPORTED : OK) &&
+              (!c->field || (strstr(said, c->field) && strstr(said, "left out"))));
+        rc = take_in(other, t, &got);
+        CHECK(!written || rc == (c->field ? ERR_FORMAT : OK));
+        CHECK(!written || !c->field || (strstr(said, "test, line 3: ") && strstr(said, c->field)));
+        log_to(NULL, NULL);
+        if (check_failures > failed)
+            claim_print(c, *word);
+        fclose(nowhere);
+        free(t.bytes);
+        store_close(store);
+        store_close(other);
+    }
+}
+
+/* Sound ones are those of which nothing is known, or of which something else counts. */
+static void what_only_looks_forbidden_is_exported_and_imported(void)
+{
+    static const char *const alone_words[] = { "alone", "inferred", "incumbent", "tie" };
+
+    for (int k = 0; k < 4; k++) {
+        struct text t = lines_of(&claim_alone, alone_words[k], "r=0 d=1 a=linear", false);
+        struct store *store = new_store();
+        struct import_result got = { 0 };
+
+        CHECK(take_in(store, t, &got) == OK && got.added == 1 && !only_entry(store).fault);
+        free(t.bytes);
+        t = export_of(store, false);
+        store_close(store);
+        free(t.bytes);
+    }
+    EACH_CLAIM(c, word)
+    { /* of the default plan any numbers; of a static one what its table gains */
+        bool is_static = !strcmp(*word, "static");
+        struct store *store = store_of(c, *word, "r=1 d=1 a=linear", false);
+        struct entry_row e = only_entry(store);
+
+        CHECK(!e.fault && store_entry_put(store, &e, "test") == OK);
+        store_close(store);
+        store = store_of(c, *word, "r=0 d=1 a=linear", true);
+        e = only_entry(store);
+        CHECK(!e.fault == (!c->field || (is_static && c->is_loss)));
+        if (is_static && c->is_loss) {
+            struct text t = export_of(store, false);
+            struct store *other = new_store();
+            struct import_result got = { 0 };
+
+            CHECK(take_in(other, t, &got) == OK && got.added == 1 && got.standings == 1);
+            CHECK(!only_entry(other).fault);
+            store_close(other);
+            free(t.bytes);
+        }
+        store_close(store);
+    }
 }
 
 /* A space's text vouches for its name, and plans and buckets must be its own. */
@@ -437,7 +553,9 @@ int main(void)
         TEST(a_rehearsal_says_what_would_happen_and_leaves_no_trace),
         TEST(samples_say_what_others_took_and_of_which_rounds_they_are),
         TEST(what_was_once_exported_comes_in),
-        TEST(who_claims_a_gain_that_is_none_is_not_believed),
+        TEST(what_its_own_numbers_forbid_is_not_written),
+        TEST(what_its_own_numbers_forbid_is_neither_exported_nor_imported),
+        TEST(what_only_looks_forbidden_is_exported_and_imported),
         TEST(a_space_that_is_not_what_it_says_is_refused),
     };
 

@@ -118,10 +118,10 @@ static const char *const not_understood[][2] = {
     { "\"time_us\":1.000", "\"time_us\":1e300" },
     { "\"time_us\":1.000", "\"time_us\":\"1\"" },
     { "\"time_us\":1.000", "\"time_us\":0.0001" },
-    { "\"default_us\":2.000", "\"default_us\":0.000" },
+    { "\"default_us\":2000.000", "\"default_us\":0.000" },
     { "\"gain\":0.5", "\"gain\":1.5" },
-    { "\"gain_low\":0.0", "\"gain_low\":1.5" },
-    { "\"gain_high\":0.0", "\"gain_high\":1.5" },
+    { "\"gain_low\":null", "\"gain_low\":1.5" },
+    { "\"gain_high\":null", "\"gain_high\":1.5" },
     { "\"bucket\":0", "\"bucket\":1" }, /* where no capacity is 0 */
     { "\"decision\":\"adopted\"", "\"decision\":\"'); DROP TABLE entry; --\"" },
     { "\"decision\":\"adopted\"", "\"decision\":\"<script>\"" },

@@ -178,8 +178,10 @@ enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
 void bucket_open(struct bucket *b, bool rematch)
 {
     const struct dictionary *d = b->dictionary;
-    /* A refuted entry and an old table's tie hold a plan that nobody chose. */
-    bool chosen = b->known && !entry_is(&b->entry, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED);
+    /* A refuted entry and an old table's tie hold a plan that nobody chose, an unsound one a plan
+     * that does not gain. */
+    bool chosen = b->known &&
+                  !entry_is(&b->entry, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED | ENTRY_UNSOUND);
     bool usable[SEARCH_ARMS_MAX] = { false };
     struct decision_setup setup = { .search = d->search,
                                     .capacity = b->capacity,

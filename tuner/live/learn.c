@@ -89,7 +89,9 @@ static int infer(struct live *live, struct live_bucket *lb)
                                        (pair.above && pair.above->best == default_arm)))
         return OK;
     dictionary_infer(&live->dictionary, lb->bucket.key.bucket, model->best, NULL, &entry);
-    return entry.bound <= inferred_bound ? write_entry(live, lb, &entry, "inferred") : OK;
+    return entry.bound <= inferred_bound && !entry_fault(&entry, &live->setup.shape, NULL)
+               ? write_entry(live, lb, &entry, "inferred")
+               : OK;
 }
 
 /* ---- the bucket under way */

@@ -74,6 +74,11 @@ bool live_settle(struct live *live, struct live_bucket *lb)
                                                     : MOE_EXACT;
     double most_ns;
 
+    if (lb->bucket.known && entry_is(e, ENTRY_UNSOUND)) { /* and the bucket stays open */
+        live_at(live, lb, e->capacity);
+        live_answer(live, lb, live->dictionary.default_arm, MOE_UNSOUND);
+        return true;
+    }
     if (arm < 0)
         return false;
     live_at(live, lb, e->capacity);

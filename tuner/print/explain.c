@@ -254,6 +254,9 @@ void explain_doubts(const struct entry_row *e, unsigned states, FILE *to)
     for (int i = 1; i < ENTRY_STATE_COUNT; i++)
         if (entry_is(e, states & (1u << i)) && strcmp(e->decision, entry_state_words[i]) != 0)
             fprintf(to, "but      %s\n", entry_state_words[i]);
+    if (e->fault && states & ENTRY_UNSOUND)
+        fprintf(to, "         the entry's %s %s: trainers are told the default plan\n",
+                e->fault->field, e->fault->why);
 }
 
 static int explain_entry(void *self, const struct entry_row *e)

@@ -186,7 +186,7 @@ static enum ink ink_of(const struct table_line *line)
 {
     const uint32_t *states = line->range.states;
 
-    if (states[1] || states[4]) /* stale, refuted */
+    if (states[1] || states[4] || states[6]) /* stale, refuted, unsound */
         return INK_BAD;
     if (line->undecided || states[5]) /* cut off */
         return INK_OPEN;
@@ -341,7 +341,8 @@ static void mean_text(const struct entry_row *entries, size_t count, char text[S
     bool faster = false;
 
     for (size_t i = 0; i < count; i++)
-        faster |= !strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0;
+        faster |= !entry_is(&entries[i], ENTRY_UNSOUND) &&
+                  (!strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0);
     if (faster && all.claims)
         snprintf(text, STANDING_TEXT_BYTES,
                  "Saves %.1f %% against the default, in the mean of %u bucket%s", 100 * all.gain,
@@ -573,6 +574,8 @@ static int json_table(struct tables *t)
         json_write(t->to, "%s  {'bucket': %u", e > first ? ",\n" : "", e->bucket);
         tables_json_range(&t->shape, e->bucket, e->bucket, t->to);
         row_json_view(&entry_table, entry_in_show, e, t->to);
+        if (e->fault)
+            json_write(t->to, ", 'unsound': '%s %s'", e->fault->field, e->fault->why);
         row_json_view(&override_table, "plan=pinned", pin ? pin : &none, t->to);
         fprintf(t->to, "}");
     }

@@ -27,7 +27,8 @@ static int add_entry(void *self, const struct entry_row *e)
         ARRAY_APPEND(t->tables, t->table_count, fresh);
         last = &t->tables[t->table_count - 1];
     }
-    width_add(&last->width, e->bucket, !e->inferred, entry_is(e, ENTRY_OUTDATED), e->decided_s);
+    width_add(&last->width, e->bucket, !e->inferred, entry_is(e, ENTRY_OUTDATED | ENTRY_UNSOUND),
+              e->decided_s);
     return OK;
 }
 

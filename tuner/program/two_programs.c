@@ -871,7 +871,7 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
     const struct program_comparison *t = j->t;
     struct bucket_key place = { j->cluster, j->shape, t->window, key->watched.bucket };
     struct verdict v = verdict_of(t, key);
-    struct entry_row e;
+    struct entry_row e, claim;
     double was_us;
     char why[64];
     int rc;
@@ -883,6 +883,7 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
         return rc < 0 ? rc : OK;
     if (!(e.default_us > 0))
         e.default_us = isnan(v.before_us) ? 0 : v.before_us;
+    claim = e;
     e.gain = v.failed ? (struct gain){ 0, 0, 0 } : v.gain;
     was_us = e.time_us;
     e.time_us = e.default_us * (1 - e.gain.value);
@@ -904,6 +905,7 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
         return ledger_refute(j->store, &e, key->plan[1], why);
     }
     j->kept++;
+    ledger_weigh(&t->shape, &claim, &v.gain, &e);
     return ledger_confirm(j->store, &e);
 }
 

@@ -176,6 +176,27 @@ int between_turn(struct sweep *sweep, const struct entry_row *low, const struct 
     return OK;
 }
 
+static void infer_arm(struct sweep *sweep, const struct entry_row *low,
+                      const struct entry_row *high, uint32_t bucket, int arm, const bool *usable,
+                      struct entry_row *out)
+{
+    int default_arm = sweep->space->default_arm;
+
+    dictionary_infer(&sweep->dictionary, bucket, arm, usable, out);
+    if (isnan(out->time_us)) {
+        out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
+        out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
+    }
+    if (default_arm < 0 || !usable[default_arm])
+        out->default_us = NAN; /* it cannot run there */
+    if (arm == default_arm)
+        out->gain = (struct gain){ 0, 0, 0 };
+    else
+        out->gain = gain_between(low, high, out);
+    if (isfinite(out->gain.value) && out->default_us > 0)
+        out->time_us = out->default_us * (1 - out->gain.value);
+}
+
 bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t turn, uint32_t bucket, struct entry_row *out)
 {
@@ -193,17 +214,10 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         arm = default_arm;
     if (arm < 0)
         return false;
-    dictionary_infer(&sweep->dictionary, bucket, arm, usable, out);
-    if (isnan(out->time_us)) {
-        out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
-        out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
-    }
-    if (arm == default_arm)
-        out->gain = (struct gain){ 0, 0, 0 };
-    else
-        out->gain = gain_between(low, high, out);
-    if (isfinite(out->gain.value) && out->default_us > 0)
-        out->time_us = out->default_us * (1 - out->gain.value);
+    infer_arm(sweep, low, high, bucket, arm, usable, out);
+    /* No plan is told where it is expected to be no faster than the default. */
+    if (entry_fault(out, &sweep->space->shape, NULL))
+        infer_arm(sweep, low, high, bucket, default_arm, usable, out);
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);
     infer_other(sweep, low, high, usable, out);

@@ -92,6 +92,8 @@ static const char *what_is_missing(const struct entry_row *entry, double share, 
         return "missing";
     if (strcmp(entry->load, load) != 0)
         return "another load";
+    if (entry_is(entry, ENTRY_UNSOUND))
+        return "unsound";
     if (entry_is(entry, ENTRY_STALE))
         return "stale";
     if (entry_is(entry, ENTRY_CUT))

@@ -82,7 +82,7 @@ static int add_seat(void *self, const struct entry_row *e)
     s->leaves_out |= !asked_for;
     s->first = e->bucket < s->first ? e->bucket : s->first;
     s->last = e->bucket > s->last ? e->bucket : s->last;
-    if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED))
+    if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED | ENTRY_UNSOUND))
         return OK;
     if (s->seats) {
         struct standing_bucket *seat = &s->seats[s->seat_count];
@@ -404,7 +404,7 @@ static int write_entry(struct settling *s, int i)
         double ratio = anew.default_us * (1 - left->word.gain.value) / anew.time_us;
 
         anew.gain = left->word.gain; /* and the times with it */
-        anew.time_us *= ratio;
+        anew.time_us = anew.default_us * (1 - anew.gain.value);
         anew.low_us *= ratio;
         anew.high_us *= ratio;
         anew.other_us *= ratio;

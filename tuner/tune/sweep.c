@@ -187,9 +187,11 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     sweep->result.inferred++;
     /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
      * one that a whole sweep has inferred is better than one by a few buckets. */
-    if (rc == OK && !entry_is(&old, ENTRY_STALE | (sweep->misses ? 0u : ENTRY_INFERRED)))
+    if (rc == OK &&
+        !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND | (sweep->misses ? 0u : ENTRY_INFERRED)))
         return OK;
-    same = rc == OK && plan_equal(&old.plan, &entry->plan) && !entry_is(&old, ENTRY_STALE);
+    same = rc == OK && plan_equal(&old.plan, &entry->plan) &&
+           !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND);
     if (same && fabs(old.bound - entry->bound) < 1e-4)
         return OK;
     return store_entry_put(sweep->campaign->store, entry, same ? NULL : "inferred");
@@ -249,7 +251,8 @@ static int fill_all(struct sweep *sweep)
 
         if (rc < 0)
             return rc;
-        if (rc != OK || entry.inferred || strcmp(entry.load, sweep->dictionary.load) != 0)
+        if (rc != OK || entry.inferred || entry_is(&entry, ENTRY_UNSOUND) ||
+            strcmp(entry.load, sweep->dictionary.load) != 0)
             continue;
         if (!sweep->settled && !sweep->misses && !is_older(sweep, &entry) &&
             !is_anchor(sweep->space, b))

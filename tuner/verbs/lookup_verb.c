@@ -147,10 +147,10 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     TRY(read_key(o, at, &key));
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
-    *known &= plan.source != MOE_DEFAULT;
+    *known &= plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND;
     if (!o->json) {
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
-        if (o->explain && plan.source != MOE_DEFAULT)
+        if (o->explain && plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND)
             explain_answer(o->db, view, shape, &plan);
         return OK;
     }
@@ -189,7 +189,8 @@ static int answer_uneven(const struct moelookup_view *view, const struct moe_sha
     free(each);
     TRY(rc);
     moelookup_explain_uneven(view, key, key_r0, why, sizeof(why));
-    *known = plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED;
+    *known =
+        plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED && plan.source != MOE_UNSOUND;
     if (o->json) {
         json_write(stdout, "[\n {'capacities': '%s', 'key': %u, 'key_r0': %u, ", o->each, key,
                    key_r0);

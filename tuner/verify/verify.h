@@ -57,13 +57,14 @@ const struct moe_plan *verify_challenger(const struct entry_row *entry,
  * the run that goes on.
  *
  * A plan that is not slower than the default keeps its entry, and the entry is no longer stale.
- * What it gains is measured afresh; times are those gains on the scale of the table: the default
- * takes as long as the entry says, whatever the machine did in this hour, for neighbours that were
- * not verified keep their times, too.  Times of this hour are written where the entry has none of
- * the default, is stale or was tuned under another load.  A plan that is slower, or fails, is
- * refuted: the entry holds the default plan from then on, says "refuted", and is stale, so that the
- * next `moetune tune` measures the bucket again; what was sampled there before is forgotten, for it
- * would lead to the same winner.  The verification's own samples stay.
+ * What it gains is measured afresh; where that is nothing it counts together with the claim, and
+ * where both come to nothing the entry holds the default plan.  Times are those gains on the scale
+ * of the table: the default takes as long as the entry says, whatever the machine did in this hour,
+ * for neighbours that were not verified keep their times, too.  Times of this hour are written
+ * where the entry has none of the default, is stale or was tuned under another load.  A plan that
+ * is slower, or fails, is refuted: the entry holds the default plan from then on, says "refuted",
+ * and is stale, so that the next `moetune tune` measures the bucket again; what was sampled there
+ * before is forgotten, for it would lead to the same winner.  The verification's own samples stay.
  *
  * A plan that the search could not tell from another one, or that is the default, also runs against
  * that challenger.  If it is outrun the entry is refuted, too, but keeps its plan, which is not

@@ -230,7 +230,7 @@ int verify_claims(struct store *store, const struct verify_entries *claims, int6
         int rc;
 
         for (end = i; end < claims->count && SAME_TABLE(&v[end].claim, first); end++)
-            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE))
+            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND))
                 calibration_add(&found, &v[end].claim.gain, 1, &v[end].found);
         rc = store_standing_get(store, first->cluster, first->shape, first->window, &standing);
         if (rc < 0)

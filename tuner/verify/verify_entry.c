@@ -343,8 +343,9 @@ static int remember_outcome(const struct verified_bucket *h)
     if (rc)
         return rc < 0 ? rc : OK;
     if (!e->run || e->run != standing.run || !standing.decided_s ||
-        entry_is(e, ENTRY_INFERRED | ENTRY_STALE) || strcmp(e->load, h->verdict->load) != 0 ||
-        isnan(row.found.value) || !isfinite(e->gain.low) || !isfinite(e->gain.high))
+        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) ||
+        strcmp(e->load, h->verdict->load) != 0 || isnan(row.found.value) ||
+        !isfinite(e->gain.low) || !isfinite(e->gain.high))
         return OK;
     row.kappa = standing.kappa;
     return store_verification(h->campaign->store, &row);
@@ -359,7 +360,8 @@ static int settle_standing(const struct verified_bucket *h, const struct entry_r
     struct standing_row standing;
     bool current, holds = v->kind != VERIFY_REFUTED && v->kind != VERIFY_ALONE &&
                           !entry_is(&v->claim, ENTRY_OPEN & ~ENTRY_INFERRED) &&
-                          !strcmp(v->claim.load, now->load);
+                          !strcmp(v->claim.load, now->load) &&
+                          plan_equal(&v->claim.plan, &now->plan);
     int rc = store_standing_get(store, now->cluster, now->shape, now->window, &standing);
 
     if (rc || !standing.run) /* a new entry ends an imported one */
@@ -414,6 +416,10 @@ static int write_outcome(struct verified_bucket *h)
     entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
     v->found = find_gain(&h->over_default);
+    if (v->kind != VERIFY_REFUTED || is_outrun(h))
+        ledger_weigh(&v->shape, &v->claim, isnan(v->found.value) ? &entry.gain : &v->found, &entry);
+    if (!*v->why && !plan_equal(&entry.plan, &v->claim.plan))
+        snprintf(v->why, sizeof(v->why), "nor faster: the default plan takes its place");
     TRY(remember_outcome(h));
     TRY(settle_standing(h, &entry));
     return v->kind == VERIFY_REFUTED ? refute_entry(h, &entry)

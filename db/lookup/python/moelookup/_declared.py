@@ -58,6 +58,9 @@ class Source(enum.IntEnum):
     # capacities differ, and the table does not know what the best plan with r=0 and the best one
     # with r >= 1 take: the default; see moelookup_get_uneven
     UNCOMPARED = 9
+    # the entry's own numbers say that its plan is not faster than the default, or cannot be true:
+    # the default
+    UNSOUND = 10
 
 
 class moe_shape(Structure):
