@@ -86,7 +86,8 @@ benches-built: $(BENCHES)
 
 # ---- Running them.  What make tells its own makes about jobs is no business of the makes in tests.
 
-RUN = $(Q)MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' tests/run
+# In the place of the shell, so that make's signals reach it.
+RUN = $(Q)MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' exec tests/run
 # In a make of its own, which sees what was installed.
 check: needed
 	$(Q)$(MAKE) --no-print-directory run-check
