@@ -128,6 +128,7 @@ def numbers(what: str, given: Any, kind: Any = ctypes.c_uint32, code: str = "I")
     if getattr(device, "type", "cpu") != "cpu":
         # Python's own filter shows it once for each line that calls.
         warnings.warn(f"{what} lie on {device}: reading them waits for the device", stacklevel=3)
+    given = given.flatten() if hasattr(given, "flatten") else given
     values = given.tolist() if hasattr(given, "tolist") else list(given)
     if values and all(hasattr(row, "__len__") and not isinstance(row, str) for row in values):
         rows = [row.tolist() if hasattr(row, "tolist") else list(row) for row in values]
