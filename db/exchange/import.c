@@ -592,6 +592,22 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     return OK;
 }
 
+/* As standing_is_current() has it of rows in the store. */
+static bool is_current(const struct import_table *r, const struct incoming_standing *s)
+{
+    const struct incoming *first = &r->entries[s->table];
+
+    for (size_t i = s->table; i < r->entry_count; i++) {
+        const struct incoming *in = &r->entries[i];
+
+        if (!is_of_table(in, first->cluster, &first->shape, first->row.window))
+            break;
+        if (!in->row.inferred && in->row.decided_s > s->row.decided_s)
+            return false;
+    }
+    return true;
+}
+
 /* Refuses entries whose own numbers forbid their plan.  What the whole table gains counts for a
  * static plan, and is known once standings are read. */
 static int check_claims(struct import_table *r)
@@ -605,8 +621,10 @@ static int check_claims(struct import_table *r)
 
         if (i && !is_of_table(in, in[-1].cluster, &in[-1].shape, in[-1].row.window))
             standing = NULL;
-        if (next < r->standing_count && r->standings[next].table == i)
-            standing = &r->standings[next++].row;
+        if (next < r->standing_count && r->standings[next].table == i) {
+            standing = is_current(r, &r->standings[next]) ? &r->standings[next].row : NULL;
+            next++;
+        }
         fault = entry_fault(&in->row, &in->shape, standing);
         r->line = in->line;
         if (fault)

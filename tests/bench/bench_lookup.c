@@ -45,7 +45,7 @@ static int fill_layer(struct store *store, int64_t cluster, int layer)
 {
     struct moe_shape shape = shape_of(layer);
     struct entry_row e = {
-        .cluster = cluster, .window = WINDOW, .gain.value = 0.2, .effort = "normal"
+        .cluster = cluster, .window = WINDOW, .gain = { 0.2, 0.1, 0.3 }, .effort = "normal"
     };
 
     TRY(store_shape_add(store, &shape, &e.shape));

@@ -140,6 +140,8 @@ static int check_entry(void *self, const struct entry_row *e)
         fuzz_wrong("an illegal plan");
     if (e->tier != TIER_IMPORTED || !e->window || e->time_us < 0 || !is_decision(e->decision))
         fuzz_wrong("an entry without sense");
+    if (e->fault)
+        fuzz_wrong("an entry whose numbers forbid its plan");
     check_standing(store, e, &shape);
     return OK;
 }

@@ -497,7 +497,13 @@ static void what_only_looks_forbidden_is_exported_and_imported(void)
             CHECK(take_in(other, t, &got) == OK && got.added == 1 && got.standings == 1);
             CHECK(!only_entry(other).fault);
             store_close(other);
-            free(t.bytes);
+            /* Of a standing that is older than the entry nothing follows. */
+            CHECK(with_change_of(t, "\"decided_s\":10", "\"decided_s\":8") == ERR_FORMAT);
+            put_standing(store, a_standing(8));
+            log_to(keep_words, NULL);
+            CHECK(export_lines(store, &(struct export_options){ 0 }, stdout) == UNSUPPORTED);
+            log_to(NULL, NULL);
+            CHECK(strstr(said, "left out"));
         }
         store_close(store);
     }

@@ -2,6 +2,7 @@
  * still be tried. */
 #include "ledger.h"
 
+#include "pairs.h"
 #include "plan.h"
 #include "status.h"
 #include "text.h"
@@ -130,13 +131,13 @@ void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim,
     if (plan_is_default(&e->plan, shape))
         return;
     /* It is not shown to be slower; that it is faster this measurement does not say. */
-    if (claims && !(e->gain.value > 0))
+    if (claims && !(e->gain.value > pairs_least))
         snprintf(e->decision, sizeof(e->decision), "incumbent");
     if (isnan(e->gain.value)) /* the default cannot run */
         return;
-    if (!(e->gain.value > 0) && !entry_is(claim, ENTRY_OPEN))
+    if (!(e->gain.value > pairs_least) && !entry_is(claim, ENTRY_OPEN))
         e->gain = gain_together(&claim->gain, found);
-    if (!(e->gain.value > 0)) {
+    if (!(e->gain.value > pairs_least)) {
         take_default(shape, e);
         return;
     }
