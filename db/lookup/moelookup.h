@@ -357,10 +357,8 @@ MOELOOKUP_API int moelookup_space_layer(const struct moelookup *table, uint32_t 
                                         struct moe_shape *out);
 
 /* moelookup_get for a key of up to 64 bits and a class beside it, by the edges that the space says;
- * `class` is not looked at where the space has none.  What answers for a bucket without an entry of
- * its own that is not stale: in its range and in those next to it the nearest class of its own
- * range, then the range below, then the one above; else its own stale entry; else the same order
- * over all ranges.  Views of moetune's own plans take the key as a capacity.
+ * `class` is not looked at where the space has none.  The bucket's own entry answers, also a stale
+ * one; without one, the default plan.  Views of moetune's own plans take the key as a capacity.
  *
  * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is negative or no number; a struct
  * moe_plan that ends before its `choice`.  moelookup_get of a view of a space is the same with
