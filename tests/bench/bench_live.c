@@ -4,7 +4,9 @@
  *
  * Training is simulated: a capacity wanders by a factor of 4.38 over 14 buckets, steps take what
  * the sim back end says of a modelled cluster, with 5 % noise and 1 % outliers.  Regret is the time
- * beyond that of the best plan at every step. */
+ * beyond that of the best plan at every step.  Some trainings have a cost model that is broken: see
+ * broken_model.h. */
+#include "broken_model.h"
 #include "modelled.h"
 
 #include "moetune.h"
@@ -66,6 +68,7 @@ struct policy_kind {
     double setting; /* share, or epsilon, or rounds */
     int (*choose)(struct policy *p, const struct policy_kind *kind, uint32_t capacity);
     void (*learn)(struct policy *p, uint32_t capacity, int arm, double ns);
+    struct model_defect defect; /* but for its arm, the default */
 };
 
 static uint32_t bucket_of(uint32_t capacity)
@@ -157,6 +160,12 @@ static void learn_nothing(struct policy *p, uint32_t capacity, int arm, double n
 static const struct policy_kind kinds[] = {
     { "libmoetune, share 1 %", 0.01, choose_tuned, learn_tuned },
     { "libmoetune, share 5 %", 0.05, choose_tuned, learn_tuned },
+    { "1 %, others e^-5", 0.01, choose_tuned, learn_tuned, { ALL_BUT_ONE, ADDED, -5 } },
+    { "5 %, others e^-5", 0.05, choose_tuned, learn_tuned, { ALL_BUT_ONE, ADDED, -5 } },
+    { "1 %, reversed", 0.01, choose_tuned, learn_tuned, { ALL, REVERSED } },
+    { "5 %, reversed", 0.05, choose_tuned, learn_tuned, { ALL, REVERSED } },
+    { "1 %, NaN", 0.01, choose_tuned, learn_tuned, { ALL, ADDED, NAN } },
+    { "5 %, NaN", 0.05, choose_tuned, learn_tuned, { ALL, ADDED, NAN } },
     { "epsilon-greedy, 2 %", 0.02, choose_epsilon, learn_mean },
     { "epsilon-greedy, 10 %", 0.1, choose_epsilon, learn_mean },
     { "round robin, 1 each", 1, choose_in_turn, learn_mean },
@@ -194,6 +203,8 @@ static struct outcome train(const struct modelled *m, const struct policy_kind *
     if (!p)
         abort();
     *p = (struct policy){ .m = m, .seed = seed };
+    model_defect = kind->defect;
+    model_defect.arm = m->arms[m->default_arm];
     for (uint32_t step = 0; step < steps; step++) {
         uint32_t capacity = modelled_wander(m, seed, step, marks[MARKS - 1]);
         int arm = kind->choose(p, kind, capacity);
@@ -214,6 +225,7 @@ static struct outcome train(const struct modelled *m, const struct policy_kind *
         out.own = s.own_us / s.time_us;
     }
     moetune_close(p->tuner);
+    model_defect.scope = NOBODY;
     free(p);
     return out;
 }

@@ -1,17 +1,15 @@
-/* No defect of a model may publish a plan that measured slower than the default: what the
- * strategies believe is broken where it is made, in the costs that guided starts from and in the
- * posterior of blind.  The Makefile links these functions through what stands here.  Nor may tune
- * infer such a plan between measured buckets where the default's advantage jumps.
+/* No defect of a model may publish a plan that measured slower than the default: broken_model.h
+ * breaks what the strategies believe.  Nor may tune infer such a plan between measured buckets
+ * where the default's advantage jumps.
  *
  *     test_broken_models [--full]      1,920 buckets, or 10,080; 475 inferred ones, or 9,000 */
 #include "check.h"
 
-#include "costs.h"
+#include "broken_model.h"
 #include "decision.h"
 #include "made_ranks.h"
 #include "made_table.h"
 #include "plan.h"
-#include "posterior.h"
 #include "random.h"
 #include "rounds.h"
 #include "status.h"
@@ -24,84 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- what is broken */
-
-enum scope { NOBODY, ONE_ARM, FAMILY, ALL };
-enum kind { ADDED, REVERSED };
-static struct defect {
-    enum scope scope;
-    enum kind kind;
-    double added; /* to the log time that is believed: may be NaN or infinite */
-    struct moe_plan arm;
-} defect;
-
-static bool is_hit(const struct moe_plan *plan)
-{
-    switch (defect.scope) {
-    case NOBODY: return false;
-    case ONE_ARM: return plan_equal(plan, &defect.arm);
-    case FAMILY: return plan->r == defect.arm.r;
-    case ALL: break;
-    }
-    return true;
-}
-
-/* A time of 1 ms stays what it is when the order is reversed. */
-static double broken(double log_ns, const struct moe_plan *plan)
-{
-    if (!is_hit(plan))
-        return log_ns;
-    return defect.kind == REVERSED ? 2 * log(1e6) - log_ns : log_ns + defect.added;
-}
-
-double __real_costs_log_ns(const struct costs *costs, const double *constants, double capacity,
-                           const struct moe_plan *plan);
-double __wrap_costs_log_ns(const struct costs *costs, const double *constants, double capacity,
-                           const struct moe_plan *plan);
-double __wrap_costs_log_ns(const struct costs *costs, const double *constants, double capacity,
-                           const struct moe_plan *plan)
-{
-    return broken(__real_costs_log_ns(costs, constants, capacity, plan), plan);
-}
-
-double __real_costs_gradient(const struct costs *costs, const double *constants, double capacity,
-                             const struct moe_plan *plan, double *gradient);
-double __wrap_costs_gradient(const struct costs *costs, const double *constants, double capacity,
-                             const struct moe_plan *plan, double *gradient);
-double __wrap_costs_gradient(const struct costs *costs, const double *constants, double capacity,
-                             const struct moe_plan *plan, double *gradient)
-{
-    double log_ns = __real_costs_gradient(costs, constants, capacity, plan, gradient);
-
-    for (int i = 0; i < COST_CONSTANTS && is_hit(plan); i++)
-        gradient[i] = defect.kind == REVERSED ? -gradient[i] : gradient[i] + 0 * defect.added;
-    return broken(log_ns, plan);
-}
-
-static const struct moe_plan *arms; /* of the search that runs */
-
-void __real_posterior_renew(struct posterior *posterior);
-void __wrap_posterior_renew(struct posterior *posterior);
-void __wrap_posterior_renew(struct posterior *posterior)
-{
-    __real_posterior_renew(posterior);
-    for (size_t i = 0; i < posterior->process.arms; i++) {
-        double *mean = &posterior->process.mean[i];
-
-        if (is_hit(&arms[i]))
-            *mean = defect.kind == REVERSED ? -*mean : *mean + defect.added;
-    }
-}
-
-void __real_likeness_table_set(struct likeness_table *table, const struct likeness *likeness);
-void __wrap_likeness_table_set(struct likeness_table *table, const struct likeness *likeness);
-void __wrap_likeness_table_set(struct likeness_table *table, const struct likeness *likeness)
-{
-    __real_likeness_table_set(table, likeness);
-    if (defect.scope == ALL && defect.kind == ADDED)
-        table->factor[0][0] *= exp(defect.added);
-}
 
 /* ---- tables whose truth is known */
 
@@ -216,7 +136,7 @@ static void play_rounds(struct search *search, struct noise *noise,
     }
 }
 
-static void tune(const char *strategy, uint64_t seed, const struct defect *broken_by,
+static void tune(const char *strategy, uint64_t seed, const struct model_defect *broken_by,
                  struct outcomes *out)
 {
     struct surface s = surface_make(seed, &(struct surface_options){ .slices = 4 });
@@ -231,9 +151,9 @@ static void tune(const char *strategy, uint64_t seed, const struct defect *broke
     int default_arm = default_arm_of(&s);
     struct search *search;
 
-    arms = s.arms;
-    defect = *broken_by;
-    defect.arm = s.arms[random_bits(seed, 3) % s.arm_count];
+    model_defect = *broken_by;
+    model_defect.arms = s.arms;
+    model_defect.arm = s.arms[random_bits(seed, 3) % s.arm_count];
     CHECK(!search_open(search_find(strategy), &setup, &search));
     for (uint64_t i = 0; i < BUCKETS; i++)
         capacities[i] = surface_capacity(&s, i);
@@ -244,19 +164,19 @@ static void tune(const char *strategy, uint64_t seed, const struct defect *broke
     }
     play_rounds(search, &noise, buckets, default_arm, seed, out);
     search_close(search);
-    defect.scope = NOBODY;
+    model_defect.scope = NOBODY;
 }
 
 static bool full;
 
-static struct defect defect_of(uint64_t i)
+static struct model_defect defect_of(uint64_t i)
 {
     static const double added[] = { NAN, INFINITY, -INFINITY, 5, -5 };
-    struct defect d = { .scope = ONE_ARM + (enum scope)(i % 3), .added = added[i % 16 / 3 % 5] };
+    static const enum defect_scope scopes[] = { ONE_ARM, FAMILY, ALL };
 
     if (i % 16 == 15)
-        d = (struct defect){ .scope = ALL, .kind = REVERSED };
-    return d;
+        return (struct model_defect){ .scope = ALL, .kind = REVERSED };
+    return (struct model_defect){ .scope = scopes[i % 3], .added = added[i % 16 / 3 % 5] };
 }
 
 static void hold(const char *strategy)
@@ -265,11 +185,11 @@ static void hold(const char *strategy)
     uint64_t systems = full ? 63 : 12;
 
     for (uint64_t i = 0; i < 16 * systems; i++) {
-        struct defect broken_by = defect_of(i);
+        struct model_defect broken_by = defect_of(i);
 
         tune(strategy, 1 + i, &broken_by, &with_defects);
         if (i % 4 == 0)
-            tune(strategy, 1 + i, &(struct defect){ .scope = NOBODY }, &sound);
+            tune(strategy, 1 + i, &(struct model_defect){ .scope = NOBODY }, &sound);
     }
     /* Harm of 2 % is excluded with more than 99 %, and few plans come near it. */
     CHECK(with_defects.decided.harmed <= (full ? 10 : 5));
@@ -397,7 +317,8 @@ static int judge_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-static void sweep(uint64_t seed, bool smooth, const struct defect *broken_by, struct between *out)
+static void sweep(uint64_t seed, bool smooth, const struct model_defect *broken_by,
+                  struct between *out)
 {
     char folder[] = "/tmp/moetune-between-XXXXXX", path[64];
     struct uneven truth = uneven_of(seed, smooth);
@@ -416,10 +337,11 @@ static void sweep(uint64_t seed, bool smooth, const struct defect *broken_by, st
                                       .noise = .05,
                                       .outliers = .01,
                                       .seed = random_bits(seed, 17) };
-    defect = *broken_by;
-    defect.arm = truth.surface.arms[random_bits(seed, 3) % truth.surface.arm_count];
+    model_defect = *broken_by;
+    model_defect.arms = truth.surface.arms;
+    model_defect.arm = truth.surface.arms[random_bits(seed, 3) % truth.surface.arm_count];
     CHECK(!made_table_tune(&table, folder, path));
-    defect.scope = NOBODY;
+    model_defect.scope = NOBODY;
     out->truth = &truth;
     if (!store_read(path, &store)) {
         CHECK(!store_entries(store, 0, 0, judge_entry, out));
@@ -449,11 +371,11 @@ static void say_between(const char *what, const struct between *b)
  * jumps; a broken one may be certain of it. */
 static void nothing_slower_is_inferred_where_the_default_jumps(void)
 {
-    const struct defect none = { .scope = NOBODY };
+    const struct model_defect none = { .scope = NOBODY };
     struct between sound = { 0 }, with_defects = { 0 }, smooth = { 0 };
 
     for (uint64_t i = 0; i < (full ? 64 : 5); i++) {
-        struct defect broken_by = defect_of(i);
+        struct model_defect broken_by = defect_of(i);
 
         sweep(1 + i, false, &none, &sound);
         sweep(1 + i, false, &broken_by, &with_defects);
