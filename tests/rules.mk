@@ -8,7 +8,7 @@ tests_of = $(patsubst %.c,$(BUILD)/tests/%$2,$(notdir $1))
 WANTING := $(if $(NO_MPI),$(shell grep -lE 'include [<"](moelookup_)?mpi.h' $(wildcard tests/*/*.c))) \
     $(if $(NO_BLAS),$(shell grep -l '<cblas.h>' $(wildcard tests/*/*.c)))
 # These replace functions of the program, so they are programs of their own.
-WRAPPING := $(patsubst %,tests/unit/test_%.c,broken_models made_ranks)
+WRAPPING := $(patsubst %,tests/unit/test_%.c,broken_models live_share made_ranks)
 UNIT_TESTS ?= $(patsubst tests/unit/test_%.c,%,$(filter-out $(WANTING) $(WRAPPING),$(wildcard tests/unit/test_*.c)))
 ALONE := $(WRAPPING) $(wildcard tests/program/example_*.c tests/fuzz/fuzz_*.c) tests/unit/factor_one.c
 TEST_PARTS := $(filter-out tests/bench/bench_% tests/unit/test_% tests/unit/unit.c $(ALONE),\
@@ -38,7 +38,7 @@ MADE_RANKS := crew_open crew_close crew_do crew_relaunch crew_launch_ns
 $(BUILD)/tests/bench_claims $(BUILD)/tests/test_made_ranks: WRAPPED := $(MADE_RANKS)
 # What is believed is broken in them: tests/unit/broken_model.h.
 BROKEN_MODEL := costs_log_ns costs_gradient posterior_renew likeness_table_set
-$(BUILD)/tests/bench_live: WRAPPED := $(BROKEN_MODEL)
+$(BUILD)/tests/bench_live $(BUILD)/tests/test_live_share: WRAPPED := $(BROKEN_MODEL)
 $(BUILD)/tests/test_broken_models: WRAPPED := $(BROKEN_MODEL) $(MADE_RANKS)
 $(BUILD)/tests/fuzz_%: SANITIZE += $(if $(filter fuzz,$(SAN)),-fsanitize=fuzzer)
 

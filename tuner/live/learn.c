@@ -131,21 +131,107 @@ static int take_focus(struct live *live, struct live_bucket *lb)
 
 static const double sds = 1.645; /* one-sided, 95 % */
 
-/* More has to be saved up than a trial costs at worst by the model, which may be wrong. */
+/* More has to be saved up than a trial costs at worst, by samples that scatter. */
 static const double caution = 1.3;
 
 /* Writes down that a plan is tried.  To make that durable takes as long as many steps, and is not
  * needed for a plan that has run at about this capacity. */
 static int begin(struct live *live, struct live_bucket *lb, int arm)
 {
-    return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->proven[arm]);
+    return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->ran[arm].capacity);
 }
 
-int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *purpose)
+/* What a step under each arm takes at most of those that ran, by their samples alone; INFINITY: of
+ * the others.  Time grows with capacity, at most in proportion. */
+static void list_known(const struct live *live, const struct live_bucket *lb, double *known_ns)
+{
+    const struct bucket *b = &lb->bucket;
+
+    for (int arm = 0; arm < (int)live->dictionary.arm_count; arm++) {
+        const struct ran *ran = &live->ran[arm];
+
+        known_ns[arm] = INFINITY;
+        if (arm == lb->best)
+            known_ns[arm] = level_ns(&lb->level);
+        else if (b->dictionary->search->count[arm])
+            known_ns[arm] = bucket_median_ns(b, arm);
+        else if (ran->of == b->dictionary)
+            known_ns[arm] = ran->ns * fmax(1, (double)b->capacity / (double)ran->capacity);
+    }
+}
+
+/* What a step under an arm takes at most, if it ran nowhere: reach.h. */
+static double reached_ns(const struct live *live, const double *known_ns, int arm)
+{
+    double most = INFINITY;
+
+    for (int i = 0; i < (int)live->dictionary.arm_count; i++)
+        if (known_ns[i] < most)
+            most = fmin(most, known_ns[i] * reach_factor(&live->reach, i, arm));
+    return most;
+}
+
+/* What has to be saved up for a step under an arm at this capacity.  A belief may be wrong: it can
+ * only make that more. */
+static double needed_us(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
+                        const double *known_ns, int arm)
 {
     struct search *search = lb->bucket.dictionary->search;
-    struct normal over; /* log of how much longer than the best plan it takes */
-    double cost_us;
+    struct normal over = search_compare(search, arm, lb->best);
+    bool ran = search->count[arm] > 0;
+    double level = level_ns(&lb->level), ns = ran ? known_ns[arm] : reached_ns(live, known_ns, arm);
+
+    if (isfinite(over.sd))
+        ns = fmax(ns, exp(over.mean + (ran ? sds * over.sd : 0)) * level);
+    return caution * fmax(0, ns - level) * 1e-3 *
+           fmax(1, (double)capacity / (double)lb->bucket.capacity);
+}
+
+/* The default is what a training would run without us, and what gains are measured against: it is
+ * never too slow. */
+static bool is_too_slow(const struct live *live, const struct live_bucket *lb, int arm)
+{
+    struct normal over = search_compare(lb->bucket.dictionary->search, arm, lb->best);
+
+    return arm != live->dictionary.default_arm && !(exp(over.mean - favour_sds * over.sd) < never);
+}
+
+/* Where an arm is wanted that nothing like it ran of, another one runs first: it lies on the way
+ * from those that ran, and what it takes says more of what the wanted one may take.  Of those that
+ * can be afforded the nearest to it; *us becomes what it needs, or what the first one needs that
+ * can be. */
+static int on_the_way(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
+                      const double *known_ns, int wanted, double *us)
+{
+    const struct search *search = lb->bucket.dictionary->search;
+    double left_us = budget_left_us(&live->budget), level = level_ns(&lb->level), least_us = *us;
+    double farthest = reached_ns(live, known_ns, wanted) / level, nearest = farthest * (1 - 1e-9);
+    int found = wanted;
+
+    for (int arm = 0; arm < (int)live->dictionary.arm_count; arm++) {
+        double apart = reach_factor(&live->reach, arm, wanted), needed;
+
+        if (!search->usable[arm] || search->count[arm] || arm == wanted || arm == lb->best ||
+            !(apart < farthest * (1 - 1e-9)) || is_too_slow(live, lb, arm))
+            continue;
+        needed = needed_us(live, lb, capacity, known_ns, arm);
+        least_us = fmin(least_us, needed);
+        if (needed <= left_us && apart < nearest) {
+            nearest = apart * (1 - 1e-9);
+            found = arm;
+            *us = needed;
+        }
+    }
+    if (found == wanted)
+        *us = least_us;
+    return found;
+}
+
+int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
+              enum decision_purpose *purpose)
+{
+    struct search *search = lb->bucket.dictionary->search;
+    double known_ns[SEARCH_ARMS_MAX], us;
     int arm;
 
     if (take_focus(live, lb)) {
@@ -168,20 +254,21 @@ int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *
         }
         if (arm == lb->best)
             return arm;
-        over = search_compare(search, arm, lb->best);
-        /* The default is what a training would run without us, and what gains are measured against:
-         * it is never too slow. */
-        if (arm == live->dictionary.default_arm || exp(over.mean - favour_sds * over.sd) < never)
+        if (!is_too_slow(live, lb, arm))
             break;
         decision_shun(&lb->bucket.decision, arm);
     }
+    list_known(live, lb, known_ns);
+    us = needed_us(live, lb, capacity, known_ns, arm);
+    if (budget_left_us(&live->budget) < us && *purpose == DECISION_SEARCH && !search->count[arm] &&
+        arm != live->dictionary.default_arm)
+        arm = on_the_way(live, lb, capacity, known_ns, arm, &us);
     /* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
-    cost_us = fmax(0, (exp(over.mean + sds * over.sd) - 1) * level_ns(&lb->level) * 1e-3);
-    live->saving_us = caution * cost_us;
-    if (budget_left_us(&live->budget) < live->saving_us)
+    live->saving_us = us;
+    if (budget_left_us(&live->budget) < us)
         return -1;
     live->saving_us = 0;
-    live->budget.reserved_us = cost_us;
+    live->budget.reserved_us = us;
     if (begin(live, lb, arm)) {
         live_give_up(live);
         return -1;
@@ -191,7 +278,7 @@ int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *
 
 double live_saves(const struct live *live)
 {
-    return fmax(live->saving_us, caution * live->budget.reserved_us);
+    return fmax(live->saving_us, live->budget.reserved_us);
 }
 
 uint32_t live_waits(const struct live *live, const struct live_bucket *lb, uint32_t saving)
@@ -207,6 +294,22 @@ uint32_t live_waits(const struct live *live, const struct live_bucket *lb, uint3
 
 /* ---- what came of it */
 
+/* Whether samples alone say that an arm is faster than the best one by the margin, not by luck. */
+static bool is_faster(const struct live_bucket *lb, int arm, double margin)
+{
+    /* It is asked after every sample, and luck is tried as often: 99.5 %. */
+    static const double often_sds = 2.58;
+    static const double usual_noise = 0.05, counts_like = 4, of_medians = 1.57;
+    double freedom, noise = search_noise(lb->bucket.dictionary->search, &freedom), variance;
+    double by = log(level_ns(&lb->level) / bucket_median_ns(&lb->bucket, arm));
+
+    noise = (noise * freedom + usual_noise * usual_noise * counts_like) / (freedom + counts_like);
+    variance =
+        of_medians * noise *
+        (1 / (double)bucket_count(&lb->bucket, arm) + 1 / fmin(lb->level.count, LEVEL_STEPS));
+    return by > -log1p(-margin) && by > often_sds * sqrt(variance);
+}
+
 int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose purpose, int arm,
                int64_t ns)
 {
@@ -215,15 +318,15 @@ int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose 
 
     TRY(begin(live, lb, arm));
     live->progress = live->asked;
-    if (live->proven[arm] < lb->bucket.capacity)
-        live->proven[arm] = lb->bucket.capacity;
+    if (live->ran[arm].capacity <= lb->bucket.capacity)
+        live->ran[arm] = (struct ran){ b->dictionary, b->capacity, (double)ns };
     TRY(bucket_learn(&lb->bucket, purpose, arm, ns));
     *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
                                  : &live->run.row.samples_default) += 1;
     /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
     leader = search_result(b->dictionary->search).winner;
     if (lb->rematch || leader < 0 || leader == lb->best || bucket_count(b, leader) < STEPS_BEFORE ||
-        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, lb->best)))
+        !is_faster(lb, leader, live->setup.margin))
         return OK;
     live_answer(live, lb, leader, MOE_TENTATIVE);
     live->insights++;
@@ -241,6 +344,8 @@ int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool
     lb->state = live_demand(&live->setup, lb->bucket.key.bucket) ? LIVE_OPEN : LIVE_FIXED;
     lb->bucket.entry.stale = true;
     lb->rematch = rematch;
+    for (size_t arm = 0; arm < live->dictionary.arm_count; arm++)
+        live->ran[arm].of = NULL; /* the machine has changed: other times say nothing of it */
     lb->answer.source = MOE_STALE;
     live->decided -= live->decided > 0;
     live->run.unpublished = true;

@@ -92,7 +92,7 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
         if (lb->state == LIVE_OPEN) {
             live_prepare(live, lb);
             if (learns(live) && lb->state == LIVE_OPEN && budget_left_us(&live->budget) >= 0)
-                arm = live_next(live, lb, &p->purpose);
+                arm = live_next(live, lb, capacity, &p->purpose);
         }
         p->sampled = arm >= 0;
         p->arm = p->sampled ? arm : lb->best;
@@ -114,6 +114,24 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
 static double log_below(const struct pending *p)
 {
     return log(fmax(1, (double)p->lb->bucket.capacity) / fmax(1, (double)p->capacity));
+}
+
+/* How much longer a step under an arm takes at the bucket's capacity, by the model as far as it can
+ * be right: time grows with capacity, at most in proportion. */
+static double rescale_by_model(const struct pending *p, int arm)
+{
+    double below = log_below(p);
+    double factor =
+        search_rescale(p->lb->bucket.dictionary->search, arm, p->capacity, p->lb->bucket.capacity);
+
+    return isfinite(factor) ? fmin(exp(fmax(0, below)), fmax(exp(fmin(0, below)), factor))
+                            : exp(below / 2);
+}
+
+/* Likewise, with what the model misses of how the best plan's time follows capacity. */
+static double rescale(const struct pending *p, int arm)
+{
+    return rescale_by_model(p, arm) * exp(slope_of(&p->lb->slope) * log_below(p));
 }
 
 /* Notices an entry whose steps have become slower, and has its bucket measured again. */
@@ -153,26 +171,25 @@ static int close_step(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
     bool best = p->arm == lb->best;
-    double below = log_below(p), model_ns, as_if_ns, level, begun_us;
+    double as_if_ns, usual_us, begun_us;
     int rc;
 
     live->status.steps++;
     live->status.tried += !best;
-    live->budget.run_us += ns * 1e-3;
-    if (p->arm < 0)
+    if (p->arm < 0) {
+        budget_earn(&live->budget, ns * 1e-3, ns * 1e-3);
         return OK;
-    /* What the step would have taken at the bucket's capacity: first by the model, then by what
-     * the model misses of how time follows capacity. */
-    model_ns = ns * search_rescale(lb->bucket.dictionary->search, p->arm, p->capacity,
-                                   lb->bucket.capacity);
+    }
     if (best)
-        slope_add(&lb->slope, -below, log(model_ns));
-    as_if_ns = model_ns * exp(slope_of(&lb->slope) * below);
-    /* Trying a plan has cost what it took beyond the best one. */
-    level = best ? 0 : level_ns(&lb->level);
-    budget_settle(&live->budget, level > 0 ? (as_if_ns - level) * 1e-3 : 0);
+        slope_add(&lb->slope, -log_below(p), log(ns * rescale_by_model(p, p->arm)));
+    as_if_ns = ns * rescale(p, p->arm);
     if (best)
         level_add(&lb->level, as_if_ns);
+    /* Trying a plan has cost what it took beyond the best one. */
+    usual_us = level_ns(&lb->level) / rescale(p, lb->best) * 1e-3;
+    usual_us = usual_us > 0 ? usual_us : ns * 1e-3; /* no step under the best one was told */
+    budget_earn(&live->budget, ns * 1e-3, usual_us);
+    budget_settle(&live->budget, best ? 0 : ns * 1e-3 - usual_us);
     if (!learns(live) || !(p->sampled || lb->watched))
         return OK;
     begun_us = clock_us(live);
@@ -257,7 +274,7 @@ int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const str
         keep(live, clock_us(live));
     if (p.arm != p.lb->best || p.arm < 0) { /* another one has become the best since */
         live->status.steps++;
-        live->budget.run_us += (double)ns * 1e-3;
+        budget_earn(&live->budget, (double)ns * 1e-3, (double)ns * 1e-3);
     } else if (close_step(live, &p, (double)ns)) {
         live_give_up(live);
     }
@@ -286,7 +303,7 @@ uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struc
         return LIVE_NEVER;
     /* Steps until so much may be spent; a step is taken for as long as they were on average. */
     if (live->status.steps)
-        income = b->share * b->run_us / (double)live->status.steps;
+        income = b->earned_us / (double)live->status.steps;
     missing = live_saves(live) + asking_us - budget_left_us(b);
     if (missing > 0)
         saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;

@@ -7,6 +7,7 @@
 #include "live_bucket.h"
 #include "measuring_run.h"
 #include "moetune.h"
+#include "reach.h"
 
 /* A bucket that is to be measured, and how often trainers asked for it. */
 struct live_demand {
@@ -42,14 +43,24 @@ uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
 struct budget {
     double share;
     double run_us;      /* all steps told */
+    double earned_us;   /* the share of them, without what disturbances and tries add to steps */
     double spent_us;    /* steps beyond the best known plan's, and our own time */
     double own_us;      /* our own time alone */
     double reserved_us; /* for the step under way */
 };
 
+/* A twentieth is kept back: times that are told scatter about what plans take. */
 static inline double budget_left_us(const struct budget *p)
 {
-    return p->share * p->run_us - p->spent_us - p->reserved_us;
+    return 0.95 * p->earned_us - p->spent_us - p->reserved_us;
+}
+
+/* A step took so long; without a disturbance, and under the best plan known, it would have taken
+ * `usual_us`. */
+static inline void budget_earn(struct budget *p, double us, double usual_us)
+{
+    p->run_us += us;
+    p->earned_us += p->share * (us < usual_us ? us : usual_us);
 }
 
 static inline void budget_own(struct budget *p, double us)
@@ -73,7 +84,12 @@ struct live {
     struct dictionary *classes;
     uint32_t class_count;
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
+    struct reach reach;
+    struct ran {
+        const struct dictionary *of; /* the class */
+        uint64_t capacity;           /* the largest one at which it has run here; 0: none */
+        double ns;                   /* what it took there */
+    } ran[SEARCH_ARMS_MAX];
     struct run run;
     /* What libmoelookup says: pins, and answers without a store.  NULL in a dry run. */
     struct moelookup_view *view;
@@ -158,7 +174,8 @@ void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t so
 void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity);
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
-int live_next(struct live *live, struct live_bucket *lb, enum decision_purpose *purpose);
+int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
+              enum decision_purpose *purpose);
 /* What must have been saved up before the next one is tried: as much as the last, if that is not
  * known. */
 double live_saves(const struct live *live);

@@ -28,9 +28,17 @@
  * What exploring costs is kept below a share of training time (1 % unless you say otherwise).
  * Counted are what tried plans take beyond the best plan known in that bucket, never less than
  * nothing, and the time this library itself takes, searching and writing.  A plan is tried only if
- * what it is expected to cost at worst (95 %) has been saved up by then; one that is expected to
- * take 3 times as long as the best one, even allowing for doubt, is never tried.  At 1 % a
- * bucket is decided after some hundred to some thousand of its steps.
+ * what it may cost at worst has been saved up by then; one that is expected to take 3 times as long
+ * as the best one, even allowing for doubt, is never tried.  At 1 % a bucket is decided after some
+ * hundred to some thousand of its steps.
+ *
+ * What a plan costs at worst is read from samples, for a cost model may be wrong.  A plan that ran
+ * takes what it took, and at a larger capacity at most as much more as that is larger.  A plan that
+ * never ran may take any time; it is taken to need at most 3 times as long as one that ran, for
+ * each step from a value of an axis to the next, and at most in proportion where values are numbers
+ * (twice the chunks, or half of them: twice as long).  So the tuner comes to far plans by near
+ * ones.  A plan that breaks this rule, a knob whose next value takes 10 times as long, costs more
+ * than was saved up, once; nothing else is tried until that is paid.
  *
  * Ranks: rank 0 decides, by numbers that all ranks agreed on or that only it needs; the other ranks
  * do what its order of 32 bytes says, and open no file.  With callbacks as above ranks exchange

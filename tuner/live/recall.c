@@ -103,6 +103,35 @@ bool live_settle(struct live *live, struct live_bucket *lb)
     return true;
 }
 
+/* What a step under a neighbour's plan takes of one under the default plan there, measured; 1: that
+ * is not known.  Of two samples one may be an outlier. */
+static double part_of_default(const struct live *live, const struct live_bucket *lb)
+{
+    enum { LEAST = 3 };
+    const struct bucket *b = &lb->bucket;
+    int default_arm = live->dictionary.default_arm;
+    double part = NAN;
+
+    if (lb->state == LIVE_SETTLED)
+        part = 1 - b->entry.gain.value;
+    else if (bucket_count(b, default_arm) >= LEAST && bucket_count(b, lb->best) >= LEAST)
+        part = bucket_median_ns(b, lb->best) / bucket_median_ns(b, default_arm);
+    return part > 0 ? part : 1;
+}
+
+/* Whether a neighbour's plan does no harm here, whatever a model says: it is so much faster than
+ * the default plan there that it cannot be slower here.  Time grows with capacity, at most in
+ * proportion. */
+static bool is_harmless(const struct live *live, const struct live_bucket *lb,
+                        const struct live_bucket *near)
+{
+    double ratio = (double)near->bucket.capacity / (double)lb->bucket.capacity;
+
+    /* Classes take different times at one capacity. */
+    return near->bucket.dictionary == lb->bucket.dictionary &&
+           part_of_default(live, near) * fmax(ratio, 1 / ratio) <= 1;
+}
+
 /* Takes the default plan or one of the neighbours', whichever is fastest by what was measured
  * elsewhere. */
 static void guess(struct live *live, struct live_bucket *lb)
@@ -119,7 +148,7 @@ static void guess(struct live *live, struct live_bucket *lb)
     for (int i = 0; i < 2; i++) {
         double ns = near[i] ? search_estimate(search, lb->bucket.capacity, near[i]->best) : NAN;
 
-        if (ns < (1 - live->setup.margin) * least) {
+        if (ns < (1 - live->setup.margin) * least && is_harmless(live, lb, near[i])) {
             least = ns;
             best = near[i]->best;
         }
@@ -333,6 +362,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(live_cluster(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
+    TRY_OUT(reach_open(live->arms, live->dictionary.arm_count, &live->reach));
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
         TRY_OUT(store_path(setup->path, STORE_TO_WRITE, path, sizeof(path)));
@@ -359,5 +389,6 @@ void live_close(struct live *live)
     free(live->classes);
     search_close(live->dictionary.search);
     live_buckets_free(&live->buckets);
+    reach_close(&live->reach);
     free(live);
 }

@@ -20,6 +20,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -370,7 +371,7 @@ static int print(struct exec_protocol *v)
 static int tune_program(struct exec_protocol *v)
 {
     /* Nothing is at stake but time: as much is tried as is asked for. */
-    static const double no_limit = 1e9;
+    static const double no_limit = INFINITY;
     const struct tune_options *o = v->options;
     const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;

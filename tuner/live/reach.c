@@ -1,0 +1,92 @@
+/* Places the values of each axis as far apart as the times of their plans may lie. */
+#include "reach.h"
+
+#include "declaration.h"
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* From one value to the next, unless numbers say less. */
+static const double most = 3;
+
+/* A word's is its place in the list. */
+static double number_of(const struct declaration *d, const struct moe_plan *plan, size_t axis)
+{
+    return d ? (double)declared_number(&d->axis[axis], declaration_value(d, plan->choice, axis))
+             : (double)plan_value(plan, axis);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Replaces the numbers of an axis: how far apart two of them are is the sum of the steps from value
+ * to value between them. */
+static void place(double *at, size_t count, size_t stride, double *sorted)
+{
+    size_t values = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = at[i * stride];
+    qsort(sorted, count, sizeof(*sorted), ascending);
+    for (size_t i = 0; i < count; i++)
+        if (!i || sorted[i] > sorted[values - 1])
+            sorted[values++] = sorted[i];
+    for (size_t i = 0; i < count; i++) {
+        double sum = 0;
+
+        for (size_t k = 1; k < values && sorted[k] <= at[i * stride]; k++)
+            sum += log(sorted[k - 1] > 0 ? fmin(most, sorted[k] / sorted[k - 1]) : most);
+        at[i * stride] = sum;
+    }
+}
+
+int reach_open(const struct moe_plan *arms, size_t count, struct reach *out)
+{
+    const struct declaration *d = count ? declaration_find(arms[0].space) : NULL;
+    size_t axes = d ? d->axes : plan_axis_count;
+    double *sorted = malloc((count + 1) * sizeof(*sorted));
+
+    *out = (struct reach){ .axes = axes };
+    out->at = malloc((count * axes + 1) * sizeof(*out->at));
+    if (!sorted || !out->at) {
+        free(sorted);
+        return fail(ERR_NOMEM, "%zu plans", count);
+    }
+    for (size_t axis = 0; axis < axes; axis++) {
+        bool words = d ? d->axis[axis].words : plan_axes[axis].words != NULL;
+
+        for (size_t i = 0; i < count; i++)
+            out->at[i * axes + axis] = number_of(d, &arms[i], axis);
+        if (words)
+            out->words |= 1u << axis;
+        else
+            place(out->at + axis, count, axes, sorted);
+    }
+    free(sorted);
+    return OK;
+}
+
+void reach_close(struct reach *reach)
+{
+    free(reach->at);
+    *reach = (struct reach){ 0 };
+}
+
+double reach_factor(const struct reach *reach, int from, int to)
+{
+    double apart = 0;
+
+    for (size_t axis = 0; axis < reach->axes; axis++) {
+        double by = fabs(reach->at[(size_t)to * reach->axes + axis] -
+                         reach->at[(size_t)from * reach->axes + axis]);
+
+        apart += reach->words >> axis & 1 && by > 0 ? log(most) : by;
+    }
+    return exp(apart);
+}
