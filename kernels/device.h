@@ -19,11 +19,13 @@ struct marks;
 
 struct device {
     const struct device_ops *ops;
-    bool computes_f32;  /* whatever the storage type */
-    bool asynchronous;  /* kernels run without the host: a stretch is timed by events */
-    size_t cache_bytes; /* what repeated steps would find in a cache that a trainer's do not; 0: as
-                         * on the host, whose ranks share theirs */
-    bool modelled;      /* memory is only counted: nothing can be filled, read or checked */
+    bool computes_f32;   /* whatever the storage type */
+    bool asynchronous;   /* kernels run without the host: a stretch is timed by events */
+    size_t cache_bytes;  /* what repeated steps would find in a cache that a trainer's do not; 0: as
+                          * on the host, whose ranks share theirs */
+    uint32_t block_rows; /* experts are faster in blocks of so many rows, which stay in a cache from
+                          * product to product; 0: they are not */
+    bool modelled;       /* memory is only counted: nothing can be filled, read or checked */
     uint64_t kernels,
         events; /* issued so far: kernels by the names of kernels.h, records and waits */
 };

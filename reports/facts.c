@@ -144,6 +144,27 @@ void trials_rival(const struct trial_facts *trials, size_t count, uint32_t bucke
                  best->steps.count, best->steps.count == 1 ? "" : "s");
 }
 
+void trials_beyond(const struct trial_facts *trials, size_t count, uint32_t bucket,
+                   const struct moe_plan *plan, char text[BEYOND_TEXT_BYTES])
+{
+    const struct trial_facts *whole = NULL, *cut = NULL;
+    struct moe_plan one = *plan;
+
+    *text = 0;
+    if (plan->space || plan->d <= 1)
+        return;
+    one.d = 1;
+    for (const struct trial_facts *t = trials; t < trials + count; t++)
+        if (t->row.key.bucket == bucket && trial_usable(t)) {
+            cut = plan_equal(&t->row.key.plan, plan) ? t : cut;
+            whole = plan_equal(&t->row.key.plan, &one) ? t : whole;
+        }
+    if (whole && cut)
+        overlap_beyond(
+            &(struct step_halves){ whole->steps, whole->row.compute_ns, whole->row.comm_ns },
+            &(struct step_halves){ cut->steps, cut->row.compute_ns, cut->row.comm_ns }, text);
+}
+
 /* ---- entries */
 
 bool entries_join(const struct entry_row *entry, const struct entry_row *next, uint32_t stride)

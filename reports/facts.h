@@ -7,6 +7,7 @@
 #include "counts_replay.h"
 #include "declaration.h"
 #include "heat.h"
+#include "overlap.h"
 #include "shape.h"
 #include "stats.h"
 #include "store.h"
@@ -46,6 +47,11 @@ bool trial_usable(const struct trial_facts *trial);
 enum { RIVAL_TEXT_BYTES = 64 + PLAN_TEXT_BYTES };
 void trials_rival(const struct trial_facts *trials, size_t count, uint32_t bucket,
                   const struct moe_plan *plan, char text[RIVAL_TEXT_BYTES]);
+
+/* overlap_beyond() of a plan and the same plan with d=1; "" also where that was not timed in the
+ * bucket. */
+void trials_beyond(const struct trial_facts *trials, size_t count, uint32_t bucket,
+                   const struct moe_plan *plan, char text[BEYOND_TEXT_BYTES]);
 
 /* ---- entries */
 

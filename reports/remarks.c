@@ -184,6 +184,35 @@ static void load_remark(const struct scope *scope, struct remarks *out)
                UTF8_LINE(first->load), several ? ", in other entries otherwise" : "");
 }
 
+/* Of the entries whose chunks gain more than overlap can, how many, and the first. */
+static void beyond_remark(const struct scope *scope, struct remarks *out)
+{
+    char text[BEYOND_TEXT_BYTES], first[BEYOND_TEXT_BYTES] = "";
+    const struct entry_row *at = NULL;
+    size_t found = 0;
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+
+        for (size_t k = 0; k < layer->entry_count; k++) {
+            trials_beyond(layer->trials, layer->trial_count, layer->entries[k].bucket,
+                          &layer->entries[k].plan, text);
+            if (!*text)
+                continue;
+            if (!found++) {
+                at = &layer->entries[k];
+                text_put(first, sizeof(first), "%s", text);
+            }
+        }
+    }
+    if (found)
+        remark(out,
+               "%zu entr%s more by chunks than overlap can hide: in bucket %u, %s %s.  On cores "
+               "with less to do it may gain less",
+               found, found == 1 ? "y gains" : "ies gain", at->bucket, PLAN_WORDS(&at->plan),
+               first);
+}
+
 void remarks_section(const struct facts *facts, const struct scope *scope, struct remarks *out)
 {
     struct counts c = counts_of(scope);
@@ -207,6 +236,7 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
                c.heat.throttled.steps ? "THROTTLED" : "DISTURBED", c.throttled,
                c.heat.throttled.steps ? "heat or power" : "other processes");
     load_remark(scope, out);
+    beyond_remark(scope, out);
     if (c.stale)
         remark(out, "%u entries are stale: the machine has changed since", c.stale);
     if (c.cut)

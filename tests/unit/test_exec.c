@@ -236,12 +236,15 @@ static void run_setting(const struct setting *s, uint64_t seed)
     struct data data = { .shape = s->shape, .seed = seed };
     struct moe_plan plans[PLANS_MAX];
     size_t n = plan_list(&s->shape, plans, PLANS_MAX);
-    uint32_t tokens[8];
+    uint32_t tokens[8], blocks = all.engine.device->block_rows;
     struct rig *rig;
     void *kept;
     size_t bytes;
     int rc;
 
+    if (blocks) /* as usual, all rows at once, or as few in a block as there may be */
+        all.engine.device->block_rows =
+            (uint32_t[]){ blocks, 0, 1, 1 }[random_bits(seed, s->capacity) % 4];
     for (uint32_t q = 0; q < s->shape.ranks; q++)
         tokens[q] = tokens_of(s, q);
     lay_out(&s->shape);
@@ -269,6 +272,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
     judge_close(all.other);
     all.other = NULL;
     rig_close(rig);
+    all.engine.device->block_rows = blocks;
 }
 
 /* The smallest racks that these nodes can form; 0: none. */

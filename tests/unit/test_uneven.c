@@ -26,6 +26,7 @@ struct setting {
 static struct {
     struct world *world;
     struct engine engine;
+    bool blocks; /* the device takes rows in blocks */
     int ranks, rank;
     uint64_t seed;
     int passed, failed;
@@ -235,6 +236,9 @@ static int open_rig(const struct setting *s, struct rig **out)
     for (int q = 0; q < all.ranks; q++)
         tokens[q] = s->ranks_differ ? some[q % 4] : TOKENS;
     all.engine.wire->topology.ranks_per_node = (int)s->shape.ranks_per_node;
+    /* All rows at once, as few in a block as there may be, an expert's rows in one block. */
+    if (all.blocks)
+        all.engine.device->block_rows = (uint32_t[]){ 0, 1, UINT32_MAX }[s->seed % 3];
     return rig_open(all.world, &all.engine, &data, tokens, 1, out);
 }
 
@@ -458,6 +462,7 @@ int main(int argc, char **argv)
     if (engine_open(all.world, option(argc, argv, "--device", "host"),
                     option(argc, argv, "--wire", NULL), &all.engine))
         return 1;
+    all.blocks = all.engine.device->block_rows > 0;
     for (uint32_t e = 2; e <= 4 * (uint32_t)all.ranks; e++) {
         bool legal =
             e <= (uint32_t)all.ranks ? all.ranks % (int)e == 0 : e % (uint32_t)all.ranks == 0;

@@ -23,30 +23,80 @@ static uint64_t rows(const struct exec *x)
     return geometry_chunk_rows(&x->geometry);
 }
 
-/* Where the rows of each expert begin, if they differ: in the memory of the device. */
-static const uint64_t *first_rows(const struct exec *x)
+static uint64_t expert_rows(const struct exec *x, uint32_t local)
 {
-    return x->geometry.before ? x->uneven.local : NULL;
-}
-
-/* What kernels are told of a batch of experts: how many, and rows of each, or of all that differ.
- */
-static uint32_t batch(const struct exec *x)
-{
-    return x->geometry.local * (is_rigid(x) ? x->geometry.peers : 1);
-}
-
-static uint64_t batch_rows(const struct exec *x)
-{
-    if (is_rigid(x))
-        return x->geometry.chunk_rows;
-    return x->geometry.before ? geometry_seen_rows(&x->geometry) : rows(x);
+    return x->geometry.before ? x->uneven.seen[local + 1] - x->uneven.seen[local] : rows(x);
 }
 
 /* Elements of b1 or b2 (i = 0 or 1) from one expert to the next. */
 static uint64_t bias_stride(const struct exec *x, int i)
 {
     return i ? layer_bias2_stride(&x->layer->shape) : x->geometry.hidden;
+}
+
+/* ---- Blocks of rows */
+
+/* What goes through all products of a pass before the next rows do: some rows of an expert, or all
+ * rows of some experts. */
+struct block {
+    uint32_t expert, experts; /* as kernels have them: batches */
+    uint64_t at;              /* where its rows begin in the chunk */
+    uint64_t row, rows;       /* of each expert; of all, where `first` is a table */
+    const uint64_t *first;    /* where each one's rows begin, in the memory of the device */
+};
+
+/* How many rows a block has at most; 0: a chunk is one.  On cores what a product has made is read
+ * again before it leaves the cache, so that rows take the same time whatever d is.  Each block also
+ * reads the matrices, and adds to their gradients: where these are large, so is a block. */
+static uint64_t block_most(const struct exec *x)
+{
+    uint64_t least = x->engine ? x->engine->device->block_rows : 0;
+    uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
+    uint64_t by_matrix = 2 * D * H / (D + H);
+
+    if (!least || is_rigid(x))
+        return 0;
+    return by_matrix > least ? by_matrix : least;
+}
+
+/* From a zeroed block to the first one, and on; false: there is none.  An expert's blocks are about
+ * equal: a last one of a few rows would read all the matrices for them. */
+static bool block_next(const struct exec *x, struct block *b)
+{
+    const struct geometry *g = &x->geometry;
+    uint64_t most = block_most(x), all, left, blocks;
+
+    if (!most) {
+        bool more = !b->experts && g->local;
+
+        *b = (struct block){ .experts = g->local * (is_rigid(x) ? g->peers : 1),
+                             .rows = is_rigid(x) ? g->chunk_rows : rows(x),
+                             .first = g->before ? x->uneven.local : NULL };
+        if (g->before)
+            b->rows = geometry_seen_rows(g);
+        return more;
+    }
+    b->at += b->experts * b->rows;
+    b->row += b->rows;
+    if (b->experts && b->row >= expert_rows(x, b->expert)) {
+        b->expert += b->experts;
+        b->row = 0;
+    }
+    if (b->expert >= g->local)
+        return false;
+    all = expert_rows(x, b->expert);
+    left = all - b->row;
+    blocks = (left + most - 1) / most;
+    b->rows = blocks ? (left + blocks - 1) / blocks : 0;
+    b->experts = g->before || !all || most / all < 1 ? 1 : (uint32_t)(most / all);
+    if (b->experts > g->local - b->expert)
+        b->experts = g->local - b->expert;
+    return true;
+}
+
+static void *rows_of(const struct exec *x, const struct block *b, const void *base, uint64_t width)
+{
+    return base ? (char *)base + b->at * width * dtype_bytes(x->compute_type) : NULL;
 }
 
 /* ---- Layout */
@@ -76,6 +126,7 @@ void padded_layout(struct exec *x, struct arena *arena)
     bool train = s->pass == MOE_TRAIN;
     uint32_t kept = train ? x->geometry.chunks : 1;
     size_t width = dtype_bytes(x->compute_type);
+    uint64_t most = size_product(block_most(x), x->geometry.hidden);
     struct padded *p = x->state;
 
     p->forward = new_trip(x);
@@ -91,7 +142,7 @@ void padded_layout(struct exec *x, struct arena *arena)
     if (s->activation == MOE_SWIGLU)
         p->up = chunks_take(arena, elements, width, kept);
     for (int i = 0; i < 2 && is_rigid(x); i++) {
-        uint64_t n = size_product(batch(x), bias_stride(x, i));
+        uint64_t n = size_product(x->geometry.local * x->geometry.peers, bias_stride(x, i));
 
         p->peers_bias[i] = arena_take(arena, n, width);
         if (train)
@@ -103,6 +154,8 @@ void padded_layout(struct exec *x, struct arena *arena)
         p->aligned[0] = arena_take(arena, elements, width);
         p->aligned[1] = arena_take(arena, size_product(seen, s->model_dim), width);
     }
+    if (most && most < elements)
+        elements = most;
     p->grad_post = arena_take(arena, elements, width);
     if (s->activation == MOE_SWIGLU)
         p->grad_up = arena_take(arena, elements, width);
@@ -163,17 +216,19 @@ static int align_rows(const struct exec *x, uint64_t columns, const void *from, 
                                                            .to = to });
 }
 
-/* One product per local expert; its matrices lie one after the other. */
-static int multiply_rows(const struct exec *x, struct gemm g)
+/* The block's products: one per expert, whose matrices lie one after the other. */
+static int multiply_rows(const struct exec *x, const struct block *b, struct gemm g)
 {
+    size_t width = dtype_bytes(x->compute_type);
+
     g.dtype = x->compute_type;
-    if (x->geometry.before) /* the experts' numbers of rows differ */
+    if (b->first) /* the experts' numbers of rows differ */
         return launch_gemm_rows(x->engine->compute,
                                 &(struct gemm_rows){ .dtype = g.dtype,
                                                      .sums = g.transpose_a,
                                                      .transpose_b = g.transpose_b,
                                                      .keep = g.keep,
-                                                     .experts = x->geometry.local,
+                                                     .experts = b->experts,
                                                      .n = g.n,
                                                      .k = g.transpose_a ? g.m : g.k,
                                                      .first = x->uneven.seen,
@@ -187,125 +242,104 @@ static int multiply_rows(const struct exec *x, struct gemm g)
         TRY(align_rows(x, g.n, g.b, padded_of(x)->aligned[1]));
         g.a = padded_of(x)->aligned[0];
         g.b = padded_of(x)->aligned[1];
+        g.k = rows(x);
+        g.batch = x->geometry.local;
+    } else {
+        g.batch = b->experts;
     }
-    g.batch = x->geometry.local;
     g.stride_a = g.m * g.k;
     g.stride_b = g.k * g.n;
     g.stride_c = g.m * g.n;
+    if (g.transpose_a)
+        g.c = (char *)g.c + b->expert * g.stride_c * width;
+    else
+        g.b = (const char *)g.b + b->expert * g.stride_b * width;
     return launch_gemm(x->engine->compute, &g);
 }
 
 /* (rows, D) times a hidden-major matrix, transposed: (rows, hidden). */
-static int to_hidden(const struct exec *x, const void *in, const void *weight, void *out)
+static int to_hidden(const struct exec *x, const struct block *b, const void *in,
+                     const void *weight, void *out)
 {
-    return multiply_rows(x, (struct gemm){ .transpose_b = true,
-                                           .m = rows(x),
-                                           .n = x->geometry.hidden,
-                                           .k = x->layer->shape.model_dim,
-                                           .a = in,
-                                           .b = weight,
-                                           .c = out });
+    return multiply_rows(x, b,
+                         (struct gemm){ .transpose_b = true,
+                                        .m = b->rows,
+                                        .n = x->geometry.hidden,
+                                        .k = x->layer->shape.model_dim,
+                                        .a = in,
+                                        .b = weight,
+                                        .c = out });
 }
 
 /* (rows, hidden) times a hidden-major matrix: (rows, D). */
-static int from_hidden(const struct exec *x, const void *in, const void *weight, bool keep,
-                       void *out)
+static int from_hidden(const struct exec *x, const struct block *b, const void *in,
+                       const void *weight, bool keep, void *out)
 {
-    return multiply_rows(x, (struct gemm){ .keep = keep,
-                                           .m = rows(x),
-                                           .n = x->layer->shape.model_dim,
-                                           .k = x->geometry.hidden,
-                                           .a = in,
-                                           .b = weight,
-                                           .c = out });
+    return multiply_rows(x, b,
+                         (struct gemm){ .keep = keep,
+                                        .m = b->rows,
+                                        .n = x->layer->shape.model_dim,
+                                        .k = x->geometry.hidden,
+                                        .a = in,
+                                        .b = weight,
+                                        .c = out });
+}
+
+/* Gradients add up over the chunks, and over an expert's blocks. */
+static bool keeps(const struct block *b, uint32_t chunk)
+{
+    return chunk > 0 || b->row > 0;
 }
 
 /* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
-static int weight_grad(const struct exec *x, const void *hidden, const void *outer, bool keep,
-                       void *grad)
+static int weight_grad(const struct exec *x, const struct block *b, uint32_t chunk,
+                       const void *hidden, const void *outer, void *grad)
 {
-    return multiply_rows(x, (struct gemm){ .transpose_a = true,
-                                           .keep = keep,
-                                           .m = x->geometry.hidden,
-                                           .n = x->layer->shape.model_dim,
-                                           .k = rows(x),
-                                           .a = hidden,
-                                           .b = outer,
-                                           .c = grad });
+    return multiply_rows(x, b,
+                         (struct gemm){ .transpose_a = true,
+                                        .keep = keeps(b, chunk),
+                                        .m = x->geometry.hidden,
+                                        .n = x->layer->shape.model_dim,
+                                        .k = b->rows,
+                                        .a = hidden,
+                                        .b = outer,
+                                        .c = grad });
 }
+
+/* ---- Biases */
 
 static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
 
-static const void *bias(const struct exec *x, int i)
+/* Those of the block's experts, of b1 or b2 (i = 0 or 1), or their gradients. */
+static void *bias_of(const struct exec *x, const struct block *b, int i, const void *base)
 {
-    return is_rigid(x) ? padded_of(x)->peers_bias[i] : x->weights.tensors[biases[i]].compute;
+    return (char *)base + b->expert * bias_stride(x, i) * dtype_bytes(x->compute_type);
 }
 
-/* ---- One chunk through the experts */
-
-static int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
+static const void *bias(const struct exec *x, const struct block *b, int i)
 {
-    struct exec *x = self;
-    const struct padded *p = x->state;
-    const struct geometry *g = &x->geometry;
-    const struct weight *w = x->weights.tensors;
-    void *pre = chunk_at(p->pre, chunk), *post = chunk_at(p->post, chunk);
-    void *up = chunk_at(p->up, chunk);
-
-    /* Biases are the same for all peers, whose rows lie apart. */
-    for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
-        TRY(launch_move(x->engine->compute, &(struct move){ .from_type = x->compute_type,
-                                                            .to_type = x->compute_type,
-                                                            .block = g->local * bias_stride(x, i),
-                                                            .dims = { g->peers, 1, 1 },
-                                                            .to_stride = { 1, 0, 0 },
-                                                            .terms = 1,
-                                                            .from = w[biases[i]].compute,
-                                                            .to = p->peers_bias[i] }));
-    TRY(to_hidden(x, in, w[TENSOR_W1].compute, pre));
-    if (up)
-        TRY(to_hidden(x, in, w[TENSOR_W3].compute, up));
-    TRY(launch_activate(x->engine->compute, &(struct activate){ .dtype = x->compute_type,
-                                                                .kind = x->layer->shape.activation,
-                                                                .batch = batch(x),
-                                                                .rows = batch_rows(x),
-                                                                .width = g->hidden,
-                                                                .first = first_rows(x),
-                                                                .bias = bias(x, 0),
-                                                                .pre = pre,
-                                                                .up = up,
-                                                                .post = post }));
-    TRY(from_hidden(x, post, w[TENSOR_W2].compute, false, out));
-    if (g->slice != 0)
-        return OK; /* the slices' outputs are summed: only one may bring the bias */
-    return launch_add_bias(x->engine->compute,
-                           &(struct add_bias){ .dtype = x->compute_type,
-                                               .batch = batch(x),
-                                               .rows = batch_rows(x),
-                                               .width = x->layer->shape.model_dim,
-                                               .first = first_rows(x),
-                                               .bias_stride = layer_bias2_stride(&x->layer->shape),
-                                               .bias = bias(x, 1),
-                                               .to = out });
+    return is_rigid(x) ? padded_of(x)->peers_bias[i]
+                       : bias_of(x, b, i, x->weights.tensors[biases[i]].compute);
 }
 
-/* The gradient of b1 or b2 (i = 0 or 1), a sum over all rows or over none. */
-static int bias_grad(const struct exec *x, int i, const void *from, bool any, uint64_t width,
-                     bool keep)
+/* The gradient of b1 or b2, a sum over all rows or over none. */
+static int bias_grad(const struct exec *x, const struct block *b, uint32_t chunk, int i,
+                     const void *from, bool any)
 {
     void *grad = x->weights.tensors[biases[i]].grad;
 
     TRY(launch_sum_rows(
         x->engine->compute,
         &(struct sum_rows){ .dtype = x->compute_type,
-                            .keep = keep,
-                            .batch = batch(x),
-                            .rows = any ? batch_rows(x) : 0,
-                            .width = width,
-                            .first = any ? first_rows(x) : NULL,
+                            .keep = keeps(b, chunk),
+                            .batch = b->experts,
+                            .rows = any ? b->rows : 0,
+                            .width = i ? x->layer->shape.model_dim : x->geometry.hidden,
+                            .first = any ? b->first : NULL,
                             .to_stride = bias_stride(x, i),
                             .from = from,
-                            .to = is_rigid(x) ? padded_of(x)->peers_grad[i] : grad }));
+                            .to = is_rigid(x) ? padded_of(x)->peers_grad[i]
+                                              : bias_of(x, b, i, grad) }));
     if (!is_rigid(x))
         return OK;
     return launch_move(x->engine->compute,
@@ -319,38 +353,114 @@ static int bias_grad(const struct exec *x, int i, const void *from, bool any, ui
                                        .to = grad });
 }
 
-static int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
+/* ---- One block through the experts, and one chunk */
+
+static int block_forward(const struct exec *x, uint32_t chunk, const struct block *b,
+                         const void *in, void *out)
+{
+    const struct padded *p = x->state;
+    const struct weight *w = x->weights.tensors;
+    uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
+    void *pre = rows_of(x, b, chunk_at(p->pre, chunk), H);
+    void *post = rows_of(x, b, chunk_at(p->post, chunk), H);
+    void *up = rows_of(x, b, chunk_at(p->up, chunk), H);
+
+    in = rows_of(x, b, in, D);
+    out = rows_of(x, b, out, D);
+    TRY(to_hidden(x, b, in, w[TENSOR_W1].compute, pre));
+    if (up)
+        TRY(to_hidden(x, b, in, w[TENSOR_W3].compute, up));
+    TRY(launch_activate(x->engine->compute, &(struct activate){ .dtype = x->compute_type,
+                                                                .kind = x->layer->shape.activation,
+                                                                .batch = b->experts,
+                                                                .rows = b->rows,
+                                                                .width = H,
+                                                                .first = b->first,
+                                                                .bias = bias(x, b, 0),
+                                                                .pre = pre,
+                                                                .up = up,
+                                                                .post = post }));
+    TRY(from_hidden(x, b, post, w[TENSOR_W2].compute, false, out));
+    if (x->geometry.slice != 0)
+        return OK; /* the slices' outputs are summed: only one may bring the bias */
+    return launch_add_bias(x->engine->compute, &(struct add_bias){ .dtype = x->compute_type,
+                                                                   .batch = b->experts,
+                                                                   .rows = b->rows,
+                                                                   .width = D,
+                                                                   .first = b->first,
+                                                                   .bias_stride = bias_stride(x, 1),
+                                                                   .bias = bias(x, b, 1),
+                                                                   .to = out });
+}
+
+static int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
 {
     struct exec *x = self;
     const struct padded *p = x->state;
     const struct geometry *g = &x->geometry;
-    const struct weight *w = x->weights.tensors;
-    const void *rows_in = chunk_at(p->forward.in, chunk);
-    void *pre = chunk_at(p->pre, chunk), *up = chunk_at(p->up, chunk);
-    bool keep = chunk > 0; /* gradients of the chunks add up */
+    struct block b = { 0 };
 
+    /* Biases are the same for all peers, whose rows lie apart. */
+    for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
+        TRY(launch_move(x->engine->compute,
+                        &(struct move){ .from_type = x->compute_type,
+                                        .to_type = x->compute_type,
+                                        .block = g->local * bias_stride(x, i),
+                                        .dims = { g->peers, 1, 1 },
+                                        .to_stride = { 1, 0, 0 },
+                                        .terms = 1,
+                                        .from = x->weights.tensors[biases[i]].compute,
+                                        .to = p->peers_bias[i] }));
+    while (block_next(x, &b))
+        TRY(block_forward(x, chunk, &b, in, out));
+    return OK;
+}
+
+static int block_backward(const struct exec *x, uint32_t chunk, const struct block *b,
+                          const void *in, void *out)
+{
+    const struct padded *p = x->state;
+    const struct weight *w = x->weights.tensors;
+    uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
+    const void *rows_in = rows_of(x, b, chunk_at(p->forward.in, chunk), D);
+    void *pre = rows_of(x, b, chunk_at(p->pre, chunk), H);
+    void *up = rows_of(x, b, chunk_at(p->up, chunk), H);
+
+    in = rows_of(x, b, in, D);
+    out = rows_of(x, b, out, D);
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
-    TRY(bias_grad(x, 1, in, g->slice == 0, x->layer->shape.model_dim, keep));
-    TRY(weight_grad(x, chunk_at(p->post, chunk), in, keep, w[TENSOR_W2].grad));
-    TRY(to_hidden(x, in, w[TENSOR_W2].compute, p->grad_post));
+    TRY(bias_grad(x, b, chunk, 1, in, x->geometry.slice == 0));
+    TRY(weight_grad(x, b, chunk, rows_of(x, b, chunk_at(p->post, chunk), H), in,
+                    w[TENSOR_W2].grad));
+    TRY(to_hidden(x, b, in, w[TENSOR_W2].compute, p->grad_post));
     TRY(launch_activate_backward(x->engine->compute,
                                  &(struct activate_backward){ .dtype = x->compute_type,
                                                               .kind = x->layer->shape.activation,
-                                                              .batch = g->before ? 1 : batch(x),
-                                                              .rows = batch_rows(x),
-                                                              .width = g->hidden,
+                                                              .batch = b->first ? 1 : b->experts,
+                                                              .rows = b->rows,
+                                                              .width = H,
                                                               .pre = pre,
                                                               .up = up,
                                                               .grad_post = p->grad_post,
                                                               .grad_pre = p->grad_post,
                                                               .grad_up = p->grad_up }));
-    TRY(bias_grad(x, 0, p->grad_post, true, g->hidden, keep));
-    TRY(weight_grad(x, p->grad_post, rows_in, keep, w[TENSOR_W1].grad));
-    TRY(from_hidden(x, p->grad_post, w[TENSOR_W1].compute, false, out));
+    TRY(bias_grad(x, b, chunk, 0, p->grad_post, true));
+    TRY(weight_grad(x, b, chunk, p->grad_post, rows_in, w[TENSOR_W1].grad));
+    TRY(from_hidden(x, b, p->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)
         return OK;
-    TRY(weight_grad(x, p->grad_up, rows_in, keep, w[TENSOR_W3].grad));
-    return from_hidden(x, p->grad_up, w[TENSOR_W3].compute, true, out);
+    TRY(weight_grad(x, b, chunk, p->grad_up, rows_in, w[TENSOR_W3].grad));
+    return from_hidden(x, b, p->grad_up, w[TENSOR_W3].compute, true, out);
+}
+
+static int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
+{
+    const struct exec *x = self;
+    struct block b = { 0 };
+
+    while (block_next(x, &b))
+        TRY(block_backward(x, chunk, &b, in, out));
+    return OK;
 }
 
 /* ---- The trips */

@@ -183,6 +183,7 @@ static int print_tried(const struct explainer *x, const struct entry_row *e)
     const struct trial_key here = { e->cluster, e->shape, e->window, e->bucket, .plan = e->plan };
     struct grid grid = GRID_OF(tried_columns);
     const struct trial_facts *chosen = NULL;
+    char beyond[BEYOND_TEXT_BYTES];
     struct trial_list list;
     int rc = trials_read(x->store, &here, true, &list);
 
@@ -193,6 +194,9 @@ static int print_tried(const struct explainer *x, const struct entry_row *e)
             chosen = &list.items[i];
     for (size_t i = 0; i < list.count && !rc; i++)
         rc = add_tried(&grid, &list.items[i], chosen, e, &x->shape);
+    trials_beyond(list.items, list.count, e->bucket, &e->plan, beyond);
+    if (!rc && *beyond)
+        fprintf(x->to, "note     %s\n", beyond);
     if (!rc && list.count) {
         fprintf(x->to, "\ntried    %zu plan%s, the fastest median first\n", list.count,
                 list.count == 1 ? "" : "s");

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "judge.h"
 #include "load.h"
+#include "overlap.h"
 #include "plan.h"
 #include "rig.h"
 #include "shape.h"
@@ -202,6 +203,29 @@ static void print_against_eager(const struct measured_plan *subjects, size_t cou
     }
 }
 
+/* Where chunks gain more than overlap can hide. */
+static void print_beyond(const struct measured_plan *subjects, size_t count)
+{
+    for (size_t i = 0; i < count * count; i++) {
+        const struct measured_plan *of[2] = { &subjects[i / count], &subjects[i % count] };
+        struct moe_plan one = of[1]->runner.plan;
+        struct step_halves halves[2];
+        char text[BEYOND_TEXT_BYTES];
+
+        one.d = 1;
+        if (one.d == of[1]->runner.plan.d || of[0]->baseline || of[1]->baseline ||
+            !plan_equal(&one, &of[0]->runner.plan))
+            continue;
+        for (int n = 0; n < 2; n++)
+            halves[n] = (struct step_halves){ of[n]->spread[STEP_BOTH],
+                                              of[n]->spread[STEP_COMPUTE].median_ns,
+                                              of[n]->spread[STEP_COMM].median_ns };
+        overlap_beyond(&halves[0], &halves[1], text);
+        if (*text)
+            printf("%s %s\n", SUBJECT_TEXT(of[1]), text);
+    }
+}
+
 static void print_text(const struct rig *rig, const struct measured_plan *subjects, size_t count,
                        const struct run_options *o)
 {
@@ -231,6 +255,7 @@ static void print_text(const struct rig *rig, const struct measured_plan *subjec
                : whole   ? "ok"
                          : "some tokens ok");
     }
+    print_beyond(subjects, count);
     if (o->routes == RUN_BOTH)
         print_known(subjects, count, wide);
     if (o->phases)
