@@ -304,8 +304,8 @@ static const struct run_row *newest_run(const struct facts *facts, const struct 
     return NULL;
 }
 
-/* What each bucket said before that run; NULL: nothing, or the run left it as it was.  The oldest
- * row since its start is meant, for a run may decide a bucket more than once.  The caller frees. */
+/* What each bucket said before that run; NULL: nothing, or the run left it as it was.  The newest
+ * row of another run is meant, for a run may decide a bucket more than once.  The caller frees. */
 static const struct entry_row **
 said_before(const struct facts *facts, const struct layer_facts *layer, const struct run_row *run)
 {
@@ -315,12 +315,9 @@ said_before(const struct facts *facts, const struct layer_facts *layer, const st
          before && h < facts->history + facts->history_count && h->replaced_s >= run->started_s;
          h++) {
         e = SAME_TABLE(&h->entry, layer->entries) ? facts_entry(layer, h->entry.bucket) : NULL;
-        if (e)
+        if (e && e->run == run->id && h->entry.run != run->id && !before[e - layer->entries])
             before[e - layer->entries] = &h->entry;
     }
-    for (size_t i = 0; before && i < layer->entry_count; i++)
-        if (before[i] && (layer->entries[i].run != run->id || before[i]->run == run->id))
-            before[i] = NULL;
     return before;
 }
 

@@ -158,7 +158,7 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
     if (default_arm_of(d) < 0)
         return PROVEN; /* nothing is left to compare it with */
     if (pair_count(t) < PAIRS_LEAST)
-        return OPEN;
+        return pair_count(t) < d->setup.patience / 2 ? OPEN : FAILED;
     mean = mean_of(d, t);
     both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
     if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, d->setup.harm))

@@ -19,6 +19,9 @@ enum {
     ROLE_ARM = 64 /* ROLE_ARM + n: arm n, in whatever role it meets others in a bucket */
 };
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
+/* Who looks again and again sees luck more often than who looks once: so much surer has to be what
+ * ends a bucket's pairs, and what is proven where they went on. */
+enum { LOOKS = 5, LOOKED_ON = 2 };
 enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
 /* ---- contestants */
@@ -63,7 +66,7 @@ static int contestants(const struct rounds_contest *c)
     int count = 0;
 
     for (int i = 0; i < c->arm_count; i++)
-        count += !c->dropped[i];
+        count += !c->dropped[i] && !c->rests[i];
     return count;
 }
 
@@ -104,7 +107,7 @@ static int next_arm(const struct rounds *r, int bucket)
     for (int i = 0; i < c->arm_count; i++) {
         uint64_t place = random_bits(key, (uint64_t)i);
 
-        if (c->dropped[i] || c->told[i] > r->round / cycle_rounds(r))
+        if (c->dropped[i] || c->rests[i] || c->told[i] > r->round / cycle_rounds(r))
             continue;
         if (next < 0 || place < first) {
             next = i;
@@ -144,10 +147,44 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
 
 /* ---- pairs of samples */
 
+/* Times as many cycles as are taken anyway; what is expected to take twice as many may be lucky. */
+enum { LONGER = 6, LUCKY = 2 };
+
+static uint32_t cycles_most(const struct rounds *r)
+{
+    uint32_t most = LONGER * r->setup.cycles_max;
+
+    return most < ROUNDS_CYCLES_MAX ? most : ROUNDS_CYCLES_MAX;
+}
+
+/* Cycles in each of the launches in which undecided buckets go on: more pairs in one launch would
+ * only show its luck more precisely. */
+static uint32_t longer_cycles(uint32_t cycles, uint32_t launches)
+{
+    static const uint32_t usual = 3;
+    uint32_t least = (cycles + launches - 1) / launches;
+
+    return least > usual ? least : usual;
+}
+
 /* Launches are counted from 0, that of the search. */
 static int launch_of(const struct rounds *r, uint32_t cycle)
 {
-    return r->setup.launch_cycles ? 1 + (int)(cycle / r->setup.launch_cycles) : 0;
+    const struct rounds_setup *s = &r->setup;
+    uint32_t last = s->launches ? s->launches : 1, left;
+
+    if (!s->launch_cycles)
+        return 0;
+    if (cycle < s->cycles_max)
+        return 1 + (int)(cycle / s->launch_cycles);
+    left = cycles_most(r) - s->cycles_max;
+    return (int)(last + 1 + (cycle - s->cycles_max) / longer_cycles(left, LAUNCHES_MAX - 1 - last));
+}
+
+/* Further ones that are complete after so many cycles. */
+static int launches_of(const struct rounds *r, uint32_t cycles)
+{
+    return r->setup.launch_cycles ? launch_of(r, cycles) - 1 : 0;
 }
 
 int rounds_launch(const struct rounds *r)
@@ -398,7 +435,7 @@ struct rounds_result rounds_result(const struct rounds *r)
     if (over_static(r, range, &v.static_arm))
         v.over_static = range_gain(range[STATED]);
     v.static_arm = v.static_arm < 0 ? -1 : r->statics[v.static_arm];
-    v.launches = 1 + (r->setup.launch_cycles ? rounds_launch(r) - 1 : 0);
+    v.launches = 1 + launches_of(r, r->round / cycle_rounds(r));
     return v;
 }
 
@@ -477,9 +514,9 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
 /* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. Where
  * the search did not choose it it is one of several, of which one is likely to have been lucky:
  * what other buckets say of it counts only where its own pairs alone make it likely to be faster.
- */
+ * all: the mean by which it was judged. */
 static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
-                                  int bucket, double chance)
+                                  int bucket, double chance, struct mean *all)
 {
     static const double likely_slower = 0.1;
     const struct rounds_contest *c = &r->contests[bucket];
@@ -490,6 +527,8 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
 
+    chance /= c->longer ? LOOKED_ON : 1;
+    *all = mean_with_belief(own, belief, variance);
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
     word.gain = range_gain(stated(r, mean_range(own, STATED)));
@@ -501,6 +540,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 
         if (mean_proof(&both, belief, variance, chance))
             word.proof = PROOF_HARMLESS;
+        *all = mean_with_belief(&both, belief, variance);
     }
     return word;
 }
@@ -549,13 +589,14 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count);
         struct table_of_means t;
+        struct mean all;
 
         if (role == ROLE_DEFAULT ||
             (role >= ROLE_STATIC + r->setup.static_count && role < ROLE_NEIGHBOUR))
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
         for (int b = 0; b < r->setup.bucket_count; b++)
-            words[role][b] = word_of(r, &t, role, b, chance);
+            words[role][b] = word_of(r, &t, role, b, chance, &all);
         if (role == ROLE_TABLE)
             keep_settled(r, &t, harm);
     }
@@ -589,6 +630,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
     int role = ROLE_STATIC, end = ROLE_STATIC + r->setup.static_count;
     struct table_of_means over_default, over_table;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    struct mean all;
 
     while (role < end && r->statics[role - ROLE_STATIC] != v.static_arm)
         role++;
@@ -597,7 +639,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
     compare_all(r, role, ROLE_DEFAULT, &over_default);
     compare_all(r, role, ROLE_TABLE, &over_table);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &over_default, role, b, harm);
+        words[b] = word_of(r, &over_default, role, b, harm, &all);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
         const struct mean *here = &over_table.of[b];
@@ -622,7 +664,7 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
     const struct rounds_contest *c = &r->contests[b];
     struct table_of_means t;
-    struct mean here;
+    struct mean here, all;
 
     *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
     if (!present(c, c->role[ROLE_NEIGHBOUR]))
@@ -635,7 +677,7 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     if (c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT])
         return now->proof != PROOF_FASTER;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
-    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm);
+    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm, &all);
     return word->proof != PROOF_NONE;
 }
 
@@ -668,10 +710,11 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
 {
     struct table_of_means t;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    struct mean all;
 
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &t, ROLE_TABLE, b, harm);
+        words[b] = word_of(r, &t, ROLE_TABLE, b, harm, &all);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
 
@@ -733,9 +776,135 @@ static bool is_without_noise(const struct rounds *r)
     return true;
 }
 
-/* Whether no further cycle is needed.  Where launches are counted only
- * whole launches are judged. */
-static bool is_enough(const struct rounds *r, uint32_t cycles)
+/* ---- buckets that are not decided */
+
+/* What the buckets say together of how much a role's plans save: the mean, and how far they differ,
+ * with what is not known of either.  It proves nothing; it says what pairs may yet show. */
+static struct normal usual_of(const struct table_of_means *t, int bucket_count)
+{
+    double mean = 0, variance = 0, differ = 0;
+    int n = 0;
+
+    for (int b = 0; b < bucket_count; b++)
+        if (t->pairs[b].count && t->of[b].count) {
+            mean += t->of[b].mean;
+            variance += t->of[b].steps + t->of[b].luck;
+            n++;
+        }
+    if (n < 2)
+        return (struct normal){ 0, INFINITY };
+    mean /= n;
+    for (int b = 0; b < bucket_count; b++)
+        if (t->pairs[b].count && t->of[b].count)
+            differ += (t->of[b].mean - mean) * (t->of[b].mean - mean);
+    differ = fmax(0, differ / (n - 1) - variance / n);
+    return (struct normal){ mean, sqrt(differ + (differ + variance / n) / n) };
+}
+
+/* What more pairs of a plan and the default are worth in a bucket, as a share of a step: what is
+ * lost on average if the default stands, less what the pairs cost that a proof takes.  Below 0
+ * where so many are not to be had. */
+static double worth_of_pairs(const struct rounds *r, const struct mean *all, struct normal usual)
+{
+    static const double sds = 2.5; /* of a proof */
+    double variance = all->steps + all->luck, spread = usual.sd * usual.sd, share, expected, lost;
+    double slack, times, pairs;
+
+    if (!all->count || !isfinite(all->mean) || !isfinite(variance))
+        return -1;
+    if (!(variance > 0)) /* nothing scatters: there are too few of them, or it is slower */
+        return -all->mean;
+    share = isinf(spread) ? 1 : spread / (spread + variance);
+    expected = share * all->mean + (1 - share) * usual.mean;
+    lost = gain_of_learning(expected, sqrt(share * variance));
+    slack = log1p(pairs_harmless) - fmin(expected, 0);
+    times = slack * slack - sds * sds * all->luck;
+    if (!(times > 0))
+        return -1;
+    times = fmax(1.5, sds * sds * all->steps / times);
+    pairs = all->count * (times - 1);
+    return all->count * times > LUCKY * cycles_most(r) ? -1 : lost - 2 * pairs * r->setup.worth;
+}
+
+/* Lets all rest but the default and the plan that is most worth further pairs in each bucket where
+ * nothing is proven.  False: nothing is. */
+static bool rest(struct rounds *r, bool *proven)
+{
+    struct table_of_means t;
+    double worth[ROUNDS_BUCKETS_MAX];
+    int best[ROUNDS_BUCKETS_MAX], end = ROLE_STATIC + r->setup.static_count;
+    bool any = false;
+
+    *proven = false;
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        worth[b] = 0;
+        best[b] = -1;
+    }
+    for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
+        double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
+        struct normal usual;
+
+        if (role == ROLE_DEFAULT || (role >= end && role < ROLE_NEIGHBOUR))
+            continue;
+        compare_all(r, role, ROLE_DEFAULT, &t);
+        usual = usual_of(&t, r->setup.bucket_count);
+        for (int b = 0; b < r->setup.bucket_count; b++) {
+            const struct rounds_contest *c = &r->contests[b];
+            struct mean all;
+            double gain;
+
+            if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) ||
+                !present(c, c->role[ROLE_DEFAULT]) || best[b] == ROUNDS_ARMS_MAX)
+                continue;
+            if (word_of(r, &t, role, b, chance, &all).proof) {
+                best[b] = ROUNDS_ARMS_MAX; /* it is decided */
+                *proven = true;
+                continue;
+            }
+            gain = c->rests[c->role[role]] ? -1 : worth_of_pairs(r, &all, usual);
+            if (gain > worth[b]) {
+                worth[b] = gain;
+                best[b] = c->role[role];
+            }
+        }
+    }
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        bool goes_on = best[b] >= 0 && best[b] < ROUNDS_ARMS_MAX;
+
+        any |= goes_on;
+        r->contests[b].longer |= goes_on && r->longer;
+        for (int i = 0; i < r->contests[b].arm_count && r->longer; i++)
+            r->contests[b].rests[i] |=
+                !goes_on || (i != best[b] && i != r->contests[b].role[ROLE_DEFAULT]);
+    }
+    return any;
+}
+
+/* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
+static bool is_hopeless(struct rounds *r)
+{
+    bool proven, any = rest(r, &proven);
+
+    return !any && !proven;
+}
+
+/* Whether undecided buckets go on. */
+static bool goes_on(struct rounds *r, uint32_t cycles)
+{
+    const struct rounds_setup *s = &r->setup;
+    bool proven;
+
+    if (!(s->worth > 0) || cycles >= cycles_most(r))
+        return false;
+    if (r->longer && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
+        return true;
+    r->longer = true;
+    return rest(r, &proven);
+}
+
+/* Whether no further cycle is needed of all contestants.  Where launches are counted only whole
+ * launches are judged. */
+static bool is_enough(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
     uint32_t more = cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1);
@@ -747,7 +916,7 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
     if (s->launch_cycles && cycles % s->launch_cycles)
         return false;
     if (cycles < s->cycles_min)
-        return cycles >= 2 && is_without_noise(r);
+        return cycles >= 2 && (is_without_noise(r) || (s->worth > 0 && is_hopeless(r)));
     if (s->steps_max && r->steps + more > s->steps_max)
         return true;
     if (over_default(r, range) && !is_settled(range))
@@ -764,8 +933,8 @@ static void advance(struct rounds *r)
     while (!r->done && next_bucket(r) < 0) {
         r->done = !cycle_steps(r);
         r->round += !r->done;
-        if (!r->done && r->round % rounds == 0)
-            r->done = is_enough(r, r->round / rounds);
+        if (!r->done && r->round % rounds == 0 && (r->longer || is_enough(r, r->round / rounds)))
+            r->done = !goes_on(r, r->round / rounds);
     }
 }
 

@@ -10,8 +10,10 @@
  * A round visits buckets in shuffled order, and in each of them every contestant once, in shuffled
  * order and without anything between: what slows the machine for longer than a few steps slows
  * all of them.  A cycle is as many rounds as it takes to see every bucket once: one where there
- * are few buckets.  State follows from the samples alone, so that what is told again in the same
- * order leads to where it led before. */
+ * are few buckets.  First all contestants meet, in a few cycles.  Then, up to six times as long,
+ * the most promising plan and the default go on in buckets that are not decided, while that is
+ * expected to save more than it costs.  State follows from the samples alone, so that what is told
+ * again in the same order leads to where it led before. */
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
@@ -26,7 +28,9 @@ enum {
     ROUNDS_BUCKETS_MAX = 64,
     ROUNDS_STATICS_MAX = 3,
     ROUNDS_ARMS_MAX = 3 + ROUNDS_STATICS_MAX, /* the table's, the default's, the neighbours' */
-    ROUNDS_CYCLES_MAX = 64
+    ROUNDS_CYCLES_MAX = 64,
+    /* Pairs of a bucket's candidate and the default before them, which prove nothing yet. */
+    PAIRS_BEFORE_ROUNDS = 2
 };
 
 struct rounds_bucket {
@@ -53,6 +57,9 @@ struct rounds_setup {
     /* So many cycles in each further launch of the ranks, and the most launches; then cycles_min
      * and cycles_max follow.  0: all cycles are taken in one launch. */
     uint32_t launch_cycles, launches;
+    /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
+     * where the cycles above leave a bucket undecided.  0: nothing. */
+    double worth;
     uint64_t seed;
     double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };
@@ -66,6 +73,8 @@ struct rounds {
         int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
         int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */
         bool dropped[ROUNDS_ARMS_MAX];
+        bool rests[ROUNDS_ARMS_MAX]; /* enough is known of it */
+        bool longer;                 /* it went on where others were decided */
         uint32_t told[ROUNDS_ARMS_MAX];
         double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX];
         int first_place; /* whose the first pairs are; -1: there are none */
@@ -74,7 +83,7 @@ struct rounds {
     } contests[ROUNDS_BUCKETS_MAX];
     int statics[ROUNDS_STATICS_MAX];
     uint32_t round, steps; /* complete rounds; samples told */
-    bool done;
+    bool done, longer;     /* longer: what follows is for undecided buckets alone */
 };
 
 struct rounds_result {

@@ -71,7 +71,7 @@ struct cell {
     double claims, covered, covered_mean, squares, half;
     double inferred, inferred_claims, inferred_covered, inferred_half; /* likewise, between */
     double tables, buckets;
-    double adopted, nothing, harmed, gain, claimed, steps;
+    double adopted, nothing, harmed, gain, regret, claimed, steps;
     double of_tables[3]; /* sums of covered^2, covered * claims and claims^2 */
 };
 
@@ -91,6 +91,16 @@ static double log_ratio(const struct system *s, const struct entry_row *e)
     struct moe_plan standard = plan_default(NULL);
 
     return log(true_ns(s, NULL, &e->plan, e->capacity) / true_ns(s, NULL, &standard, e->capacity));
+}
+
+/* Beside the fastest plan of all that fit there. */
+static double regret_of_entry(const struct system *s, const struct entry_row *e)
+{
+    double least = INFINITY, own = true_ns(s, NULL, &e->plan, e->capacity);
+
+    for (size_t i = 0; i < s->surface.arm_count && !s->alike; i++)
+        least = fmin(least, surface_ns(&s->surface, (double)e->capacity, (int)i));
+    return s->alike ? 0 : own / least - 1;
 }
 
 /* In how many of some launches that tune did not see the gain is what was claimed. */
@@ -130,6 +140,7 @@ static int read_entry(void *self, const struct entry_row *e)
     c->nothing += !claims || holds(&e->gain, 0);
     c->harmed += ratio > .01;
     c->gain += gain;
+    c->regret += regret_of_entry(r->system, e);
     if (!claims)
         return OK;
     r->claims++;
@@ -238,7 +249,8 @@ static void print_cell(const char *name, const struct cell *c)
                100 * c->inferred_half / c->inferred_claims);
     else
         printf(" %5s %6s", "-", "-");
-    printf("   %5.1f %6.2f %5.1f\n", 100 * c->adopted / buckets, 100 * c->harmed / buckets,
+    printf("   %5.1f %6.2f %6.1f %6.2f %5.1f\n", 100 * c->adopted / buckets,
+           100 * c->harmed / buckets, 100 * c->gain / buckets, 100 * c->regret / buckets,
            c->steps / buckets);
     fflush(stdout);
 }
@@ -255,7 +267,7 @@ static void add_cell(struct cell *sum, const struct cell *c)
 
 static int section_claims(const struct options *o)
 {
-    static const double noises[] = { 3, 5, 10 }, lucks[] = { 0, 1, 2, 4 };
+    static const double noises[] = { 3, 5, 10, 30 }, lucks[] = { 0, 1, 2, 4 };
     struct cell all = { .noise = 0 };
     double least = 100;
 
@@ -266,10 +278,11 @@ static int section_claims(const struct options *o)
         "much, and half-widths, points; of buckets between\n(inferred) how many have another plan "
         "than the default, and the same of their intervals; %% of buckets adopted, slower\nthan "
         "the "
-        "default by 1 %%; steps of a bucket\n");
+        "default by 1 %%; what they save, and lose beside the best plan, %% on average; steps of a "
+        "bucket\n");
     printf("noise luck  buckets claims   further      mean      z   over   half  inferred hold   "
-           "half  adopted slower steps\n");
-    for (int n = 0; n < 3; n++)
+           "half  adopted slower  saves   lose steps\n");
+    for (int n = 0; n < (o->noise < 0 ? 3 : 4); n++) /* 30 %: where it is asked for */
         for (int l = 0; l < 4; l++) {
             struct cell c = { .noise = noises[n] / 100, .luck = lucks[l] / 100 };
             char name[32];
@@ -299,7 +312,8 @@ static int section_alike(const struct options *o)
         if (!is_wanted(o->luck, lucks[l]))
             continue;
         TRY(run_cell(o, true, &c));
-        printf("launch luck %g %%, %.0f buckets of %.0f tables:\n", lucks[l], c.buckets, c.tables);
+        printf("launch luck %g %%, %.0f buckets of %.0f tables, %.1f steps each:\n", lucks[l],
+               c.buckets, c.tables, c.steps / c.buckets);
         judge("adopted, %", 100 * c.adopted / c.buckets, 0, adopted_most);
         judge("the interval holds 0, or nothing is claimed, %", 100 * c.nothing / c.buckets,
               nothing_least, 100);

@@ -57,7 +57,8 @@ struct bucket_outcome tune_bucket(struct search *search, struct noise *noise,
                                  .usable = b->usable,
                                  .default_arm = default_arm(b),
                                  .best_ns = b->best_ns,
-                                 .trial = b->trial };
+                                 .trial = b->trial,
+                                 .patience = b->patience };
     struct bucket_outcome out = true_bucket_tune(&truth, search, noise, NULL);
 
     out.first = b->first;

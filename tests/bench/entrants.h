@@ -14,6 +14,7 @@ struct bucket {
     bool usable[SEARCH_ARMS_MAX];
     bool first;
     struct trial_of *trial; /* where its candidate and its pairs go; NULL: nowhere */
+    uint32_t patience;      /* as decision_setup has it */
 };
 
 /* How lucky a plan is in one launch, a logarithm of standard deviation 1: where its ranks' memory

@@ -25,6 +25,7 @@ static void open_rounds(const struct contender *contenders, int count, struct se
                                   .statics = statics,
                                   .launch_cycles = efforts[NORMAL].launch_cycles,
                                   .launches = efforts[NORMAL].launches - 1,
+                                  .worth = efforts[NORMAL].worth,
                                   .seed = seed };
 
     for (int i = 0; i < count; i++) {

@@ -196,6 +196,10 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .launched = d->launched,
                                     .patience = d->patience ? d->patience : d->effort->patience };
 
+    /* Where trainers have another plan than the default they keep one that is proven. */
+    if (setup.incumbent >= 0 && setup.incumbent != d->default_arm &&
+        setup.patience < 2 * PAIRS_LEAST)
+        setup.patience = 2 * PAIRS_LEAST;
     for (int arm = 0; arm < (int)d->arm_count; arm++)
         usable[arm] = b->attempts[arm].usable && (!rematch || arm == d->default_arm ||
                                                   arm == dictionary_arm(d, &b->entry.plan) ||

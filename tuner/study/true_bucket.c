@@ -35,7 +35,7 @@ struct bucket_outcome true_bucket_tune(const struct true_bucket *b, struct searc
                                     .usable = b->usable,
                                     .default_arm = b->default_arm,
                                     .incumbent = -1,
-                                    .patience = effort ? effort->patience : 0 };
+                                    .patience = effort ? effort->patience : b->patience };
     struct decision_result result;
     struct entry_row entry;
     enum decision_purpose purpose;

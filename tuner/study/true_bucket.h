@@ -28,12 +28,13 @@ struct true_bucket {
     double best_ns; /* the least of the usable arms */
     /* NULL, or where the candidate and its pairs go; arm -1: there was none. */
     struct trial_of *trial;
+    uint32_t patience; /* as decision_setup has it, where no effort is given */
 };
 
 /* What the truth says of an arm that is published; nothing of how it was found. */
 struct bucket_outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
 
-/* By search and decision together, every step counted.  effort NULL: the decision's own patience.
+/* By search and decision together, every step counted.  effort NULL: the bucket's patience.
  * The search must be one that can say something of a bucket with a usable arm. */
 struct bucket_outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
                                        struct noise *noise, const struct effort *effort);

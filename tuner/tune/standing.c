@@ -210,18 +210,24 @@ static int find_candidates(struct settling *s)
     for (int i = 0; i < s->seat_count; i++) {
         struct standing_bucket *seat = &s->seats[i];
         struct bucket *b = &seat->bucket;
-        int arm;
+        int arm, favoured = -1;
 
         TRY(bucket_load(b));
         for (int k = 0; k < (int)space->arm_count; k++)
             seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
         TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
-        /* What an earlier run gave up stays so. */
-        if (arm >= 0 && seat->usable[arm] &&
-            (arm == seat->published || (seat->published == space->default_arm &&
-                                        b->entry.run >= s->sweep->dictionary.pairs_since)))
-            seat->arm = arm;
-        else
+        if (b->entry.search_winner.struct_size)
+            favoured = space_arm(space, &b->entry.search_winner);
+        /* What an earlier run gave up stays so.  What the search favoured when it was there is the
+         * candidate, even where it has changed its mind since. */
+        if (seat->published == space->default_arm &&
+            b->entry.run >= s->sweep->dictionary.pairs_since) {
+            if (arm < 0)
+                arm = favoured;
+            if (arm >= 0 && seat->usable[arm])
+                seat->arm = arm;
+        }
+        if (arm != seat->arm)
             seat->first.count = 0;
     }
     return OK;
@@ -304,6 +310,7 @@ static int open_rounds(struct settling *s)
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
                                   .steps_max = 1, /* and as many as the search took */
+                                  .worth = effort->worth,
                                   .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
 
@@ -348,11 +355,13 @@ static int play(struct settling *s)
             int64_t ns = crew_launch_ns(c->crew);
 
             /* One launch more than the search's is enough where a launch takes long, unless nobody
-             * would notice it. */
-            if (s->launch == 1 && ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns) {
-                note("to start the ranks takes %.1f s, more than a tenth of the time so far: gains "
-                     "rest on two launches of them",
-                     (double)ns * 1e-9);
+             * would notice it; and those for undecided buckets alone may be many. */
+            if ((s->launch == 1 || (s->launch && s->rounds->longer)) && ns > unnoticed_ns &&
+                ns * 10 > host_clock_ns() - c->begun_ns) {
+                if (s->launch == 1)
+                    note("to start the ranks takes %.1f s, more than a tenth of the time so far: "
+                         "gains rest on two launches of them",
+                         (double)ns * 1e-9);
                 break;
             }
             TRY(crew_relaunch(c->crew, s->row.first_round + (uint32_t)launch));

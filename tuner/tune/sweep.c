@@ -5,6 +5,7 @@
 #include "bucket.h"
 #include "pairs.h"
 #include "plan.h"
+#include "rounds.h"
 #include "shape.h"
 #include "standing.h"
 #include "status.h"
@@ -437,6 +438,8 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
 {
     const struct tune_options *o = request->options;
     struct space *space = &request->spaces[number];
+    /* The rounds prove what is published (standing.h), unless a budget ends before them. */
+    uint32_t pairs = c->deadline_ns ? PAIRS_LEAST : PAIRS_BEFORE_ROUNDS;
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.row.id,
@@ -445,7 +448,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                             .arm_count = space->arm_count,
                             .default_arm = space->default_arm,
                             .effort = request->effort,
-                            .patience = 2 * PAIRS_LEAST, /* more follows: see standing.h */
+                            .patience = 2 * pairs,
                             .harm = o->harm,
                             .margin = o->margin };
     struct search_setup search = { .shape = space->shape,
