@@ -854,7 +854,7 @@ static bool rest(struct rounds *r, bool *proven)
             double gain;
 
             if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) ||
-                !present(c, c->role[ROLE_DEFAULT]) || best[b] == ROUNDS_ARMS_MAX)
+                !present(c, c->role[ROLE_DEFAULT]) || c->settled || best[b] == ROUNDS_ARMS_MAX)
                 continue;
             if (word_of(r, &t, role, b, chance, &all).proof) {
                 best[b] = ROUNDS_ARMS_MAX; /* it is decided */
