@@ -198,16 +198,49 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     return store_entry_put(sweep->campaign->store, entry, same ? NULL : "inferred");
 }
 
+/* What the rounds are likely to leave of an entry that stands for want of proof: that of the plan
+ * which the search favours, where it saves more than a little. */
+static int foresee(struct sweep *sweep, const struct entry_row *e, struct entry_row *out)
+{
+    static const double little = 0.01;
+    const struct space *space = sweep->space;
+    struct entry_row anew;
+    int arm = e->search_winner.struct_size ? space_arm(space, &e->search_winner) : -1, rc;
+
+    *out = *e;
+    if (arm < 0 || arm == space->default_arm || space_arm(space, &e->plan) != space->default_arm)
+        return OK;
+    rc = visit_redecide(sweep, e->bucket, arm, &anew);
+    if (rc == OK && anew.gain.value > little)
+        *out = anew;
+    return rc < 0 ? rc : OK;
+}
+
+/* A bucket between these two that has to be measured before the rounds; UNSUPPORTED: none. */
+static int find_doubtful(struct sweep *sweep, const struct entry_row *low,
+                         const struct entry_row *high, uint32_t *doubtful)
+{
+    struct entry_row sides[2];
+    uint32_t turn;
+
+    if (sweep->misses || sweep->settled || campaign_over(sweep->campaign))
+        return UNSUPPORTED;
+    TRY(foresee(sweep, low, &sides[0]));
+    TRY(foresee(sweep, high, &sides[1]));
+    TRY(between_turn(sweep, &sides[0], &sides[1], &turn));
+    return between_doubtful(sweep, &sides[0], &sides[1], turn, doubtful) ? OK : UNSUPPORTED;
+}
+
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
 {
     struct entry_row entry;
     uint32_t doubtful, turn;
+    int rc = find_doubtful(sweep, low, high, &doubtful);
 
-    TRY(between_turn(sweep, low, high, &turn));
-    if (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
-        between_doubtful(sweep, low, high, turn, &doubtful)) {
-        int rc = visit_more(sweep, doubtful);
-
+    if (rc < 0)
+        return rc;
+    if (!rc) {
+        rc = visit_more(sweep, doubtful);
         if (!rc)
             rc = dictionary_entry(&sweep->dictionary, doubtful, &entry);
         if (!rc) {
@@ -218,6 +251,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
         if (rc < 0 && rc != ERR_CUT)
             return rc;
     }
+    TRY(between_turn(sweep, low, high, &turn));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++)
         if (between_infer(sweep, low, high, turn, b, &entry))
             TRY(store_inferred(sweep, &entry));
