@@ -207,8 +207,8 @@ static void beyond_remark(const struct scope *scope, struct remarks *out)
     }
     if (found)
         remark(out,
-               "%zu entr%s more by chunks than overlap can hide: in bucket %u, %s %s.  On cores "
-               "with less to do it may gain less",
+               "%zu entr%s more by chunks than overlap can hide: in bucket %u, %s %s.  At another "
+               "time it may gain less",
                found, found == 1 ? "y gains" : "ies gain", at->bucket, PLAN_WORDS(&at->plan),
                first);
 }
