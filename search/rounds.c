@@ -177,6 +177,7 @@ static int launch_of(const struct rounds *r, uint32_t cycle)
         return 0;
     if (cycle < s->cycles_max)
         return 1 + (int)(cycle / s->launch_cycles);
+    assert(last < LAUNCHES_MAX - 1);
     left = cycles_most(r) - s->cycles_max;
     return (int)(last + 1 + (cycle - s->cycles_max) / longer_cycles(left, LAUNCHES_MAX - 1 - last));
 }
@@ -514,9 +515,9 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
 /* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. Where
  * the search did not choose it it is one of several, of which one is likely to have been lucky:
  * what other buckets say of it counts only where its own pairs alone make it likely to be faster.
- * all: the mean by which it was judged. */
+ * by: the mean by which it was judged, or NULL. */
 static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
-                                  int bucket, double chance, struct mean *all)
+                                  int bucket, double chance, struct mean *by)
 {
     static const double likely_slower = 0.1;
     const struct rounds_contest *c = &r->contests[bucket];
@@ -528,7 +529,8 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
 
     chance /= c->longer ? LOOKED_ON : 1;
-    *all = mean_with_belief(own, belief, variance);
+    if (by)
+        *by = mean_with_belief(own, belief, variance);
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
     word.gain = range_gain(stated(r, mean_range(own, STATED)));
@@ -540,7 +542,8 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 
         if (mean_proof(&both, belief, variance, chance))
             word.proof = PROOF_HARMLESS;
-        *all = mean_with_belief(&both, belief, variance);
+        if (by)
+            *by = mean_with_belief(&both, belief, variance);
     }
     return word;
 }
@@ -589,14 +592,13 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count);
         struct table_of_means t;
-        struct mean all;
 
         if (role == ROLE_DEFAULT ||
             (role >= ROLE_STATIC + r->setup.static_count && role < ROLE_NEIGHBOUR))
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
         for (int b = 0; b < r->setup.bucket_count; b++)
-            words[role][b] = word_of(r, &t, role, b, chance, &all);
+            words[role][b] = word_of(r, &t, role, b, chance, NULL);
         if (role == ROLE_TABLE)
             keep_settled(r, &t, harm);
     }
@@ -630,7 +632,6 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
     int role = ROLE_STATIC, end = ROLE_STATIC + r->setup.static_count;
     struct table_of_means over_default, over_table;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
-    struct mean all;
 
     while (role < end && r->statics[role - ROLE_STATIC] != v.static_arm)
         role++;
@@ -639,7 +640,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
     compare_all(r, role, ROLE_DEFAULT, &over_default);
     compare_all(r, role, ROLE_TABLE, &over_table);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &over_default, role, b, harm, &all);
+        words[b] = word_of(r, &over_default, role, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
         const struct mean *here = &over_table.of[b];
@@ -664,7 +665,7 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
     const struct rounds_contest *c = &r->contests[b];
     struct table_of_means t;
-    struct mean here, all;
+    struct mean here;
 
     *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
     if (!present(c, c->role[ROLE_NEIGHBOUR]))
@@ -677,7 +678,7 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     if (c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT])
         return now->proof != PROOF_FASTER;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
-    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm, &all);
+    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm, NULL);
     return word->proof != PROOF_NONE;
 }
 
@@ -710,11 +711,10 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
 {
     struct table_of_means t;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
-    struct mean all;
 
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &t, ROLE_TABLE, b, harm, &all);
+        words[b] = word_of(r, &t, ROLE_TABLE, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
 
@@ -826,20 +826,18 @@ static double worth_of_pairs(const struct rounds *r, const struct mean *all, str
     return all->count * times > LUCKY * cycles_most(r) ? -1 : lost - 2 * pairs * r->setup.worth;
 }
 
-/* Lets all rest but the default and the plan that is most worth further pairs in each bucket where
- * nothing is proven.  False: nothing is. */
-static bool rest(struct rounds *r, bool *proven)
-{
-    struct table_of_means t;
-    double worth[ROUNDS_BUCKETS_MAX];
-    int best[ROUNDS_BUCKETS_MAX], end = ROLE_STATIC + r->setup.static_count;
-    bool any = false;
+/* Of each bucket the place of the plan that is most worth further pairs with the default; or that a
+ * plan is proven there, or that none is worth it. */
+enum { DECIDED = -1, HOPELESS = -2 };
 
-    *proven = false;
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        worth[b] = 0;
-        best[b] = -1;
-    }
+static void look_ahead(const struct rounds *r, int places[ROUNDS_BUCKETS_MAX])
+{
+    int end = ROLE_STATIC + r->setup.static_count;
+    double worth[ROUNDS_BUCKETS_MAX] = { 0 };
+    struct table_of_means t;
+
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        places[b] = HOPELESS;
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
         struct normal usual;
@@ -850,61 +848,66 @@ static bool rest(struct rounds *r, bool *proven)
         usual = usual_of(&t, r->setup.bucket_count);
         for (int b = 0; b < r->setup.bucket_count; b++) {
             const struct rounds_contest *c = &r->contests[b];
-            struct mean all;
+            int place = c->role[role];
+            struct mean by;
             double gain;
 
-            if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) ||
-                !present(c, c->role[ROLE_DEFAULT]) || c->settled || best[b] == ROUNDS_ARMS_MAX)
+            if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
+                !present(c, c->role[ROLE_DEFAULT]) || c->settled || places[b] == DECIDED)
                 continue;
-            if (word_of(r, &t, role, b, chance, &all).proof) {
-                best[b] = ROUNDS_ARMS_MAX; /* it is decided */
-                *proven = true;
+            if (word_of(r, &t, role, b, chance, &by).proof) {
+                places[b] = DECIDED;
                 continue;
             }
-            gain = c->rests[c->role[role]] ? -1 : worth_of_pairs(r, &all, usual);
+            gain = c->rests[place] ? -1 : worth_of_pairs(r, &by, usual);
             if (gain > worth[b]) {
                 worth[b] = gain;
-                best[b] = c->role[role];
+                places[b] = place;
             }
         }
     }
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        bool goes_on = best[b] >= 0 && best[b] < ROUNDS_ARMS_MAX;
-
-        any |= goes_on;
-        r->contests[b].longer |= goes_on && r->longer;
-        for (int i = 0; i < r->contests[b].arm_count && r->longer; i++)
-            r->contests[b].rests[i] |=
-                !goes_on || (i != best[b] && i != r->contests[b].role[ROLE_DEFAULT]);
-    }
-    return any;
 }
 
 /* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
-static bool is_hopeless(struct rounds *r)
+static bool is_hopeless(const struct rounds *r)
 {
-    bool proven, any = rest(r, &proven);
+    int places[ROUNDS_BUCKETS_MAX];
+    bool all = true;
 
-    return !any && !proven;
+    look_ahead(r, places);
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        all = all && places[b] == HOPELESS;
+    return all;
 }
 
-/* Whether undecided buckets go on. */
+/* Whether undecided buckets go on; all rests in them but one plan and the default, as do the others
+ * from here on. */
 static bool goes_on(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
-    bool proven;
+    int places[ROUNDS_BUCKETS_MAX];
+    bool any = false;
 
     if (!(s->worth > 0) || cycles >= cycles_most(r))
         return false;
     if (r->longer && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
         return true;
     r->longer = true;
-    return rest(r, &proven);
+    look_ahead(r, places);
+    for (int b = 0; b < s->bucket_count; b++) {
+        struct rounds_contest *c = &r->contests[b];
+
+        c->longer |= places[b] >= 0;
+        any |= places[b] >= 0;
+        for (int i = 0; i < c->arm_count; i++)
+            c->rests[i] |= places[b] < 0 || (i != places[b] && i != c->role[ROLE_DEFAULT]);
+    }
+    return any;
 }
 
 /* Whether no further cycle is needed of all contestants.  Where launches are counted only whole
  * launches are judged. */
-static bool is_enough(struct rounds *r, uint32_t cycles)
+static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
     uint32_t more = cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1);
