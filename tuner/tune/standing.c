@@ -346,7 +346,7 @@ static int play(struct settling *s)
     struct campaign *c = s->sweep->campaign;
     double before = c->progress.compared;
     struct campaign_step step;
-    int seat, arm;
+    int seat, arm, rc;
 
     while (rounds_next(s->rounds, &seat, &arm)) {
         int launch = rounds_launch(s->rounds);
@@ -367,8 +367,14 @@ static int play(struct settling *s)
             TRY(crew_relaunch(c->crew, s->row.first_round + (uint32_t)launch));
             s->launch = launch;
         }
-        TRY(visit_step(s->sweep, &s->seats[seat].bucket.attempts[arm], SAMPLE_ROUNDS,
-                       s->row.first_round + s->rounds->round, &step));
+        rc = visit_step(s->sweep, &s->seats[seat].bucket.attempts[arm], SAMPLE_ROUNDS,
+                        s->row.first_round + s->rounds->round, &step);
+        /* What all contestants have shown is known by then, and a budget is no reason to lose it.
+         */
+        if (rc == ERR_CUT && s->rounds->longer && c->deadline_ns &&
+            host_clock_ns() >= c->deadline_ns)
+            break;
+        TRY(rc);
         if (!step.ns)
             rounds_drop(s->rounds, seat, arm);
         else if (step.counts)

@@ -208,6 +208,8 @@ static int foresee(struct sweep *sweep, const struct entry_row *e, struct entry_
     int arm = e->search_winner.struct_size ? space_arm(space, &e->search_winner) : -1, rc;
 
     *out = *e;
+    if (e->run < sweep->first_run) /* rounds have judged it */
+        return OK;
     if (arm < 0 || arm == space->default_arm || space_arm(space, &e->plan) != space->default_arm)
         return OK;
     rc = visit_redecide(sweep, e->bucket, arm, &anew);
