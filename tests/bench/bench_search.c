@@ -177,6 +177,7 @@ static const struct condition {
     bool default_best;
     double regret, p99, steps, harmed; /* at most; 0: not asked for.  Steps: in the first launch */
     double luck;                       /* of a launch */
+    bool foreign;                      /* machines that the cost model cannot express */
 } conditions[] = {
     { "noise 2 %", 0.02, NOISE_STEADY, false, 0.09, 0, 16, 0.3, 0 },
     { "noise 5 %", 0.05, NOISE_STEADY, false, 0.30, 3, 21, 0.3, 0 },
@@ -187,6 +188,10 @@ static const struct condition {
     { "noise 5 %, launch luck 2 %", 0.05, NOISE_STEADY, false, 0, 0, 0, 0, 0.02 },
     /* Wherever another plan is published it does harm: the limit itself, 1 %, is what may be. */
     { "noise 5 %, the default is best", 0.05, NOISE_STEADY, true, 0, 0, 0, 1, 0 },
+    { .name = "foreign 2 %", .sigma = 0.02, .foreign = true },
+    { .name = "foreign 5 %", .sigma = 0.05, .foreign = true },
+    { .name = "foreign 10 %", .sigma = 0.10, .foreign = true },
+    { .name = "foreign 20 %", .sigma = 0.20, .foreign = true },
 };
 
 struct totals {
@@ -271,7 +276,8 @@ static void judge_condition(const struct condition *c, const struct totals *t)
 static void run_layer(const struct options *o, const struct condition *c, int layer,
                       struct totals *t)
 {
-    struct plan_of_work work = { .surface = { .slices = layers[layer].slices },
+    struct plan_of_work work = { .surface = { .slices = layers[layer].slices,
+                                              .foreign = c->foreign },
                                  .sigma = c->sigma,
                                  .outliers = 0.01,
                                  .luck = fmax(o->luck, c->luck),

@@ -5,8 +5,11 @@
 #include "random.h"
 #include "shape.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
+
+static const double pi = 3.141592653589793;
 
 /* ---- the machine and the layer */
 
@@ -125,6 +128,8 @@ struct surface surface_make(uint64_t seed, const struct surface_options *options
     s.arm_count = plan_list(&s.shape, s.arms, SEARCH_ARMS_MAX);
     tell_machine(&s, options->belief_sd > 0 ? options->belief_sd : 0.35);
     draw_pockets(&s, options->pockets, &draw);
+    if (options->foreign)
+        s.foreign_sd = log_uniform(&(struct draw){ .key = random_bits(seed, 13) }, 0.02, 0.12);
     return s;
 }
 
@@ -306,7 +311,7 @@ static double ripple(const struct surface *s, double c, int arm)
     double at = log2(c), low = floor(at), x = at - low;
     uint64_t key = random_bits(s->seed, 1000 + (uint64_t)arm);
     double from = normal_draw(key, (uint64_t)low), to = normal_draw(key, (uint64_t)low + 1);
-    double blend = 0.5 - 0.5 * cos(3.141592653589793 * x);
+    double blend = 0.5 - 0.5 * cos(pi * x);
 
     return s->ripple * (from * (1 - blend) + to * blend);
 }
@@ -325,13 +330,80 @@ static double pocket_factor(const struct surface *s, double c, const struct moe_
     return factor;
 }
 
+/* ---- a machine that no formula describes */
+
+/* Of mean 0 and deviation 1.  Periods are 3 to 15 doublings of c, and capacities span 8: what is
+ * fast at both ends may be slow between them. */
+static double wave(uint64_t key, double doublings)
+{
+    double sum = 0;
+
+    for (uint64_t i = 0; i < 6; i += 2) {
+        double period = 3 * pow(5, uniform_draw(key, i));
+
+        sum += cos(2 * pi * (doublings / period + uniform_draw(key, i + 1)));
+    }
+    return sum * sqrt(2. / 3);
+}
+
+/* Plans that share r, d or a share a function of c, and so do those that share two of them: d may
+ * help with one algorithm only. */
+static double waves(uint64_t key, const struct moe_plan *p, double doublings)
+{
+    enum { OF_R = 1, OF_D = 2, OF_A = 4, ALL = 7 };
+    static const double size[ALL + 1] = {
+        [OF_R] = 0.8,        [OF_D] = 0.5,        [OF_A] = 0.5, [OF_R | OF_D] = 0.4,
+        [OF_R | OF_A] = 0.4, [OF_D | OF_A] = 0.6, [ALL] = 0.2,
+    };
+    double sum = 0;
+
+    for (uint64_t axes = 1; axes <= ALL; axes++) {
+        uint64_t of = random_bits(key, axes);
+
+        of = random_bits(of, axes & OF_R ? p->r : 0);
+        of = random_bits(of, axes & OF_D ? p->d : 0);
+        of = random_bits(of, axes & OF_A ? p->a : 0);
+        sum += size[axes] * wave(of, doublings);
+    }
+    return sum;
+}
+
+/* A protocol switches at a size of messages, a cache is too small from a size of chunks on, kernels
+ * take whole tiles of rows.  Where, and how much that costs, each algorithm has for itself. */
+static double kinks(uint64_t key, const struct moe_plan *p, double doublings)
+{
+    struct draw draw = { .key = random_bits(key, 100 + p->a) };
+    double rows = pow(2, doublings) / p->d, message = rows * (p->r ? p->r : 1);
+    double switches = log_uniform(&draw, 1, 256), jump = 0.7 * normal_draw(draw.key, 100);
+    double cache = log_uniform(&draw, 1, 256), spilt = fmin(fmax(log2(rows / cache), 0), 1);
+    double tile = log_uniform(&draw, 1, 16), wasted = ceil(rows / tile) * tile / rows - 1;
+
+    return (message > switches ? jump : 0) + uniform_draw(draw.key, 99) * spilt + fmin(wasted, 1);
+}
+
+/* The level is the default plan's by the formulas above, for all plans: it favours none. */
+static double foreign_ns(const struct surface *s, double c, const struct moe_plan *p)
+{
+    const struct moe_plan usual = plan_default(NULL);
+    uint64_t key = random_bits(s->seed, 13);
+    double doublings = log2(c * s->shape.experts / 512); /* since 256 tokens per rank */
+    double level = sharded_s(s, c, &usual, s->shape.pass == MOE_TRAIN) + s->step_s;
+    double differs = s->foreign_sd * (waves(key, p, doublings) + kinks(key, p, doublings));
+    double ns = level * exp(differs) * 1e9;
+
+    assert(isfinite(ns) && ns > 0);
+    return ns;
+}
+
 double surface_smooth_ns(const struct surface *surface, double capacity, int arm)
 {
     const struct moe_plan *plan = &surface->arms[arm];
     bool train = surface->shape.pass == MOE_TRAIN;
-    double t =
-        plan->r ? sharded_s(surface, capacity, plan, train) : local_s(surface, capacity, train);
+    double t;
 
+    if (surface->foreign_sd > 0)
+        return foreign_ns(surface, capacity, plan);
+    t = plan->r ? sharded_s(surface, capacity, plan, train) : local_s(surface, capacity, train);
     return (t + surface->step_s) * pocket_factor(surface, capacity, plan) * 1e9;
 }
 
@@ -347,5 +419,7 @@ bool surface_fits(const struct surface *surface, double capacity, int arm)
     double matrix = 4.0 * p->model_dim * p->hidden_dim, tokens = 2.0 * capacity * p->model_dim;
     double weights = r > 0 ? matrix * shape_local_experts(p) / r : matrix * p->experts;
 
+    if (surface->foreign_sd > 0 && plan_is_default(&surface->arms[arm], NULL))
+        return true;
     return train * (weights + p->experts * tokens * (1 + 2 * r)) <= surface->memory_bytes;
 }

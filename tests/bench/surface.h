@@ -1,6 +1,7 @@
 /* A made-up cluster and layer whose true step times are known, and a noisy clock to read them by.
  * Its formulas are not those of search/costs.c: two streams are played through chunk by chunk,
- * GEMMs come in tiles and saturate, messages switch protocol, nodes and links work at once. */
+ * GEMMs come in tiles and saturate, messages switch protocol, nodes and links work at once.
+ * A foreign machine goes further: no formula says which of its plans is faster. */
 #ifndef SURFACE_H
 #define SURFACE_H
 
@@ -15,6 +16,7 @@ struct surface_options {
     double ripple;    /* sd per configuration; 0 = drawn from 0.5 to 3 % */
     int pockets;      /* regions in (r, d, a, c) that are 10 to 50 % faster or slower */
     double belief_sd; /* of the logarithm of each constant told to the search; 0 = 0.35 */
+    bool foreign;     /* plans differ by random functions, steps and kinks, not by their costs */
 };
 
 struct surface {
@@ -29,6 +31,7 @@ struct surface {
     double slowed_compute[PLAN_A2A_COUNT], slowed_exchange[PLAN_A2A_COUNT];
     double crowd; /* rows of the fullest node, over the mean */
     double step_s, ripple, memory_bytes;
+    double foreign_sd; /* of log time between the plans of a foreign machine; 0: not foreign */
     struct pocket {
         double r_low, r_high, c_low, c_high, factor;
         uint32_t d, a;

@@ -20,6 +20,21 @@ static struct surface surface_with(uint64_t seed, uint32_t slices)
     return surface_make(seed, &(struct surface_options){ .slices = slices });
 }
 
+static void a_foreign_machine_has_a_time_for_each_plan_and_room_for_the_default(void)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct surface s = surface_make(seed, &(struct surface_options){ .foreign = true });
+
+        for (double c = 8; c < 65536; c *= 1.4)
+            for (int i = 0; i < (int)s.arm_count; i++) {
+                double ns = surface_ns(&s, floor(c), i);
+
+                CHECK(isfinite(ns) && ns > 0);
+                CHECK(!plan_is_default(&s.arms[i], NULL) || surface_fits(&s, floor(c), i));
+            }
+    }
+}
+
 /* ---- what holds for every strategy */
 
 enum { VISITS = 4, LONGEST = 4000 };
@@ -500,6 +515,7 @@ static void the_prior_moves_tokens_where_they_are_few(void)
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(a_foreign_machine_has_a_time_for_each_plan_and_room_for_the_default),
         TEST(the_prior_moves_tokens_where_they_are_few),
         TEST(a_replayed_search_goes_on_as_if_it_had_not_been_cut),
         TEST(samples_may_come_in_another_order_than_asked_for),
