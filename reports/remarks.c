@@ -527,7 +527,7 @@ static struct open_buckets open_buckets(const struct layer_facts *layer, enum wh
         if (!o.count++)
             o.first = e->bucket;
         o.last = e->bucket;
-        if (!o.worst || e->bound > o.worst->bound || isnan(o.worst->bound))
+        if (!o.worst || entry_leaves_more(e, o.worst))
             o.worst = e;
     }
     return o;
@@ -572,6 +572,34 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
     fclose(to);
 }
 
+/* The plan that is likely to be better; else, as `moetune show` has it, the one that took least by
+ * the medians of its steps, and what may be left. */
+static void undecided_words(const struct layer_facts *layer, const struct entry_row *e, char *text,
+                            size_t size)
+{
+    char rival[RIVAL_TEXT_BYTES] = "", left[LEFT_TEXT_BYTES];
+
+    if (e->likely.struct_size) {
+        text_put(text, size, "%s", LIKELY_TEXT(e));
+        return;
+    }
+    trials_rival(layer->trials, layer->trial_count, e->bucket, &e->plan, rival);
+    entry_left_text(e, left);
+    text_put(text, size, "%s%s%s", rival, *rival && *left ? "; by all steps together " : "", left);
+}
+
+/* The same command goes on with what its rounds left undecided. */
+static void more_command(const struct facts *facts, const struct layer_facts *layer, char *text,
+                         size_t text_size, char *command, size_t size)
+{
+    for (size_t i = 0; i < facts->run_count; i++)
+        if (facts->runs[i].id == layer->standing.run) {
+            text_add(text, text_size, "; about %s more may decide",
+                     DURATION_TEXT(fmax(1, layer->standing.more_s)));
+            text_put(command, size, "%s", facts->runs[i].command);
+        }
+}
+
 void remarks_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
                   struct remarks *out)
 {
@@ -587,22 +615,20 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
     for (enum why why = 0; why < WHYS; why++) {
         struct open_buckets o = open_buckets(layer, why);
         char command[sizeof(facts->runs->command) + 64];
-        char rival[RIVAL_TEXT_BYTES] = "", left[LEFT_TEXT_BYTES] = "";
+        char doubt[RIVAL_TEXT_BYTES + LIKELY_TEXT_BYTES] = "";
 
         if (!o.count)
             continue;
         command_for(facts, layer, db, &o, command, sizeof(command));
-        /* By the medians of their steps, as `moetune show` has it. */
         if (why == UNDECIDED)
-            trials_rival(layer->trials, layer->trial_count, o.worst->bucket, &o.worst->plan, rival);
-        if (why == UNDECIDED)
-            entry_left_text(o.worst, left);
-        remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s%s%s", o.count,
+            undecided_words(layer, o.worst, doubt, sizeof(doubt));
+        if (why == UNDECIDED && layer->stands && layer->standing.more_s > 0)
+            more_command(facts, layer, doubt, sizeof(doubt), command, sizeof(command));
+        remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
                o.count == 1 ? "" : "s", shape_key(&layer->shape),
                shape_bucket_from(&layer->shape, layer->window, o.first),
                shape_capacity(&layer->shape, layer->window, o.last), o.count == 1 ? "is" : "are",
-               words[why], rival, *rival && *left ? "; by all steps together " : "", left,
-               *command ? "\n" : "", command);
+               words[why], doubt, *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)
         no_memory += layer->trials[i].row.state == TRIAL_NO_MEMORY ||

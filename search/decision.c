@@ -165,7 +165,7 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
         return d->setup.apart && t->arm != d->setup.incumbent && both.mean > log1p(-as_good)
                    ? FAILED
                    : PROVEN;
-    if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == PAIRS_MAX ||
+    if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == TRIAL_PAIRS_MAX ||
         mean_chance_above(&mean, 0) >= 1 - d->setup.harm)
         return FAILED;
     return OPEN;
@@ -250,7 +250,7 @@ static void tell_trial(struct decision *d, int arm, int64_t ns)
     int side = now && arm == now->arm ? CANDIDATE : DEFAULT;
     struct trial_of *t = now ? &d->trials[now - d->trials] : NULL;
 
-    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->told[side] == PAIRS_MAX)
+    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->told[side] == TRIAL_PAIRS_MAX)
         return;
     t->log_ns[side][t->told[side]++] = log((double)(ns > 0 ? ns : 1));
 }

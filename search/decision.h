@@ -47,11 +47,12 @@ struct decision_setup {
 };
 
 /* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
+enum { TRIAL_PAIRS_MAX = 96 };
 struct trial_of {
     int arm;
     struct normal belief; /* of the candidate's log time less the default's, when it was chosen */
     uint32_t told[2];
-    double log_ns[2][PAIRS_MAX]; /* the candidate's, the default's */
+    double log_ns[2][TRIAL_PAIRS_MAX]; /* the candidate's, the default's */
 };
 
 struct decision {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* PAIRS_LEAST: fewer prove nothing. */
-enum { PAIRS_MAX = 96, PAIRS_LEAST = 4, LAUNCHES_MAX = 16 };
+enum { PAIRS_MAX = 144, PAIRS_LEAST = 4, LAUNCHES_MAX = 48 };
 
 /* One bucket's pairs, launch by launch; launches are numbered from 0. */
 struct pairs {

@@ -84,11 +84,16 @@ static uint64_t draw(const struct rounds *r, uint64_t purpose, uint64_t round, i
     return random_bits(r->setup.seed ^ purpose, round * ROUNDS_BUCKETS_MAX + (uint64_t)bucket);
 }
 
+static uint32_t cycle_of(const struct rounds *r)
+{
+    return r->round / cycle_rounds(r);
+}
+
 /* Neighbours of similar capacity take turns in an order drawn for every cycle, so that each round
  * has buckets of all sizes. */
 static bool is_due(const struct rounds *r, int bucket)
 {
-    uint32_t rounds = cycle_rounds(r), cycle = r->round / rounds, turn = 0;
+    uint32_t rounds = cycle_rounds(r), cycle = cycle_of(r), turn = 0;
     int first = bucket - bucket % (int)rounds;
 
     if (contestants(&r->contests[bucket]) < 2)
@@ -107,7 +112,7 @@ static int next_arm(const struct rounds *r, int bucket)
     for (int i = 0; i < c->arm_count; i++) {
         uint64_t place = random_bits(key, (uint64_t)i);
 
-        if (c->dropped[i] || c->rests[i] || c->told[i] > r->round / cycle_rounds(r))
+        if (c->dropped[i] || c->rests[i] || !isnan(c->log_ns[i][cycle_of(r)]))
             continue;
         if (next < 0 || place < first) {
             next = i;
@@ -147,39 +152,47 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
 
 /* ---- pairs of samples */
 
-/* Times as many cycles as are taken anyway; what is expected to take twice as many may be lucky. */
+/* Times as many cycles as are taken anyway; and times what may be lucky. */
 enum { LONGER = 6, LUCKY = 2 };
+/* Those, and the launches, that there are before somebody asks again: then there are all. */
+enum { UNASKED_CYCLES = 64, UNASKED_LAUNCHES = 16 };
 
 static uint32_t cycles_most(const struct rounds *r)
 {
     uint32_t most = LONGER * r->setup.cycles_max;
 
-    return most < ROUNDS_CYCLES_MAX ? most : ROUNDS_CYCLES_MAX;
+    return most < UNASKED_CYCLES ? most : UNASKED_CYCLES;
 }
 
 /* Cycles in each of the launches in which undecided buckets go on: more pairs in one launch would
  * only show its luck more precisely. */
-static uint32_t longer_cycles(uint32_t cycles, uint32_t launches)
+static uint32_t longer_cycles(const struct rounds *r)
 {
     static const uint32_t usual = 3;
-    uint32_t least = (cycles + launches - 1) / launches;
+    const struct rounds_setup *s = &r->setup;
+    uint32_t launches = UNASKED_LAUNCHES - 1 - (s->launches ? s->launches : 1);
+    uint32_t least = (cycles_most(r) - s->cycles_max + launches - 1) / launches;
 
     return least > usual ? least : usual;
+}
+
+uint32_t rounds_launch_cycles(const struct rounds *r)
+{
+    return r->setup.launch_cycles ? longer_cycles(r) : 0;
 }
 
 /* Launches are counted from 0, that of the search. */
 static int launch_of(const struct rounds *r, uint32_t cycle)
 {
     const struct rounds_setup *s = &r->setup;
-    uint32_t last = s->launches ? s->launches : 1, left;
+    uint32_t last = s->launches ? s->launches : 1;
 
     if (!s->launch_cycles)
         return 0;
     if (cycle < s->cycles_max)
         return 1 + (int)(cycle / s->launch_cycles);
-    assert(last < LAUNCHES_MAX - 1);
-    left = cycles_most(r) - s->cycles_max;
-    return (int)(last + 1 + (cycle - s->cycles_max) / longer_cycles(left, LAUNCHES_MAX - 1 - last));
+    assert(last < UNASKED_LAUNCHES - 1);
+    return (int)(last + 1 + (cycle - s->cycles_max) / longer_cycles(r));
 }
 
 /* Further ones that are complete after so many cycles. */
@@ -190,7 +203,7 @@ static int launches_of(const struct rounds *r, uint32_t cycles)
 
 int rounds_launch(const struct rounds *r)
 {
-    return launch_of(r, r->round / cycle_rounds(r));
+    return launch_of(r, cycle_of(r));
 }
 
 static bool same_plan(const struct rounds_contest *c, int role_a, int role_b)
@@ -209,8 +222,8 @@ static struct pairs pairs_of(const struct rounds *r, int bucket, int role_a, int
         return pairs;
     if (role_b == ROLE_DEFAULT && a == c->first_place)
         pairs = c->first;
-    for (uint32_t n = 0; n < c->told[a] && n < c->told[b]; n++)
-        pairs_add(&pairs, c->log_ns[a][n] - c->log_ns[b][n], launch_of(r, n));
+    for (uint32_t n = 0; n <= cycle_of(r) && n < ROUNDS_CYCLES_MAX; n++)
+        pairs_add(&pairs, c->log_ns[a][n] - c->log_ns[b][n], launch_of(r, n)); /* NAN: none */
     return pairs;
 }
 
@@ -436,7 +449,7 @@ struct rounds_result rounds_result(const struct rounds *r)
     if (over_static(r, range, &v.static_arm))
         v.over_static = range_gain(range[STATED]);
     v.static_arm = v.static_arm < 0 ? -1 : r->statics[v.static_arm];
-    v.launches = 1 + launches_of(r, r->round / cycle_rounds(r));
+    v.launches = 1 + launches_of(r, cycle_of(r));
     return v;
 }
 
@@ -528,7 +541,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
 
-    chance /= c->longer ? LOOKED_ON : 1;
+    chance /= c->longer ? LOOKED_ON << r->setup.goes : 1;
     if (by)
         *by = mean_with_belief(own, belief, variance);
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
@@ -546,6 +559,142 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
             *by = mean_with_belief(&both, belief, variance);
     }
     return word;
+}
+
+/* ---- buckets that are not decided */
+
+/* What the buckets say together of how much a role's plans save: the mean, and how far they differ,
+ * with what is not known of either.  It proves nothing; it says what pairs may yet show. */
+static struct normal usual_of(const struct table_of_means *t, int bucket_count)
+{
+    double mean = 0, variance = 0, differ = 0;
+    int n = 0;
+
+    for (int b = 0; b < bucket_count; b++)
+        if (t->pairs[b].count && t->of[b].count) {
+            mean += t->of[b].mean;
+            variance += t->of[b].steps + t->of[b].luck;
+            n++;
+        }
+    if (n < 2)
+        return (struct normal){ 0, INFINITY };
+    mean /= n;
+    for (int b = 0; b < bucket_count; b++)
+        if (t->pairs[b].count && t->of[b].count)
+            differ += (t->of[b].mean - mean) * (t->of[b].mean - mean);
+    differ = fmax(0, differ / (n - 1) - variance / n);
+    return (struct normal){ mean, sqrt(differ + (differ + variance / n) / n) };
+}
+
+/* What is known of a plan whose pairs do not prove it against the default. */
+struct prospect {
+    int place; /* DECIDED: a plan is proven there; HOPELESS: none is worth further pairs */
+    struct normal log_ratio; /* by its own pairs and by what it saves elsewhere */
+    double lost;             /* a share of a step: on average, if the default stands */
+    double pairs; /* further ones that a proof takes; infinite: more than are to be had */
+};
+enum { DECIDED = -1, HOPELESS = -2 };
+
+/* Further pairs until the mean lies so many deviations beside what is harmless; infinite: more than
+ * `most`.  Each further launch makes less of the luck, too. */
+static double pairs_to_proof(const struct rounds *r, const struct mean *m, double log_ratio,
+                             double most)
+{
+    static const double sds = 2.5;
+    double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
+    double launches = m->luck > 0 ? m->further / m->luck : 0, of_launch = rounds_launch_cycles(r);
+    double pairs = fmax(1, ceil(m->count / 2.0));
+
+    for (; pairs <= most; pairs++) {
+        double steps = m->steps * m->count / (m->count + pairs), luck = m->luck;
+
+        if (of_launch > 0)
+            luck *= launches / (launches + pairs / of_launch);
+        if (sds * sds * (steps + luck) <= slack * slack)
+            return pairs;
+    }
+    return INFINITY;
+}
+
+/* `limit`: of cycles; what is expected to take twice as many may be lucky. */
+static struct prospect prospect_of(const struct rounds *r, const struct mean *all,
+                                   struct normal usual, uint32_t limit)
+{
+    struct prospect p = { HOPELESS, { all->mean, 0 }, -all->mean, INFINITY };
+    double variance = all->steps + all->luck, spread = usual.sd * usual.sd, share;
+
+    if (!all->count || !isfinite(all->mean) || !isfinite(variance)) {
+        p.lost = -1;
+        return p;
+    }
+    if (!(variance > 0)) { /* nothing scatters: there are too few of them, or it is slower */
+        p.pairs = 0;
+        return p;
+    }
+    share = isinf(spread) ? 1 : spread / (spread + variance);
+    p.log_ratio.mean = share * all->mean + (1 - share) * usual.mean;
+    p.log_ratio.sd = sqrt(share * variance);
+    p.lost = gain_of_learning(p.log_ratio.mean, p.log_ratio.sd);
+    p.pairs = pairs_to_proof(r, all, p.log_ratio.mean, LUCKY * (double)limit - all->count);
+    return p;
+}
+
+/* What is saved less than that is worth nobody's asking again. */
+static const double worth_asking = 0.005;
+
+/* What further pairs are worth: what is lost without, less what they cost.  Somebody who asks again
+ * has said that it is worth the pairs. */
+static double worth_of(const struct rounds *r, const struct prospect *p)
+{
+    if (!isfinite(p->pairs))
+        return -1;
+    if (r->setup.goes)
+        return p->lost - worth_asking;
+    return p->lost - 2 * p->pairs * r->setup.worth;
+}
+
+/* Of each bucket the plan that is most worth further pairs with the default, or that most is lost
+ * without (`asks`: whether they are to be had counts only where the plans lose as much). */
+static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
+                       struct prospect best[ROUNDS_BUCKETS_MAX])
+{
+    int end = ROLE_STATIC + r->setup.static_count;
+    double worth[ROUNDS_BUCKETS_MAX] = { 0 };
+    struct table_of_means t;
+
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        best[b] = (struct prospect){ .place = HOPELESS };
+    for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
+        double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
+        struct normal usual;
+
+        if (role == ROLE_DEFAULT || (role >= end && role < ROLE_NEIGHBOUR))
+            continue;
+        compare_all(r, role, ROLE_DEFAULT, &t);
+        usual = usual_of(&t, r->setup.bucket_count);
+        for (int b = 0; b < r->setup.bucket_count; b++) {
+            const struct rounds_contest *c = &r->contests[b];
+            int place = c->role[role];
+            struct prospect p;
+            struct mean by;
+            double gain;
+
+            if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
+                !present(c, c->role[ROLE_DEFAULT]) || c->settled || best[b].place == DECIDED)
+                continue;
+            if (word_of(r, &t, role, b, chance, &by).proof) {
+                best[b].place = DECIDED;
+                continue;
+            }
+            p = prospect_of(r, &by, usual, limit);
+            p.place = place;
+            gain = asks ? p.lost : c->rests[place] ? -1 : worth_of(r, &p);
+            if (gain > worth[b]) {
+                worth[b] = gain;
+                best[b] = p;
+            }
+        }
+    }
 }
 
 /* ---- what is left of the table */
@@ -724,11 +873,31 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
     }
 }
 
+/* What a plan is likely to save where the default stands, and what a further go takes to show it.
+ */
+static struct rounds_doubt doubt_of(const struct rounds *r, int bucket, const struct prospect *p)
+{
+    const struct rounds_contest *c = &r->contests[bucket];
+    uint32_t begun = cycle_of(r), more = begun < ROUNDS_CYCLES_MAX ? ROUNDS_CYCLES_MAX - begun : 0;
+    struct rounds_doubt doubt = { .arm = -1 };
+
+    if (p->place < 0 || p->lost < worth_asking || !(p->log_ratio.mean < 0))
+        return doubt;
+    doubt.arm = c->arms[p->place];
+    doubt.gain = -expm1(p->log_ratio.mean);
+    doubt.chance = p->log_ratio.sd > 0 ? normal_tail(-p->log_ratio.mean / p->log_ratio.sd) : 1;
+    if (isfinite(p->pairs))
+        doubt.cycles = p->pairs < more ? (uint32_t)ceil(p->pairs) : more;
+    return doubt;
+}
+
 bool rounds_obey(struct rounds *r, double margin, double harm,
                  struct rounds_left left[ROUNDS_BUCKETS_MAX])
 {
     struct rounds_result chosen = rounds_result(r), v;
+    struct prospect best[ROUNDS_BUCKETS_MAX];
 
+    look_ahead(r, ROUNDS_CYCLES_MAX, true, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
         left[b] = (struct rounds_left){ .arm = arm_of_table(&r->contests[b]) };
     replace_unproven(r, harm, left);
@@ -744,6 +913,9 @@ bool rounds_obey(struct rounds *r, double margin, double harm,
             r->contests[b].settled = false;
         give_up(r, PROOF_FASTER + 1, harm, left);
     }
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        left[b].doubt = left[b].arm == r->setup.default_arm ? doubt_of(r, b, &best[b])
+                                                            : (struct rounds_doubt){ .arm = -1 };
     return v.loses || chosen.over_default.high < 0;
 }
 
@@ -776,107 +948,17 @@ static bool is_without_noise(const struct rounds *r)
     return true;
 }
 
-/* ---- buckets that are not decided */
-
-/* What the buckets say together of how much a role's plans save: the mean, and how far they differ,
- * with what is not known of either.  It proves nothing; it says what pairs may yet show. */
-static struct normal usual_of(const struct table_of_means *t, int bucket_count)
-{
-    double mean = 0, variance = 0, differ = 0;
-    int n = 0;
-
-    for (int b = 0; b < bucket_count; b++)
-        if (t->pairs[b].count && t->of[b].count) {
-            mean += t->of[b].mean;
-            variance += t->of[b].steps + t->of[b].luck;
-            n++;
-        }
-    if (n < 2)
-        return (struct normal){ 0, INFINITY };
-    mean /= n;
-    for (int b = 0; b < bucket_count; b++)
-        if (t->pairs[b].count && t->of[b].count)
-            differ += (t->of[b].mean - mean) * (t->of[b].mean - mean);
-    differ = fmax(0, differ / (n - 1) - variance / n);
-    return (struct normal){ mean, sqrt(differ + (differ + variance / n) / n) };
-}
-
-/* What more pairs of a plan and the default are worth in a bucket, as a share of a step: what is
- * lost on average if the default stands, less what the pairs cost that a proof takes.  Below 0
- * where so many are not to be had. */
-static double worth_of_pairs(const struct rounds *r, const struct mean *all, struct normal usual)
-{
-    static const double sds = 2.5; /* of a proof */
-    double variance = all->steps + all->luck, spread = usual.sd * usual.sd, share, expected, lost;
-    double slack, times, pairs;
-
-    if (!all->count || !isfinite(all->mean) || !isfinite(variance))
-        return -1;
-    if (!(variance > 0)) /* nothing scatters: there are too few of them, or it is slower */
-        return -all->mean;
-    share = isinf(spread) ? 1 : spread / (spread + variance);
-    expected = share * all->mean + (1 - share) * usual.mean;
-    lost = gain_of_learning(expected, sqrt(share * variance));
-    slack = log1p(pairs_harmless) - fmin(expected, 0);
-    times = slack * slack - sds * sds * all->luck;
-    if (!(times > 0))
-        return -1;
-    times = fmax(1.5, sds * sds * all->steps / times);
-    pairs = all->count * (times - 1);
-    return all->count * times > LUCKY * cycles_most(r) ? -1 : lost - 2 * pairs * r->setup.worth;
-}
-
-/* Of each bucket the place of the plan that is most worth further pairs with the default; or that a
- * plan is proven there, or that none is worth it. */
-enum { DECIDED = -1, HOPELESS = -2 };
-
-static void look_ahead(const struct rounds *r, int places[ROUNDS_BUCKETS_MAX])
-{
-    int end = ROLE_STATIC + r->setup.static_count;
-    double worth[ROUNDS_BUCKETS_MAX] = { 0 };
-    struct table_of_means t;
-
-    for (int b = 0; b < r->setup.bucket_count; b++)
-        places[b] = HOPELESS;
-    for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
-        double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
-        struct normal usual;
-
-        if (role == ROLE_DEFAULT || (role >= end && role < ROLE_NEIGHBOUR))
-            continue;
-        compare_all(r, role, ROLE_DEFAULT, &t);
-        usual = usual_of(&t, r->setup.bucket_count);
-        for (int b = 0; b < r->setup.bucket_count; b++) {
-            const struct rounds_contest *c = &r->contests[b];
-            int place = c->role[role];
-            struct mean by;
-            double gain;
-
-            if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
-                !present(c, c->role[ROLE_DEFAULT]) || c->settled || places[b] == DECIDED)
-                continue;
-            if (word_of(r, &t, role, b, chance, &by).proof) {
-                places[b] = DECIDED;
-                continue;
-            }
-            gain = c->rests[place] ? -1 : worth_of_pairs(r, &by, usual);
-            if (gain > worth[b]) {
-                worth[b] = gain;
-                places[b] = place;
-            }
-        }
-    }
-}
+/* ---- when they end */
 
 /* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
 static bool is_hopeless(const struct rounds *r)
 {
-    int places[ROUNDS_BUCKETS_MAX];
+    struct prospect best[ROUNDS_BUCKETS_MAX];
     bool all = true;
 
-    look_ahead(r, places);
+    look_ahead(r, r->cycles_limit, false, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        all = all && places[b] == HOPELESS;
+        all = all && best[b].place == HOPELESS;
     return all;
 }
 
@@ -885,22 +967,23 @@ static bool is_hopeless(const struct rounds *r)
 static bool goes_on(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
-    int places[ROUNDS_BUCKETS_MAX];
+    struct prospect best[ROUNDS_BUCKETS_MAX];
     bool any = false;
 
-    if (!(s->worth > 0) || cycles >= cycles_most(r))
+    if (!(s->worth > 0) || cycles >= r->cycles_limit)
         return false;
     if (r->longer && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
         return true;
     r->longer = true;
-    look_ahead(r, places);
+    look_ahead(r, r->cycles_limit, false, best);
     for (int b = 0; b < s->bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
+        int place = best[b].place;
 
-        c->longer |= places[b] >= 0;
-        any |= places[b] >= 0;
+        c->longer |= place >= 0;
+        any |= place >= 0;
         for (int i = 0; i < c->arm_count; i++)
-            c->rests[i] |= places[b] < 0 || (i != places[b] && i != c->role[ROLE_DEFAULT]);
+            c->rests[i] |= place < 0 || (i != place && i != c->role[ROLE_DEFAULT]);
     }
     return any;
 }
@@ -1003,6 +1086,9 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
         high++;
     enclosed = low >= 0 && high < s->bucket_count && high - low - 1 <= SHARED_MOST &&
                s->buckets[low].table == s->buckets[high].table;
+    for (int i = 0; i < ROUNDS_ARMS_MAX; i++)
+        for (int cycle = 0; cycle < ROUNDS_CYCLES_MAX; cycle++)
+            c->log_ns[i][cycle] = NAN;
     c->weight = b->weight;
     c->log_capacity = log(fmax(1, (double)b->capacity));
     c->chosen = b->table;
@@ -1043,18 +1129,44 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
         r->statics[i] = setup->statics[i];
     s->buckets = NULL;
     s->statics = NULL;
-    advance(r);
+    r->cycles_limit = cycles_most(r);
+    if (!s->goes)
+        advance(r);
 }
 
-void rounds_tell(struct rounds *r, int bucket, int arm, int64_t ns)
+static void note_step(struct rounds *r, int bucket, int arm, uint32_t cycle, int64_t ns)
 {
     struct rounds_contest *c = &r->contests[bucket];
     int place = place_of(c, arm);
 
-    if (place < 0 || c->told[place] >= ROUNDS_CYCLES_MAX)
+    if (place < 0 || cycle >= ROUNDS_CYCLES_MAX || !isnan(c->log_ns[place][cycle]))
         return;
-    c->log_ns[place][c->told[place]++] = log((double)(ns > 0 ? ns : 1));
+    c->log_ns[place][cycle] = log((double)(ns > 0 ? ns : 1));
     r->steps++;
+}
+
+void rounds_tell(struct rounds *r, int bucket, int arm, int64_t ns)
+{
+    note_step(r, bucket, arm, cycle_of(r), ns);
+    advance(r);
+}
+
+void rounds_recall(struct rounds *r, int bucket, int arm, uint32_t round, int64_t ns)
+{
+    note_step(r, bucket, arm, round / cycle_rounds(r), ns);
+    r->round = round > r->round ? round : r->round;
+}
+
+void rounds_go_on(struct rounds *r)
+{
+    uint32_t cycle = cycle_of(r) + 1;
+
+    while (r->setup.launch_cycles && launch_of(r, cycle) == launch_of(r, cycle - 1))
+        cycle++;
+    r->longer = true;
+    r->round = cycle * cycle_rounds(r);
+    r->cycles_limit = ROUNDS_CYCLES_MAX;
+    r->done = !goes_on(r, cycle);
     advance(r);
 }
 

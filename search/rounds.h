@@ -13,7 +13,14 @@
  * are few buckets.  First all contestants meet, in a few cycles.  Then, up to six times as long,
  * the most promising plan and the default go on in buckets that are not decided, while that is
  * expected to save more than it costs.  State follows from the samples alone, so that what is told
- * again in the same order leads to where it led before. */
+ * again in the same order leads to where it led before.
+ *
+ * Somebody who asks again has the buckets go on that are still not decided:
+ *
+ *     rounds_open(r, &setup);                               with goes > 0
+ *     rounds_recall(r, bucket, arm, round, recorded_ns);    whatever was sampled before
+ *     rounds_go_on(r);
+ *     while (rounds_next(r, &bucket, &arm)) ... */
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
@@ -28,7 +35,7 @@ enum {
     ROUNDS_BUCKETS_MAX = 64,
     ROUNDS_STATICS_MAX = 3,
     ROUNDS_ARMS_MAX = 3 + ROUNDS_STATICS_MAX, /* the table's, the default's, the neighbours' */
-    ROUNDS_CYCLES_MAX = 64,
+    ROUNDS_CYCLES_MAX = 128,
     /* Pairs of a bucket's candidate and the default before them, which prove nothing yet. */
     PAIRS_BEFORE_ROUNDS = 2
 };
@@ -60,6 +67,8 @@ struct rounds_setup {
     /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
      * where the cycles above leave a bucket undecided.  0: nothing. */
     double worth;
+    uint32_t
+        goes; /* that undecided buckets had before, and this one, because somebody asks again */
     uint64_t seed;
     double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };
@@ -75,14 +84,14 @@ struct rounds {
         bool dropped[ROUNDS_ARMS_MAX];
         bool rests[ROUNDS_ARMS_MAX]; /* enough is known of it */
         bool longer;                 /* it went on where others were decided */
-        uint32_t told[ROUNDS_ARMS_MAX];
-        double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX];
+        double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX]; /* NAN: not sampled in that cycle */
         int first_place; /* whose the first pairs are; -1: there are none */
         struct pairs first;
         struct normal belief;
     } contests[ROUNDS_BUCKETS_MAX];
     int statics[ROUNDS_STATICS_MAX];
     uint32_t round, steps; /* complete rounds; samples told */
+    uint32_t cycles_limit; /* none is begun that comes after so many */
     bool done, longer;     /* longer: what follows is for undecided buckets alone */
 };
 
@@ -115,6 +124,10 @@ bool rounds_next(const struct rounds *rounds, int *bucket, int *arm);
 
 /* A step's time; it is ignored if the arm is none of the bucket's contestants. */
 void rounds_tell(struct rounds *rounds, int bucket, int arm, int64_t ns);
+/* The same of a step that was taken in that round of an earlier go. */
+void rounds_recall(struct rounds *rounds, int bucket, int arm, uint32_t round, int64_t ns);
+/* After all of those: begins the go, in a launch of its own. */
+void rounds_go_on(struct rounds *rounds);
 /* Failed: never again in this bucket.  The default stands in for it. */
 void rounds_drop(struct rounds *rounds, int bucket, int arm);
 
@@ -122,6 +135,16 @@ struct rounds_result rounds_result(const struct rounds *rounds);
 
 /* The launch, from 1 on, in which the next sample is to be taken; 0: launches do not matter. */
 int rounds_launch(const struct rounds *rounds);
+
+/* Where the default stands for want of a proof: the plan that is likely to be better.  Nothing is
+ * published because of it. */
+struct rounds_doubt {
+    int arm;       /* -1: none is expected to save what is worth a word */
+    double gain;   /* that it is expected to save */
+    double chance; /* that it is faster at all */
+    /* Cycles of a further go that are expected to decide; 0: more than it has. */
+    uint32_t cycles;
+};
 
 /* What the table gets where the rounds are obeyed. */
 struct rounds_left {
@@ -133,7 +156,11 @@ struct rounds_left {
         LEFT_SETTLED    /* as an earlier series left it */
     } as;
     struct rounds_word word;
+    struct rounds_doubt doubt;
 };
+
+/* Cycles of one launch of a further go; 0: launches do not matter. */
+uint32_t rounds_launch_cycles(const struct rounds *rounds);
 
 /* Bucket by bucket, then for the table as a whole:
  *

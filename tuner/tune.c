@@ -187,7 +187,7 @@ static int print_table(const struct tuning *t)
 
         TRY(store_shape_add(c->store, &o.space->shape, &shape));
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
-        undecided += o.undecided;
+        undecided += t->results[i].standing.row.more_s > 0 ? 0 : o.undecided; /* said above */
     }
     if (undecided && effort_words[t->request.options->effort + 1]) /* not the last effort */
         printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,

@@ -321,7 +321,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 
 /* ---- rows of structs */
 
-enum { PLANS_MAX = 4 };
+enum { PLANS_MAX = 5 };
 
 /* A row as columns; the plans among them are texts of their own. */
 struct row_columns {

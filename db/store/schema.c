@@ -102,6 +102,18 @@ static const char *const version_13[] = {
     NULL
 };
 
+/* Where the default stands for want of a proof: the plan that is likely to be better, and how often
+ * undecided buckets of a table went on since somebody asked again; so many seconds more are
+ * expected to decide. */
+static const char *const version_14[] = {
+    "ALTER TABLE entry ADD COLUMN likely TEXT;",
+    "ALTER TABLE entry ADD COLUMN likely_gain REAL;",
+    "ALTER TABLE entry ADD COLUMN likely_chance REAL;",
+    "ALTER TABLE standing ADD COLUMN goes INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE standing ADD COLUMN more_s REAL NOT NULL DEFAULT 0;",
+    NULL
+};
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -125,7 +137,7 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const *const schema_steps[] = { version_13, NULL };
+const char *const *const schema_steps[] = { version_13, version_14, NULL };
 
 const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
                                          "space", "shape",       "run",

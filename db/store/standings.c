@@ -32,11 +32,13 @@ static const struct row_field standing_fields[] = {
     { "launches", ROW_INTEGER, LOCAL(launches), .most = UINT32_MAX },
     { "given_up", ROW_BOOL, LOCAL(given_up) },
     { "kappa", ROW_REAL, LOCAL(kappa) },
+    { "goes", ROW_INTEGER, LOCAL(goes), .most = UINT32_MAX },
+    { "more_s", ROW_REAL, LOCAL(more_s) },
 };
 const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, standing_fields);
 
 const char standing_in_show[] = "gain gain_low gain_high static_gain static_gain_low"
-                                " static_gain_high static_plan rounds launches given_up";
+                                " static_gain_high static_plan rounds launches given_up more_s";
 
 int store_standing(struct store *store, const struct standing_row *row)
 {

@@ -22,7 +22,7 @@ struct store;
 enum {
     STORE_APPLICATION = 0x6d6f6574 /* "moet" */,
     STORE_OLDEST = 13,
-    STORE_VERSION = 13,
+    STORE_VERSION = 14,
     EXPORT_VERSION = 9
 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
@@ -276,6 +276,10 @@ struct entry_row {
     struct moe_plan other;
     double other_us;
     bool no_other;
+    /* Where the default stands for want of a proof: the plan that is likely to be better, what it
+     * is expected to save, and the chance that it saves anything.  struct_size 0: there is none. */
+    struct moe_plan likely;
+    double likely_gain, likely_chance;
     const struct claim_fault *fault; /* of one that is read: why it is unsound; NULL: it is not */
 };
 
@@ -316,6 +320,15 @@ const struct claim_fault *entry_fault(const struct entry_row *entry, const struc
 
 /* Measured, and no plan is proven faster than the default, but one may be. */
 bool entry_is_undecided(const struct entry_row *entry);
+
+/* Of two that are undecided: whether the first one's likely plan saves more, or more may be left. */
+bool entry_leaves_more(const struct entry_row *a, const struct entry_row *b);
+
+/* "probably r=0 d=1 a=linear, 11 % faster (chance 86 %)"; "" where no plan is likely to be better.
+ * The result lasts as long as the block around it. */
+enum { LIKELY_TEXT_BYTES = PLAN_TEXT_BYTES + 64 };
+const char *entry_likely_text(const struct entry_row *entry, char room[LIKELY_TEXT_BYTES]);
+#define LIKELY_TEXT(entry) entry_likely_text(entry, (char[LIKELY_TEXT_BYTES]){ 0 })
 
 /* "at most 5.4 % is left": what the best plan may save of the entry's step, by its bound.  "" where
  * it has none.  Of more than nine tenths: what is left is not known, for so large a bound only says
@@ -366,6 +379,10 @@ struct standing_row {
     /* By this the rounds multiplied the deviations of what they claim: see search/pairs.h.  0: said
      * by nobody. */
     double kappa;
+    /* How often undecided buckets went on because somebody asked again, and about how many seconds
+     * the next time is expected to take; 0: it would not decide any of them. */
+    uint32_t goes;
+    double more_s;
 };
 
 extern const struct row_table standing_table;

@@ -57,6 +57,9 @@ static const struct row_field entry_fields[] = {
     { "other", ROW_PLAN, LOCAL(other), .since = 9, .optional = true, .quiet = true },
     { "other_us", ROW_REAL, LOCAL(other_us), .since = 9, TIME, .quiet = true },
     { "no_other", ROW_BOOL, LOCAL(no_other), .since = 9, .quiet = true },
+    { "likely", ROW_PLAN, LOCAL(likely), .optional = true },
+    { "likely_gain", ROW_REAL, LOCAL(likely_gain) },
+    { "likely_chance", ROW_REAL, LOCAL(likely_chance) },
 };
 #undef LOCAL
 #undef AT
@@ -68,7 +71,7 @@ const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, entry_
 const char entry_in_show[] =
     "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
     " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
-    " tier load other other_us no_other";
+    " tier load other other_us no_other likely likely_gain likely_chance";
 
 /* These follow the device, the cluster, the layer and the bucket. */
 const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
@@ -143,12 +146,34 @@ bool entry_is_undecided(const struct entry_row *entry)
     static const char *const open_words[] = { "default", "likely", "incumbent" };
     bool open = false;
 
-    if (entry_is(entry, ENTRY_TIE))
+    if (entry_is(entry, ENTRY_TIE) || entry->likely.struct_size)
         return true;
     for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
         open |= !strcmp(entry->decision, open_words[i]);
     /* What is proven faster than the default may not be the best, but it is a decision. */
     return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
+}
+
+bool entry_leaves_more(const struct entry_row *a, const struct entry_row *b)
+{
+    double gain_a = a->likely.struct_size ? a->likely_gain : 0;
+    double gain_b = b->likely.struct_size ? b->likely_gain : 0;
+
+    if (gain_a != gain_b)
+        return gain_a > gain_b;
+    return a->bound > b->bound || isnan(b->bound);
+}
+
+const char *entry_likely_text(const struct entry_row *e, char room[LIKELY_TEXT_BYTES])
+{
+    double percent = 100 * e->likely_gain, chance = 100 * e->likely_chance;
+
+    *room = 0;
+    if (e->likely.struct_size)
+        snprintf(room, LIKELY_TEXT_BYTES, "probably %s, %.*f %% faster (chance %s%.0f %%)",
+                 PLAN_WORDS(&e->likely), percent < 9.95 ? 1 : 0, percent,
+                 chance > 99 ? "above " : "", fmin(chance, 99));
+    return room;
 }
 
 /* A bound counts in the best plan's time, of which nobody knows how small it is; people read shares

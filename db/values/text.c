@@ -108,6 +108,23 @@ bool number_read(const char *text, const char **end, double *value)
     return true;
 }
 
+const char *text_duration(double seconds, char room[DURATION_BYTES])
+{
+    const size_t size = DURATION_BYTES;
+
+    if (!isfinite(seconds) || seconds > 1e9)
+        snprintf(room, size, "?");
+    else if (seconds < 99.5)
+        text_put(room, size, "%.0f s", seconds);
+    else if (seconds < 5940)
+        snprintf(room, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
+    else if (seconds < 360000)
+        snprintf(room, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
+    else
+        snprintf(room, size, "%d days", (int)(seconds / 86400));
+    return room;
+}
+
 /* ---- characters */
 
 size_t utf8_bytes(const unsigned char *c)

@@ -62,6 +62,11 @@ static inline int word_find(const char *const *words, const char *word)
     return -1;
 }
 
+/* "2 m 10 s"; the result lasts as long as the block around it. */
+enum { DURATION_BYTES = 32 };
+#define DURATION_TEXT(seconds) text_duration(seconds, (char[DURATION_BYTES]){ 0 })
+const char *text_duration(double seconds, char room[DURATION_BYTES]);
+
 /* ---- One character at a time of text that may come from anywhere; it ends with a NUL. */
 
 /* Bytes of the character that begins here, or 0: no UTF-8, or one that XML forbids. */

@@ -24,23 +24,6 @@ void progress_open(struct progress *progress, bool quiet, const char *now)
     snprintf(progress->now, sizeof(progress->now), "%s", now);
 }
 
-const char *progress_duration(double seconds, char room[DURATION_BYTES])
-{
-    const size_t size = DURATION_BYTES;
-
-    if (!isfinite(seconds) || seconds > 1e9)
-        snprintf(room, size, "?");
-    else if (seconds < 99.5)
-        text_put(room, size, "%.0f s", seconds);
-    else if (seconds < 5940)
-        snprintf(room, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
-    else if (seconds < 360000)
-        snprintf(room, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
-    else
-        snprintf(room, size, "%d days", (int)(seconds / 86400));
-    return room;
-}
-
 /* Estimates the time that is left from that of the buckets measured in this run: known ones cost
  * nothing.  NAN before the first one is done: nobody knows. */
 static double seconds_left(const struct progress *p, double spent_s)

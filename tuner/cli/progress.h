@@ -29,11 +29,6 @@ void progress_tick(struct progress *progress); /* nothing new: keeps the clock a
 /* Whether `leader` is worth finding out again: at most as often as it is shown. */
 bool progress_wants_leader(struct progress *progress);
 
-/* "2 m 10 s"; the result lasts as long as the block around it. */
-enum { DURATION_BYTES = 32 };
-#define DURATION_TEXT(seconds) progress_duration(seconds, (char[DURATION_BYTES]){ 0 })
-const char *progress_duration(double seconds, char room[DURATION_BYTES]);
-
 /* What time cut off, and about how long it would take: as each of those did that are done. */
 void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to);
 

@@ -6,7 +6,6 @@
 #include "grid.h"
 #include "load.h"
 #include "plan.h"
-#include "progress.h"
 #include "shape.h"
 #include "status.h"
 #include "tables.h"
@@ -303,7 +302,9 @@ static int explain_entry(void *self, const struct entry_row *e)
         fprintf(x->to, "; it ended: %s", UTF8_LINE(e->reason));
     if (e->search_winner.struct_size && !plan_equal(&e->search_winner, &e->plan))
         fprintf(x->to, "; it favours %s", PLAN_WORDS(&e->search_winner));
-    if (e->runner_up.struct_size)
+    if (e->likely.struct_size)
+        fprintf(x->to, "; undecided: %s", LIKELY_TEXT(e));
+    else if (e->runner_up.struct_size)
         fprintf(x->to, "; next %s", PLAN_WORDS(&e->runner_up));
     fprintf(x->to, "\n");
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s, DATE_MINUTE),

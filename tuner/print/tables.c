@@ -8,7 +8,6 @@
 #include "grid.h"
 #include "json.h"
 #include "plan.h"
-#include "progress.h"
 #include "rank_speeds.h"
 #include "row.h"
 #include "sha256.h"
@@ -131,7 +130,9 @@ static const struct grid_column columns[] = {
 
 struct table_line {
     const struct entry_row *first, *last;
-    const struct entry_row *least_sure; /* of those that are undecided: most may be left there */
+    /* Of those that are undecided: where a plan is likely to save most, else where most may be
+     * left. */
+    const struct entry_row *least_sure;
     const struct override_row *pin;
     struct plan_range range;
     uint32_t buckets, undecided, disturbed;
@@ -175,6 +176,10 @@ static int add_undecided(const struct tables *t, const struct table_line *line,
     text_add(words, WORDS_BYTES, "%s", *words ? ", " : "");
     if (line->buckets > 1)
         text_add(words, WORDS_BYTES, "%u ", line->undecided);
+    if (e->likely.struct_size) {
+        text_add(words, WORDS_BYTES, "undecided: %s", LIKELY_TEXT(e));
+        return rc;
+    }
     text_add(words, WORDS_BYTES, "undecided%s%s", *rival ? ": " : "", rival);
     if (!isnan(e->bound))
         text_add(words, WORDS_BYTES, "%s %s", *rival ? "; by all steps together" : ":",
@@ -273,7 +278,7 @@ static int print_lines(const struct tables *t)
             line.disturbed += x->throttled > 0;
             if (!entry_is_undecided(x))
                 continue;
-            if (!line.undecided++ || x->bound > line.least_sure->bound)
+            if (!line.undecided++ || entry_leaves_more(x, line.least_sure))
                 line.least_sure = x;
         }
         rc = add_line(t, &line, &grid);
@@ -334,6 +339,24 @@ static int print_own_kernels(const struct tables *t)
     return OK;
 }
 
+/* The command that goes on with the buckets that are undecided, where that is likely to decide
+ * some.
+ */
+static int print_more(const struct tables *t, const struct standing_row *standing)
+{
+    struct row_list runs;
+
+    if (!(standing->more_s > 0))
+        return OK;
+    TRY(store_runs(t->store, &runs));
+    EACH_ROW (run_row, run, runs)
+        if (run->id == standing->run)
+            fprintf(t->to, "decide    about %s more may decide: %s\n",
+                    DURATION_TEXT(fmax(1, standing->more_s)), run->command);
+    free(runs.rows);
+    return OK;
+}
+
 /* What a program's table is worth, of which nothing was timed as a whole. */
 static void mean_text(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
 {
@@ -359,6 +382,7 @@ static int print_table(struct tables *t)
     uint32_t measured = 0, disturbed = 0;
     const char *load = "";
     struct standing_row standing;
+    bool is_current;
     int rc;
 
     t->defaults |= tables_default(&t->shape);
@@ -381,10 +405,11 @@ static int print_table(struct tables *t)
     rc = standing_current(t->store, first->cluster, first->shape, first->window, &standing);
     if (rc < 0)
         return rc;
-    if (rc == OK || d) {
+    is_current = rc == OK;
+    if (is_current || d) {
         char text[STANDING_TEXT_BYTES], *second;
 
-        if (rc == OK)
+        if (is_current)
             standing_text(&standing, text);
         else
             mean_text(first, t->entry_count, text);
@@ -406,6 +431,8 @@ static int print_table(struct tables *t)
                 "%u of %u measured buckets disturbed: other programs, heat or power held steps "
                 "back\n",
                 disturbed, measured);
+    if (is_current)
+        TRY(print_more(t, &standing));
     TRY(print_own_kernels(t));
     return t->told ? print_footer(t) : OK;
 }

@@ -41,6 +41,8 @@ struct settling {
     int seat_count;
     uint32_t first, last; /* of the measured buckets, whichever the sweep was asked for */
     bool leaves_out;      /* some of them have no seat, for the sweep was not asked for them */
+    bool other_effort;    /* some were measured with another effort than this tuning's */
+    bool again;           /* the series has ended, and its undecided buckets go on */
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
@@ -67,6 +69,31 @@ static bool is_cut_off(const struct settling *s)
     return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
 }
 
+/* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
+static bool read_rivals(struct settling *s)
+{
+    char text[sizeof(s->row.rivals)], *rest = text, *word;
+    struct moe_plan plan;
+
+    memcpy(text, s->row.rivals, sizeof(text));
+    for (s->rival_count = 0; (word = strsep(&rest, ";")) && *word; s->rival_count++) {
+        if (s->rival_count == ROUNDS_STATICS_MAX || plan_parse(word, &plan) ||
+            (s->rivals[s->rival_count] = space_arm(space_of(s), &plan)) < 0)
+            return false;
+    }
+    return s->rival_count > 0;
+}
+
+/* Whether the series goes on where it ended, for the buckets that it left undecided: this tuning is
+ * about the same table and plans, and launches ranks as that one did. */
+static bool goes_on(struct settling *s)
+{
+    bool launches = s->row.launches > 1;
+
+    return s->row.more_s > 0 && !s->sweep->misses && !s->leaves_out && !s->other_effort &&
+           launches == !s->sweep->campaign->world && read_rivals(s);
+}
+
 /* ---- buckets */
 
 /* A seat for each bucket that was measured.  While there is no room for seats it counts them. */
@@ -80,6 +107,7 @@ static int add_seat(void *self, const struct entry_row *e)
     if (e->window != space->window || e->inferred)
         return OK;
     s->leaves_out |= !asked_for;
+    s->other_effort |= strcmp(e->effort, s->sweep->request->effort->name) != 0;
     s->first = e->bucket < s->first ? e->bucket : s->first;
     s->last = e->bucket > s->last ? e->bucket : s->last;
     if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED | ENTRY_UNSOUND))
@@ -179,13 +207,15 @@ static int64_t settled_run(const struct settling *s, const struct row_list *runs
 }
 
 /* What an earlier series left, or `moetune verify` has confirmed since, has proven itself, and
- * stays where further buckets were measured.  All of it is judged anew where verifications found
- * since that claims are too sure. */
+ * stays where further buckets were measured; what a series decided stays where it goes on.  All of
+ * it is judged anew where verifications found since that claims are too sure. */
 static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    if (!is_cut_off(s) && calibration_is_too_sure(&s->found, s->row.kappa))
+    for (int i = 0; i < s->seat_count && s->again; i++)
+        s->seats[i].settled = s->seats[i].arm == s->seats[i].published;
+    if (s->again || (!is_cut_off(s) && calibration_is_too_sure(&s->found, s->row.kappa)))
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     s->settled = settled_run(s, &runs);
@@ -215,6 +245,11 @@ static int find_candidates(struct settling *s)
         TRY(bucket_load(b));
         for (int k = 0; k < (int)space->arm_count; k++)
             seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
+        if (s->again) { /* its pairs are in the series */
+            arm = b->entry.likely.struct_size ? space_arm(space, &b->entry.likely) : -1;
+            seat->arm = arm >= 0 && seat->usable[arm] ? arm : seat->published;
+            continue;
+        }
         TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
         if (b->entry.search_winner.struct_size)
             favoured = space_arm(space, &b->entry.search_winner);
@@ -250,21 +285,6 @@ static void describe_seats(const struct settling *s, struct rounds_bucket *out)
     }
 }
 
-/* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
-static bool read_rivals(struct settling *s)
-{
-    char text[sizeof(s->row.rivals)], *rest = text, *word;
-    struct moe_plan plan;
-
-    memcpy(text, s->row.rivals, sizeof(text));
-    for (s->rival_count = 0; (word = strsep(&rest, ";")) && *word; s->rival_count++) {
-        if (s->rival_count == ROUNDS_STATICS_MAX || plan_parse(word, &plan) ||
-            (s->rivals[s->rival_count] = space_arm(space_of(s), &plan)) < 0)
-            return false;
-    }
-    return s->rival_count > 0;
-}
-
 /* Goes on with the series that was cut off, unless the table has changed since; rivals are those of
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
@@ -275,7 +295,8 @@ static int begin_series(struct settling *s)
     double kappa = calibration_kappa(&s->found);
     size_t used = 0;
 
-    if (is_cut_off(s) && read_rivals(s))
+    s->row.goes += s->again;
+    if (s->again || (is_cut_off(s) && read_rivals(s)))
         return OK;
     if (kappa >= kappa_noticed)
         note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
@@ -311,6 +332,7 @@ static int open_rounds(struct settling *s)
                                   .static_count = s->rival_count,
                                   .steps_max = 1, /* and as many as the search took */
                                   .worth = effort->worth,
+                                  .goes = s->row.goes,
                                   .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
 
@@ -334,9 +356,15 @@ static int open_rounds(struct settling *s)
             const struct bucket *b = &s->seats[i].bucket;
 
             for (uint32_t k = 0; k < b->told_count; k++)
-                if (b->told[k].kind == SAMPLE_ROUNDS && b->told[k].round == round)
+                if (b->told[k].kind != SAMPLE_ROUNDS || b->told[k].round != round)
+                    continue;
+                else if (s->again)
+                    rounds_recall(s->rounds, i, b->told[k].arm, round - first, b->told[k].ns);
+                else
                     rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
         }
+    if (s->again)
+        rounds_go_on(s->rounds);
     return OK;
 }
 
@@ -345,6 +373,7 @@ static int play(struct settling *s)
     static const int64_t unnoticed_ns = 500000000;
     struct campaign *c = s->sweep->campaign;
     double before = c->progress.compared;
+    uint32_t known = s->again ? s->rounds->steps : 0;
     struct campaign_step step;
     int seat, arm, rc;
 
@@ -356,8 +385,8 @@ static int play(struct settling *s)
 
             /* One launch more than the search's is enough where a launch takes long, unless nobody
              * would notice it; and those for undecided buckets alone may be many. */
-            if ((s->launch == 1 || (s->launch && s->rounds->longer)) && ns > unnoticed_ns &&
-                ns * 10 > host_clock_ns() - c->begun_ns) {
+            if (!s->again && (s->launch == 1 || (s->launch && s->rounds->longer)) &&
+                ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns) {
                 if (s->launch == 1)
                     note("to start the ranks takes %.1f s, more than a tenth of the time so far: "
                          "gains rest on two launches of them",
@@ -381,7 +410,7 @@ static int play(struct settling *s)
             rounds_tell(s->rounds, seat, arm, step.ns);
         c->progress.compared =
             before + (c->progress.done - before) *
-                         fmin(1, (double)s->rounds->steps / s->rounds->setup.steps_max);
+                         fmin(1, (double)(s->rounds->steps - known) / s->rounds->setup.steps_max);
     }
     return OK;
 }
@@ -424,12 +453,35 @@ static int write_entry(struct settling *s, int i)
         anew.high_us *= ratio;
         anew.other_us *= ratio;
     }
+    if (left->doubt.arm >= 0) {
+        anew.likely = space_of(s)->arms[left->doubt.arm];
+        anew.likely_gain = left->doubt.gain;
+        anew.likely_chance = left->doubt.chance;
+    }
     *e = anew;
     return store_entry_put(s->sweep->campaign->store, e,
                            left->arm == seat->published ? NULL
                            : left->as == LEFT_AS_SHARED
                                ? "rounds: the plan on both sides is as good"
                                : "rounds");
+}
+
+/* About how long undecided buckets would take to be decided if they went on. */
+static double seconds_to_decide(const struct settling *s)
+{
+    uint32_t cycles = 0, of_launch = rounds_launch_cycles(s->rounds);
+    double seconds = 0;
+
+    for (int i = 0; i < s->seat_count; i++) {
+        const struct rounds_doubt *doubt = &s->left[i].doubt;
+
+        seconds += doubt->cycles * s->seats[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
+        cycles = doubt->cycles > cycles ? doubt->cycles : cycles;
+    }
+    if (of_launch)
+        seconds += ceil((double)cycles / of_launch) * 1e-9 *
+                   (double)crew_launch_ns(s->sweep->campaign->crew);
+    return seconds;
 }
 
 /* ---- the whole */
@@ -463,17 +515,19 @@ static int settle(struct settling *s)
         s->row.static_plan = space_of(s)->arms[v.static_arm];
     s->row.rounds = v.rounds;
     s->row.launches = (uint32_t)v.launches;
+    s->row.more_s = seconds_to_decide(s);
     s->row.decided_s = time(NULL);
     if (is_part(s)) {
         s->row.gain = s->row.static_gain = (struct gain)GAIN_UNKNOWN;
         s->row.static_plan = (struct moe_plan){ 0 };
         s->row.rounds = 0;
+        s->row.more_s = 0;
     }
     return store_standing(s->sweep->campaign->store, &s->row);
 }
 
-/* *known: nothing has changed since an earlier run settled it, and its claims are not found to be
- * too sure. */
+/* *known: nothing has changed since an earlier run settled it, its claims are not found to be too
+ * sure, and undecided buckets do not go on. */
 static int find_standing(struct settling *s, bool *known)
 {
     const struct dictionary *d = &s->sweep->dictionary;
@@ -488,6 +542,8 @@ static int find_standing(struct settling *s, bool *known)
         TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
     *known = *known && (is_part(s) || standing_is_whole(&s->row)) &&
              !calibration_is_too_sure(&s->found, s->row.kappa);
+    s->again = *known && goes_on(s);
+    *known = *known && !s->again;
     return OK;
 }
 
@@ -507,7 +563,7 @@ int standing_begun(struct sweep *sweep, bool *begun)
     struct settling s = { .sweep = sweep, .first = UINT32_MAX };
 
     TRY(find_standing(&s, begun));
-    *begun = *begun || is_cut_off(&s);
+    *begun = *begun || s.again || is_cut_off(&s);
     return OK;
 }
 

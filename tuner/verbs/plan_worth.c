@@ -6,7 +6,6 @@
 #include "launch.h"
 #include "place.h"
 #include "plan.h"
-#include "progress.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"

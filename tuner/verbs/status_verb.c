@@ -1,7 +1,6 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
 #include "json.h"
-#include "progress.h"
 #include "screen.h"
 #include "status.h"
 #include "store.h"
