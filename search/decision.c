@@ -147,26 +147,55 @@ static struct mean mean_of(const struct decision *d, const struct trial_of *t)
     return mean;
 }
 
+/* With what was believed of the candidate when it was chosen. */
+static struct prospect prospect_of(const struct trial_of *t, const struct mean *mean, double most)
+{
+    struct mean both = mean_with_belief(mean, t->belief.mean, t->belief.sd * t->belief.sd);
+
+    return mean_prospect(&both, (struct normal){ 0, INFINITY }, 0, most);
+}
+
+/* Where no rounds follow a candidate goes on beyond the patience while that is expected to save
+ * more than it costs; what is expected to take twice as many pairs may be lucky. */
+enum { LONGER = 6, LUCKY = 2 };
+/* Who looks after every pair sees luck more often than who looks once, so a proof has to be so much
+ * surer where it is the only one. */
+enum { LOOKS = 5 };
+
+static bool goes_on(const struct decision *d, const struct trial_of *t, const struct mean *mean)
+{
+    uint32_t most = LONGER * d->setup.patience / 2;
+    struct prospect p;
+
+    most = most < TRIAL_PAIRS_MAX ? most : TRIAL_PAIRS_MAX;
+    if (!d->setup.launched || pair_count(t) >= most)
+        return false;
+    p = prospect_of(t, mean, LUCKY * most - pair_count(t));
+    return prospect_worth(&p, d->setup.search->setup.worth) > 0;
+}
+
 enum outcome { OPEN, FAILED, PROVEN };
 
 static enum outcome outcome_of(const struct decision *d, const struct trial_of *t)
 {
+    uint32_t count = pair_count(t);
+    double chance = d->setup.launched ? d->setup.harm / LOOKS : d->setup.harm;
     struct mean mean, both;
 
     if (!d->setup.search->usable[t->arm])
         return FAILED;
     if (default_arm_of(d) < 0)
         return PROVEN; /* nothing is left to compare it with */
-    if (pair_count(t) < PAIRS_LEAST)
-        return pair_count(t) < d->setup.patience / 2 ? OPEN : FAILED;
+    if (count < PAIRS_LEAST)
+        return count < d->setup.patience / 2 ? OPEN : FAILED;
     mean = mean_of(d, t);
     both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
-    if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, d->setup.harm))
+    if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, chance))
         return d->setup.apart && t->arm != d->setup.incumbent && both.mean > log1p(-as_good)
                    ? FAILED
                    : PROVEN;
-    if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == TRIAL_PAIRS_MAX ||
-        mean_chance_above(&mean, 0) >= 1 - d->setup.harm)
+    if (t->told[CANDIDATE] == TRIAL_PAIRS_MAX || mean_chance_above(&mean, 0) >= 1 - d->setup.harm ||
+        (count >= d->setup.patience / 2 && !goes_on(d, t, &mean)))
         return FAILED;
     return OPEN;
 }
@@ -300,6 +329,20 @@ void decision_shun(struct decision *d, int arm)
 
 /* ---- what came of it */
 
+/* Of the candidate that its pairs did not prove. */
+static struct doubt doubt_of(const struct decision *d)
+{
+    const struct trial_of *t = decision_trial(d);
+    struct prospect p;
+    struct mean mean;
+
+    if (!t || !d->setup.search->usable[t->arm] || pair_count(t) < 2)
+        return (struct doubt){ .arm = -1 };
+    mean = mean_of(d, t);
+    p = prospect_of(t, &mean, TRIAL_PAIRS_MAX);
+    return prospect_doubt(&p, t->arm);
+}
+
 /* Times are the belief's, in which all samples count; a gain is what the pairs say. */
 static void describe(const struct decision *d, struct decision_result *r)
 {
@@ -316,12 +359,14 @@ static void describe(const struct decision *d, struct decision_result *r)
     r->bound = search_bound(s, r->arm);
     r->default_ns = NAN;
     r->gain = (struct gain)GAIN_UNKNOWN;
+    r->doubt = (struct doubt){ .arm = -1 };
     r->harm = 0;
     if (default_arm < 0)
         return;
     r->default_ns = exp(search_level(s, default_arm).mean);
     if (r->arm == default_arm) {
         r->gain = (struct gain){ 0, 0, 0 };
+        r->doubt = doubt_of(d);
         return;
     }
     r->samples += s->count[default_arm];

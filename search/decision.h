@@ -39,7 +39,9 @@ struct decision_setup {
     bool again;         /* it was decided by less effort: the search may go on after its proof */
     double harm;        /* the greatest chance that a proof is wrong; 0 = 0.01 */
     double margin;      /* by how much the incumbent must be beaten, a share of its time */
-    uint32_t patience;  /* samples of both until a candidate is given up; 0 = 40 */
+    /* Samples of both until a candidate is given up; 0 = 40.  `launched`: up to six times as many
+     * while they are expected to be worth it, for no rounds follow. */
+    uint32_t patience;
     /* By arm: how far a plan lies from the default, which is 0; borrowed.  Of plans that are as
      * good within half a percent the nearest one is chosen.  NULL: they are all as far. */
     const uint32_t *apart;
@@ -81,8 +83,9 @@ struct decision_result {
     double default_ns;          /* NAN without a default */
     struct gain gain;           /* 1 - ns / default_ns with its interval, in this launch, or in a
                                  * further one if they are `launched`; NAN without one */
-    double bound; /* it is slower than the best plan by less than this share, with 95 % */
-    double harm;  /* the chance that it is slower than the default by more than 1 %; 0 without */
+    double bound;       /* it is slower than the best plan by less than this share, with 95 % */
+    struct doubt doubt; /* where the default is published: the candidate, if it is likely better */
+    double harm; /* the chance that it is slower than the default by more than 1 %; 0 without */
     uint32_t samples; /* of it and the default */
 };
 

@@ -4,6 +4,13 @@
 
 #include <stddef.h>
 
+/* A normal belief about a logarithm; an infinite sd: nothing is known.  What a strategy answers may
+ * be no number where a model has failed; search_level() and search_compare() make {0, infinite} of
+ * it. */
+struct normal {
+    double mean, sd;
+};
+
 /* The standard normal density and its lower tail. */
 double normal_density(double z);
 double normal_tail(double z);

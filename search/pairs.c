@@ -289,6 +289,66 @@ struct pair_range total_range(const struct total *t, enum certainty certainty)
                        certainty);
 }
 
+/* ---- what more pairs may show */
+
+/* Further pairs until the mean lies so many deviations beside what is harmless. */
+static double pairs_to_proof(const struct mean *m, double log_ratio, double of_launch, double most)
+{
+    static const double sds = 2.5;
+    double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
+    double launches = m->luck > 0 ? m->further / m->luck : 0;
+
+    for (double pairs = fmax(1, ceil(m->count / 2.0)); pairs <= most; pairs++) {
+        double steps = m->steps * m->count / (m->count + pairs), luck = m->luck;
+
+        if (of_launch > 0)
+            luck *= launches / (launches + pairs / of_launch);
+        if (sds * sds * (steps + luck) <= slack * slack)
+            return pairs;
+    }
+    return INFINITY;
+}
+
+struct prospect mean_prospect(const struct mean *m, struct normal usual, double of_launch,
+                              double most)
+{
+    struct prospect p = { { m->mean, 0 }, -m->mean, INFINITY };
+    double variance = m->steps + m->luck, spread = usual.sd * usual.sd, share;
+
+    if (!m->count || !isfinite(m->mean) || !isfinite(variance)) {
+        p.lost = -1;
+        return p;
+    }
+    if (!(variance > 0)) { /* nothing scatters: there are too few of them, or it is slower */
+        p.pairs = 0;
+        return p;
+    }
+    share = isinf(spread) ? 1 : spread / (spread + variance);
+    p.log_ratio.mean = share * m->mean + (1 - share) * usual.mean;
+    p.log_ratio.sd = sqrt(share * variance);
+    p.lost = gain_of_learning(p.log_ratio.mean, p.log_ratio.sd);
+    p.pairs = pairs_to_proof(m, p.log_ratio.mean, of_launch, most);
+    return p;
+}
+
+double prospect_worth(const struct prospect *p, double step)
+{
+    return isfinite(p->pairs) ? p->lost - 2 * p->pairs * step : -1;
+}
+
+const double prospect_least = 0.005;
+
+struct doubt prospect_doubt(const struct prospect *p, int arm)
+{
+    const struct normal *log_ratio = &p->log_ratio;
+
+    if (p->lost < prospect_least || !(log_ratio->mean < 0))
+        return (struct doubt){ .arm = -1 };
+    return (struct doubt){ arm, -expm1(log_ratio->mean),
+                           log_ratio->sd > 0 ? normal_tail(-log_ratio->mean / log_ratio->sd) : 1,
+                           p->pairs };
+}
+
 /* ---- claims that were measured again */
 
 /* Half of an interval of 95 % in deviations; a tenth of a percent is below what anybody claims. */

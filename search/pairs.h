@@ -72,6 +72,31 @@ extern const double pairs_harmless;
 /* What a plan gains at the least: tables say six digits. */
 extern const double pairs_least;
 
+/* What is to be expected of a plan that its pairs do not prove. */
+struct prospect {
+    struct normal log_ratio; /* by its own pairs and by what it saves elsewhere */
+    double lost;             /* a share of a step: on average, if the second plan stands */
+    double pairs;            /* further ones that a proof takes; infinite: more than `most` */
+};
+/* `usual`: what the plan saves elsewhere, of an infinite deviation where nobody knows; `of_launch`:
+ * further pairs of one launch, each of which makes less of their luck; 0: there is no such luck. */
+struct prospect mean_prospect(const struct mean *mean, struct normal usual, double of_launch,
+                              double most);
+/* What is lost without further pairs, less what they cost, each step so much; below 0 where they
+ * are not to be had. */
+double prospect_worth(const struct prospect *prospect, double step);
+
+/* Where the second plan stands for want of a proof: the one that is likely to be better.  Nothing
+ * is published because of it. */
+struct doubt {
+    int arm;       /* -1: none is expected to save what is worth a word */
+    double gain;   /* that it is expected to save */
+    double chance; /* that it is faster at all */
+    double pairs;  /* as in struct prospect */
+};
+struct doubt prospect_doubt(const struct prospect *prospect, int arm);
+extern const double prospect_least; /* what is lost less is not worth a word */
+
 struct pair_range {
     double mean, low, high;
 };

@@ -181,6 +181,13 @@ uint32_t rounds_launch_cycles(const struct rounds *r)
     return r->setup.launch_cycles ? longer_cycles(r) : 0;
 }
 
+uint32_t rounds_cycles_left(const struct rounds *r)
+{
+    uint32_t begun = cycle_of(r);
+
+    return begun < ROUNDS_CYCLES_MAX ? ROUNDS_CYCLES_MAX - begun : 0;
+}
+
 /* Launches are counted from 0, that of the search. */
 static int launch_of(const struct rounds *r, uint32_t cycle)
 {
@@ -586,84 +593,33 @@ static struct normal usual_of(const struct table_of_means *t, int bucket_count)
     return (struct normal){ mean, sqrt(differ + (differ + variance / n) / n) };
 }
 
-/* What is known of a plan whose pairs do not prove it against the default. */
-struct prospect {
+/* What more pairs of a bucket's plan may show. */
+struct outlook {
     int place; /* DECIDED: a plan is proven there; HOPELESS: none is worth further pairs */
-    struct normal log_ratio; /* by its own pairs and by what it saves elsewhere */
-    double lost;             /* a share of a step: on average, if the default stands */
-    double pairs; /* further ones that a proof takes; infinite: more than are to be had */
+    struct prospect of;
 };
 enum { DECIDED = -1, HOPELESS = -2 };
-
-/* Further pairs until the mean lies so many deviations beside what is harmless; infinite: more than
- * `most`.  Each further launch makes less of the luck, too. */
-static double pairs_to_proof(const struct rounds *r, const struct mean *m, double log_ratio,
-                             double most)
-{
-    static const double sds = 2.5;
-    double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
-    double launches = m->luck > 0 ? m->further / m->luck : 0, of_launch = rounds_launch_cycles(r);
-    double pairs = fmax(1, ceil(m->count / 2.0));
-
-    for (; pairs <= most; pairs++) {
-        double steps = m->steps * m->count / (m->count + pairs), luck = m->luck;
-
-        if (of_launch > 0)
-            luck *= launches / (launches + pairs / of_launch);
-        if (sds * sds * (steps + luck) <= slack * slack)
-            return pairs;
-    }
-    return INFINITY;
-}
-
-/* `limit`: of cycles; what is expected to take twice as many may be lucky. */
-static struct prospect prospect_of(const struct rounds *r, const struct mean *all,
-                                   struct normal usual, uint32_t limit)
-{
-    struct prospect p = { HOPELESS, { all->mean, 0 }, -all->mean, INFINITY };
-    double variance = all->steps + all->luck, spread = usual.sd * usual.sd, share;
-
-    if (!all->count || !isfinite(all->mean) || !isfinite(variance)) {
-        p.lost = -1;
-        return p;
-    }
-    if (!(variance > 0)) { /* nothing scatters: there are too few of them, or it is slower */
-        p.pairs = 0;
-        return p;
-    }
-    share = isinf(spread) ? 1 : spread / (spread + variance);
-    p.log_ratio.mean = share * all->mean + (1 - share) * usual.mean;
-    p.log_ratio.sd = sqrt(share * variance);
-    p.lost = gain_of_learning(p.log_ratio.mean, p.log_ratio.sd);
-    p.pairs = pairs_to_proof(r, all, p.log_ratio.mean, LUCKY * (double)limit - all->count);
-    return p;
-}
-
-/* What is saved less than that is worth nobody's asking again. */
-static const double worth_asking = 0.005;
 
 /* What further pairs are worth: what is lost without, less what they cost.  Somebody who asks again
  * has said that it is worth the pairs. */
 static double worth_of(const struct rounds *r, const struct prospect *p)
 {
-    if (!isfinite(p->pairs))
-        return -1;
     if (r->setup.goes)
-        return p->lost - worth_asking;
-    return p->lost - 2 * p->pairs * r->setup.worth;
+        return isfinite(p->pairs) ? p->lost - prospect_least : -1;
+    return prospect_worth(p, r->setup.worth);
 }
 
 /* Of each bucket the plan that is most worth further pairs with the default, or that most is lost
  * without (`asks`: whether they are to be had counts only where the plans lose as much). */
 static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
-                       struct prospect best[ROUNDS_BUCKETS_MAX])
+                       struct outlook best[ROUNDS_BUCKETS_MAX])
 {
     int end = ROLE_STATIC + r->setup.static_count;
     double worth[ROUNDS_BUCKETS_MAX] = { 0 };
     struct table_of_means t;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
-        best[b] = (struct prospect){ .place = HOPELESS };
+        best[b] = (struct outlook){ .place = HOPELESS };
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
         struct normal usual;
@@ -675,7 +631,7 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
         for (int b = 0; b < r->setup.bucket_count; b++) {
             const struct rounds_contest *c = &r->contests[b];
             int place = c->role[role];
-            struct prospect p;
+            struct outlook p = { .place = place };
             struct mean by;
             double gain;
 
@@ -686,9 +642,9 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
                 best[b].place = DECIDED;
                 continue;
             }
-            p = prospect_of(r, &by, usual, limit);
-            p.place = place;
-            gain = asks ? p.lost : c->rests[place] ? -1 : worth_of(r, &p);
+            p.of = mean_prospect(&by, usual, rounds_launch_cycles(r),
+                                 LUCKY * (double)limit - by.count);
+            gain = asks ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;
                 best[b] = p;
@@ -873,29 +829,11 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
     }
 }
 
-/* What a plan is likely to save where the default stands, and what a further go takes to show it.
- */
-static struct rounds_doubt doubt_of(const struct rounds *r, int bucket, const struct prospect *p)
-{
-    const struct rounds_contest *c = &r->contests[bucket];
-    uint32_t begun = cycle_of(r), more = begun < ROUNDS_CYCLES_MAX ? ROUNDS_CYCLES_MAX - begun : 0;
-    struct rounds_doubt doubt = { .arm = -1 };
-
-    if (p->place < 0 || p->lost < worth_asking || !(p->log_ratio.mean < 0))
-        return doubt;
-    doubt.arm = c->arms[p->place];
-    doubt.gain = -expm1(p->log_ratio.mean);
-    doubt.chance = p->log_ratio.sd > 0 ? normal_tail(-p->log_ratio.mean / p->log_ratio.sd) : 1;
-    if (isfinite(p->pairs))
-        doubt.cycles = p->pairs < more ? (uint32_t)ceil(p->pairs) : more;
-    return doubt;
-}
-
 bool rounds_obey(struct rounds *r, double margin, double harm,
                  struct rounds_left left[ROUNDS_BUCKETS_MAX])
 {
     struct rounds_result chosen = rounds_result(r), v;
-    struct prospect best[ROUNDS_BUCKETS_MAX];
+    struct outlook best[ROUNDS_BUCKETS_MAX];
 
     look_ahead(r, ROUNDS_CYCLES_MAX, true, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
@@ -914,8 +852,9 @@ bool rounds_obey(struct rounds *r, double margin, double harm,
         give_up(r, PROOF_FASTER + 1, harm, left);
     }
     for (int b = 0; b < r->setup.bucket_count; b++)
-        left[b].doubt = left[b].arm == r->setup.default_arm ? doubt_of(r, b, &best[b])
-                                                            : (struct rounds_doubt){ .arm = -1 };
+        left[b].doubt = left[b].arm == r->setup.default_arm && best[b].place >= 0
+                            ? prospect_doubt(&best[b].of, r->contests[b].arms[best[b].place])
+                            : (struct doubt){ .arm = -1 };
     return v.loses || chosen.over_default.high < 0;
 }
 
@@ -953,7 +892,7 @@ static bool is_without_noise(const struct rounds *r)
 /* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
 static bool is_hopeless(const struct rounds *r)
 {
-    struct prospect best[ROUNDS_BUCKETS_MAX];
+    struct outlook best[ROUNDS_BUCKETS_MAX];
     bool all = true;
 
     look_ahead(r, r->cycles_limit, false, best);
@@ -967,7 +906,7 @@ static bool is_hopeless(const struct rounds *r)
 static bool goes_on(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
-    struct prospect best[ROUNDS_BUCKETS_MAX];
+    struct outlook best[ROUNDS_BUCKETS_MAX];
     bool any = false;
 
     if (!(s->worth > 0) || cycles >= r->cycles_limit)

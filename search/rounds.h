@@ -136,16 +136,6 @@ struct rounds_result rounds_result(const struct rounds *rounds);
 /* The launch, from 1 on, in which the next sample is to be taken; 0: launches do not matter. */
 int rounds_launch(const struct rounds *rounds);
 
-/* Where the default stands for want of a proof: the plan that is likely to be better.  Nothing is
- * published because of it. */
-struct rounds_doubt {
-    int arm;       /* -1: none is expected to save what is worth a word */
-    double gain;   /* that it is expected to save */
-    double chance; /* that it is faster at all */
-    /* Cycles of a further go that are expected to decide; 0: more than it has. */
-    uint32_t cycles;
-};
-
 /* What the table gets where the rounds are obeyed. */
 struct rounds_left {
     int arm;
@@ -156,11 +146,12 @@ struct rounds_left {
         LEFT_SETTLED    /* as an earlier series left it */
     } as;
     struct rounds_word word;
-    struct rounds_doubt doubt;
+    struct doubt doubt; /* where the default stands */
 };
 
-/* Cycles of one launch of a further go; 0: launches do not matter. */
+/* Cycles of one launch of a further go; 0: launches do not matter.  How many the go has at most. */
 uint32_t rounds_launch_cycles(const struct rounds *rounds);
+uint32_t rounds_cycles_left(const struct rounds *rounds);
 
 /* Bucket by bucket, then for the table as a whole:
  *

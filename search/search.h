@@ -13,6 +13,7 @@
 #ifndef SEARCH_H
 #define SEARCH_H
 
+#include "distribution.h"
 #include "moelookup.h"
 #include "points.h"
 
@@ -75,13 +76,6 @@ struct search_result {
 };
 
 struct search;
-
-/* A normal belief about a logarithm; an infinite sd: nothing is known.  What a strategy answers may
- * be no number where a model has failed; search_level() and search_compare() make {0, infinite} of
- * it. */
-struct normal {
-    double mean, sd;
-};
 
 struct search_ops {
     const char *name, *summary;

@@ -414,7 +414,7 @@ static void who_asks_again_has_undecided_buckets_go_on(void)
 
                 CHECK(g->left[b].arm == DEFAULT_ARM);
                 doubts++;
-                more += g->left[b].doubt.cycles > 0;
+                more += isfinite(g->left[b].doubt.pairs);
                 chances += g->left[b].doubt.chance;
                 faster += log_ratio < 0;
                 said += g->left[b].doubt.gain;

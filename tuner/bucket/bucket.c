@@ -359,6 +359,7 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     out->default_us = r.default_ns * 1e-3;
     out->gain = r.gain;
     out->bound = r.bound;
+    dictionary_doubt(d, &r.doubt, out);
     out->samples = r.samples;
     out->throttled = b->attempts[r.arm].throttled;
     if (d->default_arm >= 0 && d->default_arm != r.arm)

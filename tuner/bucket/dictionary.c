@@ -2,6 +2,7 @@
 #include "dictionary.h"
 
 #include "arms.h"
+#include "pairs.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -44,6 +45,13 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
     snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);
     snprintf(out->search, sizeof(out->search), "%s", d->search->ops->name);
+}
+
+void dictionary_doubt(const struct dictionary *d, const struct doubt *doubt, struct entry_row *out)
+{
+    out->likely = doubt->arm < 0 ? (struct moe_plan){ 0 } : d->arms[doubt->arm];
+    out->likely_gain = doubt->arm < 0 ? 0 : doubt->gain;
+    out->likely_chance = doubt->arm < 0 ? 0 : doubt->chance;
 }
 
 void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, const bool *usable,

@@ -41,6 +41,10 @@ double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int a
 /* An entry that holds this run's names and nothing that was found. */
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out);
 
+/* Which plan is likely to be better than the entry's default. */
+struct doubt;
+void dictionary_doubt(const struct dictionary *d, const struct doubt *doubt, struct entry_row *out);
+
 /* Nothing is measured there: an entry for this arm by what the search has learnt elsewhere.  Times
  * and bound are NAN as far as it has learnt nothing; a gain that nobody measured is not claimed.
  * usable NULL: all arms are. */

@@ -453,11 +453,7 @@ static int write_entry(struct settling *s, int i)
         anew.high_us *= ratio;
         anew.other_us *= ratio;
     }
-    if (left->doubt.arm >= 0) {
-        anew.likely = space_of(s)->arms[left->doubt.arm];
-        anew.likely_gain = left->doubt.gain;
-        anew.likely_chance = left->doubt.chance;
-    }
+    dictionary_doubt(&s->sweep->dictionary, &left->doubt, &anew);
     *e = anew;
     return store_entry_put(s->sweep->campaign->store, e,
                            left->arm == seat->published ? NULL
@@ -469,18 +465,18 @@ static int write_entry(struct settling *s, int i)
 /* About how long undecided buckets would take to be decided if they went on. */
 static double seconds_to_decide(const struct settling *s)
 {
-    uint32_t cycles = 0, of_launch = rounds_launch_cycles(s->rounds);
-    double seconds = 0;
+    double left = rounds_cycles_left(s->rounds), of_launch = rounds_launch_cycles(s->rounds);
+    double seconds = 0, most = 0;
 
     for (int i = 0; i < s->seat_count; i++) {
-        const struct rounds_doubt *doubt = &s->left[i].doubt;
+        const struct doubt *doubt = &s->left[i].doubt;
+        double cycles = doubt->arm >= 0 && isfinite(doubt->pairs) ? fmin(doubt->pairs, left) : 0;
 
-        seconds += doubt->cycles * s->seats[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
-        cycles = doubt->cycles > cycles ? doubt->cycles : cycles;
+        seconds += cycles * s->seats[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
+        most = fmax(most, cycles);
     }
-    if (of_launch)
-        seconds += ceil((double)cycles / of_launch) * 1e-9 *
-                   (double)crew_launch_ns(s->sweep->campaign->crew);
+    if (of_launch > 0)
+        seconds += ceil(most / of_launch) * 1e-9 * (double)crew_launch_ns(s->sweep->campaign->crew);
     return seconds;
 }
 
