@@ -21,7 +21,7 @@ enum {
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 /* Who looks again and again sees luck more often than who looks once: so much surer has to be what
  * ends a bucket's pairs, and what is proven where they went on. */
-enum { LOOKS = 5, LOOKED_ON = 2 };
+enum { LOOKS = 5, LOOKED_ON = 4 };
 enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
 /* ---- contestants */
