@@ -342,7 +342,7 @@ struct doubt prospect_doubt(const struct prospect *p, int arm)
 {
     const struct normal *log_ratio = &p->log_ratio;
 
-    if (p->lost < prospect_least || !(log_ratio->mean < 0))
+    if (p->lost < prospect_least || !(log_ratio->mean < log1p(-prospect_least)))
         return (struct doubt){ .arm = -1 };
     return (struct doubt){ arm, -expm1(log_ratio->mean),
                            log_ratio->sd > 0 ? normal_tail(-log_ratio->mean / log_ratio->sd) : 1,

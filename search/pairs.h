@@ -95,7 +95,7 @@ struct doubt {
     double pairs;  /* as in struct prospect */
 };
 struct doubt prospect_doubt(const struct prospect *prospect, int arm);
-extern const double prospect_least; /* what is lost less is not worth a word */
+extern const double prospect_least; /* what saves less is not worth a word */
 
 struct pair_range {
     double mean, low, high;
