@@ -22,6 +22,7 @@ enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 /* Who looks again and again sees luck more often than who looks once: so much surer has to be what
  * ends a bucket's pairs, and what is proven where they went on. */
 enum { LOOKS = 5, LOOKED_ON = 4 };
+enum { GOES_MOST = 16 };  /* from there on a proof need not be surer */
 enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
 /* ---- contestants */
@@ -152,7 +153,7 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
 
 /* ---- pairs of samples */
 
-/* Times as many cycles as are taken anyway; and times what may be lucky. */
+/* Times as many cycles as are taken anyway; and times as many as what is lucky takes. */
 enum { LONGER = 6, LUCKY = 2 };
 /* Those, and the launches, that there are before somebody asks again: then there are all. */
 enum { UNASKED_CYCLES = 64, UNASKED_LAUNCHES = 16 };
@@ -548,7 +549,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
 
-    chance /= c->longer ? LOOKED_ON << r->setup.goes : 1;
+    chance /= c->longer || r->setup.goes ? LOOKED_ON << r->setup.goes : 1;
     if (by)
         *by = mean_with_belief(own, belief, variance);
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
@@ -609,9 +610,10 @@ static double worth_of(const struct rounds *r, const struct prospect *p)
     return prospect_worth(p, r->setup.worth);
 }
 
-/* Of each bucket the plan that is most worth further pairs with the default, or that most is lost
- * without (`asks`: whether they are to be had counts only where the plans lose as much). */
-static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
+/* Finds in each bucket the plan that is most worth further pairs with the default, where no more
+ * than `limit` cycles are to be had.  `whatever`: the plan that most is lost without, whatever
+ * pairs of it are worth. */
+static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
                        struct outlook best[ROUNDS_BUCKETS_MAX])
 {
     int end = ROLE_STATIC + r->setup.static_count;
@@ -644,7 +646,7 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool asks,
             }
             p.of = mean_prospect(&by, usual, rounds_launch_cycles(r),
                                  LUCKY * (double)limit - by.count);
-            gain = asks ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
+            gain = whatever ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;
                 best[b] = p;
@@ -1068,6 +1070,7 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
         r->statics[i] = setup->statics[i];
     s->buckets = NULL;
     s->statics = NULL;
+    s->goes = s->goes < GOES_MOST ? s->goes : GOES_MOST;
     r->cycles_limit = cycles_most(r);
     if (!s->goes)
         advance(r);
