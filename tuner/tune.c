@@ -1,7 +1,9 @@
 /* moetune tune: the main job, from options to the dictionary. */
+#include "doctor.h"
 #include "exec_protocol.h"
 #include "host.h"
 #include "json.h"
+#include "launch.h"
 #include "load.h"
 #include "paste.h"
 #include "screen.h"
@@ -365,6 +367,8 @@ static int start(const struct verb_call *call, void *options)
 
     screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
+    if (!o->setup.sim && !o->setup.quiet && !call->count && !launch_is_rank())
+        doctor_note_load();
     if (o->exec)
         return exec_protocol(o, call->argv + 1);
     t = calloc(1, sizeof(*t));

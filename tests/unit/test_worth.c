@@ -75,7 +75,7 @@ static struct worth_layer ask(const struct world_of_two *w, bool takes_steps)
     struct crew *real = NULL;
 
     CHECK(!takes_steps || !crew_open(&setup, &real));
-    CHECK(!worth_layer(&w->request.cluster, real, &w->request, &w->request.spaces[0], &found));
+    CHECK(!worth_layer(&w->request.cluster, real, 0, &w->request, &w->request.spaces[0], &found));
     crew_close(real);
     return found;
 }

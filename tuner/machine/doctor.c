@@ -152,6 +152,16 @@ static double load_here(void)
     return load / allowance_cores();
 }
 
+void doctor_note_load(void)
+{
+    double load = load_here();
+
+    if (load * 100 > LOAD_PERCENT_MOST)
+        note("%.0f %% of this machine's cores are busy with other programs: less can be decided "
+             "(moetune doctor)",
+             load * 100);
+}
+
 #if defined(__x86_64__)
 static bool is_one_of(const char *word, const char *const *words)
 {

@@ -29,6 +29,9 @@ void doctor_database(const char *path, struct findings *out);
  * they are elsewhere); where they compute on those, load, frequency and environment too. */
 void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out);
 
+/* Says in a line that other programs keep this machine busy, if they do. */
+void doctor_note_load(void);
+
 /* Adds whether steps that other processes disturb can be told: what disturbance.h says is known. */
 void doctor_account(bool waits, bool steal, struct findings *out);
 

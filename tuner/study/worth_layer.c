@@ -3,6 +3,7 @@
 
 #include "common_rows.h"
 #include "heat.h"
+#include "host.h"
 #include "measure.h"
 #include "plan.h"
 #include "shape.h"
@@ -43,7 +44,8 @@ struct worth_work {
     double capacities[WORTH_BUCKETS_MAX], weights[WORTH_BUCKETS_MAX], *log_ns;
     uint32_t bucket[WORTH_BUCKETS_MAX];
     struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX];
-    uint32_t taken; /* steps */
+    int64_t deadline_ns; /* 0: none */
+    uint32_t taken;      /* steps */
     struct search_setup search;
     struct worth_setup setup;
 };
@@ -291,7 +293,10 @@ static int time_plans(struct worth_work *w, struct crew *real, struct worth *out
 
     for (int pass = 0; pass < PASSES_MOST && !rc; pass++) {
         for (size_t i = 0; i < timed && !rc; i++, launch++) {
-            rc = launch ? crew_relaunch(real, launch) : OK;
+            if (launch && w->deadline_ns && host_clock_ns() >= w->deadline_ns)
+                rc = ERR_CUT;
+            else
+                rc = launch ? crew_relaunch(real, launch) : OK;
             if (!rc)
                 rc = time_bucket(w, real, timed > 1 ? i * (n - 1) / (timed - 1) : 0, launch);
         }
@@ -358,14 +363,16 @@ static int estimate(struct worth_work *w, const struct cluster *model, struct cr
     return rc;
 }
 
-int worth_layer(const struct cluster *model, struct crew *real, const struct tune_request *request,
-                const struct space *space, struct worth_layer *out)
+int worth_layer(const struct cluster *model, struct crew *real, int64_t deadline_ns,
+                const struct tune_request *request, const struct space *space,
+                struct worth_layer *out)
 {
     struct worth_work *w = calloc(1, sizeof(*w));
     int rc = w ? OK : fail(ERR_NOMEM, "what %zu plans take", space->arm_count);
 
     *out = (struct worth_layer){ .steps = 0 };
     if (!rc) {
+        w->deadline_ns = deadline_ns;
         w->request = request;
         w->space = space;
         w->log_ns = calloc(WORTH_BUCKETS_MAX * space->arm_count, sizeof(*w->log_ns));

@@ -18,7 +18,8 @@ struct worth_layer {
 /* On the modelled cluster `model`, without its noise.  `real` NULL: no steps are taken.  Where the
  * budget ends or a plan fails the steps that there are count.  UNSUPPORTED after a message where
  * the default plan cannot run. */
-int worth_layer(const struct cluster *model, struct crew *real, const struct tune_request *request,
-                const struct space *space, struct worth_layer *out);
+int worth_layer(const struct cluster *model, struct crew *real, int64_t deadline_ns,
+                const struct tune_request *request, const struct space *space,
+                struct worth_layer *out);
 
 #endif

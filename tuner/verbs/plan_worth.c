@@ -92,6 +92,9 @@ static bool is_known(const struct cluster *model)
 enum advice { WORTH_IT, NOT_WORTH_IT, CANNOT_TELL };
 static const char *const advice_words[] = { "worth it", "not worth it", "cannot be told" };
 
+/* Somebody waits for the answer: what is known by then is said, unless --budget gives more time. */
+static const double patience_s = 60;
+
 /* What is saved below it is no reason to tune; above it, it is. */
 static const double enough = .02;
 
@@ -238,7 +241,7 @@ static int print_layers(const struct tune_request *r, const struct cluster *mode
         struct worth_layer l;
         struct tuning_time t;
 
-        rc = worth_layer(model, real, r, space, &l);
+        rc = worth_layer(model, real, deadline_ns, r, space, &l);
         if (rc)
             break;
         t = tuning_time(&l, r->effort, steps_per_bucket);
@@ -260,8 +263,8 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     struct launch_where where = { .ranks = 0 };
     struct hosts hosts = { .count = 0 };
     struct tune_request request = { .options = NULL };
-    int64_t deadline_ns =
-        o->setup.budget_s > 0 ? host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9) : 0;
+    double budget_s = o->setup.budget_s > 0 ? o->setup.budget_s : patience_s;
+    int64_t deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
     bool none;
     int rc;
 
@@ -280,7 +283,8 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
         model = request.cluster;
     } else if (!rc) {
         if (!o->setup.quiet)
-            note("probes the machine: some ten seconds");
+            note("probes the machine for some ten seconds, then times plans; %s in all",
+                 DURATION_TEXT(budget_s));
         rc = probe_ranks(o, &where, &model);
         /* Other programs may have hidden the slope of something: once more, before that is an
          * error. */
