@@ -21,7 +21,7 @@ enum {
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 /* Who looks again and again sees luck more often than who looks once: so much surer has to be what
  * ends a bucket's pairs, and what is proven where they went on. */
-enum { LOOKS = 5, LOOKED_ON = 4 };
+enum { LOOKS = 5, LOOKED_ON = 2 };
 enum { GOES_MOST = 16 };  /* from there on a proof need not be surer */
 enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
@@ -618,6 +618,7 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
 {
     int end = ROLE_STATIC + r->setup.static_count;
     double worth[ROUNDS_BUCKETS_MAX] = { 0 };
+    double of_launch = r->setup.goes || whatever ? rounds_launch_cycles(r) : 0;
     struct table_of_means t;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
@@ -644,8 +645,7 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
                 best[b].place = DECIDED;
                 continue;
             }
-            p.of = mean_prospect(&by, usual, rounds_launch_cycles(r),
-                                 LUCKY * (double)limit - by.count);
+            p.of = mean_prospect(&by, usual, of_launch, LUCKY * (double)limit - by.count);
             gain = whatever ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;
