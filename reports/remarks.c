@@ -415,11 +415,12 @@ void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]
 {
     /* Where no rounds tell what the table gains as a whole, what `moetune show` says. */
     struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
+    struct moe_plan usual = plan_default(&layer->shape);
 
     if (!layer->entry_count)
         snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
     else if (layer->stands)
-        standing_text(&layer->standing, text);
+        standing_text(&layer->standing, &usual, text);
     else if (all.claims)
         snprintf(text, HEADLINE_BYTES,
                  "Saves about %.1f %% against the default: the mean of %u bucket%s, not yet "

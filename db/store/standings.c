@@ -105,7 +105,8 @@ bool standing_is_one_plan(const struct standing_row *row)
     return g->value == 0 && g->low == 0 && g->high == 0;
 }
 
-const char *standing_text(const struct standing_row *row, char room[STANDING_TEXT_BYTES])
+const char *standing_text(const struct standing_row *row, const struct moe_plan *usual,
+                          char room[STANDING_TEXT_BYTES])
 {
     const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
     char over_default[64], over_static[64 + PLAN_TEXT_BYTES], always[16 + PLAN_TEXT_BYTES];
@@ -114,7 +115,9 @@ const char *standing_text(const struct standing_row *row, char room[STANDING_TEX
              row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
     gain_text(&row->gain, "the default", over_default, sizeof(over_default));
     gain_text(&row->static_gain, always, over_static, sizeof(over_static));
-    if (standing_is_one_plan(row))
+    if (*over_default && *over_static && plan_equal(&row->static_plan, usual))
+        snprintf(over_static, sizeof(over_static), "which is the best single plan, too");
+    else if (standing_is_one_plan(row))
         snprintf(over_static, sizeof(over_static), "the same as %s", always);
     if (row->given_up || (row->gain.low == 0 && row->gain.high == 0)) {
         snprintf(room, STANDING_TEXT_BYTES, "%s: the default plan stands everywhere",

@@ -410,7 +410,7 @@ static int print_table(struct tables *t)
         char text[STANDING_TEXT_BYTES], *second;
 
         if (is_current)
-            standing_text(&standing, text);
+            standing_text(&standing, &usual, text);
         else
             mean_text(first, t->entry_count, text);
         second = strstr(text, "default, ");
