@@ -117,9 +117,9 @@ const char *text_duration(double seconds, char room[DURATION_BYTES])
     else if (seconds < 99.5)
         text_put(room, size, "%.0f s", seconds);
     else if (seconds < 5940)
-        snprintf(room, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
+        snprintf(room, size, "%d m %02d s", (int)seconds / 60, (int)seconds % 60);
     else if (seconds < 360000)
-        snprintf(room, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
+        snprintf(room, size, "%d h %02d m", (int)seconds / 3600, (int)seconds / 60 % 60);
     else
         snprintf(room, size, "%d days", (int)(seconds / 86400));
     return room;

@@ -480,6 +480,17 @@ static double seconds_to_decide(const struct settling *s)
     return seconds;
 }
 
+/* Whether some entry rests on what the static plan is worth over all buckets. */
+static bool takes_static(const struct settling *s)
+{
+    bool takes = false;
+
+    for (int i = 0; i < s->seat_count; i++)
+        takes |=
+            s->left[i].as == LEFT_AS_STATIC || !strcmp(s->seats[i].bucket.entry.decision, "static");
+    return takes;
+}
+
 /* ---- the whole */
 
 static int settle(struct settling *s)
@@ -509,6 +520,11 @@ static int settle(struct settling *s)
     s->row.static_gain = v.over_static;
     if (v.static_arm >= 0)
         s->row.static_plan = space_of(s)->arms[v.static_arm];
+    /* The default is a single plan, too, and may be better than those that the search named. */
+    if (default_arm >= 0 && !takes_static(s) && v.over_default.value < v.over_static.value) {
+        s->row.static_gain = v.over_default;
+        s->row.static_plan = space_of(s)->arms[default_arm];
+    }
     s->row.rounds = v.rounds;
     s->row.launches = (uint32_t)v.launches;
     s->row.more_s = seconds_to_decide(s);
