@@ -155,22 +155,17 @@ static struct prospect prospect_of(const struct trial_of *t, const struct mean *
     return mean_prospect(&both, (struct normal){ 0, INFINITY }, 0, most);
 }
 
-/* Where no rounds follow a candidate goes on beyond the patience while that is expected to save
- * more than it costs; what is expected to take twice as many pairs may be lucky. */
-enum { LONGER = 6, LUCKY = 2 };
-/* Who looks after every pair sees luck more often than who looks once, so a proof has to be so much
- * surer where it is the only one. */
-enum { LOOKS = 5 };
-
+/* Where no rounds follow, a candidate goes on beyond the patience while that is expected to save
+ * more than it costs. */
 static bool goes_on(const struct decision *d, const struct trial_of *t, const struct mean *mean)
 {
-    uint32_t most = LONGER * d->setup.patience / 2;
+    uint32_t most = PAIRS_LONGER * d->setup.patience / 2;
     struct prospect p;
 
     most = most < TRIAL_PAIRS_MAX ? most : TRIAL_PAIRS_MAX;
     if (!d->setup.launched || pair_count(t) >= most)
         return false;
-    p = prospect_of(t, mean, LUCKY * most - pair_count(t));
+    p = prospect_of(t, mean, PAIRS_LUCKY * most - pair_count(t));
     return prospect_worth(&p, d->setup.search->setup.worth) > 0;
 }
 
@@ -179,7 +174,7 @@ enum outcome { OPEN, FAILED, PROVEN };
 static enum outcome outcome_of(const struct decision *d, const struct trial_of *t)
 {
     uint32_t count = pair_count(t);
-    double chance = d->setup.launched ? d->setup.harm / LOOKS : d->setup.harm;
+    double chance = d->setup.launched ? d->setup.harm / PAIRS_LOOKS : d->setup.harm;
     struct mean mean, both;
 
     if (!d->setup.search->usable[t->arm])

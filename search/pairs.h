@@ -82,6 +82,10 @@ struct prospect {
  * further pairs of one launch, each of which makes less of their luck; 0: there is no such luck. */
 struct prospect mean_prospect(const struct mean *mean, struct normal usual, double of_launch,
                               double most);
+/* Where pairs go on that did not decide: so many times as many as there are anyway, and so many
+ * times those may be expected to be needed, for they may be lucky.  Who looks again and again sees
+ * luck more often than who looks once: so much surer has to be what is proven on the way. */
+enum { PAIRS_LONGER = 6, PAIRS_LUCKY = 2, PAIRS_LOOKS = 5 };
 /* What is lost without further pairs, less what they cost, each step so much; below 0 where they
  * are not to be had. */
 double prospect_worth(const struct prospect *prospect, double step);

@@ -19,9 +19,8 @@ enum {
     ROLE_ARM = 64 /* ROLE_ARM + n: arm n, in whatever role it meets others in a bucket */
 };
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
-/* Who looks again and again sees luck more often than who looks once: so much surer has to be what
- * ends a bucket's pairs, and what is proven where they went on. */
-enum { LOOKS = 5, LOOKED_ON = 2 };
+/* So much surer has to be what is proven where pairs went on. */
+enum { LOOKED_ON = 2 };
 enum { GOES_MOST = 16 };  /* from there on a proof need not be surer */
 enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
@@ -153,14 +152,12 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
 
 /* ---- pairs of samples */
 
-/* Times as many cycles as are taken anyway; and times as many as what is lucky takes. */
-enum { LONGER = 6, LUCKY = 2 };
 /* Those, and the launches, that there are before somebody asks again: then there are all. */
 enum { UNASKED_CYCLES = 64, UNASKED_LAUNCHES = 16 };
 
 static uint32_t cycles_most(const struct rounds *r)
 {
-    uint32_t most = LONGER * r->setup.cycles_max;
+    uint32_t most = PAIRS_LONGER * r->setup.cycles_max;
 
     return most < UNASKED_CYCLES ? most : UNASKED_CYCLES;
 }
@@ -624,7 +621,8 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
     for (int b = 0; b < r->setup.bucket_count; b++)
         best[b] = (struct outlook){ .place = HOPELESS };
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
-        double chance = (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / LOOKS;
+        double chance =
+            (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / PAIRS_LOOKS;
         struct normal usual;
 
         if (role == ROLE_DEFAULT || (role >= end && role < ROLE_NEIGHBOUR))
@@ -645,7 +643,7 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
                 best[b].place = DECIDED;
                 continue;
             }
-            p.of = mean_prospect(&by, usual, of_launch, LUCKY * (double)limit - by.count);
+            p.of = mean_prospect(&by, usual, of_launch, PAIRS_LUCKY * (double)limit - by.count);
             gain = whatever ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;

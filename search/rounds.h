@@ -67,8 +67,7 @@ struct rounds_setup {
     /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
      * where the cycles above leave a bucket undecided.  0: nothing. */
     double worth;
-    uint32_t
-        goes; /* that undecided buckets had before, and this one, because somebody asks again */
+    uint32_t goes; /* how often somebody has asked again, this time included */
     uint64_t seed;
     double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };

@@ -102,9 +102,8 @@ static const char *const version_13[] = {
     NULL
 };
 
-/* Where the default stands for want of a proof: the plan that is likely to be better, and how often
- * undecided buckets of a table went on since somebody asked again; so many seconds more are
- * expected to decide. */
+/* likely: the plan that is probably better where nothing is proven.  goes: how often somebody asked
+ * again, so that undecided buckets went on.  more_s: so many seconds more are expected to decide. */
 static const char *const version_14[] = {
     "ALTER TABLE entry ADD COLUMN likely TEXT;",
     "ALTER TABLE entry ADD COLUMN likely_gain REAL;",

@@ -8,8 +8,8 @@
 bool standing_is_one_plan(const struct standing_row *row);
 
 /* "Saves 11.3 % (9.0 to 13.4) against the default, 1.2 % (0.3 to 2.1) against always r=0 d=1
- * a=linear".  `usual`: the layer's default plan.  What is not known is left out.  A table that was given up, or has the default
- * everywhere, says so instead. */
+ * a=linear".  `usual`: the layer's default plan.  What is not known is left out.  A table that was
+ * given up, or has the default everywhere, says so instead. */
 enum { STANDING_TEXT_BYTES = 160 + 64 + PLAN_TEXT_BYTES };
 const char *standing_text(const struct standing_row *row, const struct moe_plan *usual,
                           char room[STANDING_TEXT_BYTES]);

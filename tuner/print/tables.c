@@ -339,9 +339,7 @@ static int print_own_kernels(const struct tables *t)
     return OK;
 }
 
-/* The command that goes on with the buckets that are undecided, where that is likely to decide
- * some.
- */
+/* The command that goes on with undecided buckets, where it is likely to decide some. */
 static int print_more(const struct tables *t, const struct standing_row *standing)
 {
     struct row_list runs;

@@ -527,7 +527,7 @@ static int settle(struct settling *s)
     }
     s->row.rounds = v.rounds;
     s->row.launches = (uint32_t)v.launches;
-    s->row.more_s = seconds_to_decide(s);
+    s->row.more_s = s->sweep->misses ? 0 : seconds_to_decide(s); /* they alone are measured */
     s->row.decided_s = time(NULL);
     if (is_part(s)) {
         s->row.gain = s->row.static_gain = (struct gain)GAIN_UNKNOWN;

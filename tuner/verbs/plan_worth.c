@@ -158,6 +158,7 @@ static void print_text(const struct worth_layer *l, const struct space *space,
 {
     const struct worth *w = &l->worth;
     struct standing_row row = expected(w, space);
+    struct moe_plan usual = plan_default(&space->shape);
     char saves[STANDING_TEXT_BYTES];
 
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
@@ -170,9 +171,8 @@ static void print_text(const struct worth_layer *l, const struct space *space,
                l->steps, l->timed_plans, 100 * w->off, 100 * w->error);
     else
         printf("steps     none: modelled ratios are taken to be off by %.1f %%\n", 100 * w->error);
-    printf("\n%s\n", w->over_default.high > 0
-                         ? standing_text(&row, &space->arms[space->default_arm], saves)
-                         : "No plan but the default may be the fastest");
+    printf("\n%s\n", w->over_default.high > 0 ? standing_text(&row, &usual, saves)
+                                              : "No plan but the default may be the fastest");
     printf("expected, not measured: %d of 100 such intervals hold what tuning then saves\n\n",
            WORTH_HOLDS);
     printf("tuning    %s to %s\n", DURATION_TEXT(t->least_s), DURATION_TEXT(t->most_s));
