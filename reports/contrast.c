@@ -233,26 +233,21 @@ struct axis_worth contrast_axis(const struct layer_facts *layer, size_t axis)
 {
     struct axis_worth worth = { .name = layer->declared ? layer->declared->axis[axis].name
                                                         : plan_axes[axis].name };
-    double lost = 0, of = 0;
 
     for (size_t i = 0; i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
         struct moe_plan plan = without_axis(layer, e->plan, axis);
         struct step_time other = contrast_step(layer, e, &plan);
-        struct step_time usual = contrast_default(layer, e);
 
         if (e->inferred || plan_equal(&plan, &e->plan))
             continue;
         worth.buckets++;
-        if (!other.measured || !(other.us > 0) || !(e->time_us > 0) || !(usual.us > 0))
+        if (!other.measured || !(other.us > 0) || !(e->time_us > 0))
             continue;
         worth.timed++;
         worth.without += other.us / e->time_us - 1;
-        lost += log(other.us / e->time_us);
-        of += log(usual.us / e->time_us);
     }
     worth.without = worth.timed ? worth.without / worth.timed : NAN;
-    worth.of_gain = of > 0 ? lost / of : NAN;
     return worth;
 }
 

@@ -47,7 +47,6 @@ struct axis_worth {
     const char *name;
     uint32_t buckets, timed; /* such buckets; of these, where that other plan was timed */
     double without;          /* the mean of its time / time of the table's plan - 1; NAN: none */
-    double of_gain;          /* what it then loses, as a share of what the default loses there */
 };
 size_t contrast_axes(const struct layer_facts *layer); /* how many there are */
 struct axis_worth contrast_axis(const struct layer_facts *layer, size_t axis);

@@ -7,6 +7,7 @@
 #include "plan.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -174,25 +175,69 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
 {
-    struct plan_range r = { .gain = NAN, .gain_least = NAN };
-    bool exact = true; /* as what a model without noise says */
-    double log_sum = 0;
+    struct plan_range r = { .buckets = (uint32_t)count, .gain = GAIN_UNKNOWN };
+    double log_us = 0, log_default_us = 0, mean = 0, low = 0, high = 0;
 
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
             r.states[i] += entry_is(e, 1u << i);
+        r.disturbed += e->throttled > 0;
+        log_us += log(e->time_us);
+        log_default_us += log(e->default_us);
         if (isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND)) {
             r.claims++;
-            log_sum += log1p(-e->gain.value);
-            exact = exact && e->gain.low == e->gain.high;
-            r.gain_least = fmin(r.gain_least, e->gain.low);
+            mean += log1p(-e->gain.value);
+            low += log1p(-e->gain.low);
+            high += log1p(-e->gain.high);
         }
     }
-    if (exact)
-        r.gain_least = NAN;
+    r.time_us = exp(log_us / (double)count);
+    r.default_us = exp(log_default_us / (double)count);
     if (r.claims)
-        r.gain = 1 - exp(log_sum / r.claims);
+        r.gain = (struct gain){ 1 - exp(mean / r.claims), 1 - exp(low / r.claims),
+                                1 - exp(high / r.claims) };
     return r;
+}
+
+void plan_range_worth(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
+{
+    struct plan_range all = plan_range_of(entries, count);
+    bool faster = false;
+
+    for (size_t i = 0; i < count; i++)
+        faster |= !entry_is(&entries[i], ENTRY_UNSOUND) &&
+                  (!strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0);
+    if (faster && all.claims)
+        snprintf(text, STANDING_TEXT_BYTES,
+                 "Saves %.1f %% against the default, in the mean of %u bucket%s",
+                 100 * all.gain.value, all.claims, all.claims == 1 ? "" : "s");
+    else
+        snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
+}
+
+void plan_range_found(const struct plan_range *range, const struct entry_row *entries,
+                      unsigned but_for, char text[FOUND_BYTES])
+{
+    /* Words of decision.h that a stranger would not understand are said in others. */
+    const char *decision = UTF8_LINE(entries->decision);
+
+    if (range->buckets > 1)
+        text_put(text, FOUND_BYTES, "%u of %u measured", range->buckets - range->states[0],
+                 range->buckets);
+    else
+        text_put(text, FOUND_BYTES, "%s",
+                 !strcmp(decision, "incumbent") ? "kept"
+                 : !strcmp(decision, "alone")   ? "default cannot run"
+                                                : decision);
+    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+        if (!range->states[i] || 1u << i & but_for)
+            continue;
+        else if (range->buckets > 1)
+            text_add(text, FOUND_BYTES, ", %u %s", range->states[i], entry_state_words[i]);
+        else if (strcmp(decision, entry_state_words[i]) != 0)
+            text_add(text, FOUND_BYTES, ", %s", entry_state_words[i]);
+    if (range->disturbed && range->buckets == 1)
+        text_add(text, FOUND_BYTES, ", disturbed");
 }
 
 /* ---- all of it, and its order */

@@ -9,6 +9,7 @@
 #include "heat.h"
 #include "overlap.h"
 #include "shape.h"
+#include "standings.h"
 #include "stats.h"
 #include "store.h"
 #include "traffic.h"
@@ -59,15 +60,26 @@ void trials_beyond(const struct trial_facts *trials, size_t count, uint32_t buck
  * plan: then they share a line, or a band. */
 bool entries_join(const struct entry_row *entry, const struct entry_row *next, uint32_t stride);
 
-/* Entries that share one, summed up. */
+/* Entries that share one, summed up.  Unsound ones say nothing of times and gains. */
 struct plan_range {
+    uint32_t buckets, disturbed;        /* how many there are; whose steps others held back */
     uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
     uint32_t claims;                    /* of them that claim a gain, or none */
-    double gain, gain_least;            /* their mean and the least low end, of those that claim
-                                           something; NAN: none does, the latter also where no
-                                           interval of theirs has a width */
+    double time_us, default_us;         /* geometric means */
+    struct gain gain; /* the mean of those that claim one; its interval is as wide as if what one
+                         launch does to them were the same in all of them */
 };
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count);
+
+/* What a table is worth of which nothing was timed as a whole. */
+void plan_range_worth(const struct entry_row *entries, size_t count,
+                      char text[STANDING_TEXT_BYTES]);
+
+/* How they were found: "3 of 9 measured, 1 stale", or of a single one "adopted, disturbed".
+ * but_for: states that the caller says otherwise, as bits of enum entry_state. */
+enum { FOUND_BYTES = 256 };
+void plan_range_found(const struct plan_range *range, const struct entry_row *entries,
+                      unsigned but_for, char text[FOUND_BYTES]);
 
 /* ---- layers */
 

@@ -42,6 +42,33 @@ static void print_remarks(const struct remarks *remarks, const char *class, FILE
     }
 }
 
+/* One warning, or a line that names several and opens. */
+static void print_warnings(const struct remarks *warnings, FILE *to)
+{
+    if (warnings->count < 2) {
+        print_remarks(warnings, "note", to);
+        return;
+    }
+    fprintf(to, "<details class=\"note\"><summary>%d warnings: ", warnings->count);
+    for (int i = 0; i < warnings->count; i++) {
+        const char *line = warnings->lines[i];
+        size_t length = strcspn(line, ":");
+        char label[64];
+        int same = 0;
+
+        while (same < i && strncmp(warnings->lines[same], line, length + 1) != 0)
+            same++;
+        if (same < i)
+            continue;
+        text_put(label, sizeof(label), "%.*s", (int)length, line);
+        fputs(i ? "; " : "", to);
+        quote_html(label, to);
+    }
+    fputs("</summary>\n", to);
+    print_remarks(warnings, "warning", to);
+    fputs("</details>\n", to);
+}
+
 static void print_title(const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
@@ -90,6 +117,9 @@ static const struct change {
     { "stroke='black'", "stroke='currentColor'" },
     { "color=\"black\"", "color=\"inherit\"" },
     { "fill=\"black\"", "fill=\"currentColor\"" },
+    { "stroke='rgb(  0,   0,   0)'", "stroke='currentColor'" },
+    { "stroke=\"rgb(  0,   0,   0)\"", "stroke=\"currentColor\"" },
+    { "color='rgb(  0,   0,   0)'", "color='inherit'" },
     { "font-family=\"sans-serif\" ", "" },
     { " id=\"gnuplot_canvas\"", "" },
     { " stroke-linecap=\"butt\" stroke-linejoin=\"miter\"", "" }, /* as it is anyway */
@@ -260,15 +290,12 @@ static void print_share(double share, const char *class, FILE *to)
         fprintf(to, "<td class=\"%s\">%.1f %%</td>", class, 100 * share);
 }
 
-static void print_range(double low, double high, const char *class, FILE *to)
+static void print_ms(double us, const char *class, FILE *to)
 {
-    fprintf(to, "<td class=\"%s\">", class);
-    if (!isfinite(low))
-        fputs("-</td>", to);
-    else if (high < low * 1.005)
-        fprintf(to, "%.4g</td>", low * 1e-3);
+    if (isfinite(us))
+        fprintf(to, "<td class=\"%s\">%.4g</td>", class, us * 1e-3);
     else
-        fprintf(to, "%.4g to %.4g</td>", low * 1e-3, high * 1e-3);
+        fprintf(to, "<td class=\"%s\">-</td>", class);
 }
 
 /* Prints a line of the table for the entries that share it.  How they were found is said as
@@ -278,15 +305,8 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
 {
     struct plan_range range = plan_range_of(e, count);
     uint32_t first = e->bucket, last = e[count - 1].bucket;
-    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0;
-    char text[RANGE_TEXT_BYTES];
+    char text[RANGE_TEXT_BYTES], found[FOUND_BYTES];
 
-    for (size_t i = 0; i < count; i++) {
-        low = fmin(low, e[i].time_us);
-        high = fmax(high, e[i].time_us);
-        default_low = fmin(default_low, e[i].default_us);
-        default_high = fmax(default_high, e[i].default_us);
-    }
     fputs("<tr><td class=\"n\">", to);
     if (layer->declared)
         quote_html(facts_range(layer, first, last, text), to);
@@ -294,20 +314,13 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
         fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->window,
                 ((uint64_t)last + 1) * layer->window - 1);
     fprintf(to, "</td><td class=\"plan\">%s</td>", PLAN_WORDS(&e->plan));
-    print_range(low, high, "n", to);
-    print_range(default_low, default_high, "n extra", to);
-    print_share(range.gain, "n", to);
-    print_share(range.gain_least, "n extra", to);
+    print_ms(range.time_us, "n", to);
+    print_ms(range.default_us, "n extra", to);
+    print_share(range.gain.value, "n", to);
+    print_share(range.gain.low, "n extra", to);
+    plan_range_found(&range, e, 0, found);
     fputs("<td class=\"extra\">", to);
-    if (count == 1)
-        quote_html(e->decision, to);
-    else
-        fprintf(to, "%zu measured, %u inferred", count - range.states[0], range.states[0]);
-    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-        if (range.states[i] && count > 1)
-            fprintf(to, ", %u %s", range.states[i], entry_state_words[i]);
-        else if (range.states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
-            fprintf(to, ", %s", entry_state_words[i]);
+    quote_html(found, to);
     fputs("</td></tr>\n", to);
 }
 
@@ -320,8 +333,8 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
     fprintf(to,
             "<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
             "<th class=\"n\">%s</th><th>plan</th><th class=\"n\">step, ms</th>"
-            "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th>"
-            "<th class=\"n extra\">at least</th><th class=\"extra\">found</th></tr>\n",
+            "<th class=\"n extra\">default, ms</th><th class=\"n\">saves</th>"
+            "<th class=\"n extra\">at least</th><th class=\"extra\">how</th></tr>\n",
             facts_key(layer));
     for (size_t i = 0, end; i < layer->entry_count; i = end) {
         for (end = i + 1;
@@ -329,10 +342,15 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
             end++;
         dictionary_row(layer, &e[i], end - i, to);
     }
-    fputs("</table></div>\n", to);
+    fprintf(to,
+            "</table></div>\n<p class=\"soft\">Step and saves are means of a row's buckets.  At "
+            "least: the low end of the 95 %% interval of what the row saves.%s</p>\n",
+            layer->stands ? "  The headline was timed as a whole, and counts each doubling of the "
+                            "capacity alike."
+                          : "");
 }
 
-/* Which axis matters: the one without which most is lost lies on top. */
+/* Which axis matters: the one without which most is lost comes first. */
 static void print_axes(const struct layer_facts *layer, FILE *to)
 {
     struct axis_worth axes[DECLARATION_AXES_MAX + 16], one;
@@ -351,27 +369,20 @@ static void print_axes(const struct layer_facts *layer, FILE *to)
     }
     if (count < 2) /* one alone makes all of the gain */
         return;
-    fputs("<h3>Which axis matters</h3>\n<div class=\"scroll\"><table>\n<tr><th>axis</th><th "
-          "class=\"n\">without it</th><th class=\"n\">of the gain</th><th class=\"n extra\">timed"
-          "</th></tr>\n",
-          to);
+    fputs("<h3>Which axis matters</h3>\n<ul class=\"axes\">\n", to);
     for (size_t i = 0; i < count; i++) {
-        fprintf(to, "<tr><td class=\"plan\">%s</td>", axes[i].name);
+        fprintf(to, "<li>With %s as in the default plan, ", axes[i].name);
         if (axes[i].timed)
-            fprintf(to, "<td class=\"n\">%+.1f %%</td>", 100 * axes[i].without);
-        else
-            fputs("<td class=\"n\">-</td>", to);
-        print_share(axes[i].of_gain, "n", to);
-        fprintf(to, "<td class=\"n extra\">%u of %u</td></tr>\n", axes[i].timed, axes[i].buckets);
+            fprintf(to, "a step takes %.1f %% %s, in the mean of %u bucket%s",
+                    100 * fabs(axes[i].without), axes[i].without < 0 ? "less" : "longer",
+                    axes[i].timed, axes[i].timed == 1 ? "" : "s");
+        if (!axes[i].timed)
+            fputs("no step was timed", to);
+        else if (axes[i].timed < axes[i].buckets)
+            fprintf(to, " (of %u where the plan differs there)", axes[i].buckets);
+        fputs(".</li>\n", to);
     }
-    fputs(
-        "</table></div>\n<details><summary>How it is computed</summary><p class=\"soft\">Without "
-        "it: how much longer a step takes if this axis alone stays as it is in the default plan, "
-        "the mean of the measured buckets whose plan has another value there and where that other "
-        "plan was timed (so many of them).  Of the gain: what is lost so, as a share of what the "
-        "default plan loses in the same buckets.  Axes help each other, so that shares need not "
-        "add up to 100 %.</p></details>\n",
-        to);
+    fputs("</ul>\n", to);
 }
 
 static void print_since(const struct report *report, const struct layer_facts *layer, FILE *to)
@@ -636,7 +647,9 @@ static void print_section(const struct report *report, const struct section *sec
     else
         fprintf(to, "<h2>All %zu layers</h2>\n", section->scope.count);
     remarks_section(report->facts, &section->scope, &remarks);
-    print_remarks(&remarks, "note", to);
+    if (report->section_count == 1)
+        remarks_overall(report->facts, &remarks);
+    print_warnings(&remarks, to);
     fputs("<div class=\"top\"><div>\n", to);
     print_plots(report, section, true, to);
     fputs("</div><div>\n", to);
@@ -756,9 +769,11 @@ void page_write(const struct report *report, FILE *to)
     quote_html(report->db, to);
     print_date(facts, to);
     fputs("</p>\n", to);
-    remarks_overall(facts, &remarks);
-    print_remarks(&remarks, "note", to);
     print_contents(report, to);
+    remarks.count = 0;
+    if (report->section_count != 1)
+        remarks_overall(facts, &remarks);
+    print_warnings(&remarks, to);
     put_marks(report, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);

@@ -16,9 +16,28 @@
 
 /* ---- what a script must be told of the layer */
 
-static void bands_count(const struct layer_facts *layer, FILE *to)
+/* The line type of a plan, in head.gp. */
+static int line_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
-    fprintf(to, "bands = %d\n", series_bands(layer).count);
+    return 11 + (plan ? series_colour(layer, plan) : SERIES_COLOURS);
+}
+
+static void bands_and_static(const struct layer_facts *layer, FILE *to)
+{
+    struct bands bands = series_bands(layer);
+
+    fprintf(to, "bands = %d\narray band[%d]\n", bands.count, SERIES_BANDS + 1);
+    for (int i = 0; i < bands.count; i++)
+        fprintf(to, "band[%d] = %d\n", i + 1,
+                line_of(layer, i < SERIES_BANDS ? &bands.plans[i] : NULL));
+    fprintf(to, "static = %d\n", line_of(layer, contrast_ranked(layer, 0)));
+}
+
+static void rivals(const struct layer_facts *layer, FILE *to)
+{
+    fprintf(to, "array rival[%d]\n", SERIES_RIVALS);
+    for (int i = 0; i < SERIES_RIVALS; i++)
+        fprintf(to, "rival[%d] = %d\n", i + 1, line_of(layer, series_rival(layer, (size_t)i)));
 }
 
 static void loads_count(const struct layer_facts *layer, FILE *to)
@@ -47,7 +66,8 @@ static void static_words(const struct layer_facts *layer, FILE *to)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
 
-    fprintf(to, "static = 'over the best static plan (%s)'\n", best ? PLAN_WORDS(best) : "no plan");
+    fprintf(to, "static = %d\nname_of_static = 'over always %s'\n", line_of(layer, best),
+            best ? PLAN_WORDS(best) : "one plan");
 }
 
 /* ---- the table */
@@ -70,9 +90,10 @@ const struct plot plots[PLOTS] = {
       PLOT_OVER_C | PLOT_BARS | PLOT_LARGE,
       "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled (bands: c from; c "
       "to; 1 = inferred; first bucket; last; plan)",
-      series_times, "times", bands_count,
+      series_times, "times", bands_and_static,
       "A point is the median step of a plan in one bucket, with its interval.  The band below is "
-      "the table: the plan of each capacity, pale where it is inferred.",
+      "the table: which plan it tells, pale where that is inferred.  A plan has one colour in all "
+      "plots.",
       "Interval: distribution-free for the median, at least 95 % from 6 samples on; with fewer it "
       "is the whole range.  A step takes as long as its slowest rank.  Table's and default plan: "
       "from the rounds they ran against each other.  Small dots: expected by the search's model.  "
@@ -86,10 +107,10 @@ const struct plot plots[PLOTS] = {
       "published; without rounds, the one with the least mean of log(time / time of the table's "
       "plan) over the measured buckets.  Where it was not timed, its ratio to the default plan is "
       "interpolated over log c (open triangles).",
-      "needs entries with a default to compare with" },
+      "needs an entry that gains something over the default plan" },
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
-      NULL,
+      rivals,
       "Above 1 a plan is slower than the table's.  Those beyond the frame are in the data file.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
       "proved slow have few samples; one below 1 was not expected to be better by all that was "
@@ -155,7 +176,7 @@ const struct plot plots[PLOTS] = {
       "measured buckets.  Below 0, the neighbour's plan was not expected to be better by all that "
       "was sampled.  Where it was not timed, its ratio to the default plan is interpolated over "
       "log c.",
-      "needs a measured bucket whose neighbour has another plan" },
+      "needs a measured bucket in which the neighbour's plan takes half a percent more" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
@@ -210,10 +231,6 @@ const struct plot plots[PLOTS] = {
       "it). 1 is k T/E, as an even gate would need.  Of the steps between two points the largest. "
       "The ms of the data file are the table's at the equal capacity that takes as long.",
       "needs counts of as many experts" },
-    { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
-      "place; measured buckets; inferred buckets; plan", series_distribution, "distribution", NULL,
-      "Buckets of the table by their plan.", "Pale: inferred.",
-      "needs two plans: one stands everywhere, or nothing is decided yet" },
     { "spent", "What the table cost", "", "", PLOT_TOGETHER, "place; count; what", series_spent,
       NULL, NULL, NULL, NULL, NULL },
     { "improvement", "The table against one static plan", "", "", PLOT_TOGETHER,
@@ -357,6 +374,8 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
     heading(plot, scope, page, to);
     fputs("over = ", to);
     quote_gnuplot(plot->x ? plot->x : facts_key(&scope->layers[0]), to);
+    fputs("\nat_key = ", to);
+    quote_gnuplot(scope->layers[0].declared ? facts_key(&scope->layers[0]) : "c", to);
     fputs("\nset xlabel over", to);
     fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
     quote_gnuplot(plot->y, to);

@@ -32,7 +32,7 @@ struct plot {
     const char *without; /* what it takes to have it */
 };
 
-enum { PLOTS = 17 };
+enum { PLOTS = 16 };
 extern const struct plot plots[PLOTS];
 
 /* What every program begins and ends with: the picture's file and its common settings (head.gp);

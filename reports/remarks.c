@@ -86,7 +86,6 @@ void remarks_overall(const struct facts *facts, struct remarks *out)
     struct heat heat = { 0 };
     char text[HEAT_TEXT_BYTES];
 
-    out->count = 0;
     if (!facts->entry_count && !facts->trial_count)
         remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
                     "them)");
@@ -413,21 +412,14 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
 {
-    /* Where no rounds tell what the table gains as a whole, what `moetune show` says. */
-    struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
     struct moe_plan usual = plan_default(&layer->shape);
 
     if (!layer->entry_count)
         snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
     else if (layer->stands)
         standing_text(&layer->standing, &usual, text);
-    else if (all.claims)
-        snprintf(text, HEADLINE_BYTES,
-                 "Saves about %.1f %% against the default: the mean of %u bucket%s, not yet "
-                 "measured as a whole",
-                 percent(all.gain, 1), all.claims, all.claims == 1 ? "" : "s");
     else
-        snprintf(text, HEADLINE_BYTES, "What the table saves is not known");
+        plan_range_worth(layer->entries, layer->entry_count, text);
 }
 
 /* ---- three numbers */
@@ -470,8 +462,8 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
     while (steps_s < units[i].above)
         i++;
     snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
-    snprintf(out->words, FIGURE_BYTES, "of %ssteps to tune it: %" PRIu64 " of them",
-             layer->modelled ? "modelled " : "", steps);
+    snprintf(out->words, FIGURE_BYTES, "to tune it, in %" PRIu64 " %ssteps", steps,
+             layer->modelled ? "modelled " : "");
 }
 
 void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES])
@@ -482,15 +474,13 @@ void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES]
 
     gain_figure(&s->gain, layer->stands, "the default", &out[0]);
     if (!layer->stands && all.claims) {
-        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(all.gain, 1));
+        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(all.gain.value, 1));
         snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
     }
     if (layer->stands && s->static_plan.struct_size)
         snprintf(name, sizeof(name), "always %s",
                  s->static_plan.r || s->static_plan.e ? PLAN_WORDS(&s->static_plan) : "r=0");
-    gain_figure(&s->static_gain, layer->stands, name, &out[1]);
-    if (layer->stands && standing_is_one_plan(s))
-        snprintf(out[1].words, FIGURE_BYTES, "less time than %s: the table is that plan", name);
+    gain_figure(&s->static_gain, layer->stands && !standing_is_one_plan(s), name, &out[1]);
     cost_figure(layer, &out[2]);
 }
 

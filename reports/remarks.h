@@ -17,7 +17,7 @@ struct remarks {
 /* What is to be known of one section: that it is modelled, partial or cut off, or has entries that
  * are stale, pinned or failed. */
 void remarks_section(const struct facts *facts, const struct scope *scope, struct remarks *out);
-/* The same of the whole report. */
+/* Adds the same of the whole report. */
 void remarks_overall(const struct facts *facts, struct remarks *out);
 
 /* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1", and what heat_text()

@@ -125,7 +125,10 @@ static int write_picture(const struct report *report, const struct section *sect
     if (section->scope.count == 1)
         fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->window,
                 layer->modelled ? "; MODELLED" : "");
-    fprintf(file.to, "# %s: %s\n", plot->title, plot->columns);
+    if (layer->declared && !strncmp(plot->columns, "c, rows", 7))
+        fprintf(file.to, "# %s: %s%s\n", plot->title, facts_key(layer), plot->columns + 7);
+    else
+        fprintf(file.to, "# %s: %s\n", plot->title, plot->columns);
     picture->extent = series_write(plot->write, &section->scope, file.to);
     TRY(output_end(&file, OK, NULL, false));
     if (plot->script && !picture->extent.rows)

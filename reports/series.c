@@ -64,82 +64,40 @@ bool scope_has_own(const struct scope *scope)
     return !scope->count;
 }
 
-/* ---- how often each plan wins */
+/* ---- the plans of a table */
 
 struct plan_share {
     struct moe_plan plan;
-    uint32_t measured, inferred; /* buckets */
+    uint32_t buckets;
 };
 
 static int by_count(const void *left, const void *right)
 {
     const struct plan_share *a = left, *b = right;
-    uint32_t x = a->measured + a->inferred, y = b->measured + b->inferred;
 
-    return x != y ? (x < y) - (x > y) : plan_order(&a->plan, &b->plan);
+    return a->buckets != b->buckets ? (a->buckets < b->buckets) - (a->buckets > b->buckets)
+                                    : plan_order(&a->plan, &b->plan);
 }
 
-/* The plans of a scope's tables, the most frequent ones first; NULL and 0 without memory. */
-static struct plan_share *count_shares(const struct scope *scope, size_t *count)
-{
-    struct plan_share *shares;
-    size_t room = 1;
-
-    for (size_t i = 0; i < scope->count; i++)
-        room += scope->layers[i].entry_count;
-    shares = calloc(room, sizeof(*shares));
-    *count = 0;
-    for (size_t i = 0; i < scope->count && shares; i++)
-        for (size_t j = 0; j < scope->layers[i].entry_count; j++) {
-            const struct entry_row *e = &scope->layers[i].entries[j];
-            size_t at = 0;
-
-            while (at < *count && !plan_equal(&shares[at].plan, &e->plan))
-                at++;
-            if (at == *count)
-                shares[(*count)++].plan = e->plan;
-            shares[at].measured += !e->inferred;
-            shares[at].inferred += e->inferred;
-        }
-    if (*count)
-        qsort(shares, *count, sizeof(*shares), by_count);
-    return shares;
-}
-
-enum { SHARES_MAX = 16 }; /* rows of the plot; the rest is one more */
-
-void series_distribution(struct series *s)
-{
-    size_t count;
-    struct plan_share *shares = count_shares(s->scope, &count), rest = { 0 };
-    uint32_t at = (uint32_t)(count < SHARES_MAX ? count : SHARES_MAX + 1);
-
-    for (size_t i = 0; i < count; i++) {
-        s->extent.rows += shares[i].measured + shares[i].inferred;
-        if (i >= SHARES_MAX) {
-            rest.measured += shares[i].measured;
-            rest.inferred += shares[i].inferred;
-            continue;
-        }
-        fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred,
-                PLAN_WORDS(&shares[i].plan));
-    }
-    /* One bar says no more than the table's one line. */
-    if (count < 2)
-        s->extent.rows = 0;
-    if (rest.measured + rest.inferred)
-        fprintf(s->to, "%u %u %u \"%zu more plans\"\n", at, rest.measured, rest.inferred,
-                count - SHARES_MAX);
-    free(shares);
-}
-
+/* Without memory there are no bands. */
 struct bands series_bands(const struct layer_facts *layer)
 {
-    struct scope scope = { layer, 1 };
+    struct plan_share *shares = calloc(layer->entry_count + 1, sizeof(*shares));
     struct bands bands = { .count = 0 };
-    size_t count;
-    struct plan_share *shares = count_shares(&scope, &count);
+    size_t count = 0;
 
+    for (size_t i = 0; i < layer->entry_count && shares; i++) {
+        const struct moe_plan *plan = &layer->entries[i].plan;
+        size_t at = 0;
+
+        while (at < count && !plan_equal(&shares[at].plan, plan))
+            at++;
+        if (at == count)
+            shares[count++].plan = *plan;
+        shares[at].buckets++;
+    }
+    if (count)
+        qsort(shares, count, sizeof(*shares), by_count);
     for (size_t i = 0; i < count && i < SERIES_BANDS; i++) {
         bands.plans[i] = shares[i].plan;
         snprintf(bands.names[bands.count++], PLAN_TEXT_BYTES, "%s", PLAN_WORDS(&shares[i].plan));
@@ -149,6 +107,42 @@ struct bands series_bands(const struct layer_facts *layer)
                  count - SERIES_BANDS);
     free(shares);
     return bands;
+}
+
+const struct moe_plan *series_rival(const struct layer_facts *layer, size_t place)
+{
+    const struct moe_plan *plan;
+    size_t passed = 0;
+
+    for (size_t i = 0; (plan = contrast_ranked(layer, i)); i++)
+        if (!plan_is_default(plan, &layer->shape) && passed++ == place)
+            break;
+    return plan;
+}
+
+int series_colour(const struct layer_facts *layer, const struct moe_plan *plan)
+{
+    struct bands bands = series_bands(layer);
+    const struct moe_plan *rival;
+    int colour = 1;
+
+    if (plan_is_default(plan, &layer->shape))
+        return 0;
+    for (int i = 0; i < bands.count && i < SERIES_BANDS; i++) {
+        if (plan_equal(&bands.plans[i], plan))
+            return colour < SERIES_COLOURS ? colour : SERIES_COLOURS;
+        colour += !plan_is_default(&bands.plans[i], &layer->shape);
+    }
+    for (size_t i = 0; colour < SERIES_COLOURS && (rival = series_rival(layer, i)); i++) {
+        bool banded = false;
+
+        for (int k = 0; k < bands.count && k < SERIES_BANDS; k++)
+            banded |= plan_equal(&bands.plans[k], rival);
+        if (plan_equal(rival, plan))
+            return colour;
+        colour += !banded;
+    }
+    return SERIES_COLOURS;
 }
 
 /* ---- step times: in ms, and as ratios to the table's plan */
@@ -172,19 +166,16 @@ static void write_entries(struct series *s, bool inferred, bool of_default)
     }
 }
 
-enum { SERIES_STATICS = 4 };
-
 /* Trials that the curves of the table and of the default do not show: a block for each of the best
  * static plans, which have colours, and one for all others before them. */
 static void write_statics(struct series *s, bool ratio)
 {
     const struct layer_facts *layer = s->layer;
-    const struct moe_plan *coloured[SERIES_STATICS], *plan;
+    const struct moe_plan *coloured[SERIES_RIVALS];
     int count = 0;
 
-    for (size_t i = 0; count < SERIES_STATICS && (plan = contrast_ranked(layer, i)); i++)
-        if (!plan_is_default(plan, &layer->shape))
-            coloured[count++] = plan;
+    while (count < SERIES_RIVALS && (coloured[count] = series_rival(layer, (size_t)count)))
+        count++;
     for (int colour = -1; colour < count; colour++) {
         series_block(s, colour < 0 ? "other plans" : PLAN_WORDS(coloured[colour]));
         for (size_t i = 0; i < layer->trial_count; i++) {
@@ -208,17 +199,26 @@ static void write_statics(struct series *s, bool ratio)
     }
 }
 
-/* Writes the best static plan beside the table, unless it is the default or what the table says
- * anyway. */
-static void write_best_static(struct series *s)
+/* The best static plan; NULL: there is none, or the table says it everywhere. */
+static const struct moe_plan *best_static(const struct layer_facts *layer)
 {
-    const struct moe_plan *best = contrast_ranked(s->layer, 0);
+    const struct moe_plan *best = contrast_ranked(layer, 0);
     bool same = true;
 
-    series_block(s, "best static plan");
-    for (size_t i = 0; i < s->layer->entry_count && best; i++)
-        same = same && plan_equal(best, &s->layer->entries[i].plan);
-    if (!best || same || plan_is_default(best, &s->layer->shape))
+    for (size_t i = 0; i < layer->entry_count && best; i++)
+        same = same && plan_equal(best, &layer->entries[i].plan);
+    return same ? NULL : best;
+}
+
+/* Writes the best static plan beside the table, unless it is the default. */
+static void write_best_static(struct series *s)
+{
+    const struct moe_plan *best = best_static(s->layer);
+    char name[PLAN_TEXT_BYTES + 16];
+
+    snprintf(name, sizeof(name), "always %s", best ? PLAN_WORDS(best) : "one plan");
+    series_block(s, name);
+    if (!best || plan_is_default(best, &s->layer->shape))
         return;
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
@@ -367,13 +367,14 @@ void series_hidden(struct series *s)
 
 /* ---- what the table saves */
 
-static void write_gains(struct series *s, bool inferred)
+static void write_gains(struct series *s, bool inferred, bool *some)
 {
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
 
         if (e->inferred != inferred || !isfinite(e->gain.value))
             continue;
+        *some |= fabs(e->gain.value) > 1e-4;
         put_row(s, e->capacity,
                 (const double[]){ 100 * e->gain.value, 100 * e->gain.low, 100 * e->gain.high }, 3);
         end_row(s, e->samples, contrast_entry(s->layer, e).throttled);
@@ -383,7 +384,7 @@ static void write_gains(struct series *s, bool inferred)
 /* These rows are not counted: their samples are those that the gains over the default rest on. */
 static void write_static_gains(struct series *s, bool measured)
 {
-    const struct moe_plan *best = contrast_ranked(s->layer, 0);
+    const struct moe_plan *best = best_static(s->layer);
 
     for (size_t i = 0; i < s->layer->entry_count && best; i++) {
         const struct entry_row *e = &s->layer->entries[i];
@@ -398,14 +399,18 @@ static void write_static_gains(struct series *s, bool measured)
 
 void series_gain(struct series *s)
 {
+    bool some = false;
+
     series_block(s, "over the default plan");
-    write_gains(s, false);
+    write_gains(s, false, &some);
     series_block(s, "over the default plan, inferred");
-    write_gains(s, true);
+    write_gains(s, true, &some);
     series_block(s, "over the best static plan");
     write_static_gains(s, true);
     series_block(s, "the same, its time interpolated");
     write_static_gains(s, false);
+    if (!some)
+        s->extent.rows = 0;
 }
 
 void series_traffic(struct series *s)
@@ -436,7 +441,7 @@ void series_traffic(struct series *s)
 void series_regret(struct series *s)
 {
     const struct layer_facts *layer = s->layer;
-    bool differs = false;
+    bool some = false;
 
     for (int below = 1; below >= 0; below--) {
         series_block(s, below ? "plan of the bucket below" : "plan of the bucket above");
@@ -447,15 +452,15 @@ void series_regret(struct series *s)
             if (e->inferred || pair[1].bucket != pair[0].bucket + facts_stride(layer))
                 continue;
             t = contrast_step(layer, e, below ? &pair[0].plan : &pair[1].plan);
-            if (!isfinite(t.us) || !(e->time_us > 0))
+            if (plan_equal(&pair[0].plan, &pair[1].plan) || !isfinite(t.us) || !(e->time_us > 0))
                 continue;
             put_row(s, e->capacity, (const double[]){ 100 * (t.us / e->time_us - 1), t.measured },
                     2);
             end_row(s, t.samples, t.throttled);
-            differs = differs || !plan_equal(&pair[0].plan, &pair[1].plan);
+            some |= fabs(t.us / e->time_us - 1) > 5e-3;
         }
     }
-    if (!differs) /* there is nothing but zeros to be seen */
+    if (!some) /* there is nothing but zeros to be seen */
         s->extent.rows = 0;
 }
 

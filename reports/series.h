@@ -43,7 +43,7 @@ void series_place(struct series *series, double at);        /* a row lies there 
 typedef void series_writer(struct series *series);
 
 series_writer series_times, series_ratios, series_gain, series_where, series_hidden, series_regret,
-    series_a2a, series_3dh, series_rail, series_spent, series_distribution, series_improvement,
+    series_a2a, series_3dh, series_rail, series_spent, series_improvement,
     series_traffic, series_loads, series_phases, series_whatif, series_followed;
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
@@ -64,6 +64,16 @@ struct bands {
     int count; /* with the rest */
 };
 struct bands series_bands(const struct layer_facts *layer);
+
+/* The static plan in this place of those that are no default plan, the best one first; NULL: there
+ * are fewer.  So many have a block of their own in series_ratios. */
+enum { SERIES_RIVALS = 4 };
+const struct moe_plan *series_rival(const struct layer_facts *layer, size_t place);
+
+/* A plan's colour in all pictures of a layer: 0 of the default plan, then those of bands, then
+ * static plans; SERIES_COLOURS, a grey, of all others. */
+enum { SERIES_COLOURS = 6 };
+int series_colour(const struct layer_facts *layer, const struct moe_plan *plan);
 
 /* The capacity whose bars series_phases writes first, which is drawn: that of the bucket with the
  * most plans whose phases are known, of several the largest. */

@@ -175,6 +175,7 @@ void sheet_write(const struct report *report, FILE *to)
     fputs("moetune report of ", to);
     quote_plain(report->db, to);
     fputs("\n", to);
+    remarks.count = 0;
     remarks_overall(report->facts, &remarks);
     print_remarks(&remarks, to);
     for (size_t i = 0; i < report->section_count; i++)

@@ -135,15 +135,15 @@ static int print_settings(const struct tuning *t)
 static int print_layers(const struct tuning *t, bool *any)
 {
     const struct campaign *c = &t->campaign;
-    unsigned defaults = 0;
+    unsigned words = 0;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
-        defaults |= tables_default(&t->request.spaces[i].shape);
         TRY(store_shape_add(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, &words,
+                          stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)
@@ -152,7 +152,7 @@ static int print_layers(const struct tuning *t, bool *any)
         printf("\n");
     }
     if (*any) {
-        tables_legend(defaults, stdout);
+        tables_legend(words, stdout);
         printf("\n");
     }
     return OK;

@@ -27,8 +27,10 @@ set linetype 5 lc rgb '#56B4E9' pt 13
 set linetype 6 lc rgb '#CC79A7' pt 15
 set linetype 7 lc rgb '#0072B2' pt 8
 set linetype 8 lc rgb '#888888' pt 6
-array band[7] = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00', '#888888']
-do for [i=1:7] { set linetype 10+i lc rgb band[i] }
+# Line types 11 to 17 are those of plans: the default plan, five others, and all the rest.  Black is the table's.
+array of_plan[7] = ['#D55E00', '#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#888888']
+do for [i=1:7] { set linetype 10+i lc rgb of_plan[i] }
+set linetype 18 lc rgb 'black'
 set pointsize 0.7
 set style data points
 set key below horizontal Left reverse samplen 1 font small

@@ -7,5 +7,5 @@ plot data index 0 using 1:($3 == 1 ? $2 : NaN) with points lt 1 pt 7 title colum
      data index 0 using 1:($3 == 1 ? NaN : $2) with points lt 1 pt 6 title 'below, interpolated', \
      data index 1 using ($1*shift(1)):($3 == 1 ? NaN : $2) with points lt 2 pt 4 title 'above, interpolated', \
      NaN with lines lt 8 dt 2 title '3 %', \
-     data index 0 using 1:2:(hover(sprintf('c = %d: %.1f %% more with the plan below', $1, $2))) with labels left font ',0.01' notitle, \
-     data index 1 using 1:2:(hover(sprintf('c = %d: %.1f %% more with the plan above', $1, $2))) with labels left font ',0.01' notitle
+     data index 0 using 1:2:(hover(sprintf(at_key.' = %d: %.1f %% more with the plan below', $1, $2))) with labels left font ',0.01' notitle, \
+     data index 1 using 1:2:(hover(sprintf(at_key.' = %d: %.1f %% more with the plan above', $1, $2))) with labels left font ',0.01' notitle

@@ -23,6 +23,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Default plans that tables are compared with; whether one was timed as a whole. */
+enum { USUAL = 1, HIDDEN = 2, DECLARED = 4, DEFAULTS = 7, WHOLE = 8 };
+
 /* A walk over tables; `view` prints the one that was read last. */
 struct tables {
     struct store *store;
@@ -32,7 +35,7 @@ struct tables {
     const char *wanted; /* layers that shape_agrees() with it; NULL: all */
     uint32_t only;      /* this width; 0: all */
     bool every;         /* a line for each bucket */
-    unsigned defaults;  /* that the legend names */
+    unsigned words;     /* that the legend explains */
     uint32_t count;     /* tables that were printed */
     /* The table at hand. */
     struct moe_shape shape;
@@ -135,19 +138,15 @@ struct table_line {
     const struct entry_row *least_sure;
     const struct override_row *pin;
     struct plan_range range;
-    uint32_t buckets, undecided, disturbed;
+    uint32_t undecided;
 };
 
 /* Four digits: a table of 80 columns has room for no more, and no step is known better. */
-static int cell_of_time(struct grid *grid, const struct table_line *line)
+static int cell_of_time(struct grid *grid, const struct plan_range *range)
 {
-    double log_us = 0, ms;
-    int digits;
+    double ms = range->time_us * 1e-3;
+    int digits = isfinite(ms) && ms > 0 ? (int)fmax(0, fmin(6, 3 - floor(log10(ms)))) : -1;
 
-    for (const struct entry_row *e = line->first; e <= line->last; e++)
-        log_us += log(e->time_us);
-    ms = exp(log_us / line->buckets) * 1e-3;
-    digits = isfinite(ms) && ms > 0 ? (int)fmax(0, fmin(6, 3 - floor(log10(ms)))) : -1;
     return digits < 0 ? grid_cell(grid, "-") : grid_cell(grid, "%.*f", digits, ms);
 }
 
@@ -174,7 +173,7 @@ static int add_undecided(const struct tables *t, const struct table_line *line,
         trials_rival(trials.items, trials.count, e->bucket, &e->plan, rival);
     trials_free(&trials);
     text_add(words, WORDS_BYTES, "%s", *words ? ", " : "");
-    if (line->buckets > 1)
+    if (line->range.buckets > 1)
         text_add(words, WORDS_BYTES, "%u ", line->undecided);
     if (e->likely.struct_size) {
         text_add(words, WORDS_BYTES, "undecided: %s", LIKELY_TEXT(e));
@@ -195,40 +194,23 @@ static enum ink ink_of(const struct table_line *line)
         return INK_BAD;
     if (line->undecided || states[5]) /* cut off */
         return INK_OPEN;
-    if (states[0] == line->buckets)
+    if (states[0] == line->range.buckets)
         return INK_FAINT;
-    /* Where no claim has a width there is no least one beside the mean. */
-    return (isnan(line->range.gain_least) ? line->range.gain : line->range.gain_least) > 0
-               ? INK_GOOD
-               : INK_PLAIN;
+    return line->range.gain.low > 0 ? INK_GOOD : INK_PLAIN;
 }
 
 static int add_line(const struct tables *t, const struct table_line *line, struct grid *grid)
 {
-    const uint32_t *states = line->range.states;
     uint32_t window = line->first->window, first = line->first->bucket, last = line->last->bucket;
-    uint32_t n = line->buckets;
-    char how[WORDS_BYTES], more[WORDS_BYTES] = "";
+    char found[FOUND_BYTES], more[WORDS_BYTES] = "", *states = NULL;
 
-    if (n > 1) {
-        snprintf(how, sizeof(how), "%u of %u measured", n - states[0], n);
-        for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-            if (states[i] && 1u << i != ENTRY_TIE) /* add_undecided() says that */
-                text_add(more, sizeof(more), "%s%u %s", *more ? ", " : "", states[i],
-                         entry_state_words[i]);
-    } else {
-        /* Words of decision.h that a stranger would not understand are said in others. */
-        const char *decision = UTF8_LINE(line->first->decision);
-
-        text_put(how, sizeof(how), "%s",
-                 !strcmp(decision, "incumbent") ? "kept"
-                 : !strcmp(decision, "alone")   ? "default cannot run"
-                                                : decision);
-        for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-            if (states[i] && strcmp(decision, entry_state_words[i]) != 0)
-                text_add(how, sizeof(how), ", %s", entry_state_words[i]);
-        if (line->disturbed)
-            text_add(how, sizeof(how), ", disturbed");
+    plan_range_found(&line->range, line->first, ENTRY_TIE, found); /* add_undecided() says that */
+    /* A screen is 80 wide: the states of several stand in a line of their own. */
+    if (line->range.buckets > 1)
+        states = strstr(found, ", ");
+    if (states) {
+        text_put(more, sizeof(more), "%s", states + 2);
+        *states = 0;
     }
     if (line->undecided)
         TRY(add_undecided(t, line, more));
@@ -241,10 +223,10 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
             ? grid_cell(grid, "%s", RANGE_TEXT(&t->shape, window, first, last))
             : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last)));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first->plan)));
-    TRY(cell_of_time(grid, line));
-    TRY(grid_percent(grid, line->range.gain));
-    TRY(grid_percent(grid, line->range.gain_least));
-    TRY(grid_cell(grid, "%s", how));
+    TRY(cell_of_time(grid, &line->range));
+    TRY(grid_percent(grid, line->range.gain.value));
+    TRY(grid_percent(grid, line->range.gain.low));
+    TRY(grid_cell(grid, "%s", found));
     return *more ? grid_note(grid, more) : OK;
 }
 
@@ -273,9 +255,7 @@ static int print_lines(const struct tables *t)
             end++;
         line.last = &e[end - 1];
         line.range = plan_range_of(&e[i], end - i);
-        line.buckets = (uint32_t)(end - i);
         for (const struct entry_row *x = line.first; x <= line.last; x++) {
-            line.disturbed += x->throttled > 0;
             if (!entry_is_undecided(x))
                 continue;
             if (!line.undecided++ || entry_leaves_more(x, line.least_sure))
@@ -355,23 +335,6 @@ static int print_more(const struct tables *t, const struct standing_row *standin
     return OK;
 }
 
-/* What a program's table is worth, of which nothing was timed as a whole. */
-static void mean_text(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
-{
-    struct plan_range all = plan_range_of(entries, count);
-    bool faster = false;
-
-    for (size_t i = 0; i < count; i++)
-        faster |= !entry_is(&entries[i], ENTRY_UNSOUND) &&
-                  (!strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0);
-    if (faster && all.claims)
-        snprintf(text, STANDING_TEXT_BYTES,
-                 "Saves %.1f %% against the default, in the mean of %u bucket%s", 100 * all.gain,
-                 all.claims, all.claims == 1 ? "" : "s");
-    else
-        snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
-}
-
 static int print_table(struct tables *t)
 {
     const struct entry_row *first = t->entries, *end = first + t->entry_count;
@@ -380,10 +343,13 @@ static int print_table(struct tables *t)
     uint32_t measured = 0, disturbed = 0;
     const char *load = "";
     struct standing_row standing;
+    char text[STANDING_TEXT_BYTES], *second;
     bool is_current;
     int rc;
 
-    t->defaults |= tables_default(&t->shape);
+    t->words |= t->shape.space                          ? DECLARED
+                : t->shape.layout == MOE_LAYOUT_HIDDEN ? HIDDEN
+                                                       : USUAL;
     fprintf(t->to, "%s", t->count ? "\n" : "");
     TRY(tables_heading(t->store, first->cluster, first->shape, t->to));
     if (d)
@@ -404,21 +370,18 @@ static int print_table(struct tables *t)
     if (rc < 0)
         return rc;
     is_current = rc == OK;
-    if (is_current || d) {
-        char text[STANDING_TEXT_BYTES], *second;
-
-        if (is_current)
-            standing_text(&standing, &usual, text);
-        else
-            mean_text(first, t->entry_count, text);
-        second = strstr(text, "default, ");
-        if (second)
-            second[strlen("default,")] = '\n'; /* a screen is 80 wide */
-        screen_ink(INK_HEAD, t->to);
-        fputs(text, t->to);
-        screen_ink(INK_PLAIN, t->to);
-        fputs("\n\n", t->to);
-    }
+    t->words |= is_current ? WHOLE : 0;
+    if (is_current)
+        standing_text(&standing, &usual, text);
+    else
+        plan_range_worth(first, t->entry_count, text);
+    second = strstr(text, "default, ");
+    if (second)
+        second[strlen("default,")] = '\n'; /* a screen is 80 wide */
+    screen_ink(INK_HEAD, t->to);
+    fputs(text, t->to);
+    screen_ink(INK_PLAIN, t->to);
+    fputs("\n\n", t->to);
     TRY(print_lines(t));
     for (const struct entry_row *e = first; e < end; e++) {
         measured += !entry_is(e, ENTRY_INFERRED);
@@ -435,30 +398,31 @@ static int print_table(struct tables *t)
     return t->told ? print_footer(t) : OK;
 }
 
-int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to)
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 unsigned *words, FILE *to)
 {
     struct tables t = { .store = store, .to = to, .view = print_table, .only = window };
+    int rc = walk(&t, cluster, shape);
 
-    return walk(&t, cluster, shape);
+    *words |= t.words;
+    return rc;
 }
 
-unsigned tables_default(const struct moe_shape *shape)
+void tables_legend(unsigned words, FILE *to)
 {
-    return shape->space                         ? TABLES_DECLARED
-           : shape->layout == MOE_LAYOUT_HIDDEN ? TABLES_HIDDEN
-                                                : TABLES_USUAL;
-}
+    unsigned defaults = words & DEFAULTS;
 
-void tables_legend(unsigned defaults, FILE *to)
-{
     fprintf(to,
-            "saves: of a step's time, against the default plan%s; at least:\n"
-            "the (lowest) low end of its 95 %% interval. The whole is timed anew.\n"
-            "undecided: another plan may be faster. More: man moetune-tables.\n",
-            defaults == TABLES_DECLARED ? "" : " r=1 d=1 a=linear");
-    if (defaults & TABLES_HIDDEN)
+            "step, saves: means of a row's buckets; %s.\n"
+            "at least: the low end of the 95 %% interval of what the row saves.\n",
+            defaults == DECLARED ? "the default plan stands above the table"
+                                 : "the default plan is r=1 d=1 a=linear");
+    if (words & WHOLE)
+        fputs("First line: timed as a whole; each doubling of the capacity counts alike.\n", to);
+    fputs("undecided: another plan may be faster. More: man moetune-tables.\n", to);
+    if (defaults & HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
-    if (defaults & TABLES_DECLARED && defaults != TABLES_DECLARED)
+    if (defaults & DECLARED && defaults != DECLARED)
         fprintf(to, "Of a declared space it is the one above its table.\n");
 }
 
@@ -524,7 +488,7 @@ int tables_print_all(struct store *store, const char *wanted, bool every, FILE *
     told_free(&told);
     if (!rc) {
         fprintf(to, "\n");
-        tables_legend(t.defaults, to);
+        tables_legend(t.words, to);
     }
     return rc;
 }

@@ -8,20 +8,17 @@
 #include <stdio.h>
 
 /* One layer's dictionary and what it is worth as a whole; buckets with the same plan share a line.
- * Ids and a width of 0 mean any.  UNSUPPORTED, silently, if there is none. */
-int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to);
+ * Ids and a width of 0 mean any.  Adds to *words what tables_legend() has to explain.  UNSUPPORTED,
+ * silently, if there is none. */
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 unsigned *words, FILE *to);
+void tables_legend(unsigned words, FILE *to);
 
 /* All layers, a line for each of the buckets if `every`, and under each table how old it is, which
  * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. Where
  * layers are several a list of them comes first.  `wanted`: those alone that shape_agrees() with
  * it; NULL: all. */
 int tables_print_all(struct store *store, const char *wanted, bool every, FILE *to);
-
-/* Which default plan a layer is compared with, and what the columns of tables with such ones mean.
- */
-enum { TABLES_USUAL = 1, TABLES_HIDDEN = 2, TABLES_DECLARED = 4 };
-unsigned tables_default(const struct moe_shape *shape);
-void tables_legend(unsigned defaults, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);

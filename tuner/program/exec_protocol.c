@@ -309,6 +309,7 @@ static int print(struct exec_protocol *v)
     const struct launches_report *r = &v->report;
     struct store *store;
     struct undecided undecided = { v->session.window, 0 };
+    unsigned words = 0;
     int rc;
 
     TRY(store_read(v->path, &store));
@@ -318,12 +319,14 @@ static int print(struct exec_protocol *v)
         store_close(store);
         return rc < 0 ? rc : OK;
     }
-    rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
+    rc = tables_print(store, r->cluster, r->shape, v->session.window, &words, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
     if (!rc)
         rc = store_entries(store, r->cluster, r->shape, count_undecided, &undecided);
     if (!rc) {
+        printf("\n");
+        tables_legend(words, stdout);
         printf("\ntable     %s\n", v->path);
         if (undecided.count && effort_words[v->options->effort + 1]) /* not the last effort */
             printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided.count,
