@@ -222,7 +222,7 @@ Test      make check            before a commit: the most of it, in three minute
           make check-gpu        on a machine with a GPU; check-gpu-pack: for one without a compiler
 Measure   make bench            all benchmarks; bench-NAME: one of them (tests/bench/README.md)
 Edit      make format | lint    clang-format; cppcheck
-          make picture          draws reports/example.svg, which README shows, from reports/example.jsonl
+          make picture          draws reports/example.svg, which README shows, from reports/example.sql
           make compdb           compile_commands.json, for clangd and other editors
           make clean            removes what was built
 

@@ -15,10 +15,10 @@ $(BUILD)/reports/plots.o: $(BUILD)/report_scripts.inc
 $(BUILD)/reports/page.o: $(BUILD)/page_style.inc
 $(BUILD)/reports/plots.o $(BUILD)/reports/page.o: OWN += -I$(BUILD)
 
-# README's picture, drawn again from the table that lies beside it: measured as README says.
+# README's picture, drawn again from the database that lies beside it: measured as README says.
 picture: $(BUILD)/moetune
 	$(Q)work=$$(mktemp -d) && trap 'rm -rf $$work' EXIT && \
-	    $< import reports/example.jsonl --db $$work/example.db >/dev/null 2>&1 && \
+	    sqlite3 $$work/example.db <reports/example.sql && \
 	    $< report --db $$work/example.db -o $$work/report --format svg >/dev/null && \
 	    cp $$work/report/layer1_times.svg reports/example.svg
 .PHONY: picture
