@@ -24,6 +24,9 @@ ifeq ($(filter 0 1 thread fuzz,$(SAN)),)
 $(error SAN=$(SAN): 0, 1, thread or fuzz is wanted)
 endif
 Q := $(if $(filter 1,$(V)),,@)
+# A line that moves, where somebody looks: what is being compiled.  WIPE ends it.
+TELL = $(if $(filter 1,$(V)),,[ ! -t 1 ] || printf '\r\033[Kcompiles %s' $<; )
+WIPE := [ ! -t 1 ] || printf '\r\033[K'
 # All cores, unless the caller says how many jobs.  What cleans goes before what builds.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
@@ -106,6 +109,7 @@ all: needed
 	$(Q)$(MAKE) --no-print-directory build
 build: $(BUILD)/moetune library manuals
 	$(Q)ln -sfn $(BUILD)/moetune moetune
+	@$(WIPE)
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
 	@echo "  MPI       $(if $(NO_MPI),none: ranks of one host by fork,$$(mpirun --version 2>/dev/null | head -n 1))"
 	@echo "  BLAS      $(if $(NO_BLAS),none: no ranks on cores,$(BLAS_LIBS)" \
@@ -123,7 +127,7 @@ FORKED := comm/wire_mpi comm/world tuner/machine/launcher_fork $(basename $(wild
 BY_FORK := $(filter-out $(call objects_of,$(MPI_KNOWN) $(FORKED)),$(LIBRARY)) $(FORKED:%=$(BUILD)/forked/%.o)
 $(BUILD)/forked/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
+	$(Q)$(TELL)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
 # A study and the cluster of its paper go into the program: their lines, quoted.
 $(BUILD)/%.inc: tests/data/clusters/%.txt
@@ -159,18 +163,18 @@ $(BUILD)/prefix: FORCE
 FORCE:
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(Q)$(TELL)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(BUILD)/cuda_flags: FORCE
 	$(call flags_file,$(NVCC) $(NVCC_FLAGS))
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(NVCC_FLAGS) $(VALUES) -Ikernels -c -o $@ $<
+	$(Q)$(TELL)$(NVCC) $(NVCC_FLAGS) $(VALUES) -Ikernels -c -o $@ $<
 
 include db/lookup/rules.mk
 
 # The main job: measure, search, remember, on this machine.
 tune: deps
-	@[ -e moetune ] || echo "builds first, which takes one to three minutes"
+	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD), which takes one to three minutes"
 	$(Q)$(MAKE) --no-print-directory build
 	./moetune --cluster
 
@@ -180,6 +184,7 @@ PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev ope
     $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev zlib1g-dev sqlite3 iproute2 procps python3 gnuplot-nox
 # `needed` says what is missing, `deps` installs it.
 needed:
+	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD), which takes one to three minutes"
 ifneq ($(DEPS),0)
 	$(Q)tests/deps --check $(PACKAGES)
 endif

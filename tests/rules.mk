@@ -18,7 +18,7 @@ TESTS := $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(call tests_of,$(filter-out $(WA
 
 $(BUILD)/tests/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_ROOMS:%=-I%) -c -o $@ $<
+	$(Q)$(TELL)$(CC) $(ALL_CFLAGS) $(TEST_ROOMS:%=-I%) -c -o $@ $<
 # To compile them takes longer than they do: -O1, in two thirds of the time.
 $(UNIT_TESTS:%=$(BUILD)/tests/test_%.o): OWN += -Dmain=main_of_$(*F) -O1
 

@@ -20,10 +20,10 @@ endif
 $(LIB_OBJECTS) $(TUNER_OBJECTS): OWN += $(SHARED)
 $(LIB)/library/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -DSTATUS_SPEAKER='"moelookup"' -c -o $@ $<
+	$(Q)$(TELL)$(CC) $(ALL_CFLAGS) -DSTATUS_SPEAKER='"moelookup"' -c -o $@ $<
 $(BUILD)/packed/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -DMOELOOKUP_NO_SQLITE -c -o $@ $<
+	$(Q)$(TELL)$(CC) $(ALL_CFLAGS) -DMOELOOKUP_NO_SQLITE -c -o $@ $<
 # Another PREFIX is another search path.
 $(LIB)/db/lookup/lookup.o: OWN += -DMOETUNE_PREFIX='"$(PREFIX)"'
 $(LIB)/db/lookup/lookup.o: $(BUILD)/prefix
