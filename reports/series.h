@@ -43,8 +43,8 @@ void series_place(struct series *series, double at);        /* a row lies there 
 typedef void series_writer(struct series *series);
 
 series_writer series_times, series_ratios, series_gain, series_where, series_hidden, series_regret,
-    series_a2a, series_3dh, series_rail, series_spent, series_improvement,
-    series_traffic, series_loads, series_phases, series_whatif, series_followed;
+    series_a2a, series_3dh, series_rail, series_spent, series_improvement, series_traffic,
+    series_loads, series_phases, series_whatif, series_followed;
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
 

@@ -138,6 +138,15 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
     return room;
 }
 
+char *standing_lines(char *text)
+{
+    char *second = strstr(text, "default, ");
+
+    if (second)
+        second[strlen("default,")] = '\n';
+    return text;
+}
+
 struct search_for_later {
     const struct standing_row *row;
     bool found;

@@ -13,6 +13,7 @@ bool standing_is_one_plan(const struct standing_row *row);
 enum { STANDING_TEXT_BYTES = 160 + 64 + PLAN_TEXT_BYTES };
 const char *standing_text(const struct standing_row *row, const struct moe_plan *usual,
                           char room[STANDING_TEXT_BYTES]);
+char *standing_lines(char *text); /* the same in two lines, as a screen of 80 columns has room for */
 
 /* Rounds ended, and no measured entry of the layer is of a later date. */
 int standing_is_current(struct store *store, const struct standing_row *row, bool *current);

@@ -72,10 +72,13 @@ static struct worth_layer ask(const struct world_of_two *w, bool takes_steps)
                                 .seed = w->options.setup.seed,
                                 .timeout_s = 60 };
     struct worth_layer found = { .steps = 0 };
+    struct progress progress;
     struct crew *real = NULL;
 
+    progress_open(&progress, true, "");
     CHECK(!takes_steps || !crew_open(&setup, &real));
-    CHECK(!worth_layer(&w->request.cluster, real, 0, &w->request, &w->request.spaces[0], &found));
+    CHECK(!worth_layer(&w->request.cluster, real, &progress, &w->request, &w->request.spaces[0],
+                       &found));
     crew_close(real);
     return found;
 }

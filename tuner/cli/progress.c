@@ -64,8 +64,8 @@ static void print(struct progress *p, int64_t now_ns)
     char line[640], bar[BAR + 4] = "", count[40] = "", time[128];
     int length;
 
-    if (p->terminal && screen_columns(stderr) > 4 * BAR) {
-        int full = p->buckets ? (int)((uint64_t)p->done * BAR / p->buckets) : 0;
+    if (p->terminal && p->buckets && screen_columns(stderr) > 4 * BAR) {
+        int full = (int)((uint64_t)p->done * BAR / p->buckets);
 
         strcpy(bar, "[................] ");
         memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));

@@ -343,13 +343,11 @@ static int print_table(struct tables *t)
     uint32_t measured = 0, disturbed = 0;
     const char *load = "";
     struct standing_row standing;
-    char text[STANDING_TEXT_BYTES], *second;
+    char text[STANDING_TEXT_BYTES];
     bool is_current;
     int rc;
 
-    t->words |= t->shape.space                          ? DECLARED
-                : t->shape.layout == MOE_LAYOUT_HIDDEN ? HIDDEN
-                                                       : USUAL;
+    t->words |= t->shape.space ? DECLARED : t->shape.layout == MOE_LAYOUT_HIDDEN ? HIDDEN : USUAL;
     fprintf(t->to, "%s", t->count ? "\n" : "");
     TRY(tables_heading(t->store, first->cluster, first->shape, t->to));
     if (d)
@@ -375,11 +373,8 @@ static int print_table(struct tables *t)
         standing_text(&standing, &usual, text);
     else
         plan_range_worth(first, t->entry_count, text);
-    second = strstr(text, "default, ");
-    if (second)
-        second[strlen("default,")] = '\n'; /* a screen is 80 wide */
     screen_ink(INK_HEAD, t->to);
-    fputs(text, t->to);
+    fputs(standing_lines(text), t->to);
     screen_ink(INK_PLAIN, t->to);
     fputs("\n\n", t->to);
     TRY(print_lines(t));

@@ -44,8 +44,8 @@ struct worth_work {
     double capacities[WORTH_BUCKETS_MAX], weights[WORTH_BUCKETS_MAX], *log_ns;
     uint32_t bucket[WORTH_BUCKETS_MAX];
     struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX];
-    int64_t deadline_ns; /* 0: none */
-    uint32_t taken;      /* steps */
+    struct progress *progress;
+    uint32_t taken; /* steps */
     struct search_setup search;
     struct worth_setup setup;
 };
@@ -113,6 +113,9 @@ static int step(const struct worth_work *w, struct crew *real, size_t bucket, in
     struct reply reply;
     int again = PATIENCE;
 
+    progress_show(w->progress, "c=%.0f %s", w->capacities[bucket],
+                  PLAN_WORDS(&w->space->arms[arm]));
+    w->progress->steps++;
     do
         TRY(crew_do(real, &order, &reply));
     while (reply.state == TRIAL_OK && again-- &&
@@ -293,7 +296,7 @@ static int time_plans(struct worth_work *w, struct crew *real, struct worth *out
 
     for (int pass = 0; pass < PASSES_MOST && !rc; pass++) {
         for (size_t i = 0; i < timed && !rc; i++, launch++) {
-            if (launch && w->deadline_ns && host_clock_ns() >= w->deadline_ns)
+            if (launch && w->progress->deadline_ns && host_clock_ns() >= w->progress->deadline_ns)
                 rc = ERR_CUT;
             else
                 rc = launch ? crew_relaunch(real, launch) : OK;
@@ -363,7 +366,7 @@ static int estimate(struct worth_work *w, const struct cluster *model, struct cr
     return rc;
 }
 
-int worth_layer(const struct cluster *model, struct crew *real, int64_t deadline_ns,
+int worth_layer(const struct cluster *model, struct crew *real, struct progress *progress,
                 const struct tune_request *request, const struct space *space,
                 struct worth_layer *out)
 {
@@ -372,7 +375,7 @@ int worth_layer(const struct cluster *model, struct crew *real, int64_t deadline
 
     *out = (struct worth_layer){ .steps = 0 };
     if (!rc) {
-        w->deadline_ns = deadline_ns;
+        w->progress = progress;
         w->request = request;
         w->space = space;
         w->log_ns = calloc(WORTH_BUCKETS_MAX * space->arm_count, sizeof(*w->log_ns));

@@ -4,6 +4,7 @@
 #define WORTH_LAYER_H
 
 #include "crew.h"
+#include "progress.h"
 #include "tune_options.h"
 #include "worth.h"
 
@@ -15,10 +16,10 @@ struct worth_layer {
     double launch_s;             /* of the ranks; 0: they are modelled */
 };
 
-/* On the modelled cluster `model`, without its noise.  `real` NULL: no steps are taken.  Where the
- * budget ends or a plan fails the steps that there are count.  UNSUPPORTED after a message where
- * the default plan cannot run. */
-int worth_layer(const struct cluster *model, struct crew *real, int64_t deadline_ns,
+/* On the modelled cluster `model`, without its noise.  `real` NULL: no steps are taken; else
+ * `progress` tells which ones, and knows until when.  Where the budget ends or a plan fails the
+ * steps that there are count.  UNSUPPORTED after a message where the default plan cannot run. */
+int worth_layer(const struct cluster *model, struct crew *real, struct progress *progress,
                 const struct tune_request *request, const struct space *space,
                 struct worth_layer *out);
 

@@ -6,6 +6,7 @@
 #include "launch.h"
 #include "place.h"
 #include "plan.h"
+#include "progress.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
@@ -23,7 +24,7 @@
 
 /* Has `moetune probe` run where the ranks are to run, and reads the description that it prints. */
 static int probe_ranks(const struct tune_options *o, const struct launch_where *where,
-                       struct cluster *out)
+                       struct progress *progress, struct cluster *out)
 {
     enum { SILENCE_S = 300 };
     char per_node[16], per_rack[16], *text = NULL, line[4096];
@@ -55,6 +56,7 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
         if (read == ERR_LAUNCH) /* it has ended */
             break;
         silent_s = read ? silent_s + 1 : 0;
+        progress_tick(progress);
         if (!read)
             fprintf(to, "%s\n", line);
     }
@@ -171,7 +173,8 @@ static void print_text(const struct worth_layer *l, const struct space *space,
                l->steps, l->timed_plans, 100 * w->off, 100 * w->error);
     else
         printf("steps     none: modelled ratios are taken to be off by %.1f %%\n", 100 * w->error);
-    printf("\n%s\n", w->over_default.high > 0 ? standing_text(&row, &usual, saves)
+    standing_text(&row, &usual, saves);
+    printf("\n%s\n", w->over_default.high > 0 ? standing_lines(saves)
                                               : "No plan but the default may be the fastest");
     printf("expected, not measured: %d of 100 such intervals hold what tuning then saves\n\n",
            WORTH_HOLDS);
@@ -221,9 +224,14 @@ static int check(const struct tune_options *o)
     return OK;
 }
 
+static void idle(void *self)
+{
+    progress_tick(self);
+}
+
 static int print_layers(const struct tune_request *r, const struct cluster *model,
                         const struct launch_where *where, double steps_per_bucket,
-                        int64_t deadline_ns)
+                        struct progress *progress)
 {
     const struct tune_options *o = r->options;
     struct crew_setup setup = { .where = *where,
@@ -231,7 +239,9 @@ static int print_layers(const struct tune_request *r, const struct cluster *mode
                                 .ranks_per_rack = o->setup.where.ranks_per_rack,
                                 .device = o->setup.where.device,
                                 .timeout_s = o->setup.timeout_s,
-                                .deadline_ns = deadline_ns };
+                                .idle = idle,
+                                .self = progress,
+                                .deadline_ns = progress->deadline_ns };
     struct crew *real = NULL;
     int rc = o->setup.sim ? OK : crew_open(&setup, &real);
 
@@ -242,9 +252,10 @@ static int print_layers(const struct tune_request *r, const struct cluster *mode
         struct worth_layer l;
         struct tuning_time t;
 
-        rc = worth_layer(model, real, deadline_ns, r, space, &l);
+        rc = worth_layer(model, real, progress, r, space, &l);
         if (rc)
             break;
+        log_line_clear();
         t = tuning_time(&l, r->effort, steps_per_bucket);
         if (o->json)
             print_json(&l, space, &t, i == 0);
@@ -265,10 +276,12 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     struct hosts hosts = { .count = 0 };
     struct tune_request request = { .options = NULL };
     double budget_s = o->setup.budget_s > 0 ? o->setup.budget_s : patience_s;
-    int64_t deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
+    struct progress progress;
     bool none;
     int rc;
 
+    progress_open(&progress, o->setup.quiet, "the machine is probed");
+    progress.deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
     log_only(!launch_is_later_rank()); /* all ranks of a launcher are told the same */
     rc = check(o);
     log_only(true);
@@ -284,19 +297,18 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
         model = request.cluster;
     } else if (!rc) {
         if (!o->setup.quiet)
-            note("probes the machine for some ten seconds, then times plans; %s in all",
-                 DURATION_TEXT(budget_s));
-        rc = probe_ranks(o, &where, &model);
+            note("probes the machine, then times plans; %s in all", DURATION_TEXT(budget_s));
+        rc = probe_ranks(o, &where, &progress, &model);
         /* Other programs may have hidden the slope of something: once more, before that is an
          * error. */
         if (!rc && !is_known(&model))
-            rc = probe_ranks(o, &where, &model);
+            rc = probe_ranks(o, &where, &progress, &model);
         if (!rc)
             rc = cluster_check_model(&model, "what probe measured");
         tune_request_learn(&request, &model);
     }
     if (!rc)
-        rc = print_layers(&request, &model, &where, steps_per_bucket, deadline_ns);
+        rc = print_layers(&request, &model, &where, steps_per_bucket, &progress);
     if (request.options)
         tune_request_free(&request);
     hosts_free(&hosts);
