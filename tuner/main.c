@@ -79,6 +79,7 @@ int main(int argc, char **argv)
 {
     int rc = ERR_ARGUMENT;
 
+    verb_list(verbs);
     launch_restore_environment();
     if (launch_is_later_rank()) /* the first rank tells how the program is used */
         log_usage_elsewhere();

@@ -384,31 +384,66 @@ static const char *const shape_words[][2] = {
     { "model-dim", "D=" }, { "hidden-dim", "H=" },     { "space", "space=" },
 };
 
-/* What is to be typed in place of an option that the verb does not have; "": nothing comes near. */
+void (*options_elsewhere)(const char *name, char *text, size_t size);
+
+/* What is to be typed in place of an option that the verb does not have: what says the same here,
+ * else what begins so, else which verbs have it, else what comes near; "": nothing does. */
 static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
 {
     const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *begin = typed + strspn(typed, "-");
-    bool shape = false;
-    char name[64];
+    char name[64], elsewhere[120];
+    bool shape = false, begins = false;
     size_t n = 0;
 
     text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
     if (!strcmp(name, "c")) /* its meaning where it has one */
         text_put(name, sizeof(name), "capacity");
+    *elsewhere = 0;
+    if (options_elsewhere)
+        options_elsewhere(name, elsewhere, sizeof(elsewhere));
     for (; p->longs[n].name; n++) {
         names[n] = p->longs[n].name;
         shape |= !strcmp(names[n], "shape");
+        begins |= *name && !strncmp(names[n], name, strlen(name));
     }
-    suggest(name, names, n, "--", text, size);
+    if (!*elsewhere || begins)
+        suggest(name, names, n, "--", text, size);
+    if (*elsewhere)
+        text_add(text, size, "%s%s", *text ? " " : "", elsewhere);
     for (size_t i = 0; i < sizeof(shape_words) / sizeof(shape_words[0]) && shape; i++)
         if (!strcmp(name, shape_words[i][0]))
             text_put(text, size, "--shape \"%s...\" says it here", shape_words[i][1]);
 }
 
+/* An option of another verb is no short form of one of this verb: lookup --model is not
+ * --model-dim. */
+static bool is_elsewhere(const struct parser *p, const char *typed)
+{
+    char name[64], who[120] = "";
+
+    if (strncmp(typed, "--", 2) != 0 || !options_elsewhere)
+        return false;
+    text_put(name, sizeof(name), "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
+    for (const struct option *o = p->longs; o->name; o++)
+        if (!strcmp(o->name, name))
+            return false;
+    options_elsewhere(name, who, sizeof(who));
+    return *who;
+}
+
+static int not_here(const struct parser *p, const char *typed)
+{
+    char near[300];
+
+    suggest_option(p, typed, near, sizeof(near));
+    return fail(ERR_ARGUMENT, "no option %.*s (%s)", (int)strcspn(typed, "="), typed,
+                *near ? near : "see --help");
+}
+
 static int no_such_option(const struct parser *p, char **argv)
 {
     const char *typed = argv[optind - 1];
-    char near[160];
+    char near[300];
 
     if (optopt >= FIRST_ROW || optopt == 'h')
         return fail(ERR_ARGUMENT, "--%s takes no value",
@@ -446,6 +481,7 @@ static const struct option_row *row_of(const struct parser *p, int found)
 int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
                   bool *help)
 {
+    const char *typed;
     struct parser p;
     int index, found;
 
@@ -457,6 +493,9 @@ int options_parse(const struct option_row *rows, int argc, char **argv, void *ta
             *help = true;
             return OK;
         }
+        typed = optarg && optarg == argv[optind - 1] ? argv[optind - 2] : argv[optind - 1];
+        if (found != '?' && is_elsewhere(&p, typed))
+            return not_here(&p, typed);
         if (found == ':')
             return fail(ERR_ARGUMENT, "%s wants a value (see --help)", argv[optind - 1]);
         if (found == '?')

@@ -50,6 +50,10 @@ size_t options_flatten(const struct option_row *rows, struct option_row out[OPTI
 int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
                   bool *help);
 
+/* Writes which verbs have an option of that name, or of that letter: "lookup has it"; "": none has.
+ * NULL: nobody has said which verbs there are. */
+extern void (*options_elsewhere)(const char *name, char *text, size_t size);
+
 /* Puts the value in `text` where a row of options_flatten() says.  ERR_ARGUMENT after a message
  * that says what is wanted; then nothing is changed. */
 int option_take(const struct option_row *row, const char *text, void *target);

@@ -109,6 +109,34 @@ void verb_overview(const struct verb *const *verbs, FILE *out)
 
 /* ---- finding verbs */
 
+static const struct verb *const *all;
+
+static void elsewhere(const char *name, char *text, size_t size)
+{
+    enum { NAMED = 5 };
+    int found = 0;
+
+    for (const struct verb *const *v = all; *v; v++) {
+        struct option_row rows[OPTION_ROWS_MAX];
+        size_t count = (*v)->summary ? options_flatten((*v)->rows, rows) : 0, i = 0;
+
+        while (i < count && (rows[i].kind == OPTION_GROUP || strcmp(rows[i].name, name) != 0))
+            i++;
+        if (i < count && ++found <= NAMED)
+            text_add(text, size, "%s%s", found > 1 ? ", " : "", (*v)->name);
+    }
+    if (found > NAMED)
+        text_add(text, size, " and %d more", found - NAMED);
+    if (found)
+        text_add(text, size, found > 1 ? " have it" : " has it");
+}
+
+void verb_list(const struct verb *const *verbs)
+{
+    all = verbs;
+    options_elsewhere = elsewhere;
+}
+
 const struct verb *verb_find(const struct verb *const *verbs, const char *name)
 {
     while (*verbs && strcmp((*verbs)->name, name) != 0)

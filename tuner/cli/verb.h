@@ -41,7 +41,8 @@ int verb_main(const struct verb *verb, char **argv, int first);
 
 void verb_help(const struct verb *verb, FILE *out);
 
-/* Lists end with NULL. */
+/* Lists end with NULL.  verb_list() tells errors which verbs there are. */
+void verb_list(const struct verb *const *verbs);
 const struct verb *verb_find(const struct verb *const *verbs, const char *name);
 void verb_overview(const struct verb *const *verbs, FILE *out);
 /* ERR_ARGUMENT after "no verb", and which one may have been meant. */

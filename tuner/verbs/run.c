@@ -63,6 +63,8 @@ static const struct option_row rows[] = {
     JSON_ROW(AT(json)),
 
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
+    { "shape", "TEXT", OPTION_TEXT, AT(shape),
+      "the layer as a table names it: \"E=8 k=2 T=4096 D=1024 H=4096\"" },
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
       "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F [1]", .least = -1e6,
       .most = 1e6 },
@@ -206,6 +208,9 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
         return engine_refuse_steps(graphs_steps_are(o->graphs), "device",
                                    gpus_device(o->where.device));
     TRY(shape_check(shape));
+    if (!shape_agrees(shape, o->shape))
+        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u rack=%u; leave them out",
+                    o->shape, shape->ranks, shape->ranks_per_node, shape->ranks_per_rack);
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
     TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
@@ -664,6 +669,14 @@ static int run(const struct verb_call *call, void *options)
                     o->factor);
     if (isnan(o->factor))
         o->factor = 1;
+    if (o->shape) {
+        struct rank_layout on = { o->where.ranks ? o->where.ranks : NOT_GIVEN, NOT_GIVEN,
+                                  NOT_GIVEN };
+
+        TRY(layer_options_text(o->shape, &o->layer, &on));
+        if (!o->where.virtual.ranks && on.ranks != NOT_GIVEN)
+            o->where.ranks = on.ranks;
+    }
     if (o->sim)
         return run_modelled(o);
     return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });

@@ -19,7 +19,7 @@ struct run_options {
     double factor;          /* NAN: not given */
     const char *capacities; /* instead; NULL: not given */
     struct load_options load;
-    const char *speeds, *sim, *balance;
+    const char *shape, *speeds, *sim, *balance;
     struct option_list plans;
     bool check, phases, json;
     uint32_t graphs;
