@@ -249,9 +249,10 @@ static void say_miss(const struct bind_choice *c)
     if (c->shape->ranks_per_rack)
         text_add(on, sizeof(on), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
-               "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
+               "%s; the default plan %s answers. On %u rank%s, %u per node, this fills the gap: "
                "moetune %s%s%s%s%s",
-               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node,
+               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks == 1 ? "" : "s",
+               c->shape->ranks_per_node,
                d ? "tune --space FILE --exec PROGRAM" : "--cluster", *shape ? " --shape \"" : "",
                shape, *shape ? "\"" : "", on);
 }

@@ -329,18 +329,17 @@ static void print_left_out(const struct verify_entries *claims, FILE *to)
     }
 }
 
-/* Says how this hour's steps compare with those of the table, which keeps its scale. */
-static void print_hour(const struct verify_entries *claims, FILE *to)
+/* Says how steps of now compare with those of the table, which keeps its scale. */
+static void print_speed(const struct verify_entries *claims, FILE *to)
 {
     uint32_t count;
     double hour = verify_hour(claims, &count);
 
     if (count)
-        fprintf(
-            to,
-            "hour      the default plan took %.2f times as long as the table says (%u entries);\n"
-            "          gains are of this hour, times stay on the scale of the table\n",
-            hour, count);
+        fprintf(to,
+                "speed     the default plan takes %.2f times as long as in the table (%u entries):\n"
+                "          gains compare steps of now; times in the table stay\n",
+                hour, count);
 }
 
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
@@ -378,7 +377,7 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
         fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
     fprintf(to, "\n");
     print_left_out(claims, to);
-    print_hour(claims, to);
+    print_speed(claims, to);
     return OK;
 }
 
