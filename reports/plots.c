@@ -99,7 +99,7 @@ const struct plot plots[PLOTS] = {
       "from the rounds they ran against each other.  Small dots: expected by the search's model.  "
       "Other plans are in the data file.",
       "needs entries or trials: nothing is measured yet" },
-    { "gain", "Gain", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
+    { "gain", "What the table saves", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, "gain",
       static_words, "How much less time a step takes under the table.  Bars: 95 % interval.",
       "1 - time of the table's plan / time of the other.  It is 0 where the default is kept.  The "
