@@ -146,25 +146,75 @@ static cudaDataType_t element(uint32_t dtype)
     return dtype == MOE_F32 ? CUDA_R_32F : (dtype == MOE_F16 ? CUDA_R_16F : CUDA_R_16BF);
 }
 
+/* Whether all rows of a matrix, and of a batch, begin at multiples of 16 bytes. */
+static bool begins_at_16(const void *at, int64_t row, uint64_t stride, uint32_t dtype)
+{
+    size_t bytes = dtype_bytes(dtype);
+
+    return !((uintptr_t)at % 16 || (uint64_t)row * bytes % 16 || stride * bytes % 16);
+}
+
+/* The lengths of rows, which may be parts of longer ones. */
+struct rows_of_gemm {
+    int64_t a, b, c;
+};
+
+static struct rows_of_gemm rows_of(const struct gemm *g)
+{
+    return (struct rows_of_gemm){ (int64_t)(g->transpose_a ? g->m : g->k),
+                                  (int64_t)(g->row_b         ? g->row_b
+                                            : g->transpose_b ? g->k
+                                                             : g->n),
+                                  (int64_t)(g->row_c ? g->row_c : g->n) };
+}
+
+/* Several products in one call: of 16-bit types the library reads 16 bytes at once, and where rows
+ * begin elsewhere the context dies. */
+static bool may_join(const struct gemm *g)
+{
+    struct rows_of_gemm row = rows_of(g);
+
+    return g->dtype == MOE_F32 ||
+           (begins_at_16(g->a, row.a, g->batch > 1 ? g->stride_a : 0, g->dtype) &&
+            begins_at_16(g->b, row.b, g->batch > 1 ? g->stride_b : 0, g->dtype) &&
+            begins_at_16(g->c, row.c, g->batch > 1 ? g->stride_c : 0, gemm_result_type(g)));
+}
+
+static int one_by_one(const struct gemm *g, const struct cuda_queue *queue)
+{
+    size_t bytes = dtype_bytes(g->dtype), c_bytes = dtype_bytes(gemm_result_type(g));
+    struct gemm one = *g;
+
+    one.batch = 1;
+    for (uint64_t i = 0; i < g->batch; i++) {
+        one.a = (const char *)g->a + i * g->stride_a * bytes;
+        one.b = (const char *)g->b + i * g->stride_b * bytes;
+        one.c = (char *)g->c + i * g->stride_c * c_bytes;
+        TRY(cuda_gemm(&one, queue));
+    }
+    return OK;
+}
+
 int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
 {
     const float one = 1, beta = g->keep ? 1 : 0;
     cudaDataType_t type = element(g->dtype), c_type = element(gemm_result_type(g));
     int64_t m = (int64_t)g->m, n = (int64_t)g->n, k = (int64_t)g->k;
+    struct rows_of_gemm row = rows_of(g);
 
     if (!m || !n || !g->batch)
         return OK;
     if (!k)
         return clear(g, queue->stream);
+    if (g->batch > 1 && !may_join(g))
+        return one_by_one(g, queue);
     TRY(bind(queue->blas, queue));
     /* Read by columns, our c is its transpose: c' (n,m) = op(b)' op(a)'. */
-    return CUBLAS(queue->blas, gemm, queue->blas->handle,
-                  g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                  g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type,
-                  g->row_b ? (int64_t)g->row_b : (g->transpose_b ? k : n), (long long)g->stride_b,
-                  g->a, type, g->transpose_a ? m : k, (long long)g->stride_a, &beta, g->c, c_type,
-                  g->row_c ? (int64_t)g->row_c : n, (long long)g->stride_c, g->batch,
-                  CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    return CUBLAS(
+        queue->blas, gemm, queue->blas->handle, g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+        g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type, row.b,
+        (long long)g->stride_b, g->a, type, row.a, (long long)g->stride_a, &beta, g->c, c_type,
+        row.c, (long long)g->stride_c, g->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 /* ---- Products that differ in their rows */
@@ -201,8 +251,8 @@ static void add_product(struct grouped *all, const struct gemm *g)
     all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
 }
 
-/* Of 16-bit types the library has grouped products for multiples of 8 only: where it refuses them,
- * they are multiplied one after the other. */
+/* cuBLAS has grouped products of 16-bit types since CUDA 12.5: where it refuses them, they are
+ * multiplied one after the other. */
 static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
 {
     const struct cuda_blas *blas = queue->blas;
@@ -245,7 +295,7 @@ int cuda_gemm_rows(const struct gemm_rows *g, const struct cuda_queue *queue)
     for (uint32_t i = 0; i < g->experts; i++) {
         struct gemm one = gemm_of_rows(g, i);
 
-        if (alone || !one.k) {
+        if (alone || !one.k || !may_join(&one)) {
             TRY(cuda_gemm(&one, queue));
             continue;
         }

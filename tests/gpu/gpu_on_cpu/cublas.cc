@@ -131,6 +131,20 @@ bool lies_on_device(const matrix &x, int64_t rows, int64_t columns, int64_t batc
     return on_device(x.at, (size_t)last * bytes_of(x.type));
 }
 
+/* Kernels of several 16-bit products read 16 bytes at once, of each row. */
+bool is_misaligned(const matrix &x, int64_t batch)
+{
+    return x.type != CUDA_R_32F &&
+           ((uintptr_t)x.at % 16 || x.ld * 2 % 16 || (batch > 1 && x.stride * 2 % 16));
+}
+
+void forbid_misaligned(const product &p)
+{
+    if (is_misaligned(p.a, p.batch) || is_misaligned(p.b, p.batch) || is_misaligned(p.c, p.batch))
+        forbidden("a misaligned address: several 16-bit products whose rows do not begin at "
+                  "multiples of 16 bytes");
+}
+
 cublasStatus_t check(const product &p)
 {
     int64_t a_rows = p.a.transposed ? p.k : p.m, a_columns = p.a.transposed ? p.m : p.k;
@@ -142,6 +156,8 @@ cublasStatus_t check(const product &p)
     if (!is_type(p.a.type) || p.a.type != p.b.type ||
         (p.c.type != p.a.type && p.c.type != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p.batch > 1 && p.m && p.n && p.k)
+        forbid_misaligned(p);
     if (p.batch > 1 && p.c.stride < p.c.ld * (p.n - 1) + p.m)
         forbidden("products of a batch that overlap");
     if (p.m && p.n && p.k && p.batch &&
@@ -265,14 +281,13 @@ cublasGemmGroupedBatchedEx_64(cublasHandle_t handle, const cublasOperation_t op_
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!alpha || !beta || groups < 0)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (compute != CUBLAS_COMPUTE_32F || !is_type(a_type) || a_type != b_type || c_type != a_type)
+    /* Before CUDA 12.5 there are none of 16-bit types. */
+    if (compute != CUBLAS_COMPUTE_32F || !is_type(a_type) || a_type != b_type || c_type != a_type ||
+        (a_type != CUDA_R_32F && number_from("GPU_ON_CPU_OLD_BLAS", 0)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int64_t i = 0; i < groups; i++) {
         if (sizes[i] != 1 || m[i] < 1 || n[i] < 1 || k[i] < 1)
             forbidden("a group of products that none of ours is");
-        /* The real one has no other 16-bit kernels. */
-        if (a_type != CUDA_R_32F && (m[i] % 8 || n[i] % 8 || k[i] % 8))
-            return CUBLAS_STATUS_NOT_SUPPORTED;
         all.push_back({ m[i],
                         n[i],
                         k[i],
@@ -296,6 +311,7 @@ cublasGemmGroupedBatchedEx_64(cublasHandle_t handle, const cublasOperation_t op_
                 p.a.at = (const char *)a[i];
                 p.b.at = (const char *)b[i];
                 p.c.at = (const char *)c[i];
+                forbid_misaligned(p);
                 use_workspace(p);
                 if (check(p) == CUBLAS_STATUS_SUCCESS)
                     multiply(p);
