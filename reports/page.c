@@ -595,7 +595,8 @@ static void print_headline(const struct section *section, FILE *to)
     print_title(section, to);
     fprintf(to, "</b></p>\n<p>%s", layer->modelled ? "MODELLED: " : "");
     quote_html(c->device, to);
-    fprintf(to, ", %u ranks on %u node%s; buckets ", c->ranks, c->nodes, c->nodes == 1 ? "" : "s");
+    fprintf(to, ", %u rank%s on %u node%s; buckets ", c->ranks, c->ranks == 1 ? "" : "s", c->nodes,
+            c->nodes == 1 ? "" : "s");
     if (layer->declared)
         fprintf(to, "by %s</p>\n", layer->declared->key);
     else

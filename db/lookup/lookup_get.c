@@ -690,6 +690,22 @@ static void append_time(struct sentence *s, const char *what, float us)
     append(s, " ms");
 }
 
+/* Where the table is from: the device, the code that ran there if it is not moetune's own layer,
+ * and the cluster's hash. */
+static void append_place(struct sentence *s, const struct lookup_layer *layer)
+{
+    const char *live = strstr(layer->device, LOOKUP_LIVE), *code;
+
+    code = live ? live + strlen(LOOKUP_LIVE) : "";
+    append(s, "; %.*s", live ? (int)(live - layer->device) : (int)strlen(layer->device),
+           layer->device);
+    if (live && (!*code || !strcmp(code, "unknown")))
+        append(s, ", by a program's own code");
+    else if (live)
+        append(s, ", by the code \"%s\"", code);
+    append(s, " (%.8s)", SHA256_HEX(layer->cluster));
+}
+
 static const char *reason_for(const struct moelookup_view *view, const struct moe_plan *plan)
 {
     if (view->switches.forced)
@@ -737,7 +753,7 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
     if (plan.time_us > 0 && plan.default_us > 0)
         append_time(&s, " against the default plan's ", plan.default_us);
     if (view->layer.entry_count || view->layer.pin_count)
-        append(&s, "; %s (%.8s)", view->layer.device, SHA256_HEX(view->layer.cluster));
+        append_place(&s, &view->layer);
     if (size)
         utf8_clean(text, strlen(text), false);
     return (int)s.used;
@@ -771,7 +787,7 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
         append_time(
             &s, a.rival.struct_size ? ", and the default plan's " : " against the default plan's ",
             plan->default_us);
-    append(&s, "; %s (%.8s)", view->layer.device, SHA256_HEX(view->layer.cluster));
+    append_place(&s, &view->layer);
     if (size)
         utf8_clean(text, strlen(text), false);
     return (int)s.used;
