@@ -174,7 +174,7 @@ include db/lookup/rules.mk
 
 # The main job: measure, search, remember, on this machine.
 tune: deps
-	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD), which takes one to three minutes"
+	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD): some minutes$(if $(UNIT),; GPU=0 leaves CUDA out)"
 	$(Q)$(MAKE) --no-print-directory build
 	./moetune --cluster
 
@@ -184,7 +184,7 @@ PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev ope
     $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev zlib1g-dev sqlite3 iproute2 procps python3 gnuplot-nox
 # `needed` says what is missing, `deps` installs it.
 needed:
-	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD), which takes one to three minutes"
+	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD): some minutes$(if $(UNIT),; GPU=0 leaves CUDA out)"
 ifneq ($(DEPS),0)
 	$(Q)tests/deps --check $(PACKAGES)
 endif

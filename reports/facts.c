@@ -176,23 +176,26 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
 {
     struct plan_range r = { .buckets = (uint32_t)count, .gain = GAIN_UNKNOWN };
-    double log_us = 0, log_default_us = 0, mean = 0, low = 0, high = 0;
+    bool claims;
+    double log_us[2] = { 0 }, log_default_us[2] = { 0 }, mean = 0, low = 0, high = 0;
 
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
             r.states[i] += entry_is(e, 1u << i);
         r.disturbed += e->throttled > 0;
-        log_us += log(e->time_us);
-        log_default_us += log(e->default_us);
-        if (isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND)) {
+        claims = isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND);
+        log_us[claims] += log(e->time_us);
+        log_default_us[claims] += log(e->default_us);
+        if (claims) {
             r.claims++;
             mean += log1p(-e->gain.value);
             low += log1p(-e->gain.low);
             high += log1p(-e->gain.high);
         }
     }
-    r.time_us = exp(log_us / (double)count);
-    r.default_us = exp(log_default_us / (double)count);
+    /* Of those that claim something, as the gain: else a row would contradict itself. */
+    r.time_us = exp(log_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
+    r.default_us = exp(log_default_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
     if (r.claims)
         r.gain = (struct gain){ 1 - exp(mean / r.claims), 1 - exp(low / r.claims),
                                 1 - exp(high / r.claims) };
@@ -209,8 +212,10 @@ void plan_range_worth(const struct entry_row *entries, size_t count, char text[S
                   (!strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0);
     if (faster && all.claims)
         snprintf(text, STANDING_TEXT_BYTES,
-                 "Saves %.1f %% against the default, in the mean of %u bucket%s",
-                 100 * all.gain.value, all.claims, all.claims == 1 ? "" : "s");
+                 "Saves %.1f %%%s against the default, in the mean of %u bucket%s",
+                 100 * all.gain.value,
+                 INTERVAL_TEXT("%.1f", 100 * all.gain.low, 100 * all.gain.high), all.claims,
+                 all.claims == 1 ? "" : "s");
     else
         snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
 }

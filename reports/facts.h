@@ -65,7 +65,7 @@ struct plan_range {
     uint32_t buckets, disturbed;        /* how many there are; whose steps others held back */
     uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
     uint32_t claims;                    /* of them that claim a gain, or none */
-    double time_us, default_us;         /* geometric means */
+    double time_us, default_us;         /* geometric means, of those that claim a gain if any do */
     struct gain gain; /* the mean of those that claim one; its interval is as wide as if what one
                          launch does to them were the same in all of them */
 };

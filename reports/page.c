@@ -345,8 +345,8 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
     fprintf(to,
             "</table></div>\n<p class=\"soft\">Step and saves are means of a row's buckets.  At "
             "least: the low end of the 95 %% interval of what the row saves.%s</p>\n",
-            layer->stands ? "  The headline was timed as a whole, and counts each doubling of the "
-                            "capacity alike."
+            layer->stands ? "  The headline was timed apart, so it is no mean of the rows; each "
+                            "doubling of the capacity counts alike there."
                           : "");
 }
 

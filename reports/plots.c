@@ -92,8 +92,8 @@ const struct plot plots[PLOTS] = {
       "to; 1 = inferred; first bucket; last; plan)",
       series_times, "times", bands_and_static,
       "A point is the median step of a plan in one bucket, with its interval.  The band below is "
-      "the table: which plan it tells, pale where that is inferred.  A plan has one colour in all "
-      "plots.",
+      "the table: which plan it tells, pale where that is inferred.  A plan has one colour here, "
+      "in what is saved, and against the table.",
       "Interval: distribution-free for the median, at least 95 % from 6 samples on; with fewer it "
       "is the whole range.  A step takes as long as its slowest rank.  Table's and default plan: "
       "from the rounds they ran against each other.  Small dots: expected by the search's model.  "
@@ -111,7 +111,8 @@ const struct plot plots[PLOTS] = {
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
       rivals,
-      "Above 1 a plan is slower than the table's.  Those beyond the frame are in the data file.",
+      "Above 1 a plan is slower than the table's.  Below 1 lie a few steps of another moment: by all "
+      "steps together such a plan is not proven faster.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
       "proved slow have few samples; one below 1 was not expected to be better by all that was "
       "sampled, or might have been slower than the default.",

@@ -430,7 +430,6 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     struct gain loss = { -gain->value, -gain->high, -gain->low };
     bool is_loss = percent(gain->value, 1) < 0;
     const struct gain *g = is_loss ? &loss : gain;
-    bool narrow = g->high - g->low < 0.02; /* whole percent would say nothing */
 
     *out = (struct figure){ .number = "" };
     if (!known || !isfinite(gain->value))
@@ -439,7 +438,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     text_put(
         out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
         TEXT_SHORT(than, 40),
-        INTERVAL_TEXT(narrow ? "%.1f" : "%.0f", percent(g->low, narrow), percent(g->high, narrow)));
+        INTERVAL_TEXT("%.1f", percent(g->low, 1), percent(g->high, 1)));
 }
 
 static void cost_figure(const struct layer_facts *layer, struct figure *out)
@@ -462,8 +461,8 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
     while (steps_s < units[i].above)
         i++;
     snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
-    snprintf(out->words, FIGURE_BYTES, "to tune it, in %" PRIu64 " %ssteps", steps,
-             layer->modelled ? "modelled " : "");
+    snprintf(out->words, FIGURE_BYTES, "of %ssteps timed for it: %" PRIu64,
+             layer->modelled ? "modelled " : "", steps);
 }
 
 void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES])
@@ -480,7 +479,10 @@ void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES]
     if (layer->stands && s->static_plan.struct_size)
         snprintf(name, sizeof(name), "always %s",
                  s->static_plan.r || s->static_plan.e ? PLAN_WORDS(&s->static_plan) : "r=0");
-    gain_figure(&s->static_gain, layer->stands && !standing_is_one_plan(s), name, &out[1]);
+    gain_figure(&s->static_gain,
+                layer->stands && !standing_is_one_plan(s) &&
+                    !plan_is_default(&s->static_plan, &layer->shape),
+                name, &out[1]);
     cost_figure(layer, &out[2]);
 }
 
@@ -538,28 +540,49 @@ static const char *last_command(const struct facts *facts, const struct layer_fa
     return NULL;
 }
 
-/* A command that measures these buckets again, longer; "" for a cluster whose file is not known,
- * and for a declared space, whose program is not. */
+/* Writes the command without its --effort, which it sets: "", or another one. */
+static void set_effort(const char *command, const char *effort, FILE *to)
+{
+    static const char word[] = " --effort ";
+    const char *at = strstr(command, word);
+
+    if (!*effort || !at) {
+        fputs(command, to);
+    } else {
+        const char *behind = at + strlen(word);
+
+        fprintf(to, "%.*s%s", (int)(at - command), command, behind + strcspn(behind, " "));
+    }
+    fputs(effort, to);
+}
+
+/* The command that goes on with the whole table, for what a part of it gains says nothing of the
+ * whole; where more is to be measured than before, longer.  "" for a cluster whose file is not
+ * known, for a declared space, whose program is not, and where nothing is longer. */
 static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
-                        const struct open_buckets *o, char *text, size_t size)
+                        enum why why, char *text, size_t size)
 {
     const char *base = last_command(facts, layer);
+    const char *effort = why == UNDECIDED || why == INFERRED ? " --effort thorough" : "";
     FILE *to = layer->shape.space ? NULL : fmemopen(text, size, "w");
 
     *text = 0;
     if (!to)
         return;
+    if (base && *effort && strstr(base, effort)) {
+        fclose(to);
+        *text = 0;
+        return;
+    }
     if (base) {
-        fputs(base, to);
+        set_effort(base, effort, to);
     } else if (!layer->modelled) {
         fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
         shell_word(SHAPE_TEXT(&layer->shape), to);
         fprintf(to, " --window %u --db ", layer->window);
         shell_word(db, to);
+        fputs(effort, to);
     }
-    if (base || !layer->modelled)
-        fprintf(to, " --buckets %u:%u %s", o->first, o->last,
-                base && strstr(base, "--effort") ? "--retune" : "--effort thorough");
     fclose(to);
 }
 
@@ -598,7 +621,7 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         [UNDECIDED] = "undecided: ",
         [OUTDATED] = "stale, imported, refuted or unsound, and to be measured again",
         [CUT] = "cut off, and no decision: the same command goes on",
-        [INFERRED] = "inferred, which is measuring left out",
+        [INFERRED] = "estimated from measured neighbours; this measures more of them",
     };
     uint32_t no_memory = 0;
 
@@ -610,7 +633,7 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
 
         if (!o.count)
             continue;
-        command_for(facts, layer, db, &o, command, sizeof(command));
+        command_for(facts, layer, db, why, command, sizeof(command));
         if (why == UNDECIDED)
             undecided_words(layer, o.worst, doubt, sizeof(doubt));
         if (why == UNDECIDED && layer->stands && layer->standing.more_s > 0)

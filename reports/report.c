@@ -35,8 +35,12 @@ static bool applies(const struct plot *plot, const struct scope *scope)
 static int open_sections(struct report *report)
 {
     const struct facts *f = report->facts;
-    bool together = f->layer_count > 1;
+    size_t own = 0;
+    bool together;
 
+    for (size_t i = 0; i < f->layer_count; i++)
+        own += !f->layers[i].declared;
+    together = own > 1; /* what layers share is moetune's own plans */
     report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
     if (!report->sections)
         return fail(ERR_NOMEM, "the sections of a report");
@@ -192,7 +196,7 @@ static int write_all(struct report *report, enum report_format format)
         return fail(ERR_IO, "%s is no folder", folder);
     /* What an earlier report left of layers that are not in this one must not be taken for a part
      * of it.  Those that are in it are written again; another format of the same plots may stay. */
-    if (layers < 2)
+    if (report->section_count == layers)
         forget_section(folder, section);
     do
         text_put(section, sizeof(section), "layer%zu", ++gone);

@@ -214,7 +214,7 @@ static int print_text(void *self)
 
     TRY(print_layers(t, &any));
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
-           " to warm up, in %s;\n          the paper's search takes %" PRIu64
+           " to warm up, in %s;\n          the Tutel paper's search takes %" PRIu64
            " trials for these buckets\n",
            c->run.row.samples_search, c->run.row.samples_default, c->run.row.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));

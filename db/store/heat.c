@@ -77,23 +77,21 @@ void heat_text(const struct heat *h, char text[HEAT_TEXT_BYTES])
 void heat_others_text(const struct heat *h, char text[HEAT_TEXT_BYTES])
 {
     uint64_t counted = h->disturbed.steps - h->disturbed.set_aside;
-    const char *verb = counted == 1 ? "counts" : "count";
 
     *text = 0;
     if (h->disturbed.steps && h->disturbed.steps == h->steps)
         snprintf(text, HEAT_TEXT_BYTES,
                  "every step was disturbed by other processes: %" PRIu64
-                 " were taken again, %" PRIu64 " %s, for this is how the machine runs",
-                 h->disturbed.set_aside, counted, verb);
+                 " were taken again, %" PRIu64 " kept, for this is how the machine runs",
+                 h->disturbed.set_aside, counted);
     else if (counted)
         snprintf(text, HEAT_TEXT_BYTES,
-                 "%" PRIu64 " of %" PRIu64 " steps set aside because other processes ran; %" PRIu64
-                 " more %s all the same",
-                 h->disturbed.set_aside, h->steps, counted, verb);
+                 "%" PRIu64 " of %" PRIu64 " steps slowed by other processes: %" PRIu64
+                 " taken again, %" PRIu64 " kept",
+                 h->disturbed.steps, h->steps, h->disturbed.set_aside, counted);
     else if (h->disturbed.steps)
         snprintf(text, HEAT_TEXT_BYTES,
-                 "%" PRIu64 " of %" PRIu64
-                 " steps set aside because other processes ran, and taken again",
+                 "%" PRIu64 " of %" PRIu64 " steps slowed by other processes, and taken again",
                  h->disturbed.set_aside, h->steps);
 }
 

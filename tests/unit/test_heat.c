@@ -79,16 +79,15 @@ static void other_processes_are_told_apart_from_heat(void)
     heat_add(&heat, &free_step);
     CHECK(others_say(&heat, "") && heat_says(&heat, ""));
     heat_add(&heat, &aside);
-    CHECK(others_say(&heat, "1 of 2 steps set aside because other processes ran, and taken again"));
+    CHECK(others_say(&heat, "1 of 2 steps slowed by other processes, and taken again"));
     heat_add(&heat, &counts);
-    CHECK(others_say(&heat, "1 of 3 steps set aside because other processes ran; 1 more counts all "
-                            "the same"));
+    CHECK(others_say(&heat, "2 of 3 steps slowed by other processes: 1 taken again, 1 kept"));
     CHECK(heat_says(&heat, "") && !heat_is_worrying(&heat) && heat_counted(&heat) == 1);
     heat = (struct heat){ 0 };
     heat_add(&heat, &aside);
     heat_add(&heat, &counts);
     CHECK(others_say(&heat, "every step was disturbed by other processes: 1 were taken again, 1 "
-                            "counts, for this is how the machine runs"));
+                            "kept, for this is how the machine runs"));
 }
 
 int main(void)

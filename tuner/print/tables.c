@@ -175,11 +175,14 @@ static int add_undecided(const struct tables *t, const struct table_line *line,
     text_add(words, WORDS_BYTES, "%s", *words ? ", " : "");
     if (line->range.buckets > 1)
         text_add(words, WORDS_BYTES, "%u ", line->undecided);
+    text_add(words, WORDS_BYTES, "undecided");
+    if (line->undecided > 1)
+        text_add(words, WORDS_BYTES, ", most in bucket %u", e->bucket);
     if (e->likely.struct_size) {
-        text_add(words, WORDS_BYTES, "undecided: %s", LIKELY_TEXT(e));
+        text_add(words, WORDS_BYTES, ": %s", LIKELY_TEXT(e));
         return rc;
     }
-    text_add(words, WORDS_BYTES, "undecided%s%s", *rival ? ": " : "", rival);
+    text_add(words, WORDS_BYTES, "%s%s", *rival ? ": " : "", rival);
     if (!isnan(e->bound))
         text_add(words, WORDS_BYTES, "%s %s", *rival ? "; by all steps together" : ":",
                  LEFT_TEXT(e));
@@ -409,11 +412,12 @@ void tables_legend(unsigned words, FILE *to)
 
     fprintf(to,
             "step, saves: means of a row's buckets; %s.\n"
-            "at least: the low end of the 95 %% interval of what the row saves.\n",
+            "at least: the low end of the 95 %% interval of what the row saves in one more\n"
+            "launch; below 0 that one may lose, though on average the plan is faster.\n",
             defaults == DECLARED ? "the default plan stands above the table"
                                  : "the default plan is r=1 d=1 a=linear");
     if (words & WHOLE)
-        fputs("First line: timed as a whole; each doubling of the capacity counts alike.\n", to);
+        fputs("First line: timed apart, so no mean of the rows; doublings of c count alike.\n", to);
     fputs("undecided: another plan may be faster. More: man moetune-tables.\n", to);
     if (defaults & HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
@@ -430,14 +434,21 @@ static int list_table(struct tables *t)
     const struct entry_row *e = t->entries;
     struct standing_row row;
     int rc = standing_current(t->store, e->cluster, e->shape, e->window, &row);
-    char buckets[32], saves[16 + INTERVAL_BYTES] = "not known";
+    char buckets[32], saves[16 + INTERVAL_BYTES];
+    struct plan_range all = plan_range_of(e, t->entry_count);
+    const struct gain *gain = &all.gain;
 
     if (rc < 0)
         return rc;
     snprintf(buckets, sizeof(buckets), "%u-%u", e->bucket, e[t->entry_count - 1].bucket);
+    /* As the line above the table has it. */
     if (rc == OK && !isnan(row.gain.value))
-        text_put(saves, sizeof(saves), "%.1f %%%s", row.gain.value * 100,
-                 INTERVAL_TEXT("%.1f", row.gain.low * 100, row.gain.high * 100));
+        gain = &row.gain;
+    if (isnan(gain->value))
+        text_put(saves, sizeof(saves), "not known");
+    else
+        text_put(saves, sizeof(saves), "%.1f %%%s", gain->value * 100,
+                 INTERVAL_TEXT("%.1f", gain->low * 100, gain->high * 100));
     fprintf(t->to, "%-8s %-22s ", buckets, saves);
     shell_word(SHAPE_TEXT(&t->shape), t->to);
     fputc('\n', t->to);

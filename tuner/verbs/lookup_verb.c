@@ -283,6 +283,9 @@ static int find_layer(const struct moelookup *table, const struct options *o,
     fits = fitting_layers(table, o, named ? &stated : NULL, shape, false);
     if (!fits)
         *shape = stated;
+    if (fits == 1 && !shape_equal(shape, &stated))
+        note("the one layer that fits is --shape \"%s\": a program has to name it whole",
+             SHAPE_TEXT(shape));
     if (fits <= 1)
         return OK;
     note("the table has several layers%s; options, or --shape, must say which:",

@@ -140,7 +140,7 @@ static void print_text(const struct tune_request *r, const struct space *space,
     if (!f->memory_bytes) /* the caller says that nothing fits, and what would */
         return;
     printf("memory    %s per rank for the largest plan\n", ACCOUNT_TEXT(f->memory_bytes));
-    printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
+    printf("steps     about %.0f; the Tutel paper's search takes %" PRIu64 " trials\n", f->steps,
            f->paper_trials);
     printf("time      %s to %s (%s)\n\n", DURATION_TEXT(f->seconds / f->wide),
            DURATION_TEXT(f->seconds * f->wide),
