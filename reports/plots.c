@@ -111,7 +111,8 @@ const struct plot plots[PLOTS] = {
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
       rivals,
-      "Above 1 a plan is slower than the table's.  Below 1 lie a few steps of another moment: by all "
+      "Above 1 a plan is slower than the table's.  Below 1 lie a few steps of another moment: by "
+      "all "
       "steps together such a plan is not proven faster.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
       "proved slow have few samples; one below 1 was not expected to be better by all that was "

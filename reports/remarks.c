@@ -435,10 +435,8 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     if (!known || !isfinite(gain->value))
         return;
     snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
-    text_put(
-        out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
-        TEXT_SHORT(than, 40),
-        INTERVAL_TEXT("%.1f", percent(g->low, 1), percent(g->high, 1)));
+    text_put(out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
+             TEXT_SHORT(than, 40), INTERVAL_TEXT("%.1f", percent(g->low, 1), percent(g->high, 1)));
 }
 
 static void cost_figure(const struct layer_facts *layer, struct figure *out)
