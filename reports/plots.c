@@ -112,8 +112,7 @@ const struct plot plots[PLOTS] = {
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
       rivals,
       "Above 1 a plan is slower than the table's.  Below 1 lie a few steps of another moment: by "
-      "all "
-      "steps together such a plan is not proven faster.",
+      "all steps together such a plan is not proven faster.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
       "proved slow have few samples; one below 1 was not expected to be better by all that was "
       "sampled, or might have been slower than the default.",
