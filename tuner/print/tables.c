@@ -418,7 +418,7 @@ void tables_legend(unsigned words, FILE *to)
                                  : "the default plan is r=1 d=1 a=linear");
     if (words & WHOLE)
         fputs("First line: timed apart, so no mean of the rows; doublings of c count alike.\n", to);
-    fputs("undecided: another plan may be faster. More: man moetune-tables.\n", to);
+    fputs("undecided: another plan may be faster. More: moetune-tables(7).\n", to);
     if (defaults & HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
     if (defaults & DECLARED && defaults != DECLARED)

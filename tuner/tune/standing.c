@@ -466,7 +466,8 @@ static int write_entry(struct settling *s, int i)
 static double seconds_to_decide(const struct settling *s)
 {
     double left = rounds_cycles_left(s->rounds), of_launch = rounds_launch_cycles(s->rounds);
-    double seconds = 0, most = 0;
+    const struct run_row *run = &s->sweep->campaign->run.row;
+    double timed = (double)(run->samples_search + run->samples_default), seconds = 0, most = 0;
 
     for (int i = 0; i < s->seat_count; i++) {
         const struct doubt *doubt = &s->left[i].doubt;
@@ -475,6 +476,8 @@ static double seconds_to_decide(const struct settling *s)
         seconds += cycles * s->seats[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
         most = fmax(most, cycles);
     }
+    if (timed > 0) /* steps that warm up take as long, and there were so many of them so far */
+        seconds *= 1 + (double)run->samples_warm / timed;
     if (of_launch > 0)
         seconds += ceil(most / of_launch) * 1e-9 * (double)crew_launch_ns(s->sweep->campaign->crew);
     return seconds;

@@ -57,8 +57,8 @@ def load(name: str, variable: str) -> ctypes.CDLL:
         except OSError as error:
             tried.append(f"  {place}: {error}")
     raise Error(
-        f"{name} was not found; install it (make install; `pip install --target` leaves it out) or"
-        f" point ${variable} at it."
+        f"{name} was not found; install it (make install; `pip install --target` leaves it out),"
+        f" set LD_LIBRARY_PATH to the folder where it lies, or point ${variable} at it."
         "  Tried:\n" + "\n".join(tried)
     )
 
