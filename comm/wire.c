@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the wires of one device the one to prefer comes first. */
+/* Of the wires of one device the one to prefer comes first; least: from so many ranks on, for one
+ * rank copies to itself, and asks no network who else is there. */
 static const struct wire_row {
     const char *name, *device;
+    int least;
     int (*open)(struct world *world, struct device *device, struct wire **out);
 } wires[] = {
-    { "mpi", "host", wire_mpi_open },
+    { "mpi", "host", 1, wire_mpi_open },
 #ifdef MOETUNE_CUDA
-    { "nccl", "cuda", wire_nccl_open },
-    { "ce", "cuda", wire_ce_open },
+    { "nccl", "cuda", 2, wire_nccl_open },
+    { "ce", "cuda", 1, wire_ce_open },
 #endif
 };
 enum { WIRES = sizeof(wires) / sizeof(wires[0]) };
@@ -25,6 +27,7 @@ enum { WIRES = sizeof(wires) / sizeof(wires[0]) };
 int wire_open(const char *name, struct world *world, struct device *device, struct wire **out)
 {
     const char *on = device->ops->name;
+    int ranks = world_topology(world)->ranks;
     char there[64] = "";
     int rc = UNSUPPORTED;
     bool known = false;
@@ -35,7 +38,7 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
         if (strcmp(wires[i].device, on) != 0)
             continue;
         text_add(there, sizeof(there), " %s", wires[i].name);
-        if (name && strcmp(wires[i].name, name) != 0)
+        if (name ? strcmp(wires[i].name, name) != 0 : ranks < wires[i].least)
             continue;
         known = true;
         rc = world_settle(world, wires[i].open(world, device, &wire));
