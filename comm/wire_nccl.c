@@ -67,9 +67,12 @@ typedef ncclResult_t all_to_all_call(const void *from, void *to, size_t count, n
 
 static all_to_all_call *find_all_to_all(void)
 {
-    void *found = dlsym(RTLD_DEFAULT, "ncclAlltoAll");
     all_to_all_call *call;
+    void *found;
+    int version;
 
+    ncclGetVersion(&version); /* the library is loaded by the first call of it */
+    found = dlsym(RTLD_DEFAULT, "ncclAlltoAll");
     memcpy(&call, &found, sizeof(call));
     return call;
 }

@@ -132,6 +132,9 @@ static void every_rank_finds_so(void)
 {
     int64_t failed;
 
+    /* The NCCL that is played is a new one: else a=nccl would be in no test of plans. */
+    CHECK(wire_has(f.engine.wire, COLLECTIVE_ALL_TO_ALL, (struct group){ 0, f.ranks }) ==
+          !strcmp(f.engine.wire->ops->name, "nccl"));
     every_turn_is_what_was_sent_in_it();
     failed = check_failures;
     CHECK(!world_max(f.world, &failed, 1) && !failed);
