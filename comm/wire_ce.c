@@ -468,6 +468,16 @@ static const struct wire_ops ce_ops = {
     .wait = ce_wait,
     .withdraw = ce_withdraw,
 };
+/* One rank has no signs of others to wait for. */
+static const struct wire_ops ce_alone_ops = {
+    .name = "ce",
+    .close = ce_close,
+    .reserve = ce_reserve,
+    .exchange = ce_exchange,
+    .wait = ce_wait,
+    .withdraw = ce_withdraw,
+    .graphs = true,
+};
 
 static int check_peers(struct world *world, struct device *device)
 {
@@ -511,9 +521,10 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
     TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
-    wire->base = (struct wire){
-        .ops = &ce_ops, .topology = *t, .apart_bytes = CUDA_APART_BYTES, .lent_bytes = BLOCK_BYTES
-    };
+    wire->base = (struct wire){ .ops = t->ranks > 1 ? &ce_ops : &ce_alone_ops,
+                                .topology = *t,
+                                .apart_bytes = CUDA_APART_BYTES,
+                                .lent_bytes = BLOCK_BYTES };
     wire->world = world;
     wire->gpu = device;
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };
