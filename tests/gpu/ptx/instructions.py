@@ -38,6 +38,12 @@ def decodes(*names):
     return keep
 
 
+def is_executed(words):
+    """Whether all modifiers are: what changes a result and would be passed over must not run."""
+    unknown = {"relu", "rz", "ru", "rp", "NaN", "xorsign"} & set(words)
+    return not unknown and ("sat" not in words or (words[0] == "cvt" and words[-2][0] == "f"))
+
+
 def called(function, to, *of):
     """A function of numpy's that knows `out` and `where`."""
 

@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 
-from instructions import DECODERS, bare, dtype_of, split_operands
+from instructions import DECODERS, bare, dtype_of, is_executed, split_operands
 from machine import PARAMETER_BYTES, PARAMETERS_AT, SHARED_AT
 
 WIDTHS = {"pred": 1, "b8": 1, "b16": 2, "f16": 2, "b32": 4, "f32": 4, "b64": 8, "f64": 8}
@@ -81,7 +81,7 @@ class Kernel:
                 if words[0] in ("bra", "ret", "exit") or (words[0] == "bar" and words[1] == "sync"):
                     blocks[begin] = straight, (words[0], guard, self.labels.get(bare((operands or [""])[0])), said), at
                     break
-                if words[0] not in DECODERS:
+                if words[0] not in DECODERS or not is_executed(words):
                     raise NotImplementedError(said)
                 straight.append((DECODERS[words[0]](self, words, operands), guard, said))
                 if at in begins:
