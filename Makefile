@@ -26,6 +26,7 @@ endif
 Q := $(if $(filter 1,$(V)),,@)
 # A line that moves, where somebody looks: what is being compiled.  WIPE ends it.
 TELL = $(if $(filter 1,$(V)),,[ ! -t 1 ] || printf '\r\033[Kcompiles %s' $<; )
+FIRST_BUILD = [ -e $(BUILD)/moetune ] || echo "builds $(BUILD): some minutes$(if $(UNIT),; GPU=0 leaves CUDA out)"
 WIPE := [ ! -t 1 ] || printf '\r\033[K'
 # All cores, unless the caller says how many jobs.  What cleans goes before what builds.
 ifeq ($(MAKELEVEL),0)
@@ -174,7 +175,7 @@ include db/lookup/rules.mk
 
 # The main job: measure, search, remember, on this machine.
 tune: deps
-	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD): some minutes$(if $(UNIT),; GPU=0 leaves CUDA out)"
+	@$(FIRST_BUILD)
 	$(Q)$(MAKE) --no-print-directory build
 	./moetune --cluster
 
@@ -184,7 +185,7 @@ PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev ope
     $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev zlib1g-dev sqlite3 iproute2 procps python3 gnuplot-nox
 # `needed` says what is missing, `deps` installs it.
 needed:
-	@[ -e $(BUILD)/moetune ] || echo "builds $(BUILD): some minutes$(if $(UNIT),; GPU=0 leaves CUDA out)"
+	@$(FIRST_BUILD)
 ifneq ($(DEPS),0)
 	$(Q)tests/deps --check $(PACKAGES)
 endif

@@ -136,8 +136,8 @@ int engine_refuse_steps(uint32_t steps_are, const char *kind, const char *name)
     bool graphs = steps_are == STEPS_GRAPHS;
 
     return fail(ERR_ARGUMENT,
-                "--graphs %s: %s %s cannot %s; on device cuda, wire nccl (a GPU for each rank) and "
-                "--virtual-ranks can",
+                "--graphs %s: %s %s cannot %s; on device cuda one rank, wire nccl (a GPU for each "
+                "rank) and --virtual-ranks can",
                 graphs ? "on" : "ahead", kind, name,
                 graphs ? "launch steps as graphs" : "queue a whole step before any of it runs");
 }

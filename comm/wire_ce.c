@@ -258,6 +258,8 @@ static int exchange_events(struct wire_ce *wire)
 
     for (int sign = 0; sign < PUSH_SIGNS; sign++)
         for (int q = 0; q < ranks && !rc; q++) {
+            if (q == self) /* nobody waits for himself */
+                continue;
             rc = CUDA(cudaEventCreateWithFlags(&wire->ours[sign][q],
                                                cudaEventDisableTiming | cudaEventInterprocess));
             if (!rc)

@@ -251,8 +251,7 @@ static void add_product(struct grouped *all, const struct gemm *g)
     all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
 }
 
-/* cuBLAS has grouped products of 16-bit types since CUDA 12.5: where it refuses them, they are
- * multiplied one after the other. */
+/* Where the library refuses grouped products of a type they are multiplied one after the other. */
 static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
 {
     const struct cuda_blas *blas = queue->blas;

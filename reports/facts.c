@@ -202,7 +202,7 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
     return r;
 }
 
-void plan_range_worth(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
+bool plan_range_worth(const struct entry_row *entries, size_t count, char text[STANDING_TEXT_BYTES])
 {
     struct plan_range all = plan_range_of(entries, count);
     bool faster = false;
@@ -210,7 +210,8 @@ void plan_range_worth(const struct entry_row *entries, size_t count, char text[S
     for (size_t i = 0; i < count; i++)
         faster |= !entry_is(&entries[i], ENTRY_UNSOUND) &&
                   (!strcmp(entries[i].decision, "adopted") || entries[i].gain.low > 0);
-    if (faster && all.claims)
+    faster = faster && all.gain.value >= 5e-4;
+    if (faster)
         snprintf(text, STANDING_TEXT_BYTES,
                  "Saves %.1f %%%s against the default, in the mean of %u bucket%s",
                  100 * all.gain.value,
@@ -218,6 +219,7 @@ void plan_range_worth(const struct entry_row *entries, size_t count, char text[S
                  all.claims == 1 ? "" : "s");
     else
         snprintf(text, STANDING_TEXT_BYTES, "Nothing is proven to be faster than the default");
+    return faster;
 }
 
 void plan_range_found(const struct plan_range *range, const struct entry_row *entries,

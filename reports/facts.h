@@ -60,7 +60,7 @@ void trials_beyond(const struct trial_facts *trials, size_t count, uint32_t buck
  * plan: then they share a line, or a band. */
 bool entries_join(const struct entry_row *entry, const struct entry_row *next, uint32_t stride);
 
-/* Entries that share one, summed up.  Unsound ones say nothing of times and gains. */
+/* Entries that share one, summed up.  Unsound ones claim nothing. */
 struct plan_range {
     uint32_t buckets, disturbed;        /* how many there are; whose steps others held back */
     uint32_t states[ENTRY_STATE_COUNT]; /* how many are in each, by bit of enum entry_state */
@@ -71,8 +71,9 @@ struct plan_range {
 };
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count);
 
-/* What a table is worth of which nothing was timed as a whole. */
-void plan_range_worth(const struct entry_row *entries, size_t count,
+/* What a table is worth of which nothing was timed as a whole: the mean of buckets, inferred ones
+ * too.  False: nothing is proven to be faster. */
+bool plan_range_worth(const struct entry_row *entries, size_t count,
                       char text[STANDING_TEXT_BYTES]);
 
 /* How they were found: "3 of 9 measured, 1 stale", or of a single one "adopted, disturbed".

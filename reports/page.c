@@ -292,7 +292,7 @@ static void print_share(double share, const char *class, FILE *to)
 
 static void print_ms(double us, const char *class, FILE *to)
 {
-    if (isfinite(us))
+    if (us > 0 && isfinite(us))
         fprintf(to, "<td class=\"%s\">%.4g</td>", class, us * 1e-3);
     else
         fprintf(to, "<td class=\"%s\">-</td>", class);
@@ -369,7 +369,7 @@ static void print_axes(const struct layer_facts *layer, FILE *to)
     }
     if (count < 2) /* one alone makes all of the gain */
         return;
-    fputs("<h3>Which axis matters</h3>\n<ul class=\"axes\">\n", to);
+    fputs("<h3>Which axis matters</h3>\n<ul>\n", to);
     for (size_t i = 0; i < count; i++) {
         fprintf(to, "<li>With %s as in the default plan, ", axes[i].name);
         if (axes[i].timed)

@@ -177,7 +177,7 @@ const struct plot plots[PLOTS] = {
       "measured buckets.  Below 0, the neighbour's plan was not expected to be better by all that "
       "was sampled.  Where it was not timed, its ratio to the default plan is interpolated over "
       "log c.",
-      "needs a measured bucket in which the neighbour's plan takes half a percent more" },
+      "needs a measured bucket in which the neighbour's plan differs by half a percent" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "

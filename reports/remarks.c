@@ -467,13 +467,11 @@ void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES]
 {
     const struct standing_row *s = &layer->standing;
     struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
-    char name[FIGURE_BYTES] = "the best static plan";
+    char name[FIGURE_BYTES] = "the best static plan", text[STANDING_TEXT_BYTES];
 
     gain_figure(&s->gain, layer->stands, "the default", &out[0]);
-    if (!layer->stands && all.claims) {
-        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(all.gain.value, 1));
-        snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
-    }
+    if (!layer->stands && plan_range_worth(layer->entries, layer->entry_count, text))
+        gain_figure(&all.gain, true, "the default, in the mean of buckets", &out[0]);
     if (layer->stands && s->static_plan.struct_size)
         snprintf(name, sizeof(name), "always %s",
                  s->static_plan.r || s->static_plan.e ? PLAN_WORDS(&s->static_plan) : "r=0");
@@ -619,14 +617,15 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         [UNDECIDED] = "undecided: ",
         [OUTDATED] = "stale, imported, refuted or unsound, and to be measured again",
         [CUT] = "cut off, and no decision: the same command goes on",
-        [INFERRED] = "estimated from measured neighbours; this measures more of them",
+        [INFERRED] = "estimated from measured neighbours",
     };
+    char last[sizeof(facts->runs->command) + 64] = "";
     uint32_t no_memory = 0;
 
     out->count = 0;
     for (enum why why = 0; why < WHYS; why++) {
         struct open_buckets o = open_buckets(layer, why);
-        char command[sizeof(facts->runs->command) + 64];
+        char command[sizeof(last)];
         char doubt[RIVAL_TEXT_BYTES + LIKELY_TEXT_BYTES] = "";
 
         if (!o.count)
@@ -636,6 +635,12 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
             undecided_words(layer, o.worst, doubt, sizeof(doubt));
         if (why == UNDECIDED && layer->stands && layer->standing.more_s > 0)
             more_command(facts, layer, doubt, sizeof(doubt), command, sizeof(command));
+        if (why == INFERRED && *command)
+            text_put(doubt, sizeof(doubt), "; this measures more of them");
+        if (!strcmp(command, last)) /* it has been said */
+            *command = 0;
+        else
+            text_put(last, sizeof(last), "%s", command);
         remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
                o.count == 1 ? "" : "s", shape_key(&layer->shape),
                shape_bucket_from(&layer->shape, layer->window, o.first),

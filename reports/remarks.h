@@ -36,7 +36,7 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
 void remarks_trace(const struct scope *scope, const struct picture *picture, char *text,
                    size_t size);
 
-/* What standing_text() says; else the mean of what is measured. */
+/* What standing_text() says, else plan_range_worth(). */
 enum { HEADLINE_BYTES = STANDING_TEXT_BYTES, FIGURE_BYTES = 32 + PLAN_TEXT_BYTES };
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]);
 

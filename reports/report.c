@@ -40,7 +40,7 @@ static int open_sections(struct report *report)
 
     for (size_t i = 0; i < f->layer_count; i++)
         own += !f->layers[i].declared;
-    together = own > 1; /* what layers share is moetune's own plans */
+    together = own > 1; /* what is compared between layers are moetune's own plans */
     report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
     if (!report->sections)
         return fail(ERR_NOMEM, "the sections of a report");
@@ -129,7 +129,7 @@ static int write_picture(const struct report *report, const struct section *sect
     if (section->scope.count == 1)
         fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->window,
                 layer->modelled ? "; MODELLED" : "");
-    if (layer->declared && !strncmp(plot->columns, "c, rows", 7))
+    if (section->scope.count == 1 && layer->declared && !strncmp(plot->columns, "c, rows", 7))
         fprintf(file.to, "# %s: %s%s\n", plot->title, facts_key(layer), plot->columns + 7);
     else
         fprintf(file.to, "# %s: %s\n", plot->title, plot->columns);

@@ -460,7 +460,7 @@ void series_regret(struct series *s)
             some |= fabs(t.us / e->time_us - 1) > 5e-3;
         }
     }
-    if (!some) /* there is nothing but zeros to be seen */
+    if (!some) /* nothing that differs is to be seen */
         s->extent.rows = 0;
 }
 

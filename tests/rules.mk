@@ -82,6 +82,7 @@ threads-built: $(BUILD)/tests/threaded.list
 	    OBJECTS="$$(grep -vxE '($(subst $() ,|,$(basename $(UNIT_SOURCES) $(CUDA_KERNELS)))).o' $< | tr '\n' ' ')"
 
 tests-built: $(TESTS) $(BUILD)/forked/tests/unit $(BUILD)/tests/moetune_forked
+	@$(WIPE)
 ifeq ($(SAN),0)
 tests-built: threads-built
 endif

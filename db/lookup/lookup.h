@@ -58,6 +58,8 @@ struct lookup_layer {
     struct lookup_pin *pins;      /* tidy: by bucket, disjoint */
     uint32_t entry_count, entry_room, pin_count, pin_room;
 };
+size_t lookup_device_length(const struct lookup_layer *layer); /* of its own name, without code */
+const char *lookup_code(const struct lookup_layer *layer);     /* its name; "": moetune's own */
 
 /* What the environment says. */
 struct lookup_switches {

@@ -29,16 +29,14 @@ static bool same_layer(struct moe_shape a, struct moe_shape b)
     return shape_equal(&a, &b);
 }
 
-/* The length of the device's own name, without the code that a table is of. */
-static size_t device_length(const struct lookup_layer *layer)
+size_t lookup_device_length(const struct lookup_layer *layer)
 {
     const char *live = strstr(layer->device, LOOKUP_LIVE);
 
     return live ? (size_t)(live - layer->device) : strlen(layer->device);
 }
 
-/* The name of the code that a table is of; "" is moetune's own. */
-static const char *implementation_of(const struct lookup_layer *layer)
+const char *lookup_code(const struct lookup_layer *layer)
 {
     const char *live = strstr(layer->device, LOOKUP_LIVE);
 
@@ -57,12 +55,12 @@ static bool same_device(const struct lookup_layer *layer, const char *device)
         return true;
     if (!strncmp(device, word, strlen(word))) {
         /* "implementation tutel" is any that begins like this, "implementation moetune" its own. */
-        const char *wanted = device + strlen(word), *mine = implementation_of(layer);
+        const char *wanted = device + strlen(word), *mine = lookup_code(layer);
 
         return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
     }
     length = strlen(device);
-    if (length == device_length(layer) && !strncmp(device, layer->device, length))
+    if (length == lookup_device_length(layer) && !strncmp(device, layer->device, length))
         return true;
     sha256_hex(layer->cluster, hash);
     return length >= 8 && length < sizeof(hash) && !strncmp(device, hash, length);
@@ -111,9 +109,9 @@ static bool all_same(const struct bind_choice *c,
 
 static bool device_alike(const struct lookup_layer *a, const struct lookup_layer *b)
 {
-    size_t length = device_length(a);
+    size_t length = lookup_device_length(a);
 
-    return length == device_length(b) && !strncmp(a->device, b->device, length);
+    return length == lookup_device_length(b) && !strncmp(a->device, b->device, length);
 }
 
 static bool all_but_window_alike(const struct lookup_layer *a, const struct lookup_layer *b)
@@ -133,7 +131,7 @@ static int ambiguous(const struct bind_choice *c)
 
         lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets",
                    SHA256_HEX(layer.cluster), layer.device,
-                   *implementation_of(&layer) ? "" : "; moetune's own implementation",
+                   *lookup_code(&layer) ? "" : "; moetune's own implementation",
                    SHAPE_TEXT(&layer.shape), layer.window, layer.entry_count);
     }
     return ERR_AMBIGUOUS;
@@ -252,9 +250,8 @@ static void say_miss(const struct bind_choice *c)
                "%s; the default plan %s answers. On %u rank%s, %u per node, this fills the gap: "
                "moetune %s%s%s%s%s",
                why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks == 1 ? "" : "s",
-               c->shape->ranks_per_node,
-               d ? "tune --space FILE --exec PROGRAM" : "--cluster", *shape ? " --shape \"" : "",
-               shape, *shape ? "\"" : "", on);
+               c->shape->ranks_per_node, d ? "tune --space FILE --exec PROGRAM" : "--cluster",
+               *shape ? " --shape \"" : "", shape, *shape ? "\"" : "", on);
 }
 
 /* ---- several widths */

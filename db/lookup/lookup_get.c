@@ -694,14 +694,12 @@ static void append_time(struct sentence *s, const char *what, float us)
  * and the cluster's hash. */
 static void append_place(struct sentence *s, const struct lookup_layer *layer)
 {
-    const char *live = strstr(layer->device, LOOKUP_LIVE), *code;
+    const char *code = lookup_code(layer);
 
-    code = live ? live + strlen(LOOKUP_LIVE) : "";
-    append(s, "; %.*s", live ? (int)(live - layer->device) : (int)strlen(layer->device),
-           layer->device);
-    if (live && (!*code || !strcmp(code, "unknown")))
+    append(s, "; %.*s", (int)lookup_device_length(layer), layer->device);
+    if (!strcmp(code, "unknown"))
         append(s, ", by a program's own code");
-    else if (live)
+    else if (*code)
         append(s, ", by the code \"%s\"", code);
     append(s, " (%.8s)", SHA256_HEX(layer->cluster));
 }

@@ -35,8 +35,8 @@ uint64_t heat_counted(const struct heat *heat);
 enum { HEAT_TEXT_BYTES = 160 };
 void heat_text(const struct heat *heat, char text[HEAT_TEXT_BYTES]);
 
-/* "3 of 240 steps set aside because other processes ran, and taken again", or that some of them
- * count all the same, or that every step is like that; or "". */
+/* "3 of 240 steps slowed by other processes, and taken again", or how many of them were kept, or
+ * that every step is like that; or "". */
 void heat_others_text(const struct heat *heat, char text[HEAT_TEXT_BYTES]);
 
 /* So many that the numbers are those of a machine short of cooling or power. */

@@ -263,6 +263,7 @@ static void several_products_are_right_wherever_their_rows_begin(void)
         CHECK(!stream_sync(f.a) && !device_download(f.device, products, c, bytes));
         CHECK(are_products(n, k, shift, (const int[ROWS]){ 0, 0, 1, 1, 2, 2 }));
     }
+    unsetenv("GPU_ON_CPU_OLD_BLAS");
     tear_down();
 }
 

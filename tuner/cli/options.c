@@ -386,8 +386,8 @@ static const char *const shape_words[][2] = {
 
 void (*options_elsewhere)(const char *name, char *text, size_t size);
 
-/* What is to be typed in place of an option that the verb does not have: what says the same here,
- * else what begins so, else which verbs have it, else what comes near; "": nothing does. */
+/* What is to be typed in place of an option that the verb does not have: what says the same here;
+ * else what begins so, and which verbs have it; else what comes near; "": nothing does. */
 static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
 {
     const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *begin = typed + strspn(typed, "-");
@@ -398,7 +398,7 @@ static void suggest_option(const struct parser *p, const char *typed, char *text
     text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
     if (!strcmp(name, "c")) /* its meaning where it has one */
         text_put(name, sizeof(name), "capacity");
-    *elsewhere = 0;
+    *text = *elsewhere = 0;
     if (options_elsewhere)
         options_elsewhere(name, elsewhere, sizeof(elsewhere));
     for (; p->longs[n].name; n++) {
@@ -419,7 +419,7 @@ static void suggest_option(const struct parser *p, const char *typed, char *text
  * --model-dim. */
 static bool is_elsewhere(const struct parser *p, const char *typed)
 {
-    char name[64], who[120] = "";
+    char name[64], who[120];
 
     if (strncmp(typed, "--", 2) != 0 || !options_elsewhere)
         return false;

@@ -116,6 +116,7 @@ static void elsewhere(const char *name, char *text, size_t size)
     enum { NAMED = 5 };
     int found = 0;
 
+    *text = 0;
     for (const struct verb *const *v = all; *v; v++) {
         struct option_row rows[OPTION_ROWS_MAX];
         size_t count = (*v)->summary ? options_flatten((*v)->rows, rows) : 0, i = 0;

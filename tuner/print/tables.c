@@ -366,7 +366,7 @@ static int print_table(struct tables *t)
     }
     fprintf(t->to, "\n");
 
-    /* What the table is worth as a whole, where that is known. */
+    /* What the table is worth as a whole, where that is known; else in the mean of its buckets. */
     rc = standing_current(t->store, first->cluster, first->shape, first->window, &standing);
     if (rc < 0)
         return rc;
@@ -417,7 +417,7 @@ void tables_legend(unsigned words, FILE *to)
             defaults == DECLARED ? "the default plan stands above the table"
                                  : "the default plan is r=1 d=1 a=linear");
     if (words & WHOLE)
-        fputs("First line: timed apart, so no mean of the rows; doublings of c count alike.\n", to);
+        fputs("First line: timed apart, so no mean of the rows; each doubling counts alike.\n", to);
     fputs("undecided: another plan may be faster. More: moetune-tables(7).\n", to);
     if (defaults & HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
@@ -434,7 +434,7 @@ static int list_table(struct tables *t)
     const struct entry_row *e = t->entries;
     struct standing_row row;
     int rc = standing_current(t->store, e->cluster, e->shape, e->window, &row);
-    char buckets[32], saves[16 + INTERVAL_BYTES];
+    char buckets[32], saves[16 + INTERVAL_BYTES], text[STANDING_TEXT_BYTES];
     struct plan_range all = plan_range_of(e, t->entry_count);
     const struct gain *gain = &all.gain;
 
@@ -444,8 +444,10 @@ static int list_table(struct tables *t)
     /* As the line above the table has it. */
     if (rc == OK && !isnan(row.gain.value))
         gain = &row.gain;
-    if (isnan(gain->value))
-        text_put(saves, sizeof(saves), "not known");
+    else if (!plan_range_worth(e, t->entry_count, text))
+        gain = NULL;
+    if (!gain)
+        text_put(saves, sizeof(saves), "not proven");
     else
         text_put(saves, sizeof(saves), "%.1f %%%s", gain->value * 100,
                  INTERVAL_TEXT("%.1f", gain->low * 100, gain->high * 100));

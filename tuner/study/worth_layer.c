@@ -115,11 +115,11 @@ static int step(const struct worth_work *w, struct crew *real, size_t bucket, in
 
     progress_show(w->progress, "c=%.0f %s", w->capacities[bucket],
                   PLAN_WORDS(&w->space->arms[arm]));
-    w->progress->steps++;
-    do
+    do {
         TRY(crew_do(real, &order, &reply));
-    while (reply.state == TRIAL_OK && again-- &&
-           (reply.gpu.throttled || heat_lost_much(reply.ns, reply.lost_ns)));
+        w->progress->steps++;
+    } while (reply.state == TRIAL_OK && again-- &&
+             (reply.gpu.throttled || heat_lost_much(reply.ns, reply.lost_ns)));
     *log_ns = reply.state == TRIAL_OK && reply.ns > 0 ? log((double)reply.ns) : (double)NAN;
     if (reply.state != TRIAL_OK)
         note("%s at c=%.0f: %s", PLAN_TEXT(&w->space->arms[arm]), w->capacities[bucket],

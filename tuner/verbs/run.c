@@ -209,7 +209,9 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
                                    gpus_device(o->where.device));
     TRY(shape_check(shape));
     if (!shape_agrees(shape, o->shape))
-        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u rack=%u; leave them out",
+        return fail(ERR_ARGUMENT,
+                    "--shape \"%s\": here are W=%u m=%u rack=%u, and no space; --ranks-per-node "
+                    "and --ranks-per-rack say others",
                     o->shape, shape->ranks, shape->ranks_per_node, shape->ranks_per_rack);
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");

@@ -198,7 +198,7 @@ static int print_text(const struct verifying *v)
     campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (refuted)
-        printf("          moetune tune measures the %u refuted again\n", refuted);
+        printf("          moetune tune measures again what is refuted (%u)\n", refuted);
     if (!backend_is_real(c->cluster.backend))
         printf("          %s: these rows never answer for a real cluster\n",
                v->options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");

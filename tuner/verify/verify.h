@@ -124,8 +124,9 @@ struct verify_count verify_count(const struct verify_entries *claims);
 /* The geometric mean of the entries' `hour`, and of how many; NAN: of none. */
 double verify_hour(const struct verify_entries *claims, uint32_t *count);
 
-/* A table per layer of what this run has found, and of what an earlier one has refuted; then the
- * totals of all, what was left out, and how this hour was.  Sorted by layer. */
+/* A table per layer of what this run has found, the default plan's rows aside, and of what an
+ * earlier one has refuted; then the totals of all, what was left out, and how fast the machine is
+ * now.  Sorted by layer. */
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
 
 /* What this run has found, for other programs. */

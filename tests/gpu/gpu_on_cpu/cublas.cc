@@ -281,7 +281,7 @@ cublasGemmGroupedBatchedEx_64(cublasHandle_t handle, const cublasOperation_t op_
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!alpha || !beta || groups < 0)
         return CUBLAS_STATUS_INVALID_VALUE;
-    /* Before CUDA 12.5 there are none of 16-bit types. */
+    /* An older one may have none of 16-bit types. */
     if (compute != CUBLAS_COMPUTE_32F || !is_type(a_type) || a_type != b_type || c_type != a_type ||
         (a_type != CUDA_R_32F && number_from("GPU_ON_CPU_OLD_BLAS", 0)))
         return CUBLAS_STATUS_NOT_SUPPORTED;

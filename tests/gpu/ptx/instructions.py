@@ -40,8 +40,9 @@ def decodes(*names):
 
 def is_executed(words):
     """Whether all modifiers are: what changes a result and would be passed over must not run."""
-    unknown = {"relu", "rz", "ru", "rp", "NaN", "xorsign"} & set(words)
-    return not unknown and ("sat" not in words or (words[0] == "cvt" and words[-2][0] == "f"))
+    unknown = {"relu", "rz", "rp", "NaN", "xorsign", "satfinite", "cc"} & set(words)
+    saturates = words[0] == "cvt" and words[-2] in ("f16", "f32") and words[-1] != "bf16"
+    return not unknown and ("rm" not in words or words[0] in ("fma", "mad")) and ("sat" not in words or saturates)
 
 
 def called(function, to, *of):
