@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the wires of one device the one to prefer comes first; least: from so many ranks on, for one
- * rank copies to itself, and asks no network who else is there. */
+/* Of the wires of one device the one to prefer comes first.  least: fewer ranks do not take it
+ * unless it is named.  One rank copies to itself, and asks no network who else is there. */
 static const struct wire_row {
     const char *name, *device;
     int least;

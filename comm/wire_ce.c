@@ -61,6 +61,7 @@ struct kept {
 
 struct wire_ce {
     struct wire base;
+    struct wire_ops ops;
     struct world *world;
     struct device *gpu;
     struct push push;
@@ -470,16 +471,6 @@ static const struct wire_ops ce_ops = {
     .wait = ce_wait,
     .withdraw = ce_withdraw,
 };
-/* One rank has no signs of others to wait for. */
-static const struct wire_ops ce_alone_ops = {
-    .name = "ce",
-    .close = ce_close,
-    .reserve = ce_reserve,
-    .exchange = ce_exchange,
-    .wait = ce_wait,
-    .withdraw = ce_withdraw,
-    .graphs = true,
-};
 
 static int check_peers(struct world *world, struct device *device)
 {
@@ -523,7 +514,9 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
     TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
-    wire->base = (struct wire){ .ops = t->ranks > 1 ? &ce_ops : &ce_alone_ops,
+    wire->ops = ce_ops;
+    wire->ops.graphs = t->ranks == 1; /* it has no signs of others to wait for */
+    wire->base = (struct wire){ .ops = &wire->ops,
                                 .topology = *t,
                                 .apart_bytes = CUDA_APART_BYTES,
                                 .lent_bytes = BLOCK_BYTES };
