@@ -232,6 +232,7 @@ struct grouped {
 
 static void add_product(struct grouped *all, const struct gemm *g)
 {
+    struct rows_of_gemm row = rows_of(g);
     int64_t i = all->count++;
 
     all->single[i] = *g;
@@ -241,9 +242,9 @@ static void add_product(struct grouped *all, const struct gemm *g)
     all->n[i] = (int64_t)g->m;
     all->k[i] = (int64_t)g->k;
     all->one[i] = 1;
-    all->lda[i] = g->transpose_b ? all->k[i] : all->m[i];
-    all->ldb[i] = g->transpose_a ? all->n[i] : all->k[i];
-    all->ldc[i] = all->m[i];
+    all->lda[i] = row.b;
+    all->ldb[i] = row.a;
+    all->ldc[i] = row.c;
     all->alpha[i] = 1;
     all->beta[i] = g->keep ? 1 : 0;
     all->pointers.at[i] = g->b;
