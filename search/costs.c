@@ -6,6 +6,8 @@
 #include "shape.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- the machine */
 
@@ -38,6 +40,8 @@ struct search_machine known_machine(const struct cluster *c, const struct search
     m.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, m.bytes_per_s_inside);
     m.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, m.copy_bytes_per_s);
     m.flops = known_or(c->gemm_gflops, 1e9, m.flops);
+    if (!isnan(c->gemm_gflops) && strcmp(c->gemm_dtype, "unknown") != 0)
+        snprintf(m.flops_dtype, sizeof(m.flops_dtype), "%s", c->gemm_dtype);
     m.launch_s = known_or(c->launch_us, 1e-6, m.launch_s);
     return m;
 }
@@ -64,6 +68,7 @@ static const struct {
 
 struct costs costs_of(const struct moe_shape *shape, const struct search_machine *m)
 {
+    bool multiplies = !*m->flops_dtype || !strcmp(m->flops_dtype, dtype_words[shape->dtype]);
     const double known[COST_CONSTANTS] = {
         [COST_MESSAGE] = m->message_s,
         [COST_MESSAGE_2DH] = m->message_s,
@@ -73,7 +78,7 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
         [COST_BYTE_WEIGHT] = 1 / m->copy_bytes_per_s,
         [COST_GATHER_STEP] = m->message_s,
         [COST_GATHER_BYTE] = 1 / m->bytes_per_s_between,
-        [COST_FLOP] = 1 / m->flops,
+        [COST_FLOP] = multiplies ? 1 / m->flops : NAN,
         [COST_CHUNK] = m->launch_s,
         [COST_STEP] = 5 * m->launch_s,
         [COST_SCALE] = 1,

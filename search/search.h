@@ -40,6 +40,7 @@ struct search_machine {
     double copy_bytes_per_s; /* device memory */
     double flops;            /* of one rank */
     double launch_s;         /* per chunk and step */
+    char flops_dtype[8];     /* the only type whose flops are known; "": of all alike */
 };
 
 /* What a step takes, in place of the search's own cost model: log(ns), but for a common factor. */

@@ -58,6 +58,7 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(half_between_kib, 0, 1e9),
     NUMBER(gemm_gflops, 1e-3, 1e9),
     NUMBER(gemm_half_rows, 0, 1e9),
+    { "gemm_dtype", CLUSTER_MODEL, FIELD_WORD, AT(gemm_dtype), 0, 0, dtype_words },
     NUMBER(memory_gbs, 1e-3, 1e9),
     NUMBER(launch_us, 0, 1e6),
     NUMBER(overlap_slowdown, 0, 100),
@@ -232,6 +233,8 @@ static const char *store_value(const struct cluster_field *field, const char *te
         for (const char *c = text; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f)
                 return "holds a control character";
+        if (field->words && strcmp(text, "unknown") != 0 && word_find(field->words, text) < 0)
+            return "is none of its words";
         text_put(place(cluster, field), field->bytes, "%s", text);
         return NULL;
     }
@@ -482,6 +485,22 @@ int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out)
     /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
     snprintf(out->backend, sizeof(out->backend), "sim");
     return cluster_check_model(out, path);
+}
+
+bool cluster_multiplies(const struct cluster *cluster, uint32_t dtype)
+{
+    return !strcmp(cluster->gemm_dtype, "unknown") ||
+           !strcmp(cluster->gemm_dtype, dtype_words[dtype]);
+}
+
+int cluster_check_multiplies(const struct cluster *cluster, uint32_t dtype)
+{
+    if (cluster_multiplies(cluster, dtype))
+        return OK;
+    return fail(ERR_ARGUMENT,
+                "the speed of products was measured in %s, and the layer's are in %s: "
+                "moetune probe --dtype %s measures those",
+                cluster->gemm_dtype, dtype_words[dtype], dtype_words[dtype]);
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])

@@ -33,8 +33,9 @@ struct cluster {
     double half_inside_kib, half_between_kib;           /* message size that reaches half of it */
     double gemm_gflops;                                 /* of one rank, large products */
     double gemm_half_rows;                              /* rows that reach half of it */
-    double memory_gbs;                                  /* device memory, read + written */
-    double launch_us;                                   /* per kernel */
+    char gemm_dtype[8];      /* of the rows that gemm_gflops multiplies; unknown: of any type */
+    double memory_gbs;       /* device memory, read + written */
+    double launch_us;        /* per kernel */
     double overlap_slowdown; /* share by which work is slower while the other stream is busy */
     double noise_percent, outlier_percent, drift_percent; /* of one step: log-normal sigma; share of
                                                            * steps that take 3 times as long; slow
@@ -74,7 +75,8 @@ struct cluster_field {
     enum cluster_class class;
     enum { FIELD_COUNT_OF, FIELD_WORD, FIELD_NUMBER } kind;
     size_t offset, bytes;
-    double least, most; /* legal range of numbers and counts */
+    double least, most;       /* legal range of numbers and counts */
+    const char *const *words; /* that a word may be; NULL: any */
 };
 extern const struct cluster_field cluster_fields[];
 extern const size_t cluster_field_count;
@@ -130,6 +132,11 @@ bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *fi
 /* For --sim: every model number must be there, save those of messages that are never sent: inside
  * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);
+
+/* The rate of its products is of rows of this type, or it does not say.  In check_: ERR_ARGUMENT,
+ * where it is of another. */
+bool cluster_multiplies(const struct cluster *cluster, uint32_t dtype);
+int cluster_check_multiplies(const struct cluster *cluster, uint32_t dtype);
 
 /* Read and checked for --sim; `ranks`: as cluster_resize(), 0: as the file says. */
 int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out);

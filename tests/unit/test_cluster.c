@@ -180,6 +180,24 @@ static void model_numbers_are_taken_known_or_not(void)
     CHECK(same(&to, &before));
 }
 
+static void products_have_a_rate_of_one_type_or_of_any(void)
+{
+    struct cluster c = small(), typed;
+    char text[CLUSTER_TEXT_BYTES + 64];
+
+    log_to(listen, NULL);
+    CHECK(cluster_multiplies(&c, MOE_F32) && cluster_multiplies(&c, MOE_BF16));
+    snprintf(text, sizeof(text), "%sgemm_dtype = bf16\n", text_of(&c));
+    CHECK(!cluster_parse(text, "x", &typed) && strstr(text_of(&typed), "gemm_dtype = bf16\n"));
+    CHECK(!cluster_check_multiplies(&typed, MOE_BF16));
+    CHECK(cluster_check_multiplies(&typed, MOE_F32) == ERR_ARGUMENT && strstr(last, "--dtype f32"));
+    cluster_take_model(&c, &typed);
+    CHECK(!cluster_multiplies(&c, MOE_F16));
+    snprintf(text, sizeof(text), "gemm_dtype = bf17\n");
+    CHECK(cluster_parse(text, "x", &typed) == ERR_FORMAT && strstr(last, "bf17"));
+    log_to(NULL, NULL);
+}
+
 static void numbers_take_their_shortest_form_and_survive_it(void)
 {
     static const struct {
@@ -396,6 +414,7 @@ int main(void)
         TEST(what_is_no_text_or_too_much_of_it_is_refused),
         TEST(a_model_with_a_number_missing_is_refused),
         TEST(model_numbers_are_taken_known_or_not),
+        TEST(products_have_a_rate_of_one_type_or_of_any),
         TEST(numbers_take_their_shortest_form_and_survive_it),
         TEST(numbers_are_the_same_in_every_locale),
         TEST(words_that_a_line_cannot_hold_are_made_to_fit),

@@ -512,11 +512,40 @@ static void the_prior_moves_tokens_where_they_are_few(void)
     }
 }
 
+/* A GPU multiplies f32 at a small part of the rate of bf16. */
+static void a_rate_of_another_type_is_not_known(void)
+{
+    struct cluster c = cluster_unknown();
+    struct search_machine machine;
+    struct moe_shape shape = { .experts = 8,
+                               .top_k = 2,
+                               .tokens = 512,
+                               .model_dim = 64,
+                               .hidden_dim = 64,
+                               .dtype = MOE_BF16,
+                               .ranks = 4,
+                               .ranks_per_node = 4 };
+    struct costs of_any, same, other;
+
+    c.gemm_gflops = 7e5;
+    machine = known_machine(&c, &(struct search_machine){ 0 });
+    of_any = costs_of(&shape, &machine);
+    snprintf(c.gemm_dtype, sizeof(c.gemm_dtype), "bf16");
+    machine = known_machine(&c, &(struct search_machine){ 0 });
+    same = costs_of(&shape, &machine);
+    shape.dtype = MOE_F32;
+    other = costs_of(&shape, &machine);
+    CHECK(of_any.prior[COST_FLOP] == log(1 / 7e14) && of_any.prior_sd[COST_FLOP] == 1);
+    CHECK(same.prior[COST_FLOP] == of_any.prior[COST_FLOP] && same.prior_sd[COST_FLOP] == 1);
+    CHECK(other.prior[COST_FLOP] > same.prior[COST_FLOP] && other.prior_sd[COST_FLOP] > 1);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
         TEST(a_foreign_machine_has_a_time_for_each_plan_and_room_for_the_default),
         TEST(the_prior_moves_tokens_where_they_are_few),
+        TEST(a_rate_of_another_type_is_not_known),
         TEST(a_replayed_search_goes_on_as_if_it_had_not_been_cut),
         TEST(samples_may_come_in_another_order_than_asked_for),
         TEST(what_failed_is_never_asked_for_and_never_wins),

@@ -48,6 +48,7 @@ struct product_sample {
     double ops;
     double floor_ns; /* what its bytes take anyway; 0: not known */
     double ns;       /* without the launch */
+    uint64_t rows;
 };
 
 /* NAN where samples do not say; a product near its floor says nothing. */

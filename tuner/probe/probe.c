@@ -6,6 +6,7 @@
 #include "host.h"
 #include "plan.h"
 #include "rank_speeds.h"
+#include "shape.h"
 #include "stats.h"
 #include "status.h"
 #include "timetable.h"
@@ -134,11 +135,9 @@ enum {
     LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
     MANY = 4,                /* messages per partner, to tell latency from messages */
     SPEEDS = 8,              /* halves of products per round for the ranks' own speeds */
-    SPEED_ROWS = 64,         /* about a millisecond: shorter than a slice of the scheduler */
     SHORT_BYTES = 16384,
     TOO_LONG_NS = 40000000, /* longer messages are not tried any more */
     OVERLAP_BYTES = 256 << 10,
-    OVERLAP_ROWS = 64,
     OVERLAP_NS = 4000000, /* of communication */
     OVERLAP_EXCHANGES = 16,
     OVERLAP_PRODUCTS = 400 /* two tasks each, of the 1,024 that a stream takes */
@@ -147,7 +146,14 @@ enum {
 static const size_t message_bytes[] = { 8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304 };
 enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
 
-static const uint64_t product_rows[PROBE_PRODUCTS] = { 1, 4, 16, 64, 256, PRODUCT_ROWS };
+/* On cores, half a product of 64 rows is about a millisecond: shorter than a slice of the
+ * scheduler.
+ */
+static const struct products on_cores = { MOE_F32, 512, 512, { 1, 4, 16, 64, 256, 512 }, 64 };
+
+/* From a few rows per expert to a full batch.  1,024 rows fill a GPU. */
+static const struct products on_gpu = { .rows = { 16, 128, 512, 2048, 4096, 8192 },
+                                        .beside = 1024 };
 
 /* Writes each rank's host and node. */
 static int find_nodes(struct survey *s)
@@ -208,13 +214,13 @@ static int add_kernels(struct survey *s)
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
         TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &x));
         x->chore.products = 1;
-        x->chore.rows = product_rows[i];
+        x->chore.rows = s->probe->products.rows[i];
         TRY(timetable_lengthen(&s->table, x));
     }
     for (int i = 0; i < SPEEDS; i++) {
         TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
         x->chore.halves = 1;
-        x->chore.rows = SPEED_ROWS;
+        x->chore.rows = s->probe->products.beside;
     }
     return OK;
 }
@@ -296,14 +302,14 @@ static int add_overlap(struct survey *s, enum link_level level)
     TRY(timetable_add(&s->table, SUBJECT_COMPUTE, &compute));
     compute->level = level;
     compute->chore.products = 1;
-    compute->chore.rows = OVERLAP_ROWS;
+    compute->chore.rows = s->probe->products.beside;
     TRY(timetable_try(&s->table, compute, &product_ns));
     compute->chore.products =
         at_most(comm->chore.exchanges * exchange_ns * 3 / 2 / (product_ns + 1), OVERLAP_PRODUCTS);
     TRY(add_exchange(s, SUBJECT_BOTH, level, 1, bytes, &both));
     both->chore.exchanges = comm->chore.exchanges;
     both->chore.products = compute->chore.products;
-    both->chore.rows = OVERLAP_ROWS;
+    both->chore.rows = compute->chore.rows;
     return OK;
 }
 
@@ -320,7 +326,7 @@ static int add_steps(struct survey *s, uint64_t seed)
                                .hidden_dim = 256,
                                .ranks = (uint32_t)t->ranks,
                                .ranks_per_node = (uint32_t)t->ranks_per_node,
-                               .dtype = MOE_F32,
+                               .dtype = s->probe->products.dtype,
                                .pass = MOE_TRAIN };
     struct data data = { .shape = shape, .seed = seed };
     struct subject *x;
@@ -340,9 +346,10 @@ static int add_steps(struct survey *s, uint64_t seed)
 
 /* Opens a bench whose copies go past the last cache of every rank's device; less where ranks are
  * many and memory is small. */
-static int open_bench(struct survey *s)
+static int open_bench(struct survey *s, const struct products *gpu)
 {
     struct device *device = s->engine->device;
+    struct products *products = &s->probe->products;
     /* Those beside this one may have devices of their own, but are few then. */
     int64_t free_each = device_free_bytes(device) / world_neighbours(s->world) / 4;
     int64_t agreed[2] = { -free_each, (int64_t)device->cache_bytes * COPY_CACHES };
@@ -350,9 +357,24 @@ static int open_bench(struct survey *s)
 
     TRY(world_max(s->world, agreed, 2));
     bytes = (int64_t)bytes < agreed[1] ? (size_t)agreed[1] : bytes;
-    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes) > -agreed[0])
+    *products = on_cores;
+    if (device->asynchronous) {
+        *products = on_gpu;
+        products->dtype = gpu->dtype;
+        products->model_dim = gpu->model_dim;
+        products->hidden_dim = gpu->hidden_dim;
+        snprintf(s->probe->model.gemm_dtype, sizeof(s->probe->model.gemm_dtype), "%s",
+                 dtype_words[gpu->dtype]);
+    }
+    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes, products) > -agreed[0])
         bytes /= 2;
-    TRY(world_settle(s->world, workbench_open(s->engine, bytes, &s->bench)));
+    for (uint64_t most = products->rows[PROBE_PRODUCTS - 1];
+         most > products->beside && (int64_t)workbench_bytes(bytes, products) > -agreed[0];) {
+        most /= 2;
+        for (int i = 0; i < PROBE_PRODUCTS; i++)
+            products->rows[i] = products->rows[i] < most ? products->rows[i] : most;
+    }
+    TRY(world_settle(s->world, workbench_open(s->engine, bytes, products, &s->bench)));
     s->table.world = s->world;
     s->table.bench = &s->bench;
     return OK;
@@ -370,13 +392,15 @@ static void read_kernels(const struct survey *s, struct probe *p)
     p->model.launch_us = launch_ns * 1e-3;
     p->model.memory_gbs = workbench_copy_bytes(&s->bench) / (timetable_ns(t, copy) - launch_ns);
     for (int i = 0; (x = timetable_find(t, SUBJECT_PRODUCT, LINK_INSIDE, x)); i++)
-        p->products[i] = (struct product_sample){
-            .smallest = (double)x->chore.rows,
-            .ops = workbench_product_ops(x->chore.rows),
-            .floor_ns = workbench_product_bytes(x->chore.rows) / p->model.memory_gbs,
+        p->product_samples[i] = (struct product_sample){
+            .rows = x->chore.rows,
+            .smallest =
+                fmin((double)x->chore.rows, fmin(p->products.model_dim, p->products.hidden_dim)),
+            .ops = products_ops(&p->products, x->chore.rows),
+            .floor_ns = products_bytes(&p->products, x->chore.rows) / p->model.memory_gbs,
             .ns = timetable_ns(t, x) - 2 * launch_ns,
         };
-    p->product = product_fit(p->products, PROBE_PRODUCTS);
+    p->product = product_fit(p->product_samples, PROBE_PRODUCTS);
     p->model.gemm_gflops = p->product.gflops;
     p->model.gemm_half_rows = p->product.half_rows;
 }
@@ -523,7 +547,7 @@ static int measure(const struct probe_setup *setup, struct survey *s)
 
     TRY(find_nodes(s));
     TRY(find_partners(s));
-    TRY(open_bench(s));
+    TRY(open_bench(s, &setup->gpu));
     TRY(add_kernels(s));
     for (enum link_level level = 0; level < LINK_LEVELS; level++)
         if (s->most_partners[level]) {

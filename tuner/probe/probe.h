@@ -50,10 +50,19 @@ enum {
     PROBE_HOST_BYTES = 64
 };
 
+/* The products of a feed-forward network that are timed.  Cores multiply in f32, whatever rows are
+ * stored in; a GPU's rate is that of one type, and far lower for narrow products. */
+struct products {
+    uint32_t dtype, model_dim, hidden_dim;
+    uint64_t rows[PROBE_PRODUCTS]; /* from few to many */
+    uint64_t beside;               /* rows, where exchanges or other ranks are measured besides */
+};
+
 struct probe_setup {
     struct world *world;
     struct engine *engine;
-    double seconds; /* of rounds, about; at least PROBE_ROUNDS_LEAST are made */
+    struct products gpu; /* of a GPU: its type and two sides */
+    double seconds;      /* of rounds, about; at least PROBE_ROUNDS_LEAST are made */
     uint64_t seed;
     void (*tick)(void *self, uint32_t rounds, double seconds); /* after every round, on all ranks */
     void *self;
@@ -75,7 +84,8 @@ struct probe_link {
 struct probe {
     struct cluster model; /* what was known, and its model fields; NAN where nothing came out */
     struct probe_link links[LINK_LEVELS];
-    struct product_sample products[PROBE_PRODUCTS];
+    struct products products; /* that were timed */
+    struct product_sample product_samples[PROBE_PRODUCTS];
     struct product_fit product;
     struct moe_shape shape; /* of the layer whose steps noise was read from */
     struct moe_plan plan;

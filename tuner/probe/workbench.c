@@ -4,14 +4,28 @@
 
 #include "moelookup.h"
 #include "random.h"
+#include "rows.h"
+#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>
 
-enum { ROW_FLOATS = 1024, WEIGHT_FLOATS = PRODUCT_WIDTH * PRODUCT_WIDTH };
-enum { ROWS_FLOATS = PRODUCT_ROWS * PRODUCT_WIDTH };
+enum { ROW_FLOATS = 1024 };
 
-static const size_t floats = 2 * (size_t)WEIGHT_FLOATS + 3 * (size_t)ROWS_FLOATS;
+static size_t weight_elements(const struct products *p)
+{
+    return (size_t)p->model_dim * p->hidden_dim;
+}
+
+static size_t row_elements(const struct products *p)
+{
+    return (size_t)p->rows[PROBE_PRODUCTS - 1] * (2 * (size_t)p->model_dim + p->hidden_dim);
+}
+
+static size_t product_elements(const struct products *p)
+{
+    return 2 * weight_elements(p) + row_elements(p);
+}
 
 static size_t whole_rows(size_t bytes)
 {
@@ -20,42 +34,51 @@ static size_t whole_rows(size_t bytes)
     return (bytes + row - 1) / row * row;
 }
 
-size_t workbench_bytes(size_t bytes)
+size_t workbench_bytes(size_t bytes, const struct products *products)
 {
-    return 2 * whole_rows(bytes) + floats * sizeof(float);
+    return 2 * whole_rows(bytes) + product_elements(products) * dtype_bytes(products->dtype);
 }
 
 /* Writes all memory: what was never written is all one page of zeros, and products of zeros may be
  * faster than others. */
 static int fill_memory(struct workbench *b)
 {
-    float *values = malloc(floats * sizeof(*values));
-    int rc = values ? OK : fail(ERR_NOMEM, "%zu numbers to multiply", floats);
+    const struct products *p = &b->products;
+    size_t elements = product_elements(p), bytes = elements * dtype_bytes(p->dtype);
+    void *values = malloc(bytes);
+    int rc = values ? OK : fail(ERR_NOMEM, "%zu numbers to multiply", elements);
 
-    for (size_t i = 0; values && i < floats; i++)
-        values[i] = random_unit(1, i);
+    for (size_t i = 0; values && i < elements; i++) {
+        float value = random_unit(1, i);
+
+        row_store(p->dtype, values, i, &value, 1);
+    }
     if (!rc)
-        rc = device_upload(b->engine->device, b->weights[0], values, floats * sizeof(*values));
+        rc = device_upload(b->engine->device, b->weights[0], values, bytes);
     free(values);
     if (!rc)
         rc = launch_fill(b->engine->compute, &(struct fill){ b->from, 2 * b->bytes });
     return rc ? rc : stream_sync(b->engine->compute);
 }
 
-int workbench_open(struct engine *engine, size_t bytes, struct workbench *out)
+int workbench_open(struct engine *engine, size_t bytes, const struct products *products,
+                   struct workbench *out)
 {
-    struct workbench b = { .engine = engine, .bytes = whole_rows(bytes) };
-    float *next;
+    struct workbench b = { .engine = engine, .bytes = whole_rows(bytes), .products = *products };
+    size_t width = dtype_bytes(products->dtype), most = products->rows[PROBE_PRODUCTS - 1];
+    char *next;
     int rc;
 
-    TRY_OUT(engine_alloc(engine, workbench_bytes(bytes), &b.memory));
+    TRY_OUT(engine_alloc(engine, workbench_bytes(bytes, products), &b.memory));
     b.from = b.memory;
     b.to = b.from + b.bytes;
-    next = (float *)(void *)(b.to + b.bytes);
-    for (int i = 0; i < 2; i++, next += WEIGHT_FLOATS)
+    next = b.to + b.bytes;
+    for (int i = 0; i < 2; i++, next += weight_elements(products) * width)
         b.weights[i] = next;
-    for (int i = 0; i < 3; i++, next += ROWS_FLOATS)
+    for (int i = 0; i < 3; i++) {
         b.rows[i] = next;
+        next += most * (i == 1 ? products->hidden_dim : products->model_dim) * width;
+    }
     TRY_OUT(event_open(engine->device, &b.comm));
     TRY_OUT(event_open(engine->device, &b.compute));
     TRY_OUT(fill_memory(&b));
@@ -92,14 +115,16 @@ int workbench_add(struct workbench *b, const int *peers, int count, int copies, 
     return wire_reserve(b->engine->wire, &chore->batch);
 }
 
-double workbench_product_ops(uint64_t rows)
+double products_ops(const struct products *p, uint64_t rows)
 {
-    return 2 * 2 * (double)rows * WEIGHT_FLOATS;
+    return 2 * 2 * (double)rows * (double)weight_elements(p);
 }
 
-double workbench_product_bytes(uint64_t rows)
+double products_bytes(const struct products *p, uint64_t rows)
 {
-    return 2 * sizeof(float) * (2 * (double)rows * PRODUCT_WIDTH + WEIGHT_FLOATS);
+    double ends = (double)p->model_dim + p->hidden_dim;
+
+    return 2 * (double)dtype_bytes(p->dtype) * ((double)rows * ends + (double)weight_elements(p));
 }
 
 double workbench_copy_bytes(const struct workbench *b)
@@ -110,12 +135,13 @@ double workbench_copy_bytes(const struct workbench *b)
 /* Queues half a product as padded.c does: weights by hidden unit, transposed on the way in. */
 static int queue_half(struct workbench *b, uint64_t rows, bool out)
 {
-    struct gemm gemm = { .dtype = MOE_F32,
+    const struct products *p = &b->products;
+    struct gemm gemm = { .dtype = p->dtype,
                          .transpose_b = !out,
                          .batch = 1,
                          .m = rows,
-                         .n = PRODUCT_WIDTH,
-                         .k = PRODUCT_WIDTH,
+                         .n = out ? p->model_dim : p->hidden_dim,
+                         .k = out ? p->hidden_dim : p->model_dim,
                          .a = b->rows[out],
                          .b = b->weights[out],
                          .c = b->rows[out + 1] };

@@ -4,25 +4,25 @@
 #define WORKBENCH_H
 
 #include "engine.h"
+#include "probe.h"
 
 struct workbench {
     struct engine *engine; /* borrowed */
     struct event *comm, *compute;
     void *memory;
-    char *from, *to;   /* `bytes` each; past any cache if there is memory enough */
-    float *weights[2]; /* (PRODUCT_WIDTH, PRODUCT_WIDTH) */
-    float *rows[3];    /* (PRODUCT_ROWS, PRODUCT_WIDTH): in, hidden, out */
+    char *from, *to;  /* `bytes` each; past any cache if there is memory enough */
+    void *weights[2]; /* (hidden_dim, model_dim) each, of products.dtype as rows are */
+    void *rows[3];    /* in, hidden, out */
     size_t bytes;
+    struct products products;
 };
 
-/* Rows up to PRODUCT_ROWS; the other two sides are PRODUCT_WIDTH. */
-enum { PRODUCT_WIDTH = 512, PRODUCT_ROWS = 512 };
-
-int workbench_open(struct engine *engine, size_t bytes, struct workbench *out);
+int workbench_open(struct engine *engine, size_t bytes, const struct products *products,
+                   struct workbench *out);
 void workbench_close(struct workbench *bench); /* a zeroed one is fine */
 
-/* Bytes that workbench_open(bytes) asks for. */
-size_t workbench_bytes(size_t bytes);
+/* Bytes that workbench_open(bytes, products) asks for. */
+size_t workbench_bytes(size_t bytes, const struct products *products);
 
 /* How many of each are done in a row; a product is the two of a feed-forward network, half of one
  * the first of them. */
@@ -40,8 +40,9 @@ int workbench_add(struct workbench *bench, const int *peers, int count, int copi
 /* Queues it, communication first, and waits for both streams. */
 int workbench_do(struct workbench *bench, const struct chore *chore);
 
-double workbench_product_ops(uint64_t rows);   /* of both products */
-double workbench_product_bytes(uint64_t rows); /* read and written by both */
+double products_ops(const struct products *products, uint64_t rows); /* of both */
+double products_bytes(const struct products *products,
+                      uint64_t rows); /* read and written by both */
 double workbench_copy_bytes(const struct workbench *bench);
 
 #endif

@@ -253,6 +253,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
     TRY(layer_options_check(shape));
+    if (o->setup.sim && !shape->space)
+        TRY(cluster_check_multiplies(&r->cluster, shape->dtype));
     if (shape->space) /* where nothing is known, and beside each plan, the default runs */
         TRY(plan_check(&usual, shape));
     /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has.

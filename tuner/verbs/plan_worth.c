@@ -22,12 +22,14 @@
 
 /* ---- the machine */
 
-/* Has `moetune probe` run where the ranks are to run, and reads the description that it prints. */
+/* Has `moetune probe` run where the ranks are to run, with the products of this layer, and reads
+ * the description that it prints. */
 static int probe_ranks(const struct tune_options *o, const struct launch_where *where,
-                       struct progress *progress, struct cluster *out)
+                       const struct moe_shape *shape, struct progress *progress,
+                       struct cluster *out)
 {
     enum { SILENCE_S = 300 };
-    char per_node[16], per_rack[16], *text = NULL, line[4096];
+    char per_node[16], per_rack[16], model_dim[16], hidden_dim[16], *text = NULL, line[4096];
     char *arguments[] = { "moetune",
                           "probe",
                           "--no-store",
@@ -38,6 +40,12 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
                           per_node,
                           "--ranks-per-rack",
                           per_rack,
+                          "--dtype",
+                          (char *)dtype_words[shape->dtype],
+                          "--model-dim",
+                          model_dim,
+                          "--hidden-dim",
+                          hidden_dim,
                           o->setup.where.oversubscribe ? "--oversubscribe" : NULL,
                           NULL };
     struct launched ranks;
@@ -49,6 +57,8 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
         return fail(ERR_NOMEM, "a description of the machine");
     snprintf(per_node, sizeof(per_node), "%u", o->setup.where.ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", o->setup.where.ranks_per_rack);
+    snprintf(model_dim, sizeof(model_dim), "%u", shape->model_dim);
+    snprintf(hidden_dim, sizeof(hidden_dim), "%u", shape->hidden_dim);
     rc = launch_start(where, arguments, &ranks);
     while (!rc && silent_s < SILENCE_S) {
         int read = launch_read(&ranks, 1000, line, sizeof(line));
@@ -161,11 +171,13 @@ static void print_text(const struct worth_layer *l, const struct space *space,
     const struct worth *w = &l->worth;
     struct standing_row row = expected(w, space);
     struct moe_plan usual = plan_default(&space->shape);
+    bool typed = strcmp(machine->gemm_dtype, "unknown") != 0;
     char saves[STANDING_TEXT_BYTES];
 
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
-    printf("machine   %s, %u ranks, %s\n", UTF8_LINE(machine->device), machine->ranks,
-           measured ? "probed just now" : "as its description has it");
+    printf("machine   %s, %u ranks, %s%s%s\n", UTF8_LINE(machine->device), machine->ranks,
+           measured ? "probed just now" : "as its description has it",
+           typed ? ", products in " : "", typed ? machine->gemm_dtype : "");
     printf("modelled  %zu plans at %zu buckets\n", l->plans, l->buckets);
     if (l->steps)
         printf("steps     %u real ones of %u plans: modelled ratios were off by %.1f %%,\n"
@@ -296,15 +308,19 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     if (!rc && o->setup.sim) {
         model = request.cluster;
     } else if (!rc) {
+        const struct moe_shape *shape = &request.spaces[0].shape;
+
         if (!o->setup.quiet)
             note("probes the machine, then times plans; %s in all", DURATION_TEXT(budget_s));
-        rc = probe_ranks(o, &where, &progress, &model);
+        rc = probe_ranks(o, &where, shape, &progress, &model);
         /* Other programs may have hidden the slope of something: once more, before that is an
          * error. */
         if (!rc && !is_known(&model))
-            rc = probe_ranks(o, &where, &progress, &model);
+            rc = probe_ranks(o, &where, shape, &progress, &model);
         if (!rc)
             rc = cluster_check_model(&model, "what probe measured");
+        for (size_t i = 1; i < request.space_count && !rc; i++)
+            rc = cluster_check_multiplies(&model, request.spaces[i].shape.dtype);
         tune_request_learn(&request, &model);
     }
     if (!rc)

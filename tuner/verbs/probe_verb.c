@@ -26,18 +26,28 @@
 
 struct options {
     struct place_setup where;
+    struct products gpu;
     uint64_t seed;
     double seconds;
     const char *db;
     bool no_store, json, quiet;
 };
 
-static const struct options defaults = { .where = PLACE_DEFAULTS, .seed = 1, .seconds = 8 };
+static const struct options defaults = { .where = PLACE_DEFAULTS,
+                                         .gpu = { MOE_BF16, .model_dim = 4096, .hidden_dim = 4096 },
+                                         .seed = 1,
+                                         .seconds = 8 };
 
 static const struct option_row rows[] = {
     { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
     { "seconds", "S", OPTION_NUMBER, OPTION(seconds),
       "of rounds, about; at least 5 rounds are made", .least = 0, .most = 3600 },
+    { "dtype", "TYPE", OPTION_WORD, OPTION(gpu.dtype),
+      "of a GPU's products: f32, f16, bf16; cores multiply in f32", dtype_words },
+    { "model-dim", "D", OPTION_COUNT, OPTION(gpu.model_dim),
+      "of a GPU's products: one side, as of your layer", .least = 1, .most = 1 << 17 },
+    { "hidden-dim", "H", OPTION_COUNT, OPTION(gpu.hidden_dim), "and the other side", .least = 1,
+      .most = 1 << 20 },
     DB_ROW(OPTION(db)),
     { "no-store", NULL, OPTION_FLAG, OPTION(no_store), "only print" },
     SEED_ROW(OPTION(seed)),
@@ -86,6 +96,16 @@ static void print_number(double value)
         printf(" %10s", "-");
 }
 
+/* cuBLAS takes TF32 for f32 only where NVIDIA_TF32_OVERRIDE=1 says so: then that is its rate. */
+static const char *products_type(const struct probe *p)
+{
+    const char *tf32 = getenv("NVIDIA_TF32_OVERRIDE");
+
+    if (p->products.dtype != MOE_F32 || !strcmp(p->model.gemm_dtype, "unknown"))
+        return dtype_words[p->products.dtype];
+    return tf32 && !strcmp(tf32, "1") ? "f32 by TF32 (NVIDIA_TF32_OVERRIDE=1)" : "f32 without TF32";
+}
+
 /* differ: by how much ranks do, in words; "": they do not, or it is not known. */
 static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count,
                        const char *differ)
@@ -126,13 +146,13 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
             printf("\n");
         }
     }
-    printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
+    printf("# products in %s, D=%u H=%u: rows, GFLOP/s of a rank measured and as the model has "
            "them\n",
-           PRODUCT_WIDTH);
+           products_type(p), p->products.model_dim, p->products.hidden_dim);
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        const struct product_sample *x = &p->products[i];
+        const struct product_sample *x = &p->product_samples[i];
 
-        printf("#   %5.0f", x->smallest);
+        printf("#   %5" PRIu64, x->rows);
         print_number(x->ops / x->ns);
         print_number(x->ops / product_fit_ns(&p->product, x));
         printf("\n");
@@ -191,11 +211,12 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
         }
         printf("]}");
     }
-    json_write(stdout, "},\n 'products': [");
+    json_write(stdout, "},\n 'products_in': '%s', 'model_dim': %u, 'hidden_dim': %u, 'products': [",
+               products_type(p), p->products.model_dim, p->products.hidden_dim);
     for (int i = 0; i < PROBE_PRODUCTS; i++)
-        json_write(stdout, "%s{'rows': %g, 'ns': %g, 'model_ns': %g}", i ? ", " : "",
-                   p->products[i].smallest, p->products[i].ns,
-                   product_fit_ns(&p->product, &p->products[i]));
+        json_write(stdout, "%s{'rows': %" PRIu64 ", 'ns': %g, 'model_ns': %g}", i ? ", " : "",
+                   p->product_samples[i].rows, p->product_samples[i].ns,
+                   product_fit_ns(&p->product, &p->product_samples[i]));
     json_write(stdout, "],\n 'copies_beside_kernels': %s,\n 'step': {'ns': %g, 'model_ns': %g}}\n",
                copies_words[p->copies_beside + 1], p->step_ns, p->replay_ns);
 }
@@ -277,7 +298,7 @@ static int on_rank(struct world *world, const void *options)
     bool first = world_topology(world)->rank == 0;
     struct ticker ticker = { NULL, first && !o->quiet, o->seconds, 0 };
     struct engine engine = { 0 };
-    struct probe_setup setup = { world, &engine, o->seconds, o->seed, tick, &ticker };
+    struct probe_setup setup = { world, &engine, o->gpu, o->seconds, o->seed, tick, &ticker };
     struct discovery found = { .ranks = 0 };
     struct store *store = NULL;
     struct probe *probe = NULL;

@@ -647,6 +647,7 @@ static int run_modelled(const struct run_options *o)
     TRY(cluster_read_model(o->sim, where->ranks, &cluster));
     shape = layer_options_shape(&o->layer, cluster_layout(&cluster),
                                 gpus_dtype(virtual_device(&cluster)));
+    TRY(cluster_check_multiplies(&cluster, shape.dtype));
     if (shape.shares != MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--shares %s: run models equal ranks, tune --sim others",
                     shares_words[shape.shares]);
