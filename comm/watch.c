@@ -53,11 +53,11 @@ struct guard {
     pthread_t thread;
     /* Guards all below; the thread holds it while it looks, so who ends a call waits for that. */
     pthread_mutex_t lock;
-    pthread_cond_t closed;
+    pthread_cond_t closed, rested;
     const char *what; /* NULL: nobody is in a call */
     int64_t begun_ns;
     int status; /* of the latest call */
-    bool closing;
+    bool closing, cutting;
 };
 
 static void *stand_guard(void *self)
@@ -76,7 +76,12 @@ static void *stand_guard(void *self)
             continue;
         guard->what = NULL;
         guard->status = ERR_WIRE;
+        guard->cutting = true;
+        pthread_mutex_unlock(&guard->lock); /* the cut may wait for what its owner does next */
         guard->cut(guard->self);
+        pthread_mutex_lock(&guard->lock);
+        guard->cutting = false;
+        pthread_cond_signal(&guard->rested);
     }
     pthread_mutex_unlock(&guard->lock);
     return NULL;
@@ -97,6 +102,7 @@ int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, s
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&guard->closed, &clock);
     pthread_condattr_destroy(&clock);
+    pthread_cond_init(&guard->rested, NULL);
     if (pthread_create(&guard->thread, NULL, stand_guard, guard)) {
         free(guard);
         return fail(ERR_NOMEM, "a guard's thread");
@@ -115,6 +121,7 @@ void guard_close(struct guard *guard)
     pthread_mutex_unlock(&guard->lock);
     pthread_join(guard->thread, NULL);
     pthread_cond_destroy(&guard->closed);
+    pthread_cond_destroy(&guard->rested);
     pthread_mutex_destroy(&guard->lock);
     free(guard);
 }
@@ -137,6 +144,16 @@ int guard_end(struct guard *guard)
     status = guard->status;
     pthread_mutex_unlock(&guard->lock);
     return status;
+}
+
+void guard_rest(struct guard *guard)
+{
+    if (!guard)
+        return;
+    pthread_mutex_lock(&guard->lock);
+    while (guard->cutting)
+        pthread_cond_wait(&guard->rested, &guard->lock);
+    pthread_mutex_unlock(&guard->lock);
 }
 
 static int alarmed(void *world)

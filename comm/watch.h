@@ -22,13 +22,14 @@ int watch_until(const struct watch *watch, int (*look)(void *self), void *self, 
 struct guard;
 
 /* `cut` is called by that thread, between guard_begin() and guard_end(), as soon as watch_until()
- * would give up; it makes the call come back. */
+ * would give up; it makes the call come back, and may go on when it has. */
 int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out);
 void guard_close(struct guard *guard); /* NULL is fine */
 
 /* Around one call; `what` as above. */
 void guard_begin(struct guard *guard, const char *what);
-int guard_end(struct guard *guard); /* ERR_WIRE: it was cut */
+int guard_end(struct guard *guard);   /* ERR_WIRE: it was cut */
+void guard_rest(struct guard *guard); /* waits for a cut that goes on; NULL is fine */
 
 struct world;
 

@@ -136,6 +136,7 @@ static void abort_all(void *self)
 {
     struct wire_nccl *wire = self;
 
+    cuda_graphs_drop(wire->device);
     ncclGroupStart();
     if (wire->root)
         ncclCommAbort(wire->root);
@@ -151,10 +152,12 @@ static void abort_all(void *self)
     wire->broken = true;
 }
 
-/* Tells the other ranks too. */
+/* Tells the other ranks too.  A guard that cuts may wait for the capture that this thread is in. */
 static int break_off(struct wire_nccl *wire, int rc)
 {
     world_alarm(wire->world);
+    cuda_graphs_drop(wire->device);
+    guard_rest(wire->guard);
     abort_all(wire);
     return rc;
 }
@@ -438,8 +441,9 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
 
 /* ---- ending */
 
-/* NCCL lets go of what it mapped for a graph that is gone while it is called for work: at the next
- * call, in newer versions at every eleventh.  So each communicator gets bytes to send to itself. */
+/* NCCL hears of a graph that is gone some time later.  It lets go of what it mapped for it while it
+ * is called for work: at the next call, in newer versions at every eleventh.  So each communicator
+ * gets bytes to send to itself. */
 enum { RECLAIM_CALLS = 11 };
 
 static int call_once(struct wire_nccl *wire, const struct communicator *c, struct stream *stream)
@@ -468,13 +472,21 @@ static int call_all(struct wire_nccl *wire, struct stream *stream)
     return drain(wire, cuda_stream(stream), "a byte to itself");
 }
 
+static int look_at_graphs(void *self)
+{
+    return cuda_graphs_gone(((const struct wire_nccl *)self)->device);
+}
+
 /* By default (NCCL_GRAPH_REGISTER) a rank maps what others name in an exchange that is captured. */
 static int nccl_reclaim(struct wire *base, struct stream *stream)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    int rc = wire->broken ? ERR_WIRE : call_all(wire, stream);
+    int rc = wire->broken ? ERR_WIRE
+                          : watch_until(&wire->watch, look_at_graphs, wire, "the end of a graph");
 
-    if (rc && !wire->broken)
+    if (!rc)
+        rc = call_all(wire, stream);
+    if (rc)
         rc = break_off(wire, rc);
     return world_settle(wire->world, rc); /* also the wait for the others */
 }
@@ -518,7 +530,7 @@ static int nccl_trim(struct wire *base)
 
     if (!rc)
         rc = finalize_comms(wire);
-    if (rc < 0 && !wire->broken)
+    if (rc < 0)
         rc = break_off(wire, rc);
     wire->comm_bytes = 0;
     wire->tight |= wire->refused; /* the memory may have lacked for something else */

@@ -9,10 +9,13 @@
 #include "status.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { STAGE_BYTES = 4 << 20, STAGES = 2, LEAST_BYTES = 256 };
+enum { STAGE_BYTES = 4 << 20, STAGES = 2, LEAST_BYTES = 256, ENDING_MS = 1000 };
 
 /* An event's date is a float of milliseconds since another event: after a second its last bit is
  * worth 60 ns, after an hour a quarter of a millisecond.  So the origin follows. */
@@ -30,6 +33,19 @@ struct cuda_device {
     uint32_t holds;          /* so far */
     struct cuda_blas *blas;
     bool abandoned;
+    pthread_mutex_t graphs_lock; /* of `graphs`, which another thread may drop */
+    struct cuda_graph *graphs;   /* those that can be launched */
+    cudaStream_t captured;       /* the origin of the capture under way, or NULL */
+    pthread_t captor;            /* which began it */
+    struct endings *endings;
+};
+
+/* A thread of the driver's own ends what hangs on a graph, one after the other, some time after the
+ * graph is gone.  An object of ours on each graph tells that it has begun. */
+struct endings {
+    uint32_t gone; /* graphs, and objects on none */
+    atomic_uint ended;
+    bool last; /* an object on none has followed */
 };
 
 struct cuda_stream {
@@ -40,7 +56,8 @@ struct cuda_stream {
 
 struct cuda_graph {
     struct graph base;
-    cudaGraphExec_t handle;
+    cudaGraphExec_t handle; /* NULL: dropped */
+    struct cuda_graph *next;
 };
 
 struct cuda_event {
@@ -365,32 +382,116 @@ static void cuda_go(struct device *device)
 /* Captures what this thread does: what libraries do in threads of their own is no part of it. */
 static int cuda_graph_begin(struct stream *stream)
 {
-    return CUDA(cudaStreamBeginCapture(cuda_stream(stream), cudaStreamCaptureModeThreadLocal));
+    struct cuda_device *device = device_of(stream->device);
+
+    TRY(CUDA(cudaStreamBeginCapture(cuda_stream(stream), cudaStreamCaptureModeThreadLocal)));
+    device->captured = cuda_stream(stream);
+    device->captor = pthread_self();
+    return OK;
+}
+
+static void CUDART_CB count_ending(void *self)
+{
+    struct endings *endings = self;
+
+    atomic_fetch_add(&endings->ended, 1);
+}
+
+/* An object that counts when the driver ends it; of a graph, or of nothing. */
+static int hang_object(struct cuda_device *device, cudaGraph_t graph)
+{
+    cudaUserObject_t object;
+
+    TRY(CUDA(cudaUserObjectCreate(&object, device->endings, count_ending, 1,
+                                  cudaUserObjectNoDestructorSync)));
+    if (graph)
+        return CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+    device->endings->gone++;
+    return CUDA(cudaUserObjectRelease(object, 1));
+}
+
+/* Under the lock. */
+static void drop_graph(struct cuda_device *device, struct cuda_graph *graph)
+{
+    struct cuda_graph **at = &device->graphs;
+
+    while (*at && *at != graph)
+        at = &(*at)->next;
+    if (*at)
+        *at = graph->next;
+    if (graph->handle && !device->abandoned) {
+        CUDA(cudaGraphExecDestroy(graph->handle));
+        device->endings->gone++;
+        device->endings->last = false;
+    }
+    graph->handle = NULL;
 }
 
 static void cuda_graph_close(struct graph *base)
 {
-    struct cuda_graph *graph = (struct cuda_graph *)base;
+    struct cuda_device *device = device_of(base->device);
 
-    if (graph->handle && !device_of(base->device)->abandoned)
-        CUDA(cudaGraphExecDestroy(graph->handle));
-    free(graph);
+    pthread_mutex_lock(&device->graphs_lock);
+    drop_graph(device, (struct cuda_graph *)base);
+    pthread_mutex_unlock(&device->graphs_lock);
+    free(base);
+}
+
+void cuda_graphs_drop(struct device *base)
+{
+    struct cuda_device *device = device_of(base);
+    cudaGraph_t captured = NULL;
+
+    if (device->captured && pthread_equal(device->captor, pthread_self())) {
+        if (cudaStreamEndCapture(device->captured, &captured) == cudaSuccess && captured)
+            CUDA(cudaGraphDestroy(captured));
+        (void)cudaGetLastError(); /* one that was spoilt has no graph */
+        device->captured = NULL;
+    }
+    pthread_mutex_lock(&device->graphs_lock);
+    while (device->graphs)
+        drop_graph(device, device->graphs);
+    pthread_mutex_unlock(&device->graphs_lock);
+}
+
+/* The driver's thread has begun with what hangs on the last graph, and may not be through: an
+ * object that is let go of now comes after all of that. */
+int cuda_graphs_gone(struct device *base)
+{
+    struct cuda_device *device = device_of(base);
+    struct endings *endings = device->endings;
+
+    if (atomic_load(&endings->ended) != endings->gone)
+        return UNSUPPORTED;
+    if (endings->last || !endings->gone)
+        return OK;
+    TRY(hang_object(device, NULL));
+    endings->last = true;
+    return UNSUPPORTED;
 }
 
 /* A capture must end, whatever became of it. */
 static int cuda_graph_end(struct stream *stream, struct graph **out)
 {
+    struct cuda_device *device = device_of(stream->device);
     struct cuda_graph *graph = calloc(1, sizeof(*graph));
     cudaGraph_t captured = NULL;
     size_t nodes = 0;
-    int rc = CUDA(cudaStreamEndCapture(cuda_stream(stream), &captured));
+    bool hangs = false;
+    int rc = ERR_WIRE; /* it was dropped, and who did has said why */
 
+    if (device->captured)
+        rc = CUDA(cudaStreamEndCapture(device->captured, &captured));
+    device->captured = NULL;
     if (!graph)
         rc = fail(ERR_NOMEM, "a graph");
     if (graph)
         graph->base.device = stream->device;
     if (!rc)
         rc = CUDA(cudaGraphGetNodes(captured, NULL, &nodes));
+    if (!rc)
+        rc = hang_object(device, captured);
+    hangs = !rc;
     if (!rc) {
         graph->base.nodes = nodes;
         /* Else all nodes get the priority of the stream that the graph is launched into, and
@@ -400,18 +501,26 @@ static int cuda_graph_end(struct stream *stream, struct graph **out)
     }
     if (captured)
         CUDA(cudaGraphDestroy(captured));
-    if (!rc)
-        *out = &graph->base;
-    else if (graph)
-        cuda_graph_close(&graph->base);
-    return rc;
+    if (rc) {
+        device->endings->gone += hangs;
+        free(graph);
+        return rc;
+    }
+    pthread_mutex_lock(&device->graphs_lock);
+    graph->next = device->graphs;
+    device->graphs = graph;
+    pthread_mutex_unlock(&device->graphs_lock);
+    *out = &graph->base;
+    return OK;
 }
 
 static int cuda_graph_launch(struct graph *graph, struct stream *stream)
 {
+    cudaGraphExec_t handle = ((struct cuda_graph *)graph)->handle;
+
     if (!cuda_stream_skips(stream))
-        cuda_stream_keep(stream, CUDA(cudaGraphLaunch(((struct cuda_graph *)graph)->handle,
-                                                      cuda_stream(stream))));
+        cuda_stream_keep(stream,
+                         handle ? CUDA(cudaGraphLaunch(handle, cuda_stream(stream))) : ERR_WIRE);
     return OK;
 }
 
@@ -421,10 +530,15 @@ static void cuda_close(struct device *base)
 {
     struct cuda_device *device = device_of(base);
 
-    if (device->abandoned) {
+    if (device->abandoned) { /* what still ends something counts it */
         free(device);
         return;
     }
+    for (int ms = 0; ms < ENDING_MS && device->endings && cuda_graphs_gone(base) == UNSUPPORTED;
+         ms++)
+        usleep(1000);
+    if (device->endings && atomic_load(&device->endings->ended) == device->endings->gone)
+        free(device->endings);
     cuda_blas_close(device->blas);
     for (int i = 0; i < STAGES; i++) {
         if (device->staged[i])
@@ -513,6 +627,9 @@ int cuda_device_open(int ordinal, struct device **out)
     if (!device)
         return fail(ERR_NOMEM, "a device");
     device->base.ops = &cuda_ops;
+    device->graphs_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    device->endings = calloc(1, sizeof(*device->endings));
+    TRY_OUT(device->endings ? OK : fail(ERR_NOMEM, "a device"));
     TRY_OUT(cuda_choose(ordinal, &ordinal));
     device->ordinal = ordinal;
     TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));

@@ -27,6 +27,15 @@ void cuda_stream_keep(struct stream *stream, int status);
 /* OK when nothing of the stream is left to do, UNSUPPORTED: not yet; or how it failed. */
 int cuda_stream_done(cudaStream_t stream);
 
+/* NCCL keeps a communicator for as long as a graph lives that was captured from it: to abort one
+ * waits for that, without end.  So graphs go first, and the capture that the calling thread is in;
+ * those that run end later.  From then on a graph cannot be launched. */
+void cuda_graphs_drop(struct device *device);
+
+/* What libraries hang on a graph ends some time after graph_close().  OK when all of it has ended,
+ * UNSUPPORTED: not yet. */
+int cuda_graphs_gone(struct device *device);
+
 /* One of its streams waits for what may never come, and nothing can end that.  From now on syncs
  * return ERR_WIRE at once, and memory stays taken until the process ends: whatever waits for the
  * device would wait for ever. */

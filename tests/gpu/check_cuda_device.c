@@ -487,6 +487,38 @@ static void waits_of_a_sequence_do_not_grow_with_its_bytes(void)
     tear_down();
 }
 
+static int gone_within(int ms)
+{
+    int rc;
+
+    while ((rc = cuda_graphs_gone(f.device)) == UNSUPPORTED && ms-- > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return rc;
+}
+
+/* What hangs on a graph ends after it, though it still runs when it is dropped; and a capture can
+ * be given up in the middle. */
+static void graphs_are_dropped_and_end(void)
+{
+    struct graph *graph = NULL, *none = NULL;
+
+    set_up();
+    CHECK(gone_within(1000) == OK);
+    CHECK(!graph_begin(f.a) && !launch_fill(f.a, &(struct fill){ f.line, 64 }));
+    CHECK(!graph_end(f.a, &graph) && graph && gone_within(0) == OK); /* it lives */
+    CHECK(!stream_hold(f.a) && !graph_launch(graph, f.a));
+    cuda_graphs_drop(f.device);
+    device_go(f.device);
+    CHECK(!stream_sync(f.a) && gone_within(1000) == OK);
+    CHECK(!graph_launch(graph, f.a) && stream_sync(f.a) == ERR_WIRE);
+    graph_close(graph);
+    CHECK(!graph_begin(f.a) && !launch_fill(f.a, &(struct fill){ f.line, 64 }));
+    cuda_graphs_drop(f.device);
+    CHECK(graph_end(f.a, &none) == ERR_WIRE && !none);
+    CHECK(!launch_fill(f.a, &(struct fill){ f.line, 64 }) && !stream_sync(f.a));
+    tear_down();
+}
+
 static void a_gpu_that_is_not_there_is_refused(void)
 {
     struct device *none = NULL;
@@ -513,6 +545,7 @@ int main(void)
         TEST(closing_waits_for_what_is_queued),
         TEST(one_launch_copies_every_range_at_its_pace),
         TEST(waits_of_a_sequence_do_not_grow_with_its_bytes),
+        TEST(graphs_are_dropped_and_end),
         TEST(a_gpu_that_is_not_there_is_refused),
     };
     int failed;

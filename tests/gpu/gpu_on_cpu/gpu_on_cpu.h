@@ -47,6 +47,10 @@ bool capture_wait(cudaStream_t stream, cudaEvent_t event, cudaError_t *code);
 cudaError_t capture_of_event(cudaEvent_t event);
 cudaError_t capture_forbids(cudaStream_t stream);
 
+/* What hangs on a graph ends after it, by a thread of the runtime's own: some time later, and what
+ * hangs on one graph in any order. */
+void end_later(const std::function<void()> &what);
+
 /* Keeps a code as this thread's last error; what breaks the device is never forgotten. */
 cudaError_t keep(cudaError_t code);
 cudaError_t usable();            /* not in a child of the process that began */

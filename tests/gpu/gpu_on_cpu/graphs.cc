@@ -5,11 +5,13 @@
 #include "gpu_on_cpu.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace
@@ -81,12 +83,87 @@ bool joined(const capture &c)
 
 } // namespace
 
+struct CUuserObject_st {
+    std::function<void()> end;
+    std::atomic<unsigned> count;
+};
+
+namespace
+{
+
+typedef std::vector<std::shared_ptr<void>> hangings;
+
+/* ---- endings */
+
+struct endings {
+    std::recursive_mutex lock;
+    std::vector<std::function<void()>> waiting;
+    bool served = false;
+};
+endings &ends = *new endings;
+
+void serve_endings()
+{
+    for (;;) {
+        std::vector<std::function<void()>> now;
+
+        usleep((useconds_t)(100 + dice(3000)));
+        {
+            std::lock_guard<std::recursive_mutex> guard(ends.lock);
+
+            now.swap(ends.waiting);
+        }
+        while (!now.empty()) {
+            size_t at = dice(now.size());
+
+            now[at]();
+            now.erase(now.begin() + (long)at);
+            usleep((useconds_t)dice(300));
+        }
+    }
+}
+
+void release(CUuserObject_st *object, unsigned count)
+{
+    if ((object->count -= count) > 0)
+        return;
+    end_later(object->end);
+    delete object;
+}
+
+/* What hangs on a graph ends together. */
+template <typename T> void destroy(T *graph)
+{
+    std::lock_guard<std::recursive_mutex> guard(ends.lock);
+
+    delete graph;
+}
+
+} // namespace
+
+namespace gpu_on_cpu
+{
+
+void end_later(const std::function<void()> &what)
+{
+    std::lock_guard<std::recursive_mutex> guard(ends.lock);
+
+    ends.waiting.push_back(what);
+    if (!ends.served)
+        std::thread(serve_endings).detach();
+    ends.served = true;
+}
+
+} // namespace gpu_on_cpu
+
 struct CUgraph_st {
     std::vector<node> nodes;
+    hangings objects = {};
 };
 
 struct CUgraphExec_st {
     std::vector<node> nodes;
+    hangings objects;
     bool
         priorities; /* nodes keep theirs; else all have that of the stream they are launched into */
 };
@@ -98,6 +175,7 @@ struct replay {
     std::vector<node> left; /* tasks of its own: they are used up */
     std::vector<bool> done;
     size_t count;
+    hangings objects;
 };
 
 outcome advance(replay &r)
@@ -267,7 +345,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
                    : capture_forbids(nullptr);
     if (code)
         return keep(code);
-    *out = new CUgraphExec_st{ graph->nodes, flags != 0 };
+    *out = new CUgraphExec_st{ graph->nodes, graph->objects, flags != 0 };
     return cudaSuccess;
 }
 
@@ -284,19 +362,48 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
         if (!graph->priorities && n.priority != priority_of(stream))
             forbidden("a graph is launched whose nodes lose the priority of their stream");
     std::shared_ptr<replay> r(
-        new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0 });
+        new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0, graph->objects },
+        destroy<replay>);
     return keep(enqueue(stream, [=] { return advance(*r); }));
 }
 
 /* What still runs goes on. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 {
-    delete graph;
+    destroy(graph);
     return keep(usable());
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-    delete graph;
+    destroy(graph);
     return keep(usable());
+}
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t end,
+                                 unsigned count, unsigned flags)
+{
+    if (!end || !count || flags != cudaUserObjectNoDestructorSync)
+        return keep(cudaErrorInvalidValue);
+    *out = new CUuserObject_st{ [=] { end(what); }, { count } };
+    return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count)
+{
+    if (!object || !count || count > object->count)
+        return keep(cudaErrorInvalidValue);
+    release(object, count);
+    return cudaSuccess;
+}
+
+/* The caller's reference becomes the graph's; what is made of the graph has it, too. */
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
+                                      unsigned flags)
+{
+    if (!graph || !object || !count || flags != cudaGraphUserObjectMove)
+        return keep(cudaErrorInvalidValue);
+    graph->objects.push_back(
+        std::shared_ptr<void>(object, [=](void *) { release(object, count); }));
+    return cudaSuccess;
 }

@@ -24,6 +24,7 @@ struct call {
 };
 thread_local std::vector<call> grouped;
 thread_local ncclResult_t group_failed;
+thread_local std::vector<std::function<void()>> group_ends;
 
 ncclResult_t start(const call &what)
 {
@@ -31,6 +32,8 @@ ncclResult_t start(const call &what)
     std::shared_ptr<exchange> e = what.does;
 
     if (!connected(*c, *e))
+        return ncclInProgress;
+    if (is_captured(what.stream) && !captured_by_all(*c, *e))
         return ncclInProgress;
     if (is_captured(what.stream))
         return capture_exchange(what.stream, c, e) ? ncclUnhandledCudaError : ncclSuccess;
@@ -162,9 +165,26 @@ ncclResult_t ncclGroupStart()
 
 ncclResult_t ncclGroupEnd()
 {
+    std::vector<std::function<void()>> ends;
+    ncclResult_t result;
+
     if (!depth)
         return ncclInvalidUsage;
-    return --depth ? ncclSuccess : flush();
+    if (--depth)
+        return ncclSuccess;
+    result = flush();
+    ends.swap(group_ends);
+    for (const std::function<void()> &end : ends)
+        end();
+    return result;
+}
+
+void gpu_on_cpu::after_group(const std::function<void()> &what)
+{
+    if (depth)
+        group_ends.push_back(what);
+    else
+        what();
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,

@@ -379,15 +379,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Its exchanges end, whatever they have done, and calls of other threads that wait in it. */
+/* Its exchanges end, whatever they have done, and calls of other threads that wait in it.  In a
+ * group all are told to end before any is waited for; and, whether there is one or not, it waits
+ * for all graphs that were captured from it, as long as they live. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (!comm)
         return ncclInvalidArgument;
     if (comm->is)
         comm->is->aborted = true;
-    while (comm->is && comm->is->inside)
-        usleep(20);
-    leave(comm);
+    after_group([=] {
+        while (comm->is && (comm->is->inside || comm->is->graphs))
+            usleep(20);
+        leave(comm);
+    });
     return ncclSuccess;
 }

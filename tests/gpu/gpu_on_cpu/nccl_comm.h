@@ -25,6 +25,9 @@ namespace gpu_on_cpu
 ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const char *why);
 ncclResult_t check_comm(ncclComm_t comm); /* that it may be called */
 
+/* Once the group has ended that this thread is in; at once where there is none. */
+void after_group(const std::function<void()> &what);
+
 /* Now, if it blocks; else some questions later. */
 ncclResult_t begin(ncclComm_t comm, const std::function<ncclResult_t()> &what);
 

@@ -153,6 +153,16 @@ bool connected(core &c, const exchange &e)
     return all;
 }
 
+bool captured_by_all(core &c, const exchange &e)
+{
+    bool all = true;
+
+    c.meets->captures[c.rank] = c.captures + 1;
+    for (const part &x : e.parts)
+        all = all && c.meets->captures[x.peer] > c.captures;
+    return all;
+}
+
 void reclaim(core &c)
 {
     std::lock_guard<std::mutex> guard(c.lock);
@@ -176,11 +186,15 @@ cudaError_t capture_exchange(cudaStream_t stream, const std::shared_ptr<core> &c
 {
     uint64_t number = c->captures++; /* the same on all ranks */
     std::shared_ptr<void> graph(nullptr, [c, number](void *) {
-        std::lock_guard<std::mutex> guard(c->lock);
+        end_later([c, number] {
+            std::lock_guard<std::mutex> guard(c->lock);
 
-        c->gone.push_back(number);
+            c->gone.push_back(number);
+            c->graphs--;
+        });
     });
 
+    c->graphs++;
     c->meets->mapped[c->rank][number % CAPTURES] = 1;
     for (const part &x : pattern->parts)
         keep_mapped(x.at, [c, number] {

@@ -38,7 +38,8 @@ struct board {
     seat splits[SPLITS][RANKS];
     /* (rank, number of the captured exchange): it has mapped what the others named in it */
     std::atomic<char> mapped[RANKS][CAPTURES];
-    pipe pipes[RANKS][RANKS]; /* (from, to) */
+    std::atomic<uint64_t> captures[RANKS]; /* exchanges that it has begun to capture */
+    pipe pipes[RANKS][RANKS];              /* (from, to) */
 };
 
 struct header {
@@ -68,6 +69,7 @@ struct core {
     int rank, ranks, device;
     std::atomic<int> running{ 0 }, inside{ 0 }; /* exchanges; calls that have not come back */
     std::atomic<bool> aborted{ false };
+    std::atomic<int> graphs{ 0 }; /* captured exchanges whose graphs have not ended */
     uint64_t captures = 0, calls = 0;
     std::mutex lock;
     std::vector<uint64_t> gone; /* captured exchanges of graphs that are destroyed */
@@ -91,6 +93,9 @@ bool connected(core &c, const exchange &e);
 /* At every call: at one in eleven it unmaps what belongs to graphs that are destroyed. */
 void reclaim(core &c);
 void unmap_all(core &c);
+
+/* Whether all whom it meets capture it, too: what it names is told to them while it is captured. */
+bool captured_by_all(core &c, const exchange &e);
 
 /* Instead of running it, while the stream is captured.  What it names is mapped by the others (see
  * NCCL_GRAPH_REGISTER) until their graphs are destroyed, and reclaim() was called. */
