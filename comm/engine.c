@@ -119,10 +119,10 @@ bool engine_holds(const struct engine *engine)
     return engine->holds;
 }
 
-void engine_go(struct engine *engine)
+int engine_go(struct engine *engine)
 {
     engine->holds = false;
-    device_go(engine->device);
+    return device_go(engine->device);
 }
 
 int64_t engine_took_ns(const struct engine *engine)

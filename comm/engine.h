@@ -42,11 +42,12 @@ int engine_sync(struct engine *engine);
 int engine_begin(struct engine *engine);
 
 /* The next stretch begins when the host says so: what it queues until then waits on the device, and
- * the stretch lasts from there.  The device goes on by itself after a while (stream_hold()).  To be
- * followed by engine_begin(); and by engine_go(), whatever fails, before engine_sync(). */
+ * the stretch lasts from there.  The device goes on by itself after a while (stream_hold()): that
+ * is UNSUPPORTED from engine_go().  To be followed by engine_begin(); and by engine_go(), whatever
+ * fails, before engine_sync(). */
 void engine_hold_next(struct engine *engine);
 bool engine_holds(const struct engine *engine);
-void engine_go(struct engine *engine);
+int engine_go(struct engine *engine);
 int64_t engine_took_ns(const struct engine *engine); /* after the sync */
 
 /* Where steps cannot be launched so (enum steps_are): ERR_ARGUMENT, with a sentence that says which

@@ -29,7 +29,7 @@ struct cuda_device {
     int64_t origin_ns, origin_set_ns; /* its date; when it was set, on the host's clock */
     char *stage[STAGES];              /* pinned */
     cudaEvent_t staged[STAGES];
-    volatile uint32_t *said; /* pinned: the last hold that may go on */
+    volatile uint32_t *said; /* pinned: the last hold that may go on, and that went on by itself */
     uint32_t holds;          /* so far */
     struct cuda_blas *blas;
     bool abandoned;
@@ -367,14 +367,18 @@ static int cuda_hold(struct stream *stream)
 {
     struct cuda_device *device = device_of(stream->device);
 
-    cuda_stream_keep(stream, cuda_wait_said((const uint32_t *)device->said, ++device->holds,
-                                            HOLD_MOST_NS, cuda_stream(stream)));
+    cuda_stream_keep(stream, cuda_wait_said((uint32_t *)device->said, ++device->holds, HOLD_MOST_NS,
+                                            cuda_stream(stream)));
     return OK;
 }
 
-static void cuda_go(struct device *device)
+static int cuda_go(struct device *base)
 {
-    *device_of(device)->said = device_of(device)->holds;
+    const struct cuda_device *device = device_of(base);
+    bool went_on = device->said[1] == device->holds;
+
+    device->said[0] = device->holds;
+    return went_on ? UNSUPPORTED : OK;
 }
 
 /* ---- Graphs */
@@ -644,8 +648,8 @@ int cuda_device_open(int ordinal, struct device **out)
     TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
     TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
     TRY_OUT(CUDA(cudaEventCreate(&device->now)));
-    TRY_OUT(CUDA(cudaMallocHost((void **)&device->said, sizeof(*device->said))));
-    *device->said = 0;
+    TRY_OUT(CUDA(cudaMallocHost((void **)&device->said, 2 * sizeof(*device->said))));
+    device->said[0] = device->said[1] = 0;
     for (int i = 0; i < STAGES; i++) {
         TRY_OUT(CUDA(cudaMallocHost((void **)&device->stage[i], STAGE_BYTES)));
         TRY_OUT(CUDA(cudaEventCreateWithFlags(&device->staged[i], cudaEventDisableTiming)));

@@ -127,16 +127,21 @@ extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t c
 
 /* ---- the host's word */
 
-static __global__ void wait_said(const volatile uint32_t *said, uint32_t turn, uint64_t most_ns)
+static __global__ void wait_said(volatile uint32_t *said, uint32_t turn, uint64_t most_ns)
 {
     uint64_t end_ns = gpu_clock_ns() + most_ns;
 
-    while ((int32_t)(*said - turn) < 0 && gpu_clock_ns() < end_ns)
+    while ((int32_t)(said[0] - turn) < 0) {
+        if (gpu_clock_ns() >= end_ns) {
+            said[1] = turn;
+            return;
+        }
         wait_until(gpu_clock_ns() + 200);
+    }
 }
 
-extern "C" int cuda_wait_said(const uint32_t *said, uint32_t turn, uint64_t most_ns,
+extern "C" int cuda_wait_said(uint32_t said[2], uint32_t turn, uint64_t most_ns,
                               cudaStream_t stream)
 {
-    return CUDA(launch(wait_said, 1, 1, stream, (const volatile uint32_t *)said, turn, most_ns));
+    return CUDA(launch(wait_said, 1, 1, stream, (volatile uint32_t *)said, turn, most_ns));
 }

@@ -50,8 +50,9 @@ int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas, cudaSt
 
 /* ---- the host's word */
 
-/* Waits until `*said`, of pinned memory, is `turn` or has passed it, or so long. */
-int cuda_wait_said(const uint32_t *said, uint32_t turn, uint64_t most_ns, cudaStream_t stream);
+/* Waits until said[0], of pinned memory, is `turn` or has passed it, or so long: then said[1] is
+ * `turn`. */
+int cuda_wait_said(uint32_t said[2], uint32_t turn, uint64_t most_ns, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

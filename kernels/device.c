@@ -147,9 +147,9 @@ int stream_hold(struct stream *stream)
     return stream->device->ops->hold(stream);
 }
 
-void device_go(struct device *device)
+int device_go(struct device *device)
 {
-    device->ops->go(device);
+    return device->ops->go(device);
 }
 
 bool device_has_graphs(const struct device *device)

@@ -67,7 +67,7 @@ struct device_ops {
     int64_t (*now_ns)(struct device *device);
     int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
     int (*hold)(struct stream *stream); /* NULL: it cannot wait for the host, nor go() */
-    void (*go)(struct device *device);
+    int (*go)(struct device *device);
     int (*graph_begin)(struct stream *stream); /* NULL: it has no graphs, and none of these */
     int (*graph_end)(struct stream *stream, struct graph **out);
     int (*graph_launch)(struct graph *graph, struct stream *stream);
@@ -116,11 +116,12 @@ int64_t device_now_ns(struct device *device);
 
 /* What the stream is given behind a hold waits until device_go() is called, or HOLD_MOST_NS have
  * passed: a queue that is full would else stop the host, who alone can say go.  A device has one
- * hold at a time. */
+ * hold at a time.  UNSUPPORTED from device_go(): that much had passed, and the device had gone on.
+ */
 enum { HOLD_MOST_NS = 50000000 };
 bool device_holds(const struct device *device);
 int stream_hold(struct stream *stream);
-void device_go(struct device *device);
+int device_go(struct device *device);
 
 /* From graph_begin() to graph_end() what the stream is given is kept and does not run; so is what
  * other streams are given that wait for an event of it, and that it waits for in the end.

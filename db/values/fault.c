@@ -19,8 +19,8 @@ static struct fault {
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong",   "large", "hang",
-                                      "crash", "throttle", "disturb", "pace",  NULL };
+static const char *const points[] = { "alloc",    "exchange", "wrong", "large", "hang", "crash",
+                                      "throttle", "disturb",  "pace",  "late",  NULL };
 
 int fault_setup(int rank)
 {

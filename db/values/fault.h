@@ -4,7 +4,8 @@
  * of the point on that rank (default: every rank) fails; with +, and every later one.  What
  * follows a ";" is for the ranks that take the place of lost ones.  Points: alloc, exchange, wrong,
  * large (wrong at the layer's real size alone), hang, crash; throttle, disturb: a step takes twice
- * as long, for heat, or because other processes take half of it.
+ * as long, for heat, or because other processes take half of it; late: the host queues a step that
+ * is held for longer than the hold lasts.
  *
  * pace:N is no fault: each matrix product on the host takes N percent of its time, as on slower
  * cores. */

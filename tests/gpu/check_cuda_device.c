@@ -330,17 +330,20 @@ static void dates_go_on_and_agree_with_the_hosts(void)
 static bool hold_once(struct event *event, bool go)
 {
     int64_t begun = device_now_ns(f.device), said, went;
+    bool in_time = false;
 
     put(1);
     CHECK(!stream_hold(f.a) && !event_record(event, f.a) && !event_wait(event, f.b));
     CHECK(!twice(f.b));
     said = device_now_ns(f.device);
     if (go)
-        device_go(f.device);
+        in_time = device_go(f.device) == OK;
     CHECK(!stream_sync(f.a) && !stream_sync(f.b) && holds(2));
     went = event_ns(event);
     CHECK((go && went >= said) || went - begun >= HOLD_MOST_NS - 1000);
-    return went - begun < HOLD_MOST_NS - 1000;
+    CHECK(in_time || went - begun >= HOLD_MOST_NS - 1000);
+    CHECK(go || device_go(f.device) == UNSUPPORTED); /* too late, and says so */
+    return in_time;
 }
 
 /* A slow machine may be late a few times; a word that is never heard is late each time.  A hold

@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include "arena.h"
+#include "fault.h"
 #include "host.h"
 #include "node_rows.h"
 #include "phase.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t rig_most_tokens(const struct rig *rig)
 {
@@ -390,8 +392,10 @@ int rig_step(struct rig *rig, struct exec *exec)
 
     now = issued_so_far(rig);
     if (engine_holds(rig->engine)) { /* no rank begins before the last one has queued its own */
+        if (fault_hit("late"))
+            usleep(HOLD_MOST_NS / 1000 * 2);
         rc = world_settle(rig->world, rc);
-        engine_go(rig->engine);
+        rig->late = engine_go(rig->engine) == UNSUPPORTED;
     }
     rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,
                                    now.exchanges - before.exchanges, now.host_ns - before.host_ns };

@@ -42,9 +42,10 @@ struct rig {
     struct judge *reference; /* made at the first check */
     struct judge *spot;      /* made at the first check of some tokens */
     struct issued issued;    /* in the last step */
-    enum routes routes;      /* of executors from now on: set by who opened it */
-    uint32_t baseline;       /* enum baseline, likewise */
-    uint32_t steps_are;      /* enum steps_are, of runners: likewise */
+    bool late;          /* the last step was held, and the device went on before it was queued */
+    enum routes routes; /* of executors from now on: set by who opened it */
+    uint32_t baseline;  /* enum baseline, likewise */
+    uint32_t steps_are; /* enum steps_are, of runners: likewise */
 };
 
 uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */
