@@ -20,7 +20,7 @@ struct place_setup {
 extern const struct option_row place_rows[];
 #define PLACE_DEFAULTS                                                                             \
     {                                                                                              \
-        .device = "auto"                                                                           \
+        .device = "auto", .virtual = { .ctas = COPY_CTAS }                                         \
     }
 
 /* The caller frees `hosts`, also after a failure. */

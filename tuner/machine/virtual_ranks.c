@@ -19,7 +19,7 @@ const struct option_row virtual_rows[] = {
     { "link", "GB/s", OPTION_TEXT, AT(link),
       "their link, each way: 400, or 400,50 inside and between nodes" },
     { "copy-ctas", "N", OPTION_COUNT, AT(ctas),
-      "blocks of GPU threads that copy (0: the copy engine)" },
+      "blocks of GPU threads that copy [16]; 0: a copy engine" },
     { NULL },
 };
 #undef AT
@@ -60,7 +60,7 @@ int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint
     struct topology topology;
 
     if (!o->ranks)
-        return o->link || o->ctas
+        return o->link || (o->ctas && o->ctas != COPY_CTAS)
                    ? fail(ERR_ARGUMENT, "--link and --copy-ctas belong to --virtual-ranks")
                    : OK;
     if (o->ranks < 2 || o->ranks > 4096)
@@ -100,10 +100,9 @@ void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
         snprintf(c.link_inside, sizeof(c.link_inside), "virtual %g GB/s", link.inside_gbs);
     if (c.nodes > 1)
         snprintf(c.link_between, sizeof(c.link_between), "virtual %g GB/s", link.between_gbs);
-    if (o->ctas)
+    snprintf(c.comm_library, sizeof(c.comm_library), "paced copies");
+    if (o->ctas && !strcmp(virtual_kernels(&c), "cuda"))
         snprintf(c.comm_library, sizeof(c.comm_library), "paced copies, %u CTAs", o->ctas);
-    else
-        snprintf(c.comm_library, sizeof(c.comm_library), "paced copies");
     *out = c;
 }
 

@@ -8,8 +8,13 @@
 #include "engine.h"
 #include "options.h"
 
+/* Blocks that copy where nobody says how many.  Copies by an engine wait in kernels, which may find
+ * no place beside products that fill the GPU: then d=1 wins by construction.  No GPU has told yet.
+ */
+enum { COPY_CTAS = 16 };
+
 struct virtual_options {
-    uint32_t ranks, ctas; /* ranks 0: none are wanted */
+    uint32_t ranks, ctas; /* ranks 0: none are wanted; ctas 0: a copy engine */
     const char *link;
 };
 

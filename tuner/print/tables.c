@@ -16,6 +16,7 @@
 #include "status.h"
 #include "text.h"
 #include "told.h"
+#include "virtual_ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -102,6 +103,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     fprintf(to, " on %u %snode%s, m=%u%s\n", cluster.nodes,
             cluster.ranks_per_node ? "" : "unequal ", cluster.nodes == 1 ? "" : "s",
             cluster.ranks_per_node, cluster.ranks_per_node ? " on each" : "");
+    if (!strcmp(cluster.backend, "virtual") && !strcmp(virtual_kernels(&cluster), "cuda"))
+        fprintf(to, "copies   %s\n", UTF8_LINE(cluster.comm_library));
     /* Clusters that differ elsewhere, in a library or a link, would print the same line. */
     if (clusters > 1) {
         cluster_hex(&cluster, hash);
