@@ -311,6 +311,12 @@ void *cuda_scratch(struct stream *stream)
     return stream_of(stream)->queue.scratch;
 }
 
+void cuda_scratch_limit(struct stream *stream, size_t bytes)
+{
+    stream_of(stream)->queue.scratch_bytes =
+        bytes && bytes < CUDA_SCRATCH_BYTES ? bytes : CUDA_SCRATCH_BYTES;
+}
+
 bool cuda_stream_skips(const struct stream *stream)
 {
     return stream->muted || ((const struct cuda_stream *)stream)->status != OK;

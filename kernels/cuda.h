@@ -17,6 +17,8 @@ int cuda_open(struct device **out);     /* ordinal -1: the row in device.c */
 
 cudaStream_t cuda_stream(struct stream *stream);
 void *cuda_scratch(struct stream *stream); /* what its work may write to; some MiB */
+/* As if it were no larger; 0: all of it.  What does not fit then comes in parts. */
+void cuda_scratch_limit(struct stream *stream, size_t bytes);
 int cuda_ordinal(const struct device *device);
 
 /* True when work is to be dropped: the stream is muted, or something in it failed. */

@@ -9,6 +9,8 @@
 #include "random.h"
 #include "status.h"
 
+#include <math.h>
+
 enum { GATES = 20 };
 
 struct shape {
@@ -277,6 +279,37 @@ static void sparse_steps(const struct layer *l, struct work *work)
                         .sums = take((uint64_t)r->tokens * r->width * sizeof(float)) });
 }
 
+static float *sums_of(const struct work *sparse)
+{
+    return sparse->steps[sparse->count - 1].args.esmm.sums;
+}
+
+/* What both give, from the same tokens: sums in f32 beside results that were rounded on the way.
+ * No result is far from the other's, measured by what results are as a rule. */
+static void must_agree(const char *name, const struct layer *l, const struct work *sparse,
+                       const struct work *padded)
+{
+    enum { FAR = 16 }; /* of roundings of bf16, 2^-8 each, at k results of three products */
+    uint64_t n = (uint64_t)l->shape->T * l->shape->D;
+    float *sums = malloc(n * sizeof(*sums)), square = 0, worst = 0, value;
+    uint16_t *rows = malloc(n * sizeof(*rows));
+
+    must(sums && rows ? OK : ERR_NOMEM);
+    timed_work(sparse);
+    must(device_download(duel_device, sums, sums_of(sparse), n * sizeof(*sums)));
+    timed_work(padded);
+    must(device_download(duel_device, rows, l->y, n * sizeof(*rows)));
+    for (uint64_t i = 0; i < n; i++) {
+        row_load(MOE_BF16, rows, i, &value, 1);
+        square += value * value / (float)n;
+        worst = fmaxf(worst, fabsf(value - sums[i]));
+    }
+    free(sums), free(rows);
+    if (!(worst <= FAR * 0x1p-8f * sqrtf(square)))
+        must(fail(ERR_WRONG, "%s: sparse and padded experts differ by %g, where results are %g",
+                  name, (double)worst, (double)sqrtf(square)));
+}
+
 /* Random tokens: about even, so little is padded. */
 static void bench_sparse(const struct shape *s)
 {
@@ -294,6 +327,7 @@ static void bench_sparse(const struct shape *s)
     l.pre = take(rows * 2), l.post = take(rows * 2), l.up = s->gated ? take(rows * 2) : NULL;
     sparse_steps(&l, &sparse);
     padded_steps(&l, &padded);
+    must_agree(s->name, &l, &sparse, &padded);
     against_others("sparse, against padded", s->name, &sparse, &padded, flops);
     give_all();
 }

@@ -50,18 +50,20 @@ static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cu
 };
 #undef SUBJECT_ENTRY
 
+static size_t scratch_bytes;
+
+void subject_scratch(struct stream *stream, size_t bytes)
+{
+    (void)stream;
+    scratch_bytes = bytes;
+}
+
 /* Little, so that small cases already come in several ranges and batches; for routes another size
  * each time, since slots must not depend on it. */
 static size_t scratch_for(enum kernel kernel, const void *args)
 {
-    const struct esmm *m = kernel == KERNEL_esmm   ? args
-                           : kernel == KERNEL_esfk ? &((const struct esfk *)args)->product
-                                                   : NULL;
-
-    /* So that parts of one tile, or of two, are asked of narrow results, too. */
-    if (m && m->form == ESMM_TOKENS && !m->at.room.results)
-        return kept_most(&m->at) * dtype_bytes(m->at.dtype) * KEPT_TILE_COLUMNS *
-               (1 + m->at.tokens % 2);
+    if (scratch_bytes)
+        return scratch_bytes;
     if (kernel == KERNEL_esmm || kernel == KERNEL_esfk)
         return SPARSE_SCRATCH_BYTES;
     if (kernel != KERNEL_route && kernel != KERNEL_slots)

@@ -171,7 +171,7 @@ $(BUILD)/tests/check_plans: $(BUILD)/on_gpu/plans.o $(BUILD)/tests/test_exec.o $
     $(BUILD)/tests/parts.a $(BUILD)/forked/moetune.a
 	$(GPU_LINK) $^ $(LOADED_PLACES) $(GPU_ALONE_LIBS)
 
-# All that needs a GPU, in ten minutes (PARTS="kernels tune": some of it); says why where there is none.
+# All that needs a GPU (PARTS="1", "kernels tune": some of it); says why where there is none.
 check-gpu:
 	$(Q)CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu $(PARTS)
 check-gpu-built: $(BUILD)/moetune $(GPU_CHECKS) $(BUILD)/tests/check_plans

@@ -326,15 +326,26 @@ static void check_sums(const float *at, const float *want, const double *spare, 
     CHECK(wrong == 0);
 }
 
-/* Two launches for each part, however many choices a token has; the CPU's scratch memory is of one
- * tile's columns or of two (cuda_subject_cpu.c), a GPU's launches are not counted. */
+/* Scratch memory for the columns of one tile or of two, so that wide results come in parts; where
+ * there is a room of one, and then the room is used.  Returns how many columns a part has. */
+static uint32_t narrow_scratch(const struct esmm *m)
+{
+    uint32_t tiles = m->at.room.results ? 1 : 1 + m->at.tokens % 2;
+
+    subject_scratch(stream,
+                    kept_most(&m->at) * dtype_bytes(m->at.dtype) * KEPT_TILE_COLUMNS * tiles);
+    return m->at.room.results ? KEPT_PART_COLUMNS : KEPT_TILE_COLUMNS * tiles;
+}
+
+/* Two launches for each part, however many choices a token has; a GPU's launches are not counted.
+ */
 static void run_tokens(struct esmm *m)
 {
-    uint32_t columns =
-        m->at.room.results ? KEPT_PART_COLUMNS : KEPT_TILE_COLUMNS * (1 + m->at.tokens % 2);
+    uint32_t columns = narrow_scratch(m);
     uint64_t before = subject_launches;
 
     RUN(esmm, m);
+    subject_scratch(stream, 0);
     CHECK(subject_launches - before <= RUNS * 2 * ((m->at.width + columns - 1) / columns));
 }
 
@@ -379,7 +390,9 @@ static void check_tokens(int round, bool fused)
         m->tokens = typed(c.dtype, c.tokens, 1, &v.x);
         host.product.tokens = v.x;
         host_esfk(&host);
+        narrow_scratch(m);
         RUN(esfk, &f);
+        subject_scratch(stream, 0);
         check_values(c.dtype, f.grad, grad, c.matrix, terms_of(&c, c.rows, false), 2);
         check_values(c.dtype, f.grad_bias, grad_bias, c.host.experts * wide,
                      terms_of(&c, c.rows, false), 2);

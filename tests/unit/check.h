@@ -2,6 +2,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,15 +42,16 @@ static inline uint64_t test_seed(void)
 /* Prints the names of those that fail, then "N passed, N failed". */
 static int check_all(const struct test *tests, size_t count)
 {
+    bool each = getenv("MOETUNE_TEST_NAMES"); /* for who may be killed before the end */
     int failed = 0;
 
+    setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < count; i++) {
         check_failures = 0;
         tests[i].run();
-        if (check_failures) {
-            failed++;
-            printf("  FAILED %s\n", tests[i].name);
-        }
+        failed += check_failures > 0;
+        if (check_failures || each)
+            printf("  %s %s\n", check_failures ? "FAILED" : "ok", tests[i].name);
     }
     printf("%d passed, %d failed\n", (int)count - failed, failed);
     return failed ? 1 : 0;

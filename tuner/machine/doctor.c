@@ -473,6 +473,10 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
         FINDING_WRONG, "only ranks that share a GPU can exchange, by copies (--wire ce)",
         "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
     };
+    static const struct judgement alone = {
+        FINDING_NOTE, "one rank needs none; several could only share a GPU",
+        "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
+    };
     const struct gpu_condition *c = &ranks[0];
     char nccl[40] = "no NCCL that can be used";
     bool sharing = false;
@@ -480,7 +484,9 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
     if (c->nccl)
         snprintf(nccl, sizeof(nccl), "NCCL %d.%d.%d", c->nccl / 10000, c->nccl / 100 % 100,
                  c->nccl % 100);
-    findings_add(out, !c->nccl ? lacking : (c->driver < c->runtime ? older : finding_fine),
+    findings_add(out,
+                 !c->nccl ? (count > 1 ? lacking : alone)
+                          : (c->driver < c->runtime ? older : finding_fine),
                  "GPU libraries: CUDA %d.%d, a driver for %d.%d, %s", c->runtime / 1000,
                  c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, nccl);
     for (uint32_t i = 1; i < count && !sharing; i++)
