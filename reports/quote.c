@@ -46,22 +46,6 @@ void quote_html(const char *text, FILE *to)
     walk(text, html, to);
 }
 
-void quote_xml(const char *text, FILE *to)
-{
-    static const struct escape xml[] = {
-        { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" }, { 0 }
-    };
-
-    walk(text, xml, to);
-}
-
-void quote_markdown(const char *text, FILE *to)
-{
-    static const struct escape markdown[] = { { '|', "\\|" }, { 0 } };
-
-    walk(text, markdown, to);
-}
-
 void quote_gnuplot(const char *text, FILE *to)
 {
     /* U+2019: gnuplot 5.4 takes '' for an apostrophe only behind a letter of the same string. */

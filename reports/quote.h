@@ -7,8 +7,6 @@
 
 void quote_plain(const char *text, FILE *to);
 void quote_html(const char *text, FILE *to); /* for content and for attributes in double quotes */
-void quote_xml(const char *text, FILE *to);  /* likewise */
-void quote_markdown(const char *text, FILE *to); /* for a table's cell, which ends at a bar */
 /* Writes the quotes as well.  They are single ones: gnuplot expands nothing inside them, no
  * commands in backticks. */
 void quote_gnuplot(const char *text, FILE *to);

@@ -1,26 +1,13 @@
-/* Writes verdicts in every form; a file is whole, or it is not there. */
+/* Writes verdicts for a person, and as JSON. */
 #include "verdicts.h"
 
 #include "grid.h"
 #include "json.h"
-#include "output_file.h"
-#include "quote.h"
 #include "status.h"
-#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define AT(field) offsetof(struct verdict_files, field)
-const struct option_row verdict_file_rows[] = {
-    { "junit", "FILE", OPTION_TEXT, AT(junit), "verdicts as JUnit's XML, too; -: here" },
-    { "markdown", "FILE", OPTION_TEXT, AT(markdown), "as a table in Markdown; -: here" },
-    { NULL },
-};
-#undef AT
-
-/* ---- for a person, and as JSON */
 
 static const struct grid_column columns[] = {
     { "key", GRID_LEFT },         { "plan", GRID_LEFT },       { "before\nms", GRID_POINT },
@@ -74,155 +61,4 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
         json_write(to, ", 'why': '%s'}", v->why);
     }
     fprintf(to, "\n]}\n");
-}
-
-/* ---- JUnit */
-
-static void xml_attribute(const char *name, const char *text, FILE *to)
-{
-    fprintf(to, " %s=\"", name);
-    quote_xml(text, to);
-    fputc('"', to);
-}
-
-/* Whether the measurements showed nothing of this key. */
-static bool is_skipped(const struct verdict *v)
-{
-    return !v->failed && isnan(v->gain.value);
-}
-
-static void junit_case(const struct verdict *v, FILE *to)
-{
-    char name[sizeof(v->key) + sizeof(v->plan) + 4];
-    struct gain g = v->gain;
-
-    snprintf(name, sizeof(name), "%s: %s", v->key, v->plan);
-    fputs("  <testcase", to);
-    xml_attribute("classname", v->group, to);
-    xml_attribute("name", name, to);
-    if (!isnan(v->now_us))
-        fprintf(to, " time=\"%.9f\"", v->now_us * 1e-6);
-    fputs(v->failed       ? ">\n    <failure message=\""
-          : is_skipped(v) ? ">\n    <skipped message=\""
-                          : ">\n    <system-out>",
-          to);
-    quote_xml(v->word, to);
-    if (g.value < 0)
-        fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
-                INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
-    else if (!isnan(g.value))
-        fprintf(to, ": %.1f %% faster%s in %u pairs", 100 * g.value,
-                INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
-    fputs(*v->why ? "; " : "", to);
-    quote_xml(v->why, to);
-    fputs(v->failed || is_skipped(v) ? "\"/>\n  </testcase>\n" : "</system-out>\n  </testcase>\n",
-          to);
-}
-
-static void junit(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
-{
-    size_t failures = 0, skipped = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        failures += verdicts[i].failed;
-        skipped += is_skipped(&verdicts[i]);
-    }
-    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite", to);
-    xml_attribute("name", heading, to);
-    fprintf(to, " tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n", count, failures,
-            skipped);
-    for (size_t i = 0; i < count; i++)
-        junit_case(&verdicts[i], to);
-    fputs("</testsuite>\n", to);
-}
-
-/* ---- Markdown */
-
-static void cell_us(double us, FILE *to)
-{
-    if (isnan(us))
-        fputs(" | -", to);
-    else
-        fprintf(to, " | %.1f", us);
-}
-
-static void markdown(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
-{
-    fprintf(to, "### moetune: %s\n", heading);
-    for (size_t i = 0; i < count; i++) {
-        const struct verdict *v = &verdicts[i];
-
-        if (!i || strcmp(v->group, verdicts[i - 1].group) != 0)
-            fprintf(
-                to,
-                "\n%s\n\n| key | plan | before us | now us | faster by | 99 %% interval | pairs "
-                "| verdict |\n|---|---|--:|--:|--:|---|--:|---|\n",
-                v->group);
-        fputs("| ", to);
-        quote_markdown(v->key, to);
-        fputs(" | ", to);
-        quote_markdown(v->plan, to);
-        cell_us(v->before_us, to);
-        cell_us(v->now_us, to);
-        if (isnan(v->gain.value))
-            fputs(" | - | -", to);
-        else
-            fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
-                    INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
-        fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
-        quote_markdown(v->word, to);
-        fputs(v->failed ? "**" : "", to);
-        fputs(*v->why ? "; " : "", to);
-        quote_markdown(v->why, to);
-        fputs(" |\n", to);
-    }
-}
-
-/* ---- files */
-
-bool verdicts_here(const char *path)
-{
-    return path && !strcmp(path, "-");
-}
-
-typedef void writer(const char *heading, const struct verdict *verdicts, size_t count, FILE *to);
-
-static int write_one(const char *path, writer *write, const char *heading,
-                     const struct verdict *verdicts, size_t count)
-{
-    struct output_file file;
-
-    if (!path)
-        return OK;
-    if (verdicts_here(path)) {
-        write(heading, verdicts, count, stdout);
-        return OK;
-    }
-    TRY(output_begin(path, &file));
-    write(heading, verdicts, count, file.to);
-    return output_end(&file, OK, NULL, false);
-}
-
-static int check_one(const char *path)
-{
-    struct output_file file;
-
-    if (!path || verdicts_here(path))
-        return OK;
-    TRY(output_begin(path, &file));
-    output_end(&file, ERR_CUT, NULL, false);
-    return OK;
-}
-
-int verdicts_check(const struct verdict_files *files)
-{
-    TRY(check_one(files->junit));
-    return check_one(files->markdown);
-}
-
-int verdicts_write(const struct verdict_files *files, const char *heading,
-                   const struct verdict *verdicts, size_t count)
-{
-    TRY(write_one(files->junit, junit, heading, verdicts, count));
-    return write_one(files->markdown, markdown, heading, verdicts, count);
 }

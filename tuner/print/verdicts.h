@@ -1,9 +1,7 @@
-/* What came of steps that were put side by side: as a table for a person, as JSON, as JUnit's XML
- * for servers that build and test, as Markdown for a request to merge. */
+/* What came of steps that were put side by side: as a table for a person, and as JSON. */
 #ifndef VERDICTS_H
 #define VERDICTS_H
 
-#include "options.h"
 #include "plan.h"
 #include "stats.h"
 
@@ -11,8 +9,7 @@
 
 /* One key of one layer. */
 struct verdict {
-    const char *group; /* the layer, or what else keys belong to; borrowed */
-    char key[80];      /* "c=96-127", or a range of a declared space */
+    char key[80]; /* "c=96-127", or a range of a declared space */
     char plan[PLAN_TEXT_BYTES];
     double before_us, now_us; /* of a step; NAN: not known */
     struct gain gain;         /* of now over before; NAN: not compared */
@@ -27,23 +24,5 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to);
 
 /* Members of an object: , "gain": ..., "gain_low": ..., "gain_high": ... */
 void verdict_json_gain(const struct gain *gain, FILE *to);
-
-/* Paths, NULL where none is wanted; "-" is standard output. */
-struct verdict_files {
-    const char *junit, *markdown;
-};
-
-/* Options that fill struct verdict_files. */
-extern const struct option_row verdict_file_rows[];
-
-/* Whether a path is "-". */
-bool verdicts_here(const char *path);
-
-/* Before anything runs: whether the files can be written. */
-int verdicts_check(const struct verdict_files *files);
-
-/* The heading names what was compared: "the table against the default plan". */
-int verdicts_write(const struct verdict_files *files, const char *heading,
-                   const struct verdict *verdicts, size_t count);
 
 #endif

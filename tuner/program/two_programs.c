@@ -17,6 +17,7 @@
 #include "space_file.h"
 #include "status.h"
 #include "text.h"
+#include "verdicts.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -737,8 +738,7 @@ static struct verdict verdict_of(const struct program_comparison *t,
                                  const struct rivals_bucket *key)
 {
     struct contest_verdict c = contest_verdict(key->contest);
-    struct verdict v = { .group = t->options->exec,
-                         .before_us = c.default_ns * 1e-3,
+    struct verdict v = { .before_us = c.default_ns * 1e-3,
                          .now_us = c.default_ns * (1 - c.challenge.value) * 1e-3,
                          .gain = c.challenge,
                          .pairs = c.rounds,
@@ -779,14 +779,12 @@ static int by_bucket(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails;
+/* Prints verdicts; ERR_WRONG if the first side is slower at some key, or fails;
  * ERR_LAUNCH if there is no verdict at any, which is said unless `ended_by` is why. */
 static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_programs *o = t->options;
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
-    const char *against = o->against ? o->against : o->against_table;
-    char heading[512];
     bool failed = false, known = false;
     uint32_t same = 0; /* settled without a step */
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
@@ -798,8 +796,6 @@ static int report(struct program_comparison *t, int ended_by)
         failed |= verdicts[i].failed;
         known |= failed || t->keys[i]->same || !isnan(verdicts[i].gain.value);
     }
-    text_put(heading, sizeof(heading), "%s against %s", TEXT_SHORT(o->exec, 200),
-             TEXT_SHORT(against ? against : "the default plan", 200));
     if (!rc && o->json)
         verdicts_json(verdicts, t->key_count, stdout);
     else if (!rc)
@@ -812,8 +808,6 @@ static int report(struct program_comparison *t, int ended_by)
         progress_left(t->key_count - settled, t->key_count, "keys", settled - same,
                       (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
     }
-    if (!rc)
-        rc = verdicts_write(&o->files, heading, verdicts, t->key_count);
     free(verdicts);
     if (rc || failed)
         return rc ? rc : ERR_WRONG;

@@ -4,7 +4,9 @@
 #ifndef TWO_PROGRAMS_H
 #define TWO_PROGRAMS_H
 
-#include "verdicts.h"
+#include "options.h"
+
+#include <stdint.h>
 
 struct two_programs {
     const char *exec, *against;     /* commands; against NULL: the same */
@@ -17,7 +19,6 @@ struct two_programs {
     uint32_t launch_steps; /* of a launch, which are a sample */
     double margin, budget_s, silence_s;
     uint64_t seed;
-    struct verdict_files files;
     bool json, quiet, steal;
     const char *command; /* of the user's, for the run's row */
 };

@@ -23,7 +23,6 @@ struct options {
     struct load_options load;
     const char *buckets;
     struct two_programs programs; /* with --exec */
-    struct verdict_files files;
     double margin;
     bool json;
     uint32_t color;
@@ -49,7 +48,6 @@ static const struct option_row rows[] = {
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(OPTION(json)),
-    { .kind = OPTION_GROUP, .offset = OPTION(files), .rows = verdict_file_rows },
     COLOR_ROW(OPTION(color)),
     QUIET_ROW(OPTION(setup.quiet)),
     { NULL },
@@ -209,7 +207,6 @@ static int print(void *self)
 {
     struct verifying *v = self;
 
-    TRY(verify_files(&v->claims, &v->options->files));
     return (v->options->json ? print_json : print_text)(v);
 }
 
@@ -389,11 +386,10 @@ static int prepare(void *self, const struct cluster *here)
 /* ---- programs */
 
 /* The options that go with --exec: the programs take care of all else themselves. */
-static const char *const with_programs[] = {
-    "exec",   "against", "against-table", "warmup", "space",         "launch-steps",
-    "margin", "seed",    "shape",         "budget", "trial-timeout", "db",
-    "json",   "junit",   "markdown",      "color",  "quiet",         NULL
-};
+static const char *const with_programs[] = { "exec",  "against",      "against-table", "warmup",
+                                             "space", "launch-steps", "margin",        "seed",
+                                             "shape", "budget",       "trial-timeout", "db",
+                                             "json",  "color",        "quiet",         NULL };
 
 static int check_programs(const struct options *o)
 {
@@ -411,10 +407,6 @@ static int check_programs(const struct options *o)
                         "their own",
                         all[i].name);
     }
-    if ((o->json && (verdicts_here(o->files.junit) || verdicts_here(o->files.markdown))) ||
-        (verdicts_here(o->files.junit) && verdicts_here(o->files.markdown)))
-        return fail(ERR_ARGUMENT, "only one of --json, --junit - and --markdown - can be printed "
-                                  "here: name files for the others");
     if (!o->programs.exec &&
         (o->programs.against || o->programs.against_table || o->programs.space))
         return fail(ERR_ARGUMENT, "--against, --against-table and --space go with --exec");
@@ -441,14 +433,12 @@ static int start(const struct verb_call *call, void *options)
     screen_color(o->color);
     TRY(check_programs(o));
     if (o->programs.exec) {
-        TRY(verdicts_check(&o->files)); /* before programs run for minutes */
         o->programs.shapes = &o->wanted.shapes;
         o->programs.db = o->setup.db;
         o->programs.margin = o->margin;
         o->programs.budget_s = o->setup.budget_s;
         o->programs.silence_s = o->setup.timeout_s;
         o->programs.seed = o->setup.seed;
-        o->programs.files = o->files;
         o->programs.json = o->json;
         o->programs.quiet = o->setup.quiet;
         o->programs.steal = o->setup.steal;

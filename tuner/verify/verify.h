@@ -129,9 +129,6 @@ double verify_hour(const struct verify_entries *claims, uint32_t *count);
  * now.  Sorted by layer. */
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
 
-/* What this run has found, for other programs. */
-int verify_files(const struct verify_entries *claims, const struct verdict_files *files);
-
 /* An array of objects. */
 void verify_json(const struct verify_entries *claims, FILE *to);
 

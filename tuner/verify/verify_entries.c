@@ -384,40 +384,6 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
 
 /* ---- for other programs */
 
-int verify_files(const struct verify_entries *claims, const struct verdict_files *files)
-{
-    struct verdict *verdicts = calloc(claims->count + 1, sizeof(*verdicts));
-    char(*layers)[SHAPE_TEXT_BYTES] = calloc(claims->count + 1, sizeof(*layers));
-    size_t count = 0;
-    int rc = verdicts && layers ? OK : fail(ERR_NOMEM, "%zu verdicts", claims->count);
-
-    for (size_t i = 0; i < claims->count && !rc; i++) {
-        const struct verify_result *v = &claims->verdicts[i];
-        uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
-        struct verdict *out = &verdicts[count];
-
-        if (!is_shown(v))
-            continue;
-        shape_format(&v->shape, layers[count], sizeof(*layers));
-        *out = (struct verdict){ .group = layers[count++],
-                                 .before_us = v->claim.default_us,
-                                 .now_us = v->claim.time_us,
-                                 .gain = v->now,
-                                 .pairs = v->rounds,
-                                 .word = words_of(v),
-                                 .failed = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER };
-        snprintf(out->key, sizeof(out->key), "c=%" PRIu64 "-%" PRIu64, first,
-                 first + v->claim.window - 1);
-        moe_plan_format(&v->claim.plan, out->plan, sizeof(out->plan));
-        snprintf(out->why, sizeof(out->why), "%s", v->why);
-    }
-    if (!rc)
-        rc = verdicts_write(files, "the table against the default plan", verdicts, count);
-    free(layers);
-    free(verdicts);
-    return rc;
-}
-
 static void print_object(const struct verify_result *v, FILE *to)
 {
     json_write(to,
