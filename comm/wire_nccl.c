@@ -136,13 +136,13 @@ static void abort_all(void *self)
 {
     struct wire_nccl *wire = self;
 
-    cuda_graphs_drop(wire->device);
     ncclGroupStart();
     if (wire->root)
         ncclCommAbort(wire->root);
     for (int i = 0; i < COMMUNICATORS; i++)
         if (wire->comms[i].handle)
             ncclCommAbort(wire->comms[i].handle);
+    cuda_graphs_drop(wire->device); /* whose kernels end now */
     ncclGroupEnd();
     wire->root = NULL;
     for (int i = 0; i < COMMUNICATORS; i++)
@@ -156,7 +156,7 @@ static void abort_all(void *self)
 static int break_off(struct wire_nccl *wire, int rc)
 {
     world_alarm(wire->world);
-    cuda_graphs_drop(wire->device);
+    cuda_capture_drop(wire->device);
     guard_rest(wire->guard);
     abort_all(wire);
     return rc;

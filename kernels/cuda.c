@@ -36,7 +36,6 @@ struct cuda_device {
     pthread_mutex_t graphs_lock; /* of `graphs`, which another thread may drop */
     struct cuda_graph *graphs;   /* those that can be launched */
     cudaStream_t captured;       /* the origin of the capture under way, or NULL */
-    pthread_t captor;            /* which began it */
     struct endings *endings;
 };
 
@@ -45,7 +44,7 @@ struct cuda_device {
 struct endings {
     uint32_t gone; /* graphs, and objects on none */
     atomic_uint ended;
-    bool last; /* an object on none has followed */
+    bool last; /* an object on none has followed, or there was nothing */
 };
 
 struct cuda_stream {
@@ -396,7 +395,6 @@ static int cuda_graph_begin(struct stream *stream)
 
     TRY(CUDA(cudaStreamBeginCapture(cuda_stream(stream), cudaStreamCaptureModeThreadLocal)));
     device->captured = cuda_stream(stream);
-    device->captor = pthread_self();
     return OK;
 }
 
@@ -430,8 +428,7 @@ static void drop_graph(struct cuda_device *device, struct cuda_graph *graph)
     if (*at)
         *at = graph->next;
     if (graph->handle && !device->abandoned) {
-        CUDA(cudaGraphExecDestroy(graph->handle));
-        device->endings->gone++;
+        device->endings->gone += !CUDA(cudaGraphExecDestroy(graph->handle));
         device->endings->last = false;
     }
     graph->handle = NULL;
@@ -447,18 +444,28 @@ static void cuda_graph_close(struct graph *base)
     free(base);
 }
 
-void cuda_graphs_drop(struct device *base)
+void cuda_capture_drop(struct device *base)
 {
     struct cuda_device *device = device_of(base);
     cudaGraph_t captured = NULL;
 
-    if (device->captured && pthread_equal(device->captor, pthread_self())) {
-        if (cudaStreamEndCapture(device->captured, &captured) == cudaSuccess && captured)
-            CUDA(cudaGraphDestroy(captured));
-        (void)cudaGetLastError(); /* one that was spoilt has no graph */
-        device->captured = NULL;
-    }
+    if (!device->captured)
+        return;
+    if (cudaStreamEndCapture(device->captured, &captured) == cudaSuccess && captured)
+        CUDA(cudaGraphDestroy(captured));
+    (void)cudaGetLastError(); /* one that was spoilt has no graph */
+    device->captured = NULL;
+    device->endings->last = false;
+}
+
+/* It may be a thread that has not used the GPU before. */
+void cuda_graphs_drop(struct device *base)
+{
+    struct cuda_device *device = device_of(base);
+
     pthread_mutex_lock(&device->graphs_lock);
+    if (device->graphs)
+        CUDA(cudaSetDevice(device->ordinal));
     while (device->graphs)
         drop_graph(device, device->graphs);
     pthread_mutex_unlock(&device->graphs_lock);
@@ -473,7 +480,7 @@ int cuda_graphs_gone(struct device *base)
 
     if (atomic_load(&endings->ended) != endings->gone)
         return UNSUPPORTED;
-    if (endings->last || !endings->gone)
+    if (endings->last)
         return OK;
     TRY(hang_object(device, NULL));
     endings->last = true;
@@ -493,6 +500,7 @@ static int cuda_graph_end(struct stream *stream, struct graph **out)
     if (device->captured)
         rc = CUDA(cudaStreamEndCapture(device->captured, &captured));
     device->captured = NULL;
+    device->endings->last = false; /* what was captured may be gone already */
     if (!graph)
         rc = fail(ERR_NOMEM, "a graph");
     if (graph)
@@ -640,6 +648,7 @@ int cuda_device_open(int ordinal, struct device **out)
     device->graphs_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     device->endings = calloc(1, sizeof(*device->endings));
     TRY_OUT(device->endings ? OK : fail(ERR_NOMEM, "a device"));
+    device->endings->last = true;
     TRY_OUT(cuda_choose(ordinal, &ordinal));
     device->ordinal = ordinal;
     TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));

@@ -29,9 +29,10 @@ void cuda_stream_keep(struct stream *stream, int status);
 /* OK when nothing of the stream is left to do, UNSUPPORTED: not yet; or how it failed. */
 int cuda_stream_done(cudaStream_t stream);
 
-/* NCCL keeps a communicator for as long as a graph lives that was captured from it: to abort one
- * waits for that, without end.  So graphs go first, and the capture that the calling thread is in;
- * those that run end later.  From then on a graph cannot be launched. */
+/* NCCL keeps a communicator for as long as a graph lives that was captured from it: an abort waits
+ * for that, without end.  So the thread that captures ends its capture, and any thread drops the
+ * graphs, once it has told their kernels to end; none can be launched any more. */
+void cuda_capture_drop(struct device *device);
 void cuda_graphs_drop(struct device *device);
 
 /* What libraries hang on a graph ends some time after graph_close().  OK when all of it has ended,

@@ -291,7 +291,8 @@ static void must_agree(const char *name, const struct layer *l, const struct wor
 {
     enum { FAR = 16 }; /* of roundings of bf16, 2^-8 each, at k results of three products */
     uint64_t n = (uint64_t)l->shape->T * l->shape->D;
-    float *sums = malloc(n * sizeof(*sums)), square = 0, worst = 0, value;
+    float *sums = malloc(n * sizeof(*sums)), value;
+    double square = 0, worst = 0, far;
     uint16_t *rows = malloc(n * sizeof(*rows));
 
     must(sums && rows ? OK : ERR_NOMEM);
@@ -301,13 +302,15 @@ static void must_agree(const char *name, const struct layer *l, const struct wor
     must(device_download(duel_device, rows, l->y, n * sizeof(*rows)));
     for (uint64_t i = 0; i < n; i++) {
         row_load(MOE_BF16, rows, i, &value, 1);
-        square += value * value / (float)n;
-        worst = fmaxf(worst, fabsf(value - sums[i]));
+        square += (double)value * value;
+        far = fabs((double)value - sums[i]);
+        worst = far <= worst ? worst : far; /* NAN stays */
     }
+    square = sqrt(square / (double)n);
     free(sums), free(rows);
-    if (!(worst <= FAR * 0x1p-8f * sqrtf(square)))
+    if (!(worst <= FAR * 0x1p-8 * square))
         must(fail(ERR_WRONG, "%s: sparse and padded experts differ by %g, where results are %g",
-                  name, (double)worst, (double)sqrtf(square)));
+                  name, worst, square));
 }
 
 /* Random tokens: about even, so little is padded. */

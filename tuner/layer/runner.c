@@ -112,7 +112,7 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     if (!ahead)
         return measure_once(rig->world, rig->engine, watch, step, &one, out);
-    /* A rank whose device went on before its step was queued makes it none that is ahead. */
+    /* Where the device of any rank went on before its step was queued, the step is taken again. */
     for (int i = 0; i < TRIES; i++) {
         engine_hold_next(rig->engine);
         TRY(measure_once(rig->world, rig->engine, watch, step, &one, out));
@@ -123,12 +123,11 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
         if (rig->cold)
             TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     }
-    return fail(
-        ERR_ARGUMENT,
-        "%lld launches cannot be queued whole before the GPU begins: it goes on after %d ms; "
-        "--graphs off or on can run this step",
-        (long long)(rig->issued.kernels + rig->issued.events + rig->issued.exchanges),
-        HOLD_MOST_NS / 1000000);
+    return fail(ERR_ARGUMENT,
+                "%lld launches could not be queued whole before the GPU began, which waits for %d "
+                "ms, in %d tries: so many, or a busy host; --graphs off or on can run this step",
+                (long long)(rig->issued.kernels + rig->issued.events + rig->issued.exchanges),
+                HOLD_MOST_NS / 1000000, TRIES);
 }
 
 /* One round through the steps of the load that this capacity is measured under, the same ones for

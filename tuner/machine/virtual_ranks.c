@@ -19,7 +19,7 @@ const struct option_row virtual_rows[] = {
     { "link", "GB/s", OPTION_TEXT, AT(link),
       "their link, each way: 400, or 400,50 inside and between nodes" },
     { "copy-ctas", "N", OPTION_COUNT, AT(ctas),
-      "blocks of GPU threads that copy [16]; 0: a copy engine" },
+      "blocks of GPU threads that copy; 0: a copy engine" },
     { NULL },
 };
 #undef AT

@@ -366,14 +366,15 @@ static int open_bench(struct survey *s, const struct products *gpu)
         snprintf(s->probe->model.gemm_dtype, sizeof(s->probe->model.gemm_dtype), "%s",
                  dtype_words[gpu->dtype]);
     }
-    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes, products) > -agreed[0])
-        bytes /= 2;
+    /* Fewer rows first: copies that stay in a cache would say how fast that is. */
     for (uint64_t most = products->rows[PROBE_PRODUCTS - 1];
          most > products->beside && (int64_t)workbench_bytes(bytes, products) > -agreed[0];) {
         most /= 2;
         for (int i = 0; i < PROBE_PRODUCTS; i++)
             products->rows[i] = products->rows[i] < most ? products->rows[i] : most;
     }
+    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes, products) > -agreed[0])
+        bytes /= 2;
     TRY(world_settle(s->world, workbench_open(s->engine, bytes, products, &s->bench)));
     s->table.world = s->world;
     s->table.bench = &s->bench;

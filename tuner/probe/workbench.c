@@ -43,18 +43,20 @@ size_t workbench_bytes(size_t bytes, const struct products *products)
  * faster than others. */
 static int fill_memory(struct workbench *b)
 {
+    enum { BLOCK = (1 << 20) - 3 }; /* elements, which come again and again */
     const struct products *p = &b->products;
-    size_t elements = product_elements(p), bytes = elements * dtype_bytes(p->dtype);
-    void *values = malloc(bytes);
-    int rc = values ? OK : fail(ERR_NOMEM, "%zu numbers to multiply", elements);
+    size_t width = dtype_bytes(p->dtype), bytes = product_elements(p) * width;
+    char *to = b->weights[0], *values = malloc(BLOCK * width);
+    int rc = values ? OK : fail(ERR_NOMEM, "%d numbers to multiply", BLOCK);
 
-    for (size_t i = 0; values && i < elements; i++) {
+    for (size_t i = 0; values && i < BLOCK; i++) {
         float value = random_unit(1, i);
 
         row_store(p->dtype, values, i, &value, 1);
     }
-    if (!rc)
-        rc = device_upload(b->engine->device, b->weights[0], values, bytes);
+    for (size_t at = 0; at < bytes && !rc; at += BLOCK * width)
+        rc = device_upload(b->engine->device, to + at, values,
+                           bytes - at < BLOCK * width ? bytes - at : BLOCK * width);
     free(values);
     if (!rc)
         rc = launch_fill(b->engine->compute, &(struct fill){ b->from, 2 * b->bytes });

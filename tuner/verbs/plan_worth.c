@@ -320,7 +320,11 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
         if (!rc)
             rc = cluster_check_model(&model, "what probe measured");
         for (size_t i = 1; i < request.space_count && !rc; i++)
-            rc = cluster_check_multiplies(&model, request.spaces[i].shape.dtype);
+            if (!cluster_multiplies(&model, request.spaces[i].shape.dtype))
+                rc = fail(ERR_ARGUMENT,
+                          "--worth probes products of one type: ask for layers in %s "
+                          "and for those in %s one after the other",
+                          model.gemm_dtype, dtype_words[request.spaces[i].shape.dtype]);
         tune_request_learn(&request, &model);
     }
     if (!rc)

@@ -164,6 +164,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
     std::vector<node> nodes;
     hangings objects;
+    std::shared_ptr<std::atomic<int>> runs; /* replays that have not ended */
     bool
         priorities; /* nodes keep theirs; else all have that of the stream they are launched into */
 };
@@ -176,6 +177,8 @@ struct replay {
     std::vector<bool> done;
     size_t count;
     hangings objects;
+    std::shared_ptr<std::atomic<int>> runs;
+    ~replay() { --*runs; }
 };
 
 outcome advance(replay &r)
@@ -345,7 +348,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
                    : capture_forbids(nullptr);
     if (code)
         return keep(code);
-    *out = new CUgraphExec_st{ graph->nodes, graph->objects, flags != 0 };
+    *out = new CUgraphExec_st{ graph->nodes, graph->objects,
+                               std::make_shared<std::atomic<int>>(0), flags != 0 };
     return cudaSuccess;
 }
 
@@ -362,14 +366,18 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
         if (!graph->priorities && n.priority != priority_of(stream))
             forbidden("a graph is launched whose nodes lose the priority of their stream");
     std::shared_ptr<replay> r(
-        new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0, graph->objects },
+        new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0, graph->objects,
+                    graph->runs },
         destroy<replay>);
+    ++*graph->runs;
     return keep(enqueue(stream, [=] { return advance(*r); }));
 }
 
-/* What still runs goes on. */
+/* Nobody promises that it does not wait for what still runs. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 {
+    while (*graph->runs && !broken())
+        usleep(20);
     destroy(graph);
     return keep(usable());
 }
