@@ -66,6 +66,8 @@ static void print_layer_result(const struct tuning *t, size_t i)
 
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
            r->inferred);
+    if (r->pinned)
+        printf(", %u pinned and left alone", r->pinned);
     if (r->failed_trials)
         printf("; %u trials failed", r->failed_trials);
     if (r->ruled_out)

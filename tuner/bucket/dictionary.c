@@ -28,6 +28,11 @@ int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_r
     return store_entry_get(d->store, d->cluster, d->shape, d->window, bucket, out);
 }
 
+const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket)
+{
+    return override_of(d->pins, &(struct bucket_key){ d->cluster, d->shape, d->window, bucket });
+}
+
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
 {
     return search_estimate(d->search, dictionary_capacity(d, bucket), arm) * 1e-3;

@@ -21,9 +21,10 @@ struct dictionary {
     int default_arm;       /* the default plan's arm, or -1 */
     struct search *search; /* NULL: nothing is decided */
     const struct effort *effort;
-    double harm, margin; /* as in struct decision_setup */
-    uint32_t patience;   /* likewise; 0: the effort's */
-    bool launched;       /* likewise */
+    double harm, margin;  /* as in struct decision_setup */
+    uint32_t patience;    /* likewise; 0: the effort's */
+    bool launched;        /* likewise */
+    struct row_list pins; /* a person's word: what they cover is left alone */
 };
 
 /* The capacity that stands for a bucket, or the key. */
@@ -34,6 +35,9 @@ int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan);
 
 /* The bucket's entry.  UNSUPPORTED, silently, if there is none. */
 int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out);
+
+/* What a person pinned at a bucket, and trainers are told; NULL: nothing. */
+const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket);
 
 /* What the search expects one plan to take at a bucket; NAN if it has no model, or arm is -1. */
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm);

@@ -45,9 +45,9 @@ void launch_bucket_reset(struct launch_bucket *r)
     watched_reset(&r->watched);
 }
 
-bool launch_bucket_pin(struct launch_bucket *r, struct row_list pins)
+bool launch_bucket_pin(struct launch_bucket *r)
 {
-    const struct override_row *pin = override_of(pins, &r->bucket.key);
+    const struct override_row *pin = dictionary_pin(&r->dictionary, r->bucket.key.bucket);
     const struct declaration *d = r->dictionary.declared;
     char range[64];
 

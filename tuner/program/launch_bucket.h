@@ -49,7 +49,7 @@ int launch_bucket_open(struct launch_bucket *range, const struct dictionary *sha
 void launch_bucket_close(struct launch_bucket *range);
 
 /* Whether a person chose the plan: then nothing is tried, which is said. */
-bool launch_bucket_pin(struct launch_bucket *range, struct row_list pins);
+bool launch_bucket_pin(struct launch_bucket *range);
 
 /* Has it decided, from what is known; writes the entry where nothing more is wanted. */
 int launch_bucket_begin(struct launch_bucket *range);

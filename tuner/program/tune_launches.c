@@ -24,7 +24,6 @@ struct launch_tuning {
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    struct row_list pins;          /* a person's word: what they cover is left alone */
     struct launch_bucket **ranges; /* in the order in which they were asked for */
     size_t range_count;
     struct run run;
@@ -54,7 +53,7 @@ static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_buc
             TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
     *out = r;
     r->demand = live_demand(t->setup, bucket);
-    return launch_bucket_pin(r, t->pins) ? OK : launch_bucket_begin(r);
+    return launch_bucket_pin(r) ? OK : launch_bucket_begin(r);
 }
 
 static uint32_t count_ranges(const struct launch_tuning *t, enum range_state state)
@@ -412,7 +411,7 @@ static int tune(struct launch_tuning *t)
     TRY(store_open(setup->path, setup->store_flags, &d->store));
     TRY(recognise(d->store, &cluster, &d->cluster));
     TRY(store_shape_add(d->store, &setup->shape, &d->shape));
-    TRY(store_overrides(d->store, &t->pins));
+    TRY(store_overrides(d->store, &d->pins));
     t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
     TRY(run_begin(&t->run, d->cluster, setup->seed, "blind", setup->effort->name, setup->command));
     d->run = t->run.row.id;
@@ -499,7 +498,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         free(t->ranges[i]);
     }
     free(t->ranges);
-    free(t->pins.rows);
+    free(t->dictionary.pins.rows);
     launches_close(&t->launches);
     free(t);
     return rc ? rc : said;

@@ -104,7 +104,8 @@ static int add_seat(void *self, const struct entry_row *e)
     int arm = space_arm(space, &e->plan);
     bool asked_for = arm >= 0 && e->bucket >= space->first && e->bucket <= space->last;
 
-    if (e->window != space->window || e->inferred)
+    if (e->window != space->window || e->inferred ||
+        dictionary_pin(&s->sweep->dictionary, e->bucket))
         return OK;
     s->leaves_out |= !asked_for;
     s->other_effort |= strcmp(e->effort, s->sweep->request->effort->name) != 0;

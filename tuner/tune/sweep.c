@@ -155,8 +155,10 @@ static int visit(struct sweep *sweep, uint32_t bucket)
 
     if (rc < 0)
         return rc;
-    if (rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
-        effort_rank(e.effort) >= effort_rank(sweep->request->effort->name)) {
+    if (dictionary_pin(&sweep->dictionary, bucket))
+        sweep->result.pinned++;
+    else if (rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
+             effort_rank(e.effort) >= effort_rank(sweep->request->effort->name)) {
         sweep->result.known++;
         TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* the search hears of it */
     } else {
@@ -230,7 +232,10 @@ static int find_doubtful(struct sweep *sweep, const struct entry_row *low,
     TRY(foresee(sweep, low, &sides[0]));
     TRY(foresee(sweep, high, &sides[1]));
     TRY(between_turn(sweep, &sides[0], &sides[1], &turn));
-    return between_doubtful(sweep, &sides[0], &sides[1], turn, doubtful) ? OK : UNSUPPORTED;
+    return between_doubtful(sweep, &sides[0], &sides[1], turn, doubtful) &&
+                   !dictionary_pin(&sweep->dictionary, *doubtful)
+               ? OK
+               : UNSUPPORTED;
 }
 
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
@@ -415,7 +420,7 @@ static int visit_all(struct sweep *sweep)
     for (uint32_t b = space->first; b <= space->last; b++) {
         int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
-        if (rc == OK && entry_is(&entry, ENTRY_REFUTED))
+        if (rc == OK && entry_is(&entry, ENTRY_REFUTED) && !dictionary_pin(&sweep->dictionary, b))
             rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
         if (rc && rc != UNSUPPORTED)
             return rc;
@@ -454,6 +459,21 @@ static int conclude_sweep(struct sweep *sweep, int cut)
     return cut ? cut : rc;
 }
 
+/* What is known of all buckets is to be found out again, but where a person's word holds. */
+static int forget_all(struct sweep *sweep)
+{
+    const struct dictionary *d = &sweep->dictionary;
+
+    for (uint32_t b = sweep->space->first, end; b <= sweep->space->last; b = end + 1) {
+        for (end = b; end <= sweep->space->last && !dictionary_pin(d, end);)
+            end++;
+        if (end > b)
+            TRY(store_expire(d->store, d->cluster, d->shape, d->window, b, end - 1,
+                             "to be measured again"));
+    }
+    return OK;
+}
+
 static int sweep_buckets(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
@@ -461,8 +481,7 @@ static int sweep_buckets(struct sweep *sweep)
     int rc;
 
     if (sweep->request->options->retune)
-        TRY(store_expire(d->store, d->cluster, d->shape, space->window, space->first, space->last,
-                         "to be measured again"));
+        TRY(forget_all(sweep));
     TRY(store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first, space->last,
                            d->load));
     rc = visit_all(sweep);
@@ -476,6 +495,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     struct space *space = &request->spaces[number];
     /* The rounds prove what is published (standing.h), unless a budget ends before them. */
     uint32_t pairs = c->deadline_ns ? PAIRS_LEAST : PAIRS_BEFORE_ROUNDS;
+    int rc;
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.row.id,
@@ -501,6 +521,11 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     TRY(store_shape_add(c->store, &space->shape, &d.shape));
     TRY(campaign_first_run(c, &d.pairs_since));
     TRY(search_open(request->strategy, &search, &d.search));
+    rc = store_overrides(c->store, &d.pins);
+    if (rc) {
+        search_close(d.search);
+        return rc;
+    }
     *out = (struct sweep){ .campaign = c,
                            .request = request,
                            .space = space,
@@ -508,6 +533,12 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                            .first_run = d.pairs_since,
                            .dictionary = d };
     return OK;
+}
+
+static void close_sweep(struct sweep *sweep)
+{
+    search_close(sweep->dictionary.search);
+    free(sweep->dictionary.pins.rows);
 }
 
 int sweep_layer(struct campaign *campaign, const struct tune_request *request, size_t number,
@@ -518,7 +549,7 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
 
     TRY(open_sweep(campaign, request, number, &sweep));
     rc = sweep_buckets(&sweep);
-    search_close(sweep.dictionary.search);
+    close_sweep(&sweep);
     *out = sweep.result;
     return rc;
 }
@@ -563,7 +594,7 @@ int sweep_misses(struct campaign *campaign, const struct tune_request *request,
     if (!rc)
         rc = run_misses(sweeps, space_count, misses);
     for (size_t i = 0; sweeps && i < space_count; i++) {
-        search_close(sweeps[i].dictionary.search);
+        close_sweep(&sweeps[i]);
         results[i] = sweeps[i].result;
     }
     free(sweeps);

@@ -22,7 +22,8 @@ struct too_wide {
 
 /* What a sweep adds up to. */
 struct sweep_result {
-    uint32_t measured, inferred, known; /* buckets: now, between, from earlier runs */
+    uint32_t measured, inferred, known, pinned; /* buckets: now, between, from earlier runs; left
+                                                 * alone, for a person says what is told there */
     uint32_t failed_trials, ruled_out;
     struct standing standing;
     struct too_wide too_wide;

@@ -22,6 +22,7 @@ struct claim_search {
     struct campaign *campaign;
     const struct verify_wanted *wanted;
     struct verify_entries *claims;
+    struct row_list pins;
 };
 
 /* ---- which entries */
@@ -52,6 +53,10 @@ static int add_claim(void *self, const struct entry_row *e)
         verdict.kind = VERIFY_DEFAULT;
     if (e->bucket < w->first || e->bucket > w->last || !shape_asked_for(w, &verdict.shape))
         return OK;
+    if (override_of(f->pins, &(struct bucket_key){ e->cluster, e->shape, e->window, e->bucket })) {
+        f->claims->pinned++;
+        return OK;
+    }
     wanted = w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
              (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
              w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
@@ -159,12 +164,18 @@ static int weigh(struct verify_entries *claims)
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
-    struct claim_search f = { campaign, wanted, out };
+    struct claim_search f = { .campaign = campaign, .wanted = wanted, .claims = out };
+    int rc;
 
     *out = (struct verify_entries){ .first_run = INT64_MAX };
     if (!wanted->restart)
         TRY(campaign_first_run(campaign, &out->first_run));
-    TRY(store_entries(campaign->store, campaign->cluster_id, 0, add_claim, &f));
+    TRY(store_overrides(campaign->store, &f.pins));
+    rc = store_entries(campaign->store, campaign->cluster_id, 0, add_claim, &f);
+    free(f.pins.rows);
+    TRY(rc);
+    if (out->pinned)
+        note("%u pinned and left alone: trainers are told what a person pinned there", out->pinned);
     if (out->count) {
         TRY(weigh(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
