@@ -146,9 +146,7 @@ enum {
 static const size_t message_bytes[] = { 8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304 };
 enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
 
-/* On cores, half a product of 64 rows is about a millisecond: shorter than a slice of the
- * scheduler.
- */
+/* Half a product of 64 rows takes a core about a millisecond, less than a scheduler's slice. */
 static const struct products on_cores = { MOE_F32, 512, 512, { 1, 4, 16, 64, 256, 512 }, 64 };
 
 /* From a few rows per expert to a full batch.  1,024 rows fill a GPU. */
