@@ -234,7 +234,7 @@ static const char *store_value(const struct cluster_field *field, const char *te
             if ((unsigned char)*c < 0x20 || *c == 0x7f)
                 return "holds a control character";
         if (field->words && strcmp(text, "unknown") != 0 && word_find(field->words, text) < 0)
-            return "is none of its words";
+            return "is none of f32, f16, bf16";
         text_put(place(cluster, field), field->bytes, "%s", text);
         return NULL;
     }
@@ -498,9 +498,9 @@ int cluster_check_multiplies(const struct cluster *cluster, uint32_t dtype)
     if (cluster_multiplies(cluster, dtype))
         return OK;
     return fail(ERR_ARGUMENT,
-                "the speed of products was measured in %s, and the layer's are in %s: "
-                "moetune probe --dtype %s measures those",
-                cluster->gemm_dtype, dtype_words[dtype], dtype_words[dtype]);
+                "the cluster's speed of products is that of %s (gemm_dtype), and the layer's are "
+                "in %s: --dtype %s, or a description by moetune probe --dtype %s",
+                cluster->gemm_dtype, dtype_words[dtype], cluster->gemm_dtype, dtype_words[dtype]);
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])

@@ -76,7 +76,7 @@ struct cluster_field {
     enum { FIELD_COUNT_OF, FIELD_WORD, FIELD_NUMBER } kind;
     size_t offset, bytes;
     double least, most;       /* legal range of numbers and counts */
-    const char *const *words; /* that a word may be; NULL: any */
+    const char *const *words; /* that a word may be: those of types; NULL: any */
 };
 extern const struct cluster_field cluster_fields[];
 extern const size_t cluster_field_count;

@@ -279,11 +279,6 @@ static void sparse_steps(const struct layer *l, struct work *work)
                         .sums = take((uint64_t)r->tokens * r->width * sizeof(float)) });
 }
 
-static float *sums_of(const struct work *sparse)
-{
-    return sparse->steps[sparse->count - 1].args.esmm.sums;
-}
-
 /* What both give, from the same tokens: sums in f32 beside results that were rounded on the way.
  * No result is far from the other's, measured by what results are as a rule. */
 static void must_agree(const char *name, const struct layer *l, const struct work *sparse,
@@ -297,7 +292,8 @@ static void must_agree(const char *name, const struct layer *l, const struct wor
 
     must(sums && rows ? OK : ERR_NOMEM);
     timed_work(sparse);
-    must(device_download(duel_device, sums, sums_of(sparse), n * sizeof(*sums)));
+    must(device_download(duel_device, sums, sparse->steps[sparse->count - 1].args.esmm.sums,
+                         n * sizeof(*sums)));
     timed_work(padded);
     must(device_download(duel_device, rows, l->y, n * sizeof(*rows)));
     for (uint64_t i = 0; i < n; i++) {

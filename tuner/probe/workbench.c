@@ -17,14 +17,11 @@ static size_t weight_elements(const struct products *p)
     return (size_t)p->model_dim * p->hidden_dim;
 }
 
-static size_t row_elements(const struct products *p)
-{
-    return (size_t)p->rows[PROBE_PRODUCTS - 1] * (2 * (size_t)p->model_dim + p->hidden_dim);
-}
-
 static size_t product_elements(const struct products *p)
 {
-    return 2 * weight_elements(p) + row_elements(p);
+    size_t rows = p->rows[PROBE_PRODUCTS - 1];
+
+    return 2 * weight_elements(p) + rows * (2 * (size_t)p->model_dim + p->hidden_dim);
 }
 
 static size_t whole_rows(size_t bytes)
