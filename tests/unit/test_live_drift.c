@@ -154,6 +154,35 @@ static void what_became_stale_stays_so_until_it_is_measured(void)
     moetune_close(tuner);
 }
 
+/* An older moetune wrote what it had when it could not tell, and when its time was up. */
+static void an_entry_that_is_no_decision_is_measured(void)
+{
+    const char *path = fresh_path("undecided");
+    struct moetune *tuner = open_with(path, options_with(0.05));
+    struct training t = training_of(tuner, 1, 0.05);
+    struct entry_row entry;
+    struct store *store;
+
+    train(&t, 300, 4000);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 2, &entry) && plan_is(&entry.plan, best_text));
+    CHECK(!store_open(path, 0, &store));
+    for (int i = 0; i < 3; i++) {
+        snprintf(entry.decision, sizeof(entry.decision), "%s", i == 1 ? "tie" : "adopted");
+        snprintf(entry.reason, sizeof(entry.reason), "%s", i == 2 ? "cut" : "exhausted");
+        CHECK(!store_entry_put(store, &entry, "by hand"));
+        store_close(store);
+        tuner = open_with(path, options_with(0.05));
+        CHECK(status_of(tuner).decided == (i ? 0 : 1));
+        t = training_of(tuner, 2, 0.05);
+        train(&t, 300, 3000);
+        CHECK(plan_is(&t.plan, best_text) && status_of(tuner).decided == 1);
+        moetune_close(tuner);
+        CHECK(!store_open(path, 0, &store));
+    }
+    store_close(store);
+}
+
 static void noise_alone_switches_nothing(void)
 {
     struct moetune *tuner = open_with(fresh_path("calm"), options_with(0.05));
@@ -305,6 +334,7 @@ int main(void)
         TEST(a_tenth_slower_is_found_within_200_uses),
         TEST(a_winner_that_became_slower_is_found_out),
         TEST(what_became_stale_stays_so_until_it_is_measured),
+        TEST(an_entry_that_is_no_decision_is_measured),
         TEST(an_inferred_plan_that_takes_what_was_foreseen_stays),
         TEST(an_inferred_plan_that_is_slower_than_foreseen_is_measured),
         TEST(noise_alone_switches_nothing),

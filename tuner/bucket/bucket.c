@@ -161,8 +161,7 @@ double bucket_median_ns(const struct bucket *b, int arm)
  * one to come. */
 static enum decision_purpose purpose_of(const struct bucket *b, const struct counted_sample *told)
 {
-    bool decided = b->known && !entry_is(&b->entry, ENTRY_OPEN) &&
-                   effort_rank(b->entry.effort) >= effort_rank(b->dictionary->effort->name);
+    bool decided = b->known && dictionary_holds(b->dictionary, &b->entry, false);
     bool fresh = !b->known || decided || told->run >= b->dictionary->pairs_since;
 
     if (told->kind == SAMPLE_SEARCH)

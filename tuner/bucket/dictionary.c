@@ -13,6 +13,18 @@
 #include <string.h>
 #include <time.h>
 
+int dictionary_open(struct dictionary *d, const struct moe_shape *shape)
+{
+    TRY(store_shape_add(d->store, shape, &d->shape));
+    return store_overrides(d->store, &d->pins);
+}
+
+void dictionary_close(struct dictionary *d)
+{
+    search_close(d->search);
+    free(d->pins.rows);
+}
+
 uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket)
 {
     return d->declared ? declaration_key(d->declared, bucket) : bucket_capacity(d->window, bucket);
@@ -31,6 +43,14 @@ int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_r
 const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket)
 {
     return override_of(d->pins, &(struct bucket_key){ d->cluster, d->shape, d->window, bucket });
+}
+
+bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, bool inferred)
+{
+    unsigned open = inferred ? ENTRY_OPEN & ~ENTRY_INFERRED : ENTRY_OPEN;
+
+    return !entry_is(e, open) && !strcmp(e->load, d->load) &&
+           (d->any_effort || effort_rank(e->effort) >= effort_rank(d->effort->name));
 }
 
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)

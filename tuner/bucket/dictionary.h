@@ -24,8 +24,13 @@ struct dictionary {
     double harm, margin;  /* as in struct decision_setup */
     uint32_t patience;    /* likewise; 0: the effort's */
     bool launched;        /* likewise */
+    bool any_effort;      /* what less effort has decided holds, too */
     struct row_list pins; /* a person's word: what they cover is left alone */
 };
+
+/* Finds the layer in the store, or adds it, and what is pinned there. */
+int dictionary_open(struct dictionary *d, const struct moe_shape *shape);
+void dictionary_close(struct dictionary *d); /* its search and its pins */
 
 /* The capacity that stands for a bucket, or the key. */
 uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket);
@@ -38,6 +43,10 @@ int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_r
 
 /* What a person pinned at a bucket, and trainers are told; NULL: nothing. */
 const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket);
+
+/* Whether an entry is a decision that holds under the dictionary's load: nothing is measured there.
+ * Who only looks for an answer takes an inferred one, too. */
+bool dictionary_holds(const struct dictionary *d, const struct entry_row *entry, bool inferred);
 
 /* What the search expects one plan to take at a bucket; NAN if it has no model, or arm is -1. */
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm);

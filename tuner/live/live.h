@@ -36,6 +36,15 @@ struct live_setup {
     size_t demand_count;
 };
 
+/* The parts of an opening, also for who launches programs: the plans that are compared, what the
+ * search is told of them, and the table in the dictionary's store, with the row of a run. */
+int live_arms(const struct live_setup *setup, struct dictionary *out,
+              struct moe_plan arms[SEARCH_ARMS_MAX]);
+struct search_setup live_search(const struct live_setup *setup, const struct dictionary *d,
+                                const struct cluster *cluster);
+int live_begin(const struct live_setup *setup, struct cluster *cluster, const char *search,
+               struct dictionary *d, struct run *run);
+
 /* How much a bucket is wanted; 0: it is not to be measured. */
 uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
 

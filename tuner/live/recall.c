@@ -66,7 +66,7 @@ void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 bool live_settle(struct live *live, struct live_bucket *lb)
 {
     const struct entry_row *e = &lb->bucket.entry;
-    const struct effort *effort = live->setup.effort;
+    bool wanted = live->setup.demands && live_demand(&live->setup, e->bucket);
     int arm = lb->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
     uint32_t source = entry_is(e, ENTRY_OUTDATED)   ? MOE_STALE
                       : entry_is(e, ENTRY_IMPORTED) ? MOE_IMPORTED
@@ -84,11 +84,7 @@ bool live_settle(struct live *live, struct live_bucket *lb)
     live_at(live, lb, e->capacity);
     live_answer(live, lb, arm, source);
     lb->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
-    /* It is measured again if it is out of date, of another cluster, inferred where somebody wants
-     * it measured, or of less effort than is wanted. */
-    if (entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
-        (e->inferred && live->setup.demands && live_demand(&live->setup, e->bucket)) ||
-        (effort && effort_rank(e->effort) < effort_rank(effort->name)))
+    if (!dictionary_holds(&live->dictionary, e, !wanted))
         return true;
     /* The entry holds: from now on it is the answer, and steps are held against it. */
     lb->state = LIVE_SETTLED;
@@ -267,14 +263,55 @@ static int open_view(struct live *live, const char *path, const struct cluster *
     return rc;
 }
 
+int live_arms(const struct live_setup *setup, struct dictionary *d,
+              struct moe_plan arms[SEARCH_ARMS_MAX])
+{
+    struct arms_setup axes = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
+    struct moe_plan usual = plan_default(&setup->shape);
+
+    *d = (struct dictionary){ .window = setup->window,
+                              .declared = declaration_find(setup->shape.space),
+                              .arms = arms,
+                              .effort = setup->effort ? setup->effort : &efforts[EFFORT],
+                              .any_effort = !setup->effort,
+                              .harm = setup->harm,
+                              .margin = setup->margin };
+    TRY(arms_list(&setup->shape, &axes, arms, &d->arm_count));
+    d->default_arm = arms_find(arms, d->arm_count, &usual);
+    return OK;
+}
+
+struct search_setup live_search(const struct live_setup *setup, const struct dictionary *d,
+                                const struct cluster *cluster)
+{
+    return (struct search_setup){ .shape = setup->shape,
+                                  .arms = d->arms,
+                                  .arm_count = d->arm_count,
+                                  .machine = known_machine(cluster, &(struct search_machine){ 0 }),
+                                  .worth = d->effort->worth,
+                                  .seed = setup->seed };
+}
+
+int live_begin(const struct live_setup *setup, struct cluster *cluster, const char *search,
+               struct dictionary *d, struct run *run)
+{
+    const char *command = setup->command ? setup->command : "a trainer, with libmoetune";
+
+    TRY(recognise(d->store, cluster, &d->cluster));
+    TRY(dictionary_open(d, &setup->shape));
+    run->store = d->store;
+    TRY(run_begin(run, d->cluster, setup->seed, search, d->effort->name, command));
+    d->run = run->row.id;
+    if (!setup->command)
+        return OK;
+    TRY(run_first(d->store, d->cluster, command, false, &d->first_run));
+    d->pairs_since = d->first_run;
+    return OK;
+}
+
 static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
 {
-    struct search_setup search = { .shape = live->setup.shape,
-                                   .arms = live->arms,
-                                   .arm_count = live->dictionary.arm_count,
-                                   .machine = known_machine(cluster, &(struct search_machine){ 0 }),
-                                   .worth = live->dictionary.effort->worth,
-                                   .seed = live->setup.seed };
+    struct search_setup search = live_search(&live->setup, &live->dictionary, cluster);
 
     return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search, out);
 }
@@ -296,7 +333,6 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     const struct live_setup *setup = &live->setup;
     struct dictionary *d = &live->dictionary;
     uint32_t count = d->declared ? declaration_classes(d->declared) : 1;
-    const char *command = setup->command ? setup->command : "a trainer, with libmoetune";
     int rc = setup->dry_run ? store_dry_run("", &d->store)
                             : store_open(path, setup->store_flags, &d->store);
 
@@ -306,20 +342,11 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
         return OK;
     }
     TRY(rc);
-    TRY(recognise(d->store, cluster, &d->cluster));
-    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
-    live->run = (struct run){ .store = d->store,
-                              .row = { .now = "training" },
+    live->run = (struct run){ .row = { .now = "training" },
                               .pace = pace,
                               .now_us = setup->now_us,
                               .self = setup->self };
-    TRY(run_begin(&live->run, d->cluster, setup->seed, d->search->ops->name, d->effort->name,
-                  command));
-    d->run = live->run.row.id;
-    if (setup->command) {
-        TRY(run_first(d->store, d->cluster, command, false, &d->first_run));
-        d->pairs_since = d->first_run;
-    }
+    TRY(live_begin(setup, cluster, d->search->ops->name, d, &live->run));
     if (!setup->dry_run)
         TRY(open_view(live, path, cluster));
     /* Each class has the dictionary's ids and a search of its own; the first takes that which is
@@ -339,9 +366,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
 
 int live_open(const struct live_setup *setup, struct live **out)
 {
-    struct moe_plan default_plan = plan_default(&setup->shape);
     struct live *live = calloc(1, sizeof(*live));
-    struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
     const char *disable = getenv("MOELOOKUP_DISABLE");
     bool disabled = disable && *disable && strcmp(disable, "0") != 0;
     struct cluster cluster;
@@ -351,17 +376,9 @@ int live_open(const struct live_setup *setup, struct live **out)
     if (!live)
         return fail(ERR_NOMEM, "a tuner");
     live->setup = *setup;
-    live->dictionary =
-        (struct dictionary){ .window = setup->window,
-                             .declared = declaration_find(setup->shape.space),
-                             .arms = live->arms,
-                             .effort = setup->effort ? setup->effort : &efforts[EFFORT],
-                             .harm = setup->harm,
-                             .margin = setup->margin };
     live->budget.share = setup->share;
     TRY_OUT(live_cluster(setup, &cluster));
-    TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
-    live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
+    TRY_OUT(live_arms(setup, &live->dictionary, live->arms));
     TRY_OUT(reach_open(live->arms, live->dictionary.arm_count, &live->reach));
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
@@ -387,7 +404,7 @@ void live_close(struct live *live)
     for (uint32_t i = 1; i < live->class_count; i++)
         search_close(live->classes[i].search);
     free(live->classes);
-    search_close(live->dictionary.search);
+    dictionary_close(&live->dictionary);
     live_buckets_free(&live->buckets);
     reach_close(&live->reach);
     free(live);

@@ -99,8 +99,8 @@ int launch_bucket_begin(struct launch_bucket *r)
     const struct entry_row *e = &r->bucket.entry;
     int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
     /* What earlier runs decided with no less effort holds, if its plan can still run. */
-    bool decided = arm >= 0 && r->bucket.attempts[arm].usable && !entry_is(e, ENTRY_OPEN) &&
-                   effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
+    bool decided = arm >= 0 && r->bucket.attempts[arm].usable &&
+                   dictionary_holds(&r->dictionary, e, false);
 
     r->state = !r->demand ? RANGE_LEFT_OUT : decided ? RANGE_DECIDED : RANGE_OPEN;
     if (r->state != RANGE_OPEN)

@@ -390,33 +390,18 @@ static int tune(struct launch_tuning *t)
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
     const struct live_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
-    struct arms_setup axes = { .axes = setup->axes, .foreign = true };
-    struct moe_plan usual = plan_default(&setup->shape);
     struct launch_bucket *range;
     struct cluster cluster;
     int rc;
 
-    TRY(arms_list(&setup->shape, &axes, t->arms, &d->arm_count));
-    d->default_arm = arms_find(t->arms, d->arm_count, &usual);
+    TRY(live_arms(setup, d, t->arms));
     t->launches.plan_count = d->arm_count;
     TRY(launches_open(&t->launches));
     TRY(live_cluster(setup, &cluster));
-    t->search =
-        (struct search_setup){ .shape = setup->shape,
-                               .arms = t->arms,
-                               .arm_count = d->arm_count,
-                               .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
-                               .worth = setup->effort->worth,
-                               .seed = setup->seed };
+    t->search = live_search(setup, d, &cluster);
     TRY(store_open(setup->path, setup->store_flags, &d->store));
-    TRY(recognise(d->store, &cluster, &d->cluster));
-    TRY(store_shape_add(d->store, &setup->shape, &d->shape));
-    TRY(store_overrides(d->store, &d->pins));
-    t->run = (struct run){ .store = d->store, .row = { .now = "launching" }, .pace = pace };
-    TRY(run_begin(&t->run, d->cluster, setup->seed, "blind", setup->effort->name, setup->command));
-    d->run = t->run.row.id;
-    TRY(run_first(d->store, d->cluster, setup->command, false, &d->first_run));
-    d->pairs_since = d->first_run;
+    t->run = (struct run){ .row = { .now = "launching" }, .pace = pace };
+    TRY(live_begin(setup, &cluster, "blind", d, &t->run));
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
@@ -478,12 +463,6 @@ int tune_launches(struct session *session, const struct live_setup *setup,
                       .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST } },
         .setup = setup,
         .options = options,
-        .dictionary = { .window = setup->window,
-                        .declared = session->space,
-                        .arms = t->arms,
-                        .effort = setup->effort,
-                        .harm = setup->harm,
-                        .margin = setup->margin },
     };
     *out = (struct launches_report){ 0 };
     rc = tune(t);
@@ -498,7 +477,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         free(t->ranges[i]);
     }
     free(t->ranges);
-    free(t->dictionary.pins.rows);
+    dictionary_close(&t->dictionary);
     launches_close(&t->launches);
     free(t);
     return rc ? rc : said;

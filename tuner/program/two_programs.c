@@ -6,6 +6,7 @@
 #include "array.h"
 #include "contest.h"
 #include "declaration.h"
+#include "dictionary.h"
 #include "host.h"
 #include "launches.h"
 #include "ledger.h"
@@ -821,9 +822,8 @@ static int report(struct program_comparison *t, int ended_by)
 /* The table in its database. */
 struct judged_table {
     const struct program_comparison *t;
-    struct store *store;
-    int64_t cluster, shape; /* 0: it is not there */
-    bool of_programs;       /* else moetune's own layer was measured, which is another program */
+    struct dictionary table; /* its cluster 0: it is not there */
+    bool of_programs;        /* else moetune's own layer was measured, which is another program */
     struct run run;
     uint32_t kept, refuted;
 };
@@ -835,16 +835,15 @@ static int find_layer(void *self, const struct entry_row *e)
     struct moe_shape shape;
     uint8_t hash[HASH_BYTES];
 
-    if (j->cluster || e->window != j->t->window)
+    if (j->table.cluster || e->window != j->t->window)
         return OK;
-    TRY(store_shape_get(j->store, e->shape, &shape));
-    TRY(store_cluster_get(j->store, e->cluster, &cluster));
+    TRY(store_shape_get(j->table.store, e->shape, &shape));
+    TRY(store_cluster_get(j->table.store, e->cluster, &cluster));
     cluster_hash(&cluster, hash);
     if (!shape_equal(&shape, &j->t->shape) ||
         memcmp(hash, lookup_view_cluster(j->t->side[0].view), sizeof(hash)) != 0)
         return OK;
-    j->cluster = e->cluster;
-    j->shape = e->shape;
+    j->table.cluster = e->cluster;
     j->of_programs = !strcmp(cluster.backend, "live");
     return OK;
 }
@@ -859,20 +858,18 @@ static bool is_known(const struct program_comparison *t, const struct rivals_buc
 
 /* Times stay on the scale of the table, which neighbours keep: the default takes as long as the
  * entry says. */
-static int judge_entry(struct judged_table *j, struct row_list pins,
-                       const struct rivals_bucket *key)
+static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
 {
     const struct program_comparison *t = j->t;
-    struct bucket_key place = { j->cluster, j->shape, t->window, key->watched.bucket };
     struct verdict v = verdict_of(t, key);
     struct entry_row e, claim;
     double was_us;
     char why[64];
     int rc;
 
-    if (!is_known(t, key) || override_of(pins, &place))
+    if (!is_known(t, key) || dictionary_pin(&j->table, key->watched.bucket))
         return OK;
-    rc = store_entry_get(j->store, j->cluster, j->shape, t->window, place.bucket, &e);
+    rc = dictionary_entry(&j->table, key->watched.bucket, &e);
     if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
         return rc < 0 ? rc : OK;
     if (!(e.default_us > 0))
@@ -896,29 +893,28 @@ static int judge_entry(struct judged_table *j, struct row_list pins,
             text_put(why, sizeof(why), "verify: %.1f %% slower than the default",
                      -100 * v.gain.value);
         j->refuted++;
-        return ledger_refute(j->store, &e, key->plan[1], why);
+        return ledger_refute(j->table.store, &e, key->plan[1], why);
     }
     j->kept++;
     ledger_weigh(&t->shape, &claim, &v.gain, &e);
-    return ledger_confirm(j->store, &e);
+    return ledger_confirm(j->table.store, &e);
 }
 
 static int judge_table(struct judged_table *j)
 {
     const struct program_comparison *t = j->t;
-    struct row_list pins = { NULL, 0 };
+    struct store *store = j->table.store;
     int rc;
 
-    TRY(store_entries(j->store, 0, 0, find_layer, j));
-    if (!j->cluster || !j->of_programs)
+    TRY(store_entries(store, 0, 0, find_layer, j));
+    if (!j->table.cluster || !j->of_programs)
         return OK;
-    TRY(store_overrides(j->store, &pins));
-    j->run =
-        (struct run){ .store = j->store, .row = { .buckets_planned = (uint32_t)t->key_count } };
-    rc = run_begin(&j->run, j->cluster, t->options->seed, "verify", "all", t->options->command);
+    TRY(dictionary_open(&j->table, &t->shape));
+    j->run = (struct run){ .store = store, .row = { .buckets_planned = (uint32_t)t->key_count } };
+    rc = run_begin(&j->run, j->table.cluster, t->options->seed, "verify", "all",
+                   t->options->command);
     for (size_t i = 0; i < t->key_count && !rc; i++)
-        rc = judge_entry(j, pins, t->keys[i]);
-    free(pins.rows);
+        rc = judge_entry(j, t->keys[i]);
     j->run.row.buckets_done = j->kept + j->refuted;
     return rc ? rc : run_end(&j->run, OK, NULL, true);
 }
@@ -942,7 +938,7 @@ static int find_database(const struct two_programs *o, char path[PATH_MAX])
 static int remember(const struct program_comparison *t)
 {
     const struct two_programs *o = t->options;
-    struct judged_table j = { .t = t };
+    struct judged_table j = { .t = t, .table = { .window = t->window } };
     char path[PATH_MAX];
     bool known = false;
     int rc = OK;
@@ -953,12 +949,13 @@ static int remember(const struct program_comparison *t)
         return OK;
     TRY(find_database(o, path));
     if (!access(path, F_OK)) {
-        rc = store_open(path, o->steal ? STORE_STEAL : 0, &j.store);
+        rc = store_open(path, o->steal ? STORE_STEAL : 0, &j.table.store);
         if (!rc)
             rc = judge_table(&j);
-        store_close(j.store);
+        store_close(j.table.store);
+        dictionary_close(&j.table);
     }
-    if (rc || !j.cluster)
+    if (rc || !j.table.cluster)
         note("%s: the table stays as it is%s", path, rc ? "" : ", for it is not of this database");
     else if (!j.of_programs)
         note("%s: the table stays as it is, for moetune's own layer was measured there; moetune "

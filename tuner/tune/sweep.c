@@ -157,8 +157,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
         return rc;
     if (dictionary_pin(&sweep->dictionary, bucket))
         sweep->result.pinned++;
-    else if (rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
-             effort_rank(e.effort) >= effort_rank(sweep->request->effort->name)) {
+    else if (rc == OK && dictionary_holds(&sweep->dictionary, &e, false)) {
         sweep->result.known++;
         TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* the search hears of it */
     } else {
@@ -518,12 +517,13 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                                    .seed = c->setup->seed };
 
     load_name(space->load, d.load);
-    TRY(store_shape_add(c->store, &space->shape, &d.shape));
-    TRY(campaign_first_run(c, &d.pairs_since));
-    TRY(search_open(request->strategy, &search, &d.search));
-    rc = store_overrides(c->store, &d.pins);
+    rc = dictionary_open(&d, &space->shape);
+    if (!rc)
+        rc = campaign_first_run(c, &d.pairs_since);
+    if (!rc)
+        rc = search_open(request->strategy, &search, &d.search);
     if (rc) {
-        search_close(d.search);
+        dictionary_close(&d);
         return rc;
     }
     *out = (struct sweep){ .campaign = c,
@@ -535,12 +535,6 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     return OK;
 }
 
-static void close_sweep(struct sweep *sweep)
-{
-    search_close(sweep->dictionary.search);
-    free(sweep->dictionary.pins.rows);
-}
-
 int sweep_layer(struct campaign *campaign, const struct tune_request *request, size_t number,
                 struct sweep_result *out)
 {
@@ -549,7 +543,7 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
 
     TRY(open_sweep(campaign, request, number, &sweep));
     rc = sweep_buckets(&sweep);
-    close_sweep(&sweep);
+    dictionary_close(&sweep.dictionary);
     *out = sweep.result;
     return rc;
 }
@@ -594,7 +588,7 @@ int sweep_misses(struct campaign *campaign, const struct tune_request *request,
     if (!rc)
         rc = run_misses(sweeps, space_count, misses);
     for (size_t i = 0; sweeps && i < space_count; i++) {
-        close_sweep(&sweeps[i]);
+        dictionary_close(&sweeps[i].dictionary);
         results[i] = sweeps[i].result;
     }
     free(sweeps);
