@@ -198,16 +198,6 @@ int format_set_number(const struct format_job *job, const char *name, int64_t le
     return OK;
 }
 
-int format_json_integer(const struct json_value *value, int64_t *out)
-{
-    *out = value->kind == JSON_NUMBER && !value->value[strspn(value->value, "0123456789")]
-               ? strtoll(value->value, NULL, 10)
-               : -1;
-    if (*out < 0 || *out > INT_MAX)
-        return fail(ERR_FORMAT, "%s: a whole number from 0 to %d is wanted", value->key, INT_MAX);
-    return OK;
-}
-
 /* ---- before anything is written */
 
 static int check_sets(const struct format *format, const struct format_job *job)

@@ -1,6 +1,5 @@
-/* A table's answers in the forms that other programs read.  Each form is a row of formats[], and
- * has a reader of its own, which follows the rules of the program that it is for, so that what was
- * written can be read back as that program will. */
+/* A table's answers in the forms that other programs read.  Each form is a row of formats[].  Those
+ * that many programs read have a reader, so that what was written can be read back. */
 #ifndef FORMAT_H
 #define FORMAT_H
 
@@ -97,7 +96,7 @@ struct format {
     int (*write)(const struct format_job *job, FILE *to);
 
     /* What the reader would take from the text for a key and class: the axes that it is told.
-     * ERR_FORMAT after a message. */
+     * ERR_FORMAT after a message.  NULL: one program alone reads it, which was never run here. */
     int (*read)(const struct format_job *job, const char *text, size_t length, uint64_t key,
                 double class_value, struct plan_words *out);
 };
@@ -130,8 +129,5 @@ const struct plan_word *format_word(const struct format_job *job, const struct p
 /* A whole number of --set, from least to what a C int holds; `fallback` where it is not given. */
 int format_set_number(const struct format_job *job, const char *name, int64_t least,
                       int64_t fallback, int64_t *out);
-
-/* The same of a file.  ERR_FORMAT after a message: it is none. */
-int format_json_integer(const struct json_value *value, int64_t *out);
 
 #endif

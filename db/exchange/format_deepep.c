@@ -63,22 +63,22 @@ static int complete(struct config *c)
             if (v[m] == NOT_NAMED)
                 v[m] = members[m].usual;
         if (v[SMS] < 2 || v[SMS] % 2)
-            return fail(ERR_FORMAT, "%s: num_sms=%" PRId64 ": an even number is wanted", half,
+            return fail(ERR_ARGUMENT, "%s: num_sms=%" PRId64 ": an even number is wanted", half,
                         v[SMS]);
         if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
-            return fail(ERR_FORMAT,
+            return fail(ERR_ARGUMENT,
                         "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
                         ": fewer than the buffer holds are wanted",
                         half, v[NVL_SEND], v[NVL_RECV]);
         if (v[RDMA_SEND] < 1 || v[RDMA_SEND] > v[RDMA_RECV] / 2) /* before Config rounds it up */
-            return fail(ERR_FORMAT,
+            return fail(ERR_ARGUMENT,
                         "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
                         ": half of the buffer at most is wanted",
                         half, v[RDMA_SEND], v[RDMA_RECV]);
     }
     return c->value[0][SMS] == c->value[1][SMS]
                ? OK
-               : fail(ERR_FORMAT, "num_sms differs: SGLang wants the same for both");
+               : fail(ERR_ARGUMENT, "num_sms differs: SGLang wants the same for both");
 }
 
 /* ---- writing */
@@ -132,7 +132,7 @@ static int check_deepep(const struct format_job *job)
     if (!format_word(job, &words, "num_sms"))
         return fail(ERR_ARGUMENT, "DeepEP wants the axis num_sms, which the space has not");
     TRY(fill(job, &config));
-    return complete(&config) ? ERR_ARGUMENT : OK;
+    return complete(&config);
 }
 
 static int write_deepep(const struct format_job *job, FILE *to)
@@ -152,58 +152,8 @@ static int write_deepep(const struct format_job *job, FILE *to)
     return OK;
 }
 
-/* ---- as SGLang and DeepEP read it */
-
-struct config_reader {
-    struct config config;
-    size_t half; /* HALVES: one that nobody reads */
-};
-
-static int take_value(void *self, const struct json_value *v)
-{
-    struct config_reader *r = self;
-
-    if (v->depth == 1 && v->key)
-        for (r->half = 0; r->half < HALVES && strcmp(halves[r->half], v->key) != 0;)
-            r->half++;
-    if (v->depth != 2 || !v->key || r->half == HALVES)
-        return OK;
-    for (size_t m = 0; m < MEMBERS; m++)
-        if (!strcmp(members[m].name, v->key))
-            return format_json_integer(v, &r->config.value[r->half][m]);
-    return fail(ERR_FORMAT, "deep_ep.Config knows no %s", v->key);
-}
-
-static int read_deepep(const struct format_job *job, const char *text, size_t length, uint64_t key,
-                       double class_value, struct plan_words *out)
-{
-    struct plan_words words = format_axes(job);
-    struct config_reader r = { .half = HALVES };
-
-    (void)key;
-    (void)class_value;
-    for (size_t i = 0; i < HALVES * MEMBERS; i++)
-        r.config.value[i / MEMBERS][i % MEMBERS] = NOT_NAMED;
-    TRY(json_read(text, length, "the configuration", take_value, &r));
-    for (size_t h = 0; h < HALVES; h++)
-        if (r.config.value[h][SMS] == NOT_NAMED)
-            return fail(ERR_FORMAT, "%s with num_sms is missing", halves[h]);
-    TRY(complete(&r.config));
-    for (size_t i = 0; i < words.count; i++)
-        for (size_t m = 0; m < MEMBERS; m++)
-            for (size_t h = 0; h < HALVES; h++)
-                if (members[m].axis[h] && !strcmp(members[m].axis[h], words.list[i].axis) &&
-                    !plan_words_find(out, words.list[i].axis)) {
-                    out->list[out->count] = words.list[i];
-                    snprintf(out->list[out->count++].value, DECLARATION_NAME_BYTES, "%" PRId64,
-                             r.config.value[h][m]);
-                }
-    return OK;
-}
-
 const struct format format_sglang_deepep = { .name = "sglang-deepep",
                                              .facts = facts,
                                              .one = true,
                                              .check = check_deepep,
-                                             .write = write_deepep,
-                                             .read = read_deepep };
+                                             .write = write_deepep };

@@ -346,93 +346,13 @@ static int write_tiles(const struct format_job *job, FILE *to)
     return OK;
 }
 
-/* ---- as both read it */
-
-struct row_reader {
-    uint64_t m, now, nearest;
-    bool any, takes; /* some row was seen; the row at hand is the nearest so far */
-    int64_t value[FIELDS];
-};
-
-static uint64_t apart(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
-static int take_value(void *self, const struct json_value *v)
-{
-    struct row_reader *r = self;
-    int64_t value;
-    char *end;
-
-    if (!v->key || v->depth < 1 || v->depth > 2)
-        return OK;
-    if (v->depth == 1) {
-        if (!strcmp(v->key, "triton_version"))
-            return OK;
-        if (v->kind != JSON_OBJECT)
-            return fail(ERR_FORMAT, "\"%s\" is no object", v->key);
-        /* As Python's int(key); of rows that are equally near the first one answers. */
-        errno = 0;
-        r->now = strtoull(v->key, &end, 10);
-        if (*v->key < '0' || *v->key > '9' || *end || errno)
-            return fail(ERR_FORMAT, "\"%s\" is no number of tokens", v->key);
-        r->takes = !r->any || r->now == r->nearest || apart(r->now, r->m) < apart(r->nearest, r->m);
-        r->any = true;
-        if (r->takes)
-            r->nearest = r->now;
-        for (size_t i = 0; i < FIELDS && r->takes; i++)
-            r->value[i] = NOT_NAMED;
-        return OK;
-    }
-    for (size_t i = 0; i < FIELDS; i++) {
-        if (strcmp(v->key, fields[i].name) != 0)
-            continue;
-        TRY(format_json_integer(v, &value));
-        if (!fits_field(&fields[i], value))
-            return fail(ERR_FORMAT, "\"%" PRIu64 "\": %s=%" PRId64 " is nothing the kernel can use",
-                        r->now, v->key, value);
-        if (r->takes)
-            r->value[i] = value;
-        return OK;
-    }
-    return strcmp(v->key, "SPLIT_K") != 0
-               ? fail(ERR_FORMAT, "\"%" PRIu64 "\": the kernel knows no %s", r->now, v->key)
-               : OK;
-}
-
-static int read_tiles(const struct format_job *job, const char *text, size_t length, uint64_t key,
-                      double class_value, struct plan_words *out)
-{
-    struct plan_words words = format_axes(job);
-    struct row_reader r = { .m = key };
-
-    (void)class_value;
-    TRY(json_read(text, length, "the configurations", take_value, &r));
-    if (!r.any)
-        return fail(ERR_FORMAT, "the file has no configuration");
-    for (size_t i = 0; i < FIELDS; i++) {
-        const struct plan_word *word = word_of_field(job, &fields[i], &words);
-
-        if (fields[i].needed && r.value[i] == NOT_NAMED)
-            return fail(ERR_FORMAT, "\"%" PRIu64 "\" has no %s", r.nearest, fields[i].name);
-        if (!word || r.value[i] == NOT_NAMED)
-            continue;
-        out->list[out->count] = *word;
-        snprintf(out->list[out->count++].value, DECLARATION_NAME_BYTES, "%" PRId64, r.value[i]);
-    }
-    return OK;
-}
-
 const struct format format_sglang_moe = { .name = "sglang-moe",
                                           .facts = facts,
                                           .check = check_sglang,
                                           .file_name = sglang_file_name,
-                                          .write = write_tiles,
-                                          .read = read_tiles };
+                                          .write = write_tiles };
 const struct format format_vllm_moe = { .name = "vllm-moe",
                                         .facts = vllm_facts,
                                         .check = check_vllm,
                                         .file_name = vllm_file_name,
-                                        .write = write_tiles,
-                                        .read = read_tiles };
+                                        .write = write_tiles };

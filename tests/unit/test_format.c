@@ -1,8 +1,7 @@
-/* Reading the files of other programs as they do: recorded files, and files that are wrong. */
+/* Reading files as others do that may be wrong, and names of files. */
 #include "check.h"
 
 #include "format.h"
-#include "input_file.h"
 #include "plan.h"
 #include "status.h"
 
@@ -45,128 +44,11 @@ static struct format_job job_of(const char *text, struct answers *answers, struc
     return (struct format_job){ .answers = answers };
 }
 
-static char *recorded(const char *name, size_t *length)
-{
-    char path[512], *text = NULL;
-
-    snprintf(path, sizeof(path), "tests/data/formats/%s", name);
-    CHECK(!input_read(path, FORMAT_FILE_MOST, &text, length));
-    return text;
-}
-
 static bool is(const struct plan_words *words, const char *axis, const char *value)
 {
     const struct plan_word *word = plan_words_find(words, axis);
 
     return word && !strcmp(word->value, value);
-}
-
-/* What `configs[min(configs, key=lambda m: abs(m - M))]` gives, worked out by Python; 6 and 160 are
- * as far from one row as from the next, and the first one answers. */
-static void a_file_of_vllm_is_read_as_vllm_does(void)
-{
-    static const struct {
-        uint64_t m;
-        const char *block_m, *block_n, *warps;
-    } rows[] = {
-        { 0, "16", "128", "4" },     { 1, "16", "128", "4" },        { 3, "32", "64", "4" },
-        { 6, "16", "64", "4" },      { 160, "32", "128", "4" },      { 161, "128", "256", "8" },
-        { 4096, "128", "256", "8" }, { 1 << 20, "128", "256", "8" },
-    };
-    struct answers answers;
-    struct answer answer;
-    struct format_job job = job_of(tiles, &answers, &answer);
-    char name[FORMAT_NAME_BYTES];
-    size_t length;
-    char *text = recorded(VLLM_FILE, &length);
-
-    CHECK(!format_vllm_moe.file_name(&job, name) && !strcmp(name, VLLM_FILE));
-    CHECK(!format_check_name(&format_vllm_moe, &job, "any/" VLLM_FILE));
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct plan_words read = { 0 };
-
-        CHECK(!format_vllm_moe.read(&job, text, length, rows[i].m, 0, &read));
-        CHECK(read.count == 6 && is(&read, "block_size_m", rows[i].block_m));
-        CHECK(is(&read, "block_n", rows[i].block_n) && is(&read, "warps", rows[i].warps));
-    }
-    free(text);
-}
-
-static void a_configuration_of_sglang_is_read_as_deepep_does(void)
-{
-    struct answers answers;
-    struct answer answer;
-    struct format_job job = job_of(deepep, &answers, &answer);
-    struct plan_words read = { 0 };
-    size_t length;
-    char *text = recorded("deepep.json", &length);
-
-    CHECK(!format_sglang_deepep.read(&job, text, length, 1, 0, &read));
-    CHECK(is(&read, "num_sms", "24") && is(&read, "nvl_dispatch", "16"));
-    CHECK(is(&read, "nvl_combine", "4") && is(&read, "rdma_dispatch", "16"));
-    CHECK(is(&read, "rdma_combine", "6")); /* Config's own, where it is not named */
-    free(text);
-}
-
-static int read_text(const struct format *format, const struct format_job *job, const char *text)
-{
-    struct plan_words read = { 0 };
-    int rc;
-
-    log_only(false);
-    rc = format->read(job, text, strlen(text), 100, 0, &read);
-    log_only(true);
-    return rc;
-}
-
-static void what_a_reader_would_choke_on_is_found(void)
-{
-#define ROW "\"BLOCK_SIZE_M\": 64, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 64, \"GROUP_SIZE_M\": 1"
-#define HALF "{\"num_sms\": 8, \"num_max_nvl_chunked_send_tokens\": "
-    static const char *const good_rows[] = { "{\"64\": {" ROW "}}",
-                                             "{\"triton_version\": \"3.4\", \"64\": {" ROW "}}",
-                                             "{\"64\": {" ROW ", \"SPLIT_K\": 4, "
-                                             "\"waves_per_eu\": 0}}" },
-                             *const bad_rows[] = {
-                                 "{\"64\": {\"BLOCK_SIZE_M\": 64}}",
-                                 "{\"64\": {" ROW ", \"num_warps\": 3}}",
-                                 "{\"64\": {" ROW ", \"num_warps\": \"4\"}}",
-                                 "{\"64\": {" ROW ", \"warps\": 4}}",
-                                 "{\"-64\": {" ROW "}}",
-                                 "{\"many\": {" ROW "}}",
-                                 "{\"64\": 4}",
-                                 "{}",
-                                 "[]",
-                                 "",
-                             };
-    static const char *const
-        good_halves[] = { "{\"normal_dispatch\": " HALF "4}, "
-                          "\"normal_combine\": " HALF "255, "
-                          "\"num_max_rdma_chunked_send_tokens\": 128}}" },
-        *const bad_halves[] = {
-            "{\"normal_dispatch\": " HALF "4}}",
-            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF "256}}",
-            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": {\"num_sms\": 9}}",
-            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": {\"num_sms\": 24}}",
-            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF "4, "
-            "\"num_max_rdma_chunked_send_tokens\": 129}}",
-            "{\"normal_dispatch\": " HALF "0}, \"normal_combine\": " HALF "4}}",
-            "{\"normal_dispatch\": " HALF "4.5}, \"normal_combine\": " HALF "4}}",
-            "{\"normal_dispatch\": " HALF "4, \"chunk\": 1}, \"normal_combine\": " HALF "4}}",
-        };
-    struct answers answers;
-    struct answer answer;
-    struct format_job job = job_of(tiles, &answers, &answer);
-
-    for (size_t i = 0; i < sizeof(good_rows) / sizeof(good_rows[0]); i++)
-        CHECK(!read_text(&format_vllm_moe, &job, good_rows[i]));
-    for (size_t i = 0; i < sizeof(bad_rows) / sizeof(bad_rows[0]); i++)
-        CHECK(read_text(&format_vllm_moe, &job, bad_rows[i]) == ERR_FORMAT);
-    job = job_of(deepep, &answers, &answer);
-    for (size_t i = 0; i < sizeof(good_halves) / sizeof(good_halves[0]); i++)
-        CHECK(!read_text(&format_sglang_deepep, &job, good_halves[i]));
-    for (size_t i = 0; i < sizeof(bad_halves) / sizeof(bad_halves[0]); i++)
-        CHECK(read_text(&format_sglang_deepep, &job, bad_halves[i]) == ERR_FORMAT);
 }
 
 /* Of the same name another member is another one, wherever it lies; later ones count. */
@@ -256,9 +138,6 @@ static void names_of_files_follow_the_device_and_what_is_set(void)
 int main(void)
 {
     static const struct test tests[] = {
-        TEST(a_file_of_vllm_is_read_as_vllm_does),
-        TEST(a_configuration_of_sglang_is_read_as_deepep_does),
-        TEST(what_a_reader_would_choke_on_is_found),
         TEST(members_of_a_configuration_are_told_apart),
         TEST(names_of_files_follow_the_device_and_what_is_set),
     };

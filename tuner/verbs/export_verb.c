@@ -202,6 +202,9 @@ static int export_answers(const struct format *format, const char *table, const 
 
     if (o->shape && shape_parse(o->shape, &any))
         return ERR_ARGUMENT;
+    if (o->check && !format->read)
+        return fail(ERR_ARGUMENT, "--check: only the program that --format %s is for can read it",
+                    format->name);
     if (o->check && !o->file)
         return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
     if (o->key)
