@@ -495,6 +495,14 @@ uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t
     return d ? declaration_key(d, bucket) : bucket_capacity(window, bucket);
 }
 
+uint32_t shape_bucket_of(const struct moe_shape *shape, uint32_t window, uint64_t key,
+                         uint32_t class_thousandths)
+{
+    const struct declaration *d = declaration_find(shape->space);
+
+    return d ? declaration_bucket(d, key, class_thousandths) : (uint32_t)(key / window);
+}
+
 uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket)
 {
     const struct declaration *d = declaration_find(shape->space);

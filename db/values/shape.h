@@ -77,6 +77,9 @@ uint32_t shape_window(const struct moe_shape *shape);
 
 /* The capacity that stands for a bucket: its upper edge; the key of a declared space. */
 uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
+/* The other way round: the bucket of a capacity, or of a key and class. */
+uint32_t shape_bucket_of(const struct moe_shape *shape, uint32_t window, uint64_t key,
+                         uint32_t class_thousandths);
 /* Its lower edge. */
 uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
 

@@ -5,6 +5,7 @@
 #include "costs.h"
 #include "host.h"
 #include "plan.h"
+#include "shape.h"
 #include "stats.h"
 #include "status.h"
 #include "text.h"
@@ -35,12 +36,12 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
         const struct launch_way fresh = { .arm = (int)i, .safe = (int)i };
         size_t w = 0;
 
-        while (w < *way_count &&
+        while (d && w < *way_count &&
                !declaration_same_launch(d, plans[i].choice, plans[(*ways)[w].arm].choice))
             w++;
         if (w == *way_count)
             ARRAY_APPEND(*ways, *way_count, fresh);
-        else if (likeness(d, plans[i].choice) > likeness(d, plans[(*ways)[w].safe].choice))
+        else if (d && likeness(d, plans[i].choice) > likeness(d, plans[(*ways)[w].safe].choice))
             (*ways)[w].safe = (int)i;
         way_of[i] = (uint32_t)w;
     }
@@ -75,7 +76,7 @@ static const char *value_of(const struct declaration *d, uint32_t choice, size_t
 char *launch_words(const struct declaration *d, uint32_t choice, char text[DECLARATION_PLAN_BYTES])
 {
     *text = 0;
-    for (size_t a = 0; a < d->axes; a++)
+    for (size_t a = 0; d && a < d->axes; a++)
         if (d->axis[a].restart)
             text_add(text, DECLARATION_PLAN_BYTES, "%s%s=%s", *text ? " " : "", d->axis[a].name,
                      value_of(d, choice, a));
@@ -101,6 +102,10 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
     FILE *to = open_memstream(&text, &size);
     int rc = to ? OK : fail(ERR_NOMEM, "a command line");
 
+    if (to && !d) {
+        fputs(command, to);
+        command = "";
+    }
     while (!rc && *command) {
         if (command[0] == '{' && (length = braced(command + 1)) && command[length + 1] == '}') {
             fprintf(to, "%.*s", (int)length, command + 1);
@@ -263,9 +268,9 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
 
 /* ---- what the program of a launch is answered */
 
-const struct launched_program *launches_program(const struct launches *l)
+size_t launches_side(const struct launches *l)
 {
-    return &l->programs[l->now.way / (l->way_count / l->program_count)];
+    return l->now.way / (l->way_count / l->sides);
 }
 
 /* Whether the launch can show more that is wanted, or ranges that nobody knows. */
@@ -288,8 +293,9 @@ static bool goes_on(const struct launches *l, uint64_t question)
 static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
 {
     struct launches *l = self;
-    uint32_t bucket = declaration_bucket(l->space, ask->key, ask->class_thousandths);
-    uint64_t question = l->session->asked + 1;
+    const struct session *s = l->session;
+    uint32_t bucket = shape_bucket_of(&s->shape, s->window, ask->key, ask->class_thousandths);
+    uint64_t question = s->asked + 1;
     struct watched *range;
     size_t i = 0;
 
@@ -314,7 +320,6 @@ static int program_tells(void *self, const struct said *tell)
     struct launches *l = self;
     struct progress *p = &l->session->progress;
     struct launch_counts counts = l->client->count(l->self);
-    bool two = l->program_count > 1;
 
     l->ways[l->now.way].runs = true;
     l->told++;
@@ -323,9 +328,8 @@ static int program_tells(void *self, const struct said *tell)
     p->done = counts.decided;
     p->buckets = counts.ranges;
     p->steps = l->told;
-    progress_show(p, "launch %" PRIu32 "%s%s: %s=%" PRIu64 " %s", l->now.number, two ? ", " : "",
-                  two ? launches_program(l)->name : "", l->space->key, l->session->key,
-                  PLAN_WORDS(&l->session->plan));
+    progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number,
+                  session_key(l->session), l->session->key, PLAN_WORDS(&l->session->plan));
     return l->client->step(l->self, l->range, tell->ns);
 }
 
@@ -386,7 +390,7 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 {
     const struct session *s = l->session;
     struct watched *range;
-    char text[80];
+    const char *text;
 
     if (!s->dismissed && (end->hung || end->exit_code)) {
         l->silent = 0;
@@ -394,19 +398,19 @@ static int judge_end(struct launches *l, const struct launch_end *end)
     }
     l->silent = s->asked ? 0 : l->silent + 1;
     if (l->silent >= LAUNCH_PATIENCE)
-        return fail(ERR_LAUNCH, "%s ended %d times in a row without asking anything",
-                    launches_program(l)->name, LAUNCH_PATIENCE);
+        return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
+                    LAUNCH_PATIENCE);
     /* It ended well: a range that it was started for and did not show is missed. */
     for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
         if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
             continue;
-        declaration_range(l->space, range->bucket, text, sizeof(text));
+        text = RANGE_TEXT(&s->shape, s->window, range->bucket, range->bucket);
         if (range->seen)
             note("%s %s is left: %d launches in a row did not run %" PRIu32
                  " steps of one plan there",
-                 l->space->key, text, LAUNCH_PATIENCE, l->watch.least);
+                 session_key(s), text, LAUNCH_PATIENCE, l->watch.least);
         else
-            note("%s %s is left: the program did not ask for it in %d launches", l->space->key,
+            note("%s %s is left: the program did not ask for it in %d launches", session_key(s),
                  text, LAUNCH_PATIENCE);
         l->client->leave(l->self, range);
     }
@@ -415,6 +419,8 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 
 int launches_run(struct launches *l)
 {
+    const struct declaration *space = l->session->space;
+
     for (;;) {
         char words[DECLARATION_PLAN_BYTES], *command;
         struct launch_way *way;
@@ -435,10 +441,10 @@ int launches_run(struct launches *l)
         way->launches++;
         l->watch.newest = 0;
         l->range = NULL;
-        TRY(l->client->begin(l->self, launch_words(l->space, choice, words)));
-        TRY(launch_command(launches_program(l)->command, l->space, choice, &command));
+        TRY(l->client->begin(l->self, launch_words(space, choice, words)));
+        TRY(launch_command(l->command, space, choice, &command));
         launch_cost_started(&l->cost, host_clock_ns());
-        rc = session_launch(l->session, command, words, l->in_doubt, &end);
+        rc = session_launch(l->session, command, space ? words : NULL, l->in_doubt, &end);
         free(command);
         launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
         if (l->client->gather && (!rc || rc == ERR_CUT))
@@ -450,24 +456,22 @@ int launches_run(struct launches *l)
 
 int launches_open(struct launches *l)
 {
+    const struct declaration *space = l->session->space;
     struct launch_way *all;
     size_t count;
     char *command;
 
-    for (size_t i = 0; i < l->program_count; i++) {
-        TRY(launch_command(l->programs[i].command, l->space, l->space->usual, &command));
-        free(command);
-    }
-    TRY(ways_list(l->space, l->plans, l->plan_count, l->way_of, &l->ways, &l->way_count));
+    TRY(launch_command(l->command, space, space ? space->usual : 0, &command));
+    free(command);
+    TRY(ways_list(space, l->plans, l->plan_count, l->way_of, &l->ways, &l->way_count));
     count = l->way_count;
-    all = realloc(l->ways, l->program_count * count * sizeof(*all));
+    all = realloc(l->ways, l->sides * count * sizeof(*all));
     if (!all)
         return fail(ERR_NOMEM, "ways to start programs");
-    /* What is learnt of one program says nothing of the other. */
-    for (size_t i = 1; i < l->program_count; i++)
+    for (size_t i = 1; i < l->sides; i++)
         memcpy(all + i * count, all, count * sizeof(*all));
     l->ways = all;
-    l->way_count = l->program_count * count;
+    l->way_count = l->sides * count;
     l->now.way_of = l->way_of;
     l->session->ops = &ops;
     l->session->self = l;

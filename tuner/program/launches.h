@@ -1,6 +1,6 @@
 /* Starts a program again and again, each time with some values of the axes that need another start,
  * and asks a client what each launch is to show: tune_launches.c decides ranges by it,
- * two_programs.c compares two programs. */
+ * two_tables.c compares two tables. */
 #ifndef LAUNCHES_H
 #define LAUNCHES_H
 
@@ -22,7 +22,8 @@ struct launch_way {
     bool runs, broken;  /* a step's time was told; it never comes up */
 };
 
-/* The ways of these plans, which the caller frees, and of each plan its way. */
+/* The ways of these plans, which the caller frees, and of each plan its way.  Plans of no space
+ * have one way. */
 int ways_list(const struct declaration *space, const struct moe_plan *plans, size_t count,
               uint32_t *way_of, struct launch_way **ways, size_t *way_count);
 
@@ -32,14 +33,14 @@ int ways_next(const struct launch_way *ways, size_t count, uint32_t launches);
 
 /* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
 
-/* "dispatcher=alltoall ep=4": those axes alone; returns `text`. */
+/* "dispatcher=alltoall ep=4": those axes alone; empty without a space; returns `text`. */
 char *launch_words(const struct declaration *space, uint32_t choice,
                    char text[DECLARATION_PLAN_BYTES]);
 
 /* The command line with its placeholders replaced: {dispatcher} by the axis' value.  {{word}} is
  * {word}; whatever else stands in braces, and ${NAME}, is the shell's.  ERR_ARGUMENT, after a
- * sentence, for a {word} that is no axis, or one that varies while the program runs.  The caller
- * frees *out. */
+ * sentence, for a {word} that is no axis, or one that varies while the program runs.  Without a
+ * space the line is left as it is.  The caller frees *out. */
 int launch_command(const char *command, const struct declaration *space, uint32_t choice,
                    char **out);
 
@@ -169,20 +170,16 @@ struct launches {
     /* Set by the client. */
     const struct launch_client *client;
     void *self;
-    struct session *session;
-    const struct declaration *space;
+    struct session *session; /* with the space */
     const struct moe_plan *plans;
     size_t plan_count;
-    /* Programs to start; each has all the ways, those of the second one behind the first one's. */
-    struct launched_program {
-        const char *name; /* in messages */
-        const char *command;
-    } programs[2];
-    size_t program_count;
+    const char *command;
+    size_t sides; /* what is learnt of one says nothing of the others: each has all the ways, those
+                   * of the second one behind the first one's */
 
-    uint32_t way_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first program */
+    uint32_t way_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first side */
     struct launch_way *ways;
-    size_t way_count; /* of all programs */
+    size_t way_count; /* of all sides */
     struct launch_under_way now;
     struct launch_cost cost;
     uint32_t silent; /* launches in a row that asked nothing */
@@ -203,8 +200,8 @@ void launches_close(struct launches *launches);
 /* Launches, until the client wants no more.  ERR_CUT: time is up. */
 int launches_run(struct launches *launches);
 
-/* The program of the launch under way. */
-const struct launched_program *launches_program(const struct launches *launches);
+/* The side of the launch under way. */
+size_t launches_side(const struct launches *launches);
 
 /* Whether the launch under way has shown anything new. */
 bool launches_learnt(const struct launches *launches);

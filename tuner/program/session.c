@@ -31,28 +31,24 @@ void session_catch_signals(void)
     launch_on_stop(on_signal);
 }
 
-static const char *name_of(const struct session *s)
+const char *session_key(const struct session *s)
 {
-    return s->name ? s->name : "the program";
+    return s->space ? s->space->key : "c";
 }
 
 /* ---- answers: one line each */
 
 static int answer_error(struct session *s, const char *why)
 {
-    static const char said[] = "%s writes \"%s\", which is not understood: %s";
+    static const char said[] = "the program writes \"%s\", which is not understood: %s";
     char line[100];
 
-    if (s->strict)
-        return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted (%s)", name_of(s),
-                    TEXT_SHORT(s->line, 80), s->running ? "tell MICROSECONDS" : "ask CAPACITY",
-                    why);
     text_put(s->answer, sizeof(s->answer), "error %s", why);
     utf8_line(s->line, line, sizeof(line));
     if (++s->bad_lines == BAD_LINES_MAX)
-        return fail(ERR_ARGUMENT, said, name_of(s), line, why);
+        return fail(ERR_ARGUMENT, said, line, why);
     if (s->bad_lines <= BAD_LINES_SAID) /* many programs do not look at the answer */
-        note(said, name_of(s), line, why);
+        note(said, line, why);
     return OK;
 }
 
@@ -60,7 +56,7 @@ static int answer_ask(struct session *s, const struct said *ask)
 {
     int rc;
 
-    if (s->running && (s->space || s->strict))
+    if (s->running && s->space)
         return answer_error(s, "ask: the last plan's time was not told");
     s->key = ask->key;
     rc = s->ops->ask(s->self, ask, &s->plan);
@@ -78,8 +74,7 @@ static int answer_ask(struct session *s, const struct said *ask)
 /* The step broke a limit that it was held to. */
 static int give_up(struct session *s, enum trial_state state, const char *why)
 {
-    note("%s=%" PRIu64 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
-         why);
+    note("%s=%" PRIu64 " %s: %s", session_key(s), s->key, PLAN_WORDS(&s->plan), why);
     /* That ends the run, and the next one may have other limits. */
     if (plan_is_default(&s->plan, &s->shape))
         return fail(ERR_LAUNCH, "the default plan itself %s: %s",
@@ -174,7 +169,7 @@ static int send_answer(struct session *s)
     s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
     if (child_write(&s->child, s->answer) == OK || s->dismissed || child_ended(&s->child))
         return OK;
-    return fail(ERR_LAUNCH, "%s does not read what it is answered", name_of(s));
+    return fail(ERR_LAUNCH, "the program does not read what it is answered");
 }
 
 static int answer_line(struct session *s, const char *line)
@@ -200,16 +195,10 @@ static int answer_line(struct session *s, const char *line)
     } else {
         TRY(said.word == SAID_ASK ? answer_ask(s, &said) : answer_end_of_step(s, &said));
     }
-    return s->held ? OK : send_answer(s);
-}
-
-int session_release(struct session *s)
-{
-    s->held = false;
     return send_answer(s);
 }
 
-int session_start(struct session *s, const char *command, const char *plan, bool in_doubt)
+static int start(struct session *s, const char *command, const char *plan, bool in_doubt)
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
@@ -218,7 +207,7 @@ int session_start(struct session *s, const char *command, const char *plan, bool
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
 
-    s->held = s->running = s->dismissed = false;
+    s->running = s->dismissed = false;
     s->asked = s->told = 0;
     s->late_lines = 0;
     s->standard_error = job.errors;
@@ -231,7 +220,8 @@ static bool time_is_up(const struct session *s)
     return stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
 }
 
-int session_listen(struct session *s, bool *hung)
+/* Answers lines until the program has ended, hangs, or goes on after it was dismissed. */
+static int listen_to(struct session *s, bool *hung)
 {
     char line[SAID_LINE_BYTES];
 
@@ -244,16 +234,14 @@ int session_listen(struct session *s, bool *hung)
             return ERR_CUT;
         if (rc == OK) {
             TRY(answer_line(s, line));
-            if (s->held)
-                return OK;
             if (s->late_lines > LATE_LINES_MAX)
-                return UNSUPPORTED;
+                return OK;
             continue;
         }
         *hung = !ended && rc == UNSUPPORTED &&
                 (double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience_s(s);
         if (ended || *hung || rc != UNSUPPORTED)
-            return UNSUPPORTED;
+            return OK;
         if (s->asked)
             pass_errors(s);
         progress_tick(&s->progress);
@@ -262,12 +250,8 @@ int session_listen(struct session *s, bool *hung)
     }
 }
 
-void session_stop(struct session *s)
-{
-    child_stop(&s->child);
-}
-
-void session_end(struct session *s, int rc, struct launch_end *out)
+/* *out keeps `hung` and gets the rest. */
+static void end(struct session *s, int rc, struct launch_end *out)
 {
     int64_t begun_ns = host_clock_ns(), took_ns;
 
@@ -294,10 +278,9 @@ int session_launch(struct session *s, const char *command, const char *plan, boo
     *out = (struct launch_end){ .hung = false };
     if (s->ending_ns && time_is_up(s)) /* the first launch may always say something */
         return ERR_CUT;
-    rc = session_start(s, command, plan, in_doubt);
-    rc = rc ? rc : session_listen(s, &out->hung);
-    rc = rc == UNSUPPORTED ? OK : rc;
-    session_end(s, rc, out);
+    rc = start(s, command, plan, in_doubt);
+    rc = rc ? rc : listen_to(s, &out->hung);
+    end(s, rc, out);
     return rc;
 }
 

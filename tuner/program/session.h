@@ -1,6 +1,5 @@
 /* One launch of a program after the other: its lines are read, checked and answered; what a plan is
- * answered, and what follows from its times, is somebody else's.  Two sessions are led in turn by
- * holding answers back. */
+ * answered, and what follows from its times, is somebody else's. */
 #ifndef SESSION_H
 #define SESSION_H
 
@@ -13,8 +12,7 @@
 
 #include <sys/types.h>
 
-/* Who decides what a program is answered.  Each of the first four may set session->held: the answer
- * waits for session_release(). */
+/* Who decides what a program is answered. */
 struct session_ops {
     /* UNSUPPORTED: nothing more is wanted of this launch. */
     int (*ask)(void *self, const struct said *ask, struct moe_plan *plan);
@@ -31,8 +29,6 @@ struct session {
     /* Set by whoever opens it. */
     const struct session_ops *ops;
     void *self;
-    const char *name; /* in messages; NULL: "the program" */
-    bool strict;      /* a line that is not understood ends the session by ERR_ARGUMENT */
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
@@ -52,7 +48,6 @@ struct session {
     struct child child;
     const char *line; /* that is being answered */
     char answer[SAID_LINE_BYTES];
-    bool held;      /* the answer is not sent yet */
     bool running;   /* a step, under `plan` */
     bool dismissed; /* it was told that nothing more is wanted */
     struct moe_plan plan;
@@ -75,15 +70,8 @@ struct launch_end {
 /* From here on signals that end a job end the launch under way, by ERR_CUT. */
 void session_catch_signals(void);
 
-/* The parts of session_launch(), for who leads several sessions.  `listen` answers lines until an
- * answer is held back; UNSUPPORTED: the program has ended, hangs, or goes on after it was
- * dismissed. A session that was never started may be ended.  *out keeps `hung` and gets the rest.
- */
-int session_start(struct session *session, const char *command, const char *plan, bool in_doubt);
-int session_listen(struct session *session, bool *hung);
-int session_release(struct session *session);
-void session_end(struct session *session, int rc, struct launch_end *out);
-void session_stop(struct session *session); /* tells the program to end, does not wait */
+/* What its questions ask for, as messages name it: the space's key, or "c". */
+const char *session_key(const struct session *session);
 
 /* Starts the command, unless time is up, and answers it until it ends or hangs.  `plan`: what
  * MOETUNE_PLAN says. `in_doubt`: if it never speaks, what it writes to standard error is for *out

@@ -9,6 +9,7 @@
 #include "launch_bucket.h"
 #include "measuring_run.h"
 #include "plan.h"
+#include "shape.h"
 #include "status.h"
 #include "text.h"
 
@@ -266,14 +267,15 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
     uint32_t most = deaths_most(bucket_count(&r->bucket, t->arm));
     bool forgiven = !end->hung && deaths < most;
-    const struct declaration *d = t->launches.space;
-    char range[64], again[64] = "";
+    const struct session *s = t->launches.session;
+    uint32_t bucket = r->bucket.key.bucket;
+    char again[64] = "";
 
-    declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
     if (forgiven)
         snprintf(again, sizeof(again), "; once more (failure %" PRIu32 " of %" PRIu32 ")", deaths,
                  most);
-    note("%s %s, %s: %s%s", d->key, range, PLAN_WORDS(&t->arms[t->arm]), why, again);
+    note("%s %s, %s: %s%s", session_key(s), RANGE_TEXT(&s->shape, s->window, bucket, bucket),
+         PLAN_WORDS(&t->arms[t->arm]), why, again);
     if (forgiven)
         return OK;
     if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
@@ -304,7 +306,7 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
         return OK;
     }
     way->broken = true;
-    launch_words(l->space, t->arms[way->arm].choice, words);
+    launch_words(l->session->space, t->arms[way->arm].choice, words);
     if (way == &l->ways[l->way_of[t->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
@@ -418,7 +420,7 @@ static int tune(struct launch_tuning *t)
 static void report(struct launch_tuning *t, struct launches_report *out)
 {
     struct launch_counts counts = count(t);
-    const struct declaration *d = t->launches.space;
+    const struct session *s = t->launches.session;
 
     *out = (struct launches_report){ .cluster = t->dictionary.cluster,
                                      .shape = t->dictionary.shape,
@@ -431,14 +433,13 @@ static void report(struct launch_tuning *t, struct launches_report *out)
         out->ways += t->launches.ways[w].launches > 0;
     for (size_t i = 0; i < t->range_count; i++) {
         const struct bucket *b = &t->ranges[i]->bucket;
-        char range[64];
 
         if (t->ranges[i]->state != RANGE_DECIDED || b->known)
             continue;
         /* The range came to its end without an entry: no plan runs there. */
         out->decided--;
-        declaration_range(d, b->key.bucket, range, sizeof(range));
-        note("%s %s is not decided: no plan runs there; the default one: %s", d->key, range,
+        note("%s %s is not decided: no plan runs there; the default one: %s", session_key(s),
+             RANGE_TEXT(&s->shape, s->window, b->key.bucket, b->key.bucket),
              b->attempts[t->dictionary.default_arm].trial.message);
     }
 }
@@ -456,10 +457,9 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         .launches = { .client = &client,
                       .self = t,
                       .session = session,
-                      .space = session->space,
                       .plans = t->arms,
-                      .programs = { { "the program", options->exec } },
-                      .program_count = 1,
+                      .command = options->exec,
+                      .sides = 1,
                       .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST } },
         .setup = setup,
         .options = options,

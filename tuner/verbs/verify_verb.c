@@ -7,7 +7,7 @@
 #include "status.h"
 #include "text.h"
 #include "tune_options.h"
-#include "two_programs.h"
+#include "two_tables.h"
 #include "verbs.h"
 #include "verify.h"
 
@@ -22,7 +22,7 @@ struct options {
     struct verify_wanted wanted;
     struct load_options load;
     const char *buckets;
-    struct two_programs programs; /* with --exec */
+    struct two_tables programs; /* with --exec */
     double margin;
     bool json;
     uint32_t color;
@@ -40,7 +40,7 @@ static const struct option_row rows[] = {
       "do not go on where the last one was cut off" },
     SEED_ROW(OPTION(setup.seed)),
 
-    { "programs", .kind = OPTION_GROUP, .offset = OPTION(programs), .rows = two_programs_rows },
+    { "programs", .kind = OPTION_GROUP, .offset = OPTION(programs), .rows = two_tables_rows },
     { "how long", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_limit_rows },
     { "where", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_where_rows },
     { .kind = OPTION_GROUP, .offset = OPTION(setup.where.virtual), .rows = virtual_rows },
@@ -386,10 +386,10 @@ static int prepare(void *self, const struct cluster *here)
 /* ---- programs */
 
 /* The options that go with --exec: the programs take care of all else themselves. */
-static const char *const with_programs[] = { "exec",  "against",      "against-table", "warmup",
-                                             "space", "launch-steps", "margin",        "seed",
-                                             "shape", "budget",       "trial-timeout", "db",
-                                             "json",  "color",        "quiet",         NULL };
+static const char *const with_programs[] = { "exec",         "against-table", "warmup", "space",
+                                             "launch-steps", "margin",        "seed",   "shape",
+                                             "budget",       "trial-timeout", "db",     "json",
+                                             "color",        "quiet",         NULL };
 
 static int check_programs(const struct options *o)
 {
@@ -407,18 +407,8 @@ static int check_programs(const struct options *o)
                         "their own",
                         all[i].name);
     }
-    if (!o->programs.exec &&
-        (o->programs.against || o->programs.against_table || o->programs.space))
-        return fail(ERR_ARGUMENT, "--against, --against-table and --space go with --exec");
-    if (o->programs.against && o->wanted.shapes.count && !o->setup.db && !o->programs.against_table)
-        return fail(ERR_ARGUMENT,
-                    "--shape \"%s\": it says which layer of a table, and none is "
-                    "named (--db, --against-table)",
-                    o->wanted.shapes.items[0]);
-    if (o->programs.launch_steps != defaults.programs.launch_steps && !o->programs.space)
-        return fail(ERR_ARGUMENT,
-                    "--launch-steps %u: it is for the program of --exec that has a --space",
-                    o->programs.launch_steps);
+    if (!o->programs.exec && (o->programs.against_table || o->programs.space))
+        return fail(ERR_ARGUMENT, "--against-table and --space go with --exec");
     return OK;
 }
 
@@ -444,7 +434,7 @@ static int start(const struct verb_call *call, void *options)
         o->programs.steal = o->setup.steal;
         campaign_command(call->argv + 1, NULL, NULL, command);
         o->programs.command = command;
-        return two_programs(&o->programs);
+        return two_tables(&o->programs);
     }
     v = calloc(1, sizeof(*v));
     if (!v)
@@ -476,20 +466,16 @@ const struct verb verify_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .notes =
-        "Exit code 3: a plan was refuted, also where it was cut off afterwards, or the program of\n"
-        "--exec is slower; 1: --exec came to no verdict at any key; 75: cut off; the same command\n"
+        "Exit code 3: a plan was refuted, also where it was cut off afterwards, or is slower in\n"
+        "the program of --exec; 1: --exec came to no verdict at any key; 75: cut off; the same command\n"
         "goes on, with --exec it begins again.\n\n"
-        "--exec: for servers that build and test.  Two programs that ask and tell, as those of\n"
-        "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
-        "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
-        "or one under the plans of two tables (--db, --against-table), or of a table and the\n"
-        "default plan. The other one waits meanwhile, and each is started once: what differs\n"
-        "between two starts of one program is not seen.  With a --space programs are compared\n"
-        "launch by launch, each side started as tune starts it for the plan that its table tells\n"
-        "trainers: A B B A, and a launch is one sample of each range that wants it.  A range with\n"
-        "one program and one plan on both sides is not measured.\n"
-        "Where one program meets the default plan under a table that programs were measured for,\n"
-        "the database learns it, as above: gains afresh, or the default plan in the place of one\n"
+        "--exec: a program that asks and tells, as those of `tune --exec` do, is launched under\n"
+        "the plans of two tables in turn (--db, --against-table), or of a table and the default\n"
+        "plan: A B B A, until it is known in each range which is faster, with 99 %.  A launch is\n"
+        "one sample of each range that wants it, so that what differs between two launches is\n"
+        "seen.  A range with one plan on both sides is not measured.\n"
+        "Against the default plan, and under a table that programs were measured for, the\n"
+        "database learns it, as above: gains afresh, or the default plan in the place of one\n"
         "that is slower, or fails.  A table of moetune's own layer, or a snapshot, stays as it is.",
     .example = "verify --only stale --budget 5m",
     .run = start,

@@ -1,7 +1,6 @@
-/* Lets two programs, or one under two tables, run steps until it is known at every key which of
- * them is faster: both at once, a step each in turn, or launch by launch where they have a space of
- * their own. */
-#include "two_programs.h"
+/* Launches a program under two tables in turn, until it is known at every key under which of them
+ * it is faster. */
+#include "two_tables.h"
 
 #include "array.h"
 #include "contest.h"
@@ -29,44 +28,39 @@
 #include <time.h>
 #include <unistd.h>
 
-#define AT(field) offsetof(struct two_programs, field)
-const struct option_row two_programs_rows[] = {
+#define AT(field) offsetof(struct two_tables, field)
+const struct option_row two_tables_rows[] = {
     { "exec", "COMMAND", OPTION_TEXT, AT(exec),
-      "instead: this program, which asks and tells, against ..." },
-    { "against", "COMMAND", OPTION_TEXT, AT(against),
-      "... another one, with the same plans [itself, with other plans]" },
+      "instead: this program, which asks and tells, under the table's plans ..." },
     { "against-table", "FILE", OPTION_TEXT, AT(against_table),
-      "... told the plans of this table [--exec alone: the default plan]" },
+      "... and under those of this table [the default plan]" },
     { "space", "FILE", OPTION_TEXT, AT(space),
-      "plans of its own that the programs have, see moetune-spaces(7)" },
-    { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
-      "--space: steps of a launch that are one sample", .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
-    { "warmup", "N", OPTION_COUNT, AT(warmup),
-      "steps of each (launch) at each key that do not count", .least = 0, .most = 1000 },
+      "plans of its own that the program has, see moetune-spaces(7)" },
+    { "launch-steps", "N", OPTION_COUNT, AT(launch_steps), "steps of a launch that are one sample",
+      .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
+    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps of each launch at each key that do not count",
+      .least = 0, .most = 1000 },
     { NULL },
 };
 #undef AT
 
-enum { SIDES = 2, KEYS_MAX = 4096 };
+/* A launch is dear: what is not clear after so many pairs is too close to matter. */
+enum { SIDES = 2, KEYS_MAX = 4096, PAIRS_MAX = 60 };
 
-struct rival_program {
-    const char *name, *command;
-    struct moelookup *table; /* NULL: it is told the default plan */
+struct rival_table {
+    struct moelookup *table; /* NULL: the default plan is told */
     struct moelookup_view *view;
 };
 
 /* What the steps of both sides showed in one bucket. */
 struct rivals_bucket {
     struct watched watched; /* first, for the launcher's pointer to it is cast back */
-    uint32_t seen[SIDES];
     struct moe_plan plan[SIDES];
     struct contest *contest;
-    char why[200]; /* the first side failed, */
-    bool against;  /* and not the second one, of which a step was told */
-    bool same;     /* one program and one plan: there is nothing to compare */
-    bool settled;  /* nothing more is wanted here */
-
-    /* Where it is compared launch by launch. */
+    char why[200];        /* the first side failed, */
+    bool against;         /* and not the second one, of which a step was told */
+    bool same;            /* one plan on both sides: there is nothing to compare */
+    bool settled;         /* nothing more is wanted here */
     size_t way[SIDES];    /* by which each side shows its plan */
     uint32_t warm;        /* steps of this launch that did not count */
     uint32_t shown;       /* the last launch that gave a sample; 0: none */
@@ -74,16 +68,25 @@ struct rivals_bucket {
 };
 _Static_assert(offsetof(struct rivals_bucket, watched) == 0, "struct watched is cast to it");
 
+/* One side after the other is started under the plans that its table has, each launch for all keys
+ * that want it, and each key gets the samples of its two plans in turn: A B B A. */
 struct program_comparison {
-    const struct two_programs *options;
-    struct rival_program side[SIDES];
+    const struct two_tables *options;
+    struct rival_table side[SIDES];
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
-    uint32_t pairs_max; /* at a key */
     struct rivals_bucket **keys;
     size_t key_count;
     int64_t begun_ns, deadline_ns;
+
+    struct session session;
+    struct launches launches;
+    struct moe_plan plans[DECLARATION_PLANS_MAX];
+
+    /* Of the launch under way. */
+    int shown; /* the side */
+    bool fits; /* its last answer was the plan that the side has at the key */
 };
 
 /* ---- tables */
@@ -97,8 +100,20 @@ static bool is_wanted(const struct option_list *wanted, const struct moe_shape *
     return is;
 }
 
-/* Opens the side's table, which must have plans of exactly one layer that is wanted. */
-static int open_table(struct program_comparison *t, const char *path, struct rival_program *s)
+static uint32_t common_width(uint32_t a, uint32_t b)
+{
+    while (b) {
+        uint32_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Opens the side's table, which must have plans of exactly one layer that is wanted.  Keys are as
+ * wide as lie in one bucket of each table. */
+static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
 {
     uint32_t space = t->space ? t->space->id : 0, count = 0;
     const char *of = t->space ? t->space->name : "";
@@ -133,43 +148,33 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));
     t->shape = found.shape;
-    t->window = found.window;
+    t->window = common_width(found.window, t->window);
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
 /* Reads the space and the tables. */
-static int open_comparison(const struct two_programs *o, struct program_comparison *t)
+static int open_comparison(const struct two_tables *o, struct program_comparison *t)
 {
     *t = (struct program_comparison){
         .options = o,
-        .side = { { .name = "--exec", .command = o->exec },
-                  { .name = o->against ? "--against" : "the second program",
-                    .command = o->against ? o->against : o->exec } },
-        .window = 1,
-        .pairs_max = CONTEST_ROUNDS_MAX,
         .begun_ns = host_clock_ns(),
         .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
     };
     if (o->space)
         TRY(space_file_read(o->space, &t->space));
-    if (o->db || !o->against)
-        TRY(open_table(t, o->db, &t->side[0]));
-    if (o->against_table)
-        return open_table(t, o->against_table, &t->side[1]);
-    return o->against && o->db ? open_table(t, o->db, &t->side[1]) : OK;
+    TRY(open_table(t, o->db, &t->side[0]));
+    return o->against_table ? open_table(t, o->against_table, &t->side[1]) : OK;
 }
 
 /* What a trainer would be told by the side's table. */
-static struct moe_plan plan_of(const struct program_comparison *t, int side, uint32_t bucket,
-                               uint64_t key)
+static struct moe_plan plan_of(const struct program_comparison *t, int side, uint32_t bucket)
 {
     const struct moelookup_view *view = t->side[side].view;
-    struct moe_plan plan = t->space ? declared_plan_default(t->space->id)
-                                    : plan_default(t->shape.experts ? &t->shape : NULL);
+    uint64_t key = shape_capacity(&t->shape, t->window, bucket);
+    struct moe_plan plan = plan_default(&t->shape);
 
     if (view && t->space)
-        moelookup_get_key(view, declaration_key(t->space, bucket),
-                          declaration_class(t->space, bucket), &plan);
+        moelookup_get_key(view, key, declaration_class(t->space, bucket), &plan);
     else if (view)
         moelookup_get(view, (uint32_t)key, &plan);
     return plan;
@@ -177,41 +182,20 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
 
 /* ---- keys */
 
-static uint32_t bucket_of(const struct program_comparison *t, const struct said *ask)
+static struct rivals_bucket *key_of(struct watched *range)
 {
-    return t->space ? declaration_bucket(t->space, ask->key, ask->class_thousandths)
-                    : (uint32_t)ask->key / t->window;
+    return (struct rivals_bucket *)range;
 }
 
-/* Finds the key of a bucket, or adds it (*fresh). */
-static int find_key(struct program_comparison *t, uint32_t bucket, struct rivals_bucket **out,
-                    bool *fresh)
+/* "tokens 65-256 skew <=1.25", or "c=128-255". */
+static const char *key_text(const struct program_comparison *t, const struct rivals_bucket *key,
+                            char room[RANGE_TEXT_BYTES])
 {
-    struct contest_settings settings = { .margin = t->options->margin,
-                                         .rounds_max = t->pairs_max,
-                                         .seed = t->options->seed ^ bucket };
-    struct rivals_bucket *key;
+    uint32_t bucket = key->watched.bucket;
 
-    *fresh = false;
-    for (size_t i = 0; i < t->key_count; i++)
-        if (t->keys[i]->watched.bucket == bucket) {
-            *out = t->keys[i];
-            return OK;
-        }
-    if (t->key_count == KEYS_MAX)
-        return fail(ERR_ARGUMENT, "the programs ask for more than %d buckets", KEYS_MAX);
-    key = calloc(1, sizeof(*key));
-    if (!key)
-        return fail(ERR_NOMEM, "a key");
-    ARRAY_APPEND(t->keys, t->key_count, key);
-    key->watched.bucket = bucket;
-    key->contest = calloc(1, sizeof(*key->contest));
-    if (!key->contest)
-        return fail(ERR_NOMEM, "a contest");
-    contest_open(key->contest, &settings, SIDES, 1, false);
-    *out = key;
-    *fresh = true;
-    return OK;
+    text_put(room, RANGE_TEXT_BYTES, "%s%s%s", session_key(&t->session), t->space ? " " : "=",
+             RANGE_TEXT(&t->shape, t->window, bucket, bucket));
+    return room;
 }
 
 static uint32_t count_settled(const struct program_comparison *t)
@@ -253,234 +237,24 @@ static void stand_against(struct rivals_bucket *key)
 static int lose(const struct program_comparison *t, struct rivals_bucket *key, int side,
                 const char *why)
 {
-    char range[80];
-
     if (side == 0) {
         text_put(key->why, sizeof(key->why), "%s", why);
         key->settled = key->against;
         return OK;
     }
-    if (t->space)
-        declaration_range(t->space, key->watched.bucket, range, sizeof(range));
-    else
-        snprintf(range, sizeof(range), "%" PRIu64, (uint64_t)key->watched.bucket * t->window);
-    return fail(ERR_LAUNCH, "%s: %s, at %s %s under %s: there is nothing to compare with",
-                t->side[side].name, why, t->space ? t->space->key : "capacity", range,
-                PLAN_WORDS(&key->plan[side]));
+    return fail(ERR_LAUNCH, "%s, %s: %s: there is nothing to compare with",
+                key_text(t, key, (char[RANGE_TEXT_BYTES]){ 0 }), PLAN_WORDS(&key->plan[side]), why);
 }
 
-/* ---- both at once: steps take turns, and what differs between two starts is not seen */
-
-enum { PAIRS_LEAST = 8 };
-
-/* One of the two programs. */
-struct speaker {
-    struct session session;
-    struct meeting *meeting;
-    int side;
-    struct said asked; /* its answer is held back until it is this side's turn */
-    int64_t ns;        /* what that step took; 0: it failed, */
-    char why[200];     /* for this reason */
-};
-
-struct meeting {
-    struct program_comparison *t;
-    struct speaker speakers[SIDES];
-    uint64_t rounds, newest; /* steps of each; when the newest key came */
-    struct progress progress;
-};
-
-static int hold_question(void *self, const struct said *ask, struct moe_plan *plan)
-{
-    struct speaker *s = self;
-    const struct program_comparison *t = s->meeting->t;
-
-    s->asked = *ask;
-    *plan = plan_of(t, s->side, bucket_of(t, ask), ask->key);
-    s->session.held = true;
-    return OK;
-}
-
-static int hold_time(void *self, const struct said *tell)
-{
-    struct speaker *s = self;
-
-    s->ns = tell->ns;
-    s->session.held = true;
-    return OK;
-}
-
-static int hold_failure(void *self, enum trial_state state, const char *why)
-{
-    struct speaker *s = self;
-
-    (void)state;
-    text_put(s->why, sizeof(s->why), "failed: %s", TEXT_SHORT(why, 150));
-    s->session.held = true;
-    return OK;
-}
-
-static struct moetune_status meeting_status(void *self)
-{
-    const struct meeting *m = ((struct speaker *)self)->meeting;
-    uint32_t known = count_settled(m->t);
-
-    return (struct moetune_status){ .decided = known,
-                                    .open = (uint32_t)m->t->key_count - known,
-                                    .steps = m->rounds };
-}
-
-static void tick(void *self)
-{
-    progress_tick(&((struct speaker *)self)->meeting->progress);
-}
-
-static const struct session_ops meeting_ops = { .ask = hold_question,
-                                                .tell = hold_time,
-                                                .failed = hold_failure,
-                                                .status = meeting_status,
-                                                .idle = tick };
-
-/* Listens until the program has asked or told; UNSUPPORTED: it has ended. */
-static int listen_to(struct speaker *s)
-{
-    struct launch_end end = { .hung = false };
-    char why[LAUNCH_WHY_BYTES];
-    int rc = session_listen(&s->session, &end.hung);
-
-    return end.hung
-               ? fail(ERR_LAUNCH, "%s: %s", s->session.name, launch_why(&s->session, &end, why))
-               : rc;
-}
-
-/* Lets one side run a step, while the other one waits for its answer. */
-static int run_step(struct meeting *m, struct speaker *s)
-{
-    struct program_comparison *t = m->t;
-    struct rivals_bucket *key;
-    bool fresh;
-    int rc;
-
-    s->ns = 0;
-    snprintf(s->why, sizeof(s->why), "the program ended in a step");
-    TRY(session_release(&s->session));
-    rc = listen_to(s);
-    if (rc && rc != UNSUPPORTED)
-        return rc;
-    TRY(find_key(t, bucket_of(t, &s->asked), &key, &fresh));
-    if (fresh)
-        m->newest = m->rounds;
-    key->plan[s->side] = s->session.plan;
-    if (!s->ns)
-        return lose(t, key, s->side, s->why);
-    if (s->side == 1)
-        stand_against(key);
-    if (key->seen[s->side]++ >= t->options->warmup)
-        tell_side(t, key, s->side, s->ns);
-    return OK;
-}
-
-static int run_round(struct meeting *m)
-{
-    int first = random_bits(m->t->options->seed, m->rounds) & 1;
-
-    for (int i = 0; i < SIDES; i++)
-        TRY(listen_to(&m->speakers[i]));
-    TRY(run_step(m, &m->speakers[first]));
-    TRY(run_step(m, &m->speakers[!first]));
-    for (int i = 0; i < SIDES; i++)
-        TRY(child_ended(&m->speakers[i].session.child) ? UNSUPPORTED
-                                                       : session_release(&m->speakers[i].session));
-    m->rounds++;
-    m->progress.done = count_settled(m->t);
-    m->progress.buckets = (uint32_t)m->t->key_count;
-    m->progress.steps = 2 * m->rounds;
-    progress_show(&m->progress, "pair %" PRIu64, m->rounds);
-    return OK;
-}
-
-/* Lets them run steps until all keys are settled, and no new one came for as long as it took to see
- * these. */
-static int compare_in_turn(struct program_comparison *t)
-{
-    struct meeting *m = calloc(1, sizeof(*m));
-    int rc = OK, ends = OK;
-
-    if (!m)
-        return fail(ERR_NOMEM, "two programs");
-    m->t = t;
-    for (int i = 0; i < SIDES; i++) {
-        struct speaker *s = &m->speakers[i];
-
-        s->meeting = m;
-        s->side = i;
-        s->session = (struct session){ .ops = &meeting_ops,
-                                       .self = s,
-                                       .name = t->side[i].name,
-                                       .strict = true,
-                                       .shape = t->shape,
-                                       .window = t->window,
-                                       .silence_s = t->options->silence_s,
-                                       .deadline_ns = t->deadline_ns };
-        progress_open(&s->session.progress, true, ""); /* the meeting's is shown */
-    }
-    progress_open(&m->progress, t->options->quiet, "the programs start");
-    m->progress.deadline_ns = t->deadline_ns;
-    for (int i = 0; i < SIDES && !rc; i++)
-        rc = session_start(&m->speakers[i].session, t->side[i].command, NULL, false);
-    while (!rc && !(t->key_count && count_settled(t) == t->key_count &&
-                    m->rounds >= 2 * m->newest + PAIRS_LEAST))
-        rc = run_round(m);
-    log_line_clear();
-    for (int i = 0; i < SIDES; i++)
-        session_stop(&m->speakers[i].session);
-    for (int i = 0; i < SIDES; i++) {
-        struct launch_end end = { .hung = false };
-
-        session_end(&m->speakers[i].session, OK, &end);
-        if (!end.by_itself || !end.exit_code)
-            continue;
-        note("%s: %s", t->side[i].name, end.how); /* a fault of its own */
-        if (!ends)
-            ends = i == 0 && t->key_count ? ERR_WRONG : ERR_LAUNCH;
-    }
-    free(m);
-    if (rc && rc != UNSUPPORTED)
-        return rc;
-    return !ends && !t->key_count ? fail(ERR_LAUNCH, "a program ended without asking anything")
-                                  : ends;
-}
-
-/* ---- launch by launch, so that their luck is a part of what is compared */
-
-/* A launch is dear: what is not clear after so many pairs is too close to matter. */
-enum { PAIRS_MAX = 60 };
-
-/* One side after the other is started under the plans that its table has, each launch for all
- * ranges that want it, and each range gets the samples of its two plans in turn: A B B A. */
-struct launched_sides {
-    struct launches launches;
-    struct program_comparison *t;
-    struct session session;
-    struct moe_plan plans[DECLARATION_PLANS_MAX];
-
-    /* Of the launch under way. */
-    int side;
-    bool fits; /* its last answer was the plan that the side has at the key */
-};
-
-static struct rivals_bucket *key_of(struct watched *range)
-{
-    return (struct rivals_bucket *)range;
-}
+/* ---- launches */
 
 /* The index in l->ways of the way by which the side shows the plan. */
-static size_t way_of(const struct launched_sides *r, int side, const struct moe_plan *plan)
+static size_t way_of(const struct program_comparison *t, int side, const struct moe_plan *plan)
 {
-    const struct launches *l = &r->launches;
+    const struct launches *l = &t->launches;
     size_t i = 0;
 
-    while (i < l->plan_count - 1 && !plan_equal(&r->plans[i], plan))
+    while (i < l->plan_count - 1 && !plan_equal(&t->plans[i], plan))
         i++;
     return (size_t)side * (l->way_count / SIDES) + l->way_of[i];
 }
@@ -495,134 +269,137 @@ static int turn_of(const struct rivals_bucket *key)
     return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
 }
 
-/* Whether both sides are one program with one plan: what differs is chance. */
-static bool is_same(const struct program_comparison *t, const struct moe_plan *a,
-                    const struct moe_plan *b)
-{
-    return !t->options->against && plan_equal(a, b);
-}
-
 static int add_key(void *self, uint32_t bucket, struct watched **out)
 {
-    struct launched_sides *r = self;
-    struct program_comparison *t = r->t;
+    struct program_comparison *t = self;
+    struct contest_settings settings = { .margin = t->options->margin,
+                                         .rounds_max = PAIRS_MAX,
+                                         .seed = t->options->seed ^ bucket };
     struct rivals_bucket *key;
-    bool fresh;
 
-    TRY(find_key(t, bucket, &key, &fresh));
+    if (t->key_count == KEYS_MAX)
+        return fail(ERR_ARGUMENT, "the program asks for more than %d buckets", KEYS_MAX);
+    key = calloc(1, sizeof(*key));
+    if (!key)
+        return fail(ERR_NOMEM, "a key");
+    ARRAY_APPEND(t->keys, t->key_count, key);
+    key->watched.bucket = bucket;
     *out = &key->watched;
-    if (!fresh)
-        return OK;
+    key->contest = calloc(1, sizeof(*key->contest));
+    if (!key->contest)
+        return fail(ERR_NOMEM, "a contest");
+    contest_open(key->contest, &settings, SIDES, 1, false);
     for (int side = 0; side < SIDES; side++) {
-        key->plan[side] = plan_of(t, side, bucket, 0);
-        key->way[side] = way_of(r, side, &key->plan[side]);
+        key->plan[side] = plan_of(t, side, bucket);
+        key->way[side] = way_of(t, side, &key->plan[side]);
     }
-    key->same = key->settled = is_same(t, &key->plan[0], &key->plan[1]);
+    key->same = key->settled = plan_equal(&key->plan[0], &key->plan[1]);
     for (int side = 0; side < SIDES && !key->settled; side++)
-        if (r->launches.ways[key->way[side]].broken)
+        if (t->launches.ways[key->way[side]].broken)
             TRY(lose(t, key, side, "no launch with these values comes up"));
     return OK;
 }
 
 static struct watched *key_at(void *self, size_t i)
 {
-    const struct program_comparison *t = ((struct launched_sides *)self)->t;
+    const struct program_comparison *t = self;
 
     return i < t->key_count ? &t->keys[i]->watched : NULL;
 }
 
 static void vote(void *self)
 {
-    struct launched_sides *r = self;
-    struct program_comparison *t = r->t;
-    struct launch_way *ways = r->launches.ways;
+    struct program_comparison *t = self;
+    struct launch_way *ways = t->launches.ways;
+    uint32_t buckets = t->space ? declaration_buckets(t->space) : 0;
 
     for (size_t i = 0; i < t->key_count; i++)
         if (!t->keys[i]->settled)
             ways[t->keys[i]->way[turn_of(t->keys[i])]].votes++;
-    if (r->launches.heard)
+    if (t->launches.heard)
         return;
     /* Nobody knows yet which ranges the program asks for: the way that most of those want that are
      * to be compared. */
-    for (uint32_t bucket = 0; bucket < declaration_buckets(t->space); bucket++) {
-        struct moe_plan first = plan_of(t, 0, bucket, 0), second = plan_of(t, 1, bucket, 0);
-        struct launch_way *way = &ways[way_of(r, 0, &first)];
+    for (uint32_t bucket = 0; bucket < buckets; bucket++) {
+        struct moe_plan first = plan_of(t, 0, bucket), second = plan_of(t, 1, bucket);
+        struct launch_way *way = &ways[way_of(t, 0, &first)];
 
-        way->votes += !way->broken && !is_same(t, &first, &second);
+        way->votes += !way->broken && !plan_equal(&first, &second);
     }
+    ways[0].votes += !t->space;
 }
 
 static int begin_launch(void *self, const char *words)
 {
-    struct launched_sides *r = self;
-    struct launches *l = &r->launches;
+    struct program_comparison *t = self;
+    struct launches *l = &t->launches;
 
     (void)words;
-    r->side = launches_program(l) == &l->programs[1];
+    t->shown = (int)launches_side(l);
     l->watch.looking = !l->heard;
-    for (size_t i = 0; i < r->t->key_count; i++) {
-        watched_reset(&r->t->keys[i]->watched);
-        r->t->keys[i]->warm = 0;
+    for (size_t i = 0; i < t->key_count; i++) {
+        watched_reset(&t->keys[i]->watched);
+        t->keys[i]->warm = 0;
     }
     return OK;
 }
 
 static enum launch_wish wish(void *self, struct watched *range)
 {
-    const struct launched_sides *r = self;
+    const struct program_comparison *t = self;
     const struct rivals_bucket *key = key_of(range);
 
-    return !key->settled && key->shown != r->launches.now.number && turn_of(key) == r->side &&
-                   key->way[r->side] == r->launches.now.way
+    return !key->settled && key->shown != t->launches.now.number && turn_of(key) == t->shown &&
+                   key->way[t->shown] == t->launches.now.way
                ? WISH_SAMPLE
                : WISH_NOTHING;
 }
 
 static int choose(void *self, struct watched *range, struct moe_plan *plan)
 {
-    struct launched_sides *r = self;
-    struct launches *l = &r->launches;
+    struct program_comparison *t = self;
+    struct launches *l = &t->launches;
     const struct rivals_bucket *key = key_of(range);
 
-    r->fits = key->way[r->side] == l->now.way && !(*key->why && r->side == 0);
-    l->sampled = wish(r, range) == WISH_SAMPLE;
-    *plan = r->fits ? key->plan[r->side] : r->plans[l->ways[l->now.way].safe];
+    t->fits = key->way[t->shown] == l->now.way && !(*key->why && t->shown == 0);
+    l->sampled = wish(t, range) == WISH_SAMPLE;
+    *plan = t->fits ? key->plan[t->shown] : t->plans[l->ways[l->now.way].safe];
     return OK;
 }
 
 static int step(void *self, struct watched *range, int64_t ns)
 {
-    struct launched_sides *r = self;
+    struct program_comparison *t = self;
     struct rivals_bucket *key = key_of(range);
     int64_t sample;
 
-    if (r->fits && r->side == 1)
+    if (t->fits && t->shown == 1)
         stand_against(key);
-    if (!r->launches.sampled || key->warm++ < r->t->options->warmup ||
-        !watched_step(range, ns, r->t->options->launch_steps, &sample))
+    if (!t->launches.sampled || key->warm++ < t->options->warmup ||
+        !watched_step(range, ns, t->options->launch_steps, &sample))
         return OK;
-    key->shown = r->launches.now.number;
-    tell_side(r->t, key, r->side, sample);
+    key->shown = t->launches.now.number;
+    tell_side(t, key, t->shown, sample);
     return OK;
 }
 
 static int plan_failed(void *self, struct watched *range, enum trial_state state, const char *why)
 {
-    struct launched_sides *r = self;
+    struct program_comparison *t = self;
     struct rivals_bucket *key = key_of(range);
     char text[sizeof(key->why)];
 
     (void)state;
-    if (!r->fits || key->settled)
+    if (!t->fits || key->settled)
         return OK;
     range->learnt = true;
     text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(why, 150));
-    return lose(r->t, key, r->side, text);
+    return lose(t, key, t->shown, text);
 }
 
 static struct launch_counts count_keys(void *self)
 {
-    const struct program_comparison *t = ((struct launched_sides *)self)->t;
+    const struct program_comparison *t = self;
     uint32_t settled = count_settled(t), all = (uint32_t)t->key_count;
 
     return (struct launch_counts){ .decided = settled, .open = all - settled, .ranges = all };
@@ -634,50 +411,57 @@ static void leave(void *self, struct watched *range)
     key_of(range)->settled = true;
 }
 
+/* Launches of a way show nothing, again and again: the side loses every key that it would show by
+ * it. */
+static int lose_way(struct program_comparison *t, const char *why)
+{
+    struct launches *l = &t->launches;
+    uint32_t buckets = t->space && !l->heard ? declaration_buckets(t->space) : 0;
+
+    l->ways[l->now.way].broken = true;
+    for (uint32_t b = 0; b < buckets; b++) {
+        struct moe_plan plan = plan_of(t, t->shown, b);
+        struct watched *range;
+        size_t i = 0;
+
+        while (i < t->key_count && t->keys[i]->watched.bucket != b)
+            i++;
+        if (i == t->key_count && way_of(t, t->shown, &plan) == l->now.way)
+            TRY(add_key(t, b, &range));
+    }
+    if (!t->key_count)
+        return fail(ERR_LAUNCH, "the program shows nothing: %s", why);
+    for (size_t i = 0; i < t->key_count; i++)
+        if (!t->keys[i]->settled && t->keys[i]->way[t->shown] == l->now.way)
+            TRY(lose(t, t->keys[i], t->shown, why));
+    return OK;
+}
+
 static int launch_ended(void *self, const struct launch_end *failure)
 {
-    struct launched_sides *r = self;
-    struct program_comparison *t = r->t;
-    struct launches *l = &r->launches;
+    struct program_comparison *t = self;
+    struct launches *l = &t->launches;
     struct launch_way *way = &l->ways[l->now.way];
-    const char *name = t->side[r->side].name;
     char why[LAUNCH_WHY_BYTES];
 
     if (!failure) {
         way->stillborn = 0;
         return OK;
     }
-    launch_why(&r->session, failure, why);
-    if (r->session.running && r->fits && !key_of(l->range)->settled) {
+    launch_why(&t->session, failure, why);
+    if (t->session.running && t->fits && !key_of(l->range)->settled) {
         /* It died or fell silent in a step of the side's plan; the first time something else may
          * have killed it. */
         struct rivals_bucket *key = key_of(l->range);
-        bool forgiven = !failure->hung && key->dead[r->side]++ == 0;
-        char range[80];
+        bool forgiven = !failure->hung && key->dead[t->shown]++ == 0;
 
-        declaration_range(t->space, key->watched.bucket, range, sizeof(range));
-        note("%s: %s %s, %s: %s%s", name, t->space->key, range, PLAN_WORDS(&key->plan[r->side]),
-             why, forgiven ? "; once more" : "");
-        return forgiven ? OK : lose(t, key, r->side, why);
+        note("%s, %s: %s%s", key_text(t, key, (char[RANGE_TEXT_BYTES]){ 0 }),
+             PLAN_WORDS(&key->plan[t->shown]), why, forgiven ? "; once more" : "");
+        return forgiven ? OK : lose(t, key, t->shown, why);
     }
-    note("launch %" PRIu32 " of %s: %s", l->now.number, name, why);
+    note("launch %" PRIu32 ": %s", l->now.number, why);
     way->stillborn = launches_learnt(l) ? 0 : way->stillborn + 1;
-    if (way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2))
-        return OK;
-    /* Launches under these values show nothing, again and again: the side loses every range that it
-     * would show by them. */
-    way->broken = true;
-    for (uint32_t b = 0; b < declaration_buckets(t->space) && !l->heard; b++) {
-        struct moe_plan plan = plan_of(t, r->side, b, 0);
-        struct watched *range;
-
-        if (way_of(r, r->side, &plan) == l->now.way)
-            TRY(add_key(r, b, &range));
-    }
-    for (size_t i = 0; i < t->key_count; i++)
-        if (!t->keys[i]->settled && t->keys[i]->way[r->side] == l->now.way)
-            TRY(lose(t, t->keys[i], r->side, why));
-    return OK;
+    return way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2) ? OK : lose_way(t, why);
 }
 
 static const struct launch_client client = { .range = key_at,
@@ -692,44 +476,40 @@ static const struct launch_client client = { .range = key_at,
                                              .leave = leave,
                                              .ended = launch_ended };
 
-static int compare_launches(struct program_comparison *t)
+static int compare(struct program_comparison *t)
 {
-    const struct two_programs *o = t->options;
-    struct launched_sides *r = calloc(1, sizeof(*r));
+    const struct two_tables *o = t->options;
+    struct launches *l = &t->launches;
     struct watched *range;
     int rc;
 
-    if (!r)
-        return fail(ERR_NOMEM, "two programs");
-    t->pairs_max = PAIRS_MAX;
-    r->t = t;
-    r->session = (struct session){ .shape = t->shape,
+    t->session = (struct session){ .shape = t->shape,
                                    .space = t->space,
                                    .window = t->window,
                                    .silence_s = o->silence_s,
                                    .deadline_ns = t->deadline_ns };
-    r->launches = (struct launches){ .client = &client,
-                                     .self = r,
-                                     .session = &r->session,
-                                     .space = t->space,
-                                     .plans = r->plans,
-                                     .program_count = SIDES,
-                                     .watch = { .least = o->warmup + o->launch_steps } };
-    for (int i = 0; i < SIDES; i++)
-        r->launches.programs[i] = (struct launched_program){ t->side[i].name, t->side[i].command };
-    r->launches.plan_count = declared_plan_list(t->space->id, 0, r->plans, DECLARATION_PLANS_MAX);
-    progress_open(&r->session.progress, o->quiet, "the program starts");
-    r->session.progress.deadline_ns = t->deadline_ns;
-    rc = launches_open(&r->launches);
+    *l = (struct launches){ .client = &client,
+                            .self = t,
+                            .session = &t->session,
+                            .plans = t->plans,
+                            .command = o->exec,
+                            .sides = SIDES,
+                            .watch = { .least = o->warmup + o->launch_steps } };
+    t->plans[0] = plan_default(&t->shape);
+    l->plan_count = t->space ? declared_plan_list(t->space->id, 0, t->plans, DECLARATION_PLANS_MAX)
+                             : 1; /* of one's own plans any will do: they need no launch */
+    progress_open(&t->session.progress, o->quiet, "the program starts");
+    t->session.progress.deadline_ns = t->deadline_ns;
+    rc = launches_open(l);
     if (!rc)
-        rc = launches_run(&r->launches);
+        rc = launches_run(l);
     /* Where nothing was launched no table says of any range what the other one does not: all
      * ranges are the same. */
-    for (uint32_t b = 0; b < declaration_buckets(t->space) && !rc && !r->launches.now.number; b++)
-        rc = add_key(r, b, &range);
+    for (uint32_t b = 0; t->space && b < declaration_buckets(t->space) && !rc && !l->now.number;
+         b++)
+        rc = add_key(t, b, &range);
     log_line_clear();
-    launches_close(&r->launches);
-    free(r);
+    launches_close(l);
     return rc;
 }
 
@@ -744,15 +524,11 @@ static struct verdict verdict_of(const struct program_comparison *t,
                          .gain = c.challenge,
                          .pairs = c.rounds,
                          .word = "not slower" };
-    uint64_t first = (uint64_t)key->watched.bucket * t->window;
+    uint32_t bucket = key->watched.bucket;
     double margin = t->options->margin;
 
-    if (t->space)
-        declaration_range(t->space, key->watched.bucket, v.key, sizeof(v.key));
-    else if (t->window == 1)
-        snprintf(v.key, sizeof(v.key), "c=%u", key->watched.bucket);
-    else
-        snprintf(v.key, sizeof(v.key), "c=%" PRIu64 "-%" PRIu64, first, first + t->window - 1);
+    text_put(v.key, sizeof(v.key), "%s%s",
+             t->space ? "" : "c=", RANGE_TEXT(&t->shape, t->window, bucket, bucket));
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = (struct gain)GAIN_UNKNOWN;
@@ -784,7 +560,7 @@ static int by_bucket(const void *a, const void *b)
  * ERR_LAUNCH if there is no verdict at any, which is said unless `ended_by` is why. */
 static int report(struct program_comparison *t, int ended_by)
 {
-    const struct two_programs *o = t->options;
+    const struct two_tables *o = t->options;
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
     bool failed = false, known = false;
     uint32_t same = 0; /* settled without a step */
@@ -920,7 +696,7 @@ static int judge_table(struct judged_table *j)
 }
 
 /* The work database that the table is of; a snapshot is not written to. */
-static int find_database(const struct two_programs *o, char path[PATH_MAX])
+static int find_database(const struct two_tables *o, char path[PATH_MAX])
 {
     static const char snapshot[] = ".published";
     const char *given = o->db ? o->db : getenv("MOELOOKUP_DB"); /* as moelookup_open() has it */
@@ -937,7 +713,7 @@ static int find_database(const struct two_programs *o, char path[PATH_MAX])
  * cannot be written this is said, and the verdicts stand. */
 static int remember(const struct program_comparison *t)
 {
-    const struct two_programs *o = t->options;
+    const struct two_tables *o = t->options;
     struct judged_table j = { .t = t, .table = { .window = t->window } };
     char path[PATH_MAX];
     bool known = false;
@@ -945,7 +721,7 @@ static int remember(const struct program_comparison *t)
 
     for (size_t i = 0; i < t->key_count; i++)
         known |= is_known(t, t->keys[i]);
-    if (o->against || o->against_table || !t->side[0].view || !known)
+    if (o->against_table || !t->side[0].view || !known)
         return OK;
     TRY(find_database(o, path));
     if (!access(path, F_OK)) {
@@ -970,30 +746,32 @@ static int remember(const struct program_comparison *t)
 
 /* ---- the whole of it */
 
-int two_programs(const struct two_programs *options)
+int two_tables(const struct two_tables *options)
 {
-    struct program_comparison t;
-    int rc = open_comparison(options, &t), said;
+    struct program_comparison *t = calloc(1, sizeof(*t));
+    int rc = t ? open_comparison(options, t) : fail(ERR_NOMEM, "two tables"), said;
 
     session_catch_signals();
     if (!rc)
-        rc = t.space ? compare_launches(&t) : compare_in_turn(&t);
+        rc = compare(t);
     if (rc == ERR_CUT)
         note("cut off: the same command begins again");
-    if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {
-        said = report(&t, rc);
+    if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->key_count)) {
+        said = report(t, rc);
         rc = rc && said != ERR_WRONG ? rc : said;
-        said = remember(&t);
+        said = remember(t);
         rc = rc ? rc : said;
     }
-    for (size_t i = 0; i < t.key_count; i++) {
-        free(t.keys[i]->contest);
-        free(t.keys[i]);
+    for (size_t i = 0; t && i < t->key_count; i++) {
+        free(t->keys[i]->contest);
+        free(t->keys[i]);
     }
-    free(t.keys);
-    for (int i = 0; i < SIDES; i++) {
-        moelookup_view_free(t.side[i].view);
-        moelookup_close(t.side[i].table);
+    for (int i = 0; t && i < SIDES; i++) {
+        moelookup_view_free(t->side[i].view);
+        moelookup_close(t->side[i].table);
     }
+    if (t)
+        free(t->keys);
+    free(t);
     return rc;
 }
