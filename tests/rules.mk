@@ -10,7 +10,8 @@ WANTING := $(if $(NO_MPI),$(shell grep -lE 'include [<"](moelookup_)?mpi.h' $(wi
 # These replace functions of the program, so they are programs of their own.
 WRAPPING := $(patsubst %,tests/unit/test_%.c,broken_models live_share made_ranks)
 UNIT_TESTS ?= $(patsubst tests/unit/test_%.c,%,$(filter-out $(WANTING) $(WRAPPING),$(wildcard tests/unit/test_*.c)))
-ALONE := $(WRAPPING) $(wildcard tests/program/example_*.c tests/fuzz/fuzz_*.c) tests/unit/factor_one.c
+ALONE := $(WRAPPING) $(wildcard tests/program/example_*.c tests/fuzz/fuzz_*.c) tests/unit/factor_one.c \
+    tests/bench/judge_searches.c
 TEST_PARTS := $(filter-out tests/bench/bench_% tests/unit/test_% tests/unit/unit.c $(ALONE),\
     $(wildcard $(TEST_ROOMS:%=%/*.c)))
 BENCHES := $(call tests_of,$(filter-out $(WANTING),$(wildcard tests/bench/bench_*.c)))
@@ -86,7 +87,7 @@ tests-built: $(TESTS) $(BUILD)/forked/tests/unit $(BUILD)/tests/moetune_forked
 ifeq ($(SAN),0)
 tests-built: threads-built
 endif
-benches-built: $(BENCHES)
+benches-built: $(BENCHES) $(BUILD)/tests/judge_searches
 
 # ---- Running them.  What make tells its own makes about jobs is no business of the makes in tests.
 

@@ -17,22 +17,6 @@ static const struct verb *const verbs[] = {
     &capacities_verb, &run_verb,    &study_verb,       &init_verb,     &serve_verb,  NULL,
 };
 
-static int exit_code(int status)
-{
-    if (status >= EXIT_CODE_OF_RANKS)
-        return status - EXIT_CODE_OF_RANKS;
-    switch (status) {
-    case OK: return 0;
-    case ERR_ARGUMENT: return 2;
-    case ERR_WRONG: return 3;
-    case UNSUPPORTED: return 4;
-    case ERR_BUSY:
-    case ERR_CORRUPT: return 6;
-    case ERR_CUT: return 75;
-    default: return 1;
-    }
-}
-
 static int help(const char *name, const char *more)
 {
     const struct verb *verb = name ? verb_find(verbs, name) : NULL;
@@ -95,5 +79,5 @@ int main(int argc, char **argv)
     /* The launcher ends all ranks as soon as one has failed: the first must have said why. */
     if (rc == ERR_ARGUMENT && launch_is_later_rank())
         sleep(FIRST_SPEAKS_S);
-    return exit_code(rc);
+    return verb_exit_code(rc);
 }

@@ -8,6 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+int verb_exit_code(int status)
+{
+    if (status >= EXIT_CODE_OF_RANKS)
+        return status - EXIT_CODE_OF_RANKS;
+    switch (status) {
+    case OK: return 0;
+    case ERR_ARGUMENT: return 2;
+    case ERR_WRONG: return 3;
+    case UNSUPPORTED: return 4;
+    case ERR_BUSY:
+    case ERR_CORRUPT: return 6;
+    case ERR_CUT: return 75;
+    default: return 1;
+    }
+}
+
 const struct verb_end verb_ends[] = {
     { 0, "done" },
     { 1, "error" },

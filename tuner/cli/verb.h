@@ -54,6 +54,7 @@ struct verb_end {
     const char *meaning;
 };
 extern const struct verb_end verb_ends[]; /* ends with a NULL meaning */
+int verb_exit_code(int status);
 
 /* From the tables that --help is printed from: moetune(1), in Markdown; a script for bash to source. */
 void manual_print(const struct verb *const *verbs, FILE *out);

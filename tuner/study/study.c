@@ -86,8 +86,8 @@ static const struct study study_dynamoe = {
     .lines = dynamoe_lines,
 };
 
-const struct study *const studies[] = { &study_tutel,  &study_hexa,  &study_smile, &study_dynamoe,
-                                        &study_search, &study_trace, NULL };
+const struct study *const studies[] = { &study_tutel,   &study_hexa,  &study_smile,
+                                        &study_dynamoe, &study_trace, NULL };
 
 enum { NAMES_BYTES = 600 };
 

@@ -1,5 +1,5 @@
 /* Studies on modelled clusters: a paper's tables and figures beside what was published; and what
- * our own searches and tuners would come to where the truth is known. */
+ * a training would cost whose capacity changes. */
 #ifndef STUDY_H
 #define STUDY_H
 
@@ -34,7 +34,7 @@ struct study_row {
     char title[80], unit[24];
     char assumptions[960]; /* what the paper leaves open, and what is compared */
     char not_yet[64];      /* which feature is missing; "": none */
-    char plot[256];        /* what its picture shows, as the study's file has it; "": there is none */
+    char plot[256]; /* what its picture shows, as the study's file has it; "": there is none */
 };
 
 /* What a study is asked.  Of `tune` only what layer_rows and study_verb.c's rows fill. */
@@ -44,18 +44,24 @@ struct study_ask {
     const char *file; /* the argument after the study's name; NULL: none */
     struct tune_options tune;
     double noise_percent, share;
-    double limit_percent;       /* of a mean regret; NAN: none */
-    const char *db;             /* whose table is judged; NULL: none */
-    uint32_t seeds, strategies; /* a bit for each of search_words; 0: all, with db none */
+    uint32_t seeds;
 };
+#define STUDY_DEFAULTS                                                                             \
+    {                                                                                              \
+        .tune = { .setup = { CAMPAIGN_DEFAULTS, .seed = 1 },                                       \
+                  .layer = LAYER_DEFAULTS,                                                         \
+                  .effort = 1,                                                                     \
+                  .repeats = 1,                                                                    \
+                  .max_factor = 8,                                                                 \
+                  .axes = "r,d,a=linear:2dh:rail:3dh" },                                           \
+        .noise_percent = 5, .share = 0.01, .seeds = 10                                             \
+    }
+
+/* Options of a layer on a modelled cluster, of a struct study_ask. */
+extern const struct option_row study_layer_rows[];
 
 /* Options that mean something to some studies only, as bits. */
-enum study_options {
-    STUDY_OF_ROWS = 1,
-    STUDY_OF_LAYER = 2,
-    STUDY_OF_SEARCH = 4,
-    STUDY_OF_TRACE = 8
-};
+enum study_options { STUDY_OF_ROWS = 1, STUDY_OF_TRACE = 2 };
 
 struct study_result;
 
@@ -84,7 +90,6 @@ struct study_result {
     const char *only;           /* the one row that was computed; NULL: all */
     char remark[512];           /* what is said of what was asked; "": nothing */
     char *details;              /* a member of the JSON, beside the tables; NULL: none */
-    int verdict;                /* ERR_WRONG after a message: what was asked for does not hold */
     const char *folder;         /* where its pictures are; NULL: there are none */
 };
 
@@ -111,6 +116,6 @@ void study_print(const struct study_result *result, FILE *to);
 void study_json(const struct study_result *result, FILE *to);
 void study_page(const struct study_result *result, FILE *to);
 
-extern const struct study study_tutel, study_search, study_trace;
+extern const struct study study_tutel, study_trace;
 
 #endif

@@ -25,7 +25,9 @@ static const struct option_row paper_rows[] = {
     { NULL },
 };
 
-static const struct option_row both_rows[] = {
+#undef TUNE
+#define TUNE(member) offsetof(struct study_ask, tune.member)
+const struct option_row study_layer_rows[] = {
     { "ranks", "N", OPTION_COUNT, TUNE(setup.where.ranks),
       "of that cluster (those that its file says; of the paper's 64)", .least = 1, .most = 65536 },
     { "ranks-per-rack", "P", OPTION_COUNT, TUNE(setup.where.ranks_per_rack),
@@ -38,33 +40,16 @@ static const struct option_row both_rows[] = {
     { .kind = OPTION_GROUP, .offset = TUNE(load), .rows = load_rows },
     { "axes", "LIST", OPTION_TEXT, TUNE(axes), "what may vary, as for `tune`" },
     WINDOW_ROW(TUNE(window), "follows the layer"),
-    { "noise", "PERCENT", OPTION_NUMBER, ASK(noise_percent), "of each step, log-normal; 0: none",
-      .least = 0, .most = 100 },
-    { "seeds", "N", OPTION_COUNT, ASK(seeds), "runs, each with its own noise", .least = 1,
-      .most = 10000 },
+    { "noise", "PERCENT", OPTION_NUMBER, offsetof(struct study_ask, noise_percent),
+      "of each step, log-normal; 0: none", .least = 0, .most = 100 },
+    { "seeds", "N", OPTION_COUNT, offsetof(struct study_ask, seeds),
+      "runs, each with its own noise", .least = 1, .most = 10000 },
     SEED_ROW(TUNE(setup.seed)),
     { NULL },
 };
 
-static const struct option_row strategy_rows[] = {
-    { "strategies", "LIST", OPTION_WORDS, ASK(strategies),
-      "these alone, as \"guided,paper\" [all of them; none with --db]", search_words },
-    BUCKETS_ROW(TUNE(buckets), "buckets of capacity, floor(c/R)"),
-    { "max-capacity-factor", "F", OPTION_NUMBER, TUNE(max_factor),
-      "else: the buckets that factors from 1 to F reach" },
-    { "effort", "WORD", OPTION_WORD, TUNE(effort), "how many of them, and how thoroughly",
-      effort_words },
-    { "repeats", "N", OPTION_COUNT, TUNE(repeats),
-      "samples per comparison (paper), or rounds (exhaustive)", .least = 1, .most = 1000 },
-    { "db", "FILE", OPTION_TEXT, ASK(db),
-      "judge the table that `tune` wrote there for this layer on this cluster" },
-    { "limit", "PERCENT", OPTION_NUMBER, ASK(limit_percent),
-      "a check: no mean regret is above that, and nothing is slower than the default", .least = 0,
-      .most = 100 },
-    { NULL },
-};
-
 static const struct option_row trace_rows[] = {
+    { .kind = OPTION_GROUP, .offset = OPTION(ask), .rows = study_layer_rows },
     { "share", "SHARE", OPTION_NUMBER, ASK(share),
       "of training time that the trainer may spend on trying plans", .least = 0, .most = 1 },
     { NULL },
@@ -76,24 +61,11 @@ static const struct option_row rows[] = {
       .letter = 'o' },
     JSON_ROW(OPTION(json)),
     { "of papers", .kind = OPTION_GROUP, .rows = paper_rows },
-    { "of search and trace", .kind = OPTION_GROUP, .rows = both_rows },
-    { "of search", .kind = OPTION_GROUP, .rows = strategy_rows },
     { "of trace", .kind = OPTION_GROUP, .rows = trace_rows },
     { NULL },
 };
 
-static const struct options defaults = {
-    .ask = { .tune = { .setup = { CAMPAIGN_DEFAULTS, .seed = 1 },
-                       .layer = LAYER_DEFAULTS,
-                       .effort = 1,
-                       .repeats = 1,
-                       .max_factor = 8,
-                       .axes = "r,d,a=linear:2dh:rail:3dh" },
-             .noise_percent = 5,
-             .share = 0.01,
-             .limit_percent = NAN,
-             .seeds = 10 },
-};
+static const struct options defaults = { .ask = STUDY_DEFAULTS };
 
 /* Which rows mean something to which studies. */
 static const struct {
@@ -101,8 +73,6 @@ static const struct {
     unsigned of;
 } kinds[] = {
     { paper_rows, STUDY_OF_ROWS },
-    { both_rows, STUDY_OF_LAYER },
-    { strategy_rows, STUDY_OF_SEARCH },
     { trace_rows, STUDY_OF_TRACE },
 };
 
@@ -166,7 +136,6 @@ static int run(const struct verb_call *call, void *options)
     if (o->folder && !rc)
         rc = write_form(&result, o->folder, "json", study_json);
     (o->json ? study_json : study_print)(&result, stdout);
-    rc = rc ? rc : result.verdict;
     study_free(&result);
     return rc;
 }
@@ -191,15 +160,15 @@ static void print_studies(FILE *out)
 
 const struct verb study_verb = {
     .name = "study",
-    .summary = "papers, searches and trainers on modelled clusters, where the truth is known",
+    .summary = "papers and trainers on modelled clusters, where the truth is known",
     .arguments = "STUDY [FILE]",
     .least = 1,
     .most = 2,
     .about =
         "Computes on a modelled cluster, with our executor on a virtual clock: what a paper "
         "evaluates, each number beside the published one (fitted, where the cluster's numbers were "
-        "chosen by it, or predicted); how good the plans are that each search finds; and what a "
-        "training costs whose capacity changes from step to step.\nIt needs no GPU, no MPI and no "
+        "chosen by it, or predicted); and what a training costs whose capacity changes from step "
+        "to step.\nIt needs no GPU, no MPI and no "
         "database, and gives the same bytes every time.",
     .rows = rows,
     .defaults = &defaults,
@@ -208,6 +177,6 @@ const struct verb study_verb = {
     .notes = "FILE of trace: a capacity on each line, from the first step to the last (man "
              "moetune-tables); without it one is made up, whose capacity swings 4.38 times as in "
              "Tutel's Figure 1.",
-    .example = "study search --ranks 256 --experts 64 --noise 10",
+    .example = "study tutel --only table6",
     .run = run,
 };

@@ -1,15 +1,27 @@
-/* Lets every strategy tune the same buckets by the same noisy clock, and judges by the truth what
- * it would publish; likewise the table that `tune` made, and what each axis has to offer. */
+/* How good the plans are that each search finds, where the truth is known: every strategy tunes the
+ * same buckets by the same noisy clock, and what it would publish is judged by the truth; likewise
+ * the table that `tune` made, and what each axis has to offer.
+ *   judge_searches --ranks 256 --experts 64 --noise 10 (--help) */
+#include "common_rows.h"
 #include "json.h"
 #include "modelled_layer.h"
 #include "plan.h"
 #include "settings.h"
 #include "status.h"
 #include "store.h"
+#include "verb.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct judging {
+    struct study_ask ask;
+    double limit_percent; /* of a mean regret; NAN: none */
+    const char *db;       /* whose table is judged; NULL: none */
+    uint32_t strategies;  /* a bit for each of search_words; 0: all, with db none */
+    bool json;
+};
 
 /* Slower than the default plan by more than that is worse than no table.  The decision takes what
  * it expects to be faster by .1 %, and some of that is noise. */
@@ -18,13 +30,14 @@ static const double loses_percent = 0.2;
 enum { ROW_BYTES = sizeof(((struct study_cell *)NULL)->row) };
 
 struct search_study {
-    const struct study_ask *ask;
+    const struct judging *ask;
     struct modelled_layer layer;
     struct study_result *result;
     /* Entries of --db that are about the setting at hand. */
     struct entry_row *entries;
     size_t entry_count, entry_room;
     FILE *details;
+    int verdict; /* ERR_WRONG after a message: what was asked for does not hold */
 };
 
 /* ---- rows */
@@ -39,7 +52,7 @@ static const char *row_name(const struct search_study *s, const char *name, char
     return room;
 }
 
-static int put_summary(const struct search_study *s, const char *name, struct summary *sum)
+static int put_summary(struct search_study *s, const char *name, struct summary *sum)
 {
     struct study_table *table = &s->result->tables[0];
     double share = 100 / (double)sum->regret.count, bounded = (double)sum->bound.count;
@@ -62,10 +75,10 @@ static int put_summary(const struct search_study *s, const char *name, struct su
     if (isnan(s->ask->limit_percent))
         return OK;
     if (!(regret <= s->ask->limit_percent))
-        s->result->verdict = fail(ERR_WRONG, "%s: the regret is %.2f %%, above %g: %s", row, regret,
-                                  s->ask->limit_percent, SHAPE_TEXT(&s->layer.space->shape));
+        s->verdict = fail(ERR_WRONG, "%s: the regret is %.2f %%, above %g: %s", row, regret,
+                          s->ask->limit_percent, SHAPE_TEXT(&s->layer.space->shape));
     if (!(over <= loses_percent))
-        s->result->verdict =
+        s->verdict =
             fail(ERR_WRONG, "%s: what is published takes %.2f %% more time than the default: %s",
                  row, over, SHAPE_TEXT(&s->layer.space->shape));
     return OK;
@@ -74,13 +87,13 @@ static int put_summary(const struct search_study *s, const char *name, struct su
 /* ---- strategies */
 
 /* Lets the strategy tune every bucket, once for each seed. */
-static int judge_strategy(const struct search_study *s, const struct search_ops *strategy)
+static int judge_strategy(struct search_study *s, const struct search_ops *strategy)
 {
     const struct modelled_layer *l = &s->layer;
     struct summary sum = { .best = 0 };
     int rc = OK;
 
-    for (uint32_t run = 0; run < s->ask->seeds && !rc; run++) {
+    for (uint32_t run = 0; run < s->ask->ask.seeds && !rc; run++) {
         struct noise noise = modelled_layer_noise(l, run);
         struct search *search = NULL;
 
@@ -157,7 +170,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
 
     if (arm < 0)
         return fail(ERR_ARGUMENT, "%s: %s is not among the plans of --axes %s", s->ask->db,
-                    PLAN_TEXT(&e->plan), s->ask->tune.axes);
+                    PLAN_TEXT(&e->plan), s->ask->ask.tune.axes);
     if (!modelled_layer_bucket(l, e->bucket, &bucket) || !bucket.usable[arm])
         return fail(ERR_WRONG, "%s: bucket %u: %s does not fit into %s", s->ask->db, e->bucket,
                     PLAN_TEXT(&e->plan), ACCOUNT_TEXT(l->space->memory_limit_bytes));
@@ -169,7 +182,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
     return OK;
 }
 
-static int judge_table(const struct search_study *s)
+static int judge_table(struct search_study *s)
 {
     struct summary sum = { .best = 0 };
     struct bucket_outcome outcome;
@@ -314,7 +327,7 @@ static void print_vocabulary(FILE *to)
  * says, and the values of every axis. */
 static int put_axes(const struct search_study *s)
 {
-    const struct load_options *load = &s->ask->tune.load;
+    const struct load_options *load = &s->ask->ask.tune.load;
     bool first = true;
 
     json_write(s->details, "\n  {'words': {");
@@ -366,8 +379,8 @@ static void remark(const struct search_study *s)
              "measures%s%s; noise %g %%, seeds %llu to %llu",
              SHAPE_TEXT(&space->shape), space->arm_count, space->anchor_count, space->first,
              space->last, space->window, l->request.effort->name, *load ? "; load " : "", load,
-             s->ask->noise_percent, (unsigned long long)l->seed,
-             (unsigned long long)(l->seed + s->ask->seeds - 1));
+             s->ask->ask.noise_percent, (unsigned long long)l->seed,
+             (unsigned long long)(l->seed + s->ask->ask.seeds - 1));
 }
 
 /* Judges each setting of the layer: its strategies, or instead of them, unless they are named, the
@@ -398,21 +411,7 @@ static int judge_all(struct search_study *s)
     return OK;
 }
 
-static int run(const struct study_ask *ask, struct study_result *result)
-{
-    struct search_study s = { .ask = ask, .result = result };
-    int rc;
-
-    TRY(modelled_layer_open(ask, &s.layer));
-    rc = judge_all(&s);
-    if (s.details)
-        fclose(s.details);
-    free(s.entries);
-    modelled_layer_close(&s.layer);
-    return rc;
-}
-
-static const struct study_row rows[] = {
+static const struct study_row tables[] = {
     { "regret", "What each strategy publishes, beside the best plan of each bucket", "%, and steps",
       "Regret: the true time of the published plan over the least of any plan, minus 1: its mean "
       "and the worst.  Best plan: buckets without regret.  To default: its time over that of the "
@@ -429,12 +428,78 @@ static const struct study_row rows[] = {
     { .name = "" },
 };
 
-const struct study study_search = {
+static const struct study study_search = {
     .name = "search",
     .summary = "How good the plans are that each search finds, where the truth is known",
     .assumptions = "True times are those of our executor on a virtual clock; each strategy is told "
                    "them with log-normal noise, fresh for every step, and decides as `tune` does.",
-    .options = STUDY_OF_LAYER | STUDY_OF_SEARCH,
-    .run = run,
-    .rows = rows,
+    .rows = tables,
 };
+
+static int run(const struct verb_call *call, void *options)
+{
+    const struct judging *ask = options;
+    struct study_table put[sizeof(tables) / sizeof(tables[0])] = { { .count = 0 } };
+    struct study_row rows[sizeof(tables) / sizeof(tables[0])];
+    struct study_result result = { .study = &study_search, .rows = rows, .tables = put };
+    struct search_study s = { .ask = ask, .result = &result };
+    int rc;
+
+    (void)call;
+    memcpy(rows, tables, sizeof(rows));
+    TRY(modelled_layer_open(&ask->ask, &s.layer));
+    rc = judge_all(&s);
+    if (s.details)
+        fclose(s.details);
+    if (!rc)
+        (ask->json ? study_json : study_print)(&result, stdout);
+    for (size_t i = 0; *rows[i].name; i++)
+        free(put[i].cells);
+    free(result.details);
+    free(s.entries);
+    modelled_layer_close(&s.layer);
+    return rc ? rc : s.verdict;
+}
+
+#define AT(member) offsetof(struct judging, member)
+#define TUNE(member) AT(ask.tune.member)
+static const struct option_row rows[] = {
+    { "sim", "FILE", OPTION_TEXT, AT(ask.sim), "another modelled cluster than that of the paper" },
+    JSON_ROW(AT(json)),
+    { "the layer", .kind = OPTION_GROUP, .offset = AT(ask), .rows = study_layer_rows },
+    { "strategies", "LIST", OPTION_WORDS, AT(strategies),
+      "these alone, as \"guided,paper\" [all of them; none with --db]", search_words },
+    BUCKETS_ROW(TUNE(buckets), "buckets of capacity, floor(c/R)"),
+    { "max-capacity-factor", "F", OPTION_NUMBER, TUNE(max_factor),
+      "else: the buckets that factors from 1 to F reach" },
+    { "effort", "WORD", OPTION_WORD, TUNE(effort), "how many of them, and how thoroughly",
+      effort_words },
+    { "repeats", "N", OPTION_COUNT, TUNE(repeats),
+      "samples per comparison (paper), or rounds (exhaustive)", .least = 1, .most = 1000 },
+    { "db", "FILE", OPTION_TEXT, AT(db),
+      "judge the table that `tune` wrote there for this layer on this cluster" },
+    { "limit", "PERCENT", OPTION_NUMBER, AT(limit_percent),
+      "a check: no mean regret is above that, and nothing is slower than the default", .least = 0,
+      .most = 100 },
+    { NULL },
+};
+
+static const struct judging defaults = { .ask = STUDY_DEFAULTS, .limit_percent = NAN };
+
+static const struct verb verb = {
+    .name = "judge_searches",
+    .summary = "how good the plans are that each search finds, where the truth is known",
+    .about = "Lets every search tune a layer on a modelled cluster by a noisy clock, and judges by "
+             "the true times of our executor what it would publish.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(struct judging),
+    .example = "--ranks 256 --experts 64 --noise 10",
+    .run = run,
+};
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    return verb_exit_code(verb_main(&verb, argv, 0));
+}
