@@ -65,7 +65,8 @@ int space_key_read(const char *text, uint64_t *key)
     errno = 0;
     *key = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno)
-        return fail(ERR_ARGUMENT, "--key %s: a whole number is wanted", text);
+        return fail(ERR_ARGUMENT, "\"%s\": a whole number is wanted, for a capacity or a key",
+                    text);
     return OK;
 }
 

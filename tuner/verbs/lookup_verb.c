@@ -28,21 +28,21 @@
 struct options {
     struct stated_layer stated;
     const char *device, *db, *space, *each; /* each: a capacity of its own for every expert */
-    struct option_list capacities, keys;
+    struct option_list keys;                /* capacities, where plans are moetune's own */
     double class;
     bool explain, digest, json;
 };
 
 static const struct option_row rows[] = {
-    { "capacity", "C", OPTION_LIST, OPTION(capacities),
-      "rows of an expert and rank; again for more", .letter = 'c' },
+    { "capacity", "C", OPTION_LIST, OPTION(keys), "rows of an expert and rank; again for more",
+      .letter = 'c' },
     { "capacities", "LIST", OPTION_TEXT, OPTION(each),
       "instead: the rows of each expert, in a step that drops nothing: \"512,64*3\"" },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
       "instead: a layer of a declared space; words of the layer only where it has several" },
-    { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
-    { "class", "X", OPTION_NUMBER, OPTION(class), "with --space: the class beside the key",
-      .least = 0, .most = 1e9 },
+    { "key", "N", OPTION_LIST, OPTION(keys), "the same, as a space calls it" },
+    { "class", "X", OPTION_NUMBER, OPTION(class),
+      "the class beside the key, in a space that has one", .least = 0, .most = 1e9 },
     { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),
       "print the table's digest, to compare elsewhere" },
@@ -56,26 +56,6 @@ static const struct option_row rows[] = {
 };
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS, .class = NAN };
-
-/* Returns what is asked about: capacities, or keys of a space. */
-static const struct option_list *asked_of(const struct options *o)
-{
-    return o->space ? &o->keys : &o->capacities;
-}
-
-static int read_key(const struct options *o, int at, uint64_t *key)
-{
-    const char *text = asked_of(o)->items[at];
-    char *end;
-
-    if (o->space)
-        return space_key_read(text, key);
-    errno = 0;
-    *key = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || *key > UINT32_MAX)
-        return fail(ERR_ARGUMENT, "--capacity %s: a number of rows is wanted", text);
-    return OK;
-}
 
 /* Prints the members that every answer has, without what it was asked with. */
 static void print_members(const struct moe_plan *plan, const char *why)
@@ -144,7 +124,9 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     uint64_t key = 0;
     char why[1024];
 
-    TRY(read_key(o, at, &key));
+    TRY(space_key_read(o->keys.items[at], &key));
+    if (!shape->space && key > UINT32_MAX)
+        return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key, UINT32_MAX);
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
     *known &= plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND;
@@ -154,12 +136,12 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
             explain_answer(o->db, view, shape, &plan);
         return OK;
     }
-    json_write(stdout, "%s\n {'%s': %" PRIu64 ", ", at ? "," : "", o->space ? "key" : "capacity",
-               key);
-    if (o->space)
+    json_write(stdout, "%s\n {'%s': %" PRIu64 ", ", at ? "," : "",
+               shape->space ? "key" : "capacity", key);
+    if (shape->space)
         json_write(stdout, "'class': %.6g, ", isnan(o->class) ? 0 : o->class);
     print_members(&plan, why);
-    if (o->space) { /* "class" is what was asked with, the range is what the answer is for */
+    if (shape->space) { /* "class" is what was asked with, the range is what the answer is for */
         json_write(stdout, ", 'range': {'bucket': %u", plan.bucket);
         tables_json_range(shape, plan.bucket, plan.bucket, stdout);
         printf("}");
@@ -308,14 +290,17 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     if (d && d->class_edges && isnan(o->class))
         return fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
                     d->class_name);
-    if (d && !d->class_edges && !isnan(o->class))
-        return fail(ERR_ARGUMENT, "--class %g: the space %s has none", o->class, d->name);
+    if (!(d && d->class_edges) && !isnan(o->class))
+        return fail(ERR_ARGUMENT, "--class %g: %s%s has none", o->class,
+                    d ? "the space " : "moetune's own layer", d ? d->name : "");
+    if (d && o->each)
+        return fail(ERR_ARGUMENT, "--capacities: the space %s has none", d->name);
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->each)
         rc = answer_uneven(view, &shape, o, &known);
     else if (o->json)
         printf("[");
-    for (int i = 0; i < asked_of(o)->count && !rc; i++)
+    for (int i = 0; i < o->keys.count && !rc; i++)
         rc = answer(view, &shape, o, i, &known);
     if (o->json && !o->each)
         printf("\n]\n");
@@ -350,16 +335,13 @@ static int run(const struct verb_call *call, void *options)
 
     (void)call;
     TRY(space_name_of(&o->space, space));
-    if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || !isnan(o->class))
-        return fail(ERR_ARGUMENT, "lookup: --key and --class go with --space, --capacity without");
-    if (o->each && (o->space || o->capacities.count))
-        return fail(ERR_ARGUMENT, "lookup: --capacities goes without --capacity and --space");
-    if (!asked_of(o)->count && !o->each && !o->digest)
+    if (o->each && o->keys.count)
+        return fail(ERR_ARGUMENT, "lookup: --capacities goes without --capacity");
+    if (!o->keys.count && !o->each && !o->digest)
         return fail(ERR_ARGUMENT,
-                    o->space ? "lookup --space: --key N or --digest is wanted"
-                             : "lookup: --capacity C, --capacities LIST or --digest is wanted");
-    for (int i = 0; i < asked_of(o)->count; i++)
-        TRY(read_key(o, i, &key));
+                    "lookup: --capacity C, --capacities LIST, --key N or --digest is wanted");
+    for (int i = 0; i < o->keys.count; i++)
+        TRY(space_key_read(o->keys.items[i], &key));
     TRY(check_named(o->db));
 
     rc = moelookup_open(o->db, &table);
@@ -375,7 +357,7 @@ static int run(const struct verb_call *call, void *options)
         moelookup_digest(table, digest);
         printf("%s\n", SHA256_HEX(digest));
     }
-    if (asked_of(o)->count || o->each)
+    if (o->keys.count || o->each)
         rc = answer_all(table, o);
     moelookup_close(table);
     return rc;

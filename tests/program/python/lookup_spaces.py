@@ -138,6 +138,7 @@ class Spaces(unittest.TestCase):
         words = "--space", "dispatch", "--ranks", "4", "--top-k", "2", "--class", "1.7"
         for key in (0, 64, 65, 600, 2**40):
             plan = view.plan(key, 1.7)
+            self.assertEqual(self.lookup(*words, "-c", str(key)), self.lookup(*words, "--key", str(key)))
             code = 4 if plan.source == moelookup.Source.DEFAULT else 0
             self.assertEqual(self.lookup(*words, "--key", str(key))[:2], (code, f"{plan}\n"))
             said = self.lookup(*words, "--key", str(key), "--explain")[1]
@@ -153,8 +154,8 @@ class Spaces(unittest.TestCase):
             (("--space", "dispatcher", "--key", "1"), "no table here has a layer"),
             (("--space", "dispatch", "--key", "-1"), "a whole number is wanted"),
             (("--space", "dispatch",), "--key N or --digest is wanted"),
-            (("--space", "dispatch", "-c", "1"), "go with --space"),
-            (("--key", "1"), "go with --space"),
+            (("--space", "dispatch", "-c", "1"), "several layers of it"),
+            (("--space", "dispatch", "--ranks", "8", "--capacities", "1"), "no layer of it has"),
             (("--space", "dispatch", "--top-k", "1", "--key", "1"), "--class X is wanted"),
         ):
             code, out, error = self.lookup(*words)
