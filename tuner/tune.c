@@ -193,19 +193,13 @@ static int print_table(const struct tuning *t)
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
         undecided += t->results[i].standing.row.more_s > 0 ? 0 : o.undecided; /* said above */
     }
-    if (undecided && effort_words[t->request.options->effort + 1]) /* not the last effort */
-        printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
-               undecided == 1 ? "" : "s", t->decide);
-    printf("\nuse it    ");
-    paste_export(c->path);
-    printf("\n          lines of C and Python: moetune show --paste --db ");
-    shell_word(c->path, stdout);
-    printf("\ntest it   moetune verify --db ");
-    shell_word(c->path, stdout);
-    printf("\nsee it    moetune report --db ");
-    shell_word(c->path, stdout);
-    printf(" -o report\n");
-    return OK;
+    putchar('\n');
+    return paste_next(&(struct tuned_table){
+        .store = c->store,
+        .path = c->path,
+        .undecided = undecided,
+        .decide = effort_words[t->request.options->effort + 1] ? t->decide : NULL,
+    });
 }
 
 static int print_text(void *self)

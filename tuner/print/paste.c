@@ -10,6 +10,7 @@
 #include "told.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,7 +187,9 @@ static int find_kin(void *self, const struct entry_row *e)
     return OK;
 }
 
-int paste_space(struct store *store, const struct moe_shape *shape, const char *file)
+/* The options that name a layer of a declared space in this database: " --space NAME", or the file
+ * where one is given, and --shape where the space has other layers there. */
+static int print_space_options(struct store *store, const struct moe_shape *shape, const char *file)
 {
     struct kin kin = { .store = store, .of = shape };
     const struct declaration *d = declaration_find(shape->space);
@@ -199,6 +202,38 @@ int paste_space(struct store *store, const struct moe_shape *shape, const char *
         printf(" --shape ");
         shell_word(SHAPE_TEXT(shape), stdout);
     }
+    return OK;
+}
+
+int paste_next(const struct tuned_table *t)
+{
+    const struct declaration *d = t->exec ? declaration_find(t->shape->space) : NULL;
+
+    if (t->undecided && t->decide)
+        printf("decide    %u undecided %s%s: %s --effort thorough\n", t->undecided,
+               d ? "range" : "bucket", t->undecided == 1 ? "" : "s", t->decide);
+    printf("use it    ");
+    paste_export(t->path);
+    printf("\n          lines of C and Python: moetune show --paste --db ");
+    shell_word(t->path, stdout);
+    if (d) {
+        printf("\n          moetune lookup");
+        TRY(print_space_options(t->store, t->shape, NULL));
+        printf(" --key %" PRIu64 "%s --db ", d->key_edge[0], d->class_edges ? " --class 1" : "");
+        shell_word(t->path, stdout);
+    }
+    printf("\ntest it   moetune verify");
+    if (d)
+        TRY(print_space_options(t->store, t->shape, t->space));
+    if (t->exec) {
+        printf(" --exec ");
+        shell_word(t->exec, stdout);
+    }
+    printf(" --db ");
+    shell_word(t->path, stdout);
+    printf("\nsee it    moetune report --db ");
+    shell_word(t->path, stdout);
+    printf(" -o report\n");
     return OK;
 }
 

@@ -16,9 +16,18 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
 /* Prints where the table is, for a shell, without a line's end. */
 void paste_export(const char *path);
 
-/* Prints the options that name a layer of a declared space in this database: " --space NAME", or
- * the file where one is given, and --shape where the space has other layers there. */
-int paste_space(struct store *store, const struct moe_shape *shape, const char *file);
+/* A table that was tuned, and by what. */
+struct tuned_table {
+    struct store *store;
+    const char *path, *exec,
+        *space;                    /* exec NULL: moetune's own ranks; space NULL: no file of one */
+    const struct moe_shape *shape; /* of the program */
+    uint32_t undecided;            /* buckets, of which more effort may decide some, */
+    const char *decide;            /* by this command; NULL: there is no more */
+};
+
+/* Prints what to do with it: decide, use, test, see. */
+int paste_next(const struct tuned_table *table);
 
 /* Print the same line with its heading; then, for each layer, lines of C and Python. */
 void paste_open(const char *path);

@@ -305,7 +305,6 @@ static int count_undecided(void *self, const struct entry_row *e)
 /* The table, what to do with it, and how the program was started. */
 static int print(struct exec_protocol *v)
 {
-    const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
     struct store *store;
     struct undecided undecided = { v->session.window, 0 };
@@ -328,27 +327,14 @@ static int print(struct exec_protocol *v)
         printf("\n");
         tables_legend(words, stdout);
         printf("\ntable     %s\n", v->path);
-        if (undecided.count && effort_words[v->options->effort + 1]) /* not the last effort */
-            printf("decide    %" PRIu32 " undecided %s%s: %s --effort thorough\n", undecided.count,
-                   d ? "range" : "bucket", undecided.count == 1 ? "" : "s", v->decide);
-        printf("use it    ");
-        paste_export(v->path);
-        if (d) {
-            printf("\n          moetune lookup");
-            rc = paste_space(store, &v->session.shape, NULL);
-            printf(" --key %" PRIu64 "%s --db ", d->key_edge[0],
-                   d->class_edges ? " --class 1" : "");
-            shell_word(v->path, stdout);
-            printf("\ntest it   moetune verify");
-            rc = rc ? rc : paste_space(store, &v->session.shape, v->options->space);
-            printf(" --exec ");
-            shell_word(v->options->exec, stdout);
-            printf(" --db ");
-            shell_word(v->path, stdout);
-        }
-        printf("\nsee it    moetune report --db ");
-        shell_word(v->path, stdout);
-        printf(" -o report\n");
+        rc = paste_next(&(struct tuned_table){
+            .store = store,
+            .path = v->path,
+            .exec = v->options->exec,
+            .space = v->options->space,
+            .shape = &v->session.shape,
+            .undecided = undecided.count,
+            .decide = effort_words[v->options->effort + 1] ? v->decide : NULL });
     }
     if (rc == OK || rc == UNSUPPORTED) {
         int said = print_failures(store, v);
