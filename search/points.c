@@ -3,6 +3,7 @@
 
 #include "declaration.h"
 #include "plan.h"
+#include "stats.h"
 #include "status.h"
 
 #include <math.h>
@@ -53,13 +54,6 @@ void points_place(struct point_axis *axis, const double *ascending, size_t count
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static size_t find(const double *values, size_t count, double value)
 {
     size_t i = 0;
@@ -84,7 +78,7 @@ static bool list_values(const struct moe_plan *plans, size_t count, size_t axis,
             return false;
         values[(*found)++] = value;
     }
-    qsort(values, *found, sizeof(*values), compare);
+    sort_doubles(values, *found);
     return true;
 }
 

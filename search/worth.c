@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "random.h"
+#include "stats.h"
 #include "status.h"
 
 #include <math.h>
@@ -228,19 +229,12 @@ static void tune_one(const struct worth_setup *s, const struct machines *m, uint
     *over_static = 1 - exp((table - fixed) / weights);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The middle of the draws, and the interval that leaves as many of them out on each side. */
 static struct gain gain_of_draws(double *gains)
 {
     size_t outside = DRAWS * (100 - WORTH_HOLDS) / 200;
 
-    qsort(gains, DRAWS, sizeof(*gains), ascending);
+    sort_doubles(gains, DRAWS);
     return (struct gain){ gains[DRAWS / 2], gains[outside], gains[DRAWS - 1 - outside] };
 }
 

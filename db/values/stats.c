@@ -11,18 +11,35 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int compare_numbers(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+void sort_doubles(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare_doubles);
+}
+
+void sort_numbers(uint32_t *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare_numbers);
+}
+
 double median_of(double *values, size_t count)
 {
     if (!count)
         return NAN;
-    qsort(values, count, sizeof(*values), compare_numbers);
+    sort_doubles(values, count);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 

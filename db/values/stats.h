@@ -22,6 +22,10 @@ struct gain {
         NAN, NAN, NAN                                                                              \
     }
 
+/* In ascending order. */
+void sort_doubles(double *values, size_t count);
+void sort_numbers(uint32_t *values, size_t count);
+
 /* Sorts `values` in place; NAN for none of them. */
 double median_of(double *values, size_t count);
 

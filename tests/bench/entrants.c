@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "random.h"
+#include "stats.h"
 #include "true_bucket.h"
 
 #include <math.h>
@@ -106,7 +107,7 @@ static struct bucket_outcome run_in_a_row(struct search *search, struct noise *n
             out.lost += regret_of(b, arm);
             out.samples++;
         }
-        qsort(times, 5, sizeof(*times), ascending);
+        sort_doubles(times, 5);
         if (times[2] < least) {
             least = times[2];
             winner = arm;
@@ -142,7 +143,7 @@ static struct bucket_outcome run_race(struct search *search, struct noise *noise
             out.samples++;
             out.lost += regret_of(b, i);
             memcpy(sorted, log_ns[i], sizeof(sorted));
-            qsort(sorted, (size_t)round + 1, sizeof(*sorted), ascending);
+            sort_doubles(sorted, (size_t)round + 1);
             middle = sorted[round / 2];
             for (int k = 0; k <= round; k++)
                 if (fabs(sorted[k] - middle) < 0.4) {

@@ -55,20 +55,13 @@ void paired_rounds_tell(struct paired_rounds *r, size_t launch, size_t round, si
         deviation[p] = isinf(ns[p]) ? INFINITY : log(ns[p]) - level;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The mean of the middle half; of three values the middle one. */
 static double midmean(double *values, size_t count)
 {
     size_t cut = count < 3 ? 0 : (count + 3) / 4;
     double sum = 0;
 
-    qsort(values, count, sizeof(*values), ascending);
+    sort_doubles(values, count);
     for (size_t i = cut; i < count - cut; i++)
         sum += values[i];
     return sum / (double)(count - 2 * cut);

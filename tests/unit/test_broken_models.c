@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "random.h"
 #include "rounds.h"
+#include "stats.h"
 #include "status.h"
 #include "store.h"
 #include "surface.h"
@@ -157,7 +158,7 @@ static void tune(const char *strategy, uint64_t seed, const struct model_defect 
     CHECK(!search_open(search_find(strategy), &setup, &search));
     for (uint64_t i = 0; i < BUCKETS; i++)
         capacities[i] = surface_capacity(&s, i);
-    qsort(capacities, BUCKETS, sizeof(*capacities), ascending);
+    sort_doubles(capacities, BUCKETS);
     for (uint64_t i = 0; i < BUCKETS; i++) {
         set_truth(&s, seed * 16 + i, capacities[i], default_arm, &known[i]);
         buckets[i] = decide(search, &noise, &known[i], default_arm, out);

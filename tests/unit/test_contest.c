@@ -4,6 +4,7 @@
 #include "contest.h"
 #include "distribution.h"
 #include "random.h"
+#include "stats.h"
 #include "surface.h"
 
 #include <math.h>
@@ -235,13 +236,6 @@ static void the_looks_spend_no_more_than_the_chance_of_error(void)
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void paired_statistics_agree_with_brute_force(void)
 {
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -261,7 +255,7 @@ static void paired_statistics_agree_with_brute_force(void)
             ratio[k] = (double)a / (double)b;
         }
         v = contest_verdict(&c);
-        qsort(ratio, n, sizeof(*ratio), ascending);
+        sort_doubles(ratio, n);
         for (uint32_t k = 0; k < n; k++) { /* a limit is refuted by enough ratios below it */
             if (isnan(high) && k + 1 >= c.wins_needed[n])
                 high = ratio[k];

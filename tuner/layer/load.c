@@ -6,6 +6,7 @@
 #include "random.h"
 #include "rank_speeds.h"
 #include "sha256.h"
+#include "stats.h"
 #include "status.h"
 #include "text.h"
 
@@ -472,13 +473,6 @@ struct count_range {
     double least, median, most;
 };
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static struct count_range range_of(const struct replayed *r, struct replay_steps steps,
                                    double (*skew)(const struct replayed *, uint32_t))
 {
@@ -486,7 +480,7 @@ static struct count_range range_of(const struct replayed *r, struct replay_steps
 
     for (uint32_t i = 0; i < steps.count; i++)
         all[i] = skew(r, steps.first + i);
-    qsort(all, steps.count, sizeof(*all), by_size);
+    sort_doubles(all, steps.count);
     return (struct count_range){ all[0], all[steps.count / 2], all[steps.count - 1] };
 }
 

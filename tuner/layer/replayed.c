@@ -2,6 +2,7 @@
 #include "replayed.h"
 
 #include "shape.h"
+#include "stats.h"
 #include "status.h"
 
 #include <inttypes.h>
@@ -76,20 +77,13 @@ double replay_skew(const struct replayed *r, uint32_t step)
     return skew_of(r, step, 1);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double replay_median_skew(const struct replayed *r)
 {
     double skews[REPLAY_STEPS_MOST];
 
     for (uint32_t i = 0; i < r->count; i++)
         skews[i] = replay_skew(r, i);
-    qsort(skews, r->count, sizeof(*skews), by_size);
+    sort_doubles(skews, r->count);
     return skews[r->count / 2];
 }
 

@@ -3,6 +3,7 @@
 
 #include "declaration.h"
 #include "plan.h"
+#include "stats.h"
 #include "status.h"
 
 #include <math.h>
@@ -18,13 +19,6 @@ static double number_of(const struct declaration *d, const struct moe_plan *plan
              : (double)plan_value(plan, axis);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Replaces the numbers of an axis: how far apart two of them are is the sum of the steps from value
  * to value between them. */
 static void place(double *at, size_t count, size_t stride, double *sorted)
@@ -33,7 +27,7 @@ static void place(double *at, size_t count, size_t stride, double *sorted)
 
     for (size_t i = 0; i < count; i++)
         sorted[i] = at[i * stride];
-    qsort(sorted, count, sizeof(*sorted), ascending);
+    sort_doubles(sorted, count);
     for (size_t i = 0; i < count; i++)
         if (!i || sorted[i] > sorted[values - 1])
             sorted[values++] = sorted[i];

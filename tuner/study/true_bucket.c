@@ -89,13 +89,6 @@ double column_mean(const struct value_column *c)
     return c->count ? sum / (double)c->count : NAN;
 }
 
-int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double column_at(const struct value_column *c, double q)
 {
     double *sorted = malloc((c->count + 1) * sizeof(*sorted)), value = NAN;
@@ -104,7 +97,7 @@ double column_at(const struct value_column *c, double q)
         abort();
     if (c->count) {
         memcpy(sorted, c->values, c->count * sizeof(*sorted));
-        qsort(sorted, c->count, sizeof(*sorted), ascending);
+        sort_doubles(sorted, c->count);
         value = sorted[(size_t)(q * (double)(c->count - 1) + 0.5)];
     }
     free(sorted);

@@ -61,6 +61,4 @@ struct summary {
 void summary_add(struct summary *s, const struct bucket_outcome *o);
 void summary_free(struct summary *s);
 
-int ascending(const void *a, const void *b); /* doubles, for qsort */
-
 #endif

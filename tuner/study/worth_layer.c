@@ -7,6 +7,7 @@
 #include "measure.h"
 #include "plan.h"
 #include "shape.h"
+#include "stats.h"
 #include "status.h"
 #include "step_times.h"
 
@@ -50,13 +51,6 @@ struct worth_work {
     struct worth_setup setup;
 };
 
-static int ascending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The buckets that tune would measure, evenly fewer of them where they are many.  Every factor of c
  * counts alike, as in what tune says of its table. */
 static int list_buckets(struct worth_work *w)
@@ -70,7 +64,7 @@ static int list_buckets(struct worth_work *w)
         return fail(ERR_NOMEM, "%zu buckets", all);
     for (size_t i = 0; i < all; i++)
         sorted[i] = space->anchors[i];
-    qsort(sorted, all, sizeof(*sorted), ascending);
+    sort_numbers(sorted, all);
     for (size_t i = 0; i < n; i++) {
         w->bucket[i] = sorted[n > 1 ? i * (all - 1) / (n - 1) : 0];
         w->capacities[i] = (double)space_capacity(space, w->bucket[i]);

@@ -2,6 +2,7 @@
 
 #include "plan.h"
 #include "shape.h"
+#include "stats.h"
 #include "status.h"
 #include "text.h"
 
@@ -47,13 +48,6 @@ static void add_axis(char text[ROOM], const struct space *space, size_t axis)
     text_add(text, ROOM, " live\n");
 }
 
-static int ascending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 int own_space_text(const struct space *space, char text[ROOM])
 {
     uint32_t bucket[DECLARATION_KEY_EDGES_MAX];
@@ -79,7 +73,7 @@ int own_space_text(const struct space *space, char text[ROOM])
     if (shape_slices(&space->shape) == 1)
         text_add(text, ROOM, "need r=0 | proto=auto\n");
     memcpy(bucket, space->anchors, count * sizeof(*bucket));
-    qsort(bucket, count, sizeof(*bucket), ascending);
+    sort_numbers(bucket, count);
     text_add(text, ROOM, "key capacity edges");
     for (size_t i = 0; i < count; i++)
         text_add(text, ROOM, " %" PRIu64, space_capacity(space, bucket[i]));
