@@ -58,15 +58,14 @@ int space_name_of(const char **name, char room[SPACE_NAME_BYTES])
     return OK;
 }
 
-int space_key_read(const char *text, uint64_t *key)
+int space_key_read(const char *option, const char *text, uint64_t *key)
 {
     char *end;
 
     errno = 0;
     *key = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno)
-        return fail(ERR_ARGUMENT, "\"%s\": a whole number is wanted, for a capacity or a key",
-                    text);
+        return fail(ERR_ARGUMENT, "--%s %s: a whole number is wanted", option, text);
     return OK;
 }
 

@@ -14,7 +14,7 @@ enum { SPACE_NAME_BYTES = DECLARATION_NAME_BYTES + 9 };
 int space_name_of(const char **name, char room[SPACE_NAME_BYTES]);
 
 /* Read the values of --key and --class.  ERR_ARGUMENT after a message. */
-int space_key_read(const char *text, uint64_t *key);
+int space_key_read(const char *option, const char *text, uint64_t *key);
 int space_class_read(const char *text, double *class_value);
 
 #endif

@@ -208,7 +208,7 @@ static int export_answers(const struct format *format, const char *table, const 
     if (o->check && !o->file)
         return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
     if (o->key)
-        TRY(space_key_read(o->key, &choice.key));
+        TRY(space_key_read("key", o->key, &choice.key));
     if (o->class)
         TRY(space_class_read(o->class, &choice.class));
     TRY(moelookup_open(table, &open));

@@ -124,7 +124,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     uint64_t key = 0;
     char why[1024];
 
-    TRY(space_key_read(o->keys.items[at], &key));
+    TRY(space_key_read("key", o->keys.items[at], &key));
     if (!shape->space && key > UINT32_MAX)
         return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key, UINT32_MAX);
     TRY(moelookup_get_key(view, key, o->class, &plan));
@@ -341,7 +341,7 @@ static int run(const struct verb_call *call, void *options)
         return fail(ERR_ARGUMENT,
                     "lookup: --capacity C, --capacities LIST, --key N or --digest is wanted");
     for (int i = 0; i < o->keys.count; i++)
-        TRY(space_key_read(o->keys.items[i], &key));
+        TRY(space_key_read(o->space ? "key" : "capacity", o->keys.items[i], &key));
     TRY(check_named(o->db));
 
     rc = moelookup_open(o->db, &table);

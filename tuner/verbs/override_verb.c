@@ -208,7 +208,7 @@ static int read_range(struct target *t)
         return space_buckets(o->buckets, &t->row.first, &t->row.last);
     if (!d)
         return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
-    TRY(space_key_read(o->key, &key));
+    TRY(space_key_read("key", o->key, &key));
     if (o->class)
         TRY(space_class_read(o->class, &class));
     if (o->class && !d->class_edges)
