@@ -100,7 +100,7 @@ static void sample(struct one_run *run, uint32_t samples, const struct truth *tr
 {
     struct launch_bucket *r = &run->range;
 
-    while (samples && r->state == RANGE_OPEN) {
+    while (samples && r->watched.state == RANGE_OPEN) {
         launch(run, run->way_of[r->wanted]);
         for (; samples && launch_bucket_wants(r, &run->now); samples--)
             CHECK(!launch_bucket_step(r, &run->now, step_ns(truth, r->wanted), 1));
@@ -124,14 +124,15 @@ static uint32_t cut_often(const char *path)
         begin(&run, path);
         sample(&run, 1 + draw(3), &truth);
         CHECK(!launch_bucket_next(&run.range));
-        state = run.range.state;
+        state = run.range.watched.state;
         CHECK((dictionary_entry(&run.dictionary, BUCKET, &entry) == OK) == (state != RANGE_OPEN));
         cuts += state == RANGE_OPEN;
         end(&run);
     }
     CHECK(state == RANGE_DECIDED);
     begin(&run, path);
-    CHECK(run.range.state == RANGE_DECIDED && !entry_is(&run.range.bucket.entry, ENTRY_CUT));
+    CHECK(run.range.watched.state == RANGE_DECIDED &&
+          !entry_is(&run.range.bucket.entry, ENTRY_CUT));
     end(&run);
     return cuts;
 }
@@ -155,7 +156,7 @@ static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
     struct launch_bucket *r = &run->range;
     uint32_t own = 0;
 
-    while (r->state == RANGE_OPEN && own < 2 * LAUNCH_PATIENCE) {
+    while (r->watched.state == RANGE_OPEN && own < 2 * LAUNCH_PATIENCE) {
         bool gives_up;
 
         launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
@@ -164,7 +165,7 @@ static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
         gives_up = launch_bucket_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
         CHECK(gives_up == (own == LAUNCH_PATIENCE));
         if (gives_up)
-            r->state = RANGE_GIVEN_UP;
+            r->watched.state = RANGE_GIVEN_UP;
         CHECK(!launch_bucket_next(r));
     }
     return own;
@@ -181,7 +182,7 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
         snprintf(name, sizeof(name), "vain-%d.db", i);
         begin(&run, place(name));
         sample(&run, 3 + draw(6), &(struct truth){ draw(1000), -1 });
-        if (run.range.state == RANGE_OPEN)
+        if (run.range.watched.state == RANGE_OPEN)
             CHECK(vain_launches(&run, &on_occasion) == LAUNCH_PATIENCE);
         end(&run);
     }
@@ -205,7 +206,7 @@ static bool fail_and_begin_again(struct one_run *run, const char *path, int arm)
     struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
 
     CHECK(!launch_bucket_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
-    open = run->range.state == RANGE_OPEN;
+    open = run->range.watched.state == RANGE_OPEN;
     read_beliefs(run, here);
     end(run);
     begin(run, path);
@@ -229,7 +230,7 @@ static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
         begin(&run, place(name));
         sample(&run, 1000, &(struct truth){ draw(1000), -1 });
         arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
-        if (run.range.state == RANGE_DECIDED && arm != run.dictionary.default_arm)
+        if (run.range.watched.state == RANGE_DECIDED && arm != run.dictionary.default_arm)
             open += fail_and_begin_again(&run, place(name), arm);
         end(&run);
     }

@@ -82,48 +82,45 @@ struct exec_protocol {
 
 /* ---- without a space: the live tuner answers */
 
-static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
+static void program_tells(struct exec_protocol *v, const struct said *told)
 {
-    *plan = (struct moe_plan)MOE_PLAN_INIT;
-    live_ask(((struct exec_protocol *)self)->live, (uint32_t)ask->key, plan);
-    return OK;
-}
-
-static int program_tells(void *self, const struct said *tell)
-{
-    struct exec_protocol *v = self;
     struct session *s = &v->session;
 
-    live_tell(v->live, tell->ns);
+    live_tell(v->live, told->ns);
     s->progress.done = live_status(v->live).decided;
     s->progress.buckets = s->progress.done + live_status(v->live).open;
     s->progress.steps++;
     progress_show(&s->progress, "c=%" PRIu64 " %s %.3f ms", s->key, PLAN_WORDS(&s->plan),
-                  (double)tell->ns * 1e-6);
-    return OK;
+                  (double)told->ns * 1e-6);
 }
 
-static int program_tells_memory(void *self, int64_t bytes)
+static int converse(struct exec_protocol *v, struct launch_end *end)
 {
-    live_memory(((struct exec_protocol *)self)->live, bytes);
-    return OK;
-}
+    struct session *s = &v->session;
+    struct said said;
+    int rc = session_start(s, v->options->exec, NULL, false);
 
-static int program_fails(void *self, enum trial_state state, const char *why)
-{
-    return live_failed(((struct exec_protocol *)self)->live, state, why);
-}
+    while (!rc && !(rc = session_next(s, &said))) {
+        struct moe_plan plan = MOE_PLAN_INIT;
 
-static struct moetune_status status_of(void *self)
-{
-    return live_status(((struct exec_protocol *)self)->live);
+        if ((said.word == SAID_TELL || said.word == SAID_FAILED) && said.memory_bytes)
+            live_memory(v->live, said.memory_bytes);
+        switch (said.word) {
+        case SAID_ASK:
+            live_ask(v->live, (uint32_t)said.key, &plan);
+            session_answer(s, &plan);
+            break;
+        case SAID_TELL: program_tells(v, &said); break;
+        case SAID_FAILED:
+            rc = live_failed(v->live, s->failed_as, said.reason);
+            rc = rc == UNSUPPORTED ? OK : rc;
+            break;
+        case SAID_STATUS: session_status(s, live_status(v->live)); break;
+        case SAID_NOTHING: break;
+        }
+    }
+    return session_end(s, rc, end);
 }
-
-static const struct session_ops live_ops = { .ask = program_asks,
-                                             .tell = program_tells,
-                                             .memory = program_tells_memory,
-                                             .failed = program_fails,
-                                             .status = status_of };
 
 /* The program ended or fell silent in a step: its plan is to blame, unless it is the default one,
  * or something else may have killed the program. */
@@ -155,7 +152,7 @@ static int live_once(struct exec_protocol *v)
     const struct session *s = &v->session;
     struct launch_end end;
 
-    TRY(session_launch(&v->session, v->options->exec, NULL, false, &end));
+    TRY(converse(v, &end));
     if (s->running) {
         TRY(blame(v, &end));
         return UNSUPPORTED;
@@ -213,8 +210,6 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     rc = live_open(setup, &v->live);
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
-    v->session.ops = &live_ops;
-    v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
     for (uint32_t i = 0; !rc && left && i < v->live->buckets.count; i++) {

@@ -53,7 +53,7 @@ bool launch_bucket_pin(struct launch_bucket *r)
 
     if (!pin)
         return false;
-    r->state = RANGE_PINNED;
+    r->watched.state = RANGE_PINNED;
     r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
     declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
     note("%s %s is left alone: %s is pinned (%s)", d->key, range, PLAN_WORDS(&pin->plan),
@@ -82,7 +82,7 @@ static int advance(struct launch_bucket *r)
     r->on_occasion = false;
     if (r->wanted != DECISION_DONE)
         return OK;
-    r->state = RANGE_DECIDED;
+    r->watched.state = RANGE_DECIDED;
     rc = bucket_entry(&r->bucket, -1, &entry);
     if (rc == UNSUPPORTED) /* no plan runs here: the trials say why */
         return drop_cut(r, "no plan runs");
@@ -99,11 +99,11 @@ int launch_bucket_begin(struct launch_bucket *r)
     const struct entry_row *e = &r->bucket.entry;
     int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
     /* What earlier runs decided with no less effort holds, if its plan can still run. */
-    bool decided = arm >= 0 && r->bucket.attempts[arm].usable &&
-                   dictionary_holds(&r->dictionary, e, false);
+    bool decided =
+        arm >= 0 && r->bucket.attempts[arm].usable && dictionary_holds(&r->dictionary, e, false);
 
-    r->state = !r->demand ? RANGE_LEFT_OUT : decided ? RANGE_DECIDED : RANGE_OPEN;
-    if (r->state != RANGE_OPEN)
+    r->watched.state = !r->demand ? RANGE_LEFT_OUT : decided ? RANGE_DECIDED : RANGE_OPEN;
+    if (r->watched.state != RANGE_OPEN)
         return OK;
     bucket_open(&r->bucket, false);
     return advance(r);
@@ -125,8 +125,8 @@ int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_
     int best = r->bucket.attempts[safe].usable ? safe : -1, other = -1;
     double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
 
-    if (r->state == RANGE_PINNED && r->pinned >= 0 && launch->way_of[r->pinned] == launch->way &&
-        is_harmless(r, r->pinned))
+    if (r->watched.state == RANGE_PINNED && r->pinned >= 0 &&
+        launch->way_of[r->pinned] == launch->way && is_harmless(r, r->pinned))
         return r->pinned;
     for (int arm = 0; arm < (int)r->dictionary.arm_count; arm++) {
         double ns;
@@ -151,7 +151,7 @@ static bool can_show(const struct launch_bucket *r, const struct launch_under_wa
 
 bool launch_bucket_wants(const struct launch_bucket *r, const struct launch_under_way *launch)
 {
-    return r->state == RANGE_OPEN && can_show(r, launch, r->wanted);
+    return r->watched.state == RANGE_OPEN && can_show(r, launch, r->wanted);
 }
 
 enum launch_wish launch_bucket_wish(const struct launch_bucket *r,
@@ -168,7 +168,7 @@ void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *
     enum decision_purpose purpose;
     int arm;
 
-    if (r->state != RANGE_OPEN || can_show(r, launch, r->wanted))
+    if (r->watched.state != RANGE_OPEN || can_show(r, launch, r->wanted))
         return;
     for (int i = 0; i < (int)r->dictionary.arm_count; i++)
         among[i] = can_show(r, launch, i);
@@ -217,13 +217,13 @@ int launch_bucket_end(struct launch_bucket *r, const struct launch_under_way *la
 
 int launch_bucket_next(struct launch_bucket *r)
 {
-    return r->state == RANGE_OPEN ? advance(r) : OK;
+    return r->watched.state == RANGE_OPEN ? advance(r) : OK;
 }
 
 int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
 {
     struct search *heard = r->dictionary.search;
-    bool in_force = r->state == RANGE_DECIDED && r->bucket.known &&
+    bool in_force = r->watched.state == RANGE_DECIDED && r->bucket.known &&
                     dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm;
 
     if (!r->bucket.attempts[arm].usable)
@@ -239,7 +239,7 @@ int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state,
         search_close(heard);
         return launch_bucket_begin(r);
     }
-    if (r->state != RANGE_OPEN)
+    if (r->watched.state != RANGE_OPEN)
         return OK;
     decision_drop(&r->bucket.decision, arm);
     return advance(r);

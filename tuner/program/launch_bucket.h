@@ -8,20 +8,10 @@
 
 #include <stddef.h>
 
-enum range_state {
-    RANGE_NEW, /* nothing is asked of a decision yet */
-    RANGE_OPEN,
-    RANGE_PINNED,   /* a person chose its plan: nothing is tried */
-    RANGE_DECIDED,  /* its entry answers, or no plan runs there */
-    RANGE_LEFT_OUT, /* it is not to be measured */
-    RANGE_GIVEN_UP  /* the program asks for it too seldom */
-};
-
 struct launch_bucket {
     struct watched watched;       /* first: see launch_bucket_of() */
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
-    enum range_state state;
     uint64_t demand; /* as live_demand() has it */
     int pinned;      /* the arm that a person chose; -1: none that can run */
     int wanted;      /* the arm that the decision asks for, while it is open; in a launch that

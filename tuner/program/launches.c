@@ -276,120 +276,129 @@ size_t launches_side(const struct launches *l)
 /* Whether the launch can show more that is wanted, or ranges that nobody knows. */
 static bool goes_on(const struct launches *l, uint64_t question)
 {
-    struct watched *range;
-    size_t count = 0;
+    for (size_t i = 0; i < l->range_count; i++) {
+        enum launch_wish wish = l->client->wish(l->self, l->ranges[i]);
 
-    while (l->client->range(l->self, count))
-        count++;
-    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
-        enum launch_wish wish = l->client->wish(l->self, range);
-
-        if (wish && watch_awaits(&l->watch, range, count, wish == WISH_OCCASION, question))
+        if (wish &&
+            watch_awaits(&l->watch, l->ranges[i], l->range_count, wish == WISH_OCCASION, question))
             return true;
     }
     return watch_looks(&l->watch, question);
 }
 
-static int program_asks(void *self, const struct said *ask, struct moe_plan *plan)
+static int program_asks(struct launches *l, const struct said *ask)
 {
-    struct launches *l = self;
-    const struct session *s = l->session;
+    struct session *s = l->session;
     uint32_t bucket = shape_bucket_of(&s->shape, s->window, ask->key, ask->class_thousandths);
     uint64_t question = s->asked + 1;
-    struct watched *range;
+    struct moe_plan plan;
     size_t i = 0;
+    int rc;
 
     l->heard = true;
     launch_cost_asked(&l->cost, host_clock_ns());
-    while ((range = l->client->range(l->self, i)) && range->bucket != bucket)
+    while (i < l->range_count && l->ranges[i]->bucket != bucket)
         i++;
-    if (!range) {
-        TRY(l->client->add(l->self, bucket, &range));
+    if (i == l->range_count) {
+        TRY(l->client->add(l->self, bucket));
         l->watch.newest = question;
     }
-    range->asked = question;
-    range->seen = true;
-    if (!goes_on(l, question))
-        return UNSUPPORTED;
-    l->range = range;
-    return l->client->choose(l->self, range, plan);
+    l->ranges[i]->asked = question;
+    l->ranges[i]->seen = true;
+    rc = UNSUPPORTED;
+    if (goes_on(l, question)) {
+        l->range = l->ranges[i];
+        rc = l->client->choose(l->self, l->range, &plan);
+    }
+    if (rc && rc != UNSUPPORTED)
+        return rc;
+    session_answer(s, rc ? NULL : &plan);
+    return OK;
 }
 
-static int program_tells(void *self, const struct said *tell)
+static int program_tells(struct launches *l, const struct said *told)
 {
-    struct launches *l = self;
     struct progress *p = &l->session->progress;
-    struct launch_counts counts = l->client->count(l->self);
 
-    l->ways[l->now.way].runs = true;
     l->told++;
     l->tried += l->sampled;
     launch_cost_told(&l->cost, host_clock_ns());
-    p->done = counts.decided;
-    p->buckets = counts.ranges;
+    p->done = launches_count(l, RANGE_DECIDED);
+    p->buckets = launches_wanted(l);
     p->steps = l->told;
     progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number,
                   session_key(l->session), l->session->key, PLAN_WORDS(&l->session->plan));
-    return l->client->step(l->self, l->range, tell->ns);
+    return l->client->step(l->self, l->range, told);
 }
 
-static int program_tells_memory(void *self, int64_t bytes)
+/* One launch, from its start to its end. */
+static int converse(struct launches *l, const char *command, const char *words,
+                    struct launch_end *end)
 {
-    struct launches *l = self;
+    struct session *s = l->session;
+    struct said said;
+    int rc = session_start(s, command, words, l->in_doubt);
 
-    return l->client->memory ? l->client->memory(l->self, l->range, bytes) : OK;
+    while (!rc && !(rc = session_next(s, &said))) {
+        switch (said.word) {
+        case SAID_ASK: rc = program_asks(l, &said); break;
+        case SAID_TELL:
+            l->ways[l->now.way].runs = true;
+            rc = program_tells(l, &said);
+            break;
+        case SAID_FAILED:
+            l->ways[l->now.way].runs = true; /* it came up, and says what it cannot do */
+            rc = l->client->failed(l->self, l->range, &said);
+            break;
+        case SAID_STATUS:
+            session_status(s, (struct moetune_status){ .decided = launches_count(l, RANGE_DECIDED),
+                                                       .open = launches_count(l, RANGE_OPEN),
+                                                       .steps = l->told,
+                                                       .tried = l->tried });
+            break;
+        case SAID_NOTHING:
+            if (l->run)
+                run_stay_alive(l->run, (double)host_clock_ns() * 1e-3);
+        }
+    }
+    return session_end(s, rc, end);
 }
-
-static int program_fails(void *self, enum trial_state state, const char *why)
-{
-    struct launches *l = self;
-
-    l->ways[l->now.way].runs = true; /* it came up, and says what it cannot do */
-    return l->client->failed(l->self, l->range, state, why);
-}
-
-static struct moetune_status status_of(void *self)
-{
-    const struct launches *l = self;
-    struct launch_counts counts = l->client->count(l->self);
-
-    return (struct moetune_status){
-        .decided = counts.decided, .open = counts.open, .steps = l->told, .tried = l->tried
-    };
-}
-
-static void idle(void *self)
-{
-    struct launches *l = self;
-
-    if (l->client->idle)
-        l->client->idle(l->self);
-}
-
-static const struct session_ops ops = { .ask = program_asks,
-                                        .tell = program_tells,
-                                        .memory = program_tells_memory,
-                                        .failed = program_fails,
-                                        .status = status_of,
-                                        .idle = idle };
 
 /* ---- launches */
 
 bool launches_learnt(const struct launches *l)
 {
-    struct watched *range;
-
-    for (size_t i = 0; (range = l->client->range(l->self, i)); i++)
-        if (range->learnt)
+    for (size_t i = 0; i < l->range_count; i++)
+        if (l->ranges[i]->learnt)
             return true;
     return false;
+}
+
+int launches_add(struct launches *l, struct watched *range)
+{
+    ARRAY_APPEND(l->ranges, l->range_count, range);
+    return OK;
+}
+
+uint32_t launches_count(const struct launches *l, enum range_state state)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < l->range_count; i++)
+        count += l->ranges[i]->state == state;
+    return count;
+}
+
+uint32_t launches_wanted(const struct launches *l)
+{
+    return (uint32_t)l->range_count - launches_count(l, RANGE_LEFT_OUT) -
+           launches_count(l, RANGE_PINNED);
 }
 
 /* The program has ended; whether launches go on. */
 static int judge_end(struct launches *l, const struct launch_end *end)
 {
     const struct session *s = l->session;
-    struct watched *range;
     const char *text;
 
     if (!s->dismissed && (end->hung || end->exit_code)) {
@@ -401,7 +410,9 @@ static int judge_end(struct launches *l, const struct launch_end *end)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
                     LAUNCH_PATIENCE);
     /* It ended well: a range that it was started for and did not show is missed. */
-    for (size_t i = 0; (range = l->client->range(l->self, i)); i++) {
+    for (size_t i = 0; i < l->range_count; i++) {
+        struct watched *range = l->ranges[i];
+
         if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
             continue;
         text = RANGE_TEXT(&s->shape, s->window, range->bucket, range->bucket);
@@ -412,7 +423,7 @@ static int judge_end(struct launches *l, const struct launch_end *end)
         else
             note("%s %s is left: the program did not ask for it in %d launches", session_key(s),
                  text, LAUNCH_PATIENCE);
-        l->client->leave(l->self, range);
+        range->state = RANGE_GIVEN_UP;
     }
     return l->client->ended(l->self, NULL);
 }
@@ -444,7 +455,7 @@ int launches_run(struct launches *l)
         TRY(l->client->begin(l->self, launch_words(space, choice, words)));
         TRY(launch_command(l->command, space, choice, &command));
         launch_cost_started(&l->cost, host_clock_ns());
-        rc = session_launch(l->session, command, space ? words : NULL, l->in_doubt, &end);
+        rc = converse(l, command, space ? words : NULL, &end);
         free(command);
         launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
         if (l->client->gather && (!rc || rc == ERR_CUT))
@@ -473,12 +484,11 @@ int launches_open(struct launches *l)
     l->ways = all;
     l->way_count = l->sides * count;
     l->now.way_of = l->way_of;
-    l->session->ops = &ops;
-    l->session->self = l;
     return OK;
 }
 
 void launches_close(struct launches *l)
 {
     free(l->ways);
+    free(l->ranges);
 }

@@ -4,6 +4,7 @@
 #ifndef LAUNCHES_H
 #define LAUNCHES_H
 
+#include "measuring_run.h"
 #include "session.h"
 #include "tune_options.h"
 
@@ -46,8 +47,18 @@ int launch_command(const char *command, const struct declaration *space, uint32_
 
 /* ---- what launches show of one range that their program asks for.  Pure. */
 
+enum range_state {
+    RANGE_NEW,      /* nothing is known of it yet */
+    RANGE_OPEN,     /* it is to be shown */
+    RANGE_DECIDED,  /* and was */
+    RANGE_GIVEN_UP, /* the program asks for it too seldom */
+    RANGE_PINNED,   /* a person chose its plan: nothing is tried */
+    RANGE_LEFT_OUT  /* it is not to be shown */
+};
+
 struct watched {
     uint32_t bucket;
+    enum range_state state;
     uint64_t asked; /* for the last time, by this launch, which counts from 1; 0: never */
     int64_t ns[TUNE_LAUNCH_STEPS_MAX];
     uint32_t steps; /* of one plan, gathered by this launch */
@@ -125,19 +136,12 @@ enum launch_wish {
     WISH_TRIAL     /* whether a plan runs there at all, of which no sample is wanted now */
 };
 
-struct launch_counts {
-    uint32_t decided, open;
-    uint32_t ranges; /* that are to be decided, in whichever state */
-};
-
 struct launches;
 
 /* Who says which launch comes next, and takes its samples.  `range`: one of the client's own. */
 struct launch_client {
-    /* The ranges that the client has, one after the other; NULL: there are no more. */
-    struct watched *(*range)(void *self, size_t i);
-    /* The program asks for a range for the first time. */
-    int (*add)(void *self, uint32_t bucket, struct watched **out);
+    /* The program asks for a range for the first time: launches_add() is to be called. */
+    int (*add)(void *self, uint32_t bucket);
     /* Adds to the votes of ways, which are 0, what is wanted of each of them next. */
     void (*vote)(void *self);
     /* A launch, said as `words`, is about to start; watch.looking is to be said. */
@@ -145,17 +149,12 @@ struct launch_client {
     enum launch_wish (*wish)(void *self, struct watched *range);
     /* The plan of the next step.  UNSUPPORTED: none can run, so that the launch ends. */
     int (*choose)(void *self, struct watched *range, struct moe_plan *plan);
-    /* What the step took; NULL memory: nobody wants to know. */
-    int (*step)(void *self, struct watched *range, int64_t ns);
-    int (*memory)(void *self, struct watched *range, int64_t bytes);
-    int (*failed)(void *self, struct watched *range, enum trial_state state, const char *why);
-    void (*idle)(void *self); /* as in struct session_ops */
-    struct launch_counts (*count)(void *self);
+    /* What the step took; that it failed, as the session's failed_as says. */
+    int (*step)(void *self, struct watched *range, const struct said *told);
+    int (*failed)(void *self, struct watched *range, const struct said *told);
     /* The program has ended, or time is up (`cut`): last call for samples that are not full; NULL:
      * they are dropped. */
     int (*gather)(void *self, bool cut);
-    /* Launches have shown a range too seldom. */
-    void (*leave)(void *self, struct watched *range);
     /* The launch is over.  `failure`: how it failed; NULL: it ended well. */
     int (*ended)(void *self, const struct launch_end *failure);
 };
@@ -171,12 +170,15 @@ struct launches {
     const struct launch_client *client;
     void *self;
     struct session *session; /* with the space */
+    struct run *run;         /* that is kept alive; NULL: none */
     const struct moe_plan *plans;
     size_t plan_count;
     const char *command;
     size_t sides; /* what is learnt of one says nothing of the others: each has all the ways, those
                    * of the second one behind the first one's */
 
+    struct watched **ranges; /* in the order in which they came */
+    size_t range_count;
     uint32_t way_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first side */
     struct launch_way *ways;
     size_t way_count; /* of all sides */
@@ -188,7 +190,7 @@ struct launches {
 
     /* Of the launch under way. */
     struct launch_watch watch;
-    bool in_doubt;         /* as session_launch() has it; the client's to set */
+    bool in_doubt;         /* as session_start() has it; the client's to set */
     struct watched *range; /* that it asked for last */
     bool sampled;          /* the client wants a sample of that step, as `choose` says */
 };
@@ -196,6 +198,13 @@ struct launches {
 /* Lists the ways.  ERR_ARGUMENT after a sentence for a command line that cannot be. */
 int launches_open(struct launches *launches);
 void launches_close(struct launches *launches);
+
+/* A range, which stays the client's. */
+int launches_add(struct launches *launches, struct watched *range);
+/* How many are in this state. */
+uint32_t launches_count(const struct launches *launches, enum range_state state);
+/* Those that are to be shown, in whichever state. */
+uint32_t launches_wanted(const struct launches *launches);
 
 /* Launches, until the client wants no more.  ERR_CUT: time is up. */
 int launches_run(struct launches *launches);

@@ -11,7 +11,8 @@
 enum { SAID_LINE_BYTES = 1024 }; /* of a line, with the zero at its end */
 enum { SAID_NUMBERS_MAX = 16, SAID_NAME_BYTES = 32, SAID_WHY_BYTES = 160 };
 
-enum said_word { SAID_ASK, SAID_TELL, SAID_FAILED, SAID_STATUS };
+/* SAID_NOTHING: no line, for a moment. */
+enum said_word { SAID_ASK, SAID_TELL, SAID_FAILED, SAID_STATUS, SAID_NOTHING };
 
 struct said_number {
     char name[SAID_NAME_BYTES];

@@ -38,6 +38,7 @@ const char *session_key(const struct session *s)
 
 /* ---- answers: one line each */
 
+/* UNSUPPORTED: answered. */
 static int answer_error(struct session *s, const char *why)
 {
     static const char said[] = "the program writes \"%s\", which is not understood: %s";
@@ -49,67 +50,58 @@ static int answer_error(struct session *s, const char *why)
         return fail(ERR_ARGUMENT, said, line, why);
     if (s->bad_lines <= BAD_LINES_SAID) /* many programs do not look at the answer */
         note(said, line, why);
-    return OK;
+    return UNSUPPORTED;
 }
 
-static int answer_ask(struct session *s, const struct said *ask)
+void session_answer(struct session *s, const struct moe_plan *plan)
 {
-    int rc;
-
-    if (s->running && s->space)
-        return answer_error(s, "ask: the last plan's time was not told");
-    s->key = ask->key;
-    rc = s->ops->ask(s->self, ask, &s->plan);
     s->asked++;
-    s->running = !rc;
-    if (rc == UNSUPPORTED) {
-        s->dismissed = true;
-        snprintf(s->answer, sizeof(s->answer), "end");
-        return OK;
-    }
-    snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(&s->plan));
-    return rc;
+    s->running = plan != NULL;
+    s->dismissed = !plan;
+    if (plan)
+        s->plan = *plan;
+    snprintf(s->answer, sizeof(s->answer), "%s%s", plan ? "plan " : "end",
+             plan ? PLAN_WORDS(plan) : "");
 }
 
-/* The step broke a limit that it was held to. */
-static int give_up(struct session *s, enum trial_state state, const char *why)
+void session_status(struct session *s, struct moetune_status now)
 {
-    note("%s=%" PRIu64 " %s: %s", session_key(s), s->key, PLAN_WORDS(&s->plan), why);
-    /* That ends the run, and the next one may have other limits. */
-    if (plan_is_default(&s->plan, &s->shape))
-        return fail(ERR_LAUNCH, "the default plan itself %s: %s",
-                    state == TRIAL_NO_MEMORY ? "needs too much memory" : "does not hold a guard",
-                    why);
-    return s->ops->failed(s->self, state, why);
+    snprintf(s->answer, sizeof(s->answer),
+             "status decided %u open %u steps %" PRIu64 " tried %" PRIu64, now.decided, now.open,
+             now.steps, now.tried);
 }
 
 /* The step under way has ended: "tell", or "failed". */
-static int answer_end_of_step(struct session *s, const struct said *said)
+static int end_step(struct session *s, struct said *said)
 {
-    char why[SAID_WHY_BYTES];
-    int rc;
+    size_t held = 0;
 
-    if (!s->running)
-        return answer_error(s, said->word == SAID_TELL ? "tell: nothing was asked"
-                                                       : "failed: nothing was asked");
     s->running = false;
     s->told++;
     snprintf(s->answer, sizeof(s->answer), "ok");
-    if (said->word == SAID_FAILED) {
-        rc = s->ops->failed(s->self, TRIAL_FAILED, said->reason);
-        return rc == UNSUPPORTED ? OK : rc;
-    }
-    if (said->memory_bytes && s->ops->memory)
-        TRY(s->ops->memory(s->self, said->memory_bytes));
+    s->failed_as = TRIAL_FAILED;
+    if (said->word == SAID_FAILED)
+        return OK;
     if (s->memory_bytes && said->memory_bytes > s->memory_bytes) {
-        text_put(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
+        s->failed_as = TRIAL_NO_MEMORY;
+        text_put(s->why, sizeof(s->why), "needs %.2f MiB, %.2f are allowed",
                  (double)said->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
-        return give_up(s, TRIAL_NO_MEMORY, why);
+    } else {
+        while (held < s->guard_count && !guard_broken(&s->guards[held], said, s->why))
+            held++;
+        if (held == s->guard_count)
+            return OK;
     }
-    for (size_t i = 0; i < s->guard_count; i++)
-        if (guard_broken(&s->guards[i], said, why))
-            return give_up(s, TRIAL_FAILED, why);
-    return s->ops->tell(s->self, said);
+    said->word = SAID_FAILED;
+    said->reason = s->why;
+    note("%s=%" PRIu64 " %s: %s", session_key(s), s->key, PLAN_WORDS(&s->plan), s->why);
+    /* That ends the run, and the next one may have other limits. */
+    return plan_is_default(&s->plan, &s->shape)
+               ? fail(ERR_LAUNCH, "the default plan itself %s: %s",
+                      s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
+                                                      : "does not hold a guard",
+                      s->why)
+               : OK;
 }
 
 /* ---- one launch */
@@ -166,39 +158,49 @@ static void keep_last_lines(const struct session *s, char *room, size_t size)
 
 static int send_answer(struct session *s)
 {
+    int rc = child_write(&s->child, s->answer);
+
+    *s->answer = 0;
     s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
-    if (child_write(&s->child, s->answer) == OK || s->dismissed || child_ended(&s->child))
+    if (rc == OK || s->dismissed || child_ended(&s->child))
         return OK;
     return fail(ERR_LAUNCH, "the program does not read what it is answered");
 }
 
-static int answer_line(struct session *s, const char *line)
+/* Reads a line; UNSUPPORTED: it is nobody else's, and is answered. */
+static int take_line(struct session *s, struct said *out)
 {
+    static const char *const too_early[] = { [SAID_ASK] = "ask: the last plan's time was not told",
+                                             [SAID_TELL] = "tell: nothing was asked",
+                                             [SAID_FAILED] = "failed: nothing was asked" };
     char why[SAID_WHY_BYTES];
-    struct moetune_status now;
-    struct said said;
 
-    s->line = line;
     s->heard_ns = host_clock_ns();
     s->spoken = true;
     pass_errors(s);
     if (s->dismissed) { /* who was told to end and goes on is not heard */
         s->late_lines++;
         snprintf(s->answer, sizeof(s->answer), "end");
-    } else if (!said_read(line, s->space, &said, why)) {
-        TRY(answer_error(s, why));
-    } else if (said.word == SAID_STATUS) {
-        now = s->ops->status(s->self);
-        snprintf(s->answer, sizeof(s->answer),
-                 "status decided %u open %u steps %" PRIu64 " tried %" PRIu64, now.decided,
-                 now.open, now.steps, now.tried);
-    } else {
-        TRY(said.word == SAID_ASK ? answer_ask(s, &said) : answer_end_of_step(s, &said));
+        return UNSUPPORTED;
     }
-    return send_answer(s);
+    if (!said_read(s->line, s->space, out, why))
+        return answer_error(s, why);
+    if (out->word == SAID_STATUS)
+        return OK;
+    if (out->word == SAID_ASK ? s->running && s->space : !s->running)
+        return answer_error(s, too_early[out->word]);
+    if (out->word != SAID_ASK)
+        return end_step(s, out);
+    s->key = out->key;
+    return OK;
 }
 
-static int start(struct session *s, const char *command, const char *plan, bool in_doubt)
+static bool time_is_up(const struct session *s)
+{
+    return stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
+}
+
+int session_start(struct session *s, const char *command, const char *plan, bool in_doubt)
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
@@ -207,54 +209,57 @@ static int start(struct session *s, const char *command, const char *plan, bool 
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
 
-    s->running = s->dismissed = false;
+    s->hung = s->running = s->dismissed = false;
     s->asked = s->told = 0;
     s->late_lines = 0;
+    *s->answer = 0;
     s->standard_error = job.errors;
     s->passed = 0;
-    return child_start(&job, &s->child);
-}
-
-static bool time_is_up(const struct session *s)
-{
-    return stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
-}
-
-/* Answers lines until the program has ended, hangs, or goes on after it was dismissed. */
-static int listen_to(struct session *s, bool *hung)
-{
-    char line[SAID_LINE_BYTES];
-
+    if (s->ending_ns && time_is_up(s)) /* the first launch may always say something */
+        return ERR_CUT;
+    TRY(child_start(&job, &s->child));
     s->heard_ns = host_clock_ns();
-    for (;;) {
-        bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
-        int rc = child_read(&s->child, s->dismissed, line, sizeof(line));
+    return OK;
+}
 
+int session_next(struct session *s, struct said *out)
+{
+    for (;;) {
+        bool ended;
+        int rc;
+
+        if (*s->answer)
+            TRY(send_answer(s));
+        if (s->late_lines > LATE_LINES_MAX)
+            return UNSUPPORTED;
+        ended = child_ended(&s->child); /* asked first: its last lines are still there */
+        rc = child_read(&s->child, s->dismissed, s->line, sizeof(s->line));
         if (time_is_up(s))
             return ERR_CUT;
         if (rc == OK) {
-            TRY(answer_line(s, line));
-            if (s->late_lines > LATE_LINES_MAX)
-                return OK;
-            continue;
+            rc = take_line(s, out);
+            if (rc == UNSUPPORTED)
+                continue;
+            return rc;
         }
-        *hung = !ended && rc == UNSUPPORTED &&
-                (double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience_s(s);
-        if (ended || *hung || rc != UNSUPPORTED)
-            return OK;
+        s->hung = !ended && rc == UNSUPPORTED &&
+                  (double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience_s(s);
+        if (ended || s->hung || rc != UNSUPPORTED)
+            return UNSUPPORTED;
         if (s->asked)
             pass_errors(s);
         progress_tick(&s->progress);
-        if (s->ops->idle)
-            s->ops->idle(s->self);
+        *out = (struct said){ .word = SAID_NOTHING };
+        return OK;
     }
 }
 
-/* *out keeps `hung` and gets the rest. */
-static void end(struct session *s, int rc, struct launch_end *out)
+int session_end(struct session *s, int rc, struct launch_end *out)
 {
     int64_t begun_ns = host_clock_ns(), took_ns;
 
+    *out = (struct launch_end){ .hung = s->hung };
+    rc = rc == UNSUPPORTED ? OK : rc;
     child_stop(&s->child);
     out->by_itself = s->child.talk.pid && !s->child.stopped;
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
@@ -268,19 +273,6 @@ static void end(struct session *s, int rc, struct launch_end *out)
     if (s->standard_error)
         fclose(s->standard_error);
     s->standard_error = NULL;
-}
-
-int session_launch(struct session *s, const char *command, const char *plan, bool in_doubt,
-                   struct launch_end *out)
-{
-    int rc;
-
-    *out = (struct launch_end){ .hung = false };
-    if (s->ending_ns && time_is_up(s)) /* the first launch may always say something */
-        return ERR_CUT;
-    rc = start(s, command, plan, in_doubt);
-    rc = rc ? rc : listen_to(s, &out->hung);
-    end(s, rc, out);
     return rc;
 }
 

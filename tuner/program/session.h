@@ -1,5 +1,18 @@
-/* One launch of a program after the other: its lines are read, checked and answered; what a plan is
- * answered, and what follows from its times, is somebody else's. */
+/* One launch of a program after the other: its lines are read and checked; what a plan is answered,
+ * and what follows from its times, is its caller's:
+ *
+ *     rc = session_start(s, command, plan, in_doubt);
+ *     while (!rc && !(rc = session_next(s, &said)))
+ *         switch (said.word) {
+ *         case SAID_ASK:     session_answer(s, &plan); or NULL
+ *         case SAID_TELL:    the step took said.ns
+ *         case SAID_FAILED:  it did not run, or broke a limit: s->failed_as, said.reason
+ *         case SAID_STATUS:  session_status(s, now);
+ *         case SAID_NOTHING: a few times a second
+ *         }
+ *     rc = session_end(s, rc, &end);
+ *
+ * An answer is sent by the next session_next(): what is done before it does not disturb a step. */
 #ifndef SESSION_H
 #define SESSION_H
 
@@ -12,23 +25,8 @@
 
 #include <sys/types.h>
 
-/* Who decides what a program is answered. */
-struct session_ops {
-    /* UNSUPPORTED: nothing more is wanted of this launch. */
-    int (*ask)(void *self, const struct said *ask, struct moe_plan *plan);
-    /* The step of the last plan asked for: its time, or what became of the plan instead. */
-    int (*tell)(void *self, const struct said *tell);
-    /* Before either of the two, where it was told; NULL: nobody wants to know. */
-    int (*memory)(void *self, int64_t bytes);
-    int (*failed)(void *self, enum trial_state state, const char *why);
-    struct moetune_status (*status)(void *self);
-    void (*idle)(void *self); /* a few times a second; NULL: nothing is to be done */
-};
-
 struct session {
     /* Set by whoever opens it. */
-    const struct session_ops *ops;
-    void *self;
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
@@ -46,10 +44,13 @@ struct session {
     FILE *standard_error; /* the program's, while it may never speak; NULL: it has ours */
     off_t passed;         /* bytes of that which were passed on to ours */
     struct child child;
-    const char *line; /* that is being answered */
-    char answer[SAID_LINE_BYTES];
-    bool running;   /* a step, under `plan` */
-    bool dismissed; /* it was told that nothing more is wanted */
+    char line[SAID_LINE_BYTES];   /* that came last; said.reason lies in it */
+    char answer[SAID_LINE_BYTES]; /* that is to be sent; "": none */
+    enum trial_state failed_as;   /* the step, of which it was said or which broke a limit, */
+    char why[SAID_WHY_BYTES];     /* this one */
+    bool hung;                    /* it fell silent */
+    bool running;                 /* a step, under `plan` */
+    bool dismissed;               /* it was told that nothing more is wanted */
     struct moe_plan plan;
     uint64_t key;
     uint64_t asked, told; /* in this launch */
@@ -73,11 +74,18 @@ void session_catch_signals(void);
 /* What its questions ask for, as messages name it: the space's key, or "c". */
 const char *session_key(const struct session *session);
 
-/* Starts the command, unless time is up, and answers it until it ends or hangs.  `plan`: what
- * MOETUNE_PLAN says. `in_doubt`: if it never speaks, what it writes to standard error is for *out
- * alone. ERR_CUT: time is up.  Any other error ends the tuning. */
-int session_launch(struct session *session, const char *command, const char *plan, bool in_doubt,
-                   struct launch_end *out);
+/* Starts the command.  `plan`: what MOETUNE_PLAN says; NULL: nothing.  `in_doubt`: if it never
+ * speaks, what it writes to standard error is for *out of session_end() alone.  ERR_CUT: time is
+ * up.
+ */
+int session_start(struct session *session, const char *command, const char *plan, bool in_doubt);
+/* UNSUPPORTED: it has ended, or hangs.  ERR_CUT: time is up.  Any other error ends the tuning. */
+int session_next(struct session *session, struct said *out);
+/* To SAID_ASK; NULL: nothing more is wanted of this launch. */
+void session_answer(struct session *session, const struct moe_plan *plan);
+void session_status(struct session *session, struct moetune_status status);
+/* Ends it, whatever came before; `rc`, but OK after UNSUPPORTED. */
+int session_end(struct session *session, int rc, struct launch_end *out);
 
 /* Why what was under way when it ended failed; returns `why`. */
 enum { LAUNCH_WHY_BYTES = 200 };

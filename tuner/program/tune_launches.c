@@ -25,8 +25,6 @@ struct launch_tuning {
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    struct launch_bucket **ranges; /* in the order in which they were asked for */
-    size_t range_count;
     struct run run;
     uint32_t steps;  /* that make a sample in the launch under way */
     uint32_t barren; /* launches in a row that failed between steps */
@@ -36,14 +34,19 @@ struct launch_tuning {
 
 /* ---- ranges */
 
-static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_bucket **out)
+static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
+{
+    return launch_bucket_of(t->launches.ranges[i]);
+}
+
+static int add_range(struct launch_tuning *t, uint32_t bucket)
 {
     struct launches *l = &t->launches;
     struct launch_bucket *r = calloc(1, sizeof(*r));
 
     if (!r)
         return fail(ERR_NOMEM, "a range");
-    ARRAY_APPEND(t->ranges, t->range_count, r);
+    TRY(launches_add(l, &r->watched));
     TRY(launch_bucket_open(r, &t->dictionary, bucket, &t->search));
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (bucket_count(&r->bucket, arm))
@@ -52,37 +55,14 @@ static int add_range(struct launch_tuning *t, uint32_t bucket, struct launch_buc
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (l->ways[l->way_of[arm]].broken)
             TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
-    *out = r;
     r->demand = live_demand(t->setup, bucket);
     return launch_bucket_pin(r) ? OK : launch_bucket_begin(r);
 }
 
-static uint32_t count_ranges(const struct launch_tuning *t, enum range_state state)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < t->range_count; i++)
-        count += t->ranges[i]->state == state;
-    return count;
-}
-
-static struct launch_counts count(void *self)
-{
-    const struct launch_tuning *t = self;
-
-    return (struct launch_counts){ .decided = count_ranges(t, RANGE_DECIDED),
-                                   .open = count_ranges(t, RANGE_OPEN),
-                                   .ranges = (uint32_t)t->range_count -
-                                             count_ranges(t, RANGE_LEFT_OUT) -
-                                             count_ranges(t, RANGE_PINNED) };
-}
-
 static void count_in_row(struct launch_tuning *t)
 {
-    struct launch_counts counts = count(t);
-
-    t->run.row.buckets_done = counts.decided;
-    t->run.row.buckets_planned = counts.ranges;
+    t->run.row.buckets_done = launches_count(&t->launches, RANGE_DECIDED);
+    t->run.row.buckets_planned = launches_wanted(&t->launches);
 }
 
 static int write_run(struct launch_tuning *t)
@@ -93,21 +73,12 @@ static int write_run(struct launch_tuning *t)
 
 /* ---- what a launch is to show */
 
-static struct watched *range_at(void *self, size_t i)
-{
-    const struct launch_tuning *t = self;
-
-    return i < t->range_count ? &t->ranges[i]->watched : NULL;
-}
-
-static int add(void *self, uint32_t bucket, struct watched **out)
+static int add(void *self, uint32_t bucket)
 {
     struct launch_tuning *t = self;
-    struct launch_bucket *r;
 
-    TRY(add_range(t, bucket, &r));
-    launch_bucket_look(r, &t->launches.now);
-    *out = &r->watched;
+    TRY(add_range(t, bucket));
+    launch_bucket_look(range_at(t, t->launches.range_count - 1), &t->launches.now);
     return OK;
 }
 
@@ -117,16 +88,16 @@ static void vote(void *self)
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
-    for (size_t i = 0; i < t->range_count; i++) {
-        const struct launch_bucket *r = t->ranges[i];
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        const struct launch_bucket *r = range_at(t, i);
 
-        if (r->state != RANGE_OPEN)
+        if (r->watched.state != RANGE_OPEN)
             continue;
         l->ways[l->way_of[r->wanted]].votes += (double)r->demand;
         open++;
     }
     /* Ranges that nobody asked for yet show under the default. */
-    if (!open && (!l->now.number || !t->range_count))
+    if (!open && (!l->now.number || !t->launches.range_count))
         l->ways[l->way_of[t->dictionary.default_arm]].votes = 1;
 }
 
@@ -136,10 +107,10 @@ static int begin(void *self, const char *words)
     struct launches *l = &t->launches;
     struct watched all = { .samples = 0 };
 
-    for (size_t i = 0; i < t->range_count; i++) {
-        watched_add(&all, &t->ranges[i]->watched);
-        launch_bucket_reset(t->ranges[i]);
-        launch_bucket_look(t->ranges[i], &l->now);
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        watched_add(&all, &range_at(t, i)->watched);
+        launch_bucket_reset(range_at(t, i));
+        launch_bucket_look(range_at(t, i), &l->now);
     }
     l->watch.looking = l->now.number == 1;
     t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
@@ -165,7 +136,7 @@ static enum launch_wish wish_of(void *self, struct watched *range)
         return wish;
     /* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them
      * now is cheaper than a launch for each. */
-    arm = r->failing && r->state == RANGE_OPEN ? best_here(t, r) : -1;
+    arm = r->failing && r->watched.state == RANGE_OPEN ? best_here(t, r) : -1;
     return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm)
                ? WISH_TRIAL
                : WISH_NOTHING;
@@ -190,43 +161,39 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
 
 /* ---- what it shows */
 
-static int step(void *self, struct watched *range, int64_t ns)
+static int keep_memory(struct launch_tuning *t, struct watched *range, const struct said *told)
+{
+    struct attempt *a = &launch_bucket_of(range)->bucket.attempts[t->arm];
+
+    return told->memory_bytes ? ledger_memory(t->dictionary.store, a, told->memory_bytes) : OK;
+}
+
+static int step(void *self, struct watched *range, const struct said *told)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     struct launch_bucket *r = launch_bucket_of(range);
     uint32_t samples = range->samples;
 
+    TRY(keep_memory(t, range, told));
     r->failing = false;
     if (!l->sampled || !launch_bucket_wants(r, &l->now) || r->wanted != t->arm)
         return OK;
     t->run.row.samples_search++;
-    TRY(launch_bucket_step(r, &l->now, ns, t->steps));
+    TRY(launch_bucket_step(r, &l->now, told->ns, t->steps));
     return range->samples == samples ? OK : write_run(t);
 }
 
-static int memory(void *self, struct watched *range, int64_t bytes)
-{
-    struct launch_tuning *t = self;
-
-    return ledger_memory(t->dictionary.store, &launch_bucket_of(range)->bucket.attempts[t->arm],
-                         bytes);
-}
-
-static int failed(void *self, struct watched *range, enum trial_state state, const char *why)
+static int failed(void *self, struct watched *range, const struct said *told)
 {
     struct launch_tuning *t = self;
     struct launch_bucket *r = launch_bucket_of(range);
 
+    TRY(keep_memory(t, range, told));
     r->failing = true;
-    TRY(launch_bucket_fail(r, t->arm, state, why));
+    TRY(launch_bucket_fail(r, t->arm, t->launches.session->failed_as, told->reason));
     launch_bucket_look(r, &t->launches.now);
     return store_commit(t->dictionary.store);
-}
-
-static void stay_alive(void *self)
-{
-    run_stay_alive(&((struct launch_tuning *)self)->run, (double)host_clock_ns() * 1e-3);
 }
 
 /* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
@@ -236,15 +203,9 @@ static int gather(void *self, bool cut)
     struct launch_tuning *t = self;
     uint32_t least = t->launches.watch.least;
 
-    for (size_t i = 0; i < t->range_count; i++)
-        TRY(launch_bucket_end(t->ranges[i], &t->launches.now, cut ? (least + 1) / 2 : least));
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        TRY(launch_bucket_end(range_at(t, i), &t->launches.now, cut ? (least + 1) / 2 : least));
     return OK;
-}
-
-static void leave(void *self, struct watched *range)
-{
-    (void)self;
-    launch_bucket_of(range)->state = RANGE_GIVEN_UP;
 }
 
 /* ---- who is to blame for a launch that failed */
@@ -311,11 +272,11 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
          DEATHS_LEAST);
-    for (size_t i = 0; i < t->range_count; i++)
+    for (size_t i = 0; i < t->launches.range_count; i++)
         for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
             if (l->way_of[arm] == l->now.way)
-                TRY(launch_bucket_fail(t->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
-                                       why));
+                TRY(launch_bucket_fail(range_at(t, i), arm,
+                                       end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     return OK;
 }
 
@@ -354,24 +315,19 @@ static int ended(void *self, const struct launch_end *failure)
         TRY(judge_failure(t, failure));
     else
         t->barren = 0;
-    for (size_t i = 0; i < t->range_count; i++)
-        TRY(launch_bucket_next(t->ranges[i]));
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        TRY(launch_bucket_next(range_at(t, i)));
     return OK;
 }
 
-static const struct launch_client client = { .range = range_at,
-                                             .add = add,
+static const struct launch_client client = { .add = add,
                                              .vote = vote,
                                              .begin = begin,
                                              .wish = wish_of,
                                              .choose = choose,
                                              .step = step,
-                                             .memory = memory,
                                              .failed = failed,
-                                             .idle = stay_alive,
-                                             .count = count,
                                              .gather = gather,
-                                             .leave = leave,
                                              .ended = ended };
 
 /* ---- the run */
@@ -379,12 +335,11 @@ static const struct launch_client client = { .range = range_at,
 static int recall_range(void *self, const struct trial_row *trial)
 {
     struct launch_tuning *t = self;
-    struct launch_bucket *r;
 
-    for (size_t i = 0; i < t->range_count; i++)
-        if (t->ranges[i]->bucket.key.bucket == trial->key.bucket)
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        if (range_at(t, i)->bucket.key.bucket == trial->key.bucket)
             return OK;
-    return add_range(t, trial->key.bucket, &r);
+    return add_range(t, trial->key.bucket);
 }
 
 static int tune(struct launch_tuning *t)
@@ -392,7 +347,6 @@ static int tune(struct launch_tuning *t)
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
     const struct live_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
-    struct launch_bucket *range;
     struct cluster cluster;
     int rc;
 
@@ -409,32 +363,32 @@ static int tune(struct launch_tuning *t)
                          "to be measured again"));
     /* Ranges that are asked for, then those that earlier runs tried something in. */
     for (size_t i = 0; i < setup->demand_count; i++)
-        TRY(add_range(t, setup->demands[i].bucket, &range));
+        TRY(add_range(t, setup->demands[i].bucket));
     TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t));
     rc = launches_run(&t->launches);
-    for (size_t i = 0; i < t->range_count && rc == ERR_CUT; i++)
-        TRY(launch_bucket_next(t->ranges[i]));
+    for (size_t i = 0; i < t->launches.range_count && rc == ERR_CUT; i++)
+        TRY(launch_bucket_next(range_at(t, i)));
     return rc;
 }
 
 static void report(struct launch_tuning *t, struct launches_report *out)
 {
-    struct launch_counts counts = count(t);
+    const struct launches *l = &t->launches;
     const struct session *s = t->launches.session;
 
     *out = (struct launches_report){ .cluster = t->dictionary.cluster,
                                      .shape = t->dictionary.shape,
                                      .launches = t->launches.now.number,
-                                     .ranges = counts.ranges,
-                                     .decided = counts.decided,
-                                     .given_up = count_ranges(t, RANGE_GIVEN_UP),
+                                     .ranges = launches_wanted(l),
+                                     .decided = launches_count(l, RANGE_DECIDED),
+                                     .given_up = launches_count(l, RANGE_GIVEN_UP),
                                      .steps = t->launches.watch.least };
     for (size_t w = 0; w < t->launches.way_count; w++)
         out->ways += t->launches.ways[w].launches > 0;
-    for (size_t i = 0; i < t->range_count; i++) {
-        const struct bucket *b = &t->ranges[i]->bucket;
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        const struct bucket *b = &range_at(t, i)->bucket;
 
-        if (t->ranges[i]->state != RANGE_DECIDED || b->known)
+        if (range_at(t, i)->watched.state != RANGE_DECIDED || b->known)
             continue;
         /* The range came to its end without an entry: no plan runs there. */
         out->decided--;
@@ -457,6 +411,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         .launches = { .client = &client,
                       .self = t,
                       .session = session,
+                      .run = &t->run,
                       .plans = t->arms,
                       .command = options->exec,
                       .sides = 1,
@@ -472,11 +427,10 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         report(t, out);
     }
     store_close(t->dictionary.store);
-    for (size_t i = 0; i < t->range_count; i++) {
-        launch_bucket_close(t->ranges[i]);
-        free(t->ranges[i]);
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        launch_bucket_close(range_at(t, i));
+        free(range_at(t, i));
     }
-    free(t->ranges);
     dictionary_close(&t->dictionary);
     launches_close(&t->launches);
     free(t);

@@ -60,7 +60,6 @@ struct rivals_bucket {
     char why[200];        /* the first side failed, */
     bool against;         /* and not the second one, of which a step was told */
     bool same;            /* one plan on both sides: there is nothing to compare */
-    bool settled;         /* nothing more is wanted here */
     size_t way[SIDES];    /* by which each side shows its plan */
     uint32_t warm;        /* steps of this launch that did not count */
     uint32_t shown;       /* the last launch that gave a sample; 0: none */
@@ -76,8 +75,6 @@ struct program_comparison {
     struct moe_shape shape;
     const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
-    struct rivals_bucket **keys;
-    size_t key_count;
     int64_t begun_ns, deadline_ns;
 
     struct session session;
@@ -187,6 +184,21 @@ static struct rivals_bucket *key_of(struct watched *range)
     return (struct rivals_bucket *)range;
 }
 
+static struct rivals_bucket *key_at(const struct program_comparison *t, size_t i)
+{
+    return key_of(t->launches.ranges[i]);
+}
+
+static void settle(struct rivals_bucket *key, bool settled)
+{
+    key->watched.state = settled ? RANGE_DECIDED : RANGE_OPEN;
+}
+
+static bool is_settled(const struct rivals_bucket *key)
+{
+    return key->watched.state != RANGE_OPEN;
+}
+
 /* "tokens 65-256 skew <=1.25", or "c=128-255". */
 static const char *key_text(const struct program_comparison *t, const struct rivals_bucket *key,
                             char room[RANGE_TEXT_BYTES])
@@ -196,15 +208,6 @@ static const char *key_text(const struct program_comparison *t, const struct riv
     text_put(room, RANGE_TEXT_BYTES, "%s%s%s", session_key(&t->session), t->space ? " " : "=",
              RANGE_TEXT(&t->shape, t->window, bucket, bucket));
     return room;
-}
-
-static uint32_t count_settled(const struct program_comparison *t)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < t->key_count; i++)
-        count += t->keys[i]->settled;
-    return count;
 }
 
 static void tell_side(const struct program_comparison *t, struct rivals_bucket *key, int side,
@@ -219,16 +222,17 @@ static void tell_side(const struct program_comparison *t, struct rivals_bucket *
         return;
     v = contest_verdict(key->contest);
     /* What seems slower goes on until that is known: the contest asks only who is faster. */
-    key->settled =
-        v.rounds >= key->contest->settings.rounds_max ||
-        !(v.challenge.value < -t->options->margin && v.challenge.high >= -t->options->margin);
+    settle(key, v.rounds >= key->contest->settings.rounds_max ||
+                    !(v.challenge.value < -t->options->margin &&
+                      v.challenge.high >= -t->options->margin));
 }
 
 /* The second side ran a step at the key: where the first one failed that is its own fault. */
 static void stand_against(struct rivals_bucket *key)
 {
     key->against = true;
-    key->settled |= *key->why != 0;
+    if (*key->why)
+        settle(key, true);
 }
 
 /* A side cannot run its plan at the key, which is settled once the other one could: where neither
@@ -239,7 +243,7 @@ static int lose(const struct program_comparison *t, struct rivals_bucket *key, i
 {
     if (side == 0) {
         text_put(key->why, sizeof(key->why), "%s", why);
-        key->settled = key->against;
+        settle(key, key->against);
         return OK;
     }
     return fail(ERR_LAUNCH, "%s, %s: %s: there is nothing to compare with",
@@ -269,7 +273,7 @@ static int turn_of(const struct rivals_bucket *key)
     return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
 }
 
-static int add_key(void *self, uint32_t bucket, struct watched **out)
+static int add_key(void *self, uint32_t bucket)
 {
     struct program_comparison *t = self;
     struct contest_settings settings = { .margin = t->options->margin,
@@ -277,14 +281,13 @@ static int add_key(void *self, uint32_t bucket, struct watched **out)
                                          .seed = t->options->seed ^ bucket };
     struct rivals_bucket *key;
 
-    if (t->key_count == KEYS_MAX)
+    if (t->launches.range_count == KEYS_MAX)
         return fail(ERR_ARGUMENT, "the program asks for more than %d buckets", KEYS_MAX);
     key = calloc(1, sizeof(*key));
     if (!key)
         return fail(ERR_NOMEM, "a key");
-    ARRAY_APPEND(t->keys, t->key_count, key);
     key->watched.bucket = bucket;
-    *out = &key->watched;
+    TRY(launches_add(&t->launches, &key->watched));
     key->contest = calloc(1, sizeof(*key->contest));
     if (!key->contest)
         return fail(ERR_NOMEM, "a contest");
@@ -293,18 +296,12 @@ static int add_key(void *self, uint32_t bucket, struct watched **out)
         key->plan[side] = plan_of(t, side, bucket);
         key->way[side] = way_of(t, side, &key->plan[side]);
     }
-    key->same = key->settled = plan_equal(&key->plan[0], &key->plan[1]);
-    for (int side = 0; side < SIDES && !key->settled; side++)
+    key->same = plan_equal(&key->plan[0], &key->plan[1]);
+    settle(key, key->same);
+    for (int side = 0; side < SIDES && !is_settled(key); side++)
         if (t->launches.ways[key->way[side]].broken)
             TRY(lose(t, key, side, "no launch with these values comes up"));
     return OK;
-}
-
-static struct watched *key_at(void *self, size_t i)
-{
-    const struct program_comparison *t = self;
-
-    return i < t->key_count ? &t->keys[i]->watched : NULL;
 }
 
 static void vote(void *self)
@@ -313,9 +310,9 @@ static void vote(void *self)
     struct launch_way *ways = t->launches.ways;
     uint32_t buckets = t->space ? declaration_buckets(t->space) : 0;
 
-    for (size_t i = 0; i < t->key_count; i++)
-        if (!t->keys[i]->settled)
-            ways[t->keys[i]->way[turn_of(t->keys[i])]].votes++;
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        if (!is_settled(key_at(t, i)))
+            ways[key_at(t, i)->way[turn_of(key_at(t, i))]].votes++;
     if (t->launches.heard)
         return;
     /* Nobody knows yet which ranges the program asks for: the way that most of those want that are
@@ -337,9 +334,9 @@ static int begin_launch(void *self, const char *words)
     (void)words;
     t->shown = (int)launches_side(l);
     l->watch.looking = !l->heard;
-    for (size_t i = 0; i < t->key_count; i++) {
-        watched_reset(&t->keys[i]->watched);
-        t->keys[i]->warm = 0;
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        watched_reset(&key_at(t, i)->watched);
+        key_at(t, i)->warm = 0;
     }
     return OK;
 }
@@ -349,7 +346,7 @@ static enum launch_wish wish(void *self, struct watched *range)
     const struct program_comparison *t = self;
     const struct rivals_bucket *key = key_of(range);
 
-    return !key->settled && key->shown != t->launches.now.number && turn_of(key) == t->shown &&
+    return !is_settled(key) && key->shown != t->launches.now.number && turn_of(key) == t->shown &&
                    key->way[t->shown] == t->launches.now.way
                ? WISH_SAMPLE
                : WISH_NOTHING;
@@ -367,7 +364,7 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
     return OK;
 }
 
-static int step(void *self, struct watched *range, int64_t ns)
+static int step(void *self, struct watched *range, const struct said *told)
 {
     struct program_comparison *t = self;
     struct rivals_bucket *key = key_of(range);
@@ -376,39 +373,24 @@ static int step(void *self, struct watched *range, int64_t ns)
     if (t->fits && t->shown == 1)
         stand_against(key);
     if (!t->launches.sampled || key->warm++ < t->options->warmup ||
-        !watched_step(range, ns, t->options->launch_steps, &sample))
+        !watched_step(range, told->ns, t->options->launch_steps, &sample))
         return OK;
     key->shown = t->launches.now.number;
     tell_side(t, key, t->shown, sample);
     return OK;
 }
 
-static int plan_failed(void *self, struct watched *range, enum trial_state state, const char *why)
+static int plan_failed(void *self, struct watched *range, const struct said *told)
 {
     struct program_comparison *t = self;
     struct rivals_bucket *key = key_of(range);
     char text[sizeof(key->why)];
 
-    (void)state;
-    if (!t->fits || key->settled)
+    if (!t->fits || is_settled(key))
         return OK;
     range->learnt = true;
-    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(why, 150));
+    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(told->reason, 150));
     return lose(t, key, t->shown, text);
-}
-
-static struct launch_counts count_keys(void *self)
-{
-    const struct program_comparison *t = self;
-    uint32_t settled = count_settled(t), all = (uint32_t)t->key_count;
-
-    return (struct launch_counts){ .decided = settled, .open = all - settled, .ranges = all };
-}
-
-static void leave(void *self, struct watched *range)
-{
-    (void)self;
-    key_of(range)->settled = true;
 }
 
 /* Launches of a way show nothing, again and again: the side loses every key that it would show by
@@ -421,19 +403,18 @@ static int lose_way(struct program_comparison *t, const char *why)
     l->ways[l->now.way].broken = true;
     for (uint32_t b = 0; b < buckets; b++) {
         struct moe_plan plan = plan_of(t, t->shown, b);
-        struct watched *range;
         size_t i = 0;
 
-        while (i < t->key_count && t->keys[i]->watched.bucket != b)
+        while (i < t->launches.range_count && key_at(t, i)->watched.bucket != b)
             i++;
-        if (i == t->key_count && way_of(t, t->shown, &plan) == l->now.way)
-            TRY(add_key(t, b, &range));
+        if (i == t->launches.range_count && way_of(t, t->shown, &plan) == l->now.way)
+            TRY(add_key(t, b));
     }
-    if (!t->key_count)
+    if (!t->launches.range_count)
         return fail(ERR_LAUNCH, "the program shows nothing: %s", why);
-    for (size_t i = 0; i < t->key_count; i++)
-        if (!t->keys[i]->settled && t->keys[i]->way[t->shown] == l->now.way)
-            TRY(lose(t, t->keys[i], t->shown, why));
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        if (!is_settled(key_at(t, i)) && key_at(t, i)->way[t->shown] == l->now.way)
+            TRY(lose(t, key_at(t, i), t->shown, why));
     return OK;
 }
 
@@ -449,7 +430,7 @@ static int launch_ended(void *self, const struct launch_end *failure)
         return OK;
     }
     launch_why(&t->session, failure, why);
-    if (t->session.running && t->fits && !key_of(l->range)->settled) {
+    if (t->session.running && t->fits && !is_settled(key_of(l->range))) {
         /* It died or fell silent in a step of the side's plan; the first time something else may
          * have killed it. */
         struct rivals_bucket *key = key_of(l->range);
@@ -464,23 +445,19 @@ static int launch_ended(void *self, const struct launch_end *failure)
     return way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2) ? OK : lose_way(t, why);
 }
 
-static const struct launch_client client = { .range = key_at,
-                                             .add = add_key,
+static const struct launch_client client = { .add = add_key,
                                              .vote = vote,
                                              .begin = begin_launch,
                                              .wish = wish,
                                              .choose = choose,
                                              .step = step,
                                              .failed = plan_failed,
-                                             .count = count_keys,
-                                             .leave = leave,
                                              .ended = launch_ended };
 
 static int compare(struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
     struct launches *l = &t->launches;
-    struct watched *range;
     int rc;
 
     t->session = (struct session){ .shape = t->shape,
@@ -507,9 +484,8 @@ static int compare(struct program_comparison *t)
      * ranges are the same. */
     for (uint32_t b = 0; t->space && b < declaration_buckets(t->space) && !rc && !l->now.number;
          b++)
-        rc = add_key(t, b, &range);
+        rc = add_key(t, b);
     log_line_clear();
-    launches_close(l);
     return rc;
 }
 
@@ -550,8 +526,7 @@ static struct verdict verdict_of(const struct program_comparison *t,
 
 static int by_bucket(const void *a, const void *b)
 {
-    uint32_t x = (*(struct rivals_bucket *const *)a)->watched.bucket;
-    uint32_t y = (*(struct rivals_bucket *const *)b)->watched.bucket;
+    uint32_t x = (*(struct watched *const *)a)->bucket, y = (*(struct watched *const *)b)->bucket;
 
     return (x > y) - (x < y);
 }
@@ -561,29 +536,29 @@ static int by_bucket(const void *a, const void *b)
 static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_tables *o = t->options;
-    struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
+    struct verdict *verdicts = calloc(t->launches.range_count + 1, sizeof(*verdicts));
     bool failed = false, known = false;
     uint32_t same = 0; /* settled without a step */
-    int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
+    int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.range_count);
 
-    if (!rc && t->key_count)
-        qsort(t->keys, t->key_count, sizeof(*t->keys), by_bucket);
-    for (size_t i = 0; i < t->key_count && !rc; i++) {
-        verdicts[i] = verdict_of(t, t->keys[i]);
+    if (!rc && t->launches.range_count)
+        qsort(t->launches.ranges, t->launches.range_count, sizeof(*t->launches.ranges), by_bucket);
+    for (size_t i = 0; i < t->launches.range_count && !rc; i++) {
+        verdicts[i] = verdict_of(t, key_at(t, i));
         failed |= verdicts[i].failed;
-        known |= failed || t->keys[i]->same || !isnan(verdicts[i].gain.value);
+        known |= failed || key_at(t, i)->same || !isnan(verdicts[i].gain.value);
     }
     if (!rc && o->json)
-        verdicts_json(verdicts, t->key_count, stdout);
+        verdicts_json(verdicts, t->launches.range_count, stdout);
     else if (!rc)
-        rc = verdicts_table(verdicts, t->key_count, stdout);
+        rc = verdicts_table(verdicts, t->launches.range_count, stdout);
     if (!rc && !o->json && ended_by == ERR_CUT) {
-        uint32_t settled = count_settled(t);
+        size_t settled = t->launches.range_count - launches_count(&t->launches, RANGE_OPEN);
 
-        for (size_t i = 0; i < t->key_count; i++)
-            same += t->keys[i]->same;
-        progress_left(t->key_count - settled, t->key_count, "keys", settled - same,
-                      (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
+        for (size_t i = 0; i < t->launches.range_count; i++)
+            same += key_at(t, i)->same;
+        progress_left(t->launches.range_count - settled, t->launches.range_count, "keys",
+                      settled - same, (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
     }
     free(verdicts);
     if (rc || failed)
@@ -686,11 +661,12 @@ static int judge_table(struct judged_table *j)
     if (!j->table.cluster || !j->of_programs)
         return OK;
     TRY(dictionary_open(&j->table, &t->shape));
-    j->run = (struct run){ .store = store, .row = { .buckets_planned = (uint32_t)t->key_count } };
+    j->run = (struct run){ .store = store,
+                           .row = { .buckets_planned = (uint32_t)t->launches.range_count } };
     rc = run_begin(&j->run, j->table.cluster, t->options->seed, "verify", "all",
                    t->options->command);
-    for (size_t i = 0; i < t->key_count && !rc; i++)
-        rc = judge_entry(j, t->keys[i]);
+    for (size_t i = 0; i < t->launches.range_count && !rc; i++)
+        rc = judge_entry(j, key_at(t, i));
     j->run.row.buckets_done = j->kept + j->refuted;
     return rc ? rc : run_end(&j->run, OK, NULL, true);
 }
@@ -719,8 +695,8 @@ static int remember(const struct program_comparison *t)
     bool known = false;
     int rc = OK;
 
-    for (size_t i = 0; i < t->key_count; i++)
-        known |= is_known(t, t->keys[i]);
+    for (size_t i = 0; i < t->launches.range_count; i++)
+        known |= is_known(t, key_at(t, i));
     if (o->against_table || !t->side[0].view || !known)
         return OK;
     TRY(find_database(o, path));
@@ -756,22 +732,22 @@ int two_tables(const struct two_tables *options)
         rc = compare(t);
     if (rc == ERR_CUT)
         note("cut off: the same command begins again");
-    if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->key_count)) {
+    if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->launches.range_count)) {
         said = report(t, rc);
         rc = rc && said != ERR_WRONG ? rc : said;
         said = remember(t);
         rc = rc ? rc : said;
     }
-    for (size_t i = 0; t && i < t->key_count; i++) {
-        free(t->keys[i]->contest);
-        free(t->keys[i]);
+    for (size_t i = 0; t && i < t->launches.range_count; i++) {
+        free(key_at(t, i)->contest);
+        free(key_at(t, i));
     }
+    if (t)
+        launches_close(&t->launches);
     for (int i = 0; t && i < SIDES; i++) {
         moelookup_view_free(t->side[i].view);
         moelookup_close(t->side[i].table);
     }
-    if (t)
-        free(t->keys);
     free(t);
     return rc;
 }
