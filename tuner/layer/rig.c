@@ -204,7 +204,7 @@ void rig_close(struct rig *rig)
     free(rig);
 }
 
-static void forget_reference(struct rig *rig)
+void rig_forget_reference(struct rig *rig)
 {
     judge_close(rig->reference);
     rig->reference = NULL;
@@ -219,7 +219,7 @@ void rig_set_capacity(struct rig *rig, uint64_t capacity)
 {
     if (rig->capacity == capacity && !rig->capacities)
         return;
-    forget_reference(rig);
+    rig_forget_reference(rig);
     free(rig->capacities);
     rig->capacities = NULL;
     rig->capacity = capacity;
@@ -237,7 +237,7 @@ int rig_set_capacities(struct rig *rig, const uint64_t *rows)
             return fail(ERR_NOMEM, "capacities of %u experts", experts);
         memcpy(copy, rows, experts * sizeof(*copy));
     }
-    forget_reference(rig);
+    rig_forget_reference(rig);
     free(rig->capacities);
     rig->capacities = copy;
     rig->capacity = given.most;
@@ -251,7 +251,7 @@ int rig_replay(struct rig *rig, uint32_t step)
     if (rig->data.replayed == step)
         return OK;
     rig->data.replayed = step;
-    forget_reference(rig);
+    rig_forget_reference(rig);
     if (!rig->engine->device->modelled)
         rc = data_fill_gate(&rig->data, rig->layer);
     return world_settle(rig->world, rc);

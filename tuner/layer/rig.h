@@ -61,6 +61,9 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);
 
+/* What results are compared with is made anew: it was another layer's, or another step's. */
+void rig_forget_reference(struct rig *rig);
+
 /* The capacity from here on; the same on every rank.  Executors that are open keep theirs. */
 void rig_set_capacity(struct rig *rig, uint64_t capacity);
 

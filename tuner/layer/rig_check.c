@@ -156,12 +156,6 @@ static int judge_all(struct rig *rig, const struct exec *exec, const struct data
     return OK;
 }
 
-static void forget_reference(struct rig *rig)
-{
-    judge_close(rig->reference);
-    rig->reference = NULL;
-}
-
 static int make_reference(struct rig *rig, const struct exec *exec)
 {
     struct data data = data_of_layer(&rig->data, number_of(rig, exec));
@@ -187,7 +181,7 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     rc = world_settle(rig->world, rc);
     /* A rank that kept its own would not come to where the others make theirs for the next plan. */
     if (rc)
-        forget_reference(rig);
+        rig_forget_reference(rig);
     return rc;
 }
 
@@ -426,7 +420,7 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
         /* The reference of a layer alone serves every plan; what a layer is given by another
          * depends on their rounding. */
         if (!is_alone(rig))
-            forget_reference(rig);
+            rig_forget_reference(rig);
         TRY(rc);
     }
     return OK;
