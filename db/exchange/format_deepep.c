@@ -6,7 +6,6 @@
  */
 #include "format.h"
 
-#include "json.h"
 #include "status.h"
 
 #include <inttypes.h>

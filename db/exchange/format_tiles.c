@@ -11,7 +11,6 @@
 #include "status.h"
 #include "text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>

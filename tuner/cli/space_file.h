@@ -13,7 +13,7 @@ int space_file_read(const char *path, const struct declaration **out);
 enum { SPACE_NAME_BYTES = DECLARATION_NAME_BYTES + 9 };
 int space_name_of(const char **name, char room[SPACE_NAME_BYTES]);
 
-/* Read the values of --key and --class.  ERR_ARGUMENT after a message. */
+/* Read the values of --key, as `option` names it, and --class.  ERR_ARGUMENT after a message. */
 int space_key_read(const char *option, const char *text, uint64_t *key);
 int space_class_read(const char *text, double *class_value);
 

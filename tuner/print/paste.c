@@ -173,7 +173,7 @@ static int find_kin(void *self, const struct entry_row *e)
 {
     struct kin *k = self;
     struct moe_shape shape;
-    const struct declaration *d;
+    const struct declaration *d, *own = declaration_find(k->of->space);
 
     if (e->shape == k->last)
         return OK;
@@ -183,21 +183,23 @@ static int find_kin(void *self, const struct entry_row *e)
     if (shape.space == k->of->space)
         k->layers |= !shape_equal(&shape, k->of);
     else
-        k->versions |= d && !strcmp(d->name, declaration_find(k->of->space)->name);
+        k->versions |= d && own && !strcmp(d->name, own->name);
     return OK;
 }
 
-/* The options that name a layer of a declared space in this database: " --space NAME", or the file
- * where one is given, and --shape where the space has other layers there. */
-static int print_space_options(struct store *store, const struct moe_shape *shape, const char *file)
+/* The options that name a program's layer in this database: " --space NAME", or the file where one
+ * is given, and --shape where the space has other layers there. */
+static int print_layer_options(struct store *store, const struct moe_shape *shape, const char *file)
 {
     struct kin kin = { .store = store, .of = shape };
     const struct declaration *d = declaration_find(shape->space);
     char tag[DECLARATION_TAG_BYTES];
 
     TRY(store_entries(store, 0, 0, find_kin, &kin));
-    printf(" --space ");
-    shell_word(file ? file : kin.versions ? declaration_tag(d, tag) : d->name, stdout);
+    if (d) {
+        printf(" --space ");
+        shell_word(file ? file : kin.versions ? declaration_tag(d, tag) : d->name, stdout);
+    }
     if (kin.layers) {
         printf(" --shape ");
         shell_word(SHAPE_TEXT(shape), stdout);
@@ -218,14 +220,13 @@ int paste_next(const struct tuned_table *t)
     shell_word(t->path, stdout);
     if (d) {
         printf("\n          moetune lookup");
-        TRY(print_space_options(t->store, t->shape, NULL));
+        TRY(print_layer_options(t->store, t->shape, NULL));
         printf(" --key %" PRIu64 "%s --db ", d->key_edge[0], d->class_edges ? " --class 1" : "");
         shell_word(t->path, stdout);
     }
     printf("\ntest it   moetune verify");
-    if (d)
-        TRY(print_space_options(t->store, t->shape, t->space));
     if (t->exec) {
+        TRY(print_layer_options(t->store, t->shape, t->space));
         printf(" --exec ");
         shell_word(t->exec, stdout);
     }

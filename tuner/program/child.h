@@ -35,7 +35,7 @@ int child_write(struct child *child, const char *line); /* ERR_LAUNCH: it does n
 
 bool child_ended(const struct child *child);
 
-/* Tells it to end, unless it has ended or was told: several go at the same time. */
+/* Tells it to end, unless it has ended or was told. */
 void child_stop(struct child *child);
 
 /* Stops it, waits, and ends it with all that it started; says how it ended.  *exit_code is -1 if it

@@ -423,6 +423,7 @@ static int open_session(struct exec_protocol *v)
                            .space = v->request.declared,
                            .window = v->request.spaces[0].window,
                            .silence_s = o->setup.timeout_s,
+                           .voids = !v->request.declared,
                            .memory_bytes = o->setup.memory_limit_bytes,
                            .guards = v->guards };
     for (int i = 0; i < o->guards.count; i++)

@@ -2,7 +2,6 @@
 #include "launches.h"
 
 #include "array.h"
-#include "costs.h"
 #include "host.h"
 #include "plan.h"
 #include "shape.h"
@@ -415,14 +414,13 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 
         if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
             continue;
-        text = RANGE_TEXT(&s->shape, s->window, range->bucket, range->bucket);
+        text = SESSION_RANGE(s, range->bucket);
         if (range->seen)
-            note("%s %s is left: %d launches in a row did not run %" PRIu32
-                 " steps of one plan there",
-                 session_key(s), text, LAUNCH_PATIENCE, l->watch.least);
+            note("%s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
+                 text, LAUNCH_PATIENCE, l->watch.least);
         else
-            note("%s %s is left: the program did not ask for it in %d launches", session_key(s),
-                 text, LAUNCH_PATIENCE);
+            note("%s is left: the program did not ask for it in %d launches", text,
+                 LAUNCH_PATIENCE);
         range->state = RANGE_GIVEN_UP;
     }
     return l->client->ended(l->self, NULL);

@@ -147,7 +147,8 @@ struct launch_client {
     /* A launch, said as `words`, is about to start; watch.looking is to be said. */
     int (*begin)(void *self, const char *words);
     enum launch_wish (*wish)(void *self, struct watched *range);
-    /* The plan of the next step.  UNSUPPORTED: none can run, so that the launch ends. */
+    /* The plan of the next step.  UNSUPPORTED, of this one alone: none can run, so that the launch
+     * ends. */
     int (*choose)(void *self, struct watched *range, struct moe_plan *plan);
     /* What the step took; that it failed, as the session's failed_as says. */
     int (*step)(void *self, struct watched *range, const struct said *told);

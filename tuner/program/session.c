@@ -36,6 +36,19 @@ const char *session_key(const struct session *s)
     return s->space ? s->space->key : "c";
 }
 
+const char *session_range(const struct session *s, uint32_t bucket, char room[RANGE_TEXT_BYTES])
+{
+    const char *range = RANGE_TEXT(&s->shape, s->window, bucket, bucket);
+
+    if (s->space)
+        text_put(room, RANGE_TEXT_BYTES, "%s %s", s->space->key, range);
+    else if (s->window == 1)
+        text_put(room, RANGE_TEXT_BYTES, "c=%u", bucket);
+    else
+        text_put(room, RANGE_TEXT_BYTES, "c=%s", range);
+    return room;
+}
+
 /* ---- answers: one line each */
 
 /* UNSUPPORTED: answered. */
@@ -60,8 +73,10 @@ void session_answer(struct session *s, const struct moe_plan *plan)
     s->dismissed = !plan;
     if (plan)
         s->plan = *plan;
-    snprintf(s->answer, sizeof(s->answer), "%s%s", plan ? "plan " : "end",
-             plan ? PLAN_WORDS(plan) : "");
+    if (plan)
+        snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(plan));
+    else if (s->space)
+        snprintf(s->answer, sizeof(s->answer), "end");
 }
 
 void session_status(struct session *s, struct moetune_status now)
@@ -72,7 +87,7 @@ void session_status(struct session *s, struct moetune_status now)
 }
 
 /* The step under way has ended: "tell", or "failed". */
-static int end_step(struct session *s, struct said *said)
+static void end_step(struct session *s, struct said *said)
 {
     size_t held = 0;
 
@@ -81,7 +96,7 @@ static int end_step(struct session *s, struct said *said)
     snprintf(s->answer, sizeof(s->answer), "ok");
     s->failed_as = TRIAL_FAILED;
     if (said->word == SAID_FAILED)
-        return OK;
+        return;
     if (s->memory_bytes && said->memory_bytes > s->memory_bytes) {
         s->failed_as = TRIAL_NO_MEMORY;
         text_put(s->why, sizeof(s->why), "needs %.2f MiB, %.2f are allowed",
@@ -90,18 +105,15 @@ static int end_step(struct session *s, struct said *said)
         while (held < s->guard_count && !guard_broken(&s->guards[held], said, s->why))
             held++;
         if (held == s->guard_count)
-            return OK;
+            return;
     }
-    said->word = SAID_FAILED;
-    said->reason = s->why;
     note("%s=%" PRIu64 " %s: %s", session_key(s), s->key, PLAN_WORDS(&s->plan), s->why);
-    /* That ends the run, and the next one may have other limits. */
-    return plan_is_default(&s->plan, &s->shape)
-               ? fail(ERR_LAUNCH, "the default plan itself %s: %s",
-                      s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
-                                                      : "does not hold a guard",
-                      s->why)
-               : OK;
+    /* That ends the run, and the next one may have other limits: it is no failure of the plan's. */
+    s->unfit = plan_is_default(&s->plan, &s->shape);
+    if (!s->unfit) {
+        said->word = SAID_FAILED;
+        said->reason = s->why;
+    }
 }
 
 /* ---- one launch */
@@ -187,11 +199,12 @@ static int take_line(struct session *s, struct said *out)
         return answer_error(s, why);
     if (out->word == SAID_STATUS)
         return OK;
-    if (out->word == SAID_ASK ? s->running && s->space : !s->running)
+    if (out->word == SAID_ASK ? s->running && !s->voids : !s->running)
         return answer_error(s, too_early[out->word]);
-    if (out->word != SAID_ASK)
-        return end_step(s, out);
-    s->key = out->key;
+    if (out->word == SAID_ASK)
+        s->key = out->key;
+    else
+        end_step(s, out);
     return OK;
 }
 
@@ -209,7 +222,7 @@ int session_start(struct session *s, const char *command, const char *plan, bool
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
 
-    s->hung = s->running = s->dismissed = false;
+    s->hung = s->unfit = s->running = s->dismissed = false;
     s->asked = s->told = 0;
     s->late_lines = 0;
     *s->answer = 0;
@@ -228,6 +241,13 @@ int session_next(struct session *s, struct said *out)
         bool ended;
         int rc;
 
+        if (s->unfit)
+            return fail(ERR_LAUNCH, "the default plan itself %s: %s",
+                        s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
+                                                        : "does not hold a guard",
+                        s->why);
+        if (s->dismissed && !s->space)
+            return UNSUPPORTED;
         if (*s->answer)
             TRY(send_answer(s));
         if (s->late_lines > LATE_LINES_MAX)

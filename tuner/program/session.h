@@ -21,6 +21,7 @@
 #include "moelookup.h"
 #include "moetune.h"
 #include "progress.h"
+#include "shape.h"
 #include "store.h"
 
 #include <sys/types.h>
@@ -32,6 +33,7 @@ struct session {
     uint32_t window;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
+    bool voids;           /* a question may follow a question: the first one's step has no time */
     struct measured_guard *guards;
     size_t guard_count;
     int64_t deadline_ns; /* 0: none */
@@ -49,6 +51,7 @@ struct session {
     enum trial_state failed_as;   /* the step, of which it was said or which broke a limit, */
     char why[SAID_WHY_BYTES];     /* this one */
     bool hung;                    /* it fell silent */
+    bool unfit;                   /* the default plan broke a limit, for this `why`: the run ends */
     bool running;                 /* a step, under `plan` */
     bool dismissed;               /* it was told that nothing more is wanted */
     struct moe_plan plan;
@@ -71,8 +74,12 @@ struct launch_end {
 /* From here on signals that end a job end the launch under way, by ERR_CUT. */
 void session_catch_signals(void);
 
-/* What its questions ask for, as messages name it: the space's key, or "c". */
+/* What its questions ask for, as messages name it: the space's key, or "c"; and a range of it:
+ * "tokens 65-256 skew <=1.25", "c=128-255", "c=5".  Returns `room`. */
 const char *session_key(const struct session *session);
+const char *session_range(const struct session *session, uint32_t bucket,
+                          char room[RANGE_TEXT_BYTES]);
+#define SESSION_RANGE(session, bucket) session_range(session, bucket, (char[RANGE_TEXT_BYTES]){ 0 })
 
 /* Starts the command.  `plan`: what MOETUNE_PLAN says; NULL: nothing.  `in_doubt`: if it never
  * speaks, what it writes to standard error is for *out of session_end() alone.  ERR_CUT: time is
@@ -81,7 +88,8 @@ const char *session_key(const struct session *session);
 int session_start(struct session *session, const char *command, const char *plan, bool in_doubt);
 /* UNSUPPORTED: it has ended, or hangs.  ERR_CUT: time is up.  Any other error ends the tuning. */
 int session_next(struct session *session, struct said *out);
-/* To SAID_ASK; NULL: nothing more is wanted of this launch. */
+/* To SAID_ASK; NULL: nothing more is wanted of this launch.  A program without a space was promised
+ * a plan: then it is ended, unanswered. */
 void session_answer(struct session *session, const struct moe_plan *plan);
 void session_status(struct session *session, struct moetune_status status);
 /* Ends it, whatever came before; `rc`, but OK after UNSUPPORTED. */

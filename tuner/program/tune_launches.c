@@ -2,9 +2,6 @@
  * which plan, or which values, are to blame for a launch that failed. */
 #include "tune_launches.h"
 
-#include "arms.h"
-#include "array.h"
-#include "costs.h"
 #include "host.h"
 #include "launch_bucket.h"
 #include "measuring_run.h"
@@ -228,14 +225,12 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
     uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
     uint32_t most = deaths_most(bucket_count(&r->bucket, t->arm));
     bool forgiven = !end->hung && deaths < most;
-    const struct session *s = t->launches.session;
-    uint32_t bucket = r->bucket.key.bucket;
     char again[64] = "";
 
     if (forgiven)
         snprintf(again, sizeof(again), "; once more (failure %" PRIu32 " of %" PRIu32 ")", deaths,
                  most);
-    note("%s %s, %s: %s%s", session_key(s), RANGE_TEXT(&s->shape, s->window, bucket, bucket),
+    note("%s, %s: %s%s", SESSION_RANGE(t->launches.session, r->bucket.key.bucket),
          PLAN_WORDS(&t->arms[t->arm]), why, again);
     if (forgiven)
         return OK;
@@ -374,7 +369,6 @@ static int tune(struct launch_tuning *t)
 static void report(struct launch_tuning *t, struct launches_report *out)
 {
     const struct launches *l = &t->launches;
-    const struct session *s = t->launches.session;
 
     *out = (struct launches_report){ .cluster = t->dictionary.cluster,
                                      .shape = t->dictionary.shape,
@@ -392,8 +386,8 @@ static void report(struct launch_tuning *t, struct launches_report *out)
             continue;
         /* The range came to its end without an entry: no plan runs there. */
         out->decided--;
-        note("%s %s is not decided: no plan runs there; the default one: %s", session_key(s),
-             RANGE_TEXT(&s->shape, s->window, b->key.bucket, b->key.bucket),
+        note("%s is not decided: no plan runs there; the default one: %s",
+             SESSION_RANGE(l->session, b->key.bucket),
              b->attempts[t->dictionary.default_arm].trial.message);
     }
 }

@@ -2,7 +2,6 @@
  * it is faster. */
 #include "two_tables.h"
 
-#include "array.h"
 #include "contest.h"
 #include "declaration.h"
 #include "dictionary.h"
@@ -12,7 +11,6 @@
 #include "lookup.h"
 #include "measuring_run.h"
 #include "plan.h"
-#include "random.h"
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
@@ -97,22 +95,11 @@ static bool is_wanted(const struct option_list *wanted, const struct moe_shape *
     return is;
 }
 
-static uint32_t common_width(uint32_t a, uint32_t b)
-{
-    while (b) {
-        uint32_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Opens the side's table, which must have plans of exactly one layer that is wanted.  Keys are as
- * wide as lie in one bucket of each table. */
+ * wide as the narrower buckets of two tables. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
 {
-    uint32_t space = t->space ? t->space->id : 0, count = 0;
+    uint32_t space = t->space ? t->space->id : 0, count = 0, wide, narrow;
     const char *of = t->space ? t->space->name : "";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
@@ -127,9 +114,9 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
     s->table->recorder = NULL;
     for (uint32_t i = 0; i < pack_layer_count(s->table->bytes); i++) {
         layer = pack_layer(s->table->bytes, i);
-        /* Of a space, that of several clusters is one layer: which of them, bind says. */
+        /* That of several clusters is one layer: which of them, bind says. */
         if (layer.shape.space != space || !is_wanted(wanted, &layer.shape) ||
-            (space && count && shape_equal(&layer.shape, &found.shape)))
+            (count && shape_equal(&layer.shape, &found.shape)))
             continue;
         found = layer;
         count++;
@@ -145,7 +132,14 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));
     t->shape = found.shape;
-    t->window = common_width(found.window, t->window);
+    wide = t->window > found.window ? t->window : found.window;
+    narrow = t->window && t->window < found.window ? t->window : found.window;
+    if (wide % narrow)
+        return fail(ERR_ARGUMENT,
+                    "%s: its buckets are %u wide, those of the other table %u: one "
+                    "must be a multiple of the other",
+                    path, found.window, t->window);
+    t->window = narrow;
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
@@ -199,17 +193,6 @@ static bool is_settled(const struct rivals_bucket *key)
     return key->watched.state != RANGE_OPEN;
 }
 
-/* "tokens 65-256 skew <=1.25", or "c=128-255". */
-static const char *key_text(const struct program_comparison *t, const struct rivals_bucket *key,
-                            char room[RANGE_TEXT_BYTES])
-{
-    uint32_t bucket = key->watched.bucket;
-
-    text_put(room, RANGE_TEXT_BYTES, "%s%s%s", session_key(&t->session), t->space ? " " : "=",
-             RANGE_TEXT(&t->shape, t->window, bucket, bucket));
-    return room;
-}
-
 static void tell_side(const struct program_comparison *t, struct rivals_bucket *key, int side,
                       int64_t ns)
 {
@@ -247,7 +230,7 @@ static int lose(const struct program_comparison *t, struct rivals_bucket *key, i
         return OK;
     }
     return fail(ERR_LAUNCH, "%s, %s: %s: there is nothing to compare with",
-                key_text(t, key, (char[RANGE_TEXT_BYTES]){ 0 }), PLAN_WORDS(&key->plan[side]), why);
+                SESSION_RANGE(&t->session, key->watched.bucket), PLAN_WORDS(&key->plan[side]), why);
 }
 
 /* ---- launches */
@@ -436,7 +419,7 @@ static int launch_ended(void *self, const struct launch_end *failure)
         struct rivals_bucket *key = key_of(l->range);
         bool forgiven = !failure->hung && key->dead[t->shown]++ == 0;
 
-        note("%s, %s: %s%s", key_text(t, key, (char[RANGE_TEXT_BYTES]){ 0 }),
+        note("%s, %s: %s%s", SESSION_RANGE(&t->session, key->watched.bucket),
              PLAN_WORDS(&key->plan[t->shown]), why, forgiven ? "; once more" : "");
         return forgiven ? OK : lose(t, key, t->shown, why);
     }
@@ -503,8 +486,9 @@ static struct verdict verdict_of(const struct program_comparison *t,
     uint32_t bucket = key->watched.bucket;
     double margin = t->options->margin;
 
-    text_put(v.key, sizeof(v.key), "%s%s",
-             t->space ? "" : "c=", RANGE_TEXT(&t->shape, t->window, bucket, bucket));
+    text_put(v.key, sizeof(v.key), "%s",
+             t->space ? RANGE_TEXT(&t->shape, t->window, bucket, bucket)
+                      : SESSION_RANGE(&t->session, bucket));
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = (struct gain)GAIN_UNKNOWN;

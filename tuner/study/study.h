@@ -37,7 +37,7 @@ struct study_row {
     char plot[256]; /* what its picture shows, as the study's file has it; "": there is none */
 };
 
-/* What a study is asked.  Of `tune` only what layer_rows and study_verb.c's rows fill. */
+/* What a study is asked.  Of `tune` only what study_layer_rows fill. */
 struct study_ask {
     const char *only; /* the one row that is computed; NULL: all */
     const char *sim;  /* a cluster's file; NULL: the study's own */

@@ -16,7 +16,6 @@
 #include "tables.h"
 #include "verbs.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -125,8 +124,6 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     char why[1024];
 
     TRY(space_key_read("key", o->keys.items[at], &key));
-    if (!shape->space && key > UINT32_MAX)
-        return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key, UINT32_MAX);
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
     *known &= plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND;
@@ -245,6 +242,21 @@ static uint32_t fitting_layers(const struct moelookup *table, const struct optio
     return fits;
 }
 
+/* Whether there is one layer alone, of a space or not, which several clusters may have. */
+static bool only_layer(const struct moelookup *table, struct moe_shape *shape)
+{
+    uint32_t count = pack_layer_count(table->bytes);
+    bool alone = count > 0;
+
+    for (uint32_t i = 0; i < count && alone; i++) {
+        struct moe_shape next = pack_layer(table->bytes, i).shape;
+
+        alone = !i || shape_equal(&next, shape);
+        *shape = next;
+    }
+    return alone;
+}
+
 /* Chooses the layer that is asked about.  Without words: the one layer there is.  With some: the
  * one that has them, and where several have, the one that tune would take with the same words.
  * Where none has: what the words say, for which the default plan answers. */
@@ -257,10 +269,8 @@ static int find_layer(const struct moelookup *table, const struct options *o,
 
     if (o->space)
         return find_space_layer(table, o, shape);
-    if (!named && pack_layer_count(table->bytes) == 1) {
-        *shape = pack_layer(table->bytes, 0).shape;
+    if (!named && only_layer(table, shape))
         return OK;
-    }
     TRY(stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &stated));
     fits = fitting_layers(table, o, named ? &stated : NULL, shape, false);
     if (!fits)
@@ -282,6 +292,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     struct moe_shape shape;
     struct moelookup_view *view;
     bool known = true;
+    uint64_t key;
     int rc = OK;
 
     TRY(find_layer(table, o, &shape));
@@ -295,6 +306,12 @@ static int answer_all(const struct moelookup *table, const struct options *o)
                     d ? "the space " : "moetune's own layer", d ? d->name : "");
     if (d && o->each)
         return fail(ERR_ARGUMENT, "--capacities: the space %s has none", d->name);
+    for (int i = 0; i < o->keys.count; i++) {
+        TRY(space_key_read("key", o->keys.items[i], &key));
+        if (!d && key > UINT32_MAX)
+            return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key,
+                        UINT32_MAX);
+    }
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->each)
         rc = answer_uneven(view, &shape, o, &known);

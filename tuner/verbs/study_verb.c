@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -407,8 +407,10 @@ static int check_programs(const struct options *o)
                         "their own",
                         all[i].name);
     }
-    if (!o->programs.exec && (o->programs.against_table || o->programs.space))
-        return fail(ERR_ARGUMENT, "--against-table and --space go with --exec");
+    count = options_flatten(two_tables_rows, all);
+    for (size_t i = 0; i < count && !o->programs.exec; i++)
+        if (all[i].name && option_is_given(&all[i], &o->programs, &defaults.programs))
+            return fail(ERR_ARGUMENT, "--%s: these go with --exec", all[i].name);
     return OK;
 }
 
@@ -467,7 +469,8 @@ const struct verb verify_verb = {
     .options_size = sizeof(defaults),
     .notes =
         "Exit code 3: a plan was refuted, also where it was cut off afterwards, or is slower in\n"
-        "the program of --exec; 1: --exec came to no verdict at any key; 75: cut off; the same command\n"
+        "the program of --exec; 1: --exec came to no verdict at any key; 75: cut off; the same "
+        "command\n"
         "goes on, with --exec it begins again.\n\n"
         "--exec: a program that asks and tells, as those of `tune --exec` do, is launched under\n"
         "the plans of two tables in turn (--db, --against-table), or of a table and the default\n"

@@ -1,4 +1,4 @@
-"""The line protocol of `moetune tune --exec`, spoken by the program that it started."""
+"""The line protocol of `moetune tune --exec` and `verify --exec`, spoken by the program that it started."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _SPACE, _LAUNCH = "MOETUNE_SPACE", "MOETUNE_PLAN"
 
 
 def is_attached() -> bool:
-    """Whether this program was started by `moetune tune --exec`."""
+    """Whether this program was started by `moetune tune --exec` or `verify --exec`."""
     return all(os.environ.get(name) for name in (_TO, _FROM))
 
 
