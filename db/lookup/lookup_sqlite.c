@@ -229,11 +229,38 @@ static int read_shape(struct table_reader *r, int64_t id, struct lookup_layer *l
     return status_of(code);
 }
 
+/* What is read of an entry; of a pin the first ones. */
+enum {
+    FINGERPRINT,
+    SHAPE,
+    WINDOW,
+    BUCKET,
+    PLAN_COLUMN,
+    TIME,
+    DEFAULT,
+    INFERRED,
+    STALE,
+    IMPORTED,
+    DECIDED,
+    OTHER,
+    OTHER_US,
+    NO_OTHER,
+    DECISION,
+    GAIN,
+    GAIN_LOW,
+    GAIN_HIGH,
+    LOW,
+    HIGH,
+    BOUND,
+    POOLED,
+    ENTRY_COLUMNS
+};
+
 /* Rows come sorted by layer: looks up what changes only when it changes. */
 static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
 {
-    int64_t at[3] = { sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1),
-                      sqlite3_column_int64(row, 2) };
+    int64_t at[3] = { sqlite3_column_int64(row, FINGERPRINT), sqlite3_column_int64(row, SHAPE),
+                      sqlite3_column_int64(row, WINDOW) };
     struct lookup_layer next = { .file = r->file, .declared = at[1] };
     bool answers, elsewhere, usable;
 
@@ -260,26 +287,38 @@ static bool is_u32(int64_t value)
     return value >= 0 && value <= UINT32_MAX;
 }
 
-/* The columns of all_entries, from the first to the last. */
-enum {
-    PLAN_COLUMN = 4,
-    TIME,
-    DEFAULT,
-    INFERRED,
-    STALE,
-    IMPORTED,
-    DECIDED,
-    OTHER,
-    OTHER_US,
-    NO_OTHER,
-    DECISION,
-    GAIN,
-    GAIN_LOW,
-    GAIN_HIGH,
-    LOW,
-    HIGH,
-    BOUND,
-    POOLED
+/* Copies made by hand may lack what forbids a plan: this column of this table then; else it is
+ * NULL. */
+static const struct {
+    const char *value, *table, *column;
+} entry_columns[ENTRY_COLUMNS] = {
+    [FINGERPRINT] = { "fingerprint" },
+    [SHAPE] = { "shape" },
+    [WINDOW] = { "window" },
+    [BUCKET] = { "bucket" },
+    [PLAN_COLUMN] = { "plan" },
+    [TIME] = { "time_us" },
+    [DEFAULT] = { "default_us" },
+    [INFERRED] = { "inferred" },
+    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
+     * measured, and a neighbouring bucket may still hold what was refuted. */
+    [STALE] = { "stale AND decision <> 'refuted'" },
+    [IMPORTED] = { "tier = 'imported'" },
+    [DECIDED] = { "decided_s" },
+    [OTHER] = { "other" },
+    [OTHER_US] = { "other_us" },
+    [NO_OTHER] = { "no_other" },
+    [DECISION] = { "decision" },
+    [GAIN] = { "gain", "entry", "gain" },
+    [GAIN_LOW] = { "gain_low", "entry", "gain_low" },
+    [GAIN_HIGH] = { "gain_high", "entry", "gain_high" },
+    [LOW] = { "low_us", "entry", "low_us" },
+    [HIGH] = { "high_us", "entry", "high_us" },
+    [BOUND] = { "bound", "entry", "bound" },
+    [POOLED] = { "CASE decision WHEN 'static' THEN (SELECT s.gain FROM standing s WHERE "
+                 "s.fingerprint = e.fingerprint AND s.shape = e.shape AND s.window = e.window AND "
+                 "s.static_plan = e.plan AND s.rounds > 0) END",
+                 "standing", "static_plan" },
 };
 
 static double number(sqlite3_stmt *row, int column)
@@ -306,7 +345,7 @@ static struct claim claim_of(sqlite3_stmt *row)
 
 static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
 {
-    int64_t bucket = sqlite3_column_int64(row, 3);
+    int64_t bucket = sqlite3_column_int64(row, BUCKET);
     struct claim claim = claim_of(row);
     double time_us = claim.time_us, default_us = claim.default_us;
     double other_us = sqlite3_column_double(row, OTHER_US);
@@ -373,45 +412,24 @@ static int read_rows(struct table_reader *r, const char *sql,
 
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
 
-/* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
- * and a neighbouring bucket may still hold what was refuted. */
-static const char all_entries[] =
-    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-    "stale AND decision <> 'refuted', tier = 'imported', decided_s, other, other_us, no_other, "
-    "decision";
-static const char all_entries_of[] = " FROM entry e ORDER BY fingerprint, shape, window, id";
-
-/* What forbids a plan, as far as the file has it: copies made by hand may lack columns. */
-static const struct {
-    const char *table, *column, *value;
-} claim_columns[] = {
-    { "entry", "gain", "gain" },
-    { "entry", "gain_low", "gain_low" },
-    { "entry", "gain_high", "gain_high" },
-    { "entry", "low_us", "low_us" },
-    { "entry", "high_us", "high_us" },
-    { "entry", "bound", "bound" },
-    { "standing", "static_plan",
-      "CASE decision WHEN 'static' THEN (SELECT s.gain FROM standing s WHERE s.fingerprint = "
-      "e.fingerprint AND s.shape = e.shape AND s.window = e.window AND s.static_plan = e.plan AND "
-      "s.rounds > 0) END" },
-};
-
 static int read_entries(struct table_reader *r)
 {
     char sql[1024], ask[256];
     int64_t has;
 
-    text_put(sql, sizeof(sql), "%s", all_entries);
-    for (size_t i = 0; i < sizeof(claim_columns) / sizeof(claim_columns[0]); i++) {
-        text_put(ask, sizeof(ask),
-                 "SELECT count(*) FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
-                 "t.type = 'table' AND t.rootpage > 0 AND t.name = '%s' AND c.name = '%s'",
-                 claim_columns[i].table, claim_columns[i].column);
-        TRY(query_number(r->db, ask, &has));
-        text_add(sql, sizeof(sql), ", %s", has ? claim_columns[i].value : "NULL");
+    text_put(sql, sizeof(sql), "SELECT ");
+    for (size_t i = 0; i < ENTRY_COLUMNS; i++) {
+        has = true;
+        if (entry_columns[i].table) {
+            text_put(ask, sizeof(ask),
+                     "SELECT count(*) FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
+                     "t.type = 'table' AND t.rootpage > 0 AND t.name = '%s' AND c.name = '%s'",
+                     entry_columns[i].table, entry_columns[i].column);
+            TRY(query_number(r->db, ask, &has));
+        }
+        text_add(sql, sizeof(sql), "%s%s", i ? ", " : "", has ? entry_columns[i].value : "NULL");
     }
-    text_add(sql, sizeof(sql), "%s", all_entries_of);
+    text_add(sql, sizeof(sql), " FROM entry e ORDER BY fingerprint, shape, window, id");
     return read_rows(r, sql, add_entry);
 }
 

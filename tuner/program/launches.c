@@ -291,8 +291,8 @@ static int program_asks(struct launches *l, const struct said *ask)
     uint32_t bucket = shape_bucket_of(&s->shape, s->window, ask->key, ask->class_thousandths);
     uint64_t question = s->asked + 1;
     struct moe_plan plan;
+    int rc = UNSUPPORTED;
     size_t i = 0;
-    int rc;
 
     l->heard = true;
     launch_cost_asked(&l->cost, host_clock_ns());
@@ -304,7 +304,6 @@ static int program_asks(struct launches *l, const struct said *ask)
     }
     l->ranges[i]->asked = question;
     l->ranges[i]->seen = true;
-    rc = UNSUPPORTED;
     if (goes_on(l, question)) {
         l->range = l->ranges[i];
         rc = l->client->choose(l->self, l->range, &plan);

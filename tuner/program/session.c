@@ -71,12 +71,12 @@ void session_answer(struct session *s, const struct moe_plan *plan)
     s->asked++;
     s->running = plan != NULL;
     s->dismissed = !plan;
-    if (plan)
+    if (plan) {
         s->plan = *plan;
-    if (plan)
         snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(plan));
-    else if (s->space)
+    } else if (s->space) {
         snprintf(s->answer, sizeof(s->answer), "end");
+    }
 }
 
 void session_status(struct session *s, struct moetune_status now)

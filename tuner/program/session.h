@@ -83,8 +83,7 @@ const char *session_range(const struct session *session, uint32_t bucket,
 
 /* Starts the command.  `plan`: what MOETUNE_PLAN says; NULL: nothing.  `in_doubt`: if it never
  * speaks, what it writes to standard error is for *out of session_end() alone.  ERR_CUT: time is
- * up.
- */
+ * up. */
 int session_start(struct session *session, const char *command, const char *plan, bool in_doubt);
 /* UNSUPPORTED: it has ended, or hangs.  ERR_CUT: time is up.  Any other error ends the tuning. */
 int session_next(struct session *session, struct said *out);
