@@ -43,13 +43,14 @@ class Lines(Case):
             file.write(text)
         return path
 
-    def interview(self, command, more=""):
-        flags = "--ranks 4 --experts 2 --tokens 64 --model-dim 16 --hidden-dim 32 --quiet " + more
+    def interview(self, command, more="", verb="tune"):
+        flags = "--ranks 4 --experts 2 --tokens 64 --model-dim 16 --hidden-dim 32 " if verb == "tune" else ""
+        flags += "--quiet " + more
         with environment(PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1"):
             return subprocess.run(
                 [
                     os.environ["MOETUNE"],
-                    "tune",
+                    verb,
                     *flags.split(),
                     "--db",
                     self.database,
@@ -77,6 +78,14 @@ class Lines(Case):
         done = self.interview(f"{sys.executable} {program} 300 /nowhere/none.db", "--window 128")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("decided 1 steps 300 window 128", done.stdout)
+
+    def test_a_table_is_tested_by_the_program_that_it_is_of(self):
+        command = f"{sys.executable} {self.program(PROGRAM)} 300 /nowhere/none.db"
+        self.interview(command, "--window 128")
+        done = self.interview(command, verb="verify")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^0-127 +r=2 d=2 a=linear .* faster$")
+        self.assertNotIn("Traceback", done.stdout)  # it is ended in the middle of its questions
 
     def test_flags_of_another_layer_are_refused(self):
         program = self.program(PROGRAM.replace("model_dim': 16", "model_dim': 24"))
