@@ -186,6 +186,8 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 
     if (rc < 0)
         return rc;
+    if (dictionary_pin(&sweep->dictionary, entry->bucket))
+        return OK;
     sweep->result.inferred++;
     /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
      * one that a whole sweep has inferred is better than one by a few buckets. */
