@@ -277,14 +277,15 @@ int session_next(struct session *s, struct said *out)
 int session_end(struct session *s, int rc, struct launch_end *out)
 {
     int64_t begun_ns = host_clock_ns(), took_ns;
+    bool by_itself; /* it was not we who ended it */
 
     *out = (struct launch_end){ .hung = s->hung };
     rc = rc == UNSUPPORTED ? OK : rc;
     child_stop(&s->child);
-    out->by_itself = s->child.talk.pid && !s->child.stopped;
+    by_itself = s->child.talk.pid && !s->child.stopped;
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
     took_ns = host_clock_ns() - begun_ns;
-    if (!out->by_itself && took_ns > s->ending_ns)
+    if (!by_itself && took_ns > s->ending_ns)
         s->ending_ns = took_ns;
     if (s->standard_error && !s->spoken && !rc && !out->hung)
         keep_last_lines(s, out->last_lines, sizeof(out->last_lines));

@@ -64,8 +64,7 @@ struct session {
 
 /* How a launch ended. */
 struct launch_end {
-    bool hung;      /* and was ended */
-    bool by_itself; /* it was not we who ended it */
+    bool hung; /* and was ended */
     int exit_code;
     char how[128];
     char last_lines[400]; /* of its standard error, where that was kept and it said nothing else */

@@ -101,6 +101,7 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
 {
     uint32_t space = t->space ? t->space->id : 0, count = 0, wide, narrow;
     const char *of = t->space ? t->space->name : "";
+    const char *name = path ? path : "what trainers here are told ($MOELOOKUP_DB; --db)";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
 
@@ -122,12 +123,11 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         count++;
     }
     if (!count)
-        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
-                    path ? path : "the database", space ? "of " : "of a layer", of);
+        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine", name,
+                    space ? "of " : "of a layer", of);
     if (count > 1)
-        return fail(ERR_ARGUMENT,
-                    "%s: a table of one layer%s%s is wanted, it has %u; --shape says which",
-                    path ? path : "the table", space ? " of " : "", of, count);
+        return fail(ERR_ARGUMENT, "%s has tables of %u layers%s%s; --shape says which", name, count,
+                    space ? " of " : "", of);
     if (t->shape.experts && !shape_equal(&t->shape, &found.shape))
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));

@@ -60,16 +60,12 @@ struct study_ask {
 /* Options of a layer on a modelled cluster, of a struct study_ask. */
 extern const struct option_row study_layer_rows[];
 
-/* Options that mean something to some studies only, as bits. */
-enum study_options { STUDY_OF_ROWS = 1, STUDY_OF_TRACE = 2 };
-
 struct study_result;
 
 struct study {
     const char *name, *paper, *assumptions;
     const char *summary;  /* of a study without a paper */
     const char *argument; /* that may follow its name, as --help has it; NULL: none */
-    unsigned options;     /* enum study_options; 0: STUDY_OF_ROWS */
     /* Of a study without a paper: sets the result's machine, remark and tables. */
     int (*run)(const struct study_ask *ask, struct study_result *result);
     const struct study_row *rows; /* of such a study; end with an empty name */

@@ -301,7 +301,6 @@ const struct study study_trace = {
     .argument = "[FILE]",
     .summary = "What a training takes whose capacity changes, under plans chosen in several ways",
     .assumptions = "Times are those of our executor on a virtual clock.",
-    .options = STUDY_OF_TRACE,
     .run = run,
     .rows = rows,
 };

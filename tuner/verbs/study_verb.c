@@ -66,29 +66,17 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .ask = STUDY_DEFAULTS };
 
-/* Which rows mean something to which studies. */
-static const struct {
-    const struct option_row *rows;
-    unsigned of;
-} kinds[] = {
-    { paper_rows, STUDY_OF_ROWS },
-    { trace_rows, STUDY_OF_TRACE },
-};
-
+/* A paper's study takes no rows of a trace, and a trace none of papers. */
 static int check_options(const struct study *study, const struct options *o)
 {
-    unsigned takes = study->options ? study->options : STUDY_OF_ROWS;
+    struct option_row flat[OPTION_ROWS_MAX];
+    size_t count = options_flatten(study->run ? paper_rows : trace_rows, flat);
 
-    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-        struct option_row flat[OPTION_ROWS_MAX];
-        size_t count = options_flatten(kinds[k].rows, flat);
-
-        for (size_t i = 0; i < count && !(takes & kinds[k].of); i++)
-            if (flat[i].kind != OPTION_GROUP && option_is_given(&flat[i], o, &defaults))
-                return fail(ERR_ARGUMENT,
-                            "--%s means nothing to the study %s (see moetune study --help)",
-                            flat[i].name, study->name);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (flat[i].kind != OPTION_GROUP && option_is_given(&flat[i], o, &defaults))
+            return fail(ERR_ARGUMENT,
+                        "--%s means nothing to the study %s (see moetune study --help)",
+                        flat[i].name, study->name);
     return OK;
 }
 
