@@ -410,7 +410,7 @@ static int check_programs(const struct options *o)
     count = options_flatten(two_tables_rows, all);
     for (size_t i = 0; i < count && !o->programs.exec; i++)
         if (all[i].name && option_is_given(&all[i], &o->programs, &defaults.programs))
-            return fail(ERR_ARGUMENT, "--%s: these go with --exec", all[i].name);
+            return fail(ERR_ARGUMENT, "--%s goes with --exec", all[i].name);
     return OK;
 }
 
