@@ -397,11 +397,10 @@ static int name_layer(struct store *store, const struct layer_key *key, struct l
 
     layer->cluster_id = key->cluster;
     layer->shape_id = key->shape;
-    layer->window = key->window;
     layer->class = key->class;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
-    layer->declared = declaration_find(layer->shape.space);
+    layer->ranges = ranges_of(&layer->shape, key->window);
     layer->modelled = !backend_is_real(layer->cluster.backend);
     rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
     if (rc == OK)
@@ -500,8 +499,8 @@ static int read_loads(struct store *store, struct layer_facts *layer)
 
         if (!moves_no_tokens(&of->key.plan, MOE_SPARSE))
             continue;
-        rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->window, of->key.bucket,
-                           add_loaded, &loaded);
+        rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->ranges.window,
+                           of->key.bucket, add_loaded, &loaded);
         if (!rc)
             rc = pair_loads(&loaded, of, layer);
         for (size_t j = 0; j < loaded.count; j++)
@@ -672,7 +671,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 
             if (!shape.tokens)
                 shape.tokens = layer->shape.tokens;
-            if (t->window != layer->window || !shape_equal(&shape, &layer->shape))
+            if (t->window != layer->ranges.window || !shape_equal(&shape, &layer->shape))
                 continue;
             found = true;
             /* The one that says T is meant, if there is one. */
@@ -689,15 +688,15 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
                         char room[RANGE_TEXT_BYTES])
 {
-    if (!layer->declared)
-        return shape_range(&layer->shape, layer->window, first, last, room);
-    declaration_ranges(layer->declared, first, last, room, RANGE_TEXT_BYTES);
+    if (!layer->ranges.declared)
+        return ranges_text(layer->ranges, first, last, room);
+    declaration_ranges(layer->ranges.declared, first, last, room, RANGE_TEXT_BYTES);
     return room;
 }
 
 const char *facts_key(const struct layer_facts *layer)
 {
-    return layer->declared ? layer->declared->key : "capacity c, rows";
+    return layer->ranges.declared ? ranges_key(layer->ranges) : "capacity c, rows";
 }
 
 static int order_bucket(const void *left, const void *right)

@@ -8,6 +8,7 @@
 #include "declaration.h"
 #include "heat.h"
 #include "overlap.h"
+#include "ranges.h"
 #include "shape.h"
 #include "standings.h"
 #include "stats.h"
@@ -96,9 +97,9 @@ struct load_pair {
  * several.  Slices of the arrays of struct facts. */
 struct layer_facts {
     int64_t cluster_id, shape_id;
-    uint32_t window, class;
-    const struct declaration *declared; /* whose plans it has; NULL: moetune's own */
-    bool modelled;                      /* simulated: invented, not measured */
+    struct ranges ranges; /* with the declaration whose plans it has, too */
+    uint32_t class;
+    bool modelled; /* simulated: invented, not measured */
     struct cluster cluster;
     struct moe_shape shape;
     const struct entry_row *entries;  /* by bucket */
@@ -145,7 +146,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
 /* From a bucket to the next one of the layer. */
 static inline uint32_t facts_stride(const struct layer_facts *layer)
 {
-    return layer->declared ? declaration_classes(layer->declared) : 1;
+    return ranges_classes(layer->ranges);
 }
 
 /* Of the layer's class. */

@@ -4,6 +4,7 @@
 #include "followed.h"
 #include "plan.h"
 #include "quote.h"
+#include "ranges.h"
 #include "remarks.h"
 #include "text.h"
 #include "whatif.h"
@@ -78,8 +79,8 @@ static void print_title(const struct section *section, FILE *to)
         return;
     }
     quote_html(SHAPE_TEXT(&layer->shape), to);
-    if (layer->declared && *layer->declared->class_name) {
-        const char *range = RANGE_TEXT(&layer->shape, 1, layer->class, layer->class);
+    if (layer->ranges.declared && *layer->ranges.declared->class_name) {
+        const char *range = RANGE_TEXT(layer->ranges, layer->class, layer->class);
 
         fputs(",", to);
         quote_html(strchr(range, ' '), to);
@@ -308,11 +309,11 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     char text[RANGE_TEXT_BYTES], found[FOUND_BYTES];
 
     fputs("<tr><td class=\"n\">", to);
-    if (layer->declared)
+    if (layer->ranges.declared)
         quote_html(facts_range(layer, first, last, text), to);
     else
-        fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->window,
-                ((uint64_t)last + 1) * layer->window - 1);
+        fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->ranges.window,
+                ((uint64_t)last + 1) * layer->ranges.window - 1);
     fprintf(to, "</td><td class=\"plan\">%s</td>", PLAN_WORDS(&e->plan));
     print_ms(range.time_us, "n", to);
     print_ms(range.default_us, "n extra", to);
@@ -597,10 +598,10 @@ static void print_headline(const struct section *section, FILE *to)
     quote_html(c->device, to);
     fprintf(to, ", %u rank%s on %u node%s; buckets ", c->ranks, c->ranks == 1 ? "" : "s", c->nodes,
             c->nodes == 1 ? "" : "s");
-    if (layer->declared)
-        fprintf(to, "by %s</p>\n", layer->declared->key);
+    if (layer->ranges.declared)
+        fprintf(to, "by %s</p>\n", layer->ranges.declared->key);
     else
-        fprintf(to, "of %u rows</p>\n", layer->window);
+        fprintf(to, "of %u rows</p>\n", layer->ranges.window);
 }
 
 /* What these numbers rest on, and what is not drawn. */
@@ -629,7 +630,7 @@ static void print_fine_print(const struct section *section, FILE *to)
         quote_html(p->without, to);
         fputs(".</p>\n", to);
     }
-    if (section->scope.count == 1 && !layer->declared) {
+    if (section->scope.count == 1 && !layer->ranges.declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, "soft", to);
     }
@@ -679,10 +680,10 @@ static void print_section(const struct report *report, const struct section *sec
 static void print_spaces(const struct facts *facts, FILE *to)
 {
     for (size_t i = 0; i < facts->layer_count; i++) {
-        const struct declaration *d = facts->layers[i].declared;
+        const struct declaration *d = facts->layers[i].ranges.declared;
         size_t first = 0;
 
-        while (facts->layers[first].declared != d)
+        while (facts->layers[first].ranges.declared != d)
             first++;
         if (!d || first != i)
             continue;

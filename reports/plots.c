@@ -6,6 +6,7 @@
 #include "followed.h"
 #include "moelookup.h"
 #include "quote.h"
+#include "ranges.h"
 #include "shape.h"
 #include "text.h"
 
@@ -320,14 +321,13 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     }
     /* Trainers may ask for what is far from everything that was measured. */
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
-        double asked =
-            (double)shape_capacity(&layer->shape, layer->window, layer->traffic->buckets[i].bucket);
+        double asked = (double)ranges_capacity(layer->ranges, layer->traffic->buckets[i].bucket);
 
         first = fmin(first, asked);
         last = fmax(last, asked);
     }
     if (first < 1 || last <= 6 * first) {
-        double room = layer->window + 0.03 * (last - first);
+        double room = layer->ranges.window + 0.03 * (last - first);
 
         fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", first - room,
                 last + room);
@@ -345,7 +345,7 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     }
     if (series_is_thinned(layer))
         fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",
-                layer->window, layer->window);
+                layer->ranges.window, layer->ranges.window);
     else
         fputs("at(c, i) = c*shift(i)\n", to);
 }
@@ -376,7 +376,7 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
     fputs("over = ", to);
     quote_gnuplot(plot->x ? plot->x : facts_key(&scope->layers[0]), to);
     fputs("\nat_key = ", to);
-    quote_gnuplot(scope->layers[0].declared ? facts_key(&scope->layers[0]) : "c", to);
+    quote_gnuplot(scope->layers[0].ranges.declared ? facts_key(&scope->layers[0]) : "c", to);
     fputs("\nset xlabel over", to);
     fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
     quote_gnuplot(plot->y, to);

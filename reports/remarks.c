@@ -4,6 +4,7 @@
 
 #include "contrast.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "text.h"
 
@@ -254,7 +255,7 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
         const struct layer_facts *layer = &scope->layers[0];
 
         if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
-            o->window == layer->window)
+            o->window == layer->ranges.window)
             remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
                    PLAN_WORDS(&o->plan), o->first, o->last, o->why);
     }
@@ -575,7 +576,7 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
     } else if (!layer->modelled) {
         fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
         shell_word(SHAPE_TEXT(&layer->shape), to);
-        fprintf(to, " --window %u --db ", layer->window);
+        fprintf(to, " --window %u --db ", layer->ranges.window);
         shell_word(db, to);
         fputs(effort, to);
     }
@@ -642,10 +643,9 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         else
             text_put(last, sizeof(last), "%s", command);
         remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
-               o.count == 1 ? "" : "s", shape_key(&layer->shape),
-               shape_bucket_from(&layer->shape, layer->window, o.first),
-               shape_capacity(&layer->shape, layer->window, o.last), o.count == 1 ? "is" : "are",
-               words[why], doubt, *command ? "\n" : "", command);
+               o.count == 1 ? "" : "s", ranges_key(layer->ranges),
+               ranges_from(layer->ranges, o.first), ranges_capacity(layer->ranges, o.last),
+               o.count == 1 ? "is" : "are", words[why], doubt, *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)
         no_memory += layer->trials[i].row.state == TRIAL_NO_MEMORY ||

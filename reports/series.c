@@ -2,6 +2,7 @@
 #include "series.h"
 
 #include "moelookup.h"
+#include "ranges.h"
 #include "shape.h"
 
 #include <inttypes.h>
@@ -59,7 +60,7 @@ bool series_is_thinned(const struct layer_facts *layer)
 bool scope_has_own(const struct scope *scope)
 {
     for (size_t i = 0; i < scope->count; i++)
-        if (!scope->layers[i].declared)
+        if (!scope->layers[i].ranges.declared)
             return true;
     return !scope->count;
 }
@@ -249,11 +250,11 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
             continue;
         /* The last range of a declared space has no end: its band reaches what was measured there.
          */
-        edge = shape_capacity(&layer->shape, layer->window, e[end - 1].bucket);
+        edge = ranges_capacity(layer->ranges, e[end - 1].bucket);
         edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
-                shape_bucket_from(&layer->shape, layer->window, e[i].bucket), edge + 1,
-                e[i].inferred, e[i].bucket, e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
+                ranges_from(layer->ranges, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
+                e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
     }
 }
 
@@ -429,7 +430,7 @@ void series_traffic(struct series *s)
 
             if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
                 continue;
-            put_row(s, shape_capacity(&s->layer->shape, traffic->window, b->bucket),
+            put_row(s, ranges_capacity(s->layer->ranges, b->bucket),
                     (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
             fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
             s->extent.rows++;

@@ -130,10 +130,10 @@ static void print_section(const struct report *report, const struct section *sec
         fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
         quote_plain(layer->cluster.device, to);
         fprintf(to, ", %u ranks, buckets ", layer->cluster.ranks);
-        if (layer->declared)
-            fprintf(to, "by %s\n", layer->declared->key);
+        if (layer->ranges.declared)
+            fprintf(to, "by %s\n", layer->ranges.declared->key);
         else
-            fprintf(to, "of %u\n", layer->window);
+            fprintf(to, "of %u\n", layer->ranges.window);
     } else {
         fprintf(to, "\n== all %zu layers\n", section->scope.count);
     }
@@ -151,7 +151,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (one && !layer->declared) {
+    if (one && !layer->ranges.declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, to);
     }

@@ -6,6 +6,7 @@
 #include "declaration.h"
 #include "json.h"
 #include "plan.h"
+#include "ranges.h"
 #include "row.h"
 #include "sha256.h"
 #include "shape.h"
@@ -343,7 +344,8 @@ static void print_csv_line(const struct export_lines *lines, const struct export
 {
     const struct entry_row *e = &line->entry;
     const struct declaration *d = line->declared;
-    uint32_t range = d ? e->bucket / declaration_classes(d) : 0;
+    struct ranges ranges = { d, e->window };
+    uint64_t last = ranges_to(ranges, e->bucket);
     const char *view = entry_in_csv;
     const struct row_field *f;
     char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
@@ -351,14 +353,9 @@ static void print_csv_line(const struct export_lines *lines, const struct export
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
     /* The bucket's first and last capacity, or key of a space, whose last range is open. */
-    if (!d)
-        fprintf(to, "%" PRIu64 ",%" PRIu64, (uint64_t)e->bucket * e->window,
-                bucket_capacity(e->window, e->bucket));
-    else if (range < d->key_edges)
-        fprintf(to, "%" PRIu64 ",%" PRIu64, range ? d->key_edge[range - 1] + 1 : 0,
-                d->key_edge[range]);
-    else
-        fprintf(to, "%" PRIu64 ",", d->key_edge[d->key_edges - 1] + 1);
+    fprintf(to, "%" PRIu64 ",", ranges_from(ranges, e->bucket));
+    if (last < UINT64_MAX)
+        fprintf(to, "%" PRIu64, last);
     while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]

@@ -62,27 +62,26 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
 /* Adds an answer for each bucket of a declared space, or one for the capacity that is asked for. */
 static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
-    uint32_t buckets = a->space ? declaration_buckets(a->space) : 1;
-    uint32_t classes = a->space ? declaration_classes(a->space) : 1, meant = 0;
+    struct ranges r = a->ranges;
+    uint32_t buckets = r.declared ? (uint32_t)ranges_end(r) : 1;
+    uint32_t classes = ranges_classes(r), meant = 0;
 
     a->list = calloc(buckets, sizeof(*a->list));
     if (!a->list)
         return fail(ERR_NOMEM, "the answers of a table");
-    if (a->space)
-        lookup_space_bucket(a->space, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
+    if (r.declared)
+        ranges_find(r, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
     for (uint32_t b = 0; b < buckets; b++) {
         struct answer answer = { b, choice->key, choice->key, MOE_PLAN_INIT };
 
         if ((choice->keyed && b / classes != meant / classes) ||
             (choice->class >= 0 && b % classes != meant % classes))
             continue;
-        if (a->space) {
-            answer.from = shape_bucket_from(&a->shape, 1, b);
-            answer.to =
-                b / classes < a->space->key_edges ? declaration_key(a->space, b) : UINT64_MAX;
+        if (r.declared) {
+            answer.from = ranges_from(r, b);
+            answer.to = ranges_to(r, b);
         }
-        TRY(moelookup_get_key(a->view, answer.from, a->space ? declaration_class(a->space, b) : 0,
-                              &answer.plan));
+        TRY(moelookup_get_key(a->view, answer.from, ranges_class(r, b), &answer.plan));
         a->list[a->count++] = answer;
     }
     return OK;
@@ -97,11 +96,11 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
 
     TRY(find_layer(table, choice, &layer));
     a.shape = layer.shape;
-    a.space = declaration_find(layer.shape.space);
+    a.ranges = ranges_of(&layer.shape, layer.window);
     snprintf(a.device, sizeof(a.device), "%s", layer.device);
-    if (!a.space && (!choice->keyed || choice->key > UINT32_MAX))
+    if (!a.ranges.declared && (!choice->keyed || choice->key > UINT32_MAX))
         return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and rank");
-    if (choice->class >= 0 && !(a.space && a.space->class_edges))
+    if (choice->class >= 0 && !(a.ranges.declared && a.ranges.declared->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind(table, &a.shape, SHA256_HEX(layer.cluster), &a.view));
     TRY_OUT(add_answers(&a, choice));
@@ -122,8 +121,8 @@ void answers_close(struct answers *answers)
 const char *answer_text(const struct answers *answers, const struct answer *answer,
                         char room[RANGE_TEXT_BYTES])
 {
-    if (answers->space)
-        return shape_range(&answers->shape, 1, answer->bucket, answer->bucket, room);
+    if (answers->ranges.declared)
+        return ranges_text(answers->ranges, answer->bucket, answer->bucket, room);
     snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64, answer->from);
     return room;
 }
@@ -142,9 +141,10 @@ struct plan_words answer_words(const struct answers *answers, const struct moe_p
         text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
         text_put(word->value, sizeof(word->value), "%s", value + 1);
         word->number = word->value[strspn(word->value, "0123456789")] == 0; /* not a=2dh */
-        if (answers->space) {
-            axis = declaration_axis(answers->space, word->axis, strlen(word->axis));
-            word->number = axis < answers->space->axes && !answers->space->axis[axis].words;
+        if (answers->ranges.declared) {
+            axis = declaration_axis(answers->ranges.declared, word->axis, strlen(word->axis));
+            word->number = axis < answers->ranges.declared->axes &&
+                           !answers->ranges.declared->axis[axis].words;
         }
     }
     return words;
@@ -236,16 +236,16 @@ int format_check(const struct format *format, const struct format_job *job)
         alike++;
     if (format->one && alike < a->count) {
         note("--format %s holds one plan, and the table has several: --key N%s must say which:",
-             format->name, a->space->class_edges ? " and --class X" : "");
+             format->name, a->ranges.declared->class_edges ? " and --class X" : "");
         for (size_t i = 0; i < a->count; i++)
-            note("  %s %s: %s", a->space->key, ANSWER_TEXT(a, &a->list[i]),
+            note("  %s %s: %s", a->ranges.declared->key, ANSWER_TEXT(a, &a->list[i]),
                  PLAN_WORDS(&a->list[i].plan));
         return ERR_ARGUMENT;
     }
     /* A range that comes twice is there for two classes. */
     if (!format->one && !format->classes && a->count > 1 && a->list[0].from == a->list[1].from)
         return fail(ERR_ARGUMENT, "--format %s knows no class: --class X must say which %s",
-                    format->name, a->space->class_name);
+                    format->name, a->ranges.declared->class_name);
     return format->check(job);
 }
 
@@ -268,7 +268,7 @@ static int read_key(const struct format *format, const struct format_job *job, c
         if (format_word(job, &wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
             return fail(ERR_FORMAT,
                         "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s", path,
-                        shape_key(&job->answers->shape), key, w->axis, r ? r->value : "nothing",
+                        ranges_key(job->answers->ranges), key, w->axis, r ? r->value : "nothing",
                         w->axis, w->value);
     }
     return OK;
@@ -291,7 +291,6 @@ int format_check_name(const struct format *format, const struct format_job *job,
 
 int format_read_back(const struct format *format, const struct format_job *job, const char *path)
 {
-    const struct declaration *space = job->answers->space;
     size_t length;
     char *text;
     int rc = OK;
@@ -304,7 +303,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
 
         for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && !rc; k++)
             rc = read_key(format, job, path, text, length, keys[k],
-                          space ? declaration_class(space, a->bucket) : 0);
+                          ranges_class(job->answers->ranges, a->bucket));
     }
     free(text);
     for (size_t i = 0; i < job->answers->count && !rc; i++) {
@@ -314,7 +313,8 @@ int format_read_back(const struct format *format, const struct format_job *job, 
                           : 0;
 
         printf("%-9s  %5.1f %%  %s %s: %s\n", plan_source_words[a->plan.source], gain,
-               shape_key(&job->answers->shape), ANSWER_TEXT(job->answers, a), PLAN_WORDS(&a->plan));
+               ranges_key(job->answers->ranges), ANSWER_TEXT(job->answers, a),
+               PLAN_WORDS(&a->plan));
     }
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "declaration.h"
 #include "json.h"
 #include "lookup.h"
+#include "ranges.h"
 #include "shape.h"
 
 #include <stdbool.h>
@@ -33,7 +34,7 @@ struct answer {
 
 struct answers {
     struct moe_shape shape;
-    const struct declaration *space; /* NULL: plans are moetune's own */
+    struct ranges ranges; /* with the declaration whose plans they are, too */
     char device[LOOKUP_DEVICE_BYTES];
     struct moelookup_view *view;
     struct answer *list; /* ascending by bucket */

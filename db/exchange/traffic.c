@@ -6,6 +6,7 @@
 #include "input_file.h"
 #include "json.h"
 #include "lookup_record.h"
+#include "ranges.h"
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
@@ -215,15 +216,15 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 static int add_line(const struct traffic_line *line, struct traffic *t)
 {
     const struct traffic_layer *l = &line->layer;
-    const struct declaration *d = declaration_find(l->shape.space);
+    struct ranges ranges = ranges_of(&l->shape, l->window);
     size_t at = 0;
 
     for (int i = 0; i < MEMBERS; i++)
         if (!(line->seen >> i & 1))
             return wrong(line, member_words[i], "is missing");
-    if (d && l->window != 1)
+    if (ranges.declared && l->window != 1)
         return wrong(line, "window", "is not 1, as buckets of a declared space are");
-    if (d && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= declaration_buckets(d))
+    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= ranges_end(ranges))
         return wrong(line, "asked", "has a bucket that is none of the layer's space");
     if (line->cluster != line->device)
         return wrong(line, "device", "and \"cluster\" are both there or both null");

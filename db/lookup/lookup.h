@@ -168,11 +168,6 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
 
 /* ---- spaces that a program declares (lookup_space.c) */
 
-struct declaration;
-
-/* False: the class is negative or no number, and the space has classes. */
-bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket);
-
 /* ---- views (lookup_get.c) */
 
 /* A view that answers from this layer, of which it becomes the owner, also on an error. */

@@ -2,8 +2,8 @@
  * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
-#include "declaration.h"
 #include "plan.h"
+#include "ranges.h"
 #include "status.h"
 #include "text.h"
 
@@ -21,9 +21,9 @@ struct bucket_answer {
 };
 
 struct moelookup_view {
-    uint64_t reciprocal;                /* ceil(2^64 / R); 0 for R = 1 */
-    const struct declaration *declared; /* of a space, where R is 1; NULL: buckets of width R */
-    uint32_t last;                      /* the last answer's bucket */
+    uint64_t reciprocal; /* ceil(2^64 / R); 0 for R = 1 */
+    struct ranges ranges;
+    uint32_t last;  /* the last answer's bucket */
     uint32_t shift; /* index[b >> shift] is the answer of the slot's first bucket */
     uint32_t *index;
     struct bucket_answer *answers;
@@ -132,7 +132,7 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin)
         return own_answer(pin->plan, MOE_OVERRIDE);
-    if (view->layer.entry_count && !view->declared)
+    if (view->layer.entry_count && !view->ranges.declared)
         return entry_answer(&view->layer, bucket);
     /* Of what another range or class of a declared space wants, nothing follows for this one. */
     at = entries_before(&view->layer, bucket);
@@ -156,7 +156,7 @@ static int by_value(const void *a, const void *b)
 static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
 {
     const struct lookup_layer *layer = &view->layer;
-    uint32_t all = view->declared ? declaration_buckets(view->declared) : 1;
+    uint32_t all = view->ranges.declared ? (uint32_t)ranges_end(view->ranges) : 1;
     uint32_t *at =
         malloc(sizeof(*at) * (all + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
     uint32_t n = 0;
@@ -258,7 +258,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
-    view->declared = declaration_find(layer->shape.space);
+    view->ranges = ranges_of(&layer->shape, layer->window);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(list_answers(view));
     TRY_OUT(make_index(view));
@@ -370,7 +370,7 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
-    if (!view->reciprocal && view->declared)
+    if (!view->reciprocal && view->ranges.declared)
         return moelookup_get_key(view, capacity, 0, out);
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
@@ -384,23 +384,13 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
     return counter_count(&view->counter, bucket);
 }
 
-/* False: the class of a space that has classes is negative or not a number. */
-static bool key_bucket(const struct moelookup_view *view, uint64_t key, double class,
-                       uint32_t *bucket)
-{
-    if (view->declared)
-        return lookup_space_bucket(view->declared, key, class, bucket);
-    *bucket = bucket_of(view, key < UINT32_MAX ? (uint32_t)key : UINT32_MAX);
-    return true;
-}
-
 int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double class,
                       struct moe_plan *out)
 {
     const struct bucket_answer *answer;
     uint32_t bucket;
 
-    if (!view || !out || !key_bucket(view, key, class, &bucket))
+    if (!view || !out || !ranges_find(view->ranges, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket);
     if (out->struct_size < sizeof(*out))
@@ -497,7 +487,7 @@ struct uneven_answer {
  * lie in one bucket. */
 static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
-    return view->declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
+    return view->ranges.declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
            view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
            !(view->layer.entry_count || view->layer.pin_count) ||
            bucket_of(view, key) == bucket_of(view, key_r0);
@@ -587,7 +577,7 @@ int moelookup_get_counts(const struct moelookup_view *view, const uint32_t *coun
     const struct moe_shape *shape = view ? &view->layer.shape : NULL;
     uint32_t key, key_r0;
 
-    if (!view || !out || view->declared ||
+    if (!view || !out || view->ranges.declared ||
         moe_keys(counts, n, shape->experts, shape->ranks, &key, &key_r0))
         return MOE_ERR_ARGUMENT;
     return moelookup_get_uneven(view, key, key_r0, out);
@@ -710,7 +700,7 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
         return "override: MOELOOKUP_FORCE";
     if (view->switches.disabled)
         return "default: MOELOOKUP_DISABLE";
-    if (view->declared && view->layer.entry_count && plan->source == MOE_DEFAULT)
+    if (view->ranges.declared && view->layer.entry_count && plan->source == MOE_DEFAULT)
         return "default: nothing is decided for this range";
     return reasons[plan->source];
 }
@@ -719,8 +709,8 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
 static const char *bucket_name(const struct moelookup_view *view, uint32_t bucket,
                                char room[RANGE_TEXT_BYTES])
 {
-    if (view->declared)
-        return shape_bucket(&view->layer.shape, 1, bucket, room);
+    if (view->ranges.declared)
+        return ranges_bucket(view->ranges, bucket, room);
     snprintf(room, RANGE_TEXT_BYTES, "bucket %u", bucket);
     return room;
 }
@@ -734,13 +724,13 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
     char room[RANGE_TEXT_BYTES];
     uint32_t bucket;
 
-    if (!view || (!text && size) || !key_bucket(view, key, class, &bucket))
+    if (!view || (!text && size) || !ranges_find(view->ranges, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket);
     plan = answer->plan;
     plan.bucket = told_bucket(answer, bucket);
-    if (view->declared)
-        append(&s, "%s=%llu, %s: ", view->declared->key, (unsigned long long)key,
+    if (view->ranges.declared)
+        append(&s, "%s=%llu, %s: ", ranges_key(view->ranges), (unsigned long long)key,
                bucket_name(view, bucket, room));
     else
         append(&s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);

@@ -3,6 +3,7 @@
 
 #include "declaration.h"
 #include "plan.h"
+#include "ranges.h"
 #include "status.h"
 #include "width.h"
 
@@ -175,8 +176,7 @@ static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
 
 static void tidy_entries(struct lookup_layer *layer)
 {
-    const struct declaration *d = declaration_find(layer->shape.space);
-    uint64_t end = d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
+    uint64_t end = ranges_end(ranges_of(&layer->shape, layer->window));
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < layer->entry_count; i++) {

@@ -1,5 +1,4 @@
-/* Spaces that a program declares: which of them a table has, the buckets of their keys, and the
- * values of a plan. */
+/* Spaces that a program declares: which of them a table has, and the values of a plan. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -9,16 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-/* ---- buckets */
-
-bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket)
-{
-    if (d->class_edges && !(class >= 0))
-        return false;
-    *bucket = declaration_bucket_at(d, key, class);
-    return true;
-}
 
 /* ---- the spaces of a table */
 

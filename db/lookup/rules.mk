@@ -5,7 +5,7 @@ LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
 LIB_LIBS = $(if $(filter 0,$(SQLITE)),,-lsqlite3)
 LIB_VERSION := 1
 LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declar*.c)) \
-    $(addprefix db/values/,claim json_text plan seal shape shares sha256 status text width)
+    $(addprefix db/values/,claim json_text plan ranges seal shape shares sha256 status text width)
 TUNER_PARTS := $(LIB_PARTS) $(addprefix db/values/,cluster input_file json node_rows output_file phase stats) \
     $(basename $(wildcard db/store/*.c search/*.c tuner/bucket/*.c tuner/live/*.c))
 # The library has another name to speak by.

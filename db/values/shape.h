@@ -75,37 +75,10 @@ static inline uint64_t bucket_capacity(uint32_t window, uint32_t bucket)
 /* moe_window() of the shape; 1 where a space declares the buckets. */
 uint32_t shape_window(const struct moe_shape *shape);
 
-/* The capacity that stands for a bucket: its upper edge; the key of a declared space. */
-uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
-/* The other way round: the bucket of a capacity, or of a key and class. */
-uint32_t shape_bucket_of(const struct moe_shape *shape, uint32_t window, uint64_t key,
-                         uint32_t class_thousandths);
-/* Its lower edge. */
-uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
-
-/* What buckets are ranges of: "capacities", or the key of a declared space. */
-const char *shape_key(const struct moe_shape *shape);
-
-/* "992-2079", the capacities of buckets; "65-256 skew <=1.25" of a declared space.  It lasts as
- * long as the block around it. */
-enum { RANGE_TEXT_BYTES = 128 };
-#define RANGE_TEXT(shape, window, first, last)                                                     \
-    shape_range(shape, window, first, last, (char[RANGE_TEXT_BYTES]){ 0 })
-/* All buckets from one to another; in a space with classes perhaps "<=64 skew >2 to 65-256 skew
- * <=1". */
-const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
-                        uint32_t last, char room[RANGE_TEXT_BYTES]);
-
 /* No layer: a declared space whose program has none.  Its sizes are 1, and its text has only the
  * ranks and the space: "W=4 m=4 space=sort@245c7b09". */
 bool shape_is_none(const struct moe_shape *shape);
 void shape_set_none(struct moe_shape *inout);
-
-/* "bucket 9 of width 64", "bucket 3 (tokens 65-256 skew >1.25)"; lasts as long. */
-#define BUCKET_TEXT(shape, window, bucket)                                                         \
-    shape_bucket(shape, window, bucket, (char[RANGE_TEXT_BYTES]){ 0 })
-const char *shape_bucket(const struct moe_shape *shape, uint32_t window, uint32_t bucket,
-                         char room[RANGE_TEXT_BYTES]);
 
 enum { SHAPE_TEXT_BYTES = 344, SHAPE_FAULT_BYTES = 160 };
 

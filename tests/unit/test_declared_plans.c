@@ -3,6 +3,7 @@
 #include "check.h"
 #include "declared.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "some_spaces.h"
 
@@ -427,11 +428,10 @@ static void neighbouring_ranges_print_as_one(void)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct declaration *d = NULL;
-        struct moe_shape shape = { .struct_size = sizeof(shape) };
 
         CHECK(!declaration_register(cases[i].space, &d));
-        shape.space = d->id;
-        CHECK(!strcmp(RANGE_TEXT(&shape, 1, cases[i].first, cases[i].last), cases[i].text));
+        CHECK(!strcmp(RANGE_TEXT(((struct ranges){ d, 1 }), cases[i].first, cases[i].last),
+                      cases[i].text));
     }
 }
 

@@ -35,9 +35,11 @@ static struct format_job job_of(const char *text, struct answers *answers, struc
     *answer = (struct answer){ .plan = MOE_PLAN_INIT };
     answer->plan.space = d->id;
     answer->plan.choice = d->usual;
-    *answers = (struct answers){
-        .shape = MOE_SHAPE_INIT, .space = d, .device = "NVIDIA H200", .list = answer, .count = 1
-    };
+    *answers = (struct answers){ .shape = MOE_SHAPE_INIT,
+                                 .ranges = { d, 1 },
+                                 .device = "NVIDIA H200",
+                                 .list = answer,
+                                 .count = 1 };
     answers->shape.experts = 8;
     answers->shape.ranks = 1;
     answers->shape.hidden_dim = 14336;

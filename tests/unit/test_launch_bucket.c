@@ -47,8 +47,7 @@ static void begin(struct one_run *run, const char *path)
 
     shape.space = space->id;
     *run = (struct one_run){ .now = { .way_of = run->way_of },
-                             .dictionary = { .declared = space,
-                                             .window = 1,
+                             .dictionary = { .ranges = { space, 1 },
                                              .arms = run->arms,
                                              .effort = &efforts[1],
                                              .harm = 0.01 } };

@@ -3,6 +3,7 @@
 #include "bucket.h"
 
 #include "plan.h"
+#include "ranges.h"
 #include "stats.h"
 #include "status.h"
 
@@ -14,8 +15,8 @@
 void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
     *b = (struct bucket){ .dictionary = d,
-                          .key = { d->cluster, d->shape, d->window, bucket },
-                          .capacity = dictionary_capacity(d, bucket) };
+                          .key = { d->cluster, d->shape, d->ranges.window, bucket },
+                          .capacity = ranges_capacity(d->ranges, bucket) };
 }
 
 /* ---- what is known */

@@ -25,11 +25,6 @@ void dictionary_close(struct dictionary *d)
     free(d->pins.rows);
 }
 
-uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket)
-{
-    return d->declared ? declaration_key(d->declared, bucket) : bucket_capacity(d->window, bucket);
-}
-
 int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan)
 {
     return plan->struct_size ? arms_find(d->arms, d->arm_count, plan) : -1;
@@ -37,12 +32,13 @@ int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan)
 
 int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
 {
-    return store_entry_get(d->store, d->cluster, d->shape, d->window, bucket, out);
+    return store_entry_get(d->store, d->cluster, d->shape, d->ranges.window, bucket, out);
 }
 
 const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket)
 {
-    return override_of(d->pins, &(struct bucket_key){ d->cluster, d->shape, d->window, bucket });
+    return override_of(d->pins,
+                       &(struct bucket_key){ d->cluster, d->shape, d->ranges.window, bucket });
 }
 
 bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, bool inferred)
@@ -55,7 +51,7 @@ bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, boo
 
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
 {
-    return search_estimate(d->search, dictionary_capacity(d, bucket), arm) * 1e-3;
+    return search_estimate(d->search, ranges_capacity(d->ranges, bucket), arm) * 1e-3;
 }
 
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
@@ -63,9 +59,9 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
     *out = (struct entry_row){ .cluster = d->cluster,
                                .shape = d->shape,
                                .run = d->run,
-                               .window = d->window,
+                               .window = d->ranges.window,
                                .bucket = bucket,
-                               .capacity = dictionary_capacity(d, bucket),
+                               .capacity = ranges_capacity(d->ranges, bucket),
                                .decided_s = time(NULL) };
     snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);

@@ -3,18 +3,17 @@
 #ifndef DICTIONARY_H
 #define DICTIONARY_H
 
-#include "declaration.h"
+#include "ranges.h"
 #include "search.h"
 #include "store.h"
 
 struct dictionary {
-    struct store *store;    /* borrowed, as all pointers */
-    int64_t cluster, shape; /* ids in the store */
-    int64_t run;            /* that writes */
-    int64_t first_run;      /* what failed in earlier runs than this may be tried again */
-    int64_t pairs_since;    /* pairs of earlier runs prove nothing of what is decided anew */
-    uint32_t window;
-    const struct declaration *declared; /* that has the buckets; NULL: they are of this width */
+    struct store *store;        /* borrowed, as all pointers */
+    int64_t cluster, shape;     /* ids in the store */
+    int64_t run;                /* that writes */
+    int64_t first_run;          /* what failed in earlier runs than this may be tried again */
+    int64_t pairs_since;        /* pairs of earlier runs prove nothing of what is decided anew */
+    struct ranges ranges;       /* its buckets */
     char load[LOAD_NAME_BYTES]; /* of its samples and entries; those of others do not count */
     const struct moe_plan *arms;
     size_t arm_count;
@@ -31,9 +30,6 @@ struct dictionary {
 /* Finds the layer in the store, or adds it, and what is pinned there. */
 int dictionary_open(struct dictionary *d, const struct moe_shape *shape);
 void dictionary_close(struct dictionary *d); /* its search and its pins */
-
-/* The capacity that stands for a bucket, or the key. */
-uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket);
 
 /* The index of a plan, or -1. */
 int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan);

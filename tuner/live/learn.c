@@ -82,7 +82,8 @@ static int infer(struct live *live, struct live_bucket *lb)
         model = pair.above;
     /* An effort may want every bucket measured; a program's ranges and classes are as near as it
      * likes. */
-    if (!model || live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared)
+    if (!model || live->dictionary.effort->anchors_per_octave == 0 ||
+        live->dictionary.ranges.declared)
         return OK;
     /* Where the default's advantage ends between the two is not known, as in a sweep. */
     if (model->best != default_arm && ((pair.below && pair.below->best == default_arm) ||

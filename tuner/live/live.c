@@ -55,20 +55,16 @@ static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_
     return live->last;
 }
 
-/* The capacity itself; in a declared space, where it is a bucket, the key that stands for it. */
-static uint64_t key_of(const struct live *live, uint32_t capacity)
-{
-    return live->dictionary.declared ? dictionary_capacity(&live->dictionary, capacity) : capacity;
-}
-
 static struct live_bucket *bucket_of(struct live *live, uint32_t capacity)
 {
-    return bucket_in(live, capacity / live->setup.window, key_of(live, capacity));
+    return bucket_in(live, capacity / live->setup.window,
+                     live_key(live->dictionary.ranges, capacity));
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
-    live_ask_in(live, capacity / live->setup.window, key_of(live, capacity), plan);
+    live_ask_in(live, capacity / live->setup.window, live_key(live->dictionary.ranges, capacity),
+                plan);
 }
 
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)
@@ -138,8 +134,8 @@ static double rescale(const struct pending *p, int arm)
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
-    const struct declaration *d = live->dictionary.declared;
-    const char *name = d ? d->key : "c";
+    const struct ranges ranges = live->dictionary.ranges;
+    const char *name = ranges.declared ? ranges_key(ranges) : "c";
     bool inferred = lb->bucket.entry.inferred;
     double slope_error = 0.1;
     char why[320];

@@ -7,6 +7,7 @@
 #include "live_bucket.h"
 #include "measuring_run.h"
 #include "moetune.h"
+#include "ranges.h"
 #include "reach.h"
 
 /* A bucket that is to be measured, and how often trainers asked for it. */
@@ -126,7 +127,12 @@ struct live {
 int live_open(const struct live_setup *setup, struct live **out);
 void live_close(struct live *live); /* publishes; NULL is fine */
 
-/* In a declared space, whose buckets are of width 1, `capacity` is a bucket, here and below. */
+/* In a declared space, whose buckets are of width 1, `capacity` is a bucket, here and below; this
+ * is the key that stands for it. */
+static inline uint64_t live_key(struct ranges ranges, uint32_t capacity)
+{
+    return ranges.declared ? ranges_capacity(ranges, capacity) : capacity;
+}
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 /* The same in a bucket that follows from more than the capacity: of a declared space with the key.
  */

@@ -3,10 +3,10 @@
 #include "moetune.h"
 
 #include "agreed.h"
-#include "declaration.h"
 #include "live.h"
 #include "lookup.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 
@@ -28,9 +28,9 @@ struct moetune {
     bool standing;     /* as asked, but without an exchange */
     bool untold;       /* an exchange brings no time: its step was not told */
     bool ordered;
-    const struct declaration *declared; /* NULL: moetune's own plans */
-    uint32_t capacity;                  /* of a declared space a bucket */
-    uint64_t key;                       /* the capacity itself, or what it stands for */
+    struct ranges ranges;
+    uint32_t capacity; /* of a declared space a bucket */
+    uint64_t key;      /* the capacity itself, or what it stands for */
     struct moe_plan plan;
     struct agreed agreed;
     double complaint; /* that is to be told at the next exchange; 0: none */
@@ -76,6 +76,7 @@ static double or_default(double value, double fallback)
 static int declare(struct moetune *t)
 {
     const struct moetune_options *o = &t->options;
+    const struct declaration *declared;
 
     if (!o->space)
         return t->shape.space
@@ -84,14 +85,14 @@ static int declare(struct moetune *t)
     if (o->axes || o->window > 1)
         return fail(ERR_ARGUMENT, "options.space does not go with axes and a window: it says what "
                                   "may vary, and ranges");
-    TRY(declaration_register(o->space, &t->declared));
-    for (size_t i = 0; i < t->declared->axes; i++)
-        if (t->declared->axis[i].restart)
+    TRY(declaration_register(o->space, &declared));
+    for (size_t i = 0; i < declared->axes; i++)
+        if (declared->axis[i].restart)
             return fail(ERR_ARGUMENT,
                         "options.space: the axis %s needs another start of the program, which "
                         "`moetune tune --space FILE --exec PROGRAM` gives it",
-                        t->declared->axis[i].name);
-    t->shape.space = t->declared->id;
+                        declared->axis[i].name);
+    t->shape.space = declared->id;
     return OK;
 }
 
@@ -109,6 +110,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);
     o->window = o->window ? o->window : shape_window(&t->shape);
+    t->ranges = ranges_of(&t->shape, o->window);
     o->now_us = o->now_us ? o->now_us : system_us;
     if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
@@ -192,13 +194,9 @@ static bool is_legal(const struct moetune *t, uint32_t capacity, const struct mo
 {
     size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
 
-    return !t->declared || (capacity < declaration_buckets(t->declared) &&
-                            size >= offsetof(struct moe_plan, choice) + sizeof(plan->choice));
-}
-
-static uint64_t key_of(const struct moetune *t, uint32_t capacity)
-{
-    return t->declared ? declaration_key(t->declared, capacity) : capacity;
+    return !t->ranges.declared ||
+           (capacity < ranges_end(t->ranges) &&
+            size >= offsetof(struct moe_plan, choice) + sizeof(plan->choice));
 }
 
 /* Copies a plan to a caller, as far as the caller's struct has fields. */
@@ -244,7 +242,7 @@ static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
 
 static uint32_t bucket_of(const struct moetune *t)
 {
-    return t->capacity / t->options.window;
+    return t->capacity / t->ranges.window;
 }
 
 /* From here on the plans stand; also if the first order is for another capacity: that is ERR_IO,
@@ -331,13 +329,13 @@ static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe
 
 int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
-    return t && plan ? ask_at(t, capacity, key_of(t, capacity), plan) : MOE_ERR_ARGUMENT;
+    return t && plan ? ask_at(t, capacity, live_key(t->ranges, capacity), plan) : MOE_ERR_ARGUMENT;
 }
 
 int moetune_bucket(const struct moetune *t, uint64_t key, double class_number, uint32_t *out)
 {
-    return t && out && t->declared && key <= INT64_MAX &&
-                   lookup_space_bucket(t->declared, key, class_number, out)
+    return t && out && t->ranges.declared && key <= INT64_MAX &&
+                   ranges_find(t->ranges, key, class_number, out)
                ? MOE_OK
                : MOE_ERR_ARGUMENT;
 }
@@ -466,7 +464,7 @@ int moetune_tell(struct moetune *t, double time_us)
     if (!(us >= complaint_least && us < complaint_most))
         return MOE_ERR_ARGUMENT;
     capacity = (uint32_t)(us - complaint_least);
-    plan = agreed_plan(&t->agreed, capacity / t->options.window);
+    plan = agreed_plan(&t->agreed, capacity / t->ranges.window);
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
@@ -495,7 +493,8 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     t->asked = false;
     if (time_us == MOETUNE_FAILED)
         return tell_broken(t, capacity, &ran);
-    return tell_passed(t, capacity / t->options.window, key_of(t, capacity), &ran, time_us);
+    return tell_passed(t, capacity / t->ranges.window, live_key(t->ranges, capacity), &ran,
+                       time_us);
 }
 
 int moetune_spent(struct moetune *t, double us)
@@ -524,7 +523,7 @@ int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
     if (!t || !plan || !t->agreed.wait || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     agreed_count(&t->agreed, capacity);
-    agreed_next(&t->agreed, capacity / t->options.window, &known);
+    agreed_next(&t->agreed, capacity / t->ranges.window, &known);
     copy_out(&known, plan);
     return MOE_OK;
 }

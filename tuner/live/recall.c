@@ -50,13 +50,8 @@ void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t so
 
 void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 {
-    const struct declaration *d = live->dictionary.declared;
-    uint32_t bucket = lb->bucket.key.bucket;
-    bool in_bucket = d ? declaration_bucket(d, capacity, 0) / declaration_classes(d) ==
-                             bucket / declaration_classes(d)
-                       : capacity / live->setup.window == bucket;
-
-    if (lb->bucket.capacity == capacity || !in_bucket)
+    if (lb->bucket.capacity == capacity ||
+        !ranges_hold(live->dictionary.ranges, lb->bucket.key.bucket, capacity))
         return;
     lb->bucket.capacity = capacity;
     lb->level.count = 0;
@@ -156,13 +151,10 @@ static void guess(struct live *live, struct live_bucket *lb)
 void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
                   struct moe_plan *plan)
 {
-    const struct declaration *d = live->dictionary.declared;
-
     *plan = (struct moe_plan)MOE_PLAN_INIT;
-    if (live->view && d)
-        moelookup_get_key(live->view, capacity, declaration_class(d, bucket), plan);
-    else if (live->view)
-        moelookup_get(live->view, (uint32_t)capacity, plan);
+    if (live->view)
+        moelookup_get_key(live->view, capacity, ranges_class(live->dictionary.ranges, bucket),
+                          plan);
 }
 
 void live_prepare(struct live *live, struct live_bucket *lb)
@@ -269,8 +261,7 @@ int live_arms(const struct live_setup *setup, struct dictionary *d,
     struct arms_setup axes = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
     struct moe_plan usual = plan_default(&setup->shape);
 
-    *d = (struct dictionary){ .window = setup->window,
-                              .declared = declaration_find(setup->shape.space),
+    *d = (struct dictionary){ .ranges = ranges_of(&setup->shape, setup->window),
                               .arms = arms,
                               .effort = setup->effort ? setup->effort : &efforts[EFFORT],
                               .any_effort = !setup->effort,
@@ -313,7 +304,8 @@ static int open_search(struct live *live, const struct cluster *cluster, struct 
 {
     struct search_setup search = live_search(&live->setup, &live->dictionary, cluster);
 
-    return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search, out);
+    return search_open(search_find(live->dictionary.ranges.declared ? "blind" : "guided"), &search,
+                       out);
 }
 
 struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fresh)
@@ -332,7 +324,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
                                           .alive_every_us = 10e6 };
     const struct live_setup *setup = &live->setup;
     struct dictionary *d = &live->dictionary;
-    uint32_t count = d->declared ? declaration_classes(d->declared) : 1;
+    uint32_t count = ranges_classes(d->ranges);
     int rc = setup->dry_run ? store_dry_run("", &d->store)
                             : store_open(path, setup->store_flags, &d->store);
 
@@ -342,10 +334,9 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
         return OK;
     }
     TRY(rc);
-    live->run = (struct run){ .row = { .now = "training" },
-                              .pace = pace,
-                              .now_us = setup->now_us,
-                              .self = setup->self };
+    live->run = (struct run){
+        .row = { .now = "training" }, .pace = pace, .now_us = setup->now_us, .self = setup->self
+    };
     TRY(live_begin(setup, cluster, d->search->ops->name, d, &live->run));
     if (!setup->dry_run)
         TRY(open_view(live, path, cluster));

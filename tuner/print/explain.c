@@ -6,6 +6,7 @@
 #include "grid.h"
 #include "load.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "tables.h"
@@ -61,7 +62,8 @@ static int add_trial(struct grid *grid, struct store *store, const char *wanted,
     TRY(grid_row(grid, trial->state == TRIAL_OK ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%" PRId64, key->shape));
     if (shape.space) { /* its range, and no width */
-        TRY(grid_cell(grid, "%s", RANGE_TEXT(&shape, key->window, key->bucket, key->bucket)));
+        TRY(grid_cell(grid, "%s",
+                      RANGE_TEXT(ranges_of(&shape, key->window), key->bucket, key->bucket)));
         TRY(grid_cell(grid, "-"));
     } else {
         TRY(grid_cell(grid, "%u", key->bucket));
@@ -266,7 +268,7 @@ static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
     const struct override_row *pin = told_pin(x->told, e);
-    const struct declaration *d;
+    struct ranges ranges;
     char why[WHY_SILENT_BYTES];
     struct row_list history;
 
@@ -277,14 +279,13 @@ static int explain_entry(void *self, const struct entry_row *e)
         return OK;
     fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
-    d = declaration_find(x->shape.space);
-    if (d)
-        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, d->key,
-                RANGE_TEXT(&x->shape, 1, e->bucket, e->bucket));
+    ranges = ranges_of(&x->shape, e->window);
+    if (ranges.declared)
+        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, ranges_key(ranges),
+                RANGE_TEXT(ranges, e->bucket, e->bucket));
     else
         fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
-                e->bucket, e->window, (uint64_t)e->bucket * e->window,
-                bucket_capacity(e->window, e->bucket));
+                e->bucket, e->window, ranges_from(ranges, e->bucket), ranges_to(ranges, e->bucket));
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             meaning(e->decision));
     explain_doubts(e, ENTRY_OPEN, x->to);

@@ -8,6 +8,7 @@
 #include "grid.h"
 #include "json.h"
 #include "plan.h"
+#include "ranges.h"
 #include "rank_speeds.h"
 #include "row.h"
 #include "sha256.h"
@@ -226,7 +227,7 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
     TRY(grid_row(grid, ink_of(line)));
     TRY(cell_of_range(grid, first, last));
     TRY(t->shape.space
-            ? grid_cell(grid, "%s", RANGE_TEXT(&t->shape, window, first, last))
+            ? grid_cell(grid, "%s", RANGE_TEXT(ranges_of(&t->shape, window), first, last))
             : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last)));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first->plan)));
     TRY(cell_of_time(grid, &line->range));
@@ -299,9 +300,9 @@ static int print_footer(const struct tables *t)
         if (!SAME_TABLE(pin, t->entries))
             continue;
         fprintf(t->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
-                pin->last, shape_key(&t->shape),
-                RANGE_TEXT(&t->shape, pin->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
-                DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
+                pin->last, ranges_key(ranges_of(&t->shape, pin->window)),
+                RANGE_TEXT(ranges_of(&t->shape, pin->window), pin->first, pin->last),
+                PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
     TRY(told_why_silent(t->told, t->store, t->entries, why));
     if (*why)
@@ -516,18 +517,19 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
 
 void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t last, FILE *to)
 {
-    const struct declaration *d = declaration_find(shape->space);
+    struct ranges ranges = ranges_of(shape, 1);
+    uint64_t end = ranges_to(ranges, last);
     char class[DECLARATION_CLASS_BYTES];
 
-    if (!d)
+    if (!ranges.declared)
         return;
-    json_write(to, ", 'key_from': %" PRIu64, shape_bucket_from(shape, 1, first));
-    if (last / declaration_classes(d) < d->key_edges)
-        json_write(to, ", 'key_to': %" PRIu64, declaration_key(d, last));
+    json_write(to, ", 'key_from': %" PRIu64, ranges_from(ranges, first));
+    if (end < UINT64_MAX)
+        json_write(to, ", 'key_to': %" PRIu64, end);
     else
         json_write(to, ", 'key_to': null");
-    if (d->class_edges && first == last)
-        json_write(to, ", 'class': '%s'", declaration_class_range(d, first, class));
+    if (ranges_classes(ranges) > 1 && first == last)
+        json_write(to, ", 'class': '%s'", declaration_class_range(ranges.declared, first, class));
     else
         json_write(to, ", 'class': null");
 }

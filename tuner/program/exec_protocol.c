@@ -11,6 +11,7 @@
 #include "own_space.h"
 #include "paste.h"
 #include "plan.h"
+#include "ranges.h"
 #include "session.h"
 #include "shape.h"
 #include "status.h"
@@ -267,8 +268,8 @@ static int print_failures(struct store *store, const struct exec_protocol *v)
 
     if (!all.space)
         return OK;
-    TRY(store_trials(store, r->cluster, r->shape, v->session.window, UINT32_MAX, count_outcome,
-                     &all));
+    TRY(store_trials(store, r->cluster, r->shape, v->session.ranges.window, UINT32_MAX,
+                     count_outcome, &all));
     for (size_t axis = 0; axis < all.space->axes; axis++)
         for (uint32_t value = 0; value < all.space->axis[axis].values; value++) {
             uint32_t failed = all.failed[axis][value];
@@ -276,7 +277,7 @@ static int print_failures(struct store *store, const struct exec_protocol *v)
             if (!failed || all.ran[axis][value])
                 continue;
             one = (struct outcomes){ .space = all.space, .axis = axis, .value = value };
-            TRY(store_trials(store, r->cluster, r->shape, v->session.window, UINT32_MAX,
+            TRY(store_trials(store, r->cluster, r->shape, v->session.ranges.window, UINT32_MAX,
                              count_outcome, &one));
             printf("failed    %s=%s, wherever it was tried (%" PRIu32 " trial%s): %s\n",
                    all.space->axis[axis].name, all.space->axis[axis].text[value], failed,
@@ -302,7 +303,7 @@ static int print(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
     struct store *store;
-    struct undecided undecided = { v->session.window, 0 };
+    struct undecided undecided = { v->session.ranges.window, 0 };
     unsigned words = 0;
     int rc;
 
@@ -313,7 +314,7 @@ static int print(struct exec_protocol *v)
         store_close(store);
         return rc < 0 ? rc : OK;
     }
-    rc = tables_print(store, r->cluster, r->shape, v->session.window, &words, stdout);
+    rc = tables_print(store, r->cluster, r->shape, v->session.ranges.window, &words, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
     if (!rc)
@@ -386,7 +387,7 @@ static int tune_program(struct exec_protocol *v)
                                  .cluster = cluster,
                                  .axes = o->axes,
                                  .effort = v->request.effort,
-                                 .window = v->session.window,
+                                 .window = v->session.ranges.window,
                                  .seed = (uint32_t)o->setup.seed,
                                  .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
                                                 (o->setup.repair ? STORE_REPAIR : 0u),
@@ -420,8 +421,8 @@ static int open_session(struct exec_protocol *v)
     bool whole;
 
     *s = (struct session){ .shape = v->request.spaces[0].shape,
-                           .space = v->request.declared,
-                           .window = v->request.spaces[0].window,
+                           .ranges =
+                               ranges_of(&v->request.spaces[0].shape, v->request.spaces[0].window),
                            .silence_s = o->setup.timeout_s,
                            .voids = !v->request.declared,
                            .memory_bytes = o->setup.memory_limit_bytes,

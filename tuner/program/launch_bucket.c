@@ -47,17 +47,16 @@ void launch_bucket_reset(struct launch_bucket *r)
 
 bool launch_bucket_pin(struct launch_bucket *r)
 {
-    const struct override_row *pin = dictionary_pin(&r->dictionary, r->bucket.key.bucket);
-    const struct declaration *d = r->dictionary.declared;
-    char range[64];
+    const struct ranges ranges = r->dictionary.ranges;
+    uint32_t bucket = r->bucket.key.bucket;
+    const struct override_row *pin = dictionary_pin(&r->dictionary, bucket);
 
     if (!pin)
         return false;
     r->watched.state = RANGE_PINNED;
     r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
-    declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
-    note("%s %s is left alone: %s is pinned (%s)", d->key, range, PLAN_WORDS(&pin->plan),
-         UTF8_LINE(pin->why));
+    note("%s %s is left alone: %s is pinned (%s)", ranges_key(ranges),
+         RANGE_TEXT(ranges, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
     return true;
 }
 

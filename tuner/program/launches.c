@@ -4,6 +4,7 @@
 #include "array.h"
 #include "host.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
@@ -288,12 +289,13 @@ static bool goes_on(const struct launches *l, uint64_t question)
 static int program_asks(struct launches *l, const struct said *ask)
 {
     struct session *s = l->session;
-    uint32_t bucket = shape_bucket_of(&s->shape, s->window, ask->key, ask->class_thousandths);
     uint64_t question = s->asked + 1;
     struct moe_plan plan;
     int rc = UNSUPPORTED;
+    uint32_t bucket = 0;
     size_t i = 0;
 
+    ranges_find(s->ranges, ask->key, ask->class_thousandths / 1e3, &bucket);
     l->heard = true;
     launch_cost_asked(&l->cost, host_clock_ns());
     while (i < l->range_count && l->ranges[i]->bucket != bucket)
@@ -427,7 +429,7 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 
 int launches_run(struct launches *l)
 {
-    const struct declaration *space = l->session->space;
+    const struct declaration *space = l->session->ranges.declared;
 
     for (;;) {
         char words[DECLARATION_PLAN_BYTES], *command;
@@ -464,7 +466,7 @@ int launches_run(struct launches *l)
 
 int launches_open(struct launches *l)
 {
-    const struct declaration *space = l->session->space;
+    const struct declaration *space = l->session->ranges.declared;
     struct launch_way *all;
     size_t count;
     char *command;

@@ -33,16 +33,16 @@ void session_catch_signals(void)
 
 const char *session_key(const struct session *s)
 {
-    return s->space ? s->space->key : "c";
+    return s->ranges.declared ? ranges_key(s->ranges) : "c";
 }
 
 const char *session_range(const struct session *s, uint32_t bucket, char room[RANGE_TEXT_BYTES])
 {
-    const char *range = RANGE_TEXT(&s->shape, s->window, bucket, bucket);
+    const char *range = RANGE_TEXT(s->ranges, bucket, bucket);
 
-    if (s->space)
-        text_put(room, RANGE_TEXT_BYTES, "%s %s", s->space->key, range);
-    else if (s->window == 1)
+    if (s->ranges.declared)
+        text_put(room, RANGE_TEXT_BYTES, "%s %s", ranges_key(s->ranges), range);
+    else if (s->ranges.window == 1)
         text_put(room, RANGE_TEXT_BYTES, "c=%u", bucket);
     else
         text_put(room, RANGE_TEXT_BYTES, "c=%s", range);
@@ -74,7 +74,7 @@ void session_answer(struct session *s, const struct moe_plan *plan)
     if (plan) {
         s->plan = *plan;
         snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(plan));
-    } else if (s->space) {
+    } else if (s->ranges.declared) {
         snprintf(s->answer, sizeof(s->answer), "end");
     }
 }
@@ -195,7 +195,7 @@ static int take_line(struct session *s, struct said *out)
         snprintf(s->answer, sizeof(s->answer), "end");
         return UNSUPPORTED;
     }
-    if (!said_read(s->line, s->space, out, why))
+    if (!said_read(s->line, s->ranges.declared, out, why))
         return answer_error(s, why);
     if (out->word == SAID_STATUS)
         return OK;
@@ -217,8 +217,8 @@ int session_start(struct session *s, const char *command, const char *plan, bool
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
-                             .window = s->window,
-                             .space = s->space ? s->space->text : NULL,
+                             .window = s->ranges.window,
+                             .space = s->ranges.declared ? s->ranges.declared->text : NULL,
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
 
@@ -246,7 +246,7 @@ int session_next(struct session *s, struct said *out)
                         s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
                                                         : "does not hold a guard",
                         s->why);
-        if (s->dismissed && !s->space)
+        if (s->dismissed && !s->ranges.declared)
             return UNSUPPORTED;
         if (*s->answer)
             TRY(send_answer(s));

@@ -21,7 +21,7 @@
 #include "moelookup.h"
 #include "moetune.h"
 #include "progress.h"
-#include "shape.h"
+#include "ranges.h"
 #include "store.h"
 
 #include <sys/types.h>
@@ -29,8 +29,7 @@
 struct session {
     /* Set by whoever opens it. */
     struct moe_shape shape;
-    const struct declaration *space; /* NULL: moetune's own plans */
-    uint32_t window;
+    struct ranges ranges;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
     bool voids;           /* a question may follow a question: the first one's step has no time */

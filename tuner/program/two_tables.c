@@ -11,6 +11,7 @@
 #include "lookup.h"
 #include "measuring_run.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
@@ -71,8 +72,7 @@ struct program_comparison {
     const struct two_tables *options;
     struct rival_table side[SIDES];
     struct moe_shape shape;
-    const struct declaration *space; /* NULL: moetune's own plans */
-    uint32_t window;
+    struct ranges ranges; /* as narrow as the narrower of the two tables */
     int64_t begun_ns, deadline_ns;
 
     struct session session;
@@ -99,8 +99,8 @@ static bool is_wanted(const struct option_list *wanted, const struct moe_shape *
  * wide as the narrower buckets of two tables. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
 {
-    uint32_t space = t->space ? t->space->id : 0, count = 0, wide, narrow;
-    const char *of = t->space ? t->space->name : "";
+    uint32_t space = t->ranges.declared ? t->ranges.declared->id : 0, count = 0, wide, narrow;
+    const char *of = t->ranges.declared ? t->ranges.declared->name : "";
     const char *name = path ? path : "what trainers here are told ($MOELOOKUP_DB; --db)";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
@@ -132,14 +132,14 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));
     t->shape = found.shape;
-    wide = t->window > found.window ? t->window : found.window;
-    narrow = t->window && t->window < found.window ? t->window : found.window;
+    wide = t->ranges.window > found.window ? t->ranges.window : found.window;
+    narrow = t->ranges.window && t->ranges.window < found.window ? t->ranges.window : found.window;
     if (wide % narrow)
         return fail(ERR_ARGUMENT,
                     "%s: its buckets are %u wide, those of the other table %u: one "
                     "must be a multiple of the other",
-                    path, found.window, t->window);
-    t->window = narrow;
+                    path, found.window, t->ranges.window);
+    t->ranges.window = narrow;
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
@@ -152,22 +152,26 @@ static int open_comparison(const struct two_tables *o, struct program_comparison
         .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
     };
     if (o->space)
-        TRY(space_file_read(o->space, &t->space));
+        TRY(space_file_read(o->space, &t->ranges.declared));
     TRY(open_table(t, o->db, &t->side[0]));
     return o->against_table ? open_table(t, o->against_table, &t->side[1]) : OK;
+}
+
+/* So many buckets are known before a program asks. */
+static uint32_t known_buckets(const struct program_comparison *t)
+{
+    return t->ranges.declared ? (uint32_t)ranges_end(t->ranges) : 0;
 }
 
 /* What a trainer would be told by the side's table. */
 static struct moe_plan plan_of(const struct program_comparison *t, int side, uint32_t bucket)
 {
     const struct moelookup_view *view = t->side[side].view;
-    uint64_t key = shape_capacity(&t->shape, t->window, bucket);
     struct moe_plan plan = plan_default(&t->shape);
 
-    if (view && t->space)
-        moelookup_get_key(view, key, declaration_class(t->space, bucket), &plan);
-    else if (view)
-        moelookup_get(view, (uint32_t)key, &plan);
+    if (view)
+        moelookup_get_key(view, ranges_capacity(t->ranges, bucket), ranges_class(t->ranges, bucket),
+                          &plan);
     return plan;
 }
 
@@ -291,7 +295,7 @@ static void vote(void *self)
 {
     struct program_comparison *t = self;
     struct launch_way *ways = t->launches.ways;
-    uint32_t buckets = t->space ? declaration_buckets(t->space) : 0;
+    uint32_t buckets = known_buckets(t);
 
     for (size_t i = 0; i < t->launches.range_count; i++)
         if (!is_settled(key_at(t, i)))
@@ -306,7 +310,7 @@ static void vote(void *self)
 
         way->votes += !way->broken && !plan_equal(&first, &second);
     }
-    ways[0].votes += !t->space;
+    ways[0].votes += !t->ranges.declared;
 }
 
 static int begin_launch(void *self, const char *words)
@@ -381,7 +385,7 @@ static int plan_failed(void *self, struct watched *range, const struct said *tol
 static int lose_way(struct program_comparison *t, const char *why)
 {
     struct launches *l = &t->launches;
-    uint32_t buckets = t->space && !l->heard ? declaration_buckets(t->space) : 0;
+    uint32_t buckets = l->heard ? 0 : known_buckets(t);
 
     l->ways[l->now.way].broken = true;
     for (uint32_t b = 0; b < buckets; b++) {
@@ -444,8 +448,7 @@ static int compare(struct program_comparison *t)
     int rc;
 
     t->session = (struct session){ .shape = t->shape,
-                                   .space = t->space,
-                                   .window = t->window,
+                                   .ranges = t->ranges,
                                    .silence_s = o->silence_s,
                                    .deadline_ns = t->deadline_ns };
     *l = (struct launches){ .client = &client,
@@ -456,8 +459,10 @@ static int compare(struct program_comparison *t)
                             .sides = SIDES,
                             .watch = { .least = o->warmup + o->launch_steps } };
     t->plans[0] = plan_default(&t->shape);
-    l->plan_count = t->space ? declared_plan_list(t->space->id, 0, t->plans, DECLARATION_PLANS_MAX)
-                             : 1; /* of one's own plans any will do: they need no launch */
+    l->plan_count =
+        t->ranges.declared
+            ? declared_plan_list(t->ranges.declared->id, 0, t->plans, DECLARATION_PLANS_MAX)
+            : 1; /* of one's own plans any will do: they need no launch */
     progress_open(&t->session.progress, o->quiet, "the program starts");
     t->session.progress.deadline_ns = t->deadline_ns;
     rc = launches_open(l);
@@ -465,8 +470,7 @@ static int compare(struct program_comparison *t)
         rc = launches_run(l);
     /* Where nothing was launched no table says of any range what the other one does not: all
      * ranges are the same. */
-    for (uint32_t b = 0; t->space && b < declaration_buckets(t->space) && !rc && !l->now.number;
-         b++)
+    for (uint32_t b = 0; b < known_buckets(t) && !rc && !l->now.number; b++)
         rc = add_key(t, b);
     log_line_clear();
     return rc;
@@ -487,8 +491,8 @@ static struct verdict verdict_of(const struct program_comparison *t,
     double margin = t->options->margin;
 
     text_put(v.key, sizeof(v.key), "%s",
-             t->space ? RANGE_TEXT(&t->shape, t->window, bucket, bucket)
-                      : SESSION_RANGE(&t->session, bucket));
+             t->ranges.declared ? RANGE_TEXT(t->ranges, bucket, bucket)
+                                : SESSION_RANGE(&t->session, bucket));
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = (struct gain)GAIN_UNKNOWN;
@@ -570,7 +574,7 @@ static int find_layer(void *self, const struct entry_row *e)
     struct moe_shape shape;
     uint8_t hash[HASH_BYTES];
 
-    if (j->table.cluster || e->window != j->t->window)
+    if (j->table.cluster || e->window != j->t->ranges.window)
         return OK;
     TRY(store_shape_get(j->table.store, e->shape, &shape));
     TRY(store_cluster_get(j->table.store, e->cluster, &cluster));
@@ -674,7 +678,7 @@ static int find_database(const struct two_tables *o, char path[PATH_MAX])
 static int remember(const struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
-    struct judged_table j = { .t = t, .table = { .window = t->window } };
+    struct judged_table j = { .t = t, .table = { .ranges = t->ranges } };
     char path[PATH_MAX];
     bool known = false;
     int rc = OK;

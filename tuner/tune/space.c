@@ -3,6 +3,7 @@
 
 #include "declaration.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 
@@ -70,7 +71,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
 
     TRY(shape_check(shape));
     if (shape->space)
-        space.last = declaration_buckets(declaration_find(shape->space)) - 1;
+        space.last = (uint32_t)ranges_end(ranges_of(shape, 1)) - 1;
     if (setup->window < 1 || setup->window > 1 << 20)
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
     if (setup->buckets)
@@ -119,7 +120,7 @@ void space_close(struct space *space)
 
 uint64_t space_capacity(const struct space *space, uint32_t bucket)
 {
-    return shape_capacity(&space->shape, space->window, bucket);
+    return ranges_capacity(ranges_of(&space->shape, space->window), bucket);
 }
 
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)

@@ -547,7 +547,7 @@ static int settle(struct settling *s)
 static int find_standing(struct settling *s, bool *known)
 {
     const struct dictionary *d = &s->sweep->dictionary;
-    int rc = store_standing_get(d->store, d->cluster, d->shape, d->window, &s->row);
+    int rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &s->row);
 
     *known = false;
     TRY(find_calibration(s));

@@ -469,7 +469,7 @@ static int forget_all(struct sweep *sweep)
         for (end = b; end <= sweep->space->last && !dictionary_pin(d, end);)
             end++;
         if (end > b)
-            TRY(store_expire(d->store, d->cluster, d->shape, d->window, b, end - 1,
+            TRY(store_expire(d->store, d->cluster, d->shape, d->ranges.window, b, end - 1,
                              "to be measured again"));
     }
     return OK;
@@ -500,7 +500,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.row.id,
-                            .window = space->window,
+                            .ranges = ranges_of(&space->shape, space->window),
                             .arms = space->arms,
                             .arm_count = space->arm_count,
                             .default_arm = space->default_arm,

@@ -1,6 +1,7 @@
 /* moetune diff: where two tables would tell a trainer something else. */
 #include "grid.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "table_file.h"
@@ -63,7 +64,7 @@ static int end_line(struct difference *d)
     snprintf(buckets, sizeof(buckets), first == d->last ? "%u" : "%u-%u", first, d->last);
     TRY(grid_row(&d->grid, INK_PLAIN));
     TRY(grid_cell(&d->grid, "%s", buckets));
-    TRY(grid_cell(&d->grid, "%s", RANGE_TEXT(d->first.shape, window, first, d->last)));
+    TRY(grid_cell(&d->grid, "%s", RANGE_TEXT(ranges_of(d->first.shape, window), first, d->last)));
     TRY(grid_cell(&d->grid, "%s", d->a));
     return grid_cell(&d->grid, "%s", d->b);
 }
@@ -75,7 +76,7 @@ static int end_table(struct difference *d)
         return OK;
     printf("\nlayer    %s\ncluster  %.12s, buckets ", SHAPE_TEXT(d->first.shape), d->first.cluster);
     if (d->first.shape->space)
-        printf("by %s\n", shape_key(d->first.shape));
+        printf("by %s\n", ranges_key(ranges_of(d->first.shape, 1)));
     else
         printf("of width %u\n", d->first.row->window);
     grid_print(&d->grid, stdout);

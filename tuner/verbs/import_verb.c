@@ -3,6 +3,7 @@
 #include "live.h"
 #include "machine.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -54,7 +55,7 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
         return;
     found = !store_shape_get(s->store, known->shape, &shape);
     printf("conflict: %s, %s: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
-           BUCKET_TEXT(&shape, known->window, known->bucket),
+           BUCKET_TEXT(ranges_of(&shape, known->window), known->bucket),
            outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
     print_proof("known", known);
     print_proof("incoming", incoming);

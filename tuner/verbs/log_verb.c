@@ -1,6 +1,7 @@
 /* moetune log: what the dictionary said before, and why it changed its mind. */
 #include "common_rows.h"
 #include "plan.h"
+#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -59,7 +60,7 @@ static int run(const struct verb_call *call, void *options)
         above = was;
         printf("%s  %s  %s\n    was %s (%s%s), %.1f us against %.1f us\n",
                DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
-               BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
+               BUCKET_TEXT(ranges_of(&shape, was->window), was->bucket), PLAN_TEXT(&was->plan),
                UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
                was->default_us);
     }

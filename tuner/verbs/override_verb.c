@@ -6,6 +6,7 @@
 #include "layer_options.h"
 #include "plan.h"
 #include "quote.h"
+#include "ranges.h"
 #include "shape.h"
 #include "space.h"
 #include "space_file.h"
@@ -213,7 +214,8 @@ static int read_range(struct target *t)
         TRY(space_class_read(o->class, &class));
     if (o->class && !d->class_edges)
         return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
-    t->row.first = t->row.last = declaration_bucket_at(d, key, class);
+    ranges_find((struct ranges){ d, 1 }, key, class, &t->row.first);
+    t->row.last = t->row.first;
     if (!o->class) /* all classes that the space has */
         t->row.last += declaration_classes(d) - 1;
     return OK;
@@ -249,8 +251,10 @@ static int read_plan(struct target *t)
 static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
-    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, shape_key(shape),
-           RANGE_TEXT(shape, row->window, first, last), PLAN_TEXT(&row->plan));
+    struct ranges ranges = ranges_of(shape, row->window);
+
+    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, ranges_key(ranges),
+           RANGE_TEXT(ranges, first, last), PLAN_TEXT(&row->plan));
 }
 
 /* Prints which pins of the range end now. */
@@ -275,16 +279,16 @@ static int print_ends(const struct target *t)
 
 static int set(struct target *t)
 {
-    const struct declaration *d;
+    struct ranges ranges;
     struct cluster cluster;
 
     TRY(choose_layer(t));
     TRY(read_range(t));
-    d = declaration_find(t->shape.space);
+    ranges = ranges_of(&t->shape, 1);
     /* A space has so many buckets and no more; taking pins away from beyond them does no harm. */
-    if (d && t->row.last >= declaration_buckets(d))
+    if (t->row.last >= ranges_end(ranges))
         return fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
-                    t->options->buckets, d->name, declaration_buckets(d) - 1);
+                    t->options->buckets, ranges.declared->name, (uint32_t)ranges_end(ranges) - 1);
     TRY(read_plan(t));
     TRY(find_layer(t));
     TRY(store_cluster_get(t->store, t->row.cluster, &cluster));

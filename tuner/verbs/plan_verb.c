@@ -6,6 +6,7 @@
 #include "own_space.h"
 #include "plan.h"
 #include "plan_worth.h"
+#include "ranges.h"
 #include "shape.h"
 #include "space_file.h"
 #include "space_print.h"
@@ -116,7 +117,7 @@ static void print_misses(const struct tune_request *r, const struct misses *miss
         const struct space *space = &r->spaces[e->space];
 
         printf("%-9u %-*s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, width,
-               RANGE_TEXT(&space->shape, space->window, e->bucket, e->bucket), e->asked,
+               RANGE_TEXT(ranges_of(&space->shape, space->window), e->bucket, e->bucket), e->asked,
                100 * e->share, e->why, SHAPE_TEXT(&space->shape));
     }
     printf("\n");

@@ -79,7 +79,7 @@ static void name_plans(struct verified_bucket *h)
                                          .shape = e->shape,
                                          .run = h->campaign->run.row.id,
                                          .first_run = h->terms->first_run,
-                                         .window = e->window,
+                                         .ranges = ranges_of(shape, e->window),
                                          .arms = h->arms,
                                          .arm_count = (size_t)count,
                                          .default_arm = h->default_arm };
