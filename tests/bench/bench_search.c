@@ -10,10 +10,10 @@
 #include "command_words.h"
 #include "entrants.h"
 #include "further_launches.h"
+#include "tally.h"
 
 #include "plan.h"
 #include "random.h"
-#include "rounds.h"
 #include "shape.h"
 #include "status.h"
 
@@ -23,6 +23,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { NORMAL = 1 /* of efforts[] */ };
 static const struct entrant *const guided = &entrants[GUIDED], *const oracle = &entrants[ORACLE];
 
 /* ---- many systems */
@@ -46,24 +47,20 @@ static struct search *open_search(const struct surface *surface, const struct en
                                   uint64_t seed)
 {
     static struct search_model truth; /* one search at a time */
-    struct search_setup setup = { .shape = surface->shape,
-                                  .arms = surface->arms,
-                                  .arm_count = surface->arm_count,
-                                  .machine = surface->machine,
-                                  .model = e == oracle ? &truth : NULL,
-                                  .repeats = e->repeats,
-                                  .seed = seed };
+    struct search_setup setup = surface_setup(surface, seed);
     struct search *search = NULL;
 
     truth = (struct search_model){ true_log_ns, surface };
+    setup.model = e == oracle ? &truth : NULL;
+    setup.repeats = e->repeats;
     if (e->strategy && search_open(search_find(e->strategy), &setup, &search))
         exit(1);
     return search;
 }
 
-static void favour_default(struct bucket *b, double by)
+static void favour_default(struct true_bucket *b, double by)
 {
-    int of_default = default_arm(b);
+    int of_default = b->default_arm;
 
     if (!b->usable[of_default] || b->ns[of_default] <= b->best_ns)
         return;
@@ -79,17 +76,56 @@ static double walk(double capacity, uint64_t key, uint64_t step)
 }
 
 /* What was claimed in one launch, by what the plans take over many and in the next. */
-static void judge_claim(const struct plan_of_work *work, const struct bucket *b,
+static void judge_claim(const struct surface *surface, double luck, const struct true_bucket *b,
                         const struct bucket_outcome *o, struct claims *claims)
 {
-    int arm = o->arm, other = default_arm(b);
+    int arm = o->arm, other = b->default_arm;
     double next, ratio = b->ns[arm] / b->ns[other];
 
     if (arm == other || isnan(o->gain.value))
         return;
-    next = ratio * exp(work->luck * (luck_of(b->surface, b->capacity, arm, 1) -
-                                     luck_of(b->surface, b->capacity, other, 1)));
+    next = ratio * exp(luck * (surface_luck(surface, b->capacity, arm, 1) -
+                               surface_luck(surface, b->capacity, other, 1)));
     claims_add(claims, &o->gain, 1 - ratio, 1 - next);
+}
+
+/* Of a table, and of its buckets: what further launches take, and what they leave. */
+struct further {
+    struct value_column pairs;    /* of a bucket, in all further launches together */
+    struct value_column launches; /* of a table, launch 0 not among them */
+    struct value_column regret,
+        harm; /* of what the table holds then; harm: against the default; in % */
+};
+
+static void add_further_launches(const struct surface *surface, struct contender *contenders,
+                                 int count, struct search *search, double luck, struct noise *noise,
+                                 struct further *out)
+{
+    const struct effort *normal = &efforts[NORMAL];
+    struct rounds_setup how = { .launch_cycles = normal->launch_cycles,
+                                .launches = normal->launches - 1,
+                                .worth = normal->worth,
+                                .seed = surface->seed };
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    double pairs[ROUNDS_BUCKETS_MAX];
+
+    column_add(&out->launches, further_launches(surface, contenders, count, search, &how, luck,
+                                                noise, left, pairs));
+    for (int i = 0; i < count; i++) {
+        struct bucket_outcome o = true_bucket_outcome(&contenders[i].bucket, left[i].arm);
+
+        column_add(&out->pairs, pairs[i]);
+        column_add(&out->regret, 100 * o.regret);
+        column_add(&out->harm, 100 * o.harm);
+    }
+}
+
+static void further_free(struct further *f)
+{
+    free(f->pairs.values);
+    free(f->launches.values);
+    free(f->regret.values);
+    free(f->harm.values);
 }
 
 static void run_system(const struct plan_of_work *work, const struct entrant *e, uint64_t seed,
@@ -105,30 +141,30 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
 
     noise_set_turns(&noise, work->turns);
     for (uint64_t i = 0; i < work->buckets; i++) {
-        struct bucket bucket;
+        struct true_bucket *bucket = &contenders[decided].bucket;
         struct bucket_outcome o;
 
         if (i)
             capacity = work->neighbouring ? walk(capacity, seed, i) : surface_capacity(&surface, i);
-        if (!bucket_at(&surface, capacity, work->luck, first, &bucket))
+        if (!surface_bucket(&surface, capacity, work->luck, bucket))
             continue;
         if (work->default_best)
-            favour_default(&bucket, 0.01 + 0.06 * uniform_draw(seed, 7));
-        bucket.trial = &contenders[decided].trial;
-        bucket.patience = further ? 2 * PAIRS_BEFORE_ROUNDS : 0;
-        o = e->run(search, &noise, &bucket);
-        contenders[decided].bucket = bucket;
-        decided += further && decided + 1 < ROUNDS_BUCKETS_MAX;
+            favour_default(bucket, 0.01 + 0.06 * uniform_draw(seed, 7));
+        o = e->run ? e->run(bucket, search, &noise)
+                   : true_bucket_tune(bucket, search, &noise, further ? 2 * PAIRS_BEFORE_ROUNDS : 0,
+                                      &contenders[decided].decision);
+        o.first = first;
+        first = false;
         summary_add(out, &o);
         if (claims)
-            judge_claim(work, &bucket, &o, claims);
-        first = false;
+            judge_claim(&surface, work->luck, bucket, &o, claims);
+        decided += further && decided + 1 < ROUNDS_BUCKETS_MAX;
         if (getenv("BENCH_SHOW") && o.regret > atof(getenv("BENCH_SHOW")))
             printf("    seed %llu bucket %llu regret %.3f\n", (unsigned long long)seed,
                    (unsigned long long)i, o.regret);
     }
     if (further)
-        further_launches(contenders, decided, search, work->luck, &noise, seed, further);
+        add_further_launches(&surface, contenders, decided, search, work->luck, &noise, further);
     search_close(search);
 }
 
@@ -452,13 +488,14 @@ struct table {
 
 static void measure(struct table *t, int bucket, bool anchor)
 {
-    struct bucket b;
+    struct true_bucket b;
     struct bucket_outcome o;
     struct search_result verdict;
 
-    if (!bucket_at(t->surface, edge(bucket), 0, anchor && bucket == 0, &b))
+    if (!surface_bucket(t->surface, edge(bucket), 0, &b))
         return;
-    o = tune_bucket(t->search, &t->noise, &b);
+    o = true_bucket_tune(&b, t->search, &t->noise, 0, NULL);
+    o.first = anchor && bucket == 0;
     verdict = search_result(t->search);
     t->known[bucket] = (struct known){ verdict.winner, verdict.bound };
     t->total += o.samples;
@@ -468,9 +505,9 @@ static void measure(struct table *t, int bucket, bool anchor)
 }
 
 /* The plan of the side that is expected to be faster, and what it may lose. */
-static struct known infer(const struct table *t, const struct bucket *b, int low, int high)
+static struct known infer(const struct table *t, const struct true_bucket *b, int low, int high)
 {
-    uint64_t capacity = (uint64_t)b->capacity;
+    uint64_t capacity = b->capacity;
     int x = t->known[low].arm, y = t->known[high].arm;
     double x_ns = search_estimate(t->search, capacity, x);
     double y_ns = search_estimate(t->search, capacity, y), ns;
@@ -490,10 +527,10 @@ static int most_doubtful(const struct table *t, int low, int high)
     int found = -1;
 
     for (int i = low + 1; i < high && t->known[low].arm != t->known[high].arm; i++) {
-        struct bucket b;
+        struct true_bucket b;
         struct known k;
 
-        if (!bucket_at(t->surface, edge(i), 0, false, &b))
+        if (!surface_bucket(t->surface, edge(i), 0, &b))
             continue;
         k = infer(t, &b, low, high);
         if (k.bound > worst) {
@@ -515,16 +552,16 @@ static void fill_between(struct table *t, int low, int high)
         return;
     }
     for (int i = low + 1; i < high; i++) {
-        struct bucket b;
+        struct true_bucket b;
         struct bucket_outcome o = { .bounded = true };
         struct known k;
 
-        if (!bucket_at(t->surface, edge(i), 0, false, &b))
+        if (!surface_bucket(t->surface, edge(i), 0, &b))
             continue;
         k = infer(t, &b, low, high);
         if (!b.usable[k.arm])
             continue;
-        o.regret = regret_of(&b, k.arm);
+        o.regret = true_bucket_regret(&b, k.arm);
         o.bound = k.bound;
         summary_add(&t->out->inferred, &o);
         summary_add(&t->out->all, &o);
@@ -624,14 +661,14 @@ static void section_time(const struct options *o)
 
     for (uint64_t i = 0; i < 60; i++) {
         struct search_result verdict;
-        struct bucket b;
+        struct true_bucket b;
         double begin;
         int arm;
 
-        if (!bucket_at(&surface, floor(64 * pow(1000, uniform_draw(o->seed, i))), 0, false, &b))
+        if (!surface_bucket(&surface, floor(64 * pow(1000, uniform_draw(o->seed, i))), 0, &b))
             continue;
         begin = now_us();
-        search_visit(search, (uint64_t)b.capacity, b.usable, false);
+        search_visit(search, b.capacity, b.usable, false);
         if (i >= 20)
             column_add(&opened, now_us() - begin);
         while ((arm = search_next(search)) != SEARCH_DONE) {
@@ -644,7 +681,7 @@ static void section_time(const struct options *o)
                 column_add(&decided, now_us() - begin);
         }
         begin = now_us();
-        search_infer(search, (uint64_t)(b.capacity * 1.1), NULL, &verdict);
+        search_infer(search, (uint64_t)((double)b.capacity * 1.1), NULL, &verdict);
         if (i >= 20)
             column_add(&inferred, now_us() - begin);
     }

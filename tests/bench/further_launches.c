@@ -1,49 +1,8 @@
-/* Plays the rounds of one table, and holds what they leave of it against the truth. */
+/* Plays the rounds of one table. */
 #include "further_launches.h"
-
-#include "rounds.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { NORMAL = 1 /* of efforts[] */ };
-
-static int candidate_of(const struct contender *c)
-{
-    return c->trial.arm < 0 ? default_arm(&c->bucket) : c->trial.arm;
-}
-
-static void open_rounds(const struct contender *contenders, int count, struct search *search,
-                        uint64_t seed, struct rounds *out)
-{
-    static struct pairs first[ROUNDS_BUCKETS_MAX];
-    struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
-    int statics[ROUNDS_STATICS_MAX], of_default = default_arm(&contenders[0].bucket);
-    struct rounds_setup setup = { .buckets = buckets,
-                                  .bucket_count = count,
-                                  .default_arm = of_default,
-                                  .statics = statics,
-                                  .launch_cycles = efforts[NORMAL].launch_cycles,
-                                  .launches = efforts[NORMAL].launches - 1,
-                                  .worth = efforts[NORMAL].worth,
-                                  .seed = seed };
-
-    for (int i = 0; i < count; i++) {
-        const struct contender *c = &contenders[i];
-
-        first[i].count = 0;
-        if (c->trial.arm >= 0)
-            first[i] = trial_pairs(&c->trial);
-        buckets[i] = (struct rounds_bucket){ 1,
-                                             (uint64_t)c->bucket.capacity,
-                                             candidate_of(c),
-                                             c->bucket.usable,
-                                             first[i].count ? &first[i] : NULL,
-                                             c->trial.belief };
-    }
-    setup.static_count = rounds_statics(search, buckets, count, of_default, statics);
-    rounds_open(out, &setup);
-}
 
 static int by_capacity(const void *a, const void *b)
 {
@@ -52,43 +11,59 @@ static int by_capacity(const void *a, const void *b)
     return (x->bucket.capacity > y->bucket.capacity) - (x->bucket.capacity < y->bucket.capacity);
 }
 
-void further_launches(struct contender *contenders, int count, struct search *search, double luck,
-                      struct noise *noise, uint64_t seed, struct further *out)
+static void open_rounds(const struct contender *contenders, int count, struct search *search,
+                        const struct rounds_setup *how, struct rounds *out)
+{
+    static struct pairs first[ROUNDS_BUCKETS_MAX];
+    struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
+    int statics[ROUNDS_STATICS_MAX], usual = contenders[0].bucket.default_arm;
+    struct rounds_setup setup = *how;
+
+    for (int i = 0; i < count; i++) {
+        const struct trial_of *trial = decision_trial(&contenders[i].decision);
+
+        buckets[i] = (struct rounds_bucket){ .weight = 1,
+                                             .capacity = contenders[i].bucket.capacity,
+                                             .table = trial ? trial->arm : usual,
+                                             .usable = contenders[i].bucket.usable };
+        if (!trial)
+            continue; /* nothing but the default was a candidate */
+        first[i] = trial_pairs(trial);
+        buckets[i].first = first[i].count ? &first[i] : NULL;
+        buckets[i].belief = trial->belief;
+    }
+    setup.buckets = buckets;
+    setup.bucket_count = count;
+    setup.default_arm = usual;
+    setup.statics = statics;
+    setup.static_count = rounds_statics(search, buckets, count, usual, statics);
+    rounds_open(out, &setup);
+}
+
+int further_launches(const struct surface *surface, struct contender *contenders, int count,
+                     struct search *search, const struct rounds_setup *how, double luck,
+                     struct noise *noise, struct rounds_left *left, double *pairs)
 {
     struct rounds *r = malloc(sizeof(*r));
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
-    int at, arm;
-    double pairs[ROUNDS_BUCKETS_MAX] = { 0 };
+    int at, arm, launches;
 
     if (!r)
         abort();
     qsort(contenders, (size_t)count, sizeof(*contenders), by_capacity);
-    open_rounds(contenders, count, search, seed, r);
+    open_rounds(contenders, count, search, how, r);
+    for (int i = 0; i < count && pairs; i++)
+        pairs[i] = 0;
     while (rounds_next(r, &at, &arm)) {
-        const struct bucket *b = &contenders[at].bucket;
-        double of_launch = luck * luck_of(b->surface, b->capacity, arm, (uint64_t)rounds_launch(r));
+        const struct true_bucket *b = &contenders[at].bucket;
+        double of_launch =
+            luck * surface_luck(surface, b->capacity, arm, (uint64_t)rounds_launch(r));
 
         rounds_tell(r, at, arm, noise_sample(noise, b->ns[arm] * exp(of_launch)));
-        pairs[at] += .5;
+        if (pairs)
+            pairs[at] += .5;
     }
     rounds_obey(r, 0.01, 0.01, left);
-    column_add(&out->launches, rounds_result(r).launches - 1);
-    for (int i = 0; i < count; i++) {
-        const struct bucket *b = &contenders[i].bucket;
-        int standard = default_arm(b);
-
-        column_add(&out->pairs, pairs[i]);
-        column_add(&out->regret, 100 * regret_of(b, left[i].arm));
-        column_add(&out->harm,
-                   b->usable[standard] ? 100 * (b->ns[left[i].arm] / b->ns[standard] - 1) : 0);
-    }
+    launches = rounds_result(r).launches - 1;
     free(r);
-}
-
-void further_free(struct further *f)
-{
-    free(f->pairs.values);
-    free(f->launches.values);
-    free(f->regret.values);
-    free(f->harm.values);
+    return launches;
 }

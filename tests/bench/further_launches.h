@@ -4,25 +4,22 @@
 #define FURTHER_LAUNCHES_H
 
 #include "decision.h"
-#include "entrants.h"
+#include "rounds.h"
+#include "surface.h"
 
 /* A bucket that was decided in launch 0. */
 struct contender {
-    struct bucket bucket;
-    struct trial_of trial; /* arm -1: nothing but the default was a candidate */
+    struct true_bucket bucket;
+    struct decision decision;
 };
 
-struct further {
-    struct value_column pairs;    /* of a bucket, in all further launches together */
-    struct value_column launches; /* of a table, launch 0 not among them */
-    struct value_column regret,
-        harm; /* of what the table holds then; harm: against the default; in % */
-};
-
-/* One table: at most as many buckets as rounds.h allows.  Launches have luck of this deviation,
- * that of launch 0 is in the buckets.  Contenders are sorted by capacity; `search` chose them. */
-void further_launches(struct contender *contenders, int count, struct search *search, double luck,
-                      struct noise *noise, uint64_t seed, struct further *out);
-void further_free(struct further *further);
+/* One table: at most as many buckets as rounds.h allows, which `search` decided.  They are sorted
+ * by capacity.  `how` has how many launches and cycles there are, what a verdict is worth, and the
+ * seed.  Launches have luck of this deviation, that of launch 0 is in the buckets.  Tells what the
+ * table holds then, and the pairs of each bucket (NULL: nobody asks).  Returns how many further
+ * launches there were. */
+int further_launches(const struct surface *surface, struct contender *contenders, int count,
+                     struct search *search, const struct rounds_setup *how, double luck,
+                     struct noise *noise, struct rounds_left *left, double *pairs);
 
 #endif

@@ -9,6 +9,7 @@
 #include "settings.h"
 #include "status.h"
 #include "store.h"
+#include "tally.h"
 #include "verb.h"
 
 #include <math.h>
@@ -99,12 +100,12 @@ static int judge_strategy(struct search_study *s, const struct search_ops *strat
 
         rc = modelled_layer_search(l, strategy, run, &search);
         for (size_t i = 0; i < l->space->anchor_count && !rc; i++) {
-            struct known_bucket bucket;
+            struct true_bucket bucket;
             struct bucket_outcome outcome;
 
             if (!modelled_layer_bucket(l, l->space->anchors[i], &bucket))
                 continue;
-            outcome = true_bucket_tune(&bucket.truth, search, &noise, l->request.effort);
+            outcome = true_bucket_tune(&bucket, search, &noise, l->request.effort->patience, NULL);
             summary_add(&sum, &outcome);
         }
         search_close(search);
@@ -165,7 +166,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
                        struct bucket_outcome *out)
 {
     const struct modelled_layer *l = &s->layer;
-    struct known_bucket bucket;
+    struct true_bucket bucket;
     int arm = space_arm(l->space, &e->plan);
 
     if (arm < 0)
@@ -174,7 +175,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
     if (!modelled_layer_bucket(l, e->bucket, &bucket) || !bucket.usable[arm])
         return fail(ERR_WRONG, "%s: bucket %u: %s does not fit into %s", s->ask->db, e->bucket,
                     PLAN_TEXT(&e->plan), ACCOUNT_TEXT(l->space->memory_limit_bytes));
-    *out = true_bucket_outcome(&bucket.truth, arm);
+    *out = true_bucket_outcome(&bucket, arm);
     out->samples = e->samples;
     out->bounded = !isnan(e->bound);
     out->bound = e->bound;
@@ -202,7 +203,7 @@ static int judge_table(struct search_study *s)
 /* ---- axes */
 
 /* The least time of the plans that have this value, at one capacity; NAN: none can run. */
-static double best_with(const struct known_bucket *bucket, const struct space *space, size_t axis,
+static double best_with(const struct true_bucket *bucket, const struct space *space, size_t axis,
                         uint32_t value)
 {
     double best = NAN;
@@ -230,7 +231,7 @@ static int put_axis(const struct search_study *s, size_t axis)
     int rc;
 
     for (size_t i = 0; i < space->anchor_count; i++) {
-        struct known_bucket bucket;
+        struct true_bucket bucket;
         double left;
 
         if (!modelled_layer_bucket(&s->layer, space->anchors[i], &bucket))
@@ -245,13 +246,13 @@ static int put_axis(const struct search_study *s, size_t axis)
                 values[count++] = value;
         }
         for (size_t k = 0; k < count; k++) {
-            double over = best_with(&bucket, space, axis, values[k]) / bucket.truth.best_ns - 1;
+            double over = best_with(&bucket, space, axis, values[k]) / bucket.best_ns - 1;
 
             worst = over > worst ? over : worst;
         }
         left = best_with(&bucket, space, axis, usual);
         if (!isnan(left))
-            column_add(&worth, 100 * (left / bucket.truth.best_ns - 1));
+            column_add(&worth, 100 * (left / bucket.best_ns - 1));
     }
     json_write(s->details, "%s\n    '%s': [", axis ? "," : "", plan_axes[axis].name);
     for (size_t i = 0; i < count; i++) {

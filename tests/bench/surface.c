@@ -1,6 +1,7 @@
 /* The truth behind the search's simulations. */
 #include "surface.h"
 
+#include "arms.h"
 #include "plan.h"
 #include "random.h"
 #include "shape.h"
@@ -422,4 +423,42 @@ bool surface_fits(const struct surface *surface, double capacity, int arm)
     if (surface->foreign_sd > 0 && plan_is_default(&surface->arms[arm], NULL))
         return true;
     return train * (weights + p->experts * tokens * (1 + 2 * r)) <= surface->memory_bytes;
+}
+
+/* ---- a bucket of it */
+
+struct search_setup surface_setup(const struct surface *surface, uint64_t seed)
+{
+    return (struct search_setup){ .shape = surface->shape,
+                                  .arms = surface->arms,
+                                  .arm_count = surface->arm_count,
+                                  .machine = surface->machine,
+                                  .seed = seed };
+}
+
+double surface_luck(const struct surface *surface, uint64_t capacity, int arm, uint64_t launch)
+{
+    uint64_t key = random_bits(random_bits(surface->seed, 11), capacity);
+
+    return normal_draw(random_bits(key, launch), (uint64_t)arm);
+}
+
+bool surface_bucket(const struct surface *surface, double capacity, double luck,
+                    struct true_bucket *out)
+{
+    struct moe_plan usual = plan_default(NULL);
+
+    out->capacity = (uint64_t)capacity;
+    out->arm_count = surface->arm_count;
+    out->default_arm = arms_find(surface->arms, surface->arm_count, &usual);
+    out->best_ns = INFINITY;
+    for (int i = 0; i < (int)surface->arm_count; i++) {
+        out->ns[i] = out->seen_ns[i] = surface_ns(surface, capacity, i);
+        if (luck > 0)
+            out->seen_ns[i] *= exp(luck * surface_luck(surface, out->capacity, i, 0));
+        out->usable[i] = surface_fits(surface, capacity, i);
+        if (out->usable[i])
+            out->best_ns = fmin(out->best_ns, out->ns[i]);
+    }
+    return isfinite(out->best_ns);
 }

@@ -8,6 +8,7 @@
 #include "noise.h"
 #include "plan.h"
 #include "search.h"
+#include "true_bucket.h"
 
 enum { SURFACE_POCKETS_MAX = 8 };
 
@@ -48,5 +49,17 @@ bool surface_fits(const struct surface *surface, double capacity, int arm);
 
 /* A capacity that this layer might see: 256 to 64k tokens per rank. */
 double surface_capacity(const struct surface *surface, uint64_t index);
+
+/* What a search is told: the layer, its plans, the blurred machine.  It borrows the surface. */
+struct search_setup surface_setup(const struct surface *surface, uint64_t seed);
+
+/* How lucky a plan is in one launch, a logarithm of standard deviation 1: where its ranks' memory
+ * and threads came to lie. */
+double surface_luck(const struct surface *surface, uint64_t capacity, int arm, uint64_t launch);
+
+/* What all plans take there; what is seen of it in launch 0, with luck of this deviation.  False:
+ * nothing fits. */
+bool surface_bucket(const struct surface *surface, double capacity, double luck,
+                    struct true_bucket *out);
 
 #endif

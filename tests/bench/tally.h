@@ -1,8 +1,30 @@
-/* What strategies did, as lines of a table. */
+/* What strategies did in many buckets: means and quantiles, as lines of a table. */
 #ifndef TALLY_H
 #define TALLY_H
 
 #include "true_bucket.h"
+
+struct value_column {
+    double *values;
+    size_t count, room;
+};
+
+void column_add(struct value_column *c, double value);
+double column_mean(const struct value_column *c); /* NAN if nothing was added */
+double column_at(const struct value_column *c, double quantile);
+
+/* All zero: nothing yet. */
+struct summary {
+    struct value_column regret, harm, samples, searched, first_samples, lost,
+        bound;                    /* shares in % */
+    size_t harmed, hurt, covered; /* slower than the default by 1 %, by 5 %; within the bound */
+    size_t best;                  /* no plan is faster */
+    size_t undecided;
+    double hidden; /* the largest regret of those, a share */
+};
+
+void summary_add(struct summary *s, const struct bucket_outcome *o);
+void summary_free(struct summary *s);
 
 typedef double statistic(const struct value_column *column); /* such as column_mean() */
 double column_p99(const struct value_column *column);

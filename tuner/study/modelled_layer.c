@@ -115,20 +115,18 @@ double modelled_layer_ns(const struct modelled_layer *l, uint64_t capacity, int 
     return step_times_at(&l->times, capacity)[arm];
 }
 
-bool modelled_layer_bucket(const struct modelled_layer *l, uint32_t bucket,
-                           struct known_bucket *out)
+bool modelled_layer_bucket(const struct modelled_layer *l, uint32_t bucket, struct true_bucket *out)
 {
-    out->truth = (struct true_bucket){ .capacity = space_capacity(l->space, bucket),
-                                       .ns = out->ns,
-                                       .usable = out->usable,
-                                       .default_arm = l->space->default_arm,
-                                       .best_ns = NAN };
-    for (int arm = 0; arm < (int)l->space->arm_count; arm++) {
-        out->ns[arm] = modelled_layer_ns(l, out->truth.capacity, arm);
+    out->capacity = space_capacity(l->space, bucket);
+    out->arm_count = l->space->arm_count;
+    out->default_arm = l->space->default_arm;
+    out->best_ns = NAN;
+    for (int arm = 0; arm < (int)out->arm_count; arm++) {
+        out->ns[arm] = out->seen_ns[arm] = modelled_layer_ns(l, out->capacity, arm);
         out->usable[arm] = !isnan(out->ns[arm]);
-        out->truth.best_ns = fmin(out->truth.best_ns, out->ns[arm]);
+        out->best_ns = fmin(out->best_ns, out->ns[arm]);
     }
-    return !isnan(out->truth.best_ns);
+    return !isnan(out->best_ns);
 }
 
 int modelled_layer_search(const struct modelled_layer *l, const struct search_ops *strategy,

@@ -33,15 +33,10 @@ int modelled_layer_time(struct modelled_layer *layer, const uint64_t *capacities
 /* What a step takes; NAN: more memory than there is. */
 double modelled_layer_ns(const struct modelled_layer *layer, uint64_t capacity, int arm);
 
-/* True times of a bucket at the capacity that stands for it. */
-struct known_bucket {
-    struct true_bucket truth;
-    double ns[SEARCH_ARMS_MAX];
-    bool usable[SEARCH_ARMS_MAX];
-};
-/* False: no plan fits into the memory. */
+/* True times of a bucket at the capacity that stands for it.  False: no plan fits into the memory.
+ */
 bool modelled_layer_bucket(const struct modelled_layer *layer, uint32_t bucket,
-                           struct known_bucket *out);
+                           struct true_bucket *out);
 
 /* A search as `tune` opens one, and the noise that it is told, of this run of several. */
 int modelled_layer_search(const struct modelled_layer *layer, const struct search_ops *strategy,

@@ -85,12 +85,13 @@ static int by_table(struct trace_replay *r, uint32_t run, struct policy_cost *ou
 
     TRY(modelled_layer_search(&r->layer, search_find("guided"), run, &search));
     for (size_t i = 0; i < r->bucket_count; i++) {
-        struct known_bucket bucket;
+        struct true_bucket bucket;
         struct bucket_outcome outcome = { .arm = space->default_arm };
 
         /* Its upper edge may be beyond what memory allows, where the trace's capacity is not. */
         if (modelled_layer_bucket(&r->layer, r->buckets[i], &bucket))
-            outcome = true_bucket_tune(&bucket.truth, search, &noise, r->layer.request.effort);
+            outcome =
+                true_bucket_tune(&bucket, search, &noise, r->layer.request.effort->patience, NULL);
         r->arm_of[r->buckets[i] - r->first] = outcome.arm;
         out->trials += outcome.samples;
     }
