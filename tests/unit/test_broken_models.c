@@ -5,19 +5,18 @@
  *     test_broken_models [--full]      1,920 buckets, or 10,080; 475 inferred ones, or 9,000 */
 #include "check.h"
 
+#include "arms.h"
 #include "broken_model.h"
-#include "decision.h"
+#include "further_launches.h"
 #include "made_ranks.h"
 #include "made_table.h"
 #include "plan.h"
 #include "random.h"
-#include "rounds.h"
 #include "stats.h"
 #include "status.h"
 #include "store.h"
 #include "surface.h"
 #include "table_steps.h"
-#include "true_bucket.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,105 +34,59 @@ struct outcomes {
     } decided, left; /* by the decision alone, as a training that tunes itself; after rounds */
 };
 
-static struct known_bucket {
-    double capacity, ns[SEARCH_ARMS_MAX];
-    bool usable[SEARCH_ARMS_MAX];
-    struct pairs first;
-} known[BUCKETS];
-
-static int default_arm_of(const struct surface *s)
-{
-    struct moe_plan usual = plan_default(&s->shape);
-
-    for (int i = 0; i < (int)s->arm_count; i++)
-        if (plan_equal(&s->arms[i], &usual))
-            return i;
-    return -1;
-}
-
 /* In every other bucket the default is the best plan, where all others do harm. */
-static void set_truth(const struct surface *s, uint64_t key, double capacity, int default_arm,
-                      struct known_bucket *b)
+static void set_truth(const struct surface *s, uint64_t key, double capacity, struct true_bucket *b)
 {
-    double best = INFINITY;
+    int usual;
 
-    *b = (struct known_bucket){ .capacity = capacity };
-    for (size_t i = 0; i < s->arm_count; i++) {
-        b->usable[i] = surface_fits(s, capacity, (int)i);
-        b->ns[i] = surface_ns(s, capacity, (int)i);
-        best = b->usable[i] && b->ns[i] < best ? b->ns[i] : best;
-    }
-    b->usable[default_arm] = true;
+    surface_bucket(s, capacity, 0, b);
+    usual = b->default_arm;
+    b->usable[usual] = true;
     if (random_bits(key, 1) % 2)
-        b->ns[default_arm] = best * (1 - 0.06 * uniform_draw(key, 2));
+        b->ns[usual] = b->seen_ns[usual] = b->best_ns * (1 - 0.06 * uniform_draw(key, 2));
+    b->best_ns = fmin(b->best_ns, b->ns[usual]);
 }
 
-static void count(struct stage *stage, const struct known_bucket *b, int arm, int default_arm)
+static void count(struct stage *stage, const struct true_bucket *b, int arm)
 {
-    stage->published += arm != default_arm;
-    stage->harmed += b->ns[arm] > 1.02 * b->ns[default_arm];
+    stage->published += arm != b->default_arm;
+    stage->harmed += b->ns[arm] > 1.02 * b->ns[b->default_arm];
 }
 
-/* What the rounds are to be told of it. */
-static struct rounds_bucket decide(struct search *search, struct noise *noise,
-                                   struct known_bucket *b, int default_arm, struct outcomes *out)
+static void decide(struct search *search, struct noise *noise, struct contender *c,
+                   struct outcomes *out)
 {
-    struct decision_setup setup = { .search = search,
-                                    .capacity = (uint64_t)b->capacity,
-                                    .usable = b->usable,
-                                    .default_arm = default_arm,
-                                    .incumbent = -1 };
-    const struct trial_of *trial;
+    const struct true_bucket *b = &c->bucket;
+    struct bucket_outcome o = true_bucket_tune(b, search, noise, 0, &c->decision);
     struct decision_result r;
-    enum decision_purpose purpose;
-    struct decision d;
-    uint32_t steps = 0;
-    int arm;
 
-    decision_open(&d, &setup);
-    while ((arm = decision_next(&d, &purpose)) != DECISION_DONE && steps++ < 2000)
-        decision_tell(&d, purpose, arm, noise_sample(noise, b->ns[arm]));
-    CHECK(steps < 2000 && decision_result(&d, &r));
+    CHECK(o.samples < 2000 && decision_result(&c->decision, &r) && r.arm == o.arm);
     out->buckets++;
-    count(&out->decided, b, r.arm, default_arm);
-    trial = decision_trial(&d);
-    if (r.arm != default_arm) {
-        CHECK(isfinite(r.gain.value) && r.gain.value > 0);
-        CHECK(isfinite(r.ns) && isfinite(r.default_ns));
-        out->decided.unproven += trial_pairs(trial).count < PAIRS_LEAST;
-    }
-    if (!trial)
-        return (struct rounds_bucket){ 1, setup.capacity, default_arm, b->usable, NULL, { 0, 0 } };
-    b->first = trial_pairs(trial);
-    return (struct rounds_bucket){ 1,         setup.capacity, trial->arm,
-                                   b->usable, &b->first,      trial->belief };
+    count(&out->decided, b, r.arm);
+    if (r.arm == b->default_arm)
+        return;
+    CHECK(isfinite(r.gain.value) && r.gain.value > 0);
+    CHECK(isfinite(r.ns) && isfinite(r.default_ns));
+    out->decided.unproven += trial_pairs(decision_trial(&c->decision)).count < PAIRS_LEAST;
 }
 
 /* The static plans that are to meet the table the broken model chooses, too. */
-static void play_rounds(struct search *search, struct noise *noise,
-                        const struct rounds_bucket *buckets, int default_arm, uint64_t seed,
+static void play_rounds(const struct surface *s, struct contender *contenders,
+                        struct search *search, struct noise *noise, uint64_t seed,
                         struct outcomes *out)
 {
-    int statics[ROUNDS_STATICS_MAX], bucket, arm;
-    struct rounds_setup setup = { .buckets = buckets,
-                                  .bucket_count = BUCKETS,
-                                  .default_arm = default_arm,
-                                  .statics = statics,
-                                  .launches = LAUNCHES,
-                                  .launch_cycles = LAUNCH_CYCLES,
-                                  .seed = seed };
+    struct rounds_setup how = { .launches = LAUNCHES,
+                                .launch_cycles = LAUNCH_CYCLES,
+                                .seed = seed };
     struct rounds_left left[ROUNDS_BUCKETS_MAX];
-    static struct rounds r;
 
-    setup.static_count = rounds_statics(search, buckets, BUCKETS, default_arm, statics);
-    rounds_open(&r, &setup);
-    while (rounds_next(&r, &bucket, &arm))
-        rounds_tell(&r, bucket, arm, noise_sample(noise, known[bucket].ns[arm]));
-    rounds_obey(&r, 0.01, 0.01, left);
+    further_launches(s, contenders, BUCKETS, search, &how, 0, noise, left, NULL);
     for (int b = 0; b < BUCKETS; b++) {
-        count(&out->left, &known[b], left[b].arm, default_arm);
-        out->left.unproven += left[b].arm != default_arm && !left[b].word.proof;
-        CHECK(left[b].arm == default_arm || left[b].word.gain.value > 0);
+        bool usual = left[b].arm == contenders[b].bucket.default_arm;
+
+        count(&out->left, &contenders[b].bucket, left[b].arm);
+        out->left.unproven += !usual && !left[b].word.proof;
+        CHECK(usual || left[b].word.gain.value > 0);
     }
 }
 
@@ -141,15 +94,10 @@ static void tune(const char *strategy, uint64_t seed, const struct model_defect 
                  struct outcomes *out)
 {
     struct surface s = surface_make(seed, &(struct surface_options){ .slices = 4 });
-    struct search_setup setup = { .shape = s.shape,
-                                  .arms = s.arms,
-                                  .arm_count = s.arm_count,
-                                  .machine = s.machine,
-                                  .seed = seed };
+    struct search_setup setup = surface_setup(&s, seed);
     struct noise noise = noise_make(seed, 0.05, 0.01, true);
-    struct rounds_bucket buckets[BUCKETS];
+    static struct contender contenders[BUCKETS];
     double capacities[BUCKETS];
-    int default_arm = default_arm_of(&s);
     struct search *search;
 
     model_defect = *broken_by;
@@ -160,10 +108,10 @@ static void tune(const char *strategy, uint64_t seed, const struct model_defect 
         capacities[i] = surface_capacity(&s, i);
     sort_doubles(capacities, BUCKETS);
     for (uint64_t i = 0; i < BUCKETS; i++) {
-        set_truth(&s, seed * 16 + i, capacities[i], default_arm, &known[i]);
-        buckets[i] = decide(search, &noise, &known[i], default_arm, out);
+        set_truth(&s, seed * 16 + i, capacities[i], &contenders[i].bucket);
+        decide(search, &noise, &contenders[i], out);
     }
-    play_rounds(search, &noise, buckets, default_arm, seed, out);
+    play_rounds(&s, contenders, search, &noise, seed, out);
     search_close(search);
     model_defect.scope = NOBODY;
 }
@@ -258,11 +206,12 @@ static struct uneven uneven_of(uint64_t seed, bool smooth)
     static const uint32_t slices[] = { 4, 8, 32, 128 };
     struct surface_options options = { .slices = slices[seed % 4] };
     struct uneven u = { .surface = surface_make(seed, &options), .smooth = smooth };
+    struct moe_plan usual = plan_default(NULL);
     uint64_t key = random_bits(seed, 11);
     double sign = random_bits(key, 0) % 2 ? 1 : -1;
 
     u.surface.shape.tokens = 65536;
-    u.default_arm = default_arm_of(&u.surface);
+    u.default_arm = arms_find(u.surface.arms, u.surface.arm_count, &usual);
     u.slope = sign * (.2 + .4 * uniform_draw(key, 1));
     for (int i = 0; i <= JUMPS; i++) {
         if (i < JUMPS)
@@ -283,13 +232,12 @@ static double uneven_ns(const void *self, const struct moe_shape *shape,
                         const struct moe_plan *plan, uint64_t capacity)
 {
     const struct uneven *u = self;
+    int arm = arms_find(u->surface.arms, u->surface.arm_count, plan);
 
     (void)shape;
-    for (int i = 0; i < (int)u->surface.arm_count; i++)
-        if (plan_equal(&u->surface.arms[i], plan))
-            return i == u->default_arm ? u->default_ns[capacity / WINDOW]
-                                       : surface_ns(&u->surface, (double)capacity, i);
-    return NAN;
+    if (arm == u->default_arm)
+        return u->default_ns[capacity / WINDOW];
+    return arm < 0 ? NAN : surface_ns(&u->surface, (double)capacity, arm);
 }
 
 struct between {
