@@ -7,6 +7,7 @@
  * claims: gains over the default plan, as entries have them, beside those of launches that tune did
  *   not see, and of their mean.
  * alike: all plans take the same time; nothing is to be found. */
+#include "arms.h"
 #include "command_words.h"
 #include "made_ranks.h"
 #include "made_table.h"
@@ -14,13 +15,11 @@
 #include "random.h"
 #include "status.h"
 #include "store.h"
-#include "table_steps.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- what is required, in % */
 
@@ -41,14 +40,12 @@ static double true_ns(const void *self, const struct moe_shape *shape, const str
                       uint64_t capacity)
 {
     const struct system *s = self;
+    int arm = arms_find(s->surface.arms, s->surface.arm_count, plan);
 
     (void)shape;
     if (s->alike)
         return 1e4 * (1e3 + (double)capacity);
-    for (int i = 0; i < (int)s->surface.arm_count; i++)
-        if (plan_equal(&s->surface.arms[i], plan))
-            return surface_ns(&s->surface, (double)capacity, i);
-    return NAN;
+    return arm < 0 ? NAN : surface_ns(&s->surface, (double)capacity, arm);
 }
 
 static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
@@ -73,12 +70,6 @@ struct cell {
     double tables, buckets;
     double adopted, nothing, harmed, gain, regret, claimed, steps;
     double of_tables[3]; /* sums of covered^2, covered * claims and claims^2 */
-};
-
-struct reading {
-    const struct system *system;
-    struct cell *cell;
-    double claims, covered; /* of this table */
 };
 
 static bool holds(const struct gain *gain, double value)
@@ -118,11 +109,9 @@ static double share_of_further(const struct system *s, const struct entry_row *e
     return inside / FURTHER;
 }
 
-static int read_entry(void *self, const struct entry_row *e)
+static void judge_entry(const struct system *s, const struct entry_row *e, struct cell *c)
 {
-    struct reading *r = self;
-    struct cell *c = r->cell;
-    double ratio = log_ratio(r->system, e), gain = -expm1(ratio);
+    double ratio = log_ratio(s, e), gain = -expm1(ratio);
     double half = (e->gain.high - e->gain.low) / 2;
     bool claims = isfinite(e->gain.value) && !plan_is_default(&e->plan, NULL);
 
@@ -130,48 +119,40 @@ static int read_entry(void *self, const struct entry_row *e)
         c->inferred += claims;
         if (claims && isfinite(half)) {
             c->inferred_claims++;
-            c->inferred_covered += share_of_further(r->system, e, ratio);
+            c->inferred_covered += share_of_further(s, e, ratio);
             c->inferred_half += half;
         }
-        return OK;
+        return;
     }
     c->buckets++;
     c->adopted += !strcmp(e->decision, "adopted");
     c->nothing += !claims || holds(&e->gain, 0);
     c->harmed += ratio > .01;
     c->gain += gain;
-    c->regret += regret_of_entry(r->system, e);
+    c->regret += regret_of_entry(s, e);
     if (!claims)
-        return OK;
-    r->claims++;
-    r->covered += share_of_further(r->system, e, ratio);
+        return;
+    c->claims++;
+    c->covered += share_of_further(s, e, ratio);
     c->covered_mean += holds(&e->gain, gain);
     c->squares += pow(1.96 * (e->gain.value - gain) / half, 2);
     c->half += half;
     c->claimed += e->gain.value - gain;
-    return OK;
 }
 
-static int read_table(const struct system *s, const char *path, struct cell *c)
+static void judge_table(const struct system *s, const struct table_rows *table, struct cell *c)
 {
-    struct reading r = { .system = s, .cell = c };
-    struct table_steps steps = { 0 };
-    struct store *store;
-    int rc;
+    double claims = c->claims, covered = c->covered;
 
-    TRY(store_read(path, &store));
-    rc = store_entries(store, 0, 0, read_entry, &r);
-    if (!rc)
-        rc = table_steps(store, &steps);
-    store_close(store);
+    for (size_t i = 0; i < table->count; i++)
+        judge_entry(s, &table->entries[i], c);
+    claims = c->claims - claims;
+    covered = c->covered - covered;
     c->tables++;
-    c->steps += steps.timed;
-    c->claims += r.claims;
-    c->covered += r.covered;
-    c->of_tables[0] += r.covered * r.covered;
-    c->of_tables[1] += r.covered * r.claims;
-    c->of_tables[2] += r.claims * r.claims;
-    return rc;
+    c->steps += table->timed;
+    c->of_tables[0] += covered * covered;
+    c->of_tables[1] += covered * claims;
+    c->of_tables[2] += claims * claims;
 }
 
 struct options {
@@ -184,13 +165,13 @@ struct options {
 static int run_cell(const struct options *o, bool alike, struct cell *c)
 {
     static const uint32_t slices[] = { 1, 8, 32, 128 };
-    char folder[] = "/tmp/moetune-claims-XXXXXX", path[64];
-    int rc = mkdtemp(folder) ? OK : fail(ERR_IO, "no folder for tables");
+    int rc = OK;
 
     for (uint64_t i = 0; c->buckets < o->cases && !rc; i++) {
         uint64_t seed = random_bits(o->seed, i);
         struct system s = system_of(seed, alike ? 8 : slices[i % 4], alike);
-        struct made_table table;
+        struct made_table table = { &s.surface, s.window, 1, BUCKETS - 1, "normal", i + 1 };
+        struct table_rows rows;
 
         made_ranks = (struct made_ranks){ .true_ns = true_ns,
                                           .self = &s,
@@ -198,13 +179,11 @@ static int run_cell(const struct options *o, bool alike, struct cell *c)
                                           .outliers = .01,
                                           .luck = c->luck,
                                           .seed = random_bits(seed, 17) };
-        table = (struct made_table){ &s.surface, s.window, 1, BUCKETS - 1, "normal", i + 1 };
-        rc = made_table_tune(&table, folder, path);
+        rc = made_table_tune(&table, &rows);
         if (!rc)
-            rc = read_table(&s, path, c);
-        made_table_forget(folder);
+            judge_table(&s, &rows, c);
+        table_rows_free(&rows);
     }
-    rmdir(folder);
     return rc;
 }
 

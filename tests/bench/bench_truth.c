@@ -16,7 +16,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
-#include "table_steps.h"
+#include "table_rows.h"
 #include "truth_outcome.h"
 #include "verbs.h"
 
@@ -37,7 +37,7 @@ static const double half_most = .02, half_most_of_hosts = .04;
 
 /* ---- the table, and the buckets of it that are looked at */
 
-enum { MEASURED_MOST = 8, INFERRED_MOST = 2, ENTRIES_MAX = 4096, OUTCOMES_MAX = 64 };
+enum { MEASURED_MOST = 8, INFERRED_MOST = 2 };
 
 struct subject {
     struct moe_shape shape;
@@ -49,36 +49,19 @@ struct subject {
     double tuning_steps;
 };
 
-struct entry_list {
-    struct entry_row *rows;
-    size_t count;
-};
-
-static int keep_entry(void *self, const struct entry_row *entry)
-{
-    struct entry_list *list = self;
-
-    if (list->count == ENTRIES_MAX)
-        return fail(ERR_ARGUMENT, "more than %d entries", ENTRIES_MAX);
-    if (list->count && entry->shape != list->rows[0].shape)
-        return fail(ERR_ARGUMENT, "a table of one layer is wanted");
-    list->rows[list->count++] = *entry;
-    return OK;
-}
-
 /* At most so many, evenly over all there are of that kind. */
-static void pick(const struct entry_list *list, bool inferred, size_t most, struct subject *s)
+static void pick(const struct table_rows *list, bool inferred, size_t most, struct subject *s)
 {
     size_t of_kind = 0, wanted, taken = 0, seen = 0;
 
     for (size_t i = 0; i < list->count; i++)
-        of_kind += list->rows[i].inferred == inferred;
+        of_kind += list->entries[i].inferred == inferred;
     wanted = of_kind < most ? of_kind : most;
     for (size_t i = 0; i < list->count; i++) {
-        if (list->rows[i].inferred != inferred)
+        if (list->entries[i].inferred != inferred)
             continue;
         if (taken < wanted && seen++ >= taken * (of_kind - 1) / (wanted > 1 ? wanted - 1 : 1)) {
-            s->entries[s->count++] = list->rows[i];
+            s->entries[s->count++] = list->entries[i];
             taken++;
         }
     }
@@ -108,33 +91,27 @@ static int list_plans(struct subject *s)
     return OK;
 }
 
-static int read_entries(struct store *store, struct entry_list *list, struct subject *s)
-{
-    struct table_steps steps;
-
-    TRY(store_entries(store, 0, 0, keep_entry, list));
-    if (!list->count)
-        return fail(ERR_ARGUMENT, "the table is empty");
-    TRY(store_shape_get(store, list->rows[0].shape, &s->shape));
-    TRY(table_steps(store, &steps));
-    s->tuning_steps = steps.timed + steps.warm;
-    pick(list, false, MEASURED_MOST, s);
-    pick(list, true, INFERRED_MOST, s);
-    return list_plans(s);
-}
-
 static int read_table(const char *path, struct subject *s)
 {
-    struct entry_list list = { .rows = calloc(ENTRIES_MAX, sizeof(*list.rows)) };
-    struct store *store = NULL;
-    int rc = list.rows ? OK : fail(ERR_NOMEM, "%d entries", ENTRIES_MAX);
+    struct table_rows list;
+    struct store *store;
+    int rc;
 
-    TRY_OUT(rc);
-    TRY_OUT(store_read(path, &store));
-    TRY_OUT(read_entries(store, &list, s));
+    TRY(store_read(path, &store));
+    TRY_OUT(table_rows_read(store, 0, 0, &list));
+    if (!list.count)
+        TRY_OUT(fail(ERR_ARGUMENT, "the table is empty"));
+    for (size_t i = 1; i < list.count; i++)
+        if (list.entries[i].shape != list.entries[0].shape)
+            TRY_OUT(fail(ERR_ARGUMENT, "a table of one layer is wanted"));
+    TRY_OUT(store_shape_get(store, list.entries[0].shape, &s->shape));
+    s->tuning_steps = list.timed + list.warm;
+    pick(&list, false, MEASURED_MOST, s);
+    pick(&list, true, INFERRED_MOST, s);
+    rc = list_plans(s);
 out:
     store_close(store);
-    free(list.rows);
+    table_rows_free(&list);
     return rc;
 }
 

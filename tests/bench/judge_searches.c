@@ -9,6 +9,7 @@
 #include "settings.h"
 #include "status.h"
 #include "store.h"
+#include "table_rows.h"
 #include "tally.h"
 #include "verb.h"
 
@@ -34,9 +35,7 @@ struct search_study {
     const struct judging *ask;
     struct modelled_layer layer;
     struct study_result *result;
-    /* Entries of --db that are about the setting at hand. */
-    struct entry_row *entries;
-    size_t entry_count, entry_room;
+    struct table_rows table; /* entries of --db that are about the setting at hand */
     FILE *details;
     int verdict; /* ERR_WRONG after a message: what was asked for does not hold */
 };
@@ -121,41 +120,30 @@ static int judge_strategy(struct search_study *s, const struct search_ops *strat
 
 /* ---- a table that `tune` made */
 
-static int keep_entry(void *self, const struct entry_row *e)
-{
-    struct search_study *s = self;
-
-    if (e->window != s->layer.space->window || entry_is(e, ENTRY_STALE))
-        return OK;
-    if (s->entry_count == s->entry_room) {
-        size_t room = s->entry_room ? 2 * s->entry_room : 64;
-        void *entries = realloc(s->entries, room * sizeof(*s->entries));
-
-        if (!entries)
-            return fail(ERR_NOMEM, "%zu entries", room);
-        s->entries = entries;
-        s->entry_room = room;
-    }
-    s->entries[s->entry_count++] = *e;
-    return OK;
-}
-
 static int read_entries(struct search_study *s)
 {
+    struct table_rows *t = &s->table;
     struct store *store;
     int64_t cluster, shape;
+    size_t count;
     int rc;
 
-    s->entry_count = 0;
+    table_rows_free(t);
     if (!s->ask->db)
         return OK;
     TRY(store_check_named(s->ask->db, "--db"));
     TRY(store_read(s->ask->db, &store));
     rc = store_find(store, &s->layer.cluster, &s->layer.space->shape, &cluster, &shape);
     if (!rc)
-        rc = store_entries(store, cluster, shape, keep_entry, s);
+        rc = table_rows_read(store, cluster, shape, t);
     store_close(store);
-    if (rc == UNSUPPORTED || (!rc && !s->entry_count))
+    count = t->count;
+    t->count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (t->entries[i].window == s->layer.space->window &&
+            !entry_is(&t->entries[i], ENTRY_STALE))
+            t->entries[t->count++] = t->entries[i];
+    if (rc == UNSUPPORTED || (!rc && !t->count))
         return fail(UNSUPPORTED, "%s: nothing of this layer on this cluster: %s", s->ask->db,
                     SHAPE_TEXT(&s->layer.space->shape));
     return rc;
@@ -189,12 +177,12 @@ static int judge_table(struct search_study *s)
     struct bucket_outcome outcome;
     int rc = OK;
 
-    for (size_t i = 0; i < s->entry_count && !rc; i++) {
-        rc = judge_entry(s, &s->entries[i], &outcome);
+    for (size_t i = 0; i < s->table.count && !rc; i++) {
+        rc = judge_entry(s, &s->table.entries[i], &outcome);
         if (!rc)
             summary_add(&sum, &outcome);
     }
-    if (!rc && s->entry_count)
+    if (!rc && s->table.count)
         rc = put_summary(s, "table", &sum);
     summary_free(&sum);
     return rc;
@@ -353,15 +341,15 @@ static int time_buckets(struct search_study *s)
 {
     const struct space *space = s->layer.space;
     size_t count = 0;
-    uint64_t *capacities = malloc((space->anchor_count + s->entry_count) * sizeof(*capacities));
+    uint64_t *capacities = malloc((space->anchor_count + s->table.count) * sizeof(*capacities));
     int rc;
 
     if (!capacities)
         return fail(ERR_NOMEM, "%zu buckets", space->anchor_count);
     for (size_t i = 0; i < space->anchor_count; i++)
         capacities[count++] = space_capacity(space, space->anchors[i]);
-    for (size_t i = 0; i < s->entry_count; i++)
-        capacities[count++] = space_capacity(space, s->entries[i].bucket);
+    for (size_t i = 0; i < s->table.count; i++)
+        capacities[count++] = space_capacity(space, s->table.entries[i].bucket);
     rc = modelled_layer_time(&s->layer, capacities, count);
     free(capacities);
     return rc;
@@ -457,7 +445,7 @@ static int run(const struct verb_call *call, void *options)
     for (size_t i = 0; *rows[i].name; i++)
         free(put[i].cells);
     free(result.details);
-    free(s.entries);
+    table_rows_free(&s.table);
     modelled_layer_close(&s.layer);
     return rc ? rc : s.verdict;
 }

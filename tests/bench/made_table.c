@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The machine as the search is told of it, blurred; what the search does not read says nothing. */
@@ -42,7 +43,7 @@ static int write_cluster(const struct surface *surface, const char *path)
     return fclose(file) || !written ? fail(ERR_IO, "%s cannot be written", path) : OK;
 }
 
-int made_table_tune(const struct made_table *table, const char *folder, char path[64])
+static int tune_in(const char *folder, const struct made_table *table, char path[64])
 {
     char cluster[64], window[16], buckets[24], number[24], shape[SHAPE_TEXT_BYTES], effort[16];
     char *argv[] = { "made",     "tune",   "--quiet",   "--sim",    cluster,  "--shape", shape,
@@ -70,7 +71,7 @@ int made_table_tune(const struct made_table *table, const char *folder, char pat
     return rc == ERR_WRONG ? OK : rc;
 }
 
-void made_table_forget(const char *folder)
+static void remove_folder(const char *folder)
 {
     static const char *const names[] = { "",        ".published", ".journal", ".lease",  ".owner",
                                          ".misses", "-wal",       "-shm",     "-journal" };
@@ -82,4 +83,23 @@ void made_table_forget(const char *folder)
     }
     snprintf(path, sizeof(path), "%s/cluster.txt", folder);
     unlink(path);
+    rmdir(folder);
+}
+
+int made_table_tune(const struct made_table *table, struct table_rows *out)
+{
+    char folder[] = "/tmp/moetune-made-XXXXXX", path[64];
+    struct store *store = NULL;
+    int rc = OK;
+
+    *out = (struct table_rows){ 0 };
+    if (!mkdtemp(folder))
+        return fail(ERR_IO, "no folder for a table");
+    TRY_OUT(tune_in(folder, table, path));
+    TRY_OUT(store_read(path, &store));
+    rc = table_rows_read(store, 0, 0, out);
+out:
+    store_close(store);
+    remove_folder(folder);
+    return rc;
 }

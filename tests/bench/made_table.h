@@ -1,9 +1,10 @@
-/* `tune` as a whole on a made-up cluster and layer: a program that is linked as made_ranks.h says
- * has its table in a folder. */
+/* `tune` as a whole on a made-up cluster and layer, for a program that is linked as made_ranks.h
+ * says. */
 #ifndef MADE_TABLE_H
 #define MADE_TABLE_H
 
 #include "surface.h"
+#include "table_rows.h"
 
 struct made_table {
     const struct surface *surface; /* borrowed; its layer has as many tokens as the window needs */
@@ -12,11 +13,8 @@ struct made_table {
     uint64_t seed;
 };
 
-/* As `moetune tune` would, without a word; `path`: of the database in that folder.  A status; a
- * table that was given up as slower is OK. */
-int made_table_tune(const struct made_table *table, const char *folder, char path[64]);
-
-/* Removes what that left in the folder. */
-void made_table_forget(const char *folder);
+/* As `moetune tune` would, without a word: what its table says.  A status; a table that was given
+ * up as slower is OK.  table_rows_free() also after an error. */
+int made_table_tune(const struct made_table *table, struct table_rows *out);
 
 #endif

@@ -16,12 +16,10 @@
 #include "status.h"
 #include "store.h"
 #include "surface.h"
-#include "table_steps.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- tables whose truth is known */
 
@@ -241,21 +239,18 @@ static double uneven_ns(const void *self, const struct moe_shape *shape,
 }
 
 struct between {
-    const struct uneven *truth;
     uint32_t tables, measured, inferred, others; /* others: inferred, and not the default */
     uint32_t slower, much_slower;                /* inferred, than the default: by 1 %, by 5 % */
     double steps, regret, gain;                  /* sums; of inferred buckets */
 };
 
-static int judge_entry(void *self, const struct entry_row *e)
+static void judge_entry(const struct uneven *u, const struct entry_row *e, struct between *b)
 {
-    struct between *b = self;
-    const struct uneven *u = b->truth;
     double ns = uneven_ns(u, NULL, &e->plan, e->capacity), usual = u->default_ns[e->bucket];
 
     if (!entry_is(e, ENTRY_INFERRED)) {
         b->measured++;
-        return OK;
+        return;
     }
     b->inferred++;
     b->others += !plan_is_default(&e->plan, NULL);
@@ -263,24 +258,17 @@ static int judge_entry(void *self, const struct entry_row *e)
     b->much_slower += ns > 1.05 * usual;
     b->regret += ns / fmin(usual, u->best_ns[e->bucket]) - 1;
     b->gain += 1 - ns / usual;
-    return OK;
 }
 
 static void sweep(uint64_t seed, bool smooth, const struct model_defect *broken_by,
                   struct between *out)
 {
-    char folder[] = "/tmp/moetune-between-XXXXXX", path[64];
     struct uneven truth = uneven_of(seed, smooth);
     struct made_table table = {
         &truth.surface, WINDOW, FIRST, LAST, seed % 2 ? "quick" : "normal", seed
     };
-    struct table_steps steps = { 0 };
-    struct store *store;
+    struct table_rows rows;
 
-    if (!mkdtemp(folder)) {
-        CHECK(false);
-        return;
-    }
     made_ranks = (struct made_ranks){ .true_ns = uneven_ns,
                                       .self = &truth,
                                       .noise = .05,
@@ -289,18 +277,13 @@ static void sweep(uint64_t seed, bool smooth, const struct model_defect *broken_
     model_defect = *broken_by;
     model_defect.arms = truth.surface.arms;
     model_defect.arm = truth.surface.arms[random_bits(seed, 3) % truth.surface.arm_count];
-    CHECK(!made_table_tune(&table, folder, path));
+    CHECK(!made_table_tune(&table, &rows));
     model_defect.scope = NOBODY;
-    out->truth = &truth;
-    if (!store_read(path, &store)) {
-        CHECK(!store_entries(store, 0, 0, judge_entry, out));
-        CHECK(!table_steps(store, &steps));
-        store_close(store);
-    }
+    for (size_t i = 0; i < rows.count; i++)
+        judge_entry(&truth, &rows.entries[i], out);
     out->tables++;
-    out->steps += steps.timed;
-    made_table_forget(folder);
-    CHECK(!rmdir(folder));
+    out->steps += rows.timed;
+    table_rows_free(&rows);
 }
 
 static void say_between(const char *what, const struct between *b)
