@@ -14,7 +14,7 @@
 #include "plan.h"
 #include "random.h"
 #include "status.h"
-#include "store.h"
+#include "tally.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -64,18 +64,15 @@ static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
 
 struct cell {
     double noise, luck; /* shares */
-    /* Gains that are claimed; of how many further launches, as a share, and means they are true. */
-    double claims, covered, covered_mean, squares, half;
-    double inferred, inferred_claims, inferred_covered, inferred_half; /* likewise, between */
+    struct claims claims;
+    double squares; /* of how far a claim lies from the mean launch, in deviations */
+    /* Of buckets between: how many claim something; claims that are intervals. */
+    double inferred;
+    struct claims inferred_claims;
     double tables, buckets;
     double adopted, nothing, harmed, gain, regret, claimed, steps;
     double of_tables[3]; /* sums of covered^2, covered * claims and claims^2 */
 };
-
-static bool holds(const struct gain *gain, double value)
-{
-    return gain->low <= value && value <= gain->high;
-}
 
 static double log_ratio(const struct system *s, const struct entry_row *e)
 {
@@ -104,7 +101,7 @@ static double share_of_further(const struct system *s, const struct entry_row *e
         double luck = made_luck(&s->surface.shape, &e->plan, e->capacity, launch) -
                       made_luck(&s->surface.shape, &standard, e->capacity, launch);
 
-        inside += holds(&e->gain, -expm1(ratio + luck));
+        inside += gain_holds(&e->gain, -expm1(ratio + luck));
     }
     return inside / FURTHER;
 }
@@ -117,37 +114,31 @@ static void judge_entry(const struct system *s, const struct entry_row *e, struc
 
     if (entry_is(e, ENTRY_INFERRED)) {
         c->inferred += claims;
-        if (claims && isfinite(half)) {
-            c->inferred_claims++;
-            c->inferred_covered += share_of_further(s, e, ratio);
-            c->inferred_half += half;
-        }
+        if (claims && isfinite(half))
+            claims_add(&c->inferred_claims, &e->gain, gain, share_of_further(s, e, ratio));
         return;
     }
     c->buckets++;
     c->adopted += !strcmp(e->decision, "adopted");
-    c->nothing += !claims || holds(&e->gain, 0);
+    c->nothing += !claims || gain_holds(&e->gain, 0);
     c->harmed += ratio > .01;
     c->gain += gain;
     c->regret += regret_of_entry(s, e);
     if (!claims)
         return;
-    c->claims++;
-    c->covered += share_of_further(s, e, ratio);
-    c->covered_mean += holds(&e->gain, gain);
+    claims_add(&c->claims, &e->gain, gain, share_of_further(s, e, ratio));
     c->squares += pow(1.96 * (e->gain.value - gain) / half, 2);
-    c->half += half;
     c->claimed += e->gain.value - gain;
 }
 
 static void judge_table(const struct system *s, const struct table_rows *table, struct cell *c)
 {
-    double claims = c->claims, covered = c->covered;
+    double claims = c->claims.count, covered = c->claims.held_further;
 
     for (size_t i = 0; i < table->count; i++)
         judge_entry(s, &table->entries[i], c);
-    claims = c->claims - claims;
-    covered = c->covered - covered;
+    claims = c->claims.count - claims;
+    covered = c->claims.held_further - covered;
     c->tables++;
     c->steps += table->timed;
     c->of_tables[0] += covered * covered;
@@ -202,30 +193,31 @@ static void judge(const char *what, double value, double least, double most)
 
 static double coverage(const struct cell *c)
 {
-    return 100 * c->covered / c->claims;
+    return 100 * c->claims.held_further / c->claims.count;
 }
 
 /* Half of its interval: tables are drawn independently, buckets of one are not. */
 static double coverage_half(const struct cell *c)
 {
-    double share = c->covered / c->claims;
+    double share = c->claims.held_further / c->claims.count;
     double squares =
         c->of_tables[0] - 2 * share * c->of_tables[1] + share * share * c->of_tables[2];
 
-    return 196 * sqrt(fmax(squares, 0)) / c->claims;
+    return 196 * sqrt(fmax(squares, 0)) / c->claims.count;
 }
 
 static void print_cell(const char *name, const struct cell *c)
 {
-    double claims = c->claims, buckets = c->buckets;
+    const struct claims *between = &c->inferred_claims;
+    double claims = c->claims.count, buckets = c->buckets;
 
     printf("%-12s %6.0f %6.0f   %5.1f +- %3.1f %6.1f %6.2f %+6.2f %6.2f   %6.0f", name, buckets,
-           claims, coverage(c), coverage_half(c), 100 * c->covered_mean / claims,
-           sqrt(c->squares / claims), 100 * c->claimed / claims, 100 * c->half / claims,
+           claims, coverage(c), coverage_half(c), 100 * c->claims.held / claims,
+           sqrt(c->squares / claims), 100 * c->claimed / claims, 100 * c->claims.half / claims,
            c->inferred);
-    if (c->inferred_claims)
-        printf(" %5.1f %6.2f", 100 * c->inferred_covered / c->inferred_claims,
-               100 * c->inferred_half / c->inferred_claims);
+    if (between->count)
+        printf(" %5.1f %6.2f", 100 * between->held_further / between->count,
+               100 * between->half / between->count);
     else
         printf(" %5s %6s", "-", "-");
     printf("   %5.1f %6.2f %6.1f %6.2f %5.1f\n", 100 * c->adopted / buckets,
@@ -297,7 +289,7 @@ static int section_alike(const struct options *o)
         judge("the interval holds 0, or nothing is claimed, %", 100 * c.nothing / c.buckets,
               nothing_least, 100);
         printf("  %-58s %6.2f\n", "claimed where another plan is published, on average, %",
-               100 * c.claimed / c.claims);
+               100 * c.claimed / c.claims.count);
     }
     return OK;
 }

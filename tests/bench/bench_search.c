@@ -86,7 +86,7 @@ static void judge_claim(const struct surface *surface, double luck, const struct
         return;
     next = ratio * exp(luck * (surface_luck(surface, b->capacity, arm, 1) -
                                surface_luck(surface, b->capacity, other, 1)));
-    claims_add(claims, &o->gain, 1 - ratio, 1 - next);
+    claims_add(claims, &o->gain, 1 - ratio, gain_holds(&o->gain, 1 - next));
 }
 
 /* Of a table, and of its buckets: what further launches take, and what they leave. */
@@ -384,12 +384,10 @@ static void section_claims(const struct options *o)
                 add_totals(&t, &s);
                 summary_free(&s);
             }
-            printf("%6g %6g  %8.3f  %5.3f %7zu  %12.1f %19.1f %18.2f\n", 100 * noises[n],
+            printf("%6g %6g  %8.3f  %5.3f %7.0f  %12.1f %19.1f %18.2f\n", 100 * noises[n],
                    100 * lucks[l], t.regret, sqrt(t.regret_error), claims.count,
-                   100 * (double)claims.held / (double)claims.count,
-                   100 * (double)claims.held_next / (double)claims.count,
-                   column_mean(&claims.width));
-            free(claims.width.values);
+                   100 * claims.held / claims.count, 100 * claims.held_further / claims.count,
+                   100 * claims.half / claims.count);
         }
 }
 

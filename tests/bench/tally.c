@@ -120,12 +120,17 @@ double column_error(const struct value_column *column, statistic *of)
     return sqrt(sum * (PARTS - 1) / PARTS);
 }
 
-void claims_add(struct claims *c, const struct gain *claimed, double gain, double next)
+bool gain_holds(const struct gain *claimed, double gain)
+{
+    return claimed->low <= gain && gain <= claimed->high;
+}
+
+void claims_add(struct claims *c, const struct gain *claimed, double gain, double further)
 {
     c->count++;
-    c->held += gain >= claimed->low && gain <= claimed->high;
-    c->held_next += next >= claimed->low && next <= claimed->high;
-    column_add(&c->width, 50 * (claimed->high - claimed->low));
+    c->held += gain_holds(claimed, gain);
+    c->held_further += further;
+    c->half += (claimed->high - claimed->low) / 2;
 }
 
 void summary_print(const char *name, struct summary *s)

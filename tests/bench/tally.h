@@ -34,12 +34,14 @@ double column_harmed(const struct value_column *column); /* how many % of the va
  * column are left out in turn (jackknife). */
 double column_error(const struct value_column *column, statistic *of);
 
-/* Whether claimed gains hold: that over many launches, and that of one further launch. */
+/* How many gains were claimed; sums over them. */
 struct claims {
-    size_t count, held, held_next;
-    struct value_column width; /* half of the interval, % of the default's time */
+    double count, held, held_further; /* over many launches; in a further one */
+    double half;                      /* of the interval, a share */
 };
-void claims_add(struct claims *c, const struct gain *claimed, double gain, double next);
+bool gain_holds(const struct gain *claimed, double gain);
+/* `further`: the share of further launches in which it holds. */
+void claims_add(struct claims *claims, const struct gain *claimed, double gain, double further);
 
 extern const char *const summary_heading; /* a format */
 void summary_print(const char *name, struct summary *s);

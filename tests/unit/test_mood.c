@@ -192,11 +192,7 @@ static void switching_moods_are_not_taken_for_plans(void)
     for (uint64_t seed = 1; seed <= 25; seed++) {
         struct surface s = surface_make(seed, &(struct surface_options){ .slices = 8 });
         struct noise noise = noise_make(seed, noise_sd, 0.01, true);
-        struct search_setup setup = { .shape = s.shape,
-                                      .arms = s.arms,
-                                      .arm_count = s.arm_count,
-                                      .machine = s.machine,
-                                      .seed = seed };
+        struct search_setup setup = surface_setup(&s, seed);
         struct search *search;
 
         noise_set_turns(&noise, NOISE_SWITCHES);

@@ -243,16 +243,13 @@ static void a_limit_is_kept(void)
 
     for (size_t k = 0; search_strategies[k]; k++)
         for (uint32_t limit = 1; limit < 40; limit += 6) {
-            struct search_setup setup = { .shape = s.shape,
-                                          .arms = s.arms,
-                                          .arm_count = s.arm_count,
-                                          .machine = s.machine,
-                                          .repeats = 3,
-                                          .limit = limit };
+            struct search_setup setup = surface_setup(&s, 0);
             struct search *search = NULL;
             struct search_result v;
             int arm, n = 0;
 
+            setup.repeats = 3;
+            setup.limit = limit;
             CHECK(!search_open(search_strategies[k], &setup, &search));
             search_visit(search, 2000, NULL, false);
             for (; (arm = search_next(search)) != SEARCH_DONE; n++)
