@@ -30,33 +30,23 @@ static const double adopted_most = 2, nothing_least = 92;              /* where 
 
 enum { TOKENS = 65536, BUCKETS = 24, FURTHER = 8 };
 
-struct system {
-    struct surface surface;
-    bool alike;
-    uint32_t window;
-};
-
 static double true_ns(const void *self, const struct moe_shape *shape, const struct moe_plan *plan,
                       uint64_t capacity)
 {
-    const struct system *s = self;
-    int arm = arms_find(s->surface.arms, s->surface.arm_count, plan);
+    const struct surface *s = self;
+    int arm = arms_find(s->arms, s->arm_count, plan);
 
     (void)shape;
-    if (s->alike)
-        return 1e4 * (1e3 + (double)capacity);
-    return arm < 0 ? NAN : surface_ns(&s->surface, (double)capacity, arm);
+    return arm < 0 ? NAN : surface_ns(s, (double)capacity, arm);
 }
 
-static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
+static struct surface system_of(uint64_t seed, uint32_t slices, bool alike)
 {
-    struct system s = { surface_make(seed, &(struct surface_options){ .slices = slices }),
-                        .alike = alike };
-    struct moe_shape *shape = &s.surface.shape;
-    double rows = 2.0 * TOKENS * shape->top_k / shape->experts;
+    struct surface_options options = { .slices = slices, .alike = alike };
+    struct surface s = surface_make(seed, &options);
 
-    shape->tokens = TOKENS;
-    s.window = (uint32_t)ceil(rows / BUCKETS);
+    s.shape.tokens = TOKENS;
+    s.memory_bytes = INFINITY; /* as tune is told */
     return s;
 }
 
@@ -74,44 +64,31 @@ struct cell {
     double of_tables[3]; /* sums of covered^2, covered * claims and claims^2 */
 };
 
-static double log_ratio(const struct system *s, const struct entry_row *e)
-{
-    struct moe_plan standard = plan_default(NULL);
-
-    return log(true_ns(s, NULL, &e->plan, e->capacity) / true_ns(s, NULL, &standard, e->capacity));
-}
-
-/* Beside the fastest plan of all that fit there. */
-static double regret_of_entry(const struct system *s, const struct entry_row *e)
-{
-    double least = INFINITY, own = true_ns(s, NULL, &e->plan, e->capacity);
-
-    for (size_t i = 0; i < s->surface.arm_count && !s->alike; i++)
-        least = fmin(least, surface_ns(&s->surface, (double)e->capacity, (int)i));
-    return s->alike ? 0 : own / least - 1;
-}
-
 /* In how many of some launches that tune did not see the gain is what was claimed. */
-static double share_of_further(const struct system *s, const struct entry_row *e, double ratio)
+static double share_of_further(const struct surface *s, const struct entry_row *e, double ratio)
 {
     struct moe_plan standard = plan_default(NULL);
     double inside = 0;
 
     for (uint32_t launch = 1000; launch < 1000 + FURTHER; launch++) {
-        double luck = made_luck(&s->surface.shape, &e->plan, e->capacity, launch) -
-                      made_luck(&s->surface.shape, &standard, e->capacity, launch);
+        double luck = made_luck(&s->shape, &e->plan, e->capacity, launch) -
+                      made_luck(&s->shape, &standard, e->capacity, launch);
 
         inside += gain_holds(&e->gain, -expm1(ratio + luck));
     }
     return inside / FURTHER;
 }
 
-static void judge_entry(const struct system *s, const struct entry_row *e, struct cell *c)
+static void judge_entry(const struct surface *s, const struct entry_row *e, struct cell *c)
 {
-    double ratio = log_ratio(s, e), gain = -expm1(ratio);
-    double half = (e->gain.high - e->gain.low) / 2;
+    double ratio, gain, half = (e->gain.high - e->gain.low) / 2;
     bool claims = isfinite(e->gain.value) && !plan_is_default(&e->plan, NULL);
+    int arm = arms_find(s->arms, s->arm_count, &e->plan);
+    struct true_bucket b;
 
+    surface_bucket(s, (double)e->capacity, 0, &b);
+    ratio = log(b.ns[arm] / b.ns[b.default_arm]);
+    gain = -expm1(ratio);
     if (entry_is(e, ENTRY_INFERRED)) {
         c->inferred += claims;
         if (claims && isfinite(half))
@@ -123,7 +100,7 @@ static void judge_entry(const struct system *s, const struct entry_row *e, struc
     c->nothing += !claims || gain_holds(&e->gain, 0);
     c->harmed += ratio > .01;
     c->gain += gain;
-    c->regret += regret_of_entry(s, e);
+    c->regret += true_bucket_regret(&b, arm);
     if (!claims)
         return;
     claims_add(&c->claims, &e->gain, gain, share_of_further(s, e, ratio));
@@ -131,7 +108,7 @@ static void judge_entry(const struct system *s, const struct entry_row *e, struc
     c->claimed += e->gain.value - gain;
 }
 
-static void judge_table(const struct system *s, const struct table_rows *table, struct cell *c)
+static void judge_table(const struct surface *s, const struct table_rows *table, struct cell *c)
 {
     double claims = c->claims.count, covered = c->claims.held_further;
 
@@ -160,8 +137,10 @@ static int run_cell(const struct options *o, bool alike, struct cell *c)
 
     for (uint64_t i = 0; c->buckets < o->cases && !rc; i++) {
         uint64_t seed = random_bits(o->seed, i);
-        struct system s = system_of(seed, alike ? 8 : slices[i % 4], alike);
-        struct made_table table = { &s.surface, s.window, 1, BUCKETS - 1, "normal", i + 1 };
+        struct surface s = system_of(seed, alike ? 8 : slices[i % 4], alike);
+        double rows_most = 2.0 * TOKENS * s.shape.top_k / s.shape.experts;
+        uint32_t window = (uint32_t)ceil(rows_most / BUCKETS);
+        struct made_table table = { &s, window, 1, BUCKETS - 1, "normal", i + 1 };
         struct table_rows rows;
 
         made_ranks = (struct made_ranks){ .true_ns = true_ns,

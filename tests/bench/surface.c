@@ -121,7 +121,9 @@ static void draw_pockets(struct surface *s, int count, struct draw *draw)
 struct surface surface_make(uint64_t seed, const struct surface_options *options)
 {
     struct draw draw = { .key = random_bits(seed, 1) };
-    struct surface s = { .seed = seed, .shape = draw_shape(&draw, options->slices) };
+    struct surface s = { .seed = seed,
+                         .shape = draw_shape(&draw, options->slices),
+                         .alike = options->alike };
 
     draw_machine(&s, &draw);
     draw_for_rail(&s);
@@ -410,6 +412,8 @@ double surface_smooth_ns(const struct surface *surface, double capacity, int arm
 
 double surface_ns(const struct surface *surface, double capacity, int arm)
 {
+    if (surface->alike)
+        return 1e4 * (1e3 + capacity);
     return surface_smooth_ns(surface, capacity, arm) * exp(ripple(surface, capacity, arm));
 }
 

@@ -18,6 +18,7 @@ struct surface_options {
     int pockets;      /* regions in (r, d, a, c) that are 10 to 50 % faster or slower */
     double belief_sd; /* of the logarithm of each constant told to the search; 0 = 0.35 */
     bool foreign;     /* plans differ by random functions, steps and kinks, not by their costs */
+    bool alike;       /* all plans take the same time */
 };
 
 struct surface {
@@ -33,6 +34,7 @@ struct surface {
     double crowd; /* rows of the fullest node, over the mean */
     double step_s, ripple, memory_bytes;
     double foreign_sd; /* of log time between the plans of a foreign machine; 0: not foreign */
+    bool alike;
     struct pocket {
         double r_low, r_high, c_low, c_high, factor;
         uint32_t d, a;
