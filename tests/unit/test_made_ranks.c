@@ -1,5 +1,5 @@
 /* `tune` as a whole on ranks whose times, and whose launches' costs, are made up (made_ranks.h). */
-#include "check.h"
+#include "folder.h"
 #include "made_ranks.h"
 #include "plan.h"
 #include "status.h"
@@ -101,34 +101,23 @@ static struct found tune_again(const char *path, int code)
     return found;
 }
 
-static void make_folder(char folder[32], char path[64])
+/* Of a database that is not there yet. */
+static const char *fresh_path(void)
 {
-    strcpy(folder, "/tmp/moetune-made-XXXXXX");
-    CHECK(mkdtemp(folder));
-    snprintf(path, 64, "%s/t.db", folder);
-}
+    static uint32_t count;
+    char name[16];
 
-static void remove_folder(const char *folder)
-{
-    char command[96];
-
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    CHECK(!system(command));
+    snprintf(name, sizeof(name), "%u.db", count++);
+    return place(name);
 }
 
 /* What a table rests on whose ranks take so long to start again. */
 static struct found tune_with(int64_t launch_ns)
 {
-    char folder[32], path[64];
-    struct found found;
-
-    make_folder(folder, path);
     made_ranks = (struct made_ranks){
         .true_ns = a_tenth_less, .noise = .05, .luck = .02, .seed = 5, .launch_ns = launch_ns
     };
-    found = tune_again(path, 0);
-    remove_folder(folder);
-    return found;
+    return tune_again(fresh_path(), 0);
 }
 
 static void a_gain_rests_on_several_launches(void)
@@ -172,11 +161,10 @@ static void the_same_command_goes_on_with_undecided_buckets(void)
     int first = 0, last = 0, interrupted = 0;
 
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        char folder[32], path[64];
+        const char *path = fresh_path();
         struct found found, before;
         int runs = 0;
 
-        make_folder(folder, path);
         made_ranks = (struct made_ranks){
             .true_ns = a_tenth_less_until, .noise = .25, .luck = .01, .seed = 40 + seed
         };
@@ -205,7 +193,6 @@ static void the_same_command_goes_on_with_undecided_buckets(void)
         found = tune_again(path, 0);
         CHECK(found.samples == before.samples && found.goes == before.goes);
         CHECK(!found.harmful);
-        remove_folder(folder);
     }
     CHECK(interrupted > 1 && last > first);
 }
@@ -219,5 +206,5 @@ int main(void)
         TEST(the_same_command_goes_on_with_undecided_buckets),
     };
 
-    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+    return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), NULL);
 }
