@@ -4,6 +4,7 @@
  *   bench_truth measure --name NAME --launches N --out FILE TABLE.db [HOSTS]
  *   bench_truth verdict FILE
  * `measure` adds a line to FILE; `verdict` holds all its lines against what is required. */
+#include "arms.h"
 #include "cluster.h"
 #include "crew.h"
 #include "heat.h"
@@ -42,6 +43,7 @@ enum { MEASURED_MOST = 8, INFERRED_MOST = 2 };
 struct subject {
     struct moe_shape shape;
     struct entry_row entries[ROUNDS_BUCKETS];
+    int table[ROUNDS_BUCKETS]; /* the numbers of their plans */
     size_t count;
     struct moe_plan plans[ROUNDS_PLANS];
     size_t plan_count;
@@ -67,14 +69,6 @@ static void pick(const struct table_rows *list, bool inferred, size_t most, stru
     }
 }
 
-static int number_of(const struct subject *s, const struct moe_plan *plan)
-{
-    for (size_t i = 0; i < s->plan_count; i++)
-        if (plan_equal(&s->plans[i], plan))
-            return (int)i;
-    return -1;
-}
-
 static int list_plans(struct subject *s)
 {
     struct moe_plan default_plan = plan_default(NULL);
@@ -83,11 +77,13 @@ static int list_plans(struct subject *s)
     if (s->plan_count > ROUNDS_PLANS)
         return fail(ERR_ARGUMENT, "%zu plans are legal, %d can be timed", s->plan_count,
                     ROUNDS_PLANS);
-    s->default_arm = number_of(s, &default_plan);
-    for (size_t b = 0; b < s->count; b++)
-        if (number_of(s, &s->entries[b].plan) < 0)
+    s->default_arm = arms_find(s->plans, s->plan_count, &default_plan);
+    for (size_t b = 0; b < s->count; b++) {
+        s->table[b] = arms_find(s->plans, s->plan_count, &s->entries[b].plan);
+        if (s->table[b] < 0)
             return fail(ERR_ARGUMENT, "bucket %u: its plan is none of those that are legal",
                         s->entries[b].bucket);
+    }
     return OK;
 }
 
@@ -218,9 +214,9 @@ static int take_rounds(struct measuring *m, const struct crew_setup *setup)
 
 static bool claims_something(const struct measuring *m, size_t bucket)
 {
-    const struct entry_row *e = &m->subject.entries[bucket];
+    const struct subject *s = &m->subject;
 
-    return isfinite(e->gain.value) && number_of(&m->subject, &e->plan) != m->subject.default_arm;
+    return isfinite(s->entries[bucket].gain.value) && s->table[bucket] != s->default_arm;
 }
 
 static void judge_bucket(const struct measuring *m, const struct estimate *e, size_t bucket,
@@ -403,13 +399,10 @@ static void print_outcome(const struct measuring *m, const struct estimate *e,
 
 static int report(const struct measuring *m)
 {
-    int table[ROUNDS_BUCKETS];
     struct estimate e;
     struct outcome o;
 
-    for (size_t b = 0; b < m->subject.count; b++)
-        table[b] = number_of(&m->subject, &m->subject.entries[b].plan);
-    paired_rounds_estimate(&m->rounds, table, m->subject.default_arm, &e);
+    paired_rounds_estimate(&m->rounds, m->subject.table, m->subject.default_arm, &e);
     o = outcome_of(m, &e);
     TRY(read_expected(m->options.expected, &o));
     print_outcome(m, &e, &o);
