@@ -1,5 +1,5 @@
 /* The report as one page of HTML: head, contents, a section per layer, and gnuplot's pictures in
- * it; all text goes through quote_html. */
+ * it; html_write() escapes all text. */
 #include "drops.h"
 #include "followed.h"
 #include "plan.h"
@@ -36,11 +36,8 @@ void page_begin(const char *title, FILE *to)
 /* Prints a paragraph for each; `class` is their style. */
 static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
 {
-    for (int i = 0; i < remarks->count; i++) {
-        fprintf(to, "<p class=\"%s\">", class);
-        quote_html(remarks->lines[i], to);
-        fputs("</p>\n", to);
-    }
+    for (int i = 0; i < remarks->count; i++)
+        html_write(to, "<p class='%s'>%s</p>\n", class, remarks->lines[i]);
 }
 
 /* One warning, or a line that names several and opens. */
@@ -50,7 +47,7 @@ static void print_warnings(const struct remarks *warnings, FILE *to)
         print_remarks(warnings, "note", to);
         return;
     }
-    fprintf(to, "<details class=\"note\"><summary>%d warnings: ", warnings->count);
+    html_write(to, "<details class='note'><summary>%d warnings: ", warnings->count);
     for (int i = 0; i < warnings->count; i++) {
         const char *line = warnings->lines[i];
         size_t length = strcspn(line, ":");
@@ -62,8 +59,7 @@ static void print_warnings(const struct remarks *warnings, FILE *to)
         if (same < i)
             continue;
         text_put(label, sizeof(label), "%.*s", (int)length, line);
-        fputs(i ? "; " : "", to);
-        quote_html(label, to);
+        html_write(to, i ? "; %s" : "%s", label);
     }
     fputs("</summary>\n", to);
     print_remarks(warnings, "warning", to);
@@ -78,13 +74,9 @@ static void print_title(const struct section *section, FILE *to)
         fprintf(to, "All %zu layers", section->scope.count);
         return;
     }
-    quote_html(SHAPE_TEXT(&layer->shape), to);
-    if (layer->ranges.declared && *layer->ranges.declared->class_name) {
-        const char *range = RANGE_TEXT(layer->ranges, layer->class, layer->class);
-
-        fputs(",", to);
-        quote_html(strchr(range, ' '), to);
-    }
+    html_write(to, "%s", SHAPE_TEXT(&layer->shape));
+    if (layer->ranges.declared && *layer->ranges.declared->class_name)
+        html_write(to, ",%s", strchr(RANGE_TEXT(layer->ranges, layer->class, layer->class), ' '));
 }
 
 /* ---- head */
@@ -207,7 +199,7 @@ bool page_marks(const char *folder, const char *name, FILE *to)
     from = fopen(path, "r");
     if (!from)
         return false;
-    fputs("<svg width=\"0\" height=\"0\" class=\"marks\" aria-hidden=\"true\">\n", to);
+    html_write(to, "<svg width='0' height='0' class='marks' aria-hidden='true'>\n");
     put_part(from, MARKS, to);
     fputs("</svg>\n", to);
     fclose(from);
@@ -245,10 +237,8 @@ bool page_picture(const char *folder, const char *name, const char *ending, cons
             break;
     free(line);
     rewind(from);
-    fprintf(to, "<svg viewBox=\"0 0 %d %d\" class=\"%s\" role=\"img\" aria-label=\"", width, height,
-            class);
-    quote_html(title, to);
-    fputs("\">\n", to);
+    html_write(to, "<svg viewBox='0 0 %d %d' class='%s' role='img' aria-label='%s'>\n", width,
+               height, class, title);
     put_part(from, BODY, to); /* with gnuplot's own closing tag */
     fclose(from);
     return true;
@@ -271,10 +261,8 @@ static void print_plots(const struct report *report, const struct section *secti
                      to);
         if (large)
             page_picture(report->folder, picture->name, "narrow.svg", plot->title, "narrow", to);
-        fputs("<figcaption>", to);
-        quote_html(plot->caption, to);
-        fputs("<details><summary>How it is computed</summary>", to);
-        quote_html(plot->formula, to);
+        html_write(to, "<figcaption>%s<details><summary>How it is computed</summary>%s",
+                   plot->caption, plot->formula);
         remarks_trace(&section->scope, picture, trace, sizeof(trace));
         fprintf(to, "<br>%s; %s.dat, %s.gp</details></figcaption>\n</figure>\n", trace,
                 picture->name, picture->name);
@@ -286,17 +274,17 @@ static void print_plots(const struct report *report, const struct section *secti
 static void print_share(double share, const char *class, FILE *to)
 {
     if (isnan(share))
-        fprintf(to, "<td class=\"%s\">-</td>", class);
+        html_write(to, "<td class='%s'>-</td>", class);
     else
-        fprintf(to, "<td class=\"%s\">%.1f %%</td>", class, 100 * share);
+        html_write(to, "<td class='%s'>%.1f %%</td>", class, 100 * share);
 }
 
 static void print_ms(double us, const char *class, FILE *to)
 {
     if (us > 0 && isfinite(us))
-        fprintf(to, "<td class=\"%s\">%.4g</td>", class, us * 1e-3);
+        html_write(to, "<td class='%s'>%.4g</td>", class, us * 1e-3);
     else
-        fprintf(to, "<td class=\"%s\">-</td>", class);
+        html_write(to, "<td class='%s'>-</td>", class);
 }
 
 /* Prints a line of the table for the entries that share it.  How they were found is said as
@@ -308,21 +296,19 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     uint32_t first = e->bucket, last = e[count - 1].bucket;
     char text[RANGE_TEXT_BYTES], found[FOUND_BYTES];
 
-    fputs("<tr><td class=\"n\">", to);
     if (layer->ranges.declared)
-        quote_html(facts_range(layer, first, last, text), to);
+        facts_range(layer, first, last, text);
     else
-        fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->ranges.window,
-                ((uint64_t)last + 1) * layer->ranges.window - 1);
-    fprintf(to, "</td><td class=\"plan\">%s</td>", PLAN_WORDS(&e->plan));
+        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64,
+                 (uint64_t)first * layer->ranges.window,
+                 ((uint64_t)last + 1) * layer->ranges.window - 1);
+    html_write(to, "<tr><td class='n'>%s</td><td class='plan'>%s</td>", text, PLAN_WORDS(&e->plan));
     print_ms(range.time_us, "n", to);
     print_ms(range.default_us, "n extra", to);
     print_share(range.gain.value, "n", to);
     print_share(range.gain.low, "n extra", to);
     plan_range_found(&range, e, 0, found);
-    fputs("<td class=\"extra\">", to);
-    quote_html(found, to);
-    fputs("</td></tr>\n", to);
+    html_write(to, "<td class='extra'>%s</td></tr>\n", found);
 }
 
 static void print_dictionary(const struct layer_facts *layer, FILE *to)
@@ -331,12 +317,12 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
 
     if (!layer->entry_count)
         return;
-    fprintf(to,
-            "<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
-            "<th class=\"n\">%s</th><th>plan</th><th class=\"n\">step, ms</th>"
-            "<th class=\"n extra\">default, ms</th><th class=\"n\">saves</th>"
-            "<th class=\"n extra\">at least</th><th class=\"extra\">how</th></tr>\n",
-            facts_key(layer));
+    html_write(to,
+               "<h3>The table</h3>\n<div class='scroll'><table class='dictionary'>\n<tr>"
+               "<th class='n'>%s</th><th>plan</th><th class='n'>step, ms</th>"
+               "<th class='n extra'>default, ms</th><th class='n'>saves</th>"
+               "<th class='n extra'>at least</th><th class='extra'>how</th></tr>\n",
+               facts_key(layer));
     for (size_t i = 0, end; i < layer->entry_count; i = end) {
         for (end = i + 1;
              end < layer->entry_count && entries_join(&e[end - 1], &e[end], facts_stride(layer));)
@@ -410,18 +396,14 @@ static void print_next(const struct report *report, const struct layer_facts *la
 
         if (command)
             *command++ = 0;
-        fputs("<li>", to);
-        quote_html(next.lines[i], to);
-        if (command)
-            fputs(":<br><code>", to);
+        html_write(to, command ? "<li>%s:<br><code>" : "<li>%s", next.lines[i]);
         while (command) { /* lines end between words, not behind the hyphens of an option */
             size_t length = strcspn(command, " ");
             bool last = !command[length];
 
             command[length] = 0;
-            fputs("<span class=\"word\">", to);
-            quote_html(command, to);
-            fputs(last ? "</span></code>" : "</span> ", to);
+            html_write(to, "<span class='word'>%s</span>", command);
+            fputs(last ? "</code>" : " ", to);
             command = last ? NULL : command + length + 1;
         }
         fputs("</li>\n", to);
@@ -447,7 +429,7 @@ static void improvement_row(const struct scope *scope, uint32_t ranks,
     }
     if (line->count < SERIES_LINE_PLANS)
         fprintf(to, "<td colspan=\"%d\"></td>", SERIES_LINE_PLANS - line->count);
-    fprintf(to, "<td class=\"n\">%u of %u</td></tr>\n", timed, compared);
+    html_write(to, "<td class='n'>%u of %u</td></tr>\n", timed, compared);
 }
 
 /* The least number of ranks above `after`, or 0. */
@@ -470,11 +452,11 @@ static void print_improvement(const struct section *section, FILE *to)
     struct static_line lines[SERIES_LINES];
     int count = series_lines(scope, lines);
 
-    fputs("<details><summary>Improvement of the table over each static plan, r=0 or r=1, as a "
-          "table</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">ranks</th>"
-          "<th>static plan</th><th></th><th class=\"n\">d=1</th><th class=\"n\">d=2</th>"
-          "<th class=\"n\">d=4</th><th class=\"n\">d=8</th><th class=\"n\">timed</th></tr>\n",
-          to);
+    html_write(to,
+               "<details><summary>Improvement of the table over each static plan, r=0 or r=1, as a "
+               "table</summary><div class='scroll'><table>\n<tr><th class='n'>ranks</th>"
+               "<th>static plan</th><th></th><th class='n'>d=1</th><th class='n'>d=2</th>"
+               "<th class='n'>d=4</th><th class='n'>d=8</th><th class='n'>timed</th></tr>\n");
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
             for (int line = 0; line < count; line++)
@@ -497,21 +479,20 @@ static void print_failures(const struct layer_facts *layer, FILE *to)
         if (t->state == TRIAL_OK)
             continue;
         if (!count++)
-            fputs("<details><summary>Trials that gave no time</summary><div class=\"scroll\">"
-                  "<table>\n<tr><th class=\"n\">bucket</th><th>plan</th><th>state</th>"
-                  "<th>message</th></tr>\n",
-                  to);
+            html_write(to,
+                       "<details><summary>Trials that gave no time</summary><div class='scroll'>"
+                       "<table>\n<tr><th class='n'>bucket</th><th>plan</th><th>state</th>"
+                       "<th>message</th></tr>\n");
         if (count > FAILURES_SHOWN)
             continue;
-        fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td><td class=\"long\">",
-                t->key.bucket, PLAN_WORDS(&t->key.plan), trial_state_words[t->state]);
-        quote_html(t->message, to);
-        fputs("</td></tr>\n", to);
+        html_write(
+            to, "<tr><td class='n'>%u</td><td>%s</td><td>%s</td><td class='long'>%s</td></tr>\n",
+            t->key.bucket, PLAN_WORDS(&t->key.plan), trial_state_words[t->state], t->message);
     }
     if (count)
         fputs("</table></div>", to);
     if (count > FAILURES_SHOWN)
-        fprintf(to, "<p class=\"soft\">and %zu more</p>", count - FAILURES_SHOWN);
+        html_write(to, "<p class='soft'>and %zu more</p>", count - FAILURES_SHOWN);
     if (count)
         fputs("</details>\n", to);
 }
@@ -523,7 +504,7 @@ static void print_way(const struct moe_shape *shape, const struct trial_facts *t
     const char *ends;
 
     if (!t) {
-        fputs("<td class=\"n\">-</td>", to);
+        html_write(to, "<td class='n'>-</td>");
         return;
     }
     ends = whatif_sure(&t->steps) ? INTERVAL_BARE("%.4g", (double)t->steps.low_ns * 1e-6,
@@ -539,17 +520,18 @@ static void print_pair(const struct whatif_pair *pair, FILE *to)
 {
     struct whatif_row row = { .capacity = 0 };
 
-    fputs("<details><summary>The best plans of ", to);
-    quote_html(SHAPE_TEXT(&pair->limited->shape), to);
-    fputs("</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">c</th>", to);
+    html_write(to,
+               "<details><summary>The best plans of %s</summary><div class='scroll'><table>\n<tr>"
+               "<th class='n'>c</th>",
+               SHAPE_TEXT(&pair->limited->shape));
     for (int i = 0; i < WHATIF_WAYS; i++)
         if (whatif_tried(pair, i))
-            fprintf(to, "<th class=\"n\">%s</th>", whatif_ways[i].name);
-    fputs("<th class=\"n\">gain</th><th class=\"n\">of it flat</th></tr>\n", to);
+            html_write(to, "<th class='n'>%s</th>", whatif_ways[i].name);
+    html_write(to, "<th class='n'>gain</th><th class='n'>of it flat</th></tr>\n");
     while (whatif_next(pair, &row)) {
         const struct gain gains[] = { row.gain, row.flat };
 
-        fprintf(to, "<tr><td class=\"n\">%" PRIu64 "</td>", row.capacity);
+        html_write(to, "<tr><td class='n'>%" PRIu64 "</td>", row.capacity);
         for (int i = 0; i < WHATIF_WAYS; i++)
             if (whatif_tried(pair, i))
                 print_way(whatif_shape(pair, i), row.best[i], to);
@@ -594,10 +576,9 @@ static void print_headline(const struct section *section, FILE *to)
             fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
     fputs("</dl>\n<p><b>", to);
     print_title(section, to);
-    fprintf(to, "</b></p>\n<p>%s", layer->modelled ? "MODELLED: " : "");
-    quote_html(c->device, to);
-    fprintf(to, ", %u rank%s on %u node%s; buckets ", c->ranks, c->ranks == 1 ? "" : "s", c->nodes,
-            c->nodes == 1 ? "" : "s");
+    html_write(to, "</b></p>\n<p>%s%s, %u rank%s on %u node%s; buckets ",
+               layer->modelled ? "MODELLED: " : "", c->device, c->ranks, c->ranks == 1 ? "" : "s",
+               c->nodes, c->nodes == 1 ? "" : "s");
     if (layer->ranges.declared)
         fprintf(to, "by %s</p>\n", layer->ranges.declared->key);
     else
@@ -627,8 +608,7 @@ static void print_fine_print(const struct section *section, FILE *to)
         if (!p->without)
             continue;
         fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
-        quote_html(p->without, to);
-        fputs(".</p>\n", to);
+        html_write(to, "%s.</p>\n", p->without);
     }
     if (section->scope.count == 1 && !layer->ranges.declared) {
         drops_remarks(layer, &remarks);
@@ -652,7 +632,7 @@ static void print_section(const struct report *report, const struct section *sec
     if (report->section_count == 1)
         remarks_overall(report->facts, &remarks);
     print_warnings(&remarks, to);
-    fputs("<div class=\"top\"><div>\n", to);
+    html_write(to, "<div class='top'><div>\n");
     print_plots(report, section, true, to);
     fputs("</div><div>\n", to);
     if (one) {
@@ -663,7 +643,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     fputs("</div></div>\n", to);
     print_whatif(&section->scope, to);
-    fputs("<div class=\"plots\">\n", to);
+    html_write(to, "<div class='plots'>\n");
     print_plots(report, section, false, to);
     fputs("</div>\n", to);
     print_fine_print(section, to);
@@ -685,13 +665,9 @@ static void print_spaces(const struct facts *facts, FILE *to)
 
         while (facts->layers[first].ranges.declared != d)
             first++;
-        if (!d || first != i)
-            continue;
-        fputs("<details><summary>What may vary: ", to);
-        quote_html(d->name, to);
-        fputs("</summary><pre>", to);
-        quote_html(d->text, to);
-        fputs("</pre></details>\n", to);
+        if (d && first == i)
+            html_write(to, "<details><summary>What may vary: %s</summary><pre>%s</pre></details>\n",
+                       d->name, d->text);
     }
 }
 
@@ -709,7 +685,7 @@ static void print_letters(FILE *to)
         { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
     };
 
-    fputs("<details><summary>What the letters mean</summary><dl class=\"key\">\n", to);
+    html_write(to, "<details><summary>What the letters mean</summary><dl class='key'>\n");
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
         fprintf(to, "<dt>%s</dt><dd>%s</dd>\n", letters[i][0], letters[i][1]);
     fputs("</dl></details>\n", to);
@@ -719,28 +695,20 @@ static void print_runs(const struct facts *facts, FILE *to)
 {
     if (!facts->run_count)
         return;
-    fputs("<details><summary>Runs</summary><div class=\"scroll\"><table>\n<tr><th "
-          "class=\"n\">run</th><th>started, UTC</th><th>state</th><th>search</th><th "
-          "class=\"n\">buckets</th><th class=\"n\">steps to search</th><th class=\"n\">against "
-          "the default</th><th class=\"n\">to warm up</th><th>seed</th><th>version</th>"
-          "<th>command</th></tr>\n",
-          to);
+    html_write(to, "<details><summary>Runs</summary><div class='scroll'><table>\n<tr><th "
+                   "class='n'>run</th><th>started, UTC</th><th>state</th><th>search</th><th "
+                   "class='n'>buckets</th><th class='n'>steps to search</th><th class='n'>against "
+                   "the default</th><th class='n'>to warm up</th><th>seed</th><th>version</th>"
+                   "<th>command</th></tr>\n");
     for (const struct run_row *r = facts->runs; r < facts->runs + facts->run_count; r++) {
-        fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id,
-                DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state]);
-        quote_html(r->search, to);
-        fputs(", ", to);
-        quote_html(r->effort, to);
-        fprintf(to,
-                "</td><td class=\"n\">%u/%u</td><td class=\"n\">%" PRIu64
-                "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64 "</td><td>%" PRIu64
-                "</td><td>",
-                r->buckets_done, r->buckets_planned, r->samples_search, r->samples_default,
-                r->samples_warm, r->seed);
-        quote_html(r->version, to);
-        fputs("</td><td class=\"long\"><code>", to);
-        quote_html(r->command, to);
-        fputs("</code></td></tr>\n", to);
+        html_write(to,
+                   "<tr><td class='n'>%" PRId64 "</td><td>%s</td><td>%s</td><td>%s, %s</td>"
+                   "<td class='n'>%u/%u</td><td class='n'>%" PRIu64 "</td><td class='n'>%" PRIu64
+                   "</td><td class='n'>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%s</td>"
+                   "<td class='long'><code>%s</code></td></tr>\n",
+                   r->id, DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state],
+                   r->search, r->effort, r->buckets_done, r->buckets_planned, r->samples_search,
+                   r->samples_default, r->samples_warm, r->seed, r->version, r->command);
     }
     fputs("</table></div></details>\n", to);
 }
@@ -767,8 +735,7 @@ void page_write(const struct report *report, FILE *to)
     struct remarks remarks;
 
     page_begin("moetune report", to);
-    fputs("<p class=\"soft\">Database ", to);
-    quote_html(report->db, to);
+    html_write(to, "<p class='soft'>Database %s", report->db);
     print_date(facts, to);
     fputs("</p>\n", to);
     print_contents(report, to);
@@ -783,8 +750,8 @@ void page_write(const struct report *report, FILE *to)
     if (scope_has_own(&(struct scope){ facts->layers, facts->layer_count }))
         print_letters(to);
     print_runs(facts, to);
-    fputs(
-        "<p class=\"soft\">Every plot was drawn from a data file (.dat) by a script (.gp) that lie "
-        "beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n",
-        to);
+    html_write(
+        to,
+        "<p class='soft'>Every plot was drawn from a data file (.dat) by a script (.gp) that lie "
+        "beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n");
 }

@@ -275,7 +275,6 @@ static void modelled_share(const struct scope *scope, FILE *to)
 /* The title is centred over the plot, not over the picture: labels have the whole width. */
 static void heading(const struct plot *plot, const struct scope *scope, bool page, FILE *to)
 {
-    static const char next_label[] = " at screen 0.02, %s\nset label %d ";
     const struct layer_facts *layer = &scope->layers[0];
     char text[SHAPE_TEXT_BYTES];
 
@@ -285,22 +284,20 @@ static void heading(const struct plot *plot, const struct scope *scope, bool pag
         fputs("\nset label 103 mark at screen 0.02, 0.97 font small\n", to);
         return;
     }
-    fputs("set label 101 ", to);
-    quote_gnuplot(plot->title, to);
-    fprintf(to, next_label, "0.965 font large", 102);
     if (scope->count > 1)
         snprintf(text, sizeof(text), "%zu layers", scope->count);
     else
         shape_format(&layer->shape, text, sizeof(text));
-    quote_gnuplot(text, to);
-    fprintf(to, next_label, "0.91 font small", 103);
-    if (scope->count > 1) {
+    gnuplot_write(to,
+                  "set label 101 %s at screen 0.02, 0.965 font large\n"
+                  "set label 102 %s at screen 0.02, 0.91 font small\nset label 103 ",
+                  plot->title, text);
+    if (scope->count > 1)
         modelled_share(scope, to);
-    } else {
-        quote_gnuplot(TEXT_SHORT(layer->cluster.device, 43), to);
-        fprintf(to, ".', %u ranks%s'", layer->cluster.ranks,
-                layer->modelled ? "; MODELLED, not measured" : "");
-    }
+    else
+        gnuplot_write(
+            to, layer->modelled ? "%s.', %u ranks; MODELLED, not measured'" : "%s.', %u ranks'",
+            TEXT_SHORT(layer->cluster.device, 43), layer->cluster.ranks);
     fputs(" at screen 0.02, 0.865 font small\n", to);
 }
 
@@ -373,14 +370,10 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
 {
     script_begin(name, format, page, to);
     heading(plot, scope, page, to);
-    fputs("over = ", to);
-    quote_gnuplot(plot->x ? plot->x : facts_key(&scope->layers[0]), to);
-    fputs("\nat_key = ", to);
-    quote_gnuplot(scope->layers[0].ranges.declared ? facts_key(&scope->layers[0]) : "c", to);
-    fputs("\nset xlabel over", to);
-    fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
-    quote_gnuplot(plot->y, to);
-    fputs("\n", to);
+    /* An empty line keeps the key off the label. */
+    gnuplot_write(to, "over = %s\nat_key = %s\nset xlabel over.\"\\n \"\nset ylabel %s\n",
+                  plot->x ? plot->x : facts_key(&scope->layers[0]),
+                  scope->layers[0].ranges.declared ? facts_key(&scope->layers[0]) : "c", plot->y);
     if (plot->kind & PLOT_OVER_C)
         capacity_axis(plot, &scope->layers[0], to);
     if (plot->extra)

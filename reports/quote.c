@@ -2,20 +2,35 @@
  * cannot take as they are. */
 #include "quote.h"
 
+#include "json.h"
 #include "text.h"
+
+#include <stdlib.h>
 
 struct escape {
     char letter;
     const char *text;
 };
 
-static void walk(const char *text, const struct escape *escapes, FILE *to)
+static const struct escape escapes[][6] = {
+    [QUOTE_PLAIN] = { { 0 } },
+    [QUOTE_HTML] = { { '&', "&amp;" },
+                     { '<', "&lt;" },
+                     { '>', "&gt;" },
+                     { '"', "&quot;" },
+                     { '\'', "&#39;" },
+                     { 0 } },
+    /* U+2019: gnuplot 5.4 takes '' for an apostrophe only behind a letter of the same string. */
+    [QUOTE_GNUPLOT] = { { '\'', "\u2019" }, { 0 } },
+};
+
+static void quote(const char *text, enum quote_language language, FILE *to)
 {
     const unsigned char *c = (const unsigned char *)text;
 
     while (*c) {
         size_t count = utf8_bytes(c);
-        const struct escape *e = escapes;
+        const struct escape *e = escapes[language];
 
         while (e->letter && *c != (unsigned char)e->letter)
             e++;
@@ -31,27 +46,28 @@ static void walk(const char *text, const struct escape *escapes, FILE *to)
     }
 }
 
-void quote_plain(const char *text, FILE *to)
+void quote_write(FILE *to, enum quote_language language, const char *format, ...)
 {
-    static const struct escape none[] = { { 0 } };
+    const char *mark = language == QUOTE_GNUPLOT ? "'" : "";
+    struct json_text number = { 0 };
+    va_list args;
 
-    walk(text, none, to);
-}
-
-void quote_html(const char *text, FILE *to)
-{
-    static const struct escape html[] = { { '&', "&amp;" },  { '<', "&lt;" },   { '>', "&gt;" },
-                                          { '"', "&quot;" }, { '\'', "&#39;" }, { 0 } };
-
-    walk(text, html, to);
-}
-
-void quote_gnuplot(const char *text, FILE *to)
-{
-    /* U+2019: gnuplot 5.4 takes '' for an apostrophe only behind a letter of the same string. */
-    static const struct escape gnuplot[] = { { '\'', "\u2019" }, { 0 } };
-
-    putc('\'', to);
-    walk(text, gnuplot, to);
-    putc('\'', to);
+    va_start(args, format);
+    for (; *format; format++) {
+        if (*format == '\'' && language == QUOTE_HTML) {
+            putc('"', to);
+        } else if (*format != '%' || *++format == '%') {
+            putc(*format, to);
+        } else if (*format == 's') {
+            fputs(mark, to);
+            quote(va_arg(args, const char *), language, to);
+            fputs(mark, to);
+        } else {
+            number.used = 0;
+            format = json_add_argument(&number, format - 1, &args) - 1;
+            fwrite(number.bytes, 1, number.used, to);
+        }
+    }
+    va_end(args);
+    free(number.bytes);
 }

@@ -5,10 +5,20 @@
 
 #include <stdio.h>
 
-void quote_plain(const char *text, FILE *to);
-void quote_html(const char *text, FILE *to); /* for content and for attributes in double quotes */
-/* Writes the quotes as well.  They are single ones: gnuplot expands nothing inside them, no
- * commands in backticks. */
-void quote_gnuplot(const char *text, FILE *to);
+enum quote_language {
+    QUOTE_PLAIN,
+    QUOTE_HTML, /* in content, and in attributes in double quotes */
+    /* In single quotes, which are written, too: gnuplot expands nothing inside them, no commands in
+     * backticks. */
+    QUOTE_GNUPLOT
+};
+
+/* Writes as json_write() does: every %s is quoted as the language wants it, numbers are those of
+ * JSON.  In HTML, and nowhere else, ' stands for ": "<td class='n'>%s</td>". */
+void quote_write(FILE *to, enum quote_language language, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define quote_plain(text, to) quote_write(to, QUOTE_PLAIN, "%s", text)
+#define html_write(to, ...) quote_write(to, QUOTE_HTML, __VA_ARGS__)
+#define gnuplot_write(to, ...) quote_write(to, QUOTE_GNUPLOT, __VA_ARGS__)
 
 #endif

@@ -56,11 +56,8 @@ static void print_remarks(const struct remarks *remarks, FILE *to)
 
         text_put(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
         wrap_plain(words, to);
-        if (!command)
-            continue;
-        fputs("    ", to);
-        quote_plain(command + 1, to);
-        fputc('\n', to);
+        if (command)
+            quote_write(to, QUOTE_PLAIN, "    %s\n", command + 1);
     }
 }
 
@@ -127,9 +124,8 @@ static void print_section(const struct report *report, const struct section *sec
     struct remarks remarks;
 
     if (one) {
-        fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
-        quote_plain(layer->cluster.device, to);
-        fprintf(to, ", %u ranks, buckets ", layer->cluster.ranks);
+        quote_write(to, QUOTE_PLAIN, "\n== %s: %s\n   %s, %u ranks, buckets ", section->name,
+                    SHAPE_TEXT(&layer->shape), layer->cluster.device, layer->cluster.ranks);
         if (layer->ranges.declared)
             fprintf(to, "by %s\n", layer->ranges.declared->key);
         else
@@ -172,15 +168,11 @@ void sheet_write(const struct report *report, FILE *to)
 {
     struct remarks remarks;
 
-    fputs("moetune report of ", to);
-    quote_plain(report->db, to);
-    fputs("\n", to);
+    quote_write(to, QUOTE_PLAIN, "moetune report of %s\n", report->db);
     remarks.count = 0;
     remarks_overall(report->facts, &remarks);
     print_remarks(&remarks, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
-    fputs("\nData and scripts of every plot: ", to);
-    quote_plain(report->folder, to);
-    fputs("\n", to);
+    quote_write(to, QUOTE_PLAIN, "\nData and scripts of every plot: %s\n", report->folder);
 }

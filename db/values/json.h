@@ -2,6 +2,7 @@
 #ifndef JSON_H
 #define JSON_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,6 +50,9 @@ void json_add(struct json_text *t, const char *bytes, size_t length); /* as it i
 void json_add_integer(struct json_text *t, int64_t value);
 void json_add_number(struct json_text *t, double value); /* reads back the same; null: not finite */
 void json_add_quoted(struct json_text *t, const char *value); /* as json_quote */
+/* The next argument, a number, as the conversion says at which the format begins: see json_write().
+ * Returns what follows it. */
+const char *json_add_argument(struct json_text *t, const char *format, va_list *args);
 
 /* JSON after a pattern of printf's, in which ' stands for ": "{'db': '%s', 'gain': %g}".  Between
  * quotes %s is escaped, elsewhere it is JSON already.  %g reads back as the same double, %.3f and

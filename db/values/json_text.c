@@ -3,7 +3,6 @@
 
 #include "text.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -155,21 +154,15 @@ void json_add_quoted(struct json_text *t, const char *value)
     json_add(t, "\"", 1);
 }
 
-/* Adds the next argument as its conversion says; returns what follows that in the format. */
-static const char *add_argument(struct json_text *t, const char *format, bool quoted, va_list *args)
+const char *json_add_argument(struct json_text *t, const char *format, va_list *args)
 {
     enum { DIGITS = 320 }; /* of the largest double with %.0f, and some */
-    size_t length = strcspn(format, "diuxfgs") + 1;
+    size_t length = strcspn(format, "diuxfg") + 1;
     char one[16], number[DIGITS], kind = format[length - 1];
-    const char *text;
     double real;
 
     text_put(one, sizeof(one), "%.*s", (int)length, format);
-    if (kind == 's') {
-        assert(length == 2); /* no width and no precision */
-        text = va_arg(*args, const char *);
-        (quoted ? add_escaped : add_text)(t, text);
-    } else if (kind == 'f' || kind == 'g') {
+    if (kind == 'f' || kind == 'g') {
         real = va_arg(*args, double);
         if (length == 2 || !isfinite(real)) {
             json_add_number(t, real);
@@ -203,8 +196,11 @@ void json_write(FILE *to, const char *format, ...)
 
         json_add(&t, format, plain);
         format += plain;
-        if (*format == '%') {
-            format = add_argument(&t, format, quoted, &args);
+        if (!strncmp(format, "%s", 2)) {
+            (quoted ? add_escaped : add_text)(&t, va_arg(args, const char *));
+            format += 2;
+        } else if (*format == '%') {
+            format = json_add_argument(&t, format, &args);
         } else if (*format) {
             json_add(&t, "\"", 1);
             quoted = !quoted;

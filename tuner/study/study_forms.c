@@ -439,9 +439,7 @@ static void plot_settings(const struct study_plot *p, FILE *to)
 
         text_put(tic, sizeof(tic), "%.*s", (int)(strlen(name) - strlen(unit)), name);
         letters += strlen(tic) + 2;
-        fputs(place ? ", " : "", to);
-        quote_gnuplot(tic, to);
-        fprintf(to, " %d", place);
+        gnuplot_write(to, place ? ", %s %d" : "%s %d", tic, place);
         for (int curve = 0; curve < p->curve_count; curve++) {
             const struct study_cell *cell = plotted(p, curve, place);
 
@@ -460,23 +458,22 @@ static void plot_settings(const struct study_plot *p, FILE *to)
         if (place + 1 < p->place_count && joins(p, place + 1))
             continue;
         text_put(text, sizeof(text), "%.*s", (int)group_length(name), name);
-        fputs("set label ", to);
-        quote_gnuplot(text, to);
-        fprintf(to, " at first %g, graph %g center font small\n", 0.5 * (first + place),
-                group++ % 2 ? 1.11 : 1.05); /* long names need the room of two */
+        gnuplot_write(to, "set label %s at first %g, graph %g center font small\n", text,
+                      0.5 * (first + place),
+                      group++ % 2 ? 1.11 : 1.05); /* long names need the room of two */
         first = place + 1;
     }
     if (has_groups(p))
         fputs("set tmargin at screen 0.86\n", to);
-    fprintf(to, "places = %d\nseries = %d\npredicted = %d\nfitted = %d\nset xlabel ",
-            p->place_count, p->curve_count, marked[STUDY_PREDICTED], marked[STUDY_FITTED]);
-    quote_gnuplot(unit + strspn(unit, " "), to);
-    fputs("\nset ylabel ", to);
-    quote_gnuplot(p->label, to);
+    gnuplot_write(to,
+                  "places = %d\nseries = %d\npredicted = %d\nfitted = %d\nset xlabel %s\n"
+                  "set ylabel %s\n",
+                  p->place_count, p->curve_count, marked[STUDY_PREDICTED], marked[STUDY_FITTED],
+                  unit + strspn(unit, " "), p->label);
     if (least > 0 && most > 20 * least)
-        fputs("\nset logscale y\n", to);
+        fputs("set logscale y\n", to);
     else
-        fprintf(to, "\nset yrange [%s:]\n", least < 0 ? "" : "0");
+        fprintf(to, "set yrange [%s:]\n", least < 0 ? "" : "0");
 }
 
 enum { PICTURE_BYTES = 64 };
@@ -548,27 +545,19 @@ int study_draw(const struct study_result *r, const char *folder)
 
 /* ---- a page */
 
-static void element(const char *tag, const char *text, FILE *to)
-{
-    fprintf(to, "<%s>", tag);
-    quote_html(text, to);
-    fprintf(to, "</%.*s>\n", (int)strcspn(tag, " "), tag);
-}
-
 static void page_table(const struct study_table *t, FILE *to)
 {
     struct form_grid grid = grid_of(t);
     char room[VALUE_BYTES];
 
-    fputs("<div class=\"scroll\"><table>\n<tr><th></th>", to);
+    html_write(to, "<div class='scroll'><table>\n<tr><th></th>");
     for (int c = 0; c < grid.count; c++)
-        element("th class=\"n\"", grid.columns[c]->column, to);
+        html_write(to, "<th class='n'>%s</th>\n", grid.columns[c]->column);
     fputs("</tr>\n", to);
     for (size_t i = 0; i < t->count; i++) {
         if (!begins_row(t, i))
             continue;
-        fputs("<tr>", to);
-        element("th", t->cells[i].row, to);
+        html_write(to, "<tr><th>%s</th>\n", t->cells[i].row);
         for (int c = 0; c < grid.count; c++) {
             const struct study_cell *cell = find_cell(t, t->cells[i].row, grid.columns[c]->column);
 
@@ -576,10 +565,10 @@ static void page_table(const struct study_table *t, FILE *to)
                 fputs("<td></td>", to);
                 continue;
             }
-            fprintf(to, "<td class=\"n\">%s", value_text(cell->value, room));
+            html_write(to, "<td class='n'>%s", value_text(cell->value, room));
             if (!isnan(cell->published))
-                fprintf(to, "<br><span class=\"soft\">paper %s, %s</span>",
-                        published_text(cell, room), study_mark_words[cell->mark]);
+                html_write(to, "<br><span class='soft'>paper %s, %s</span>",
+                           published_text(cell, room), study_mark_words[cell->mark]);
             fputs("</td>", to);
         }
         fputs("</tr>\n", to);
@@ -593,7 +582,7 @@ static void page_scores(const struct study_result *r, FILE *to)
     static const char *const words[] = {
         [STUDY_PREDICTED] = "predicted", [STUDY_FITTED] = "fitted"
     };
-    char text[SCORE_BYTES], room[VALUE_BYTES];
+    char text[SCORE_BYTES], room[VALUE_BYTES], published[VALUE_BYTES];
 
     if (!*score_text(r, text))
         return;
@@ -615,19 +604,14 @@ static void page_scores(const struct study_result *r, FILE *to)
 
             if (!cell)
                 continue;
-            fprintf(to, "<tr><td><a href=\"#%s\">", row->name);
-            quote_html(row->title, to);
-            fprintf(to,
-                    "</a></td><td>%s</td><td class=\"n\">%u</td><td class=\"n\">%u</td>"
-                    "<td class=\"n\">%u</td><td class=\"extra\">%s, ",
-                    words[mark], score.cells[mark][NEAR],
-                    score.cells[mark][NEAR] + score.cells[mark][FAIR], scored(&score, mark),
-                    value_text(cell->value, room));
-            fprintf(to, "%s: ", published_text(cell, room));
-            quote_html(cell->row, to);
-            fputs(", ", to);
-            quote_html(cell->column, to);
-            fputs("</td></tr>\n", to);
+            html_write(to,
+                       "<tr><td><a href='#%s'>%s</a></td><td>%s</td><td class='n'>%u</td>"
+                       "<td class='n'>%u</td><td class='n'>%u</td><td class='extra'>%s, %s: %s, "
+                       "%s</td></tr>\n",
+                       row->name, row->title, words[mark], score.cells[mark][NEAR],
+                       score.cells[mark][NEAR] + score.cells[mark][FAIR], scored(&score, mark),
+                       value_text(cell->value, room), published_text(cell, published), cell->row,
+                       cell->column);
         }
     }
     fputs(
@@ -666,30 +650,28 @@ void study_page(const struct study_result *r, FILE *to)
 
     text_put(title, sizeof(title), "moetune study %s", r->study->name);
     page_begin(title, to);
-    element("p class=\"soft\"", study_title(r->study), to);
-    element("p class=\"note\"",
-            r->study->paper
-                ? "MODELLED: no number of ours was measured.  Below each is the paper's, "
-                  "and what ours is: fitted, if it was chosen by the paper's, or "
-                  "predicted."
-                : "MODELLED: no number was measured.",
-            to);
+    html_write(to, "<p class='soft'>%s</p>\n<p class='note'>%s</p>\n", study_title(r->study),
+               r->study->paper
+                   ? "MODELLED: no number of ours was measured.  Below each is the paper's, "
+                     "and what ours is: fitted, if it was chosen by the paper's, or "
+                     "predicted."
+                   : "MODELLED: no number was measured.");
     page_scores(r, to);
-    element("p", r->study->assumptions, to);
+    html_write(to, "<p>%s</p>\n", r->study->assumptions);
     if (*r->remark)
-        element("p", r->remark, to);
+        html_write(to, "<p>%s</p>\n", r->remark);
     for (size_t i = 0; *r->rows[i].name; i++) {
         const struct study_row *row = &r->rows[i];
 
         if (!study_shows(r, i))
             continue;
         fprintf(to, "<section id=\"%s\">\n", row->name);
-        element("h2", row->title, to);
+        html_write(to, "<h2>%s</h2>\n", row->title);
         if (*row->not_yet) {
             fprintf(to, "<p class=\"note\">%s: not yet (%s)</p>\n", row->name, row->not_yet);
         } else {
             fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
-            element("p", row->assumptions, to);
+            html_write(to, "<p>%s</p>\n", row->assumptions);
             if (r->folder && !marks)
                 marks = page_marks(r->folder, picture_name(r, i, (char[PICTURE_BYTES]){ 0 }), to);
             page_plot(r, i, to);
@@ -698,6 +680,6 @@ void study_page(const struct study_result *r, FILE *to)
     }
     cluster_format(&r->machine, cluster, sizeof(cluster));
     fputs("<details><summary>The cluster</summary>\n", to);
-    element("pre", cluster, to);
+    html_write(to, "<pre>%s</pre>\n", cluster);
     fputs("</details>\n</body>\n</html>\n", to);
 }
