@@ -397,14 +397,10 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
 
 static void print_object(const struct verify_result *v, FILE *to)
 {
-    json_write(to,
-               "{'shape': '%s', 'window': %u, 'bucket': %u, 'capacity': %" PRIu64
-               ", 'plan': '%s', 'was_stale': %s, 'inferred': %s, 'claimed_gain': %g",
-               SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
-               v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
-               entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
-               v->claim.inferred ? "true" : "false",
-               v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value);
+    json_write(to, "{'shape': '%s'", SHAPE_TEXT(&v->shape));
+    row_json_view(&entry_table, "window bucket capacity plan stale=was_stale inferred", &v->claim,
+                  to);
+    json_write(to, ", 'claimed_gain': %g", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value);
     verdict_json_gain(&v->now, to);
     json_write(to, ", 'rounds': %u, 'throttled': %u, 'verdict': '%s', 'refuted': %s, 'why': '%s'",
                v->rounds, v->throttled, verify_words[v->kind],
