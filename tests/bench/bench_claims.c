@@ -2,11 +2,12 @@
  * step of the search to the last launch, with ranks that only say what they would take
  * (made_ranks.h).
  *
- *     bench_claims [--cases=N] [--seed=N] [--noise=PERCENT] [--luck=PERCENT] [claims|alike]...
+ *     bench_claims [--cases=N] [--seed=N] [--noise=PERCENT] [--luck=PERCENT] [SECTION]...
  *
  * claims: gains over the default plan, as entries have them, beside those of launches that tune did
  *   not see, and of their mean.
- * alike: all plans take the same time; nothing is to be found. */
+ * alike: all plans take the same time; nothing is to be found.
+ * table: 511 narrow buckets, of which few are measured: regret of those, and between them. */
 #include "arms.h"
 #include "command_words.h"
 #include "made_ranks.h"
@@ -129,6 +130,22 @@ struct options {
     double noise, luck; /* of the one cell that is wanted, in %; negative: all */
 };
 
+static int tune(const struct surface *s, int buckets, uint64_t seed, double noise, double luck,
+                struct table_rows *out)
+{
+    double rows = 2.0 * TOKENS * s->shape.top_k / s->shape.experts;
+    uint32_t window = (uint32_t)ceil(rows / buckets), last = (uint32_t)buckets - 1;
+    struct made_table table = { s, window, 1, last, "normal", seed };
+
+    made_ranks = (struct made_ranks){ .true_ns = true_ns,
+                                      .self = s,
+                                      .noise = noise,
+                                      .outliers = .01,
+                                      .luck = luck,
+                                      .seed = random_bits(s->seed, 17) };
+    return made_table_tune(&table, out);
+}
+
 /* The same layers and machines in every cell. */
 static int run_cell(const struct options *o, bool alike, struct cell *c)
 {
@@ -138,18 +155,9 @@ static int run_cell(const struct options *o, bool alike, struct cell *c)
     for (uint64_t i = 0; c->buckets < o->cases && !rc; i++) {
         uint64_t seed = random_bits(o->seed, i);
         struct surface s = system_of(seed, alike ? 8 : slices[i % 4], alike);
-        double rows_most = 2.0 * TOKENS * s.shape.top_k / s.shape.experts;
-        uint32_t window = (uint32_t)ceil(rows_most / BUCKETS);
-        struct made_table table = { &s, window, 1, BUCKETS - 1, "normal", i + 1 };
         struct table_rows rows;
 
-        made_ranks = (struct made_ranks){ .true_ns = true_ns,
-                                          .self = &s,
-                                          .noise = c->noise,
-                                          .outliers = .01,
-                                          .luck = c->luck,
-                                          .seed = random_bits(seed, 17) };
-        rc = made_table_tune(&table, &rows);
+        rc = tune(&s, BUCKETS, i + 1, c->noise, c->luck, &rows);
         if (!rc)
             judge_table(&s, &rows, c);
         table_rows_free(&rows);
@@ -273,10 +281,74 @@ static int section_alike(const struct options *o)
     return OK;
 }
 
+/* What is measured, and what is inferred between. */
+struct whole_table {
+    struct summary measured, between, all;
+    struct value_column steps;
+};
+
+static void add_table(const struct surface *s, const struct table_rows *rows,
+                      struct whole_table *out)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct entry_row *e = &rows->entries[i];
+        struct bucket_outcome o;
+        struct true_bucket b;
+
+        surface_bucket(s, (double)e->capacity, 0, &b);
+        o = entry_outcome(&b, arms_find(s->arms, s->arm_count, &e->plan), e);
+        summary_add(entry_is(e, ENTRY_INFERRED) ? &out->between : &out->measured, &o);
+        summary_add(&out->all, &o);
+    }
+    column_add(&out->steps, rows->timed);
+}
+
+static int section_table(const struct options *o)
+{
+    static const double noises[] = { 2, 5, 10 };
+    static const uint32_t slices[] = { 8, 32, 128 };
+    enum { NARROW = 512 };
+
+    for (int n = 0; n < 3; n++)
+        for (int l = 0; l < 3; l++) {
+            struct whole_table t = { .steps = { NULL, 0, 0 } };
+            struct table_rows rows;
+            int rc = OK;
+
+            if (!is_wanted(o->noise, noises[n]))
+                continue;
+            for (uint64_t i = 0; (double)i < o->cases / 60 && !rc; i++) {
+                uint64_t seed = random_bits(o->seed, 3000000 + 1000 * (uint64_t)l + i);
+                struct surface s = system_of(seed, slices[l], false);
+
+                rc = tune(&s, NARROW, i + 1, noises[n] / 100, 0, &rows);
+                if (!rc)
+                    add_table(&s, &rows, &t);
+                table_rows_free(&rows);
+            }
+            TRY(rc);
+            printf(
+                "\ntable: W/E %u, noise %g %%, %zu tables: %.0f steps (median %.0f, most %.0f)\n",
+                slices[l], noises[n], t.steps.count, column_mean(&t.steps),
+                column_at(&t.steps, 0.5), column_at(&t.steps, 1));
+            printf(summary_heading);
+            summary_print("measured", &t.measured);
+            summary_print("between", &t.between);
+            summary_print("all", &t.all);
+            summary_free(&t.measured);
+            summary_free(&t.between);
+            summary_free(&t.all);
+            free(t.steps.values);
+        }
+    return OK;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct options *o);
-} sections[] = { { "claims", section_claims }, { "alike", section_alike } };
+} sections[] = { { "claims", section_claims },
+                 { "alike", section_alike },
+                 { "table", section_table } };
 
 static bool take_option(void *options, const char *text)
 {

@@ -2,7 +2,7 @@
  * search and decision together, every step counted, the default plan's included.
  *
  *     bench_search [--quick] [--cases=N] [--seed=N] [--guided] [--only="noise 5 %"] [--luck=SD]
- * [regret|claims|neighbours|stress|pockets|table|time]...
+ * [regret|claims|neighbours|stress|pockets|time]...
  *
  * Regret: the true time of the plan chosen over that of the best usable plan, minus 1.  The true
  * time is that over many launches of the ranks; one launch, in which all is measured, makes each
@@ -447,186 +447,6 @@ static void section_pockets(const struct options *o)
             show(&work, &entrants[e], entrants[e].name);
 }
 
-/* ---- a whole table */
-
-enum { TABLE_BUCKETS = 512, TABLE_WIDTH = 128 };
-
-static double edge(int bucket)
-{
-    return (bucket + 1) * (double)TABLE_WIDTH - 1;
-}
-
-static bool is_anchor(int bucket)
-{
-    for (double c = TABLE_WIDTH - 1; c < edge(TABLE_BUCKETS); c *= cbrt(2))
-        if ((int)(c / TABLE_WIDTH) == bucket)
-            return true;
-    return bucket == TABLE_BUCKETS - 1;
-}
-
-struct table_cost {
-    struct summary anchors, inferred, all;
-    struct value_column total, refined;
-};
-
-/* A table under way, filled as the tuner fills it (tuner/tune/between.h): a bucket between two
- * measured ones takes the plan of one of them, and is measured where they differ and its bound is
- * above 2 % and half as large again as theirs. */
-struct table {
-    const struct surface *surface;
-    struct search *search;
-    struct noise noise;
-    struct table_cost *out;
-    double total, refined;
-    struct known {
-        int arm; /* -1: not measured */
-        double bound;
-    } known[TABLE_BUCKETS];
-};
-
-static void measure(struct table *t, int bucket, bool anchor)
-{
-    struct true_bucket b;
-    struct bucket_outcome o;
-    struct search_result verdict;
-
-    if (!surface_bucket(t->surface, edge(bucket), 0, &b))
-        return;
-    o = true_bucket_tune(&b, t->search, &t->noise, 0, NULL);
-    o.first = anchor && bucket == 0;
-    verdict = search_result(t->search);
-    t->known[bucket] = (struct known){ verdict.winner, verdict.bound };
-    t->total += o.samples;
-    t->refined += !anchor;
-    summary_add(anchor ? &t->out->anchors : &t->out->inferred, &o);
-    summary_add(&t->out->all, &o);
-}
-
-/* The plan of the side that is expected to be faster, and what it may lose. */
-static struct known infer(const struct table *t, const struct true_bucket *b, int low, int high)
-{
-    uint64_t capacity = b->capacity;
-    int x = t->known[low].arm, y = t->known[high].arm;
-    double x_ns = search_estimate(t->search, capacity, x);
-    double y_ns = search_estimate(t->search, capacity, y), ns;
-    struct search_result best;
-    struct known k = { b->usable[x] && (!b->usable[y] || x_ns <= y_ns) ? x : y, NAN };
-
-    if (!search_infer(t->search, capacity, b->usable, &best))
-        return k;
-    ns = k.arm == x ? x_ns : y_ns;
-    k.bound = best.bound + fmax(0, ns / search_estimate(t->search, capacity, best.winner) - 1);
-    return k;
-}
-
-static int most_doubtful(const struct table *t, int low, int high)
-{
-    double worst = fmax(0.02, 1.5 * fmax(t->known[low].bound, t->known[high].bound));
-    int found = -1;
-
-    for (int i = low + 1; i < high && t->known[low].arm != t->known[high].arm; i++) {
-        struct true_bucket b;
-        struct known k;
-
-        if (!surface_bucket(t->surface, edge(i), 0, &b))
-            continue;
-        k = infer(t, &b, low, high);
-        if (k.bound > worst) {
-            worst = k.bound;
-            found = i;
-        }
-    }
-    return found;
-}
-
-static void fill_between(struct table *t, int low, int high)
-{
-    int doubtful = most_doubtful(t, low, high);
-
-    if (doubtful >= 0) {
-        measure(t, doubtful, false);
-        fill_between(t, low, doubtful);
-        fill_between(t, doubtful, high);
-        return;
-    }
-    for (int i = low + 1; i < high; i++) {
-        struct true_bucket b;
-        struct bucket_outcome o = { .bounded = true };
-        struct known k;
-
-        if (!surface_bucket(t->surface, edge(i), 0, &b))
-            continue;
-        k = infer(t, &b, low, high);
-        if (!b.usable[k.arm])
-            continue;
-        o.regret = true_bucket_regret(&b, k.arm);
-        o.bound = k.bound;
-        summary_add(&t->out->inferred, &o);
-        summary_add(&t->out->all, &o);
-    }
-}
-
-static void fill_table(const struct surface *surface, const struct plan_of_work *work,
-                       uint64_t seed, struct table_cost *out)
-{
-    struct table t = { .surface = surface,
-                       .search = open_search(surface, guided, seed),
-                       .noise = noise_make(random_bits(seed, 9), work->sigma, work->outliers, true),
-                       .out = out };
-    int low = -1;
-
-    for (int i = 0; i < TABLE_BUCKETS; i++)
-        t.known[i].arm = -1;
-    for (int i = 0; i < TABLE_BUCKETS; i++)
-        if (is_anchor(i))
-            measure(&t, i, true);
-    for (int i = 0; i < TABLE_BUCKETS; i++) {
-        if (!is_anchor(i) || t.known[i].arm < 0)
-            continue;
-        if (low >= 0)
-            fill_between(&t, low, i);
-        low = i;
-    }
-    column_add(&out->total, t.total);
-    column_add(&out->refined, t.refined);
-    search_close(t.search);
-}
-
-static void section_table(const struct options *o)
-{
-    static const uint32_t ranks_per_expert[] = { 8, 32, 128 };
-
-    for (int n = 0; n < 3; n++)
-        for (int l = 0; l < 3; l++) {
-            struct plan_of_work work = { .surface = { .slices = ranks_per_expert[l] },
-                                         .sigma = sigmas[n],
-                                         .outliers = 0.01 };
-            struct table_cost cost = { .total = { NULL, 0, 0 } };
-            size_t systems = (o->cases + 59) / 60;
-
-            for (size_t i = 0; i < systems; i++) {
-                uint64_t seed = o->seed + 3000000 + 1000 * (uint64_t)l + i;
-                struct surface surface = surface_make(seed, &work.surface);
-
-                fill_table(&surface, &work, seed, &cost);
-            }
-            printf("\nwhole table, 512 buckets of 128, %s, noise %g %%, %zu systems: %.0f timed "
-                   "iterations (median %.0f, most %.0f), %.1f buckets refined\n",
-                   layers[l].name, 100 * sigmas[n], systems, column_mean(&cost.total),
-                   column_at(&cost.total, 0.5), column_at(&cost.total, 1),
-                   column_mean(&cost.refined));
-            printf(summary_heading);
-            summary_print("anchors", &cost.anchors);
-            summary_print("between", &cost.inferred);
-            summary_print("all 512", &cost.all);
-            summary_free(&cost.anchors);
-            summary_free(&cost.inferred);
-            summary_free(&cost.all);
-            free(cost.total.values);
-            free(cost.refined.values);
-        }
-}
-
 /* ---- the time of a decision */
 
 static double now_us(void)
@@ -699,13 +519,9 @@ static const struct {
     const char *name;
     void (*run)(const struct options *options);
 } sections[] = {
-    { "regret", section_regret },
-    { "claims", section_claims },
-    { "neighbours", section_neighbours },
-    { "stress", section_stress },
-    { "pockets", section_pockets },
-    { "table", section_table },
-    { "time", section_time },
+    { "regret", section_regret },         { "claims", section_claims },
+    { "neighbours", section_neighbours }, { "stress", section_stress },
+    { "pockets", section_pockets },       { "time", section_time },
 };
 
 static bool take_option(void *options, const char *text)

@@ -163,11 +163,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
     if (!modelled_layer_bucket(l, e->bucket, &bucket) || !bucket.usable[arm])
         return fail(ERR_WRONG, "%s: bucket %u: %s does not fit into %s", s->ask->db, e->bucket,
                     PLAN_TEXT(&e->plan), ACCOUNT_TEXT(l->space->memory_limit_bytes));
-    *out = true_bucket_outcome(&bucket, arm);
-    out->samples = e->samples;
-    out->bounded = !isnan(e->bound);
-    out->bound = e->bound;
-    out->undecided = entry_is_undecided(e);
+    *out = entry_outcome(&bucket, arm, e);
     return OK;
 }
 

@@ -6,6 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct bucket_outcome entry_outcome(const struct true_bucket *bucket, int arm,
+                                    const struct entry_row *entry)
+{
+    struct bucket_outcome out = true_bucket_outcome(bucket, arm);
+
+    out.samples = entry->samples;
+    out.bounded = !isnan(entry->bound);
+    out.bound = entry->bound;
+    out.undecided = entry_is_undecided(entry);
+    return out;
+}
+
 /* ---- means and quantiles */
 
 void column_add(struct value_column *c, double value)

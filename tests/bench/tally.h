@@ -2,7 +2,12 @@
 #ifndef TALLY_H
 #define TALLY_H
 
+#include "store.h"
 #include "true_bucket.h"
+
+/* What the truth says of a table's entry; `arm`: its plan. */
+struct bucket_outcome entry_outcome(const struct true_bucket *bucket, int arm,
+                                    const struct entry_row *entry);
 
 struct value_column {
     double *values;
