@@ -1,11 +1,7 @@
 """moetune's tuners on many ranks: threads, and processes where torch is installed."""
 
-import importlib.util
+import importlib
 import itertools
-import os
-import pickle
-import subprocess
-import sys
 from unittest import mock
 
 from surroundings import environment, outcome
@@ -21,7 +17,6 @@ axis path   a b default a
 axis chunks 1 2 4 default 2
 key  tokens edges 64
 """
-HAVE_TORCH = importlib.util.find_spec("torch") is not None
 
 
 def ranks_scenarios(rank, database, ranks):
@@ -135,19 +130,6 @@ def ranks_scenarios(rank, database, ranks):
     ]
 
 
-def worker(rank, folder):
-    """A process of the test with torch."""
-    import torch.distributed as dist
-
-    place = "file://" + os.path.join(folder, "meeting")
-    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=RANKS)
-    seen = ranks_scenarios(rank, os.path.join(folder, "test.db"), RANKS)
-    with open(os.path.join(folder, f"rank{rank}"), "wb") as file:
-        pickle.dump(seen, file)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
 class Ranks(Modules):
     ranks = RANKS
 
@@ -196,26 +178,7 @@ class Ranks(Modules):
         self.check(self.on_all_ranks(lambda r: ranks_scenarios(r, self.database, RANKS)))
 
     def test_the_same_on_ranks_of_torch(self):
-        if not HAVE_TORCH:
-            self.skipTest("ranks: torch is not installed; a stub of it took its place")
-        command = [sys.executable, os.path.abspath(__file__)]
-        ranks = [
-            subprocess.Popen(
-                command + [str(rank), self.folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            for rank in range(RANKS)
-        ]
-        try:
-            said = [rank.communicate(timeout=800)[0].decode() for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
-        self.assertEqual([rank.returncode for rank in ranks], [0] * RANKS, said)
-        seen = []
-        for rank in range(RANKS):
-            with open(os.path.join(self.folder, f"rank{rank}"), "rb") as file:
-                seen.append(pickle.load(file))
-        self.check(seen)
+        self.check(self.on_ranks_of_torch("tuner_ranks", "ranks_scenarios"))
 
     def trained(self, steps, share=1.0, slower=1.0):
         """Steps of about a second: beside them exchanges take nothing.  Exchanges, and rank 0's status,
@@ -334,7 +297,3 @@ class Alone(Modules):
             plan = run(tuner, 400)
         self.assertEqual((str(plan), plan.source.name), ("r=2 d=2 a=linear", "EXACT"))
         self.assertRegex(moetune.torch.describe_machine(), r"comm_library = none\n$")
-
-
-if __name__ == "__main__":
-    worker(int(sys.argv[1]), sys.argv[2])
