@@ -1,7 +1,7 @@
 """A torch that knows what tuners need of it, and a test that puts it beside torch itself.
 
-Ranks are threads; a tensor is a list of numbers, or a shape that gradients hang on.  Whatever torch
-leaves open, such as what a reduce leaves on other ranks than its own, is wrong here for who looks."""
+Ranks are threads; a tensor is a list of numbers, or a shape that gradients hang on.  What torch
+leaves open, as a reduce does the tensors of other ranks than its own, is wrong here."""
 
 import importlib
 import importlib.util
@@ -41,7 +41,7 @@ class Group(FakeGroup):
 
 
 class Gradients:
-    """A test says whether they are enabled and whether a backward pass is under way, and calls hooks."""
+    """A test says whether they are enabled and a backward pass is under way, and calls hooks."""
 
     enabled, inside = True, False
 

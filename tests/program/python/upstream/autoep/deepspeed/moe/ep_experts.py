@@ -1,0 +1,5 @@
+ACTIVATIONS = {}
+
+
+def register_expert_activation(name, fn):
+    ACTIVATIONS[name] = fn
