@@ -164,9 +164,35 @@ int contest_next(const struct contest *contest)
     return next;
 }
 
-/* The gain of a plan over the holder: the median of the paired ratios, and all the values that the
- * test could not have rejected; NAN without samples of both. */
+/* Rounds end when luck has it, which moves what they show: intervals that are Student's hold in 92
+ * to 97 of 100 contests.  So much wider they hold in 93 to 98. */
+static const double looked_on = 1.1;
+
+/* The gain of a plan over the holder; NAN where pairs are too few to know their scatter. */
 static struct gain gain_of(const struct contest *c, int index)
+{
+    struct pairs seen = { 0 };
+    struct scatter scatter;
+    struct mean mean;
+    double first = log((double)c->ns[index][0] / (double)c->ns[c->holder][0]);
+
+    if (index == c->holder)
+        return (struct gain){ 0, 0, 0 };
+    /* Counted from the first one: what does not scatter has no width, not even by rounding. */
+    for (uint32_t i = 0; i < pairs(c, index, c->holder); i++)
+        pairs_add(&seen, log((double)c->ns[index][i] / (double)c->ns[c->holder][i]) - first, 0);
+    if (seen.count < PAIRS_LEAST)
+        return (struct gain)GAIN_UNKNOWN;
+    scatter_of(&seen, 1, &scatter);
+    mean = pairs_mean(&seen, &scatter);
+    mean.mean += first;
+    mean.steps *= looked_on * looked_on;
+    return range_gain(mean_range(&mean, STATED));
+}
+
+/* The median of the paired ratios, and all the values that the test could not have rejected; NAN
+ * without samples of both. */
+static struct gain tested_gain(const struct contest *c, int index)
 {
     double ratio[CONTEST_ROUNDS_MAX], middle;
     uint32_t n = pairs(c, index, c->holder), needed = c->wins_needed[n];
@@ -202,7 +228,8 @@ struct contest_verdict contest_verdict(const struct contest *contest)
                                  .high_ns = NAN,
                                  .default_ns = NAN,
                                  .gain = GAIN_UNKNOWN,
-                                 .challenge = GAIN_UNKNOWN };
+                                 .challenge = GAIN_UNKNOWN,
+                                 .tested = GAIN_UNKNOWN };
 
     if (v.adopted < 0 || !contest->told[v.adopted])
         return v;
@@ -215,12 +242,6 @@ struct contest_verdict contest_verdict(const struct contest *contest)
     v.default_ns = (double)spread_of_times(contest, holder).median_ns;
     v.gain = gain_of(contest, v.adopted);
     v.challenge = gain_of(contest, 0);
+    v.tested = tested_gain(contest, 0);
     return v;
-}
-
-void contest_pairs(const struct contest *c, int a, int b, struct pairs *out)
-{
-    out->count = 0;
-    for (uint32_t n = 0; n < c->told[a] && n < c->told[b]; n++)
-        pairs_add(out, log((double)c->ns[a][n] / (double)c->ns[b][n]), 0);
 }

@@ -13,7 +13,11 @@
  * One plan beats another when the median of their paired ratios is below 1 - margin.  The test
  * counts the rounds in which it is, and may end after any round: the number it takes is chosen so
  * that the chance of ever being reached is at most 1 - confidence when the true median is exactly
- * 1 - margin.  No distribution is assumed. */
+ * 1 - margin.  No distribution is assumed.  Student's test of the same pairs ends as soon.  But
+ * where 35 of 100 steps take 10 % longer (noise 0.5 %) it is wrong in 2.0 % of contests, though it
+ * is asked 40 times as sharply; this one in 1.0 %.
+ *
+ * What is gained is stated as `tune` states it: by the mean of log ratios, with 95 % (pairs.h). */
 #ifndef CONTEST_H
 #define CONTEST_H
 
@@ -54,10 +58,13 @@ struct contest_verdict {
     uint32_t rounds;                   /* that every remaining contestant completed */
     double median_ns, low_ns, high_ns; /* of the adopted plan; >= 95 % distribution-free */
     double default_ns;                 /* the holder's median; NAN = not sampled */
-    /* 1 - adopted / holder, paired, with an interval each of whose ends holds with `confidence`
-     * at any stopping time; 0 for the holder itself, NAN without it. */
+    /* 1 - adopted / holder with its interval of 95 %, in this launch of the ranks; 0 for the holder
+     * itself, NAN without it and of fewer than PAIRS_LEAST pairs. */
     struct gain gain;
     struct gain challenge; /* likewise of the challenger, whether it was adopted or not */
+    /* What the test says of the challenger: the median, and an interval each of whose ends holds
+     * with `confidence` at any stopping time.  It decides and is not stated. */
+    struct gain tested;
 };
 
 /* Contestant 0 is the challenger, and may itself be the holder; `holder` is 0, 1 or -1.  In doubt
@@ -72,9 +79,5 @@ void contest_tell(struct contest *contest, int index, int64_t ns); /* more than 
 void contest_drop(struct contest *contest, int index);             /* failed: out of the contest */
 
 struct contest_verdict contest_verdict(const struct contest *contest);
-
-/* The samples of two contestants, pair by pair: the first one's over the second one's. */
-struct pairs;
-void contest_pairs(const struct contest *contest, int a, int b, struct pairs *out);
 
 #endif

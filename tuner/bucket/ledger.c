@@ -122,8 +122,7 @@ static void take_default(const struct moe_shape *shape, struct entry_row *e)
     snprintf(e->decision, sizeof(e->decision), "default");
 }
 
-void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim,
-                  const struct gain *found, struct entry_row *e)
+void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim, struct entry_row *e)
 {
     bool claims = !strcmp(e->decision, "adopted") || !strcmp(e->decision, "likely");
     double ratio;
@@ -136,7 +135,7 @@ void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim,
     if (isnan(e->gain.value)) /* the default cannot run */
         return;
     if (!(e->gain.value > pairs_least) && !entry_is(claim, ENTRY_OPEN))
-        e->gain = gain_together(&claim->gain, found);
+        e->gain = gain_together(&claim->gain, &e->gain);
     if (!(e->gain.value > pairs_least)) {
         take_default(shape, e);
         return;

@@ -43,10 +43,10 @@ int ledger_sample(struct store *store, struct attempt *attempt, const struct sam
 
 /* What a verification leaves of an entry that it did not refute.  The row says already what was
  * measured; its times follow the gain.  Where the plan did not gain, that counts together with what
- * was claimed, `found` and the claim each as far as they are sure; where it does not gain by both
- * the default plan takes its place.  `claim`: the entry as it was. */
+ * was claimed, each as far as it is sure; where it does not gain by both the default plan takes its
+ * place.  `claim`: the entry as it was. */
 void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim,
-                  const struct gain *found, struct entry_row *entry);
+                  struct entry_row *entry);
 
 /* It is kept, and is no longer stale. */
 int ledger_confirm(struct store *store, struct entry_row *entry);

@@ -209,9 +209,9 @@ static void tell_side(const struct program_comparison *t, struct rivals_bucket *
         return;
     v = contest_verdict(key->contest);
     /* What seems slower goes on until that is known: the contest asks only who is faster. */
-    settle(key, v.rounds >= key->contest->settings.rounds_max ||
-                    !(v.challenge.value < -t->options->margin &&
-                      v.challenge.high >= -t->options->margin));
+    settle(key,
+           v.rounds >= key->contest->settings.rounds_max ||
+               !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin));
 }
 
 /* The second side ran a step at the key: where the first one failed that is its own fault. */
@@ -483,8 +483,8 @@ static struct verdict verdict_of(const struct program_comparison *t,
 {
     struct contest_verdict c = contest_verdict(key->contest);
     struct verdict v = { .before_us = c.default_ns * 1e-3,
-                         .now_us = c.default_ns * (1 - c.challenge.value) * 1e-3,
-                         .gain = c.challenge,
+                         .now_us = c.default_ns * (1 - c.tested.value) * 1e-3,
+                         .gain = c.tested,
                          .pairs = c.rounds,
                          .word = "not slower" };
     uint32_t bucket = key->watched.bucket;
@@ -635,7 +635,7 @@ static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
         return ledger_refute(j->table.store, &e, key->plan[1], why);
     }
     j->kept++;
-    ledger_weigh(&t->shape, &claim, &v.gain, &e);
+    ledger_weigh(&t->shape, &claim, &e);
     return ledger_confirm(j->table.store, &e);
 }
 

@@ -28,8 +28,8 @@ struct verify_result {
     struct moe_shape shape;
     char load[LOAD_NAME_BYTES]; /* it is put to the test under */
     enum verify_kind kind;
-    struct gain now;   /* of the plan over the default; NAN: not compared */
-    struct gain found; /* likewise, as claims are made: with an interval of 95 % */
+    struct gain now;   /* of the plan over the default, with an interval as claims have it; NAN: not
+                        * compared */
     double hour;       /* how many times as long as in the entry the default took; NAN: not known */
     double weight;     /* of the steps that depend on it; the greatest is verified first */
     bool load_unknown; /* it cannot be measured under the load it was tuned under */

@@ -40,7 +40,7 @@ static int add_claim(void *self, const struct entry_row *e)
     struct claim_search *f = self;
     const struct verify_wanted *w = f->wanted;
     struct verify_result verdict = {
-        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .found = GAIN_UNKNOWN, .hour = NAN
+        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .hour = NAN
     };
     bool wanted;
 
@@ -241,8 +241,9 @@ int verify_claims(struct store *store, const struct verify_entries *claims, int6
         int rc;
 
         for (end = i; end < claims->count && SAME_TABLE(&v[end].claim, first); end++)
-            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND))
-                calibration_add(&found, &v[end].claim.gain, 1, &v[end].found);
+            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) &&
+                !plan_is_default(&v[end].claim.plan, &v[end].shape))
+                calibration_add(&found, &v[end].claim.gain, 1, &v[end].now);
         rc = store_standing_get(store, first->cluster, first->shape, first->window, &standing);
         if (rc < 0)
             return rc;
@@ -299,8 +300,8 @@ static const char *words_of(const struct verify_result *v)
 
 static const struct grid_column columns[] = {
     { "bucket", GRID_LEFT },      { "capacity", GRID_LEFT }, { "plan", GRID_LEFT },
-    { "claimed\n%", GRID_POINT }, { "now\n%", GRID_POINT },  { "99 %\nlow", GRID_POINT },
-    { "99 %\nhigh", GRID_POINT }, { "verdict", GRID_LEFT },
+    { "claimed\n%", GRID_POINT }, { "now\n%", GRID_POINT },  { "95 %\nlow", GRID_POINT },
+    { "95 %\nhigh", GRID_POINT }, { "verdict", GRID_LEFT },
 };
 
 static int add_row(const struct verify_result *v, struct grid *grid)

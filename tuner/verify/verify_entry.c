@@ -1,6 +1,5 @@
 /* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
 #include "bucket.h"
-#include "pairs.h"
 #include "plan.h"
 #include "standings.h"
 #include "status.h"
@@ -305,24 +304,6 @@ static int refute_entry(struct verified_bucket *h, struct entry_row *e)
                          why);
 }
 
-/* What the plan was found to save, as claims are made; NAN: not compared often enough. */
-static struct gain find_gain(const struct question *q)
-{
-    struct gain found = GAIN_UNKNOWN;
-    struct scatter scatter;
-    struct pairs seen;
-    struct mean mean;
-
-    if (q->count != 2 || q->arms[0] != CLAIMED)
-        return found;
-    contest_pairs(&q->contest, 0, 1, &seen);
-    if (seen.count < PAIRS_LEAST)
-        return found;
-    scatter_of(&seen, 1, &scatter);
-    mean = pairs_mean(&seen, &scatter);
-    return range_gain(mean_range(&mean, STATED));
-}
-
 /* Writes down whether the rounds' claim held, which calibrates later ones.  What this layer's
  * rounds did not write is no claim of theirs: a decision of one launch, a verification's gain, or
  * what lies between. */
@@ -336,14 +317,14 @@ static int remember_outcome(const struct verified_bucket *h)
                                     .window = e->window,
                                     .bucket = e->bucket,
                                     .claim = e->gain,
-                                    .found = h->verdict->found,
+                                    .found = h->verdict->now,
                                     .decided_s = time(NULL) };
     int rc = store_standing_get(h->campaign->store, e->cluster, e->shape, e->window, &standing);
 
     if (rc)
         return rc < 0 ? rc : OK;
     if (!e->run || e->run != standing.run || !standing.decided_s ||
-        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) ||
+        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) || h->default_arm == CLAIMED ||
         strcmp(e->load, h->verdict->load) != 0 || isnan(row.found.value) ||
         !isfinite(e->gain.low) || !isfinite(e->gain.high))
         return OK;
@@ -415,9 +396,8 @@ static int write_outcome(struct verified_bucket *h)
     memcpy(entry.load, v->load, sizeof(entry.load));
     entry.run = h->campaign->run.row.id;
     entry.decided_s = time(NULL);
-    v->found = find_gain(&h->over_default);
     if (v->kind != VERIFY_REFUTED || is_outrun(h))
-        ledger_weigh(&v->shape, &v->claim, isnan(v->found.value) ? &entry.gain : &v->found, &entry);
+        ledger_weigh(&v->shape, &v->claim, &entry);
     if (!*v->why && !plan_equal(&entry.plan, &v->claim.plan))
         snprintf(v->why, sizeof(v->why), "nor faster: the default plan takes its place");
     TRY(remember_outcome(h));
