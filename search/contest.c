@@ -186,6 +186,8 @@ static struct gain gain_of(const struct contest *c, int index)
     scatter_of(&seen, 1, &scatter);
     mean = pairs_mean(&seen, &scatter);
     mean.mean += first;
+    if (c->settings.launched) /* one more launch is off as far as one more pair */
+        mean.further = mean.steps * mean.count;
     mean.steps *= looked_on * looked_on;
     return range_gain(mean_range(&mean, STATED));
 }

@@ -32,6 +32,7 @@ struct contest_settings {
     double margin;     /* what the winner must be better by, as a share of the time it replaces */
     double confidence; /* one-sided; 0 = 0.99 */
     uint32_t rounds_min, rounds_max; /* 0 = 5 and 60; at most CONTEST_ROUNDS_MAX */
+    bool launched;                   /* each sample is of a launch of its own */
     uint64_t seed;
 };
 
@@ -58,8 +59,9 @@ struct contest_verdict {
     uint32_t rounds;                   /* that every remaining contestant completed */
     double median_ns, low_ns, high_ns; /* of the adopted plan; >= 95 % distribution-free */
     double default_ns;                 /* the holder's median; NAN = not sampled */
-    /* 1 - adopted / holder with its interval of 95 %, in this launch of the ranks; 0 for the holder
-     * itself, NAN without it and of fewer than PAIRS_LEAST pairs. */
+    /* 1 - adopted / holder with its interval of 95 %, in this launch of the ranks, or in a further
+     * one if samples are `launched`; 0 for the holder itself, NAN without it and of fewer than
+     * PAIRS_LEAST pairs. */
     struct gain gain;
     struct gain challenge; /* likewise of the challenger, whether it was adopted or not */
     /* What the test says of the challenger: the median, and an interval each of whose ends holds

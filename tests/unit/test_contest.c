@@ -167,6 +167,29 @@ static void what_is_stated_holds_in_19_of_20_contests(void)
     CHECK(width < 0.6 * tested);
 }
 
+/* Where each sample is of another launch the interval is about one more pair of them. */
+static void what_is_stated_of_launches_holds_a_further_one(void)
+{
+    static const struct steps noises[] = { { .02, 0, 0, 0 }, { .05, 0, 0, 0 } };
+    int inside = 0, runs = 500;
+
+    for (int i = 0; i < 2 * runs; i++) {
+        struct contest_settings settings = {
+            .margin = 0.01, .rounds_max = 60, .launched = true, .seed = (uint64_t)i
+        };
+        struct contest_verdict v;
+        struct contest c;
+        double ratio = 1 - 0.1 * uniform_draw(5, (uint64_t)i), further;
+
+        contest_of_steps(&c, &settings, &noises[i % 2], ratio);
+        further = 1 - (double)step_ns(&noises[i % 2], 1e7 * ratio, (uint64_t)i, 1) /
+                          (double)step_ns(&noises[i % 2], 1e7, (uint64_t)i, 2);
+        v = contest_verdict(&c);
+        inside += v.challenge.low <= further && further <= v.challenge.high;
+    }
+    CHECK(inside > 0.93 * 2 * runs && inside < 0.97 * 2 * runs);
+}
+
 /* The first pairs may agree to a percent until one does not.  Student's test takes them for sure,
  * although it is asked 20 times as sharply as once, and not before eight pairs. */
 static void where_steps_take_one_of_two_times_students_test_would_be_wrong(void)
@@ -390,6 +413,7 @@ int main(void)
         TEST(what_is_adopted_is_hardly_ever_slower_than_the_default),
         TEST(the_test_holds_what_it_could_not_have_rejected),
         TEST(what_is_stated_holds_in_19_of_20_contests),
+        TEST(what_is_stated_of_launches_holds_a_further_one),
         TEST(where_steps_take_one_of_two_times_students_test_would_be_wrong),
         TEST(a_plan_in_force_falls_to_a_faster_default_alone),
         TEST(clear_cases_end_soon),

@@ -11,13 +11,13 @@
 
 static const struct grid_column columns[] = {
     { "key", GRID_LEFT },         { "plan", GRID_LEFT },       { "before\nms", GRID_POINT },
-    { "now\nms", GRID_POINT },    { "faster\n%", GRID_POINT }, { "99 %\nlow", GRID_POINT },
-    { "99 %\nhigh", GRID_POINT }, { "pairs", GRID_RIGHT },     { "verdict", GRID_LEFT },
+    { "now\nms", GRID_POINT },    { "faster\n%", GRID_POINT }, { "95 %\nlow", GRID_POINT },
+    { "95 %\nhigh", GRID_POINT }, { "pairs", GRID_RIGHT },     { "verdict", GRID_LEFT },
 };
 
 static int add_row(const struct verdict *v, struct grid *grid)
 {
-    TRY(grid_row(grid, v->failed ? INK_BAD : v->gain.low > 0 ? INK_GOOD : INK_PLAIN));
+    TRY(grid_row(grid, v->failed ? INK_BAD : !strcmp(v->word, "faster") ? INK_GOOD : INK_PLAIN));
     TRY(grid_cell(grid, "%s", strncmp(v->key, "c=", 2) ? v->key : v->key + 2));
     TRY(grid_cell(grid, "%s", v->plan));
     TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));

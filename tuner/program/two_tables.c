@@ -265,6 +265,7 @@ static int add_key(void *self, uint32_t bucket)
     struct program_comparison *t = self;
     struct contest_settings settings = { .margin = t->options->margin,
                                          .rounds_max = PAIRS_MAX,
+                                         .launched = true,
                                          .seed = t->options->seed ^ bucket };
     struct rivals_bucket *key;
 
@@ -482,9 +483,10 @@ static struct verdict verdict_of(const struct program_comparison *t,
                                  const struct rivals_bucket *key)
 {
     struct contest_verdict c = contest_verdict(key->contest);
+    double gain = isnan(c.challenge.value) ? c.tested.value : c.challenge.value;
     struct verdict v = { .before_us = c.default_ns * 1e-3,
-                         .now_us = c.default_ns * (1 - c.tested.value) * 1e-3,
-                         .gain = c.tested,
+                         .now_us = c.default_ns * (1 - gain) * 1e-3,
+                         .gain = c.challenge,
                          .pairs = c.rounds,
                          .word = "not slower" };
     uint32_t bucket = key->watched.bucket;
@@ -495,15 +497,15 @@ static struct verdict verdict_of(const struct program_comparison *t,
                                 : SESSION_RANGE(&t->session, bucket));
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
-        v.gain = (struct gain)GAIN_UNKNOWN;
+        v.gain = c.tested = (struct gain)GAIN_UNKNOWN;
     snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
     snprintf(v.why, sizeof(v.why), "%s", key->why);
-    v.failed = *key->why ? key->against : v.gain.high < -margin;
+    v.failed = *key->why ? key->against : c.tested.high < -margin;
     if (*key->why)
         v.word = "fails";
     else if (v.failed)
         v.word = "slower";
-    else if (v.gain.low > margin)
+    else if (c.tested.low > margin)
         v.word = "faster";
     else if (key->same)
         v.word = "same plan";
@@ -587,7 +589,7 @@ static int find_layer(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* The verdict is more than that no difference was seen: its interval holds whenever steps ended. */
+/* The verdict is more than that no difference was seen: the pairs are enough to show one. */
 static bool is_known(const struct program_comparison *t, const struct rivals_bucket *key)
 {
     struct verdict v = verdict_of(t, key);

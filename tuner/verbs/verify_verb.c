@@ -476,7 +476,8 @@ const struct verb verify_verb = {
         "the plans of two tables in turn (--db, --against-table), or of a table and the default\n"
         "plan: A B B A, until it is known in each range which is faster, with 99 %.  A launch is\n"
         "one sample of each range that wants it, so that what differs between two launches is\n"
-        "seen.  A range with one plan on both sides is not measured.\n"
+        "seen.  A range with one plan on both sides is not measured.  The interval is that of\n"
+        "what one more launch saves, with 95 %, as `tune --exec` states it.\n"
         "Against the default plan, and under a table that programs were measured for, the\n"
         "database learns it, as above: gains afresh, or the default plan in the place of one\n"
         "that is slower, or fails.  A table of moetune's own layer, or a snapshot, stays as it is.",
