@@ -82,16 +82,13 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
     return rc;
 }
 
-/* UNSUPPORTED: it is not there. */
-static int read_file(const char *path, uint32_t file, struct lookup_set *set)
+/* A snapshot, or a file of packed bytes, which nobody locks. */
+static int read_still(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
 {
-    static const char published[] = ".published";
     /* Without O_NONBLOCK a pipe of that name would stop the trainer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = ERR_IO;
-    enum lookup_kind kind = LOOKUP_DATABASE;
-    size_t length = strlen(path), tail = sizeof(published) - 1;
+    uint8_t head[LOOKUP_HEAD];
     struct stat info;
-    uint8_t head[8];
     bool sealed;
 
     if (fd < 0)
@@ -99,21 +96,37 @@ static int read_file(const char *path, uint32_t file, struct lookup_set *set)
     if (fstat(fd, &info) || !S_ISREG(info.st_mode))
         goto out;
     rc = ERR_FORMAT;
-    if (pread(fd, head, 8, 0) != 8)
+    if (pread(fd, head, sizeof(head), 0) != sizeof(head))
         goto out;
     if (pack_claims(head)) {
         rc = read_packed(fd, (size_t)info.st_size, file, set);
-        goto out;
-    }
-    if (length >= tail && !strcmp(path + length - tail, published)) {
+    } else if (snapshot) {
         TRY_OUT(seal_check(fd, (size_t)info.st_size, &sealed));
-        kind = sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT;
+        close(fd);
+        return lookup_read_sqlite(path, sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT, file, set);
     }
-    close(fd);
-    return lookup_read_sqlite(path, kind, file, set);
 out:
     close(fd);
     return rc;
+}
+
+/* UNSUPPORTED: it is not there. */
+static int read_file(const char *path, uint32_t file, struct lookup_set *set)
+{
+    static const char published[] = ".published";
+    size_t length = strlen(path), tail = sizeof(published) - 1;
+    uint8_t head[LOOKUP_HEAD];
+    struct stat info;
+
+    if (length >= tail && !strcmp(path + length - tail, published))
+        return read_still(path, true, file, set);
+    if (stat(path, &info))
+        return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
+    if (!S_ISREG(info.st_mode))
+        return ERR_IO;
+    TRY(lookup_head(path, head));
+    return pack_claims(head) ? read_still(path, false, file, set)
+                             : lookup_read_sqlite(path, LOOKUP_DATABASE, file, set);
 }
 
 /* UNSUPPORTED: it is not there.  Nothing of a file that cannot be read whole is kept. */

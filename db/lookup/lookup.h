@@ -147,6 +147,12 @@ enum lookup_kind { LOOKUP_DATABASE, LOOKUP_SNAPSHOT, LOOKUP_SEALED };
 
 /* Adds what a database or snapshot holds for real clusters.  MOE_ERR_IO, MOE_ERR_FORMAT (also
  * without SQLite), MOE_ERR_NOMEM; then the set may hold a part of it.  Silent. */
+/* The first bytes of a regular file that may be a database.  SQLite reads them: who opens and
+ * closes such a file by himself takes from his process all locks that it has there, those of a
+ * tuner's transaction, too.  ERR_FORMAT: it is shorter. */
+enum { LOOKUP_HEAD = 8 };
+int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD]);
+
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
                        struct lookup_set *set);
 

@@ -6,11 +6,25 @@
 
 #ifdef MOELOOKUP_NO_SQLITE
 
+#include <fcntl.h>
+#include <unistd.h>
+
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
                        struct lookup_set *set)
 {
     (void)path, (void)kind, (void)file, (void)set;
     return ERR_FORMAT;
+}
+
+/* Nobody here has locks on it. */
+int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t got = fd < 0 ? -1 : pread(fd, head, LOOKUP_HEAD, 0);
+
+    if (fd >= 0)
+        close(fd);
+    return got < 0 ? ERR_IO : got == LOOKUP_HEAD ? OK : ERR_FORMAT;
 }
 
 #else
@@ -51,13 +65,12 @@ static int status_of(int code)
     return ERR_FORMAT;
 }
 
-/* The name that SQLite opens, as "file:///a%20b.db?mode=rw": a name may hold what has a
+/* The name that SQLite opens, as "file:///a%20b.db?mode=rw" (`end`): a name may hold what has a
  * meaning in a URI.  Without the "//" a path that begins so would name a host, without the "./"
  * ":memory:" no file.  NULL: out of memory; the caller frees it. */
-static char *uri_of(const char *path, enum lookup_kind kind)
+static char *uri_of(const char *path, const char *end)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
-    const char *end = kind == LOOKUP_DATABASE ? "?mode=rw" : "?mode=ro&immutable=1";
     const char *hex = "0123456789ABCDEF";
     char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
 
@@ -84,7 +97,7 @@ static char *uri_of(const char *path, enum lookup_kind kind)
 static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
     int flags = kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
-    char *uri = uri_of(path, kind);
+    char *uri = uri_of(path, kind == LOOKUP_DATABASE ? "?mode=rw" : "?mode=ro&immutable=1");
     int code = uri ? sqlite3_open_v2(uri, db, flags | SQLITE_OPEN_URI, NULL) : SQLITE_NOMEM;
 
     free(uri);
@@ -95,6 +108,24 @@ static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
     sqlite3_db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_busy_timeout(*db, WAIT_MS);
     return OK;
+}
+
+int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
+{
+    char *uri = uri_of(path, "?mode=ro");
+    sqlite3_file *file = NULL;
+    sqlite3 *db = NULL;
+    int code = SQLITE_NOMEM;
+
+    if (uri)
+        code = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    if (!code)
+        code = sqlite3_file_control(db, NULL, SQLITE_FCNTL_FILE_POINTER, &file);
+    if (!code)
+        code = file->pMethods->xRead(file, head, LOOKUP_HEAD, 0);
+    free(uri);
+    sqlite3_close(db);
+    return code == SQLITE_IOERR_SHORT_READ ? ERR_FORMAT : status_of(code);
 }
 
 static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **s)
@@ -468,6 +499,8 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
     int rc;
 
     TRY_OUT(open_database(path, kind, &r.db));
+    /* One state of it, whoever writes meanwhile: the end of the connection ends this. */
+    TRY_OUT(status_of(sqlite3_exec(r.db, "BEGIN", NULL, NULL, NULL)));
     TRY_OUT(check_database(r.db, kind, &set->passed));
     TRY_OUT(read_all(&r));
     lookup_set_age(set);

@@ -2,7 +2,9 @@
 #include "lookup_tables.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <locale.h>
+#include <sys/wait.h>
 
 static void what_is_no_table_is_refused(void)
 {
@@ -334,6 +336,42 @@ static void the_work_database_answers_where_nothing_is_published(void)
     CHECK(is_answer(ask_file(place("work.db"), layer(96), 256), "r=2 d=4", MOE_EXACT));
 }
 
+/* Seen from another process: this one's own locks are not in its way. */
+static bool is_reserved(const char *path)
+{
+    enum { RESERVED_BYTE = 0x40000001 }; /* SQLite's */
+    pid_t child = fork();
+    int status = 0;
+
+    if (!child) {
+        struct flock lock = { .l_type = F_WRLCK, .l_start = RESERVED_BYTE, .l_len = 1 };
+        int fd = open(path, O_RDWR);
+
+        _exit(fd >= 0 && !fcntl(fd, F_GETLK, &lock) && lock.l_type != F_UNLCK ? 0 : 1);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return !WEXITSTATUS(status);
+}
+
+/* A tuner of this process may be in the middle of a transaction. */
+static void a_look_up_takes_no_locks_from_its_process(void)
+{
+    const char *path = place("locked.db");
+    struct moelookup *table = NULL;
+    sqlite3 *writer = NULL;
+
+    write_small(path, "abacus", 96);
+    CHECK(!unlink(place("locked.db.published")));
+    path = place("locked.db");
+    CHECK(!sqlite3_open(path, &writer));
+    CHECK(!sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL) && is_reserved(path));
+    CHECK(!moelookup_open(path, &table) && is_reserved(path));
+    moelookup_close(table);
+    CHECK(is_reserved(path));
+    sqlite3_close(writer);
+    CHECK(!is_reserved(path));
+}
+
 static void the_snapshot_answers_where_there_is_one(void)
 {
     write_small(place("both.db"), "abacus", 96);
@@ -573,6 +611,7 @@ int main(void)
         TEST(a_deleted_file_goes_on_answering),
         TEST(opening_leaves_nothing_open_and_nothing_behind),
         TEST(the_work_database_answers_where_nothing_is_published),
+        TEST(a_look_up_takes_no_locks_from_its_process),
         TEST(the_snapshot_answers_where_there_is_one),
         TEST(a_name_may_hold_any_character),
         TEST(a_path_may_begin_with_any_number_of_slashes),
