@@ -299,9 +299,8 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     if (layer->ranges.declared)
         facts_range(layer, first, last, text);
     else
-        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64,
-                 (uint64_t)first * layer->ranges.window,
-                 ((uint64_t)last + 1) * layer->ranges.window - 1);
+        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64, ranges_from(layer->ranges, first),
+                 ranges_to(layer->ranges, last));
     html_write(to, "<tr><td class='n'>%s</td><td class='plan'>%s</td>", text, PLAN_WORDS(&e->plan));
     print_ms(range.time_us, "n", to);
     print_ms(range.default_us, "n extra", to);

@@ -2,8 +2,8 @@
  *
  * Files are read into a lookup_set (lookup_sqlite.c, lookup_pack.c), which is tidied (lookup_set.c)
  * and written as packed bytes (lookup_pack.c); a struct moelookup is those bytes (lookup.c).  A
- * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c; of a declared
- * space with lookup_space.c), which may count what it is asked (lookup_record.c). */
+ * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c), which may
+ * count what it is asked (lookup_record.c); which spaces there are says lookup_space.c. */
 #ifndef LOOKUP_H
 #define LOOKUP_H
 
@@ -171,8 +171,6 @@ struct moelookup {
 /* Says it on standard error if the table's level allows. */
 void lookup_say(const struct moelookup *table, enum lookup_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* ---- spaces that a program declares (lookup_space.c) */
 
 /* ---- views (lookup_get.c) */
 

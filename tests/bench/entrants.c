@@ -11,28 +11,41 @@ static struct bucket_outcome run_default(const struct true_bucket *b, struct sea
 {
     (void)search;
     (void)noise;
-    return (struct bucket_outcome){ .regret = true_bucket_regret(b, b->default_arm) };
+    return true_bucket_outcome(b, b->default_arm);
 }
 
 static struct bucket_outcome run_model(const struct true_bucket *b, struct search *search,
                                        struct noise *noise)
 {
     struct search_result verdict;
+    struct bucket_outcome out;
 
     (void)noise;
     search_visit(search, b->capacity, b->usable, false);
     verdict = search_result(search);
-    return (struct bucket_outcome){ .regret = true_bucket_regret(b, verdict.winner),
-                                    .bounded = true,
-                                    .bound = verdict.bound };
+    out = true_bucket_outcome(b, verdict.winner);
+    out.bounded = true;
+    out.bound = verdict.bound;
+    return out;
+}
+
+/* What the truth says of the winner, after so many steps. */
+static struct bucket_outcome outcome_of(const struct true_bucket *b, int winner, uint32_t samples,
+                                        double lost)
+{
+    struct bucket_outcome out = true_bucket_outcome(b, winner);
+
+    out.samples = samples;
+    out.lost = lost;
+    return out;
 }
 
 /* All samples of a plan in a row, as most tuners do it: drift is taken for difference. */
 static struct bucket_outcome run_in_a_row(const struct true_bucket *b, struct search *search,
                                           struct noise *noise)
 {
-    struct bucket_outcome out = { .regret = 0 };
-    double least = INFINITY, times[5];
+    double least = INFINITY, lost = 0, times[5];
+    uint32_t samples = 0;
     int winner = 0;
 
     (void)search;
@@ -41,8 +54,8 @@ static struct bucket_outcome run_in_a_row(const struct true_bucket *b, struct se
             continue;
         for (int i = 0; i < 5; i++) {
             times[i] = (double)noise_sample(noise, b->seen_ns[arm]);
-            out.lost += true_bucket_regret(b, arm);
-            out.samples++;
+            lost += true_bucket_regret(b, arm);
+            samples++;
         }
         sort_doubles(times, 5);
         if (times[2] < least) {
@@ -50,8 +63,7 @@ static struct bucket_outcome run_in_a_row(const struct true_bucket *b, struct se
             winner = arm;
         }
     }
-    out.regret = true_bucket_regret(b, winner);
-    return out;
+    return outcome_of(b, winner, samples, lost);
 }
 
 /* Interleaved rounds without a model: an arm leaves once it is clearly behind the leader. */
@@ -61,7 +73,8 @@ static struct bucket_outcome run_race(const struct true_bucket *b, struct search
     enum { ROUNDS = 40 };
     static double log_ns[SEARCH_ARMS_MAX][ROUNDS];
     bool in[SEARCH_ARMS_MAX];
-    struct bucket_outcome out = { .regret = 0 };
+    uint32_t samples = 0;
+    double lost = 0;
     int n_in = 0, leader = -1;
 
     (void)search;
@@ -77,8 +90,8 @@ static struct bucket_outcome run_race(const struct true_bucket *b, struct search
             if (!in[i])
                 continue;
             log_ns[i][round] = log((double)noise_sample(noise, b->seen_ns[i]));
-            out.samples++;
-            out.lost += true_bucket_regret(b, i);
+            samples++;
+            lost += true_bucket_regret(b, i);
             memcpy(sorted, log_ns[i], sizeof(sorted));
             sort_doubles(sorted, (size_t)round + 1);
             middle = sorted[round / 2];
@@ -103,8 +116,7 @@ static struct bucket_outcome run_race(const struct true_bucket *b, struct search
                 n_in--;
             }
     }
-    out.regret = true_bucket_regret(b, leader);
-    return out;
+    return outcome_of(b, leader, samples, lost);
 }
 
 const struct entrant entrants[ENTRANTS] = {
