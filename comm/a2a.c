@@ -60,7 +60,7 @@ uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block
     return algorithms[a]->scratch ? algorithms[a]->scratch(topology, block) : 0;
 }
 
-uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, const uint64_t *rows)
+uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, struct a2a_rows rows)
 {
     const struct a2a_uneven_ops *ops = uneven_algorithms[a];
 
@@ -74,18 +74,18 @@ uint64_t a2a_tables(uint32_t a, const struct topology *topology)
     return ops && ops->tables ? ops->tables(topology) : 0;
 }
 
-void a2a_fill_tables(uint32_t a, const struct topology *topology, const uint64_t *rows, bool back,
+void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_rows rows,
                      struct row_block *to)
 {
     if (a2a_tables(a, topology))
-        uneven_algorithms[a]->fill(topology, rows, back, to);
+        uneven_algorithms[a]->fill(topology, rows, to);
 }
 
 static int build(struct a2a *a2a, uint32_t a)
 {
     const struct wire *wire = a2a->call.wire;
 
-    if (!a2a->call.rows)
+    if (!a2a->call.rows.between)
         return a2a->ops->build(a2a);
     a2a->uneven = uneven_algorithms[a];
     if (a2a->uneven)
@@ -95,6 +95,13 @@ static int build(struct a2a *a2a, uint32_t a)
              "sends as many rows to every rank",
              plan_axes[PLAN_A].words[a]);
     return UNSUPPORTED;
+}
+
+static int reserve(struct a2a *a2a)
+{
+    for (int i = 0; i < A2A_PHASES; i++)
+        TRY(wire_reserve(a2a->call.wire, &a2a->phases[i]));
+    return OK;
 }
 
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
@@ -112,8 +119,7 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
         a2a->phases[i].of_tokens = true;
         a2a->phases[i].staged = !batch_is_empty(&a2a->phases[1]);
     }
-    for (int i = 0; i < A2A_PHASES; i++)
-        TRY_OUT(wire_reserve(call->wire, &a2a->phases[i]));
+    TRY_OUT(reserve(a2a));
     *out = a2a;
     return OK;
 out:
@@ -139,6 +145,28 @@ int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out)
     else
         *out = a2a;
     return rc;
+}
+
+int a2a_rebuild(struct a2a *a2a)
+{
+    for (int i = 0; i < A2A_PHASES; i++)
+        a2a->phases[i].count = 0;
+    TRY(a2a->uneven->build(a2a));
+    return reserve(a2a);
+}
+
+int a2a_relist(struct a2a *a2a, struct batch *batch)
+{
+    struct batch *old = &a2a->phases[0];
+
+    batch->of_tokens = true;
+    batch->kept = old->kept; /* wire_reserve() forgets it */
+    batch->forget = old->forget;
+    old->kept = NULL;
+    batch_free(old);
+    *old = *batch;
+    *batch = (struct batch){ 0 };
+    return reserve(a2a);
 }
 
 int a2a_run(struct a2a *a2a, struct stream *stream)

@@ -1,12 +1,18 @@
 /* All-to-all of W blocks: block q of send goes to rank q; block q of recv is what rank q sent here;
- * in a group its ranks count from 0.  Blocks are equal, or each rank has its own number of rows,
- * which it gets from every other and gives back to it: all know these numbers, and exchange none.
- * Algorithms are written over exchanges and moves, and know no transport. */
+ * in a group its ranks count from 0.  Blocks are equal, or of as many rows as the caller says of
+ * each pair of ranks: all know these numbers, and exchange none.  Algorithms are written over
+ * exchanges and moves, and know no transport. */
 #ifndef A2A_H
 #define A2A_H
 
 #include "moelookup.h"
 #include "wire.h"
+
+/* How many rows the block has that goes from one rank to another; of a group they count from 0. */
+struct a2a_rows {
+    uint64_t (*between)(const void *self, int from, int to); /* NULL: blocks are equal */
+    const void *self;
+};
 
 /* One call, prepared.  send and recv may not overlap; scratch is a2a_scratch() elements. */
 struct a2a_call {
@@ -18,10 +24,9 @@ struct a2a_call {
     uint32_t ctas;        /* as struct batch has it */
     bool naive;           /* a baseline, of `2dh`: see a2a_2dh_naive */
     struct group among;   /* of `linear`; count 0: all ranks */
-    const uint64_t *rows; /* of each rank; NULL: blocks are equal.  As long as the call is open */
-    bool back;            /* a rank gives back what it got: a block has its sender's rows, not its
-                           * receiver's */
+    struct a2a_rows rows; /* as long as the call is open */
     uint64_t width;       /* elements of a row */
+    uint64_t room;        /* rows that the scratch memory holds, as a2a_scratch_rows() gave them */
     const struct row_block *tables; /* a2a_tables(), in the device's memory */
 };
 
@@ -36,10 +41,9 @@ struct a2a_ops {
 
 /* For calls with rows; `tables` is how many blocks they have, `fill` makes those of one call. */
 struct a2a_uneven_ops {
-    uint64_t (*scratch_rows)(const struct topology *topology, const uint64_t *rows);
+    uint64_t (*scratch_rows)(const struct topology *topology, struct a2a_rows rows);
     uint64_t (*tables)(const struct topology *topology);
-    void (*fill)(const struct topology *topology, const uint64_t *rows, bool back,
-                 struct row_block *to);
+    void (*fill)(const struct topology *topology, struct a2a_rows rows, struct row_block *to);
     int (*build)(struct a2a *a2a);
     int (*run)(struct a2a *a2a, struct stream *stream);
 };
@@ -64,11 +68,11 @@ extern const struct a2a_uneven_ops a2a_linear_uneven, a2a_2dh_uneven;
  * one stream. */
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block);
 
-/* The same of calls with such rows, whose scratch serves both ways; how many blocks the tables of
- * one call have; and these, written to the host's memory. */
-uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, const uint64_t *rows);
+/* The same of calls with such rows; how many blocks the tables of one call have; and these, written
+ * to the host's memory. */
+uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, struct a2a_rows rows);
 uint64_t a2a_tables(uint32_t a, const struct topology *topology);
-void a2a_fill_tables(uint32_t a, const struct topology *topology, const uint64_t *rows, bool back,
+void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_rows rows,
                      struct row_block *to);
 
 /* UNSUPPORTED where the algorithm does not apply. */
@@ -77,6 +81,11 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out);
 /* One whose transfers the caller has listed, each from where its block lies to where it is wanted.
  * The batch is moved from. */
 int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out);
+
+/* Once the caller's rows are other ones, or with another list, which is moved from: the next run
+ * carries these.  On every rank; the stream is idle. */
+int a2a_rebuild(struct a2a *a2a);
+int a2a_relist(struct a2a *a2a, struct batch *batch);
 int a2a_run(struct a2a *a2a, struct stream *stream);
 void a2a_close(struct a2a *a2a);
 

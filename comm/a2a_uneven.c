@@ -1,5 +1,4 @@
-/* linear and 2dh where each rank has its own number of rows; a2a.c and a2a_levels.c have them where
- * all have as many. */
+/* linear and 2dh where blocks differ; a2a.c and a2a_levels.c have them where all are equal. */
 #include "a2a.h"
 #include "shape.h"
 #include "status.h"
@@ -7,7 +6,7 @@
 /* Rows that one rank sends another. */
 static uint64_t rows_between(const struct a2a_call *c, int from, int to)
 {
-    return c->rows[c->back ? from : to];
+    return c->rows.between(c->rows.self, from, to);
 }
 
 static size_t bytes_of(const struct a2a_call *c, uint64_t rows)
@@ -121,36 +120,26 @@ static void between_part(const struct a2a_call *c, int i, struct rank_part *part
     }
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
+/* Each half of the scratch memory has room for all that is sent or received inside the node. */
+static uint64_t hierarchical_scratch(const struct topology *t, struct a2a_rows rows)
 {
-    return a > b ? a : b;
-}
+    struct wire wire = { .topology = *t };
+    const struct a2a_call c = { .wire = &wire, .rows = rows };
+    uint64_t sent = 0, received = 0;
 
-/* Rows that each half of the scratch memory has room for: all that is sent or received inside the
- * node, whether blocks go to their experts or come back. */
-static uint64_t room_rows(const struct topology *t, const uint64_t *rows)
-{
-    const struct levels l = levels_of(t);
-    uint64_t all = 0, column = 0, node = 0;
+    for (int j = 0; topology_two_levels(t) && j < t->ranks_per_node; j++) {
+        struct rank_part part;
 
-    for (int q = 0; q < t->ranks; q++)
-        all += rows[q];
-    for (int i = 0; i < l.nodes; i++)
-        column += rows[rank_at(&l, i, l.place)];
-    for (int j = 0; j < l.each; j++)
-        node += rows[rank_at(&l, l.node, j)];
-    return most(most(all, (uint64_t)l.each * column),
-                most((uint64_t)t->ranks * rows[t->rank], (uint64_t)l.nodes * node));
-}
-
-static uint64_t hierarchical_scratch(const struct topology *t, const uint64_t *rows)
-{
-    return topology_two_levels(t) ? 2 * room_rows(t, rows) : 0;
+        inside_part(&c, j, &part);
+        sent += part.send;
+        received += part.recv;
+    }
+    return 2 * (sent > received ? sent : received);
 }
 
 static char *room(const struct a2a_call *c, int i)
 {
-    return (char *)c->scratch + (size_t)i * bytes_of(c, room_rows(&c->wire->topology, c->rows));
+    return (char *)c->scratch + (size_t)i * bytes_of(c, c->room / 2);
 }
 
 static int hierarchical_build(struct a2a *a2a)
@@ -189,10 +178,9 @@ static void fill_table(int rows, int columns, struct row_block *to)
     }
 }
 
-static void hierarchical_fill(const struct topology *t, const uint64_t *rows, bool back,
-                              struct row_block *to)
+static void hierarchical_fill(const struct topology *t, struct a2a_rows rows, struct row_block *to)
 {
-    const struct a2a_call c = { .rows = rows, .back = back };
+    const struct a2a_call c = { .rows = rows };
     const struct levels l = levels_of(t);
     struct row_block *second = to + t->ranks;
 

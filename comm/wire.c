@@ -139,6 +139,8 @@ void wire_close(struct wire *wire)
 
 int wire_reserve(struct wire *wire, struct batch *batch)
 {
+    if (batch->kept)
+        batch->forget(batch);
     return wire->ops->reserve ? wire->ops->reserve(wire, batch) : OK;
 }
 

@@ -122,7 +122,7 @@ bool batch_leaves_node(const struct batch *batch, const struct topology *topolog
 void batch_free(struct batch *batch); /* while its wire is open */
 
 /* Makes what the wire needs for this batch, so that the exchange allocates nothing.  The stream
- * must be idle. */
+ * must be idle.  Of a batch that has changed it is called again: what it kept is made anew. */
 int wire_reserve(struct wire *wire, struct batch *batch);
 
 /* One exchange at a time per wire: its stream runs them in order, the same on every rank.

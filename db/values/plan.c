@@ -49,7 +49,7 @@ const struct axis plan_axes[] = {
                     .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
                     BITS(48, 8) },
     [PLAN_E] = { "e", FIELD(e), .max = MOE_SPARSE, .search_max = MOE_SPARSE, .quiet = true,
-                 .words = experts_words, .legal = "padded, or sparse with r=0", BITS(24, 4) },
+                 .words = experts_words, .legal = "padded or sparse", BITS(24, 4) },
     [PLAN_W] = { "w", FIELD(w), .max = MOE_CACHE, .search_max = MOE_CACHE, .quiet = true,
                  .words = weights_words, .legal = "keep, or cache with r=0 and layout=hidden",
                  BITS(28, 4) },
@@ -473,6 +473,13 @@ static int refuse_a2a(uint32_t a, const struct moe_shape *shape)
     return UNSUPPORTED;
 }
 
+/* In MOE_LAYOUT_EXPERTS.  With r >= 1 blocks differ in their rows from step to step. */
+static bool sparse_legal(const struct moe_plan *plan)
+{
+    return plan->r ? (plan->a == MOE_A2A_LINEAR || plan->a == MOE_A2A_2DH) && !plan->ctas
+                   : plan->d == 1;
+}
+
 static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     if (plan->e != MOE_SPARSE || plan->r == 0)
@@ -499,7 +506,7 @@ bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
         return false;
     if (shape->layout == MOE_LAYOUT_HIDDEN)
         return hidden_legal(plan, shape);
-    if (plan->w != MOE_KEEP || (plan->e == MOE_SPARSE && (plan->r != 0 || plan->d != 1)))
+    if (plan->w != MOE_KEEP || (plan->e == MOE_SPARSE && !sparse_legal(plan)))
         return false;
     return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
@@ -510,11 +517,12 @@ static int check_experts(const struct moe_plan *plan, const struct moe_shape *sh
 
     if (plan->r != 0 && (plan->r > slices || slices % plan->r != 0))
         return refuse_r(plan->r, slices);
-    if (plan->e == MOE_SPARSE && plan->r != 0)
+    if (plan->e == MOE_SPARSE && plan->r != 0 && !sparse_legal(plan))
         return fail(ERR_ARGUMENT,
-                    "r=%u e=sparse is not legal: e=sparse goes with r=0, r=%u with e=padded",
-                    plan->r, plan->r);
-    if (plan->e == MOE_SPARSE && plan->d != 1)
+                    "%s is not legal: with r>=1 e=sparse sends as many rows as each step has, for "
+                    "which a is linear or 2dh and ctas 0",
+                    PLAN_TEXT(plan));
+    if (plan->e == MOE_SPARSE && plan->r == 0 && plan->d != 1)
         return fail(ERR_ARGUMENT,
                     "r=0 d=%u e=sparse is not legal here: d is 1, but for "
                     "layout=hidden",

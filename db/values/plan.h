@@ -82,6 +82,14 @@ static inline bool plan_other_kind(const struct moe_plan *a, const struct moe_pl
     return (a->r == 0) != (b->r == 0);
 }
 
+/* Tokens travel in as many rows as each step counts (r >= 1, e=sparse): such a step is as long as
+ * its fullest rank has rows, whatever the capacity is.  In MOE_LAYOUT_HIDDEN tokens themselves
+ * travel. */
+static inline bool plan_is_counted(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    return plan->r && plan->e == MOE_SPARSE && shape->layout == MOE_LAYOUT_EXPERTS;
+}
+
 /* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 

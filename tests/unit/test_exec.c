@@ -12,6 +12,7 @@
 #include "rig.h"
 #include "shape.h"
 #include "status.h"
+#include "way.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,19 +135,120 @@ static bool can_capture(void)
     return device_has_graphs(all.engine.device) && all.engine.wire->ops->graphs;
 }
 
+/* Rows that one rank has for another: of each of its experts a share of those it keeps.  needed:
+ * (W,E) choices. */
+static uint64_t rows_to(const struct rig *rig, const struct moe_plan *plan, const int64_t *needed,
+                        uint32_t from, uint32_t to)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    uint32_t slices = shape_slices(s), shares = slices / plan->r, share = to % slices % shares;
+    uint64_t sum = 0;
+
+    for (uint32_t l = 0; l < shape_local_experts(s); l++) {
+        uint64_t e = to / slices * shape_local_experts(s) + l;
+        uint64_t n = (uint64_t)needed[from * s->experts + e];
+
+        n = n < rig->capacity ? n : rig->capacity;
+        sum += n * (share + 1) / shares - n * share / shares;
+    }
+    return sum;
+}
+
+/* What a step sends besides rows, with linear: weights and their gradients, as the padded plan. */
+static int bytes_beside_rows(struct rig *rig, struct moe_plan plan, uint64_t *out)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    uint64_t shares = shape_slices(s) / plan.r, unit = shares * plan.d;
+    uint64_t C = (rig->capacity + unit - 1) / unit * unit, sent;
+    uint64_t rows = C / shares * shape_local_experts(s) * (s->ranks - 1);
+    struct exec *exec;
+    int rc;
+
+    plan.e = MOE_PADDED;
+    TRY(rig_exec(rig, &plan, &exec));
+    sent = rig->engine->wire->sent_bytes;
+    rc = rig_step(rig, exec);
+    exec_close(exec);
+    *out = rig->engine->wire->sent_bytes - sent -
+           layer_count(s) * (s->pass == MOE_TRAIN ? 4 : 2) * rows * s->model_dim *
+               dtype_bytes(s->dtype);
+    return rc;
+}
+
+/* Each byte is accounted for: counts, rows there and back, and what padded experts send besides. */
+static int check_bytes(struct rig *rig, struct exec *exec, const struct moe_plan *plan,
+                       uint64_t wanted)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    uint64_t sent, self = (uint64_t)world_topology(all.world)->rank, rows = 0;
+    uint64_t counts = (uint64_t)(s->ranks - 1) * s->experts * sizeof(int64_t);
+    int64_t *needed = calloc((size_t)s->ranks * s->experts, sizeof(*needed));
+    int rc = needed ? OK : fail(ERR_NOMEM, "counts");
+
+    sent = rig->engine->wire->sent_bytes;
+    if (!rc)
+        rc = rig_step(rig, exec);
+    sent = rig->engine->wire->sent_bytes - sent;
+    for (uint32_t i = 0; i < layer_count(s) && !rc; i++) {
+        rc = device_download(rig->engine->device, needed + self * s->experts, exec[i].router.needed,
+                             s->experts * sizeof(*needed));
+        if (!rc)
+            rc = world_gather(rig->world, needed + self * s->experts, needed,
+                              s->experts * sizeof(*needed));
+        for (uint32_t q = 0; q < s->ranks; q++)
+            if (q != self)
+                rows += rows_to(rig, plan, needed, (uint32_t)self, q) +
+                        rows_to(rig, plan, needed, q, (uint32_t)self);
+        wanted += counts;
+    }
+    wanted += rows * (s->pass == MOE_TRAIN ? 2 : 1) * s->model_dim * dtype_bytes(s->dtype);
+    if (!rc && sent != wanted)
+        rc = fail(ERR_WRONG, "%s sends %llu bytes, not %llu", PLAN_TEXT(plan),
+                  (unsigned long long)sent, (unsigned long long)wanted);
+    free(needed);
+    return world_settle(rig->world, rc);
+}
+
+/* Other data have other counts; and a step of which one stream is silent, as those that are timed
+ * alone, takes the counts of the step before. */
+static int run_counted(struct rig *rig, struct exec *exec, const struct moe_plan *plan,
+                       uint64_t beside_rows)
+{
+    struct engine *engine = rig->engine;
+    double worst;
+
+    for (int i = 0; i < 2; i++) {
+        TRY(exchange_data(rig));
+        TRY(rig_check(rig, exec, &worst));
+    }
+    engine->comm->muted = true;
+    TRY(rig_step(rig, exec));
+    engine->comm->muted = false;
+    engine->compute->muted = true;
+    TRY(rig_step(rig, exec));
+    engine->compute->muted = false;
+    TRY(rig_check(rig, exec, &worst));
+    return plan->a == MOE_A2A_LINEAR ? check_bytes(rig, exec, plan, beside_rows) : OK;
+}
+
 static int run_plan(struct rig *rig, const struct moe_plan *plan, bool graphs, void **kept,
                     size_t bytes)
 {
+    uint64_t beside_rows = 0;
     struct exec *exec;
     double worst;
     int rc;
 
     TRY(plan_check(plan, &rig->data.shape));
+    if (plan_is_counted(plan, &rig->data.shape))
+        TRY(bytes_beside_rows(rig, *plan, &beside_rows));
     TRY(rig_exec(rig, plan, &exec));
     rc = rig_check(rig, exec, &worst);
     if (!rc)
         rc = same_bits(rig, plan, kept, bytes);
-    if (!rc && graphs && can_capture())
+    if (!rc && exec->way->waits)
+        rc = run_counted(rig, exec, plan, beside_rows);
+    else if (!rc && graphs && can_capture())
         rc = run_graph(rig, exec);
     exec_close(exec);
     return rc;
@@ -161,13 +263,6 @@ static void run_variants(const struct setting *s, struct rig *rig, struct moe_pl
     plan.a = MOE_A2A_NCCL;
     if (wire_has(all.engine.wire, COLLECTIVE_ALL_TO_ALL, (struct group){ 0, (int)s->shape.ranks }))
         count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
-}
-
-static void run_sparse(const struct setting *s, struct rig *rig, struct moe_plan plan, void **kept,
-                       size_t bytes)
-{
-    plan.e = MOE_SPARSE;
-    count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
 }
 
 /* Blocks as small as these go together: here each goes by itself, to where its expert reads it. */
@@ -238,7 +333,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
     size_t n = plan_list(&s->shape, plans, PLANS_MAX);
     uint32_t tokens[8], blocks = all.engine.device->block_rows;
     struct rig *rig;
-    void *kept;
+    void *kept, *kept_sparse;
     size_t bytes;
     int rc;
 
@@ -258,10 +353,17 @@ static void run_setting(const struct setting *s, uint64_t seed)
         rig->layer->node_need = 0;
     bytes = (size_t)rig->layer->tokens * s->shape.model_dim * dtype_bytes(s->shape.dtype);
     kept = malloc(bytes + 1);
+    kept_sparse = malloc(bytes + 1);
     for (size_t i = 0; i < n; i++) {
+        struct moe_plan sparse = plans[i];
+
         count(s, &plans[i], run_plan(rig, &plans[i], s->graphs, &kept, bytes));
-        if (!plans[i].r)
-            run_sparse(s, rig, plans[i], &kept, bytes);
+        sparse.e = MOE_SPARSE;
+        if (plan_legal(&sparse, &s->shape)) {
+            count(s, &sparse, run_plan(rig, &sparse, s->graphs, &kept_sparse, bytes));
+            if (sparse.r && sparse.a == MOE_A2A_LINEAR)
+                run_apart(s, rig, &sparse, &kept_sparse, bytes);
+        }
         run_baselines(s, rig, &plans[i], &kept, bytes);
         if (plans[i].r && plans[i].a == MOE_A2A_LINEAR)
             run_apart(s, rig, &plans[i], &kept, bytes);
@@ -269,6 +371,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
             run_variants(s, rig, plans[i], &kept, bytes);
     }
     free(kept);
+    free(kept_sparse);
     judge_close(all.other);
     all.other = NULL;
     rig_close(rig);

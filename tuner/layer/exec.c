@@ -8,8 +8,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-static const struct way_ops *way_of(const struct moe_plan *plan, uint32_t baseline)
+static const struct way_ops *way_of(const struct moe_plan *plan, const struct moe_shape *shape,
+                                    uint32_t baseline)
 {
+    if (plan_is_counted(plan, shape))
+        return &way_counted;
     if (plan->e == MOE_SPARSE)
         return plan->r ? &way_tour : (plan->w == MOE_CACHE ? &way_cached : &way_sparse);
     if (plan->a == MOE_A2A_RAIL)
@@ -27,22 +30,22 @@ static struct exec new_exec(const struct moe_plan *plan, const struct layer *lay
                       .baseline = baseline,
                       .compute_type = compute_type };
 
-    x.way = way_of(&x.plan, baseline);
+    x.way = way_of(&x.plan, &layer->shape, baseline);
     x.algorithm = x.plan.a == MOE_A2A_RAIL ? (uint32_t)MOE_A2A_LINEAR : x.plan.a;
     return x;
 }
 
-/* Layers after the first share its numbers and its rooms for weights. */
+/* Layers after the first share its rooms for weights, and numbers that were agreed. */
 static void layout(struct exec *x, struct arena *arena)
 {
     struct exec *first = x == x->first ? NULL : x->first;
 
-    if (first)
+    if (first && !x->way->waits)
         x->uneven = first->uneven;
     else
         uneven_layout(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology, arena);
     router_layout(&x->router, x->layer, arena);
-    x->router.capacities = x->uneven.capacities;
+    x->router.capacities = x->uneven.capacity ? x->uneven.capacities : NULL;
     x->weights.first = first ? &first->weights : NULL;
     x->weights.rooms = x->way->weight_rooms;
     x->weights.proto = x->plan.proto;
@@ -71,7 +74,7 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     x.first = &x;
     x.state = state;
     x.geometry = geometry_of(shape, &x.plan, topology->rank, capacities->most);
-    if (!uneven_open(shape, capacities, &x.geometry, &x.uneven)) {
+    if (!uneven_open(shape, capacities, x.way->waits, &x.geometry, &x.uneven)) {
         other = x;
         layout(&x, &arena);
         layout(&other, &more);
@@ -92,7 +95,7 @@ static const char *refuses_known(const struct moe_shape *shape, const struct moe
 
     if (shape->order == MOE_ORDER_PRIORITY)
         return "slots by priority wait for the gate";
-    return way_of(&canonical, 0)->refuses_known;
+    return way_of(&canonical, shape, 0)->refuses_known;
 }
 
 bool exec_can_know(const struct moe_shape *shape, const struct moe_plan *plan)
@@ -139,10 +142,14 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
         x[i].state = calloc(1, x->way->state_bytes);
         TRY_OUT(x[i].state ? OK : fail(ERR_NOMEM, "an executor's state"));
     }
-    x->geometry = geometry_of(&layer->shape, &x->plan, layer->rank, capacities->most);
-    TRY_OUT(uneven_open(&layer->shape, capacities, &x->geometry, &x->uneven));
-    for (uint32_t i = 1; i < n; i++)
-        x[i].geometry = x->geometry;
+    for (uint32_t i = 0; i < n; i++) {
+        x[i].geometry = geometry_of(&layer->shape, &x->plan, layer->rank, capacities->most);
+        if (i == 0 || x->way->waits)
+            TRY_OUT(uneven_open(&layer->shape, capacities, x->way->waits, &x[i].geometry,
+                                &x[i].uneven));
+        else
+            x[i].geometry = x->geometry;
+    }
     /* The first round finds how much memory is needed, the second one where everything lies. */
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
@@ -151,9 +158,12 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     arena = (struct arena){ .base = x->memory };
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
-    TRY_OUT(uneven_fill(&x->uneven, &layer->shape, &x->geometry, x->algorithm, x->topology,
-                        engine->device));
     for (uint32_t i = 0; i < n; i++) {
+        if (i == 0 || x->way->waits)
+            TRY_OUT(uneven_fill(&x[i].uneven, &layer->shape, &x[i].geometry, x->algorithm,
+                                x->topology, engine->device));
+        else
+            x[i].uneven = x->uneven;
         TRY_OUT(weights_open(&x[i].weights, engine));
         if (x->way->open)
             TRY_OUT(x->way->open(&x[i]));
@@ -174,8 +184,9 @@ void exec_close(struct exec *x)
             x->way->close(&x[i]);
         free(x[i].state);
         weights_close(&x[i].weights);
+        if (i == 0 || x->way->waits)
+            uneven_close(&x[i].uneven);
     }
-    uneven_close(&x->uneven);
     engine_release(x->engine, x->memory);
     free(x);
 }

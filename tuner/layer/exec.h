@@ -20,7 +20,8 @@ struct exec {
     uint32_t
         algorithm; /* enum moe_a2a, among the geometry's peers: inside a node a=rail is linear */
     struct geometry geometry;
-    struct uneven uneven; /* of experts that differ, in the first; the others have what it has */
+    struct uneven uneven; /* of experts that differ; what was agreed the first has, and the others
+                           * borrow */
     struct router router;
     struct weights weights;
     const struct way_ops *way; /* from tokens to results, and back */

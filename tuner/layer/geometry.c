@@ -46,6 +46,7 @@ struct geometry geometry_of(const struct moe_shape *shape, const struct moe_plan
         .shares = shares,
         .peers = peers,
         .first_peer = rank - rank % (int)peers,
+        .self = (uint32_t)rank % peers,
         .sources = shape->ranks / peers,
         .local = shape_local_experts(shape),
         .first = (uint32_t)rank % peers / slices * shape_local_experts(shape),
@@ -80,12 +81,4 @@ void geometry_divide(struct geometry *g, const struct moe_shape *shape,
         before[e + 1] = before[e] + (all + unit - 1) / unit;
     }
     g->before = before;
-}
-
-/* Peers are in the order of their experts; those that share one get as many rows each. */
-uint64_t geometry_peer_rows(const struct geometry *g, uint32_t n)
-{
-    uint64_t first = n / (g->copies * g->shares) * g->local;
-
-    return geometry_before(g, first + g->local) - geometry_before(g, first);
 }

@@ -20,6 +20,7 @@ struct geometry {
     uint32_t shares;        /* ranks that share the rows of one slice */
     uint32_t peers;       /* ranks among which tokens travel: W; of a node: m; when they stay: 1 */
     int first_peer;       /* the first of them */
+    uint32_t self;        /* which of them this rank is */
     uint32_t sources;     /* whose rows a rank sends as its own: of each node one (a=rail), or 1 */
     uint32_t local;       /* experts computed here: Eg, or all E when tokens stay */
     uint32_t first;       /* the first of them, of those that tokens travel to */
@@ -65,9 +66,6 @@ static inline uint64_t geometry_sent_row(const struct geometry *g, uint64_t expe
 {
     return geometry_before(g, expert) * g->copies * g->shares + place * geometry_rows_of(g, expert);
 }
-
-/* Rows of one chunk from one source for all experts that peer n computes, or this rank. */
-uint64_t geometry_peer_rows(const struct geometry *g, uint32_t n);
 
 static inline uint64_t geometry_local_rows(const struct geometry *g)
 {

@@ -455,6 +455,19 @@ uint64_t load_kept(const void *of, uint64_t capacity)
     return kept;
 }
 
+uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank, uint32_t expert)
+{
+    struct replay_steps steps = load_steps(load, capacity);
+    uint64_t kept = 0;
+
+    for (uint32_t i = 0; i < steps.count; i++) {
+        uint64_t n = load_count(load, steps.first + i, rank, expert);
+
+        kept += n < capacity ? n : capacity;
+    }
+    return (kept + steps.count / 2) / steps.count;
+}
+
 bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_t token,
                   uint32_t expert)
 {

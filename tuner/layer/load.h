@@ -105,6 +105,9 @@ double load_skew(const struct load *load); /* of several steps the median; 0 wit
  * function. */
 uint64_t load_kept(const void *load, uint64_t capacity);
 
+/* Of these the rows of one rank's choices for one expert, rounded. */
+uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank, uint32_t expert);
+
 /* Token t of a rank chooses this expert; where there is one step, the same on every rank but for
  * the order of the tokens. */
 bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_t token,

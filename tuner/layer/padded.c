@@ -23,9 +23,11 @@ static uint64_t rows(const struct exec *x)
     return geometry_chunk_rows(&x->geometry);
 }
 
-static uint64_t expert_rows(const struct exec *x, uint32_t local)
+static uint64_t expert_rows(const struct exec *x, uint32_t chunk, uint32_t local)
 {
-    return x->geometry.before ? x->uneven.seen[local + 1] - x->uneven.seen[local] : rows(x);
+    const uint64_t *seen = uneven_seen(&x->uneven, &x->geometry, chunk);
+
+    return uneven_applies(&x->uneven) ? seen[local + 1] - seen[local] : rows(x);
 }
 
 /* Elements of b1 or b2 (i = 0 or 1) from one expert to the next. */
@@ -39,6 +41,7 @@ static uint64_t bias_stride(const struct exec *x, int i)
 /* What goes through all products of a pass before the next rows do: some rows of an expert, or all
  * rows of some experts. */
 struct block {
+    uint32_t chunk;
     uint32_t expert, experts; /* as kernels have them: batches */
     uint64_t at;              /* where its rows begin in the chunk */
     uint64_t row, rows;       /* of each expert; of all, where `first` is a table */
@@ -59,36 +62,40 @@ static uint64_t block_most(const struct exec *x)
     return by_matrix > least ? by_matrix : least;
 }
 
-/* From a zeroed block to the first one, and on; false: there is none.  An expert's blocks are about
- * equal: a last one of a few rows would read all the matrices for them. */
+/* From a block that is zeroed but for its chunk to the first one, and on; false: there is none.  An
+ * expert's blocks are about equal: a last one of a few rows would read all the matrices for them.
+ */
 static bool block_next(const struct exec *x, struct block *b)
 {
     const struct geometry *g = &x->geometry;
     uint64_t most = block_most(x), all, left, blocks;
+    bool differ = uneven_applies(&x->uneven);
 
     if (!most) {
         bool more = !b->experts && g->local;
 
-        *b = (struct block){ .experts = g->local * (is_rigid(x) ? g->peers : 1),
-                             .rows = is_rigid(x) ? g->chunk_rows : rows(x),
-                             .first = g->before ? x->uneven.local : NULL };
-        if (g->before)
-            b->rows = geometry_seen_rows(g);
+        *b = (struct block){ .chunk = b->chunk,
+                             .experts = g->local * (is_rigid(x) ? g->peers : 1),
+                             .rows = is_rigid(x) ? g->chunk_rows : rows(x) };
+        if (differ) {
+            b->first = uneven_local(&x->uneven, g, b->chunk);
+            b->rows = uneven_seen(&x->uneven, g, b->chunk)[g->local];
+        }
         return more;
     }
     b->at += b->experts * b->rows;
     b->row += b->rows;
-    if (b->experts && b->row >= expert_rows(x, b->expert)) {
+    if (b->experts && b->row >= expert_rows(x, b->chunk, b->expert)) {
         b->expert += b->experts;
         b->row = 0;
     }
     if (b->expert >= g->local)
         return false;
-    all = expert_rows(x, b->expert);
+    all = expert_rows(x, b->chunk, b->expert);
     left = all - b->row;
     blocks = (left + most - 1) / most;
     b->rows = blocks ? (left + blocks - 1) / blocks : 0;
-    b->experts = g->before || !all || most / all < 1 ? 1 : (uint32_t)(most / all);
+    b->experts = differ || !all || most / all < 1 ? 1 : (uint32_t)(most / all);
     if (b->experts > g->local - b->expert)
         b->experts = g->local - b->expert;
     return true;
@@ -223,18 +230,19 @@ static int multiply_rows(const struct exec *x, const struct block *b, struct gem
 
     g.dtype = x->compute_type;
     if (b->first) /* the experts' numbers of rows differ */
-        return launch_gemm_rows(x->engine->compute,
-                                &(struct gemm_rows){ .dtype = g.dtype,
-                                                     .sums = g.transpose_a,
-                                                     .transpose_b = g.transpose_b,
-                                                     .keep = g.keep,
-                                                     .experts = b->experts,
-                                                     .n = g.n,
-                                                     .k = g.transpose_a ? g.m : g.k,
-                                                     .first = x->uneven.seen,
-                                                     .a = g.a,
-                                                     .b = g.b,
-                                                     .c = g.c });
+        return launch_gemm_rows(
+            x->engine->compute,
+            &(struct gemm_rows){ .dtype = g.dtype,
+                                 .sums = g.transpose_a,
+                                 .transpose_b = g.transpose_b,
+                                 .keep = g.keep,
+                                 .experts = b->experts,
+                                 .n = g.n,
+                                 .k = g.transpose_a ? g.m : g.k,
+                                 .first = uneven_seen(&x->uneven, &x->geometry, b->chunk),
+                                 .a = g.a,
+                                 .b = g.b,
+                                 .c = g.c });
     if (is_rigid(x) && !g.transpose_a)
         return product_of_peers(x, g);
     if (is_rigid(x)) {
@@ -286,18 +294,18 @@ static int from_hidden(const struct exec *x, const struct block *b, const void *
 }
 
 /* Gradients add up over the chunks, and over an expert's blocks. */
-static bool keeps(const struct block *b, uint32_t chunk)
+static bool keeps(const struct block *b)
 {
-    return chunk > 0 || b->row > 0;
+    return b->chunk > 0 || b->row > 0;
 }
 
 /* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
-static int weight_grad(const struct exec *x, const struct block *b, uint32_t chunk,
-                       const void *hidden, const void *outer, void *grad)
+static int weight_grad(const struct exec *x, const struct block *b, const void *hidden,
+                       const void *outer, void *grad)
 {
     return multiply_rows(x, b,
                          (struct gemm){ .transpose_a = true,
-                                        .keep = keeps(b, chunk),
+                                        .keep = keeps(b),
                                         .m = x->geometry.hidden,
                                         .n = x->layer->shape.model_dim,
                                         .k = b->rows,
@@ -323,15 +331,14 @@ static const void *bias(const struct exec *x, const struct block *b, int i)
 }
 
 /* The gradient of b1 or b2, a sum over all rows or over none. */
-static int bias_grad(const struct exec *x, const struct block *b, uint32_t chunk, int i,
-                     const void *from, bool any)
+static int bias_grad(const struct exec *x, const struct block *b, int i, const void *from, bool any)
 {
     void *grad = x->weights.tensors[biases[i]].grad;
 
     TRY(launch_sum_rows(
         x->engine->compute,
         &(struct sum_rows){ .dtype = x->compute_type,
-                            .keep = keeps(b, chunk),
+                            .keep = keeps(b),
                             .batch = b->experts,
                             .rows = any ? b->rows : 0,
                             .width = i ? x->layer->shape.model_dim : x->geometry.hidden,
@@ -355,15 +362,14 @@ static int bias_grad(const struct exec *x, const struct block *b, uint32_t chunk
 
 /* ---- One block through the experts, and one chunk */
 
-static int block_forward(const struct exec *x, uint32_t chunk, const struct block *b,
-                         const void *in, void *out)
+static int block_forward(const struct exec *x, const struct block *b, const void *in, void *out)
 {
     const struct padded *p = x->state;
     const struct weight *w = x->weights.tensors;
     uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
-    void *pre = rows_of(x, b, chunk_at(p->pre, chunk), H);
-    void *post = rows_of(x, b, chunk_at(p->post, chunk), H);
-    void *up = rows_of(x, b, chunk_at(p->up, chunk), H);
+    void *pre = rows_of(x, b, chunk_at(p->pre, b->chunk), H);
+    void *post = rows_of(x, b, chunk_at(p->post, b->chunk), H);
+    void *up = rows_of(x, b, chunk_at(p->up, b->chunk), H);
 
     in = rows_of(x, b, in, D);
     out = rows_of(x, b, out, D);
@@ -398,7 +404,7 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
     struct exec *x = self;
     const struct padded *p = x->state;
     const struct geometry *g = &x->geometry;
-    struct block b = { 0 };
+    struct block b = { .chunk = chunk };
 
     /* Biases are the same for all peers, whose rows lie apart. */
     for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
@@ -412,26 +418,24 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
                                         .from = x->weights.tensors[biases[i]].compute,
                                         .to = p->peers_bias[i] }));
     while (block_next(x, &b))
-        TRY(block_forward(x, chunk, &b, in, out));
+        TRY(block_forward(x, &b, in, out));
     return OK;
 }
 
-static int block_backward(const struct exec *x, uint32_t chunk, const struct block *b,
-                          const void *in, void *out)
+static int block_backward(const struct exec *x, const struct block *b, const void *in, void *out)
 {
     const struct padded *p = x->state;
     const struct weight *w = x->weights.tensors;
     uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
-    const void *rows_in = rows_of(x, b, chunk_at(p->forward.in, chunk), D);
-    void *pre = rows_of(x, b, chunk_at(p->pre, chunk), H);
-    void *up = rows_of(x, b, chunk_at(p->up, chunk), H);
+    const void *rows_in = rows_of(x, b, chunk_at(p->forward.in, b->chunk), D);
+    void *pre = rows_of(x, b, chunk_at(p->pre, b->chunk), H);
+    void *up = rows_of(x, b, chunk_at(p->up, b->chunk), H);
 
     in = rows_of(x, b, in, D);
     out = rows_of(x, b, out, D);
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
-    TRY(bias_grad(x, b, chunk, 1, in, x->geometry.slice == 0));
-    TRY(weight_grad(x, b, chunk, rows_of(x, b, chunk_at(p->post, chunk), H), in,
-                    w[TENSOR_W2].grad));
+    TRY(bias_grad(x, b, 1, in, x->geometry.slice == 0));
+    TRY(weight_grad(x, b, rows_of(x, b, chunk_at(p->post, b->chunk), H), in, w[TENSOR_W2].grad));
     TRY(to_hidden(x, b, in, w[TENSOR_W2].compute, p->grad_post));
     TRY(launch_activate_backward(x->engine->compute,
                                  &(struct activate_backward){ .dtype = x->compute_type,
@@ -444,22 +448,22 @@ static int block_backward(const struct exec *x, uint32_t chunk, const struct blo
                                                               .grad_post = p->grad_post,
                                                               .grad_pre = p->grad_post,
                                                               .grad_up = p->grad_up }));
-    TRY(bias_grad(x, b, chunk, 0, p->grad_post, true));
-    TRY(weight_grad(x, b, chunk, p->grad_post, rows_in, w[TENSOR_W1].grad));
+    TRY(bias_grad(x, b, 0, p->grad_post, true));
+    TRY(weight_grad(x, b, p->grad_post, rows_in, w[TENSOR_W1].grad));
     TRY(from_hidden(x, b, p->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)
         return OK;
-    TRY(weight_grad(x, b, chunk, p->grad_up, rows_in, w[TENSOR_W3].grad));
+    TRY(weight_grad(x, b, p->grad_up, rows_in, w[TENSOR_W3].grad));
     return from_hidden(x, b, p->grad_up, w[TENSOR_W3].compute, true, out);
 }
 
 static int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
 {
     const struct exec *x = self;
-    struct block b = { 0 };
+    struct block b = { .chunk = chunk };
 
     while (block_next(x, &b))
-        TRY(block_backward(x, chunk, &b, in, out));
+        TRY(block_backward(x, &b, in, out));
     return OK;
 }
 
@@ -498,9 +502,9 @@ int padded_trip_back(struct exec *x, bool meanwhile)
 
 static struct routing routing(const struct exec *x)
 {
-    bool differ = x->geometry.before;
+    bool differ = uneven_applies(&x->uneven);
     struct routing r = router_routing(&x->router, x->geometry.capacity,
-                                      differ ? x->uneven.rows : x->geometry.rows);
+                                      differ ? x->uneven.total : x->geometry.rows);
 
     if (differ) {
         r.first = x->uneven.first;

@@ -190,7 +190,7 @@ static struct routing to_experts(const struct exec *x)
                              .experts = s->experts / shape_nodes(s),
                              .top_k = s->top_k,
                              .width = s->model_dim,
-                             .rows = g->before ? x->uneven.rows : g->rows,
+                             .rows = uneven_applies(&x->uneven) ? x->uneven.total : g->rows,
                              .capacity = g->capacity * g->sources,
                              .first = x->uneven.first,
                              .capacities = x->uneven.room,

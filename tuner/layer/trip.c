@@ -9,6 +9,12 @@ static bool stays(const struct geometry *g)
     return g->peers == 1;
 }
 
+/* Experts differ, and tables say where rows lie. */
+static bool differs(const struct trip *trip)
+{
+    return uneven_applies(trip->uneven);
+}
+
 static size_t bytes_of(const struct trip *trip, uint64_t rows)
 {
     return size_product(size_product(rows, trip->width), dtype_bytes(trip->dtype));
@@ -45,6 +51,24 @@ static bool arranged_as_received(const struct trip *trip)
             trip->geometry->local == 1);
 }
 
+/* Both ways share it: equal blocks, or as many rows as each two ranks exchange at most. */
+static uint64_t scratch_elements(struct trip *trip, const struct topology *topology)
+{
+    const struct geometry *g = trip->geometry;
+
+    if (!differs(trip))
+        return a2a_scratch(trip->algorithm, topology,
+                           size_product(geometry_local_rows(g), trip->width));
+    trip->scratch_rows = 0;
+    for (uint32_t i = 0; i < 2 * g->chunks; i++) {
+        const struct uneven_leg leg = { trip->uneven, g, i / 2, i % 2 };
+        uint64_t rows = a2a_scratch_rows(trip->algorithm, topology, uneven_rows(&leg));
+
+        trip->scratch_rows = rows > trip->scratch_rows ? rows : trip->scratch_rows;
+    }
+    return size_product(trip->scratch_rows, trip->width);
+}
+
 void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
                  bool keep_in, struct arena *arena)
 {
@@ -52,7 +76,7 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
     uint64_t leaving = size_product(geometry_before(g, trip->experts), g->shares);
     uint64_t all = size_product(size_product(leaving, g->chunks), trip->width);
     uint64_t sent = size_product(size_product(leaving, g->copies), trip->width);
-    uint64_t seen = size_product(geometry_seen_rows(g), trip->width), scratch;
+    uint64_t seen = size_product(geometry_seen_rows(g), trip->width);
     size_t width = dtype_bytes(trip->dtype);
 
     trip->direct = goes_direct(trip, wire);
@@ -78,49 +102,66 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
     trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
     if (stays(g))
         return;
-    /* An exchange of equal blocks, or of as many rows as each peer gets. */
-    scratch = g->before
-                  ? size_product(a2a_scratch_rows(trip->algorithm, topology, trip->uneven->peers),
-                                 trip->width)
-                  : a2a_scratch(trip->algorithm, topology,
-                                size_product(geometry_local_rows(g), trip->width));
-    trip->scratch = arena_take(arena, scratch, width);
+    trip->scratch = arena_take(arena, scratch_elements(trip, topology), width);
 }
 
-/* Where block n of a rank's own order comes home to: partial results that are still to be summed
- * lie apart. */
-static char *return_place(const struct trip *trip, uint32_t i, uint64_t n)
+/* A block of a direct trip in rows: how many, and where they lie at home, among those that leave or
+ * come back, and as experts see them. */
+struct placed {
+    uint64_t rows, home, sent, seen;
+};
+
+/* Block n of a rank's own order, of a chunk: what it sends. */
+static struct placed placed_out(const struct trip *trip, uint32_t i, uint64_t n)
 {
     const struct geometry *g = trip->geometry;
     uint64_t each = (uint64_t)g->copies * g->shares, expert = n / each;
+    const struct block_table *pack = &trip->uneven->pack[i];
 
-    return comes_as_it_lies(trip)
-               ? (char *)trip->back + bytes_of(trip, geometry_home_row(g, expert, n % g->shares, i))
-               : (char *)chunk_at(trip->back_recv, i) +
-                     bytes_of(trip, geometry_sent_row(g, expert, n % each));
+    if (differs(trip))
+        return (struct placed){ .rows = block_rows(pack, n),
+                                .home = pack->host[n].from,
+                                .sent = pack->host[n].to };
+    return (struct placed){ .rows = g->chunk_rows,
+                            .home = geometry_home_row(g, expert, n % g->shares, i),
+                            .sent = geometry_sent_row(g, expert, n % each) };
+}
+
+/* What it receives of a peer for a local expert. */
+static struct placed placed_in(const struct trip *trip, uint32_t i, uint64_t local, uint64_t peer)
+{
+    const struct geometry *g = trip->geometry;
+    const struct block_table *arrange = &trip->uneven->arrange[i];
+    uint64_t n = local * g->peers + peer;
+
+    if (differs(trip))
+        return (struct placed){ .rows = block_rows(arrange, n), .seen = arrange->host[n].to };
+    return (struct placed){ .rows = g->chunk_rows,
+                            .seen = geometry_seen_before(g, local) + peer * g->chunk_rows };
 }
 
 /* Adds what goes to a local expert of a peer, and what comes from it.  Ranks that have copies of
- * rows get the same ones. */
+ * rows get the same ones.  Partial results that are still to be summed come home apart. */
 static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_t local,
                      struct batch *go, struct batch *come)
 {
     const struct geometry *g = trip->geometry;
-    uint64_t n = peer * g->local + local, expert = n / (g->copies * g->shares);
-    uint64_t rows = geometry_rows_of(g, g->first + local);
-    uint64_t seen = geometry_seen_before(g, local) + peer * rows;
-    size_t theirs = bytes_of(trip, geometry_rows_of(g, expert)), ours = bytes_of(trip, rows);
+    struct placed out = placed_out(trip, i, peer * g->local + local);
+    struct placed in = placed_in(trip, i, local, peer);
+    size_t theirs = bytes_of(trip, out.rows), ours = bytes_of(trip, in.rows);
+    bool home = comes_as_it_lies(trip);
     struct transfer there = {
         .peer = g->first_peer + (int)peer,
-        .send = (char *)trip->home + bytes_of(trip, geometry_home_row(g, expert, n % g->shares, i)),
-        .recv = (char *)chunk_at(trip->recv, i) + bytes_of(trip, seen),
+        .send = (char *)trip->home + bytes_of(trip, out.home),
+        .recv = (char *)chunk_at(trip->recv, i) + bytes_of(trip, in.seen),
         .send_bytes = theirs,
         .recv_bytes = ours,
     };
     struct transfer back = {
         .peer = there.peer,
-        .send = (char *)chunk_at(trip->back_send, i) + bytes_of(trip, seen),
-        .recv = return_place(trip, i, n),
+        .send = (char *)chunk_at(trip->back_send, i) + bytes_of(trip, in.seen),
+        .recv = (char *)(home ? trip->back : chunk_at(trip->back_recv, i)) +
+                bytes_of(trip, home ? out.home : out.sent),
         .send_bytes = ours,
         .recv_bytes = theirs,
     };
@@ -130,46 +171,54 @@ static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_
 }
 
 /* A rank begins with itself and its right neighbour, as batch_add() has it. */
-static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
+static int list_direct(const struct trip *trip, struct batch *go, struct batch *come, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
-    uint32_t own = (uint32_t)(wire->topology.rank - g->first_peer);
-    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
-    int rc = OK;
 
     for (uint32_t local = 0; local < g->local; local++)
-        for (uint32_t n = 0; n < g->peers && !rc; n++)
-            rc = add_block(trip, i, (own + n) % g->peers, local, &go, &come);
+        for (uint32_t n = 0; n < g->peers; n++)
+            TRY(add_block(trip, i, (g->self + n) % g->peers, local, go, come));
+    return OK;
+}
+
+/* Opens a chunk's two exchanges, or gives them another list. */
+static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
+{
+    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
+    int rc = list_direct(trip, &go, &come, i);
+
     if (!rc)
-        rc = a2a_open_listed(wire, &go, &trip->go[i]);
+        rc = trip->go[i] ? a2a_relist(trip->go[i], &go) : a2a_open_listed(wire, &go, &trip->go[i]);
     if (!rc)
-        rc = a2a_open_listed(wire, &come, &trip->come[i]);
+        rc = trip->come[i] ? a2a_relist(trip->come[i], &come)
+                           : a2a_open_listed(wire, &come, &trip->come[i]);
     batch_free(&go);
     batch_free(&come);
     return rc;
 }
 
-static int open_a2a(const struct trip *trip, struct wire *wire, bool back, const void *send,
-                    void *recv, struct a2a **out)
+static int open_a2a(struct trip *trip, struct wire *wire, bool back, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     struct a2a_call call = { .wire = wire,
                              .dtype = trip->dtype,
                              .block = g->local * g->chunk_rows * trip->width,
                              .width = trip->width,
-                             .back = back,
-                             .send = send,
-                             .recv = recv,
+                             .send = chunk_at(back ? trip->back_send : trip->send, i),
+                             .recv = chunk_at(back ? trip->back_recv : trip->recv, i),
                              .scratch = trip->scratch,
+                             .room = trip->scratch_rows,
                              .naive = trip->naive,
                              .ctas = trip->ctas,
                              .among = { g->first_peer, (int)g->peers } };
+    struct uneven_leg *leg = back ? &trip->to_come[i] : &trip->to_go[i];
 
-    if (g->before) {
-        call.rows = trip->uneven->peers;
-        call.tables = back ? trip->uneven->come : trip->uneven->go;
+    if (differs(trip)) {
+        *leg = (struct uneven_leg){ trip->uneven, g, i, back };
+        call.rows = uneven_rows(leg);
+        call.tables = back ? trip->uneven->come[i] : trip->uneven->go[i];
     }
-    return a2a_open(trip->algorithm, &call, out);
+    return a2a_open(trip->algorithm, &call, back ? &trip->come[i] : &trip->go[i]);
 }
 
 int trip_open(struct trip *trip, struct engine *engine)
@@ -185,10 +234,21 @@ int trip_open(struct trip *trip, struct engine *engine)
             TRY(open_direct(trip, engine->wire, i));
             continue;
         }
-        TRY(open_a2a(trip, engine->wire, false, chunk_at(trip->send, i), chunk_at(trip->recv, i),
-                     &trip->go[i]));
-        TRY(open_a2a(trip, engine->wire, true, chunk_at(trip->back_send, i),
-                     chunk_at(trip->back_recv, i), &trip->come[i]));
+        TRY(open_a2a(trip, engine->wire, false, i));
+        TRY(open_a2a(trip, engine->wire, true, i));
+    }
+    return OK;
+}
+
+int trip_rebuild(struct trip *trip, struct engine *engine)
+{
+    for (uint32_t i = 0; i < trip->geometry->chunks && !stays(trip->geometry); i++) {
+        if (trip->direct) {
+            TRY(open_direct(trip, engine->wire, i));
+            continue;
+        }
+        TRY(a2a_rebuild(trip->go[i]));
+        TRY(a2a_rebuild(trip->come[i]));
     }
     return OK;
 }
@@ -230,7 +290,7 @@ static int pack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (g->before)
+    if (differs(trip))
         return copy(trip, stream, &trip->uneven->pack[i], 1, trip->dtype, trip->home, trip->dtype,
                     chunk_at(trip->send, i));
     return launch_move(stream,
@@ -252,7 +312,7 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (g->before)
+    if (differs(trip))
         return copy(trip, stream, &trip->uneven->unpack[i], g->copies, trip->dtype,
                     chunk_at(trip->back_recv, i), trip->dtype, trip->back);
     return launch_move(stream, &(struct move){ .from_type = trip->dtype,
@@ -269,7 +329,7 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
 
 /* As blocks are received, (peers, local), and as experts see them, (local, peers): one into the
  * other, and one type into the other. */
-static int rearrange(const struct trip *trip, struct stream *stream, bool restores,
+static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i, bool restores,
                      uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
     const struct geometry *g = trip->geometry;
@@ -277,9 +337,9 @@ static int rearrange(const struct trip *trip, struct stream *stream, bool restor
 
     if (arranged_as_received(trip))
         return OK;
-    if (g->before)
-        return copy(trip, stream, restores ? &trip->uneven->restore : &trip->uneven->arrange, 1,
-                    from_type, from, to_type, to);
+    if (differs(trip))
+        return copy(trip, stream, restores ? &trip->uneven->restore[i] : &trip->uneven->arrange[i],
+                    1, from_type, from, to_type, to);
     return launch_move(stream, &(struct move){ .from_type = from_type,
                                                .to_type = to_type,
                                                .block = g->chunk_rows * trip->width,
@@ -343,10 +403,10 @@ int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts
         TRY(send(trip, engine, i + sends_ahead(engine)));
         if (!stays(g))
             TRY(event_wait(trip->arrived[i], engine->compute));
-        TRY(rearrange(trip, engine->compute, false, trip->dtype, chunk_at(trip->recv, i),
+        TRY(rearrange(trip, engine->compute, i, false, trip->dtype, chunk_at(trip->recv, i),
                       trip->compute_type, chunk_at(trip->in, i)));
         TRY(experts(self, i, chunk_at(trip->in, i), chunk_at(trip->out, i)));
-        TRY(rearrange(trip, engine->compute, true, trip->compute_type, chunk_at(trip->out, i),
+        TRY(rearrange(trip, engine->compute, i, true, trip->compute_type, chunk_at(trip->out, i),
                       trip->dtype, chunk_at(trip->back_send, i)));
         TRY(event_record(trip->done[i], engine->compute));
     }

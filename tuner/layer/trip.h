@@ -20,7 +20,7 @@
 
 struct trip {
     const struct geometry *geometry;
-    const struct uneven *uneven; /* of experts that differ */
+    const struct uneven *uneven; /* of experts that differ; else it does not apply */
     uint32_t experts, width;     /* that rows leave for: E, or those of a node; D */
     uint32_t dtype, compute_type;
     uint32_t algorithm;                 /* enum moe_a2a */
@@ -34,6 +34,9 @@ struct trip {
     struct chunks back_send, back_recv; /* as send and recv */
     void *back;                         /* (E,C,D): summed rows as they come home */
     void *scratch;
+    uint64_t scratch_rows; /* of experts that differ */
+    struct uneven_leg to_go[PLAN_MAX_D],
+        to_come[PLAN_MAX_D]; /* likewise: the rows of what follows */
     struct a2a *go[PLAN_MAX_D], *come[PLAN_MAX_D];
     struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D],
         *returned[PLAN_MAX_D];
@@ -47,6 +50,10 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
 /* After the layout with real memory: all-to-alls and events. */
 int trip_open(struct trip *trip, struct engine *engine);
 void trip_close(struct trip *trip);
+
+/* Once the rows of experts are other ones, on every rank: the next trip carries these.  The streams
+ * are idle. */
+int trip_rebuild(struct trip *trip, struct engine *engine);
 
 /* What experts do to chunk i: reads `in`, writes `out`. */
 typedef int trip_experts(void *self, uint32_t chunk, const void *in, void *out);

@@ -1,36 +1,42 @@
 /* Numbers and tables of rows per expert. */
 #include "uneven.h"
 
-#include "a2a.h"
 #include "status.h"
 
 #include <stdlib.h>
 
-int uneven_open(const struct moe_shape *shape, const struct capacities *capacities,
+int uneven_open(const struct moe_shape *shape, const struct capacities *capacities, bool counted,
                 struct geometry *g, struct uneven *out)
 {
+    uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
+    uint64_t unit = (uint64_t)g->shares * g->chunks;
     struct uneven u = { 0 };
 
-    if (!capacities->rows) {
+    if (!capacities->rows && !counted) {
         *out = u;
         return OK;
     }
-    u.capacity = calloc(shape->experts, sizeof(*u.capacity));
-    u.before = calloc((size_t)geometry_experts(g, shape) + 1, sizeof(*u.before));
-    u.seen = calloc((size_t)g->local + 1, sizeof(*u.seen));
-    u.peers = calloc(g->peers, sizeof(*u.peers));
-    if (!u.capacity || !u.before || !u.seen || !u.peers) {
+    u.stride = counted ? experts : 0;
+    u.rows = calloc(counted ? (size_t)g->peers * experts : experts, sizeof(*u.rows));
+    u.seen = calloc((size_t)g->chunks * (g->local + 1), sizeof(*u.seen));
+    if (capacities->rows) {
+        u.capacity = calloc(shape->experts, sizeof(*u.capacity));
+        u.before = calloc((size_t)experts + 1, sizeof(*u.before));
+    }
+    if (!u.rows || !u.seen || (capacities->rows && (!u.capacity || !u.before))) {
         uneven_close(&u);
         return fail(ERR_NOMEM, "rows of %u experts", shape->experts);
     }
-    geometry_divide(g, shape, capacities, u.before);
-    for (uint32_t e = 0; e < shape->experts; e++)
-        u.capacity[e] = capacities->rows[e];
-    for (uint32_t l = 0; l <= g->local; l++)
-        u.seen[l] = geometry_seen_before(g, l);
-    for (uint32_t n = 0; n < g->peers; n++)
-        u.peers[n] = geometry_peer_rows(g, n);
-    u.rows = g->before[geometry_experts(g, shape)] * g->shares * g->chunks;
+    if (capacities->rows) {
+        geometry_divide(g, shape, capacities, u.before);
+        for (uint32_t e = 0; e < shape->experts; e++)
+            u.capacity[e] = capacities->rows[e];
+    }
+    /* Agreed rows are filled up, so that all chunks are alike. */
+    for (uint32_t e = 0; e < experts; e++)
+        u.rows[e] = counted ? capacity_of(capacities, first + e) : geometry_rows_of(g, e) * unit;
+    for (uint64_t i = experts; counted && i < (uint64_t)g->peers * experts; i++)
+        u.rows[i] = u.rows[i % experts];
     *out = u;
     return OK;
 }
@@ -39,9 +45,47 @@ void uneven_close(struct uneven *u)
 {
     free(u->capacity);
     free(u->before);
+    free(u->rows);
     free(u->seen);
-    free(u->peers);
+    free(u->image);
     *u = (struct uneven){ 0 };
+}
+
+/* ---- Cuts */
+
+static uint64_t rows_of_peer(const struct uneven *u, uint64_t peer, uint64_t expert)
+{
+    return u->rows[peer * u->stride + expert];
+}
+
+/* Where the chunk of a share begins among n rows, and how many it has. */
+static uint64_t cut_at(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
+{
+    return n * (share * g->chunks + chunk) / ((uint64_t)g->shares * g->chunks);
+}
+
+static uint64_t cut_rows(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
+{
+    return cut_at(g, n, share, chunk + 1) - cut_at(g, n, share, chunk);
+}
+
+/* Peers are in the order of their experts, and of the shares of one slice after the other. */
+static uint64_t between(const void *self, int from, int to)
+{
+    const struct uneven_leg *leg = self;
+    const struct geometry *g = leg->geometry;
+    uint64_t each = (uint64_t)g->copies * g->shares, sum = 0;
+    uint64_t source = (uint64_t)(leg->back ? to : from), peer = (uint64_t)(leg->back ? from : to);
+
+    for (uint64_t l = 0; l < g->local; l++)
+        sum += cut_rows(g, rows_of_peer(leg->uneven, source, peer / each * g->local + l),
+                        peer % g->shares, leg->chunk);
+    return sum;
+}
+
+struct a2a_rows uneven_rows(const struct uneven_leg *leg)
+{
+    return (struct a2a_rows){ between, leg };
 }
 
 /* ---- The device's numbers, one after the other.  They are gone through twice: for where they
@@ -78,83 +122,94 @@ static uint64_t *take_numbers(struct image *image, uint64_t count, const uint64_
     return place.host;
 }
 
-static void put_numbers(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
-                        struct image *image)
-{
-    uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
-    uint64_t unit = (uint64_t)g->shares * g->chunks, *to;
-
-    to = take_numbers(image, shape->experts, &u->capacities);
-    for (uint32_t e = 0; to && e < shape->experts; e++)
-        to[e] = u->capacity[e];
-    to = take_numbers(image, (uint64_t)experts + 1, &u->first);
-    for (uint32_t e = 0; to && e <= experts; e++)
-        to[e] = g->before[e] * unit;
-    to = take_numbers(image, experts, &u->room);
-    for (uint32_t e = 0; to && e < experts; e++)
-        to[e] = u->capacity[first + e] * g->sources;
-    to = take_numbers(image, (uint64_t)g->local + 1, &u->local);
-    for (uint32_t l = 0; to && l <= g->local; l++)
-        to[l] = u->seen[l];
-}
-
-static struct row_block *take_table(struct image *image, uint64_t count, uint64_t rows,
-                                    struct block_table *out)
+static struct row_block *take_table(struct image *image, uint64_t count, struct block_table *out)
 {
     struct row_place place =
         take_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
 
-    *out = (struct block_table){ place.device, count, rows };
+    *out = (struct block_table){ .blocks = place.device, .host = place.host, .count = count };
     return place.host;
 }
 
-static void put_pack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t i,
-                     struct image *image)
+static void put_numbers(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
+                        struct image *image)
 {
-    uint64_t each = (uint64_t)g->copies * g->shares;
-    struct row_block *to =
-        take_table(image, experts * each, geometry_before(g, experts) * each, &u->pack[i]);
+    uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
+    const struct capacities agreed = uneven_capacities(u, g);
+    uint64_t *to = take_numbers(image, shape->experts, &u->capacities);
 
-    for (uint64_t e = 0; to && e < experts; e++)
-        for (uint64_t place = 0; place < each; place++) {
-            uint64_t at = geometry_sent_row(g, e, place);
-
-            *to++ = (struct row_block){ at, geometry_home_row(g, e, place % g->shares, i), at, 0 };
-        }
+    for (uint32_t e = 0; to && e < shape->experts; e++)
+        to[e] = capacity_of(&agreed, e);
+    to = take_numbers(image, (uint64_t)experts + 1, &u->first);
+    u->total = 0;
+    for (uint32_t e = 0; e <= experts; e++) {
+        if (to)
+            to[e] = u->total;
+        u->total += e < experts ? rows_of_peer(u, g->self, e) : 0;
+    }
+    to = take_numbers(image, experts, &u->room);
+    for (uint32_t e = 0; to && e < experts; e++)
+        to[e] = capacity_of(&agreed, first + e) * g->sources;
 }
 
-static void put_unpack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t i,
-                       struct image *image)
+/* Rows as they lie at home, an expert's together, and as they leave: an expert's ranks one after
+ * the other. */
+static void put_pack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t chunk,
+                     struct image *image)
 {
-    struct row_block *to = take_table(image, (uint64_t)experts * g->shares,
-                                      geometry_before(g, experts) * g->shares, &u->unpack[i]);
-    uint64_t at = 0;
+    uint64_t each = (uint64_t)g->copies * g->shares, home = 0, sent = 0, shared = 0;
+    struct block_table *pack = &u->pack[chunk], *unpack = &u->unpack[chunk];
+    struct row_block *out = take_table(image, experts * each, pack);
+    struct row_block *back = take_table(image, (uint64_t)experts * g->shares, unpack);
 
-    for (uint64_t e = 0; to && e < experts; e++)
-        for (uint64_t share = 0; share < g->shares; share++) {
-            uint64_t rows = geometry_rows_of(g, e);
+    for (uint64_t e = 0; e < experts; e++) {
+        uint64_t n = rows_of_peer(u, g->self, e), slice = 0;
 
-            *to++ = (struct row_block){ at, geometry_sent_row(g, e, share),
-                                        geometry_home_row(g, e, share, i), g->shares * rows };
-            at += rows;
+        for (uint64_t share = 0; share < g->shares; share++)
+            slice += cut_rows(g, n, share, chunk);
+        for (uint64_t place = 0; place < each; place++) {
+            uint64_t share = place % g->shares, at = home + cut_at(g, n, share, chunk);
+
+            if (out)
+                *out++ = (struct row_block){ sent, at, sent, 0 };
+            if (back && place < g->shares)
+                *back++ = (struct row_block){ shared, sent, at, slice };
+            shared += place < g->shares ? cut_rows(g, n, share, chunk) : 0;
+            sent += cut_rows(g, n, share, chunk);
         }
+        home += n;
+    }
+    pack->rows = sent;
+    unpack->rows = shared;
 }
 
 /* (peers, local) of blocks as they are received, (local, peers) as experts see them. */
-static void put_arrange(struct uneven *u, const struct geometry *g, struct image *image)
+static void put_arrange(struct uneven *u, const struct geometry *g, uint32_t chunk,
+                        struct image *image)
 {
-    uint64_t count = (uint64_t)g->local * g->peers, own = geometry_local_rows(g);
-    struct row_block *arrange = take_table(image, count, u->seen[g->local], &u->arrange);
-    struct row_block *restore = take_table(image, count, u->seen[g->local], &u->restore);
+    uint64_t count = (uint64_t)g->local * g->peers, at = 0;
+    uint64_t share = g->self % g->shares;
+    uint64_t *seen = u->seen + (uint64_t)chunk * (g->local + 1);
+    struct row_block *arrange = take_table(image, count, &u->arrange[chunk]);
+    struct row_block *restore = take_table(image, count, &u->restore[chunk]);
 
-    for (uint64_t l = 0; arrange && l < g->local; l++)
+    for (uint64_t l = 0; l < g->local; l++) {
+        seen[l] = at;
         for (uint64_t peer = 0; peer < g->peers; peer++) {
-            uint64_t rows = geometry_rows_of(g, g->first + l);
-            uint64_t received = peer * own + u->seen[l] / g->peers;
-            uint64_t seen = u->seen[l] + peer * rows;
+            if (arrange)
+                arrange[l * g->peers + peer] = (struct row_block){ .first = at, .to = at };
+            at += cut_rows(g, rows_of_peer(u, peer, g->first + l), share, chunk);
+        }
+    }
+    seen[g->local] = u->arrange[chunk].rows = u->restore[chunk].rows = at;
+    at = 0;
+    for (uint64_t peer = 0; arrange && peer < g->peers; peer++)
+        for (uint64_t l = 0; l < g->local; l++) {
+            struct row_block *block = &arrange[l * g->peers + peer];
 
-            arrange[l * g->peers + peer] = (struct row_block){ seen, received, seen, 0 };
-            restore[peer * g->local + l] = (struct row_block){ received, seen, received, 0 };
+            block->from = at;
+            restore[peer * g->local + l] = (struct row_block){ at, block->to, at, 0 };
+            at += cut_rows(g, rows_of_peer(u, peer, g->first + l), share, chunk);
         }
 }
 
@@ -163,23 +218,25 @@ static void put_all(struct uneven *u, const struct moe_shape *shape, const struc
 {
     uint32_t experts = geometry_experts(g, shape);
     uint64_t tables = g->peers > 1 ? a2a_tables(algorithm, topology) : 0;
-    struct block_table table;
-    struct row_block *go, *come;
+    uint64_t *local;
 
     put_numbers(u, shape, g, image);
     for (uint32_t i = 0; i < g->chunks; i++) {
         put_pack(u, g, experts, i, image);
-        put_unpack(u, g, experts, i, image);
+        put_arrange(u, g, i, image);
+        for (int back = 0; back < 2; back++) {
+            struct uneven_leg leg = { u, g, i, back };
+            struct block_table table;
+            struct row_block *to = take_table(image, tables, &table);
+
+            *(back ? &u->come[i] : &u->go[i]) = table.blocks;
+            if (to && tables)
+                a2a_fill_tables(algorithm, topology, uneven_rows(&leg), to);
+        }
     }
-    put_arrange(u, g, image);
-    go = take_table(image, tables, 0, &table);
-    u->go = table.blocks;
-    come = take_table(image, tables, 0, &table);
-    u->come = table.blocks;
-    if (go && tables) {
-        a2a_fill_tables(algorithm, topology, u->peers, false, go);
-        a2a_fill_tables(algorithm, topology, u->peers, true, come);
-    }
+    local = take_numbers(image, g->chunks * ((uint64_t)g->local + 1), &u->local);
+    for (uint64_t l = 0; local && l < g->chunks * ((uint64_t)g->local + 1); l++)
+        local[l] = u->seen[l];
 }
 
 void uneven_layout(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
@@ -187,7 +244,7 @@ void uneven_layout(struct uneven *u, const struct moe_shape *shape, const struct
 {
     struct image image = { NULL, NULL, 0 };
 
-    if (!u->capacity)
+    if (!uneven_applies(u))
         return;
     put_all(u, shape, g, algorithm, topology, &image);
     u->words = image.words;
@@ -199,15 +256,14 @@ int uneven_fill(struct uneven *u, const struct moe_shape *shape, const struct ge
                 uint32_t algorithm, const struct topology *topology, struct device *device)
 {
     struct image image = { NULL, (const char *)u->capacities, 0 };
-    int rc;
 
-    if (!u->capacity)
+    if (!uneven_applies(u))
         return OK;
-    image.host = calloc(u->words, sizeof(*image.host));
-    if (!image.host)
+    if (!u->image)
+        u->image = calloc(u->words, sizeof(*u->image));
+    if (!u->image)
         return fail(ERR_NOMEM, "tables of %llu numbers", (unsigned long long)u->words);
+    image.host = u->image;
     put_all(u, shape, g, algorithm, topology, &image);
-    rc = device_upload(device, (void *)u->capacities, image.host, u->words * sizeof(*image.host));
-    free(image.host);
-    return rc;
+    return device_upload(device, (void *)u->capacities, u->image, u->words * sizeof(*u->image));
 }

@@ -12,6 +12,8 @@ enum { WAY_STATE_MOST = 8192 };
     (sizeof(type) + 0 * sizeof(char[sizeof(type) <= WAY_STATE_MOST ? 1 : -1]))
 
 struct way_ops {
+    bool waits; /* the host waits for counts before it issues the rest of a step: rows are each
+                 * layer's own, and no step is queued before it runs */
     const char *refuses_known; /* why known routes do not go with it; NULL: they do */
     uint32_t weight_rooms; /* pieces of weights that all layers have room for together; 0: each has
                             * it for all of its own */
@@ -34,6 +36,7 @@ struct way_ops {
 };
 
 extern const struct way_ops way_padded, /* padded.c: rows of padded experts travel to them */
+    way_counted,                        /* counted.c: as many of them as there are */
     way_relayed,                        /* relay.c: between nodes each token does once (a=rail) */
     way_dense,                          /* baseline.c: dense products make the rows */
     way_sparse,                         /* sparse_experts.c: weights come to the tokens (r=0) */

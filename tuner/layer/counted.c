@@ -1,0 +1,138 @@
+/* The way of a plan with r >= 1 and e=sparse: rows travel as padded ones do, but as many as there
+ * are.  The ranks tell each other how many choices they kept for each expert; every host waits for
+ * that, and says anew what its copies and exchanges carry.  From there all is as in padded.c.
+ *
+ * The rooms stay those of the capacity, so that a step allocates nothing.  Weights are fetched when
+ * the counts have come: streams are in order, and the host would wait for the weights, too. */
+#include "gather.h"
+#include "load.h"
+#include "padded.h"
+#include "status.h"
+
+#include <stdlib.h>
+
+struct counted {
+    struct padded padded; /* first, as padded.c wants it */
+    int64_t *all;         /* (W,E) choices that each rank has for each expert */
+    int64_t *host;        /* the same in the host's memory, owned */
+    struct batch gather;
+    struct event *routed;
+};
+
+static uint64_t numbers(const struct exec *x)
+{
+    return (uint64_t)x->geometry.peers * x->layer->shape.experts;
+}
+
+static void layout(struct exec *x, struct arena *arena)
+{
+    struct counted *c = x->state;
+
+    padded_layout(x, arena);
+    c->all = arena_take(arena, numbers(x), sizeof(*c->all));
+}
+
+static int open_counted(struct exec *x)
+{
+    struct counted *c = x->state;
+    size_t slice = x->layer->shape.experts * sizeof(*c->all);
+
+    c->host = calloc(numbers(x), sizeof(*c->host));
+    if (!c->host)
+        return fail(ERR_NOMEM, "%llu counts", (unsigned long long)numbers(x));
+    /* Until a step has run there are none. */
+    TRY(device_upload(x->engine->device, c->all, c->host, numbers(x) * sizeof(*c->host)));
+    TRY(event_open(x->engine->device, &c->routed));
+    TRY(gather_add(&c->gather, x->engine->wire, (struct group){ 0, (int)x->geometry.peers },
+                   x->router.needed, c->all, slice));
+    TRY(wire_reserve(x->engine->wire, &c->gather));
+    return padded_open(x);
+}
+
+static void close_counted(struct exec *x)
+{
+    struct counted *c = x->state;
+
+    padded_close(x);
+    batch_free(&c->gather);
+    event_close(c->routed);
+    free(c->host);
+}
+
+/* Weights come behind the counts. */
+static int fetch_nothing(struct exec *x)
+{
+    (void)x;
+    return OK;
+}
+
+/* What a modelled device, which sees no tokens, would count: by the layer's load, or as if they
+ * were spread evenly. */
+static void model_counts(const struct exec *x, int64_t *counts)
+{
+    const struct load *load = load_counts(x->layer->load);
+    uint32_t experts = x->layer->shape.experts, ranks = x->geometry.peers;
+
+    for (uint32_t q = 0; q < ranks; q++) {
+        uint64_t tokens = x->layer->parts->tokens[q], choices = tokens * x->layer->shape.top_k;
+
+        for (uint32_t e = 0; e < experts; e++, counts++)
+            *counts =
+                (int64_t)(load && load->tokens ? load_kept_of(load, x->geometry.capacity, q, e) *
+                                                     tokens / load->tokens
+                                               : choices / experts + (e < choices % experts));
+    }
+}
+
+/* Waits for the counts, and takes them. */
+static int settle(struct exec *x)
+{
+    const struct capacities most = uneven_capacities(&x->uneven, &x->geometry);
+    struct engine *engine = x->engine;
+    struct counted *c = x->state;
+    int rc;
+
+    TRY(event_record(c->routed, engine->compute));
+    TRY(event_wait(c->routed, engine->comm));
+    TRY(wire_exchange(engine->wire, engine->comm, &c->gather));
+    TRY(wire_wait(engine->wire, engine->comm));
+    TRY(stream_sync(engine->comm));
+    if (engine->device->modelled)
+        model_counts(x, c->host);
+    else
+        TRY(device_download(engine->device, c->host, c->all, numbers(x) * sizeof(*c->host)));
+    for (uint64_t i = 0; i < numbers(x); i++) {
+        int64_t kept = (int64_t)capacity_of(&most, i % x->layer->shape.experts);
+
+        x->uneven.rows[i] =
+            (uint64_t)(c->host[i] < 0 ? 0 : (c->host[i] < kept ? c->host[i] : kept));
+    }
+    rc = uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
+                     engine->device);
+    if (!rc)
+        rc = trip_rebuild(&c->padded.forward, engine);
+    if (!rc && x->layer->shape.pass == MOE_TRAIN)
+        rc = trip_rebuild(&c->padded.backward, engine);
+    return rc;
+}
+
+static int forward(struct exec *x, const void *tokens, void *y)
+{
+    TRY(settle(x));
+    TRY(weights_gather(&x->weights, x->engine));
+    return way_padded.forward(x, tokens, y);
+}
+
+static int backward(struct exec *x, const void *grad_y, void *grad_x)
+{
+    return way_padded.backward(x, grad_y, grad_x);
+}
+
+const struct way_ops way_counted = { .waits = true,
+                                     .state_bytes = WAY_STATE_BYTES(struct counted),
+                                     .layout = layout,
+                                     .open = open_counted,
+                                     .close = close_counted,
+                                     .fetch = fetch_nothing,
+                                     .forward = forward,
+                                     .backward = backward };
