@@ -115,6 +115,12 @@ static int check_axes(const struct arms_setup *setup)
     return OK;
 }
 
+static bool is_left_out(const struct moe_plan *plan, const struct moe_shape *shape,
+                        const struct arms_setup *setup)
+{
+    return (setup->padded || setup->foreign) && !shape->space && plan_is_counted(plan, shape);
+}
+
 /* What is used today comes first in a declared space, and is what a search of one begins with; a
  * library's all-to-all comes after all others. */
 static bool comes_late(const struct moe_plan *plan, const struct moe_shape *shape)
@@ -126,7 +132,7 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
               size_t *count)
 {
     struct moe_plan all[SEARCH_ARMS_MAX];
-    size_t found, n = 0;
+    size_t found, kept = 0, n = 0;
 
     if (!shape->space)
         TRY(check_axes(setup));
@@ -134,6 +140,10 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     if (found > SEARCH_ARMS_MAX)
         return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
                     SEARCH_ARMS_MAX);
+    for (size_t i = 0; i < found; i++)
+        if (!is_left_out(&all[i], shape, setup))
+            all[kept++] = all[i];
+    found = kept;
     for (int late = 0; late < 2; late++)
         for (size_t i = 0; i < found; i++)
             if (comes_late(&all[i], shape) == late)

@@ -12,6 +12,8 @@ struct arms_setup {
     bool knows_ctas;  /* the wire does: the axis ctas means something */
     struct protocols protocols; /* that the wire can be told: the axis proto */
     bool foreign;               /* the layer is another program's: it has what axes name */
+    bool padded; /* with r >= 1 rows are padded (e=padded): steps are graphs, or who runs them knows
+                  * no others.  Of foreign programs nobody knows that they do */
 };
 
 /* Every legal plan of the layer in which only those axes differ from the default plan, at most

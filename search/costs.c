@@ -207,7 +207,7 @@ static double expert_rows(const struct costs *c, double capacity, uint32_t e)
     if (e != MOE_SPARSE)
         return capacity;
     if (c->kept)
-        return (double)c->kept(c->load, (uint64_t)capacity) / c->experts;
+        return (double)c->kept(c->load, (uint64_t)capacity, (uint32_t)c->experts) / c->experts;
     return mean > 0 && mean < capacity ? mean : capacity;
 }
 
@@ -265,11 +265,23 @@ static double tour_step(const struct costs *c, const double *k, double capacity,
     return c->train ? t + pipeline(k, d, a2a, 2 * ffn) + bytes * k[COST_BYTE_COPIED] : t;
 }
 
+/* The same of the rank that has most of them. */
+static double fullest_rows(const struct costs *c, double capacity)
+{
+    if (c->kept)
+        return (double)c->kept(c->load, (uint64_t)capacity, (uint32_t)c->local_experts) /
+               c->local_experts;
+    return expert_rows(c, capacity, MOE_SPARSE);
+}
+
+/* Rows without padding are as many as the fullest rank gets, and cost an exchange of counts before
+ * they leave, for which the host waits. */
 static double sharded_step(const struct costs *c, const double *k, double capacity,
                            const struct moe_plan *plan)
 {
     double r = plan->r, d = plan->d, group = c->slices / r;
-    double rows = ceil(capacity / (group * d)) * group * d;
+    bool counted = plan->e == MOE_SPARSE;
+    double rows = counted ? fullest_rows(c, capacity) : ceil(capacity / (group * d)) * group * d;
     double bytes = r * c->experts * rows * c->model_dim * c->token_bytes;
     double hidden = c->hidden_dim / r;
     double weight_bytes = c->local_experts * c->weight_matrices * c->model_dim * hidden *
@@ -281,6 +293,8 @@ static double sharded_step(const struct costs *c, const double *k, double capaci
                    (rail ? 2 * hop_between(c, k, capacity) : 0); /* not in chunks */
     double t = gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, ffn) + whole;
 
+    if (counted)
+        t += gather(c, k, c->ranks, c->ranks * c->experts * 8) + k[COST_CHUNK];
     if (c->train) /* the way back: twice the compute, as much to exchange */
         t += gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, 2 * ffn) + whole;
     return t;

@@ -32,7 +32,8 @@ struct costs {
     double reach;   /* the chance that a token has an expert on a given node */
     bool by_hidden; /* MOE_LAYOUT_HIDDEN */
     double token_bytes, weight_matrices;
-    uint64_t (*kept)(const void *load, uint64_t capacity); /* as in struct search_setup */
+    /* As in struct search_setup. */
+    uint64_t (*kept)(const void *load, uint64_t capacity, uint32_t experts);
     const void *load;
     bool train;
     double prior[COST_CONSTANTS], prior_sd[COST_CONSTANTS]; /* of the constants' logarithms */

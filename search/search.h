@@ -51,9 +51,10 @@ struct search_model {
 
 struct search_setup {
     struct moe_shape shape;
-    /* Rows of a rank that experts keep of their tokens where each takes c; NULL: tokens choose at
-     * random. */
-    uint64_t (*kept)(const void *load, uint64_t capacity);
+    /* Rows of a rank that experts keep of their tokens where each takes c: the most that so many
+     * experts, of those that a rank holds, keep together; of all with their number.  NULL: tokens
+     * choose at random. */
+    uint64_t (*kept)(const void *load, uint64_t capacity, uint32_t experts);
     const void *load;            /* borrowed */
     const struct moe_plan *arms; /* copied; canonical and legal, as plan_list() gives them */
     const struct points *points; /* where they lie, instead of arms; copied.  Only strategies

@@ -366,7 +366,7 @@ static bool take_load(const char *text)
         return false;
     load_name(load, name);
     if (load_counts(load))
-        want(load_kept(load, 8) <= 16, "more rows than choices");
+        want(load_kept(load, 8, 1) <= 16, "more rows than choices");
     load_close(load);
     return true;
 }

@@ -19,10 +19,10 @@ static void axes_that_vary_make_the_plans(void)
     static const struct {
         const char *axes;
         bool ctas;
-        size_t more, sparse; /* than r, d, a; of them */
-    } cases[] = { { "r,d,a", false, 0, 0 },     { "r,d,a,e", false, 1, 1 },
-                  { "r,e", false, 0, 1 },       { "d,a,e", false, 0, 0 },
-                  { "r,d,a,ctas", true, 0, 0 }, { "r,d,a,ctas,e", true, 1, 1 } };
+        size_t sparse; /* r=0, and where r >= 1 each of 3 r, 4 d, 2 of 3 a; but none with ctas */
+    } cases[] = { { "r,d,a", false, 0 },     { "r,d,a,e", false, 1 + 3 * 4 * 2 },
+                  { "r,e", false, 1 + 3 },   { "d,a,e", false, 4 * 2 },
+                  { "r,d,a,ctas", true, 0 }, { "r,d,a,ctas,e", true, 1 + 3 * 4 * 2 } };
     struct surface s = surface_make(1, &(struct surface_options){ .slices = 4 });
     struct moe_plan arms[SEARCH_ARMS_MAX];
     size_t usual = 0, with_ctas = 0;
@@ -43,7 +43,7 @@ static void axes_that_vary_make_the_plans(void)
         if (strncmp(cases[i].axes, "r,d,a", 5) != 0)
             continue;
         *base = *base ? *base : count;
-        CHECK(count == *base + cases[i].more);
+        CHECK(count == *base + cases[i].sparse);
     }
     CHECK(with_ctas > 2 * usual);
 }
@@ -70,7 +70,10 @@ static void values_of_axes_make_the_plans(void)
         { { .axes = "r=0:2,d=8,a" }, 1 + 2 * 2 * 3 },
         { { .axes = "r=2,d" }, 2 * 4 },
         { { .axes = "r=3" }, 1 }, /* 3 is legal elsewhere */
-        { { .axes = "r,e=sparse" }, 4 },
+        { { .axes = "r,e=sparse" }, 3 * 2 },
+        { { .axes = "r,e=sparse", .padded = true }, 3 + 1 },
+        { { .axes = "r,e=sparse", .foreign = true }, 3 + 1 },
+        { { .axes = "r,d,a,e" }, 1 + 2 * 4 * 3 + 1 + 2 * 4 * 2 },
         { { .axes = "ctas=64", .knows_ctas = true }, 2 },
         { { .axes = "r,d,a,proto", .protocols = { ll | simple, ll | simple } }, 3 * (1 + 2 * 12) },
         { { .axes = "proto", .protocols = { ll | ll128, ll } }, 2 },

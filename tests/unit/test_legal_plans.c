@@ -31,7 +31,7 @@ static void legal_r_is_zero_and_the_divisors_of_the_slices(void)
     log_to(NULL, NULL);
 }
 
-static void sparse_experts_are_legal_where_tokens_stay(void)
+static void sparse_experts_are_legal_with_all_to_alls_of_blocks_that_differ(void)
 {
     struct moe_shape p = shape(2, 8, 4);
     struct moe_plan plan = {
@@ -41,12 +41,25 @@ static void sparse_experts_are_legal_where_tokens_stay(void)
 
     CHECK(plan_legal(&plan, &p) && plan_check(&plan, &p) == OK);
     CHECK(canonical.d == 1 && canonical.a == MOE_A2A_LINEAR && canonical.e == MOE_SPARSE);
-    plan.r = 2;
     log_to(listen, NULL);
+    for (plan.r = 1; plan.r <= 4; plan.r *= 2)
+        for (plan.d = 1; plan.d <= 8; plan.d *= 2)
+            for (plan.a = 0; plan.a < PLAN_A2A_COUNT; plan.a++) {
+                bool legal = plan.a == MOE_A2A_LINEAR || plan.a == MOE_A2A_2DH;
+
+                CHECK(plan_legal(&plan, &p) == legal && plan_is_counted(&plan, &p));
+                CHECK(legal == (plan_check(&plan, &p) == OK));
+            }
+    plan.r = 2;
+    plan.d = 1;
+    plan.a = MOE_A2A_2DH;
+    plan.ctas = 8;
     said = 0;
     CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 1);
-    CHECK(strstr(last, "e=sparse goes with r=0") && strstr(last, "r=2 with e=padded"));
+    CHECK(strstr(last, "a is linear or 2dh and ctas 0"));
+    plan.ctas = 0;
     plan.r = 0;
+    CHECK(!plan_is_counted(&plan, &p));
     plan.d = 2;
     CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 2);
     plan.d = 1;
@@ -275,7 +288,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(legal_r_is_zero_and_the_divisors_of_the_slices),
-        TEST(sparse_experts_are_legal_where_tokens_stay),
+        TEST(sparse_experts_are_legal_with_all_to_alls_of_blocks_that_differ),
         TEST(of_a_layer_cut_by_hidden_units_two_degrees_are_legal),
         TEST(two_levels_are_offered_only_where_there_are_two),
         TEST(a_third_level_is_offered_only_in_racks),

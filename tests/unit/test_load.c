@@ -320,6 +320,7 @@ static void counts_that_are_too_long_for_a_text_are_refused(void)
 static const char four_gpus[] = "tests/data/clusters/workstation-4x4090.txt";
 static const struct moe_plan padded = { sizeof(padded), .r = 1, .d = 1 };
 static const struct moe_plan sparse = { sizeof(sparse), .d = 1, .e = MOE_SPARSE };
+static const struct moe_plan counted = { sizeof(counted), .r = 1, .d = 1, .e = MOE_SPARSE };
 
 static struct moe_shape skewed_layer(void)
 {
@@ -342,6 +343,21 @@ static double predicted(const struct load *load, double capacity, const struct m
     return costs_log_ns(&costs, costs.prior, capacity, plan);
 }
 
+/* Of so many neighbours the most that they keep, counted out. */
+static uint64_t kept_by_hand(const struct load *load, uint64_t capacity, uint32_t group)
+{
+    uint64_t most = 0;
+
+    for (uint32_t first = 0; first < 16; first += group) {
+        uint64_t sum = 0;
+
+        for (uint32_t e = first; e < first + group; e++)
+            sum += load_kept_of(load, capacity, 0, e);
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 /* The mean is 256, the hottest expert has 1024. */
 static void a_search_expects_the_rows_that_are_kept(void)
 {
@@ -349,8 +365,16 @@ static void a_search_expects_the_rows_that_are_kept(void)
     struct load *load = NULL;
 
     CHECK(!load_open_skew(&shape, 1, 4, &load));
-    CHECK(load_kept(load, 0) == 0 && load_kept(load, 1024) == 4096);
-    CHECK(load_kept(load, 256) < 4096 && load_kept(load, 256) > 1024);
+    CHECK(load_kept(load, 0, 16) == 0 && load_kept(load, 1024, 16) == 4096);
+    CHECK(load_kept(load, 256, 16) < 4096 && load_kept(load, 256, 16) > 1024);
+    for (uint32_t group = 1; group <= 16; group *= 2)
+        for (uint64_t capacity = 1; capacity <= 1024; capacity = capacity * 5 / 2 + 1)
+            CHECK(load_kept(load, capacity, group) == kept_by_hand(load, capacity, group));
+    CHECK(load_most(load) == 1024 && load_kept(load, 1024, 4) < 4 * 1024);
+    /* Without padding rows are those of the fullest rank, and of no more than the capacity. */
+    CHECK(predicted(load, 1024, &counted) < predicted(load, 1024, &padded));
+    CHECK(predicted(load, 1024, &counted) > predicted(NULL, 1024, &counted));
+    CHECK(predicted(load, 64, &counted) > predicted(load, 64, &padded));
     CHECK(predicted(load, 256, &sparse) < predicted(NULL, 256, &sparse));
     CHECK(predicted(load, 1024, &sparse) == predicted(NULL, 1024, &sparse));
     CHECK(predicted(load, 256, &padded) == predicted(NULL, 256, &padded));

@@ -89,6 +89,7 @@ static void declared_plans_are_those_of_the_search(void)
         struct space_setup setup = { .window = 64,
                                      .max_factor = 8,
                                      .arms = { .axes = own_space_axes(knows > 0, knows > 1),
+                                               .padded = true,
                                                .knows_ctas = knows > 0,
                                                .protocols = { protocols, protocols } },
                                      .memory_limit_bytes = INT64_MAX,

@@ -84,13 +84,38 @@ static void model_counts(const struct exec *x, int64_t *counts)
     }
 }
 
+/* One rank stands for all of a model, and a step waits for the one whose experts get most rows:
+ * they are this rank's. */
+static void take_fullest(struct exec *x)
+{
+    uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
+    uint64_t sum = 0, most = 0, kept;
+
+    for (uint32_t e = 0; e < experts; e++) {
+        sum = e % local ? sum : 0;
+        for (uint32_t q = 0; q < x->geometry.peers; q++)
+            sum += x->uneven.rows[q * x->uneven.stride + e];
+        if (sum > most) {
+            most = sum;
+            fullest = e / local * local;
+        }
+    }
+    for (uint32_t q = 0; q < x->geometry.peers; q++)
+        for (uint32_t l = 0; l < local; l++) {
+            uint64_t *rows = x->uneven.rows + q * x->uneven.stride;
+
+            kept = rows[fullest + l];
+            rows[fullest + l] = rows[x->geometry.first + l];
+            rows[x->geometry.first + l] = kept;
+        }
+}
+
 /* Waits for the counts, and takes them. */
 static int settle(struct exec *x)
 {
     const struct capacities most = uneven_capacities(&x->uneven, &x->geometry);
     struct engine *engine = x->engine;
     struct counted *c = x->state;
-    int rc;
 
     TRY(event_record(c->routed, engine->compute));
     TRY(event_wait(c->routed, engine->comm));
@@ -102,18 +127,16 @@ static int settle(struct exec *x)
     else
         TRY(device_download(engine->device, c->host, c->all, numbers(x) * sizeof(*c->host)));
     for (uint64_t i = 0; i < numbers(x); i++) {
-        int64_t kept = (int64_t)capacity_of(&most, i % x->layer->shape.experts);
+        int64_t kept = (int64_t)capacity_of(&most, i % x->layer->shape.experts), n = c->host[i];
 
-        x->uneven.rows[i] =
-            (uint64_t)(c->host[i] < 0 ? 0 : (c->host[i] < kept ? c->host[i] : kept));
+        x->uneven.rows[i] = (uint64_t)(n < 0 ? 0 : n < kept ? n : kept);
     }
-    rc = uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
-                     engine->device);
-    if (!rc)
-        rc = trip_rebuild(&c->padded.forward, engine);
-    if (!rc && x->layer->shape.pass == MOE_TRAIN)
-        rc = trip_rebuild(&c->padded.backward, engine);
-    return rc;
+    if (engine->device->modelled)
+        take_fullest(x);
+    TRY(uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
+                    engine->device));
+    TRY(trip_rebuild(&c->padded.forward, engine));
+    return x->layer->shape.pass == MOE_TRAIN ? trip_rebuild(&c->padded.backward, engine) : OK;
 }
 
 static int forward(struct exec *x, const void *tokens, void *y)

@@ -440,19 +440,36 @@ double load_skew(const struct load *load)
     return all ? (double)most * load->experts / (double)all : 0;
 }
 
-uint64_t load_kept(const void *of, uint64_t capacity)
+uint64_t load_most(const struct load *load)
+{
+    uint32_t ranks = load->replay ? load->replay->ranks : 1;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < load_step_count(load); i++)
+        for (uint32_t q = 0; q < ranks; q++)
+            for (uint32_t e = 0; e < load->experts; e++) {
+                uint64_t n = load_count(load, i, q, e);
+
+                most = n > most ? n : most;
+            }
+    return most;
+}
+
+uint64_t load_kept(const void *of, uint64_t capacity, uint32_t experts)
 {
     const struct load *load = of;
-    uint64_t kept = 0;
+    uint64_t kept = 0, most = 0;
 
     if (load->replay)
-        return replay_kept(load->replay, replay_at(load->replay, capacity), capacity);
+        return replay_kept(load->replay, replay_at(load->replay, capacity), capacity, experts);
     for (uint32_t e = 0; e < load->experts; e++) {
         uint64_t n = load_count(load, 0, 0, e);
 
+        kept = e % experts ? kept : 0;
         kept += n < capacity ? n : capacity;
+        most = kept > most ? kept : most;
     }
-    return kept;
+    return most;
 }
 
 uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank, uint32_t expert)

@@ -101,11 +101,14 @@ uint32_t load_step_count(const struct load *load);
 uint64_t load_count(const struct load *load, uint32_t step, uint32_t rank, uint32_t expert);
 double load_skew(const struct load *load); /* of several steps the median; 0 without tokens */
 /* Rows that are left of one rank's choices where experts take c of each: sum of min(count, c), of
- * several steps the mean.  The load is a pointer of any type, for those who are told only this
+ * several steps the mean; of so many neighbouring experts those that keep most: of E all, of E/W
+ * what the fullest rank gets.  The load is a pointer of any type, for those who are told only this
  * function. */
-uint64_t load_kept(const void *load, uint64_t capacity);
+uint64_t load_kept(const void *load, uint64_t capacity, uint32_t experts);
 
-/* Of these the rows of one rank's choices for one expert, rounded. */
+/* The most choices that an expert has on one rank: at this capacity nothing is dropped. */
+uint64_t load_most(const struct load *load);
+/* Of what is kept the rows of one rank's choices for one expert, rounded. */
 uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank, uint32_t expert);
 
 /* Token t of a rank chooses this expert; where there is one step, the same on every rank but for

@@ -93,17 +93,24 @@ double replay_rank_skew(const struct replayed *r, uint32_t step)
 }
 
 /* Of n choices each rank has floor(n/W), or one more. */
-uint64_t replay_kept(const struct replayed *r, struct replay_steps steps, uint64_t capacity)
+uint64_t replay_kept(const struct replayed *r, struct replay_steps steps, uint64_t capacity,
+                     uint32_t experts)
 {
-    uint64_t kept = 0, of = (uint64_t)steps.count * r->ranks;
+    uint64_t sum = 0, of = (uint64_t)steps.count * r->ranks;
 
-    for (uint32_t i = steps.first; i < steps.first + steps.count; i++)
+    for (uint32_t i = steps.first; i < steps.first + steps.count; i++) {
+        uint64_t kept = 0, most = 0;
+
         for (uint32_t e = 0; e < r->experts; e++) {
             uint64_t n = replay_count(r, i, e);
 
+            kept = e % experts ? kept : 0;
             kept += n / r->ranks < capacity ? n : r->ranks * capacity;
+            most = kept > most ? kept : most;
         }
-    return (kept + of / 2) / of;
+        sum += most;
+    }
+    return (sum + of / 2) / of;
 }
 
 /* ---- memory and text */

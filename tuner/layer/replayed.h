@@ -40,7 +40,8 @@ double replay_median_skew(const struct replayed *replay);
 double replay_rank_skew(const struct replayed *replay, uint32_t step);
 /* How many of a rank's choices are left where experts take c of each: the mean over steps and
  * ranks. */
-uint64_t replay_kept(const struct replayed *replay, struct replay_steps steps, uint64_t capacity);
+uint64_t replay_kept(const struct replayed *replay, struct replay_steps steps, uint64_t capacity,
+                     uint32_t experts);
 
 /* How uneven experts are, in words: "up to 1.25", "up to 2", "above 2". */
 enum { REPLAY_CLASSES = 3 };

@@ -4,6 +4,7 @@
 #include "arena.h"
 #include "fault.h"
 #include "host.h"
+#include "load.h"
 #include "node_rows.h"
 #include "phase.h"
 #include "random.h"
@@ -169,7 +170,9 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
         parts.tokens[q] = tokens[q];
     *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .parts = parts };
     TRY_OUT(world_settle(world, set_up(rig)));
-    if (factor <= 0)
+    if (factor <= 0 && engine->device->modelled)
+        needed = (int64_t)load_most(data->load);
+    else if (factor <= 0)
         TRY_OUT(agree_most(rig, router_needed, &needed));
     rig->capacity =
         moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);

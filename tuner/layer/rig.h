@@ -56,7 +56,8 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
 
 /* tokens: one number per rank, the same array on every rank; NULL: what follows from shape and
  * speeds.  The capacity follows from `factor` by moe_capacity(); for factor <= 0 the tokens are
- * routed once to see what they need, of several layers by the first. */
+ * routed once to see what they need, of several layers by the first; on a modelled device the load
+ * says it. */
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);

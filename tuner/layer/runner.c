@@ -2,6 +2,7 @@
 #include "runner.h"
 
 #include "fault.h"
+#include "plan.h"
 #include "status.h"
 
 #include <signal.h>
@@ -13,6 +14,13 @@ int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out
     struct runner runner = { .rig = rig, .plan = *plan, .capacity = rig->capacity };
     int rc;
 
+    if (rig->steps_are && plan_is_counted(plan, &rig->data.shape)) {
+        if (world_topology(rig->world)->rank == 0) /* every rank finds the same */
+            note("%s does not apply: its host waits for counts within a step, which is no graph "
+                 "then, nor queued before it runs; --graphs off can run it",
+                 PLAN_TEXT(plan));
+        return UNSUPPORTED;
+    }
     TRY(rig_exec(rig, plan, &runner.exec));
     runner.memory_bytes = (int64_t)(runner.exec->memory_bytes + rig->memory_bytes);
     rc = world_max(rig->world, &runner.memory_bytes, 1);

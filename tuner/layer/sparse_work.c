@@ -13,7 +13,7 @@ static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
     struct replay_steps steps = load_steps(layer->load, c->most);
 
     if (layer->load && !c->rows)
-        return load_kept(layer->load, c->most);
+        return load_kept(layer->load, c->most, s->experts);
     for (uint32_t i = steps.first; i < steps.first + steps.count; i++)
         for (uint32_t e = 0; e < s->experts; e++) {
             uint64_t chosen = layer->load ? load_count(layer->load, i, 0, e) : even;

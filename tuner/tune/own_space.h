@@ -11,9 +11,9 @@ extern const char own_space_name[];
 /* All axes that mean something, as far as communicators can be told ctas and proto. */
 const char *own_space_axes(bool knows_ctas, bool knows_proto);
 
-/* The canonical text: the values that the layer's plans have on each axis, what plans need, and as
- * key the capacities that are measured.  ERR_ARGUMENT after a message for more plans, or more
- * capacities, than a declared space has. */
+/* The canonical text, of plans that were listed as `padded` (arms.h): the values that they have on
+ * each axis, what they need, and as key the capacities that are measured.  ERR_ARGUMENT after a
+ * message for more plans, or more capacities, than a declared space has. */
 int own_space_text(const struct space *space, char text[DECLARATION_TEXT_BYTES + 1]);
 
 #endif

@@ -242,7 +242,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                            .library_a2a = cluster_has_library_a2a(&r->cluster),
                                            .knows_ctas = ctas,
                                            .protocols = protocols,
-                                           .foreign = o->exec },
+                                           .foreign = o->exec,
+                                           .padded = r->own || graphs_steps_are(o->setup.graphs) },
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .effort = r->effort };

@@ -638,10 +638,10 @@ static int run_modelled(const struct run_options *o)
                                   "has: no hosts, launcher or other ranks");
     if (o->check)
         return fail(ERR_ARGUMENT, "--check: modelled ranks have no results");
-    if (!(o->factor > 0))
+    if (!(o->factor > 0) && o->load.skew == 0 && !o->load.routing.count)
         return fail(ERR_ARGUMENT,
                     "--capacity-factor %g: modelled ranks do not know how many rows "
-                    "are needed; above 0 is wanted",
+                    "are needed: --skew or --routing says it, or above 0 is wanted",
                     o->factor);
     TRY(layer_options_single(&o->layer));
     TRY(cluster_read_model(o->sim, where->ranks, &cluster));
