@@ -450,6 +450,19 @@ static double time_between(const struct lookup_layer *layer, const struct moe_pl
     return us * edge > own * capacity ? us : own * capacity / edge;
 }
 
+/* A step that counts its rows was measured with those of its load, on the fullest rank: no more
+ * than the capacity of its entry, and with even routing no fewer than the mean.  So of rows that
+ * are asked for the entry says between what times they lie. */
+static void bound_counted(const struct lookup_layer *layer, double capacity, struct kind_answer *a)
+{
+    const struct moe_shape *s = &layer->shape;
+    double own = a->plan->time_us, edge = ((double)a->entry->plan.bucket + 1) * layer->window - 1;
+    double mean = (double)s->top_k * s->tokens / s->experts, fewest = mean < edge ? mean : edge;
+
+    a->least_us = capacity < edge ? own * capacity / edge : own;
+    a->most_us = capacity <= fewest ? own : fewest > 0 ? own * capacity / fewest : INFINITY;
+}
+
 static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint32_t capacity,
                                          bool r0)
 {
@@ -463,6 +476,10 @@ static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint
     a.none = a.entry && a.entry->no_other && (a.entry->plan.r == 0) != r0;
     if (!a.plan)
         return a;
+    if (plan_is_counted(a.plan, &layer->shape)) {
+        bound_counted(layer, capacity, &a);
+        return a;
+    }
     a.least_us = a.most_us = time_between(layer, a.plan, at, capacity, r0);
     if (at < bucket) {
         a.least_us = a.plan->time_us;
@@ -474,6 +491,19 @@ static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint
         a.most_us = a.plan->time_us;
     }
     return a;
+}
+
+/* The default plan's time is wanted at key, not at its bucket's edge. */
+static double default_time(const struct kind_answer *tokens)
+{
+    return (double)tokens->entry->plan.default_us * tokens->least_us /
+           (double)tokens->plan->time_us;
+}
+
+/* Whether rows that nobody measured may take it longer than the default plan. */
+static bool may_lose(const struct kind_answer *tokens)
+{
+    return tokens->most_us > tokens->least_us && tokens->most_us > default_time(tokens);
 }
 
 /* An answer and what it was compared with. */
@@ -523,7 +553,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     }
     token = tokens.most_us <= weights.least_us;
     weight = weights.most_us < tokens.least_us;
-    if (!tokens.plan || !weights.plan || !(token || weight)) {
+    if (!tokens.plan || !weights.plan || !(token || weight) || (token && may_lose(&tokens))) {
         out.told = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
         if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
             out.told.plan.time_us = out.told.plan.default_us = tokens.entry->plan.default_us;
@@ -537,9 +567,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
                                ? MOE_CLAMPED
                                : own_source(best.entry);
     out.told.plan.time_us = (float)best.most_us;
-    /* The default plan's time is wanted at key, not at its bucket's edge. */
-    out.told.plan.default_us =
-        tokens.entry->plan.default_us * (float)(tokens.least_us / (double)tokens.plan->time_us);
+    out.told.plan.default_us = (float)default_time(&tokens);
     out.rival = *rival.plan;
     out.rival.time_us = (float)rival.least_us;
     return out;

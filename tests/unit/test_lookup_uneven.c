@@ -312,6 +312,56 @@ static void sparse_plans_say_little_below_the_first_bucket(void)
     close_layer(a);
 }
 
+/* ---- r >= 1 without padding */
+
+enum { MEAN = 512 }; /* k T/E of two_each() */
+
+/* Rows of the fullest rank when the table was measured, of each expert at most the capacity: of
+ * some loads more than the mean, which the table does not know. */
+static double load_rows;
+
+static double counted_us(double rows)
+{
+    return 6 + 0.12 * rows;
+}
+
+static void count_rows(struct entry_row *e)
+{
+    struct moe_plan *plan = e->plan.r ? &e->plan : &e->other;
+
+    *plan = plan_of("r=1 d=4 a=linear e=sparse");
+    *(e->plan.r ? &e->time_us : &e->other_us) = counted_us(fmin(edge_of(e->bucket), load_rows));
+}
+
+/* A trainer that sends the rows there are is never told a plan that takes it longer than the
+ * default, nor than the other kind's best, whatever load the table was measured under. */
+static void a_counted_plan_answers_where_no_load_makes_it_slower(void)
+{
+    for (int load = 0; load < 4; load++) {
+        struct asked a;
+        int counted = 0, uncompared = 0;
+
+        load_rows = MEAN * (double[]){ 1, 1.1, 1.6, 3 }[load];
+        a = open_changed(count_rows);
+        for (int i = 0; i < PER_TEST; i++) {
+            uint32_t key_r0 = i % 2 ? MEAN + draw(MEAN / 4) : 1 + draw(4 * MEAN);
+            uint32_t key = key_r0 + draw(4 * MEAN);
+            double us = counted_us(key), rival = weights_us(fmax(key_r0, FIRST * WINDOW));
+            struct moe_plan plan = ask_uneven(a.view, key, key_r0);
+
+            if (key / WINDOW == key_r0 / WINDOW)
+                continue;
+            counted += is_plan(&plan, "r=1 d=4 a=linear e=sparse");
+            uncompared += plan.source == MOE_UNCOMPARED;
+            if (is_plan(&plan, "r=1 d=4 a=linear e=sparse"))
+                CHECK(us <= 1.25 * tokens_us(key) && us <= (double)plan.time_us * 1.0001 &&
+                      us <= rival * 1.0001);
+        }
+        CHECK(counted > PER_TEST / 100 && uncompared < PER_TEST * 9 / 10);
+        close_layer(a);
+    }
+}
+
 /* ---- what else decides */
 
 static void equal_capacities_are_any_other_look_up(void)
@@ -638,6 +688,7 @@ int main(void)
         TEST(behind_the_last_bucket_nothing_wins),
         TEST(where_one_kind_cannot_run_the_other_one_answers_as_ever),
         TEST(sparse_plans_say_little_below_the_first_bucket),
+        TEST(a_counted_plan_answers_where_no_load_makes_it_slower),
         TEST(equal_capacities_are_any_other_look_up),
         TEST(hidden_layers_are_asked_for_the_mean_of_all),
         TEST(pins_count_for_the_plans_that_they_name),
