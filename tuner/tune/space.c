@@ -81,10 +81,15 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
          */
         uint64_t least = moe_capacity(1, shape->top_k, shape->experts, shape->tokens, 0), most;
 
-        if (!(setup->max_factor >= 1) || setup->max_factor > 1e6)
-            return fail(ERR_ARGUMENT, "--max-capacity-factor %g: from 1 to 1e6 is wanted",
+        if (setup->max_factor == 0 && !setup->needed)
+            return fail(ERR_ARGUMENT, "--max-capacity-factor 0: how many rows experts need is "
+                                      "what --skew or --routing says");
+        if (setup->max_factor != 0 && (!(setup->max_factor >= 1) || setup->max_factor > 1e6))
+            return fail(ERR_ARGUMENT, "--max-capacity-factor %g: 0, or from 1 to 1e6, is wanted",
                         setup->max_factor);
-        most = moe_capacity(setup->max_factor, shape->top_k, shape->experts, shape->tokens, 0);
+        most = moe_capacity(setup->max_factor, shape->top_k, shape->experts, shape->tokens,
+                            setup->needed);
+        most = most > least ? most : least;
         if (most / space.window >= BUCKETS_MAX)
             return fail(ERR_ARGUMENT, "capacities up to %llu make more than %d buckets of width %u",
                         (unsigned long long)most, BUCKETS_MAX, space.window);

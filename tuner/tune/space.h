@@ -25,7 +25,8 @@ struct space {
 struct space_setup {
     uint32_t window;
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
-    double max_factor;
+    double max_factor;   /* 0: as many rows as any expert needs */
+    uint64_t needed;     /* these, by the load; 0: nobody says */
     struct arms_setup arms;
     int64_t memory_limit_bytes;
     struct account_machine machine;

@@ -29,6 +29,16 @@ const struct tune_options tune_defaults = {
     .axes = "r,d,a",
 };
 
+bool tune_drops_nothing(const struct tune_options *o)
+{
+    return !o->exec && !o->space && (o->load.routing.count || o->max_factor == 0);
+}
+
+const char *tune_axes(const struct tune_options *o)
+{
+    return o->axes == tune_defaults.axes && tune_drops_nothing(o) ? "r,d,a,e" : o->axes;
+}
+
 #define AT(field) offsetof(struct tune_options, field)
 const struct option_row tune_rows[] = {
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
@@ -42,12 +52,14 @@ const struct option_row tune_rows[] = {
     { "what to try", .kind = OPTION_GROUP },
     BUCKETS_ROW(AT(buckets), "buckets of capacity, floor(c/R)"),
     { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
-      "else: the buckets that factors from 1 to F reach" },
+      "else: the buckets that factors from 1 to F reach; 0: that drop nothing, by --skew or "
+      "--routing" },
     TRAFFIC_ROW("from-misses", AT(misses), "else: what trainers asked for and did not find"),
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values" },
+      "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values; "
+      "e too where nothing drops: --routing, or a factor of 0" },
     { "space", "FILE", OPTION_TEXT, AT(space),
       "instead: plans that the program of --exec declares, see moetune-spaces(7); moetune: our "
       "own, "
@@ -238,7 +250,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .buckets = buckets,
                                  .max_factor = o->max_factor,
                                  .arms = { .axes = r->own ? own_space_axes(ctas, protocols.usual)
-                                                          : o->axes,
+                                                          : tune_axes(o),
                                            .library_a2a = cluster_has_library_a2a(&r->cluster),
                                            .knows_ctas = ctas,
                                            .protocols = protocols,
@@ -250,6 +262,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
     struct space *space = &r->spaces[r->space_count];
     struct moe_plan usual = plan_default(shape);
+    struct load *load = NULL;
+    int rc;
 
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
@@ -265,7 +279,14 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                     "%s: a step without tokens takes no time to choose plans by; "
                     "--tokens says how many a rank has in a step",
                     SHAPE_TEXT(shape));
-    TRY(space_open(shape, &setup, space));
+    TRY(load_open(shape, setup.window, o->setup.seed, &o->load, &load));
+    setup.needed = load_counts(load) ? load_most(load) : 0;
+    rc = space_open(shape, &setup, space);
+    if (rc) {
+        load_close(load);
+        return rc;
+    }
+    space->load = load;
     r->asked[r->space_count++] = asked;
     /* A file that declares our own plans says what they are for this layer. */
     if (r->own && r->file_space) {
@@ -276,7 +297,6 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                         "plan --space %s` prints",
                         r->file_space->name, SHAPE_TEXT(&space->shape), own_space_name);
     }
-    TRY(load_open(&space->shape, space->window, o->setup.seed, &o->load, &space->load));
     space->machine.between = load_between(space->load);
     /* Whether its text can be kept is found before anything is measured. */
     return load_text(space->load, text);

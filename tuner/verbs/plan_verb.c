@@ -128,10 +128,13 @@ static void print_text(const struct tune_request *r, const struct space *space,
 {
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
     printf("plans     %zu", space->arm_count);
-    if (strchr(r->options->axes, '=')) /* not all that there are */
-        printf(" of --axes %s", r->options->axes);
+    if (strchr(tune_axes(r->options), '=')) /* not all that there are */
+        printf(" of --axes %s", tune_axes(r->options));
     printf("; %u of %zu trials ruled out: more than %s per rank\n", f->ruled_out,
            space->arm_count * space->anchor_count, ACCOUNT_TEXT(space->memory_limit_bytes));
+    if (tune_axes(r->options) != r->options->axes)
+        printf("axes      r,d,a,e: a layer that drops nothing has no use for padding (e=sparse);\n"
+               "          --axes r,d,a leaves e out\n");
     if (r->options->misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
@@ -158,7 +161,7 @@ static void print_json(const struct tune_request *r, const struct space *space,
     json_write(stdout,
                "], 'axes': '%s', 'first_bucket': %u, 'last_bucket': %u, 'window': %u, "
                "'effort': '%s', 'measured_buckets': [",
-               r->options->axes, space->first, space->last, space->window, r->effort->name);
+               tune_axes(r->options), space->first, space->last, space->window, r->effort->name);
     for (size_t i = 0; i < space->anchor_count; i++)
         printf("%s%u", i ? ", " : "", space->anchors[i]);
     json_write(stdout,
