@@ -79,7 +79,8 @@ enum moe_a2a {
 };
 enum moe_experts {
     MOE_PADDED = 0, /* c rows of every expert are computed, filled or not */
-    MOE_SPARSE = 1  /* the rows that there are, read and summed up where tokens lie: r=0 only */
+    MOE_SPARSE = 1  /* the rows that there are: with r=0 read and summed up where tokens lie, with
+                     * r >= 1 sent as many as each step counts */
 };
 enum moe_weights {
     MOE_KEEP = 0, /* gathered weights stay until the backward pass */
@@ -313,6 +314,8 @@ MOELOOKUP_API int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, u
  * everything; else a pin of key's bucket, and one of key_r0's if it has r = 0.  Where the table
  * does not know both plans with their times in entries of their own, neither stale nor unsound, the
  * default plan answers, with MOE_UNCOMPARED: so it is with tables that an older moetune wrote.
+ * A plan with r >= 1 and MOE_SPARSE was measured with the rows of the load that the table was tuned
+ * under; where more rows might make it slower than the default, that answers likewise.
  * Where no plan of one kind can run, or `moetune tune` was to try none, the best one of the other
  * kind answers.
  *

@@ -306,8 +306,7 @@ int layer_options_plan(const char *text, struct moe_plan *out)
     return plan_parse(text, out)
                ? fail(ERR_ARGUMENT,
                       "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, "
-                      "4 or 8, a is linear, 2dh, nccl, rail or 3dh, e is padded or, "
-                      "with r=0, sparse",
+                      "4 or 8, a is linear, 2dh, nccl, rail or 3dh, e is padded or sparse",
                       text)
                : OK;
 }
