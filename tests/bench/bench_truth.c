@@ -18,6 +18,7 @@
 #include "status.h"
 #include "store.h"
 #include "table_rows.h"
+#include "text.h"
 #include "truth_outcome.h"
 #include "verbs.h"
 
@@ -69,11 +70,18 @@ static void pick(const struct table_rows *list, bool inferred, size_t most, stru
     }
 }
 
+/* Under a load experts without padding are tried, too. */
 static int list_plans(struct subject *s)
 {
-    struct moe_plan default_plan = plan_default(NULL);
+    const struct arms_setup with_e = { .axes = "r,d,a,e" };
+    struct moe_plan default_plan = plan_default(NULL), plans[SEARCH_ARMS_MAX];
 
     s->plan_count = plan_list(&s->shape, s->plans, ROUNDS_PLANS);
+    if (*s->entries[0].load) {
+        TRY(arms_list(&s->shape, &with_e, plans, &s->plan_count));
+        memcpy(s->plans, plans,
+               (s->plan_count < ROUNDS_PLANS ? s->plan_count : ROUNDS_PLANS) * sizeof(*plans));
+    }
     if (s->plan_count > ROUNDS_PLANS)
         return fail(ERR_ARGUMENT, "%zu plans are legal, %d can be timed", s->plan_count,
                     ROUNDS_PLANS);
@@ -139,6 +147,10 @@ static int set_layer(struct measuring *m)
                            .memory_limit_bytes = memory_limit_bytes };
     struct reply reply;
 
+    /* The name of a skew is also its text; which experts are hot follows from tune's seed. */
+    if (*m->subject.entries[0].load)
+        order.seed = 1;
+    text_put(order.load, sizeof(order.load), "%s", m->subject.entries[0].load);
     TRY(crew_do(m->crew, &order, &reply));
     return reply.state == TRIAL_OK
                ? OK
