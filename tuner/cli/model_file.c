@@ -76,8 +76,16 @@ enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
 static const char *const inner[] = { "text_config", "llm_config",          "language_config",
                                      "ffn_config",  "quantization_config", NULL };
 
+/* What the name of a key has that says something of the layer, and what that is not. */
+static bool is_of_experts(const char *key)
+{
+    return (strstr(key, "expert") || strstr(key, "moe")) && !strstr(key, "loss") &&
+           !strstr(key, "jitter");
+}
+
 struct found {
-    bool inside; /* one of the inner objects is open */
+    bool inside;        /* one of the inner objects is open */
+    char left_out[200]; /* keys that say something of experts, and that nothing was taken from */
     struct {
         int rank; /* which of the names, 0: none; what is inside goes before what is not */
         double number;
@@ -94,6 +102,16 @@ static const struct known_word {
                     { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } },
   routers[] = { { "softmax", MOE_ROUTER_SOFTMAX }, { "sigmoid", MOE_ROUTER_SIGMOID }, { NULL } };
 
+static void leave_out(struct found *found, const char *key)
+{
+    for (int i = 0; i < NAME_COUNT; i++)
+        if (!strcmp(key, names[i].key))
+            return;
+    if (is_of_experts(key))
+        text_add(found->left_out, sizeof(found->left_out), "%s%s", *found->left_out ? ", " : "",
+                 key);
+}
+
 static int take(void *self, const struct json_value *v)
 {
     struct found *found = self;
@@ -103,6 +121,7 @@ static int take(void *self, const struct json_value *v)
     if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING && v->kind != JSON_TRUE) || !v->key ||
         v->depth != 1 + found->inside)
         return OK;
+    leave_out(found, v->key);
     for (int i = 0; i < NAME_COUNT; i++) {
         int rank = (found->inside ? 2 : 1) * NAME_COUNT - i;
 
@@ -201,6 +220,8 @@ static int apply(const char *path, const struct found *f, struct layer_options *
             TRY(take_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
         }
     }
+    if (*f->left_out)
+        note("%s: moetune knows nothing of %s: the layer is measured without", path, f->left_out);
     if (f->things[QUANTIZATION].rank)
         note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
              "%s",
