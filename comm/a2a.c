@@ -81,15 +81,27 @@ void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_row
         uneven_algorithms[a]->fill(topology, rows, to);
 }
 
-static int build(struct a2a *a2a, uint32_t a)
+static int build(struct a2a *a2a)
+{
+    if (a2a->call.list)
+        return a2a->call.list(a2a->call.self, &a2a->phases[0]);
+    return a2a->uneven ? a2a->uneven->build(a2a) : a2a->ops->build(a2a);
+}
+
+/* Where blocks differ, not every algorithm sends them. */
+static int choose(struct a2a *a2a, uint32_t a)
 {
     const struct wire *wire = a2a->call.wire;
+    static const struct a2a_ops listed = { .build = NULL };
 
-    if (!a2a->call.rows.between)
-        return a2a->ops->build(a2a);
+    a2a->ops = a2a->call.list                        ? &listed
+               : a2a->call.naive && a == MOE_A2A_2DH ? &a2a_2dh_naive
+                                                     : algorithms[a];
+    if (a2a->call.list || !a2a->call.rows.between)
+        return OK;
     a2a->uneven = uneven_algorithms[a];
     if (a2a->uneven)
-        return a2a->uneven->build(a2a);
+        return OK;
     if (wire->topology.rank == 0) /* every rank finds the same */
         note("a=%s does not apply: experts have capacities of their own, and this all-to-all "
              "sends as many rows to every rank",
@@ -111,9 +123,9 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
 
     if (!a2a)
         return fail(ERR_NOMEM, "an all-to-all");
-    a2a->ops = call->naive && a == MOE_A2A_2DH ? &a2a_2dh_naive : algorithms[a];
     a2a->call = *call;
-    TRY_OUT(build(a2a, a));
+    TRY_OUT(choose(a2a, a));
+    TRY_OUT(build(a2a));
     for (int i = 0; i < A2A_PHASES; i++) {
         a2a->phases[i].ctas = call->ctas;
         a2a->phases[i].of_tokens = true;
@@ -127,45 +139,11 @@ out:
     return rc;
 }
 
-int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out)
-{
-    static const struct a2a_ops listed = { .build = NULL };
-    struct a2a *a2a = calloc(1, sizeof(*a2a));
-    int rc;
-
-    if (!a2a)
-        return fail(ERR_NOMEM, "an all-to-all");
-    *a2a = (struct a2a){ .ops = &listed, .call = { .wire = wire, .block = 1 } };
-    a2a->phases[0] = *batch;
-    *batch = (struct batch){ 0 };
-    a2a->phases[0].of_tokens = true;
-    rc = wire_reserve(wire, &a2a->phases[0]);
-    if (rc)
-        a2a_close(a2a);
-    else
-        *out = a2a;
-    return rc;
-}
-
 int a2a_rebuild(struct a2a *a2a)
 {
     for (int i = 0; i < A2A_PHASES; i++)
         a2a->phases[i].count = 0;
-    TRY(a2a->uneven->build(a2a));
-    return reserve(a2a);
-}
-
-int a2a_relist(struct a2a *a2a, struct batch *batch)
-{
-    struct batch *old = &a2a->phases[0];
-
-    batch->of_tokens = true;
-    batch->kept = old->kept; /* wire_reserve() forgets it */
-    batch->forget = old->forget;
-    old->kept = NULL;
-    batch_free(old);
-    *old = *batch;
-    *batch = (struct batch){ 0 };
+    TRY(build(a2a));
     return reserve(a2a);
 }
 

@@ -28,6 +28,10 @@ struct a2a_call {
     uint64_t width;       /* elements of a row */
     uint64_t room;        /* rows that the scratch memory holds, as a2a_scratch_rows() gave them */
     const struct row_block *tables; /* a2a_tables(), in the device's memory */
+    /* Not NULL: instead of an algorithm, adds the transfers, each from where its block lies to
+     * where it is wanted. */
+    int (*list)(const void *self, struct batch *batch);
+    const void *self; /* as long as the call is open */
 };
 
 struct a2a;
@@ -78,14 +82,9 @@ void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_row
 /* UNSUPPORTED where the algorithm does not apply. */
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out);
 
-/* One whose transfers the caller has listed, each from where its block lies to where it is wanted.
- * The batch is moved from. */
-int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out);
-
-/* Once the caller's rows are other ones, or with another list, which is moved from: the next run
- * carries these.  On every rank; the stream is idle. */
+/* Once the caller's rows are other ones: the next run carries these.  On every rank; the stream is
+ * idle. */
 int a2a_rebuild(struct a2a *a2a);
-int a2a_relist(struct a2a *a2a, struct batch *batch);
 int a2a_run(struct a2a *a2a, struct stream *stream);
 void a2a_close(struct a2a *a2a);
 

@@ -135,8 +135,8 @@ static int settle(struct exec *x)
         take_fullest(x);
     TRY(uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
                     engine->device));
-    TRY(trip_rebuild(&c->padded.forward, engine));
-    return x->layer->shape.pass == MOE_TRAIN ? trip_rebuild(&c->padded.backward, engine) : OK;
+    TRY(trip_rebuild(&c->padded.forward));
+    return x->layer->shape.pass == MOE_TRAIN ? trip_rebuild(&c->padded.backward) : OK;
 }
 
 static int forward(struct exec *x, const void *tokens, void *y)

@@ -140,66 +140,52 @@ static struct placed placed_in(const struct trip *trip, uint32_t i, uint64_t loc
                             .seen = geometry_seen_before(g, local) + peer * g->chunk_rows };
 }
 
-/* Adds what goes to a local expert of a peer, and what comes from it.  Ranks that have copies of
- * rows get the same ones.  Partial results that are still to be summed come home apart. */
-static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_t local,
-                     struct batch *go, struct batch *come)
+/* Adds what goes to a local expert of a peer, and what comes from it; or, back, the other way.
+ * Ranks that have copies of rows get the same ones.  Partial results that are still to be summed
+ * come home apart. */
+static int add_block(const struct trip_leg *leg, uint64_t peer, uint64_t local, struct batch *batch)
 {
+    const struct trip *trip = leg->trip;
     const struct geometry *g = trip->geometry;
+    uint32_t i = leg->rows.chunk;
     struct placed out = placed_out(trip, i, peer * g->local + local);
     struct placed in = placed_in(trip, i, local, peer);
-    size_t theirs = bytes_of(trip, out.rows), ours = bytes_of(trip, in.rows);
     bool home = comes_as_it_lies(trip);
     struct transfer there = {
         .peer = g->first_peer + (int)peer,
         .send = (char *)trip->home + bytes_of(trip, out.home),
         .recv = (char *)chunk_at(trip->recv, i) + bytes_of(trip, in.seen),
-        .send_bytes = theirs,
-        .recv_bytes = ours,
+        .send_bytes = bytes_of(trip, out.rows),
+        .recv_bytes = bytes_of(trip, in.rows),
     };
     struct transfer back = {
         .peer = there.peer,
         .send = (char *)chunk_at(trip->back_send, i) + bytes_of(trip, in.seen),
         .recv = (char *)(home ? trip->back : chunk_at(trip->back_recv, i)) +
                 bytes_of(trip, home ? out.home : out.sent),
-        .send_bytes = ours,
-        .recv_bytes = theirs,
+        .send_bytes = there.recv_bytes,
+        .recv_bytes = there.send_bytes,
     };
 
-    TRY(batch_add_transfer(go, &there));
-    return batch_add_transfer(come, &back);
+    return batch_add_transfer(batch, leg->rows.back ? &back : &there);
 }
 
-/* A rank begins with itself and its right neighbour, as batch_add() has it. */
-static int list_direct(const struct trip *trip, struct batch *go, struct batch *come, uint32_t i)
+/* Of a direct trip.  A rank begins with itself and its right neighbour, as batch_add() has it. */
+static int list_blocks(const void *self, struct batch *batch)
 {
-    const struct geometry *g = trip->geometry;
+    const struct trip_leg *leg = self;
+    const struct geometry *g = leg->trip->geometry;
 
     for (uint32_t local = 0; local < g->local; local++)
         for (uint32_t n = 0; n < g->peers; n++)
-            TRY(add_block(trip, i, (g->self + n) % g->peers, local, go, come));
+            TRY(add_block(leg, (g->self + n) % g->peers, local, batch));
     return OK;
 }
 
-/* Opens a chunk's two exchanges, or gives them another list. */
-static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
-{
-    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
-    int rc = list_direct(trip, &go, &come, i);
-
-    if (!rc)
-        rc = trip->go[i] ? a2a_relist(trip->go[i], &go) : a2a_open_listed(wire, &go, &trip->go[i]);
-    if (!rc)
-        rc = trip->come[i] ? a2a_relist(trip->come[i], &come)
-                           : a2a_open_listed(wire, &come, &trip->come[i]);
-    batch_free(&go);
-    batch_free(&come);
-    return rc;
-}
-
-static int open_a2a(struct trip *trip, struct wire *wire, bool back, uint32_t i)
+static int open_leg(struct trip *trip, struct wire *wire, bool back, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
+    struct trip_leg *leg = back ? &trip->legs_come[i] : &trip->legs_go[i];
     struct a2a_call call = { .wire = wire,
                              .dtype = trip->dtype,
                              .block = g->local * g->chunk_rows * trip->width,
@@ -210,12 +196,13 @@ static int open_a2a(struct trip *trip, struct wire *wire, bool back, uint32_t i)
                              .room = trip->scratch_rows,
                              .naive = trip->naive,
                              .ctas = trip->ctas,
-                             .among = { g->first_peer, (int)g->peers } };
-    struct uneven_leg *leg = back ? &trip->to_come[i] : &trip->to_go[i];
+                             .among = { g->first_peer, (int)g->peers },
+                             .list = trip->direct ? list_blocks : NULL,
+                             .self = leg };
 
+    *leg = (struct trip_leg){ { trip->uneven, g, i, back }, trip };
     if (differs(trip)) {
-        *leg = (struct uneven_leg){ trip->uneven, g, i, back };
-        call.rows = uneven_rows(leg);
+        call.rows = uneven_rows(&leg->rows);
         call.tables = back ? trip->uneven->come[i] : trip->uneven->go[i];
     }
     return a2a_open(trip->algorithm, &call, back ? &trip->come[i] : &trip->go[i]);
@@ -230,23 +217,15 @@ int trip_open(struct trip *trip, struct engine *engine)
         TRY(event_open(engine->device, &trip->returned[i]));
         if (stays(trip->geometry))
             continue;
-        if (trip->direct) {
-            TRY(open_direct(trip, engine->wire, i));
-            continue;
-        }
-        TRY(open_a2a(trip, engine->wire, false, i));
-        TRY(open_a2a(trip, engine->wire, true, i));
+        TRY(open_leg(trip, engine->wire, false, i));
+        TRY(open_leg(trip, engine->wire, true, i));
     }
     return OK;
 }
 
-int trip_rebuild(struct trip *trip, struct engine *engine)
+int trip_rebuild(struct trip *trip)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks && !stays(trip->geometry); i++) {
-        if (trip->direct) {
-            TRY(open_direct(trip, engine->wire, i));
-            continue;
-        }
         TRY(a2a_rebuild(trip->go[i]));
         TRY(a2a_rebuild(trip->come[i]));
     }

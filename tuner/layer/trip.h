@@ -18,6 +18,12 @@
 #include "geometry.h"
 #include "uneven.h"
 
+/* One of a chunk's two all-to-alls. */
+struct trip_leg {
+    struct uneven_leg rows; /* which it is, and of experts that differ what it carries */
+    const struct trip *trip;
+};
+
 struct trip {
     const struct geometry *geometry;
     const struct uneven *uneven; /* of experts that differ; else it does not apply */
@@ -35,8 +41,7 @@ struct trip {
     void *back;                         /* (E,C,D): summed rows as they come home */
     void *scratch;
     uint64_t scratch_rows; /* of experts that differ */
-    struct uneven_leg to_go[PLAN_MAX_D],
-        to_come[PLAN_MAX_D]; /* likewise: the rows of what follows */
+    struct trip_leg legs_go[PLAN_MAX_D], legs_come[PLAN_MAX_D];
     struct a2a *go[PLAN_MAX_D], *come[PLAN_MAX_D];
     struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D],
         *returned[PLAN_MAX_D];
@@ -53,7 +58,7 @@ void trip_close(struct trip *trip);
 
 /* Once the rows of experts are other ones, on every rank: the next trip carries these.  The streams
  * are idle. */
-int trip_rebuild(struct trip *trip, struct engine *engine);
+int trip_rebuild(struct trip *trip);
 
 /* What experts do to chunk i: reads `in`, writes `out`. */
 typedef int trip_experts(void *self, uint32_t chunk, const void *in, void *out);
