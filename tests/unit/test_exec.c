@@ -24,7 +24,7 @@ struct setting {
     struct moe_shape shape;
     uint64_t capacity;
     bool uneven; /* tokens differ between ranks, some have none */
-    bool graphs; /* plans are run as graphs too, where that can be */
+    bool graphs; /* plans are run as graphs too, where that can be, or with several counts */
 };
 
 static struct {
@@ -240,13 +240,13 @@ static int run_plan(struct rig *rig, const struct moe_plan *plan, bool graphs, v
     int rc;
 
     TRY(plan_check(plan, &rig->data.shape));
-    if (plan_is_counted(plan, &rig->data.shape))
+    if (graphs && plan_is_counted(plan, &rig->data.shape))
         TRY(bytes_beside_rows(rig, *plan, &beside_rows));
     TRY(rig_exec(rig, plan, &exec));
     rc = rig_check(rig, exec, &worst);
     if (!rc)
         rc = same_bits(rig, plan, kept, bytes);
-    if (!rc && exec->way->waits)
+    if (!rc && graphs && exec->way->waits)
         rc = run_counted(rig, exec, plan, beside_rows);
     else if (!rc && graphs && can_capture())
         rc = run_graph(rig, exec);
