@@ -46,7 +46,8 @@ static int open_counted(struct exec *x)
     TRY(gather_add(&c->gather, x->engine->wire, (struct group){ 0, (int)x->geometry.peers },
                    x->router.needed, c->all, slice));
     TRY(wire_reserve(x->engine->wire, &c->gather));
-    return padded_open(x);
+    TRY(padded_open(x)); /* with as many rows as there may be */
+    return uneven_count(&x->uneven, &x->geometry, x->layer->shape.experts);
 }
 
 static void close_counted(struct exec *x)
@@ -84,8 +85,8 @@ static void model_counts(const struct exec *x, int64_t *counts)
     }
 }
 
-/* One rank stands for all of a model, and a step waits for the one whose experts get most rows:
- * they are this rank's. */
+/* One rank stands for all where the others are not there, and a step waits for the one whose
+ * experts get most rows: they are this rank's. */
 static void take_fullest(struct exec *x)
 {
     uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
@@ -131,7 +132,7 @@ static int settle(struct exec *x)
 
         x->uneven.rows[i] = (uint64_t)(n < 0 ? 0 : n < kept ? n : kept);
     }
-    if (engine->device->modelled)
+    if (engine->device->modelled || engine->wire->pretends)
         take_fullest(x);
     TRY(uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
                     engine->device));

@@ -35,12 +35,18 @@ static struct exec new_exec(const struct moe_plan *plan, const struct layer *lay
     return x;
 }
 
-/* Layers after the first share its rooms for weights, and numbers that were agreed. */
+/* What was agreed of rows the first layer has, and the others borrow; what is counted each has. */
+static bool has_rows(const struct exec *x)
+{
+    return x == x->first || x->way->waits;
+}
+
+/* Layers after the first share its rooms for weights, too. */
 static void layout(struct exec *x, struct arena *arena)
 {
     struct exec *first = x == x->first ? NULL : x->first;
 
-    if (first && !x->way->waits)
+    if (!has_rows(x))
         x->uneven = first->uneven;
     else
         uneven_layout(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology, arena);
@@ -144,7 +150,7 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     }
     for (uint32_t i = 0; i < n; i++) {
         x[i].geometry = geometry_of(&layer->shape, &x->plan, layer->rank, capacities->most);
-        if (i == 0 || x->way->waits)
+        if (has_rows(&x[i]))
             TRY_OUT(uneven_open(&layer->shape, capacities, x->way->waits, &x[i].geometry,
                                 &x[i].uneven));
         else
@@ -159,7 +165,7 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
     for (uint32_t i = 0; i < n; i++) {
-        if (i == 0 || x->way->waits)
+        if (has_rows(&x[i]))
             TRY_OUT(uneven_fill(&x[i].uneven, &layer->shape, &x[i].geometry, x->algorithm,
                                 x->topology, engine->device));
         else
@@ -184,7 +190,7 @@ void exec_close(struct exec *x)
             x->way->close(&x[i]);
         free(x[i].state);
         weights_close(&x[i].weights);
-        if (i == 0 || x->way->waits)
+        if (has_rows(&x[i]))
             uneven_close(&x[i].uneven);
     }
     engine_release(x->engine, x->memory);

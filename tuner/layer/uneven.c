@@ -16,8 +16,7 @@ int uneven_open(const struct moe_shape *shape, const struct capacities *capaciti
         *out = u;
         return OK;
     }
-    u.stride = counted ? experts : 0;
-    u.rows = calloc(counted ? (size_t)g->peers * experts : experts, sizeof(*u.rows));
+    u.rows = calloc(experts, sizeof(*u.rows));
     u.seen = calloc((size_t)g->chunks * (g->local + 1), sizeof(*u.seen));
     if (capacities->rows) {
         u.capacity = calloc(shape->experts, sizeof(*u.capacity));
@@ -35,9 +34,19 @@ int uneven_open(const struct moe_shape *shape, const struct capacities *capaciti
     /* Agreed rows are filled up, so that all chunks are alike. */
     for (uint32_t e = 0; e < experts; e++)
         u.rows[e] = counted ? capacity_of(capacities, first + e) : geometry_rows_of(g, e) * unit;
-    for (uint64_t i = experts; counted && i < (uint64_t)g->peers * experts; i++)
-        u.rows[i] = u.rows[i % experts];
     *out = u;
+    return OK;
+}
+
+int uneven_count(struct uneven *u, const struct geometry *g, uint32_t experts)
+{
+    uint64_t *rows = calloc((size_t)g->peers * experts, sizeof(*rows));
+
+    if (!rows)
+        return fail(ERR_NOMEM, "rows of %u experts from %u ranks", experts, g->peers);
+    free(u->rows);
+    u->rows = rows;
+    u->stride = experts;
     return OK;
 }
 

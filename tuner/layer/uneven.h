@@ -49,6 +49,8 @@ struct uneven {
  * until they are, there are as many as there is room for. */
 int uneven_open(const struct moe_shape *shape, const struct capacities *capacities, bool counted,
                 struct geometry *geometry, struct uneven *out);
+/* From here on each rank has rows of its own: none, until `rows` are set. */
+int uneven_count(struct uneven *uneven, const struct geometry *geometry, uint32_t experts);
 void uneven_close(struct uneven *uneven); /* a zeroed one is fine */
 
 static inline bool uneven_applies(const struct uneven *u)
