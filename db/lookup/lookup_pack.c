@@ -14,9 +14,10 @@
  * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
  * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
  * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
- * of the later words of shares. An entry that its times do not show to be unsound has a flag, which
- * older readers of any version take for damage. The checksum is the SHA-256 of everything but
- * itself, and so the table's digest. */
+ * of the later words of shares; version 7 where a plan lets rows travel without padding: older
+ * readers would leave out its entry, and a neighbour would answer. An entry that its times do not
+ * show to be unsound has a flag, which older readers of any version take for damage. The checksum
+ * is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -36,7 +37,7 @@ enum {
     ENTRY = 20,
     ADDED_V6 = 12, /* to an entry: time and plan of the other kind */
     PIN = 16,
-    VERSION = 6, /* the newest */
+    VERSION = 7, /* the newest */
     DISABLED = 1,
     FORCED = 2,
     DECLARED = 4, /* what is forced is a plan of a space: its choice, and behind it the space */
@@ -281,21 +282,28 @@ static uint32_t newer(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static uint32_t version_of_plan(const struct moe_plan *plan)
+static uint32_t version_of_plan(const struct moe_plan *plan, const struct moe_shape *shape)
 {
+    if (plan_is_counted(plan, shape))
+        return 7;
     if (plan->space || plan->proto != MOE_PROTO_AUTO)
         return 5;
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
-/* Finds the oldest version that can hold everything in the set. */
+/* Finds the oldest version that can hold everything in the set.  What is forced is judged by the
+ * layers that are there; where there are none it may be for any. */
 static uint32_t version_for(const struct lookup_set *set)
 {
-    uint32_t version = set->switches.forced ? version_of_plan(&set->switches.force) : 1;
+    const struct moe_plan *force = set->switches.forced ? &set->switches.force : NULL;
+    const struct moe_shape hidden = { .layout = MOE_LAYOUT_HIDDEN }, any = { 0 };
+    uint32_t version = force ? version_of_plan(force, set->count ? &hidden : &any) : 1;
 
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 
+        if (force)
+            version = newer(version, version_of_plan(force, &layer->shape));
         for (int k = 0; k < LATEST_WORDS; k++)
             if (word_of(&layer->shape, later_words[k]))
                 version = newer(version, k < LATER_WORDS ? 2 : k < FOURTH_WORDS ? 4 : 5);
@@ -303,12 +311,15 @@ static uint32_t version_for(const struct lookup_set *set)
             version = newer(version, 6);
         for (uint32_t j = 0; j < layer->entry_count; j++) {
             const struct lookup_entry *e = &layer->entries[j];
-            bool others = e->other.struct_size || e->no_other;
 
-            version = newer(version, others ? 6 : version_of_plan(&e->plan));
+            version = newer(version, version_of_plan(&e->plan, &layer->shape));
+            if (e->other.struct_size || e->no_other)
+                version = newer(version, 6);
+            if (plan_is_counted(&e->other, &layer->shape))
+                version = 7;
         }
         for (uint32_t j = 0; j < layer->pin_count; j++)
-            version = newer(version, version_of_plan(&layer->pins[j].plan));
+            version = newer(version, version_of_plan(&layer->pins[j].plan, &layer->shape));
     }
     return version;
 }

@@ -45,7 +45,7 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
                (plan->r == 0 || (plan->r == shape->ranks && !plan->a && !plan->ctas));
     if (plan->r == 0)
         return plan->d == 1 && !plan->w;
-    if (plan->e != MOE_PADDED || s % plan->r != 0)
+    if (s % plan->r != 0 || (plan->e == MOE_SPARSE && (plan->a > MOE_A2A_2DH || plan->ctas)))
         return false;
     if (plan->a == MOE_A2A_LINEAR || plan->a == MOE_A2A_NCCL)
         return true;
@@ -272,6 +272,25 @@ static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint
     lookup_set_free(&set);
 }
 
+/* Rows travel without padding. */
+static void add_counted(void)
+{
+    struct lookup_layer like = some_layer(96, 0), *layer;
+    struct lookup_set set = { .count = 0 };
+    uint8_t *bytes = NULL;
+    size_t size;
+
+    layer = lookup_set_layer(&set, &like);
+    add_rows(layer, 6, 2, MOE_A2A_2DH, 0);
+    for (uint32_t i = 0; i < 6; i++)
+        layer->entries[i].plan.e = MOE_SPARSE;
+    if (pack_set(&set, &bytes, &size))
+        exit(1);
+    fuzz_seed("packed-counted", bytes, size);
+    free(bytes);
+    lookup_set_free(&set);
+}
+
 /* Layers whose shapes need their later words. */
 static void add_later(void)
 {
@@ -434,6 +453,7 @@ static void make_seeds(void)
     add_packed("packed-pins", 2, 0, 30, 0, 0, "r=0");
     add_packed("packed-rail", 1, 6, 2, MOE_A2A_RAIL, 0, NULL);
     add_packed("packed-proto", 1, 6, 2, MOE_A2A_2DH, MOE_PROTO_LL128, NULL);
+    add_counted();
     add_later();
     add_latest();
     add_space();

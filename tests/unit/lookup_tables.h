@@ -443,7 +443,7 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
                (plan->r == 0 || (plan->r == shape->ranks && !plan->a && !plan->ctas && !plan->w));
     if (plan->r == 0)
         return plan->e == MOE_PADDED || (plan->d == 1 && plan->w == MOE_KEEP);
-    if (plan->e == MOE_SPARSE || plan->w == MOE_CACHE)
+    if (plan->w == MOE_CACHE || (plan->e == MOE_SPARSE && (plan->a > MOE_A2A_2DH || plan->ctas)))
         return false;
     if (s % plan->r != 0)
         return false;

@@ -305,6 +305,11 @@ static void what_older_readers_would_misread_is_of_a_later_version(void)
         { "r=2 d=4", "r=1 a=rail proto=ll128", NULL, 5 },
         { "r=2 d=4 a=rail", NULL, "proto=simple", 5 },
         { "r=2 d=4 proto=auto", NULL, NULL, 1 },
+        { "r=2 d=4 a=2dh e=sparse", NULL, NULL, 7 },
+        { "r=2 d=4 proto=ll e=sparse", NULL, NULL, 7 },
+        { "r=2 d=4", "r=1 e=sparse", NULL, 7 },
+        { "r=2 d=4", NULL, "r=1 e=sparse", 7 },
+        { "r=2 d=4", NULL, "r=0 e=sparse", 1 },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -337,6 +342,62 @@ static void what_older_readers_would_misread_is_of_a_later_version(void)
     }
 }
 
+/* One that an older library drops leaves what it says of the other kind: the bucket compares. */
+static void another_plan_without_padding_is_of_the_seventh_version(void)
+{
+    static const struct {
+        const char *other;
+        uint32_t version;
+    } cases[] = { { "r=2 d=4 e=sparse", 7 }, { "r=2 d=4", 6 } };
+
+    for (int i = 0; i < 2; i++) {
+        struct cluster cluster = machine("abacus", 8, 4);
+        struct moe_shape shape = layer(96);
+        struct moelookup *table = NULL;
+        struct moelookup_view *view;
+        struct moe_plan plan = MOE_PLAN_INIT;
+        struct store *store;
+        struct entry_row e;
+        struct packed p;
+
+        unlink(place("other.db"));
+        store = new_store(place("other.db"));
+        e = entry_of(add_layer(store, &cluster, &shape), 128, 2, "r=0");
+        e.other = plan_of(cases[i].other);
+        e.other_us = 1;
+        CHECK(!store_entry_put(store, &e, "measured"));
+        publish_and_close(store);
+        p = pack_file(place("other.db"));
+        CHECK(version_of(&p) == cases[i].version && is_harmless(p.bytes, p.size));
+        CHECK(!moelookup_unpack(p.bytes, p.size, &table));
+        view = bind_layer(table, shape);
+        CHECK(!moelookup_get_uneven(view, 300, 200, &plan) && is_plan(&plan, cases[i].other));
+        moelookup_view_free(view);
+        moelookup_close(table);
+        free(p.bytes);
+    }
+}
+
+/* With layout=hidden older readers know them, and with r=0. */
+static void only_rows_of_whole_experts_are_of_the_seventh_version(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape shape = layer(96);
+    struct store *store;
+    struct packed p;
+
+    shape.layout = MOE_LAYOUT_HIDDEN;
+    unlink(place("hidden.db"));
+    store = new_store(place("hidden.db"));
+    add_one(store, &cluster, shape, "r=8 d=1 e=sparse");
+    publish_and_close(store);
+    setenv("MOELOOKUP_FORCE", "r=8 d=2 e=sparse", 1);
+    p = pack_file(place("hidden.db"));
+    CHECK(version_of(&p) == 2 && is_harmless(p.bytes, p.size));
+    free(p.bytes);
+    no_environment();
+}
+
 /* As it was written once, with a layer(96) of one choice per token. */
 static void frozen_answers(const char *path, const char *plan, uint32_t version)
 {
@@ -367,6 +428,7 @@ static void a_frozen_table_answers_as_it_did(void)
 {
     frozen_answers("tests/data/corpus/lookup/packed-rail", "r=4 d=2 a=rail", 3);
     frozen_answers("tests/data/corpus/lookup/packed-proto", "r=4 d=2 a=2dh proto=ll128", 5);
+    frozen_answers("tests/data/corpus/lookup/packed-counted", "r=4 d=2 a=2dh e=sparse", 7);
 }
 
 /* Order, projection, combine and racks are of a version of their own, and of the digest. */
@@ -472,6 +534,8 @@ int main(void)
         TEST(a_table_never_grows_beyond_its_bytes),
         TEST(only_the_free_byte_of_an_entry_tells_sparse_from_padded),
         TEST(what_older_readers_would_misread_is_of_a_later_version),
+        TEST(another_plan_without_padding_is_of_the_seventh_version),
+        TEST(only_rows_of_whole_experts_are_of_the_seventh_version),
         TEST(a_frozen_table_answers_as_it_did),
         TEST(only_what_has_the_latest_words_is_of_the_fourth_version),
         TEST(only_the_later_words_of_shares_are_of_the_sixth_version),
