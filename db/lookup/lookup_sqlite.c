@@ -33,6 +33,7 @@ int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
 #include "cluster.h"
 #include "declaration.h"
 #include "plan.h"
+#include "schema.h"
 #include "shape.h"
 #include "store.h"
 #include "text.h"
@@ -327,7 +328,7 @@ static const struct {
     [SHAPE] = { "shape" },
     [WINDOW] = { "window" },
     [BUCKET] = { "bucket" },
-    [PLAN_COLUMN] = { "plan" },
+    [PLAN_COLUMN] = { "own_plan" },
     [TIME] = { "time_us" },
     [DEFAULT] = { "default_us" },
     [INFERRED] = { "inferred" },
@@ -348,7 +349,7 @@ static const struct {
     [BOUND] = { "bound", "entry", "bound" },
     [POOLED] = { "CASE decision WHEN 'static' THEN (SELECT s.gain FROM standing s WHERE "
                  "s.fingerprint = e.fingerprint AND s.shape = e.shape AND s.window = e.window AND "
-                 "s.static_plan = e.plan AND s.rounds > 0) END",
+                 "s.static_plan = e.own_plan AND s.rounds > 0) END",
                  "standing", "static_plan" },
 };
 
@@ -443,25 +444,49 @@ static int read_rows(struct table_reader *r, const char *sql,
 
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
 
+static int has_column(struct table_reader *r, const char *table, const char *column, int64_t *has)
+{
+    char ask[256];
+
+    text_put(ask, sizeof(ask),
+             "SELECT count(*) FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
+             "t.type = 'table' AND t.rootpage > 0 AND t.name = '%s' AND c.name = '%s'",
+             table, column);
+    return query_number(r->db, ask, has);
+}
+
 static int read_entries(struct table_reader *r)
 {
-    char sql[1024], ask[256];
-    int64_t has;
+    char sql[2048];
+    int64_t has, kept;
 
     text_put(sql, sizeof(sql), "SELECT ");
     for (size_t i = 0; i < ENTRY_COLUMNS; i++) {
         has = true;
-        if (entry_columns[i].table) {
-            text_put(ask, sizeof(ask),
-                     "SELECT count(*) FROM sqlite_schema t, pragma_table_info(t.name) c WHERE "
-                     "t.type = 'table' AND t.rootpage > 0 AND t.name = '%s' AND c.name = '%s'",
-                     entry_columns[i].table, entry_columns[i].column);
-            TRY(query_number(r->db, ask, &has));
-        }
+        if (entry_columns[i].table)
+            TRY(has_column(r, entry_columns[i].table, entry_columns[i].column, &has));
         text_add(sql, sizeof(sql), "%s%s", i ? ", " : "", has ? entry_columns[i].value : "NULL");
     }
-    text_add(sql, sizeof(sql), " FROM entry e ORDER BY fingerprint, shape, window, id");
+    TRY(has_column(r, "meta", "v", &kept));
+    text_add(
+        sql, sizeof(sql),
+        " FROM (SELECT *, %s AS own_plan FROM entry) e ORDER BY fingerprint, shape, window, id",
+        kept ? SCHEMA_ENTRY_PLAN("entry") : "plan");
     return read_rows(r, sql, add_entry);
+}
+
+static int read_pins(struct table_reader *r)
+{
+    char sql[1024];
+    int64_t kept, dated;
+
+    TRY(has_column(r, "meta", "v", &kept));
+    TRY(has_column(r, "override", "since_s", &dated));
+    text_put(sql, sizeof(sql),
+             "SELECT fingerprint, shape, window, first_bucket, %s, last_bucket FROM override"
+             " ORDER BY fingerprint, shape, window, id",
+             kept && dated ? SCHEMA_PIN_PLAN("override") : "plan");
+    return read_rows(r, sql, add_pin);
 }
 
 /* A space that cannot be read is that of a layer that is not for us. */
@@ -486,10 +511,7 @@ static int read_all(struct table_reader *r)
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     TRY(read_spaces(r));
     TRY(read_entries(r));
-    return read_rows(r,
-                     "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
-                     " FROM override ORDER BY fingerprint, shape, window, id",
-                     add_pin);
+    return read_pins(r);
 }
 
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,

@@ -390,9 +390,15 @@ int row_put_new(struct records *r, const struct row_table *table, const void *ro
 /* "entry.id,entry.run": tables that are joined may have columns of the same name. */
 static void add_names(const struct row_table *table, char *sql, size_t size)
 {
-    for (size_t i = 0; table && i < table->count; i++)
-        text_add(sql, size, "%s%s.%s", sql[strlen(sql) - 1] == ' ' ? "" : ",", table->name,
-                 table->fields[i].name);
+    for (size_t i = 0; table && i < table->count; i++) {
+        const struct row_field *f = &table->fields[i];
+        const char *comma = sql[strlen(sql) - 1] == ' ' ? "" : ",";
+
+        if (f->read)
+            text_add(sql, size, "%s%s", comma, f->read);
+        else
+            text_add(sql, size, "%s%s.%s", comma, table->name, f->name);
+    }
 }
 
 int row_select(struct records *records, const struct row_query *q, sqlite3_stmt **out)
@@ -553,8 +559,8 @@ static int read_member(void *self, const struct json_value *v)
 
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
-    RECORDS_RANGE,    RECORDS_BUCKET, RECORDS_SAMPLES, RECORDS_KINDS, RECORDS_OVERLAP,
-    RECORDS_IMPORTED, NULL,
+    RECORDS_RANGE,    RECORDS_BUCKET,     RECORDS_SAMPLES,  RECORDS_KINDS, RECORDS_OVERLAP,
+    RECORDS_IMPORTED, RECORDS_ENTRY_PLAN, RECORDS_PIN_PLAN, NULL,
 };
 
 static const char *const tables[] = { "meta",         "fingerprint", "fingerprint_field",

@@ -76,6 +76,12 @@ int records_put(struct records *records, const char *table, const struct record_
 /* The standing of one layer's table, if it was imported: no run here made it. */
 #define RECORDS_IMPORTED "fingerprint=?1 AND shape=?2 AND window=?3 AND run=0"
 
+/* What `meta` has of the plan of one bucket's entry, and of a pin of exactly these buckets. */
+#define RECORDS_ENTRY "'entry '||?1||' '||?2||' '||?3||' '||?4||"
+#define RECORDS_PIN "'override '||?1||' '||?2||' '||?3||' '||?4||' '||?5||"
+#define RECORDS_ENTRY_PLAN "k BETWEEN " RECORDS_ENTRY "' ' AND " RECORDS_ENTRY "'!'"
+#define RECORDS_PIN_PLAN "k BETWEEN " RECORDS_PIN "' ' AND " RECORDS_PIN "'!'"
+
 /* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers.  Whatever is
  * used here must be known to records.c: a journal may not delete as it likes. */
 int records_delete(struct records *records, const char *table, const char *where,

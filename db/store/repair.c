@@ -39,6 +39,8 @@ static const struct rule {
     { "standing", NO_LAYER " OR NOT (static_plan IS NULL OR is_plan(static_plan))" },
     { "verification", NO_LAYER },
     { "override", NO_LAYER " OR NOT is_plan(plan) OR first_bucket > last_bucket" },
+    { "meta", "(k BETWEEN 'entry ' AND 'entry!' OR k BETWEEN 'override ' AND 'override!')"
+              " AND NOT is_plan(v)" },
 };
 enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };
 
@@ -228,6 +230,7 @@ int repair_fill(struct records *r, const char *aside, size_t *skipped)
     fill_gaps(r, snapshot, lines > *skipped);
     fill_gaps(r, aside, lines > *skipped);
     TRY(leave_out_senseless(r, false, &senseless));
+    TRY(schema_show_plans(r->db, r->path));
     note("%s is rebuilt from %zu lines of %s; %zu could not be used", r->path, lines, journal,
          *skipped);
     if (lines == *skipped)

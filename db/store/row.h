@@ -33,6 +33,7 @@ struct row_field {
     bool optional; /* a plan that may be missing; a text whose member is left out where it is "" */
     bool quiet;    /* the member is left out where it says nothing: no plan, 0, false */
     const char *none; /* what the column says where there is no plan; NULL: NULL */
+    const char *read; /* the SQL that reads it; NULL: the column */
 };
 
 struct row_table {

@@ -103,7 +103,8 @@ static const char *const version_13[] = {
 };
 
 /* likely: the plan that is probably better where nothing is proven.  goes: how often somebody asked
- * again, so that undecided buckets went on.  more_s: so many seconds more are expected to decide. */
+ * again, so that undecided buckets went on.  more_s: so many seconds more are expected to decide.
+ */
 static const char *const version_14[] = {
     "ALTER TABLE entry ADD COLUMN likely TEXT;",
     "ALTER TABLE entry ADD COLUMN likely_gain REAL;",
@@ -114,27 +115,27 @@ static const char *const version_14[] = {
 };
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
-static const char *const dictionary =
-    "DROP VIEW IF EXISTS dictionary;"
-    "CREATE VIEW dictionary AS SELECT"
-    "  (SELECT value FROM fingerprint_field f"
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"
-    "  s.text AS layer, e.bucket AS bucket,"
-    /* Of a declared space only its text knows. */
-    "  iif(s.text LIKE '% space=%', NULL, e.bucket * e.window) AS c_from,"
-    "  iif(s.text LIKE '% space=%', NULL, (e.bucket + 1) * e.window - 1) AS c_to, e.plan AS plan,"
-    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
-    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
-    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"
-    "    || iif(e.throttled, ', disturbed', '') || iif(e.reason = 'cut', ', cut off', '')"
-    "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
-    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
-    "  iif((SELECT value FROM fingerprint_field f"
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend')"
-    "     IN ('sim', 'virtual'), 'yes', 'no')"
-    "     AS simulated"
-    "  FROM entry e JOIN shape s ON s.id = e.shape"
-    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
+#define DICTIONARY(plan)                                                                           \
+    "DROP VIEW IF EXISTS dictionary;"                                                              \
+    "CREATE VIEW dictionary AS SELECT"                                                             \
+    "  (SELECT value FROM fingerprint_field f"                                                     \
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"                   \
+    "  s.text AS layer, e.bucket AS bucket," /* Of a declared space only its text knows. */        \
+    "  iif(s.text LIKE '% space=%', NULL, e.bucket * e.window) AS c_from,"                         \
+    "  iif(s.text LIKE '% space=%', NULL, (e.bucket + 1) * e.window - 1) AS c_to, " plan           \
+    " AS plan,"                                                                                    \
+    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"                      \
+    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"          \
+    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"                     \
+    "    || iif(e.throttled, ', disturbed', '') || iif(e.reason = 'cut', ', cut off', '')"         \
+    "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"                                     \
+    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"                     \
+    "  iif((SELECT value FROM fingerprint_field f"                                                 \
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend')"                             \
+    "     IN ('sim', 'virtual'), 'yes', 'no')"                                                     \
+    "     AS simulated"                                                                            \
+    "  FROM entry e JOIN shape s ON s.id = e.shape"                                                \
+    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;"
 
 const char *const *const schema_steps[] = { version_13, version_14, NULL };
 
@@ -247,6 +248,18 @@ int schema_check(sqlite3 *db, const char *path, int *version)
     return OK;
 }
 
+int schema_show_plans(sqlite3 *db, const char *path)
+{
+    char wanted[8];
+
+    TRY(schema_ask(db, path,
+                   "SELECT EXISTS(SELECT 1 FROM meta WHERE k BETWEEN 'entry ' AND 'entry!')"
+                   " AND NOT EXISTS(SELECT 1 FROM sqlite_schema"
+                   "                WHERE name = 'dictionary' AND sql LIKE '%FROM meta%')",
+                   wanted, sizeof(wanted)));
+    return atoi(wanted) ? schema_run(db, path, DICTIONARY(SCHEMA_ENTRY_PLAN("e"))) : OK;
+}
+
 int schema_migrate(sqlite3 *db, const char *path, int version, int target,
                    const char *const *const *steps)
 {
@@ -262,7 +275,9 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target,
         for (size_t i = 0; (*steps)[i] && !rc; i++)
             rc = schema_run(db, path, (*steps)[i]);
     if (!rc)
-        rc = schema_run(db, path, dictionary);
+        rc = schema_run(db, path, DICTIONARY("e.plan"));
+    if (!rc)
+        rc = schema_show_plans(db, path);
     snprintf(sql, sizeof(sql), "PRAGMA application_id=%d; PRAGMA user_version=%d",
              STORE_APPLICATION, target);
     if (!rc)

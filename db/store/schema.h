@@ -14,6 +14,28 @@ extern const char *const *const schema_steps[];
 int schema_migrate(sqlite3 *db, const char *path, int version, int target,
                    const char *const *const *steps);
 
+/* Libraries that know no rows without padding find such a plan (plan_is_counted()) illegal.  They
+ * leave its entry out, and a neighbouring bucket's plan may answer.  So the column `plan` of such
+ * an entry or pin holds the layer's default plan, which they answer.  `meta` holds the row's own
+ * plan; its key names the row, and says when it was written: the key no longer fits where an older
+ * program has replaced the row.
+ *
+ * SQL for the own plan of a row of entry and of override; `row` is a literal, the row's table. */
+#define SCHEMA_STAND_IN "r=1 d=1 a=linear"
+#define SCHEMA_OWN_PLAN(row, key)                                                                  \
+    "CASE WHEN " row ".plan = '" SCHEMA_STAND_IN "' AND EXISTS(SELECT 1 FROM meta) THEN"           \
+    " coalesce((SELECT v FROM meta WHERE k = " key "), " row ".plan) ELSE " row ".plan END"
+#define SCHEMA_ENTRY_PLAN(row)                                                                     \
+    SCHEMA_OWN_PLAN(row, "'entry ' || " row ".fingerprint || ' ' || " row ".shape || ' ' || " row  \
+                         ".window || ' ' || " row ".bucket || ' ' || " row ".decided_s")
+#define SCHEMA_PIN_PLAN(row)                                                                       \
+    SCHEMA_OWN_PLAN(row, "'override ' || " row ".fingerprint || ' ' || " row                       \
+                         ".shape || ' ' || " row ".window || ' ' || " row                          \
+                         ".first_bucket || ' ' || " row ".last_bucket || ' ' || " row ".since_s")
+
+/* Makes the view `dictionary` read plans from `meta`, where there are any and it does not yet. */
+int schema_show_plans(sqlite3 *db, const char *path);
+
 /* Tables that a reader of the dictionary needs: what is published. */
 extern const char *const schema_published[];
 

@@ -100,7 +100,8 @@ static int copy_published(sqlite3 *db, const char *path, const char *temporary)
                  schema_published[i], schema_published[i]);
         TRY(schema_run(db, temporary, sql));
     }
-    return schema_run(db, temporary, "COMMIT; DETACH source");
+    TRY(schema_run(db, temporary, "COMMIT; DETACH source"));
+    return schema_show_plans(db, temporary);
 }
 
 /* Makes a fresh database of what readers need, and checks it. */

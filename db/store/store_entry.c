@@ -2,9 +2,11 @@
  * a person has pinned. */
 #include "store_inside.h"
 
+#include "schema.h"
 #include "status.h"
 #include "text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,7 @@ static const struct row_field entry_fields[] = {
     { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
     { "bucket", ROW_INTEGER, AT(bucket), .most = UINT32_MAX - 1 },
     { "capacity", ROW_INTEGER, AT(capacity), .most = 1e15 },
-    { "plan", ROW_PLAN, AT(plan) },
+    { "plan", ROW_PLAN, AT(plan), .read = SCHEMA_ENTRY_PLAN("entry") },
     { "runner_up", ROW_PLAN, AT(runner_up), .optional = true },
     { "search_winner", ROW_PLAN, AT(search_winner), .optional = true },
     { "time_us", ROW_REAL, AT(time_us), TIME },
@@ -268,6 +270,80 @@ int store_history(struct store *store, struct row_list *out)
     return row_list(&store->records, &query, out);
 }
 
+/* ---- plans of which older libraries see the default: schema.h says why */
+
+struct kept_plan {
+    const char *find, *where; /* its row of meta */
+    int64_t numbers[6];       /* of its key; the last one says when it was written */
+    int count;
+};
+
+static struct kept_plan plan_of_entry(const struct entry_row *e)
+{
+    return (struct kept_plan){ "SELECT 1 FROM meta WHERE " RECORDS_ENTRY_PLAN,
+                               RECORDS_ENTRY_PLAN,
+                               { e->cluster, e->shape, e->window, e->bucket, e->decided_s },
+                               5 };
+}
+
+static struct kept_plan plan_of_pin(const struct override_row *p)
+{
+    return (struct kept_plan){ "SELECT 1 FROM meta WHERE " RECORDS_PIN_PLAN,
+                               RECORDS_PIN_PLAN,
+                               { p->cluster, p->shape, p->window, p->first, p->last, p->since_s },
+                               6 };
+}
+
+/* Looked for first: a deletion is a line of the journal even where it deletes nothing. */
+static int forget_plan(struct store *store, const struct kept_plan *kept)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records, kept->find, kept->numbers, kept->count - 1, &s));
+    rc = records_step(&store->records, s);
+    if (rc)
+        return rc < 0 ? rc : OK;
+    sqlite3_reset(s);
+    return records_delete(&store->records, "meta", kept->where, kept->numbers, kept->count - 1);
+}
+
+static int keep_plan(struct store *store, const struct kept_plan *kept, const char *table,
+                     const struct moe_plan *plan)
+{
+    char key[160];
+    int rc;
+
+    text_put(key, sizeof(key), "%s", table);
+    for (int i = 0; i < kept->count; i++)
+        text_add(key, sizeof(key), " %" PRId64, kept->numbers[i]);
+    TRY(PUT(store, "meta", TEXT("k", key), TEXT("v", PLAN_TEXT(plan))));
+    rc = schema_show_plans(store->records.db, store->path);
+    if (rc)
+        records_rollback(&store->records);
+    return rc;
+}
+
+/* Writes a row of `table` whose plan is at `plan`, or adds it as row_put_new() does. */
+static int put_plan(struct store *store, const struct row_table *table, void *row,
+                    struct moe_plan *plan, int64_t shape, const struct kept_plan *kept,
+                    int (*put)(struct records *, const struct row_table *, const void *))
+{
+    const struct moe_plan own = *plan;
+    bool counted = false;
+    struct moe_shape layer;
+
+    if (own.r && own.e == MOE_SPARSE) {
+        TRY(store_shape_get(store, shape, &layer));
+        counted = plan_is_counted(&own, &layer);
+    }
+    if (counted)
+        *plan = plan_default(&layer);
+    TRY(put(&store->records, table, row));
+    TRY(forget_plan(store, kept));
+    return counted ? keep_plan(store, kept, table->name, &own) : OK;
+}
+
 /* ---- writing */
 
 static int put_history(struct store *store, const struct entry_row *old, const char *why)
@@ -279,13 +355,16 @@ static int put_history(struct store *store, const struct entry_row *old, const c
     return row_put(&store->records, &history_table, &row);
 }
 
-/* Writes it in the place of the one with that id. */
+/* Writes it in the place of the one with that id; 0: as one more, unless there is one of its
+ * bucket: UNSUPPORTED then, and nothing is written. */
 static int put_entry(struct store *store, const struct entry_row *entry, int64_t id)
 {
+    const struct kept_plan kept = plan_of_entry(entry);
     struct entry_row row = *entry;
 
     row.id = id;
-    return row_put(&store->records, &entry_table, &row);
+    return put_plan(store, &entry_table, &row, &row.plan, row.shape, &kept,
+                    id ? row_put : row_put_new);
 }
 
 int store_entry_put(struct store *store, const struct entry_row *entry, const char *why)
@@ -299,7 +378,7 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
                     entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, old.fault->field,
                     old.fault->why);
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
-    rc = row_put_new(&store->records, &entry_table, entry);
+    rc = put_entry(store, entry, 0);
     if (rc != UNSUPPORTED)
         return rc;
     TRY(find_known(store, entry, &old));
@@ -311,9 +390,11 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why)
 {
     const int64_t bucket[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
+    const struct kept_plan kept = plan_of_entry(entry);
 
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     TRY(put_history(store, entry, why));
+    TRY(forget_plan(store, &kept));
     return records_delete(&store->records, "entry", RECORDS_BUCKET, bucket, 4);
 }
 
@@ -349,7 +430,7 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 {
     struct entry_row incoming = *entry;
     struct moe_shape shape;
-    int rc = row_put_new(&store->records, &entry_table, entry), by;
+    int rc = put_entry(store, entry, 0), by;
 
     *outcome = MERGE_ADDED;
     if (rc != UNSUPPORTED)
@@ -417,17 +498,21 @@ static const struct row_field override_fields[] = {
     { "window", ROW_INTEGER, AT(window) },
     { "first_bucket", ROW_INTEGER, AT(first) },
     { "last_bucket", ROW_INTEGER, AT(last) },
-    { "plan", ROW_PLAN, AT(plan) },
+    { "plan", ROW_PLAN, AT(plan), .read = SCHEMA_PIN_PLAN("override") },
     { "why", ROW_TEXT, AT(why) },
     { "since_s", ROW_INTEGER, AT(since_s) },
 };
 #undef AT
 const struct row_table override_table = ROW_TABLE("override", struct override_row, override_fields);
 
-static int put_override(struct store *store, struct override_row *row)
+static int put_override(struct store *store, struct override_row *pin)
 {
-    TRY(records_next_id(&store->records, override_table.name, &row->id));
-    return row_put(&store->records, &override_table, row);
+    const struct kept_plan kept = plan_of_pin(pin);
+    struct override_row row;
+
+    TRY(records_next_id(&store->records, override_table.name, &pin->id));
+    row = *pin;
+    return put_plan(store, &override_table, &row, &row.plan, row.shape, &kept, row_put);
 }
 
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -445,10 +530,13 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
     if (list.count)
         rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
     EACH_ROW (override_row, pin, list) { /* what of it lies outside of the range stays pinned */
+        const struct kept_plan kept = plan_of_pin(pin);
         struct override_row below = *pin, above = *pin;
 
         below.last = first - 1;
         above.first = last + 1;
+        if (!rc)
+            rc = forget_plan(store, &kept);
         if (!rc && pin->first < first)
             rc = put_override(store, &below);
         if (!rc && pin->last > last)

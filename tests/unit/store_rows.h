@@ -54,7 +54,7 @@ static inline struct moe_shape some_shape(uint32_t hidden)
 
 static inline struct moe_plan plan_of(const char *text)
 {
-    struct moe_plan plan = { 0 };
+    struct moe_plan plan = MOE_PLAN_INIT;
 
     CHECK(!moe_plan_parse(text, &plan));
     return plan;

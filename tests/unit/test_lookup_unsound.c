@@ -197,6 +197,41 @@ static void where_the_default_cannot_run_the_plan_answers(void)
     CHECK(is_answer(ask_file(place("alone.db"), shape, BUCKET * 128), "r=2 d=4", MOE_EXACT));
 }
 
+/* What its column holds is the default; its own plan is the one that the standing names. */
+static void a_static_plan_without_padding_counts_by_its_table(void)
+{
+    static const char *const statics[] = { "r=2 d=4 e=sparse", "r=2 d=2 e=sparse" };
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape shape = layer(96);
+
+    for (int i = 0; i < 2; i++) {
+        const char *path = place(i ? "another.db" : "static.db");
+        struct store *store = new_store(path);
+        struct ids ids = add_layer(store, &cluster, &shape);
+        struct entry_row e = entry_of(ids, 128, BUCKET, statics[0]), known;
+        struct standing_row standing = { .cluster = ids.cluster,
+                                         .shape = ids.shape,
+                                         .run = 1,
+                                         .window = 128,
+                                         .gain = { 0.2, 0.1, 0.3 },
+                                         .static_plan = plan_of(statics[i]),
+                                         .rounds = 8,
+                                         .decided_s = 2000000 };
+        enum merge_outcome outcome;
+
+        e.time_us = e.default_us + 1;
+        e.gain = (struct gain){ -0.1, -0.2, 0 };
+        snprintf(e.decision, sizeof(e.decision), "static");
+        CHECK(!store_entry_merge(store, &e, "import", &known, &outcome));
+        CHECK(!store_standing(store, &standing));
+        CHECK(!store_entry_get(store, ids.cluster, ids.shape, 128, BUCKET, &known));
+        CHECK((known.fault != NULL) == i);
+        publish_and_close(store);
+        CHECK(is_answer(ask_file(path, shape, BUCKET * 128), i ? "r=1" : statics[0],
+                        i ? MOE_UNSOUND : MOE_EXACT));
+    }
+}
+
 /* A database of another site answers where this one's entry is unsound; stale, too. */
 static void of_two_files_the_sound_entry_answers(void)
 {
@@ -262,6 +297,7 @@ int main(void)
         TEST(who_does_not_gain_is_told_by_no_file),
         TEST(packed_bytes_of_an_older_version_open_and_are_judged_by_times),
         TEST(where_the_default_cannot_run_the_plan_answers),
+        TEST(a_static_plan_without_padding_counts_by_its_table),
         TEST(of_two_files_the_sound_entry_answers),
         TEST(an_other_plan_that_is_slower_than_the_default_is_not_told),
     };

@@ -146,6 +146,172 @@ static void an_entry_that_is_replaced_goes_to_history(void)
     sqlite3_close(db);
 }
 
+static struct moe_plan plan_in(struct store *store, uint32_t bucket)
+{
+    struct entry_row e = { .time_us = 0 };
+
+    CHECK(!store_entry_get(store, 1, 1, 128, bucket, &e));
+    return e.plan;
+}
+
+static bool is_stored(struct store *store, uint32_t bucket, const char *text)
+{
+    struct moe_plan plan = plan_in(store, bucket), wanted = plan_of(text);
+
+    return plan_equal(&plan, &wanted);
+}
+
+static int count_in(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    int count;
+
+    sqlite3_open(path, &db);
+    count = count_text(db, sql);
+    sqlite3_close(db);
+    return count;
+}
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+
+    sqlite3_open(path, &db);
+    CHECK(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static const char *const kept_plans = "SELECT count(*) FROM meta";
+static const char *const shown_plans =
+    "SELECT count(*) FROM dictionary WHERE plan='r=2 d=4 a=linear e=sparse'";
+static const char *const default_plans =
+    "SELECT count(*) FROM entry WHERE plan='r=1 d=1 a=linear' AND time_us < default_us";
+
+/* Older libraries read the column; see schema.h. */
+static void of_a_plan_without_padding_the_column_has_the_default(void)
+{
+    const char *path = place("counted.db"), *snapshot = "counted.db.published";
+    struct store *store = fill(path, 4, 0);
+    struct entry_row e = some_entry(1, 1, 1, "r=2 d=4 a=linear e=sparse", 50);
+
+    store_close(store);
+    CHECK(!count_in(path, kept_plans));
+    CHECK(!count_in(path, "SELECT count(*) FROM sqlite_schema WHERE sql LIKE '%FROM meta%'"));
+    CHECK(!store_open(path, 0, &store));
+    CHECK(!store_entry_put(store, &e, "measured again"));
+    e.bucket = 2;
+    CHECK(!store_entry_put(store, &e, NULL) && !store_publish(store));
+    CHECK(is_stored(store, 1, "r=2 d=4 e=sparse") && is_stored(store, 0, "r=2 d=4"));
+    CHECK(count_in(path, default_plans) == 2 && count_in(path, shown_plans) == 2);
+    CHECK(count_in(place(snapshot), default_plans) == 2);
+    CHECK(count_in(place(snapshot), shown_plans) == 2);
+    /* What makes it stale keeps it; another plan, and the end of the entry, forget it. */
+    CHECK(!store_expire(store, 1, 1, 128, 2, 2, "asked") &&
+          is_stored(store, 2, "r=2 d=4 e=sparse"));
+    e.plan = plan_of("r=1");
+    CHECK(!store_entry_put(store, &e, "measured again") && is_stored(store, 2, "r=1"));
+    CHECK(!store_commit(store) && count_in(path, kept_plans) == 1);
+    CHECK(!store_entry_get(store, 1, 1, 128, 1, &e) && !store_entry_end(store, &e, "pruned"));
+    CHECK(!store_commit(store) && count_in(path, kept_plans) == 0);
+    CHECK(count_in(path, "SELECT count(*) FROM history WHERE plan='r=2 d=4 a=linear e=sparse'") ==
+          3);
+    store_close(store);
+}
+
+/* Such a program knows nothing of `meta`. */
+static void what_an_older_program_put_in_its_place_counts(void)
+{
+    const char *path = place("replaced.db");
+    struct store *store = fill(path, 4, 0);
+    struct entry_row e = some_entry(1, 1, 1, "r=2 d=4 a=linear e=sparse", 50);
+
+    for (e.bucket = 0; e.bucket < 4; e.bucket++)
+        CHECK(!store_entry_put(store, &e, NULL));
+    store_close(store);
+    run_sql(path, "UPDATE entry SET stale=1 WHERE bucket=0;"
+                  "UPDATE entry SET decided_s=decided_s+1 WHERE bucket=1;"
+                  "UPDATE entry SET plan='r=0 d=1 a=linear' WHERE bucket=2");
+    CHECK(!store_open(path, 0, &store));
+    CHECK(is_stored(store, 0, "r=2 d=4 e=sparse") && is_stored(store, 1, "r=1"));
+    CHECK(is_stored(store, 2, "r=0") && is_stored(store, 3, "r=2 d=4 e=sparse"));
+    e.bucket = 1;
+    e.decided_s += 2;
+    CHECK(!store_entry_put(store, &e, NULL) && is_stored(store, 1, "r=2 d=4 e=sparse"));
+    CHECK(!store_commit(store) && count_in(path, kept_plans) == 4);
+    store_close(store);
+}
+
+static void a_plan_without_padding_comes_back_from_journal_and_snapshot(void)
+{
+    const char *path = place("again.db");
+    struct store *store = fill(path, 4, 0);
+    struct entry_row e = some_entry(1, 1, 1, "r=2 d=4 a=linear e=sparse", 50);
+
+    CHECK(!store_entry_put(store, &e, NULL));
+    e.bucket = 3; /* forgotten in the journal, too */
+    CHECK(!store_entry_put(store, &e, NULL));
+    e.plan = plan_of("r=1");
+    CHECK(!store_entry_put(store, &e, NULL) && !store_publish(store));
+    store_close(store);
+    for (int lost = 0; lost < 2; lost++) {
+        CHECK(!truncate(path, 5000));
+        if (lost)
+            CHECK(!truncate(place("again.db.journal"), 0));
+        CHECK(!store_open(path, STORE_REPAIR, &store));
+        CHECK(is_stored(store, 1, "r=2 d=4 e=sparse") && is_stored(store, 2, "r=2 d=4"));
+        CHECK(is_stored(store, 3, "r=1"));
+        store_close(store);
+        CHECK(count_in(path, kept_plans) == 1 && count_in(path, shown_plans) == 1);
+    }
+}
+
+static void a_plan_without_padding_is_merged_as_any_other(void)
+{
+    const char *path = place("merged.db");
+    struct store *store = fill(path, 2, 0);
+    struct entry_row e = some_entry(1, 1, 1, "r=2 d=4 a=linear e=sparse", 50), known;
+    enum merge_outcome outcome;
+
+    e.decided_s--; /* lost: the one that is there is later */
+    CHECK(!store_entry_merge(store, &e, "imported", &known, &outcome) && outcome == MERGE_LOST);
+    CHECK(is_stored(store, 1, "r=2 d=4"));
+    e.decided_s += 2;
+    CHECK(!store_entry_merge(store, &e, "imported", &known, &outcome) && outcome == MERGE_REPLACED);
+    CHECK(is_stored(store, 1, "r=2 d=4 e=sparse"));
+    CHECK(!store_entry_merge(store, &e, "imported", &known, &outcome) && outcome == MERGE_SAME);
+    e.bucket = 7;
+    CHECK(!store_entry_merge(store, &e, "imported", &known, &outcome) && outcome == MERGE_ADDED);
+    CHECK(is_stored(store, 7, "r=2 d=4 e=sparse"));
+    store_close(store);
+    CHECK(count_in(path, kept_plans) == 2 && count_in(path, default_plans) == 2);
+}
+
+static void a_pin_without_padding_is_cut_as_any_other(void)
+{
+    const char *path = place("pinned.db");
+    struct store *store = fill(path, 2, 0);
+    struct override_row pin = { .cluster = 1, .shape = 1, .window = 128, .last = 9, .since_s = 7 };
+    const struct override_row *found;
+    struct row_list pins;
+    uint32_t count;
+
+    pin.plan = plan_of("r=2 d=4 e=sparse");
+    CHECK(!store_override_add(store, &pin) && pin.id == 1);
+    CHECK(!store_override_end(store, 1, 1, 128, 3, 4, &count) && count == 1);
+    CHECK(!store_overrides(store, &pins) && pins.count == 2);
+    for (uint32_t b = 0; b < 11; b++) {
+        found = override_of(pins, &(struct bucket_key){ 1, 1, 128, b });
+        CHECK((found != NULL) == (b < 10 && b != 3 && b != 4));
+        CHECK(!found || plan_equal(&found->plan, &pin.plan));
+    }
+    free(pins.rows);
+    CHECK(!store_commit(store) && count_in(path, kept_plans) == 2);
+    CHECK(count_in(path, "SELECT count(*) FROM override WHERE plan='r=1 d=1 a=linear'") == 2);
+    CHECK(!store_override_end(store, 1, 1, 128, 0, 20, &count) && count == 2);
+    CHECK(!store_commit(store) && count_in(path, kept_plans) == 0);
+    store_close(store);
+}
+
 static void a_bucket_that_expires_leaves_the_others(void)
 {
     const char *path = place("forget.db");
@@ -561,7 +727,7 @@ static void a_snapshot_holds_the_dictionary_and_no_samples(void)
 
 static void versions_follow_each_other_in_one_transaction(void)
 {
-    static const char *const create[] = { "CREATE TABLE a(x)", NULL };
+    static const char *const create[] = { "CREATE TABLE a(x)", "CREATE TABLE meta(k, v)", NULL };
     static const char *const add[] = { "ALTER TABLE a ADD COLUMN y", NULL };
     static const char *const wrong[] = { "CREATE TABLE b(x)", "nonsense", NULL };
     static const char *const *const good[] = { create, add, NULL };
@@ -653,6 +819,11 @@ int main(void)
         TEST(what_is_measured_of_a_cluster_makes_no_other_one),
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
+        TEST(of_a_plan_without_padding_the_column_has_the_default),
+        TEST(what_an_older_program_put_in_its_place_counts),
+        TEST(a_plan_without_padding_comes_back_from_journal_and_snapshot),
+        TEST(a_plan_without_padding_is_merged_as_any_other),
+        TEST(a_pin_without_padding_is_cut_as_any_other),
         TEST(a_bucket_that_expires_leaves_the_others),
         TEST(what_is_left_is_a_share_of_the_step_and_rounded_up),
         TEST(an_entry_that_ends_and_one_that_expires_are_two_things),
