@@ -19,7 +19,9 @@ enum {
     LOOKUP_INFERRED = 2,
     LOOKUP_IMPORTED = 4,
     LOOKUP_UNSOUND =
-        32 /* its numbers forbid its plan (claim.h); packed where its times do not say so */
+        32, /* its numbers forbid its plan (claim.h); packed where its times do not say so */
+    LOOKUP_LOADED = 64 /* measured under a load; else tokens chose at random.  Packed where a plan
+                        * lets rows travel without padding, for which it counts */
 };
 /* Flags of a packed entry alone: its row holds a plan of the other kind; none of that kind can
  * run. */

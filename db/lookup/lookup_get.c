@@ -431,6 +431,7 @@ struct kind_answer {
     const struct moe_plan *plan;      /* NULL: not known, or none can run */
     bool none;
     double least_us, most_us; /* it takes so long; the same where the table says it */
+    double default_us;        /* of plans with r >= 1: what the default one takes there */
 };
 
 /* Entries say what a step takes at the upper edge of their bucket.  On the line through that of the
@@ -450,17 +451,44 @@ static double time_between(const struct lookup_layer *layer, const struct moe_pl
     return us * edge > own * capacity ? us : own * capacity / edge;
 }
 
-/* A step that counts its rows was measured with those of its load, on the fullest rank: no more
- * than the capacity of its entry, and with even routing no fewer than the mean.  So of rows that
- * are asked for the entry says between what times they lie. */
+/* How much longer the default plan takes with these rows than with fewer ones, on the line through
+ * both buckets.  INFINITY: the table does not say. */
+static double growth_of_default(const struct lookup_layer *layer, const struct lookup_entry *of,
+                                double rows, double fewer)
+{
+    const struct lookup_entry *low = entry_at(layer, (int64_t)(fewer / layer->window));
+    double edge = ((double)of->plan.bucket + 1) * layer->window - 1, low_edge, low_us, slope;
+
+    if (!low || low == of || !(low->plan.default_us > 0) || !(of->plan.default_us > 0))
+        return INFINITY;
+    low_edge = ((double)low->plan.bucket + 1) * layer->window - 1;
+    slope = ((double)of->plan.default_us - (double)low->plan.default_us) / (edge - low_edge);
+    low_us = (double)low->plan.default_us + slope * (fewer - low_edge);
+    return low_us > 0 && slope > 0 ? 1 + slope * (rows - fewer) / low_us : INFINITY;
+}
+
+/* A step that counts its rows was measured with those of the fullest rank then.  Where tokens chose
+ * at random these are the mean, or the capacity if that is less: with more rows it takes longer as
+ * the default plan does, and in proportion at most.  Under a load they lie anywhere from there to
+ * the capacity, and the time somewhere between. */
 static void bound_counted(const struct lookup_layer *layer, double capacity, struct kind_answer *a)
 {
     const struct moe_shape *s = &layer->shape;
     double own = a->plan->time_us, edge = ((double)a->entry->plan.bucket + 1) * layer->window - 1;
-    double mean = (double)s->top_k * s->tokens / s->experts, fewest = mean < edge ? mean : edge;
+    double mean = (double)s->top_k * s->tokens / s->experts, rows = mean < edge ? mean : edge;
+    double grown = 1, as_default;
 
+    if (capacity > rows) {
+        grown = rows > 0 ? capacity / rows : INFINITY;
+        as_default = growth_of_default(layer, a->entry, capacity, rows);
+        if (!(a->entry->flags & LOOKUP_LOADED) && as_default < grown)
+            grown = as_default;
+    }
+    a->most_us = own * grown;
     a->least_us = capacity < edge ? own * capacity / edge : own;
-    a->most_us = capacity <= fewest ? own : fewest > 0 ? own * capacity / fewest : INFINITY;
+    if (!(a->entry->flags & LOOKUP_LOADED))
+        a->least_us = capacity < rows ? own * capacity / rows : a->most_us;
+    a->default_us = (double)a->entry->plan.default_us * (capacity < edge ? capacity / edge : 1);
 }
 
 static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint32_t capacity,
@@ -490,20 +518,15 @@ static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint
         a.least_us = (double)a.plan->time_us * capacity / (((double)at + 1) * layer->window - 1);
         a.most_us = a.plan->time_us;
     }
+    /* At key, not at its bucket's edge. */
+    a.default_us = (double)a.entry->plan.default_us * a.least_us / (double)a.plan->time_us;
     return a;
 }
 
-/* The default plan's time is wanted at key, not at its bucket's edge. */
-static double default_time(const struct kind_answer *tokens)
+/* Whether with these rows, which nobody measured, it may take longer than the default plan. */
+static bool may_lose(const struct moelookup_view *view, const struct kind_answer *a)
 {
-    return (double)tokens->entry->plan.default_us * tokens->least_us /
-           (double)tokens->plan->time_us;
-}
-
-/* Whether rows that nobody measured may take it longer than the default plan. */
-static bool may_lose(const struct kind_answer *tokens)
-{
-    return tokens->most_us > tokens->least_us && tokens->most_us > default_time(tokens);
+    return plan_is_counted(a->plan, &view->layer.shape) && a->most_us > a->default_us;
 }
 
 /* An answer and what it was compared with. */
@@ -553,7 +576,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     }
     token = tokens.most_us <= weights.least_us;
     weight = weights.most_us < tokens.least_us;
-    if (!tokens.plan || !weights.plan || !(token || weight) || (token && may_lose(&tokens))) {
+    if (!tokens.plan || !weights.plan || !(token || weight) || (token && may_lose(view, &tokens))) {
         out.told = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
         if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
             out.told.plan.time_us = out.told.plan.default_us = tokens.entry->plan.default_us;
@@ -567,7 +590,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
                                ? MOE_CLAMPED
                                : own_source(best.entry);
     out.told.plan.time_us = (float)best.most_us;
-    out.told.plan.default_us = (float)default_time(&tokens);
+    out.told.plan.default_us = (float)tokens.default_us;
     out.rival = *rival.plan;
     out.rival.time_us = (float)rival.least_us;
     return out;

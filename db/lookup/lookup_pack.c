@@ -221,13 +221,18 @@ static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
     return version_of(bytes) > 4 ? get(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
 }
 
+static uint8_t flags_of(uint32_t version)
+{
+    return version > 6 ? LOOKUP_FLAGS | LOOKUP_LOADED : LOOKUP_FLAGS;
+}
+
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row =
         bytes + get(record_of(bytes, layer) + ENTRIES_AT) + entry_bytes(version_of(bytes)) * at;
     uint8_t others = version_of(bytes) > 5 ? LOOKUP_OTHER | LOOKUP_NO_OTHER : 0;
     struct lookup_entry entry = { .plan = get_plan(row, in_entry, space_of(bytes, layer)),
-                                  .flags = row[18] & LOOKUP_FLAGS,
+                                  .flags = row[18] & flags_of(version_of(bytes)),
                                   .no_other = row[18] & others & LOOKUP_NO_OTHER };
 
     entry.plan.bucket = get(row);
@@ -403,7 +408,7 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
             put(entry, e->plan.bucket);
             put_float(entry + 8, e->plan.time_us);
             put_float(entry + 12, e->plan.default_us);
-            flags = e->flags;
+            flags = e->flags & flags_of(s.version);
             if (lookup_times_forbid(&layer->shape, &e->plan)) /* which whoever reads it sees */
                 flags &= (uint8_t)~LOOKUP_UNSOUND;
             entry[18] =

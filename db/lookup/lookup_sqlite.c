@@ -285,6 +285,7 @@ enum {
     HIGH,
     BOUND,
     POOLED,
+    LOADED,
     ENTRY_COLUMNS
 };
 
@@ -351,6 +352,7 @@ static const struct {
                  "s.fingerprint = e.fingerprint AND s.shape = e.shape AND s.window = e.window AND "
                  "s.static_plan = e.own_plan AND s.rounds > 0) END",
                  "standing", "static_plan" },
+    [LOADED] = { "load <> ''", "entry", "load" },
 };
 
 static double number(sqlite3_stmt *row, int column)
@@ -407,6 +409,7 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
                    .flags = (uint8_t)((sqlite3_column_int(row, INFERRED) ? LOOKUP_INFERRED : 0) |
                                       (sqlite3_column_int(row, STALE) ? LOOKUP_STALE : 0) |
                                       (sqlite3_column_int(row, IMPORTED) ? LOOKUP_IMPORTED : 0) |
+                                      (sqlite3_column_int(row, LOADED) ? LOOKUP_LOADED : 0) |
                                       (unsound ? LOOKUP_UNSOUND : 0)),
                    .other = other,
                    .no_other = sqlite3_column_int(row, NO_OTHER),

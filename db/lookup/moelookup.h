@@ -315,7 +315,8 @@ MOELOOKUP_API int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, u
  * does not know both plans with their times in entries of their own, neither stale nor unsound, the
  * default plan answers, with MOE_UNCOMPARED: so it is with tables that an older moetune wrote.
  * A plan with r >= 1 and MOE_SPARSE was measured with the rows of the load that the table was tuned
- * under; where more rows might make it slower than the default, that answers likewise.
+ * under: with other ones its time is reckoned from there, and where it might be slower than the
+ * default, that answers likewise.
  * Where no plan of one kind can run, or `moetune tune` was to try none, the best one of the other
  * kind answers.
  *

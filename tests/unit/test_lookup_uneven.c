@@ -331,13 +331,17 @@ static void count_rows(struct entry_row *e)
 
     *plan = plan_of("r=1 d=4 a=linear e=sparse");
     *(e->plan.r ? &e->time_us : &e->other_us) = counted_us(fmin(edge_of(e->bucket), load_rows));
+    if (load_rows > MEAN)
+        snprintf(e->load, sizeof(e->load), "skew 4");
 }
 
 /* A trainer that sends the rows there are is never told a plan that takes it longer than the
- * default, nor than the other kind's best, whatever load the table was measured under. */
+ * default, nor than the other kind's best, whatever load the table was measured under.  Where
+ * tokens chose at random the time is reckoned, and may be off by a little. */
 static void a_counted_plan_answers_where_no_load_makes_it_slower(void)
 {
     for (int load = 0; load < 4; load++) {
+        double most = load ? 1.0001 : 1.03;
         struct asked a;
         int counted = 0, uncompared = 0;
 
@@ -354,10 +358,10 @@ static void a_counted_plan_answers_where_no_load_makes_it_slower(void)
             counted += is_plan(&plan, "r=1 d=4 a=linear e=sparse");
             uncompared += plan.source == MOE_UNCOMPARED;
             if (is_plan(&plan, "r=1 d=4 a=linear e=sparse"))
-                CHECK(us <= 1.25 * tokens_us(key) && us <= (double)plan.time_us * 1.0001 &&
-                      us <= rival * 1.0001);
+                CHECK(us <= 1.25 * tokens_us(key) && us <= (double)plan.time_us * most &&
+                      us <= rival * most);
         }
-        CHECK(counted > PER_TEST / 100 && uncompared < PER_TEST * 9 / 10);
+        CHECK(counted > PER_TEST / 100 && uncompared < PER_TEST * (load ? 0.9 : 0.2));
         close_layer(a);
     }
 }
