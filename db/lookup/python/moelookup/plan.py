@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     time_us: float = 0.0
     default_us: float = 0.0
     ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
-    e: str = "padded"  # which rows of experts are computed: "padded" or, with r=0, "sparse"
+    e: str = "padded"  # which rows of experts are computed: "padded" or "sparse"
     w: str = "keep"  # gathered weights: "keep" until backward, or "cache": gathered again
     proto: str = "auto"  # NCCL_PROTO of weights' communicators: "ll", "ll128", "simple"
 
