@@ -85,7 +85,8 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
     if (shape->space || plan->space)
         return plan->space == shape->space &&
                declaration_legal(declaration_find(shape->space), plan->choice);
-    if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
+    if (plan->e > MOE_SPARSE ||
+        (plan->e == MOE_SPARSE && plan->r && (plan->a > MOE_A2A_2DH || plan->ctas)))
         return false;
     if (plan->proto && (plan->r ? s : shape->ranks) == 1)
         return false; /* nothing is gathered: it has another name */
