@@ -60,7 +60,7 @@ def schema_version():
 def schema():
     """The tables of db/store/schema.c."""
     text = schema_text()
-    body = text[text.index("version_13") : text.index("dictionary =")]
+    body = text[text.index("version_13") : text.index("#define DICTIONARY")]
     return "".join(re.findall(r'"([^"]*)"', body))
 
 
