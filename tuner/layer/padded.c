@@ -25,9 +25,12 @@ static uint64_t rows(const struct exec *x)
 
 static uint64_t expert_rows(const struct exec *x, uint32_t chunk, uint32_t local)
 {
-    const uint64_t *seen = uneven_seen(&x->uneven, &x->geometry, chunk);
+    const uint64_t *seen;
 
-    return uneven_applies(&x->uneven) ? seen[local + 1] - seen[local] : rows(x);
+    if (!uneven_applies(&x->uneven))
+        return rows(x);
+    seen = uneven_seen(&x->uneven, &x->geometry, chunk);
+    return seen[local + 1] - seen[local];
 }
 
 /* Elements of b1 or b2 (i = 0 or 1) from one expert to the next. */

@@ -29,14 +29,11 @@ const struct tune_options tune_defaults = {
     .axes = "r,d,a",
 };
 
-bool tune_drops_nothing(const struct tune_options *o)
-{
-    return !o->exec && !o->space && (o->load.routing.count || o->max_factor == 0);
-}
-
 const char *tune_axes(const struct tune_options *o)
 {
-    return o->axes == tune_defaults.axes && tune_drops_nothing(o) ? "r,d,a,e" : o->axes;
+    bool drops_nothing = !o->exec && !o->space && (o->load.routing.count || o->max_factor == 0);
+
+    return o->axes == tune_defaults.axes && drops_nothing ? "r,d,a,e" : o->axes;
 }
 
 #define AT(field) offsetof(struct tune_options, field)

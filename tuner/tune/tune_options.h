@@ -52,7 +52,6 @@ struct tune_request {
 
 /* Which axes vary.  Who records a load, or asks for capacities at which nothing drops, has no use
  * for padding: there e is one of them, unless the options name those that are wanted. */
-bool tune_drops_nothing(const struct tune_options *options);
 const char *tune_axes(const struct tune_options *options);
 
 /* Refuses options that contradict each other or HOSTS (NULL: none): ERR_ARGUMENT after a message.
