@@ -568,7 +568,7 @@ static const char *const tables[] = { "meta",         "fingerprint", "fingerprin
                                       "trial",        "sample",      "entry",
                                       "history",      "override",    "import_log",
                                       "standing",     "load",        "phase",
-                                      "verification", NULL };
+                                      "verification", "launch",      NULL };
 
 static int apply_line(struct records *r, const struct record_line *line)
 {
@@ -580,6 +580,7 @@ static int apply_line(struct records *r, const struct record_line *line)
 
     if (table < 0 || (*line->delete ? deletion < 0 : !line->count))
         return ERR_FORMAT;
+    TRY(schema_make(r->db, r->path, tables[table]));
     if (*line->delete)
         return records_delete(r, tables[table], deletions[deletion], line->values,
                               line->value_count);
@@ -674,7 +675,8 @@ int records_write_all(struct records *r, FILE *to)
 
     r->journal = to;
     for (int i = 0; tables[i] && !rc; i++)
-        rc = write_rows(r, tables[i]);
+        if (schema_has(r->db, "main", tables[i]))
+            rc = write_rows(r, tables[i]);
     r->journal = journal;
     return rc;
 }

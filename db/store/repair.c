@@ -41,6 +41,8 @@ static const struct rule {
     { "override", NO_LAYER " OR NOT is_plan(plan) OR first_bucket > last_bucket" },
     { "meta", "(k BETWEEN 'entry ' AND 'entry!' OR k BETWEEN 'override ' AND 'override!')"
               " AND NOT is_plan(v)" },
+    { "launch", NO_LAYER " OR NOT is_launch(launch || '|' || plan)"
+                         " OR bucket < 0 OR NOT (time_us > 0) OR NOT (sd >= 0) OR samples < 1" },
 };
 enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };
 
@@ -81,6 +83,21 @@ static bool is_plan(const char *text)
     return !plan_parse(text, &plan);
 }
 
+/* "ep=4|ep=4 chunks=2 space=knobs@0a1b2c3d": whether the plan behind the bar is of that launch. */
+static bool is_launch(const char *text)
+{
+    const char *plan_text = strchr(text, '|') + 1;
+    size_t length = (size_t)(plan_text - 1 - text);
+    char words[DECLARATION_PLAN_BYTES];
+    const struct declaration *d;
+    struct moe_plan plan;
+
+    if (plan_parse(plan_text, &plan) || !(d = declaration_find(plan.space)))
+        return false;
+    return strlen(declaration_launch_words(d, plan.choice, words)) == length &&
+           !memcmp(words, text, length);
+}
+
 /* A function of SQL: `user_data` says which of the above it asks. */
 static void judge_text(sqlite3_context *context, int count, sqlite3_value **values)
 {
@@ -99,11 +116,9 @@ static int add_functions(struct records *r)
     static const struct {
         const char *name;
         bool (*makes_sense)(const char *text);
-    } functions[] = { { "is_cluster", is_cluster },
-                      { "is_field", is_field },
-                      { "is_space", is_space },
-                      { "is_layer", is_layer },
-                      { "is_plan", is_plan } };
+    } functions[] = { { "is_cluster", is_cluster }, { "is_field", is_field },
+                      { "is_space", is_space },     { "is_layer", is_layer },
+                      { "is_plan", is_plan },       { "is_launch", is_launch } };
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, code = SQLITE_OK;
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && code == SQLITE_OK; i++)
@@ -121,6 +136,8 @@ int repair_check(struct records *r)
         return fail(ERR_CORRUPT, "%s is damaged (%s)", r->path, answer);
     TRY(add_functions(r));
     for (int i = 0; i < RULE_COUNT; i++) {
+        if (!schema_has(r->db, "main", rules[i].table))
+            continue;
         snprintf(sql, sizeof(sql), "SELECT '%s ' || rowid FROM %s WHERE %s LIMIT 1", rules[i].table,
                  rules[i].table, rules[i].senseless);
         TRY(schema_ask(r->db, r->path, sql, answer, sizeof(answer)));
@@ -179,6 +196,9 @@ static void fill_gaps(struct records *r, const char *other, bool nouns)
         for (int i = 0; i < RULE_COUNT; i++) {
             char sql[512];
 
+            if (!schema_has(r->db, "source", rules[i].table))
+                continue;
+            schema_make(r->db, r->path, rules[i].table);
             snprintf(sql, sizeof(sql),
                      "INSERT OR IGNORE INTO main.%s SELECT * FROM source.%s WHERE NOT (%s)",
                      rules[i].table, rules[i].table, rules[i].senseless);
@@ -195,7 +215,7 @@ static int leave_out_senseless(struct records *r, bool nouns, int *count)
     char sql[512];
 
     for (int i = 0; i < RULE_COUNT; i++) {
-        if (nouns && !rules[i].noun)
+        if ((nouns && !rules[i].noun) || !schema_has(r->db, "main", rules[i].table))
             continue;
         snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", rules[i].table, rules[i].senseless);
         TRY(schema_run(r->db, r->path, sql));

@@ -114,6 +114,14 @@ static const char *const version_14[] = {
     NULL
 };
 
+/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
+ * log(time_us). */
+static const char make_launch[] =
+    "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, launch TEXT NOT NULL, bucket INTEGER NOT NULL, plan TEXT NOT NULL,"
+    "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
+    "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 #define DICTIONARY(plan)                                                                           \
     "DROP VIEW IF EXISTS dictionary;"                                                              \
@@ -139,10 +147,22 @@ static const char *const version_14[] = {
 
 const char *const *const schema_steps[] = { version_13, version_14, NULL };
 
-const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
-                                         "space", "shape",       "run",
-                                         "entry", "standing",    "override",
-                                         NULL };
+const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_field",
+                                         "space",  "shape",       "run",
+                                         "entry",  "standing",    "override",
+                                         "launch", NULL };
+
+bool schema_has(sqlite3 *db, const char *database, const char *table)
+{
+    return strcmp(table, "launch") != 0 ||
+           sqlite3_table_column_metadata(db, database, table, NULL, NULL, NULL, NULL, NULL, NULL) ==
+               SQLITE_OK;
+}
+
+int schema_make(sqlite3 *db, const char *path, const char *table)
+{
+    return strcmp(table, "launch") ? OK : schema_run(db, path, make_launch);
+}
 
 static bool has(const char *path, const char *ending)
 {

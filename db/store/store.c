@@ -94,10 +94,13 @@ static int copy_published(sqlite3 *db, const char *path, const char *temporary)
     TRY(schema_attach(db, path));
     TRY(schema_run(db, temporary, "BEGIN"));
     for (int i = 0; schema_published[i]; i++) {
+        const char *table = schema_published[i];
         char sql[160];
 
-        snprintf(sql, sizeof(sql), "INSERT INTO main.%s SELECT * FROM source.%s",
-                 schema_published[i], schema_published[i]);
+        if (!schema_has(db, "source", table))
+            continue;
+        TRY(schema_make(db, temporary, table));
+        snprintf(sql, sizeof(sql), "INSERT INTO main.%s SELECT * FROM source.%s", table, table);
         TRY(schema_run(db, temporary, sql));
     }
     TRY(schema_run(db, temporary, "COMMIT; DETACH source"));

@@ -10,6 +10,7 @@
 
 #include "claim.h"
 #include "cluster.h"
+#include "declaration.h"
 #include "moelookup.h"
 #include "phase.h"
 #include "row.h"
@@ -179,7 +180,7 @@ int store_phases(struct store *store, int64_t trial, const struct phase_time tim
 int store_phases_all(struct store *store, struct row_list *out); /* struct phase_row, by trial */
 
 /* What is known of these buckets is out of date: entries become stale, trials go, and with them
- * samples and phases.  Shape or window 0: any. */
+ * samples, phases and what launches ran best.  Shape or window 0: any. */
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why);
 
@@ -359,6 +360,29 @@ int store_history(struct store *store, struct row_list *out); /* newest first */
 enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
                       struct entry_row *known, enum merge_outcome *outcome);
+
+/* ---- launches of a declared space: what each of them runs best */
+
+/* The best plan of one launch in one bucket; with these rows a table answers inside any launch that
+ * was sampled. */
+struct launch_row {
+    int64_t cluster, shape;
+    uint32_t window, bucket;
+    char launch[DECLARATION_PLAN_BYTES]; /* as declaration_launch_words() has it; of the plan */
+    struct moe_plan plan;
+    double time_us, sd; /* sd: of log(time_us), 0 where one sample says nothing of it */
+    uint32_t samples;   /* at least one */
+};
+
+extern const struct row_table launch_table;
+
+/* Replaces that of the same table, launch and bucket.  The first one makes the SQL table. */
+int store_launch_put(struct store *store, const struct launch_row *row);
+/* Takes away all rows of a layer's table. */
+int store_launches_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window);
+/* struct launch_row of a layer's table, by launch and bucket. */
+int store_launches(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                   struct row_list *out);
 
 /* ---- standings: what a layer's table as a whole is worth */
 

@@ -448,6 +448,58 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
     return by > 0 ? put_entry(store, entry, known->id) : OK;
 }
 
+/* ---- what launches run best */
+
+#define AT(member) ROW_AT(struct launch_row, member)
+static const struct row_field launch_fields[] = {
+    { "fingerprint", ROW_INTEGER, AT(cluster) }, { "shape", ROW_INTEGER, AT(shape) },
+    { "window", ROW_INTEGER, AT(window) },       { "launch", ROW_TEXT, AT(launch) },
+    { "bucket", ROW_INTEGER, AT(bucket) },       { "plan", ROW_PLAN, AT(plan) },
+    { "time_us", ROW_REAL, AT(time_us) },        { "sd", ROW_REAL, AT(sd) },
+    { "samples", ROW_INTEGER, AT(samples) },
+};
+#undef AT
+const struct row_table launch_table = ROW_TABLE("launch", struct launch_row, launch_fields);
+
+int store_launch_put(struct store *store, const struct launch_row *row)
+{
+    int rc = schema_make(store->records.db, store->path, launch_table.name);
+
+    if (rc) /* SQLite may have ended the transaction */
+        records_rollback(&store->records);
+    return rc ? rc : row_put(&store->records, &launch_table, row);
+}
+
+static bool has_launches(const struct store *store)
+{
+    return schema_has(store->records.db, "main", launch_table.name);
+}
+
+/* Deletes those of cluster, shape, window (0: any) from the first bucket to the last. */
+static int end_launches(struct store *store, const int64_t range[5])
+{
+    return has_launches(store) ? records_delete(&store->records, "launch", RECORDS_RANGE, range, 5)
+                               : OK;
+}
+
+int store_launches_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window)
+{
+    return end_launches(store, (int64_t[]){ cluster, shape, window, 0, UINT32_MAX });
+}
+
+int store_launches(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                   struct row_list *out)
+{
+    const int64_t keys[] = { cluster, shape, window };
+    const struct row_query query = { &launch_table, NULL,
+                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3"
+                                     " ORDER BY launch, bucket",
+                                     keys, 3 };
+
+    *out = (struct row_list){ NULL, 0 };
+    return has_launches(store) ? row_list(&store->records, &query, out) : OK;
+}
+
 /* ---- what is out of date */
 
 struct entry_expiry {
@@ -477,6 +529,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     TRY(store_entries(store, cluster, shape, make_stale, &expiry));
     TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
     TRY(records_delete(&store->records, "phase", RECORDS_SAMPLES, range, 5));
+    TRY(end_launches(store, range));
     return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
 }
 

@@ -69,6 +69,17 @@ bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b
     return true;
 }
 
+char *declaration_launch_words(const struct declaration *d, uint32_t choice,
+                               char text[DECLARATION_PLAN_BYTES])
+{
+    *text = 0;
+    for (size_t i = 0; d && i < d->axes; i++)
+        if (d->axis[i].restart)
+            text_add(text, DECLARATION_PLAN_BYTES, "%s%s=%s", *text ? " " : "", d->axis[i].name,
+                     d->axis[i].text[declaration_value(d, choice, i)]);
+    return text;
+}
+
 int declaration_format(const struct declaration *d, uint32_t choice, char *text, size_t size)
 {
     size_t used = 0;

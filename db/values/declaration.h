@@ -131,6 +131,11 @@ bool declaration_scan(const struct declaration *d, const char *text, uint32_t *c
 /* Alike on all axes that need a restart. */
 bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b);
 
+/* Those axes alone, "dispatcher=alltoall ep=4"; "" where there are none, or no space (NULL).
+ * Returns `text`. */
+char *declaration_launch_words(const struct declaration *d, uint32_t choice,
+                               char text[DECLARATION_PLAN_BYTES]);
+
 /* A bucket is a range of the key and a class in one number: range * classes + class.  n edges make
  * n + 1 ranges: up to the first edge, up to the second, ..., and above the last. */
 uint32_t declaration_buckets(const struct declaration *d);

@@ -138,8 +138,8 @@ static void launches_have_words(void)
 {
     char text[DECLARATION_PLAN_BYTES];
 
-    CHECK(!strcmp(launch_words(plain, plain->usual, text), "way=a ep=4"));
-    CHECK(!*launch_words(classes, classes->usual, text));
+    CHECK(!strcmp(declaration_launch_words(plain, plain->usual, text), "way=a ep=4"));
+    CHECK(!*declaration_launch_words(classes, classes->usual, text));
 }
 
 static void plans_are_sorted_by_launch(void)

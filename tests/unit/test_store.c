@@ -1,10 +1,12 @@
 /* The database: what is written is read, replaced, expired, published. */
 #include "store_rows.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "records.h"
 #include "schema.h"
 #include "shape.h"
+#include "store_inside.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -525,6 +527,109 @@ static void the_last_verification_of_a_bucket_comes_back_from_the_journal(void)
     store_close(store);
 }
 
+/* A layer of a space with two launches of two plans each. */
+static const struct declaration *add_space(struct store *store, int64_t *shape_id)
+{
+    const struct declaration *d = NULL;
+    struct moe_shape shape = some_shape(32);
+
+    CHECK(!declaration_register("space restarted\naxis ep 4 8 default 4 restart\n"
+                                "axis chunks 1 2 default 1\nkey tokens edges 64 256\n",
+                                &d));
+    shape.space = d->id;
+    CHECK(!store_shape_add(store, &shape, shape_id));
+    return d;
+}
+
+static struct launch_row some_launch(int64_t shape, const struct declaration *d, uint32_t choice,
+                                     uint32_t bucket, double us)
+{
+    struct launch_row row = { .cluster = 1,
+                              .shape = shape,
+                              .window = 1,
+                              .bucket = bucket,
+                              .plan = declared_plan(d->id, choice),
+                              .time_us = us,
+                              .sd = 0.25,
+                              .samples = 3 };
+
+    declaration_launch_words(d, choice, row.launch);
+    return row;
+}
+
+static bool launches_are(struct store *store, int64_t shape, const struct launch_row *wanted,
+                         size_t count)
+{
+    struct row_list list;
+    const struct launch_row *rows;
+    bool same;
+
+    CHECK(!store_launches(store, 1, shape, 1, &list));
+    rows = list.rows;
+    same = list.count == count;
+    for (size_t i = 0; i < count && same; i++)
+        same = !strcmp(rows[i].launch, wanted[i].launch) && rows[i].bucket == wanted[i].bucket &&
+               plan_equal(&rows[i].plan, &wanted[i].plan) && rows[i].time_us == wanted[i].time_us &&
+               rows[i].sd == wanted[i].sd && rows[i].samples == wanted[i].samples;
+    free(list.rows);
+    return same;
+}
+
+static void rows_of_launches_come_back_from_journal_and_snapshot(void)
+{
+    const char *path = place("launches.db");
+    struct store *store = fill(path, 1, 0);
+    struct launch_row rows[4], replaced, senseless;
+    const struct declaration *d;
+    int64_t shape;
+
+    d = add_space(store, &shape);
+    CHECK(launches_are(store, shape, NULL, 0));
+    CHECK(!count_in(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'launch'"));
+    CHECK(!store_expire(store, 1, shape, 1, 0, 2, "no row yet"));
+    CHECK(!store_launches_end(store, 1, shape, 1));
+    rows[0] = some_launch(shape, d, 0, 0, 100.5);
+    rows[1] = some_launch(shape, d, 1, 2, 200.25);
+    rows[2] = some_launch(shape, d, 3, 0, 90);
+    rows[3] = some_launch(shape, d, 2, 1, 1e6);
+    replaced = some_launch(shape, d, 1, 0, 7);
+    CHECK(!store_launch_put(store, &replaced));
+    for (int i = 3; i >= 0; i--)
+        CHECK(!store_launch_put(store, &rows[i]));
+    CHECK(launches_are(store, shape, rows, 4));
+    CHECK(launches_are(store, shape + 1, NULL, 0));
+    store_rollback(store);
+    CHECK(launches_are(store, shape, NULL, 0)); /* the table has gone with its rows */
+    CHECK(add_space(store, &shape) == d);
+    for (int i = 0; i < 4; i++)
+        CHECK(!store_launch_put(store, &rows[i]));
+    senseless = some_launch(shape, d, 0, 1, 5); /* of another launch than its plan */
+    snprintf(senseless.launch, sizeof(senseless.launch), "ep=8");
+    senseless.bucket = 2;
+    CHECK(!store_launch_put(store, &senseless) && !store_publish(store));
+    store_close(store);
+    CHECK(count_in(path, "SELECT count(*) FROM launch") == 5);
+    CHECK(!store_open(path, STORE_REPAIR, &store)); /* which finds the senseless one */
+    CHECK(launches_are(store, shape, rows, 4));
+    CHECK(!store_publish(store));
+    store_close(store);
+    CHECK(count_in(place("launches.db.published"), "SELECT count(*) FROM launch") == 4);
+    CHECK(!truncate(path, 5000) && !unlink(place("launches.db.journal")));
+    CHECK(!store_open(path, STORE_REPAIR, &store)); /* from the snapshot */
+    CHECK(launches_are(store, shape, rows, 4));
+    CHECK(!store_expire(store, 1, shape, 1, 1, 2, "new libraries"));
+    rows[1] = rows[2];
+    CHECK(launches_are(store, shape, rows, 2));
+    CHECK(!store_launches_end(store, 1, shape, 1));
+    CHECK(launches_are(store, shape, NULL, 0));
+    CHECK(!store_launch_put(store, &rows[1]));
+    store_close(store);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store)); /* deletions are lines, too */
+    CHECK(launches_are(store, shape, &rows[1], 1));
+    store_close(store);
+}
+
 static void a_sample_says_which_run_took_it_and_what_it_lost(void)
 {
     struct store *store = fill(place("whose.db"), 1, 0);
@@ -571,12 +676,14 @@ static void what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown(void)
     sqlite3 *db;
 
     CHECK(!store_open(place("fields.db"), STORE_RELAXED, &store));
+    CHECK(!schema_make(store->records.db, store->path, launch_table.name));
     store_close(store);
     CHECK(!sqlite3_open(place("fields.db"), &db));
     has_the_fields_as_columns(db, &entry_table);
     has_the_fields_as_columns(db, &standing_table);
     has_the_fields_as_columns(db, &sample_table);
     has_the_fields_as_columns(db, &verification_table);
+    has_the_fields_as_columns(db, &launch_table);
     sqlite3_close(db);
     for (size_t i = 0; i < entry_table.count; i++) {
         const struct row_field *f = &entry_table.fields[i];
@@ -835,6 +942,7 @@ int main(void)
         TEST(an_entry_and_a_sample_keep_their_load),
         TEST(phases_go_with_their_trial_and_come_back_from_the_journal),
         TEST(the_last_verification_of_a_bucket_comes_back_from_the_journal),
+        TEST(rows_of_launches_come_back_from_journal_and_snapshot),
         TEST(a_sample_says_which_run_took_it_and_what_it_lost),
         TEST(what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown),
         TEST(a_database_of_before_the_first_release_is_left_as_it_is),

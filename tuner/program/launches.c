@@ -73,16 +73,6 @@ static const char *value_of(const struct declaration *d, uint32_t choice, size_t
     return d->axis[axis].text[declaration_value(d, choice, axis)];
 }
 
-char *launch_words(const struct declaration *d, uint32_t choice, char text[DECLARATION_PLAN_BYTES])
-{
-    *text = 0;
-    for (size_t a = 0; d && a < d->axes; a++)
-        if (d->axis[a].restart)
-            text_add(text, DECLARATION_PLAN_BYTES, "%s%s=%s", *text ? " " : "", d->axis[a].name,
-                     value_of(d, choice, a));
-    return text;
-}
-
 /* The length of "{word}"; 0: that is not what stands there. */
 static size_t braced(const char *at)
 {
@@ -451,7 +441,7 @@ int launches_run(struct launches *l)
         way->launches++;
         l->watch.newest = 0;
         l->range = NULL;
-        TRY(l->client->begin(l->self, launch_words(space, choice, words)));
+        TRY(l->client->begin(l->self, declaration_launch_words(space, choice, words)));
         TRY(launch_command(l->command, space, choice, &command));
         launch_cost_started(&l->cost, host_clock_ns());
         rc = converse(l, command, space ? words : NULL, &end);

@@ -34,10 +34,6 @@ int ways_next(const struct launch_way *ways, size_t count, uint32_t launches);
 
 /* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
 
-/* "dispatcher=alltoall ep=4": those axes alone; empty without a space; returns `text`. */
-char *launch_words(const struct declaration *space, uint32_t choice,
-                   char text[DECLARATION_PLAN_BYTES]);
-
 /* The command line with its placeholders replaced: {dispatcher} by the axis' value.  {{word}} is
  * {word}; whatever else stands in braces, and ${NAME}, is the shell's.  ERR_ARGUMENT, after a
  * sentence, for a {word} that is no axis, or one that varies while the program runs.  Without a

@@ -262,7 +262,7 @@ static int blame_way(struct launch_tuning *t, const struct launch_end *end, cons
         return OK;
     }
     way->broken = true;
-    launch_words(l->session->ranges.declared, t->arms[way->arm].choice, words);
+    declaration_launch_words(l->session->ranges.declared, t->arms[way->arm].choice, words);
     if (way == &l->ways[l->way_of[t->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
