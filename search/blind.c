@@ -138,14 +138,14 @@ static int cover(const struct search *search, const bool *among)
     return next;
 }
 
-/* The arm of least mean among the usable ones, or those of them that ran here. */
-static int best_arm(const struct search *search, bool ran, int but)
+/* The arm of least mean among the usable ones, of all or of some, or those of them that ran here. */
+static int best_arm(const struct search *search, const bool *within, bool ran, int but)
 {
     const struct blind *b = search->own;
     bool among[SEARCH_ARMS_MAX];
 
     for (size_t i = 0; i < search->setup.arm_count; i++)
-        among[i] = search->usable[i] && (!ran || search->count[i]);
+        among[i] = may_run(search, within, (int)i) && (!ran || search->count[i]);
     return search_least(search, among, b->posterior.process.mean, but);
 }
 
@@ -207,10 +207,10 @@ static int known_less(const struct search *search, int next, int best)
 static int race(const struct search *search)
 {
     double most = worth_of(search);
-    int best = best_arm(search, true, -1);
+    int best = best_arm(search, NULL, true, -1);
 
     if (best < 0) /* all that ran are dropped */
-        return best_arm(search, false, -1);
+        return best_arm(search, NULL, false, -1);
     return known_less(search, most_promising(search, NULL, best, &most), best);
 }
 
@@ -234,16 +234,20 @@ static int blind_next(struct search *search)
     return next >= 0 ? next : race(search);
 }
 
-/* Where a sample elsewhere costs several here, one is worth it for less. */
-static int blind_also(struct search *search, const bool *among)
+/* Where a sample elsewhere costs several here, one is worth it for less; where nothing but some is
+ * of use, there is no elsewhere. */
+static int blind_also(struct search *search, const bool *among, const bool *within)
 {
     static const double share = 0.25;
-    int best = best_arm(search, true, -1), next = cover(search, among);
+    int best = best_arm(search, within, true, -1), next = cover(search, among);
     double most = worth_of(search), here;
 
+    if (next < 0 && best < 0 && within)
+        return best_arm(search, among, false, -1);
     if (next >= 0 || best < 0)
         return next;
-    (void)most_promising(search, NULL, best, &most);
+    if (!within)
+        (void)most_promising(search, NULL, best, &most);
     here = fmax(worth_of(search), share * most);
     next = most_promising(search, among, best, &here);
     best = known_less(search, next, best);
@@ -401,10 +405,10 @@ static double bound_against(const struct search *search, const bool *usable, int
 static void blind_verdict(struct search *search, struct search_result *out)
 {
     struct blind *b = search->own;
-    int winner = best_arm(search, true, -1);
+    int winner = best_arm(search, NULL, true, -1);
 
-    out->winner = winner >= 0 ? winner : best_arm(search, false, -1);
-    out->runner_up = best_arm(search, false, out->winner);
+    out->winner = winner >= 0 ? winner : best_arm(search, NULL, false, -1);
+    out->runner_up = best_arm(search, NULL, false, out->winner);
     out->bound = out->winner < 0 ? NAN : bound_against(search, search->usable, out->winner);
     if (b->limited)
         out->reason = SEARCH_LIMIT;
@@ -414,10 +418,8 @@ static void blind_verdict(struct search *search, struct search_result *out)
  * so much, as Student's distribution is than the normal one. */
 static double widening(const struct search *search)
 {
-    double freedom = LIKENESS_FREEDOM;
+    double freedom = LIKENESS_FREEDOM + search->samples - search->ran;
 
-    for (size_t i = 0; i < search->setup.arm_count; i++)
-        freedom += search->count[i] ? search->count[i] - 1 : 0;
     return student(freedom, STATED) / student(INFINITY, STATED);
 }
 

@@ -80,7 +80,7 @@ void search_visit(struct search *search, uint64_t capacity, const bool *usable, 
 {
     search->capacity = capacity;
     search->alone = alone;
-    search->samples = 0;
+    search->samples = search->ran = 0;
     search->cut = false;
     search->repeats = 0;
     memset(search->count, 0, sizeof(search->count));
@@ -109,7 +109,12 @@ int search_also(struct search *search, const bool *among)
 {
     if (!search->ops->also || search_next(search) == SEARCH_DONE)
         return SEARCH_DONE;
-    return search->ops->also(search, among);
+    return search->ops->also(search, among, NULL);
+}
+
+int search_inside(struct search *search, const bool *within, const bool *among)
+{
+    return search->ops->also ? search->ops->also(search, among, within) : SEARCH_DONE;
 }
 
 static void tell(struct search *search, int arm, int64_t ns, bool asked)
@@ -120,6 +125,7 @@ static void tell(struct search *search, int arm, int64_t ns, bool asked)
     if (!search->usable[arm])
         return; /* dropped since: what it took says nothing any more */
     search->samples++;
+    search->ran += !search->count[arm];
     if (search->count[arm]++ && search->repeats < SEARCH_REPEATS_MAX)
         search->apart[search->repeats++] = fabs(log_ns - search->log_last[arm]);
     search->log_last[arm] = log_ns;
@@ -218,6 +224,8 @@ double search_noise(const struct search *search, double *freedom)
 {
     double apart[SEARCH_REPEATS_MAX], sd;
 
+    if (search->ops->noise)
+        return search->ops->noise(search, freedom);
     memcpy(apart, search->apart, search->repeats * sizeof(*apart));
     sd = search->repeats ? median_of(apart, search->repeats) / (0.6745 * sqrt(2)) : 0;
     *freedom = search->repeats * 0.37; /* what a median is worth beside a mean of squares */

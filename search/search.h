@@ -85,7 +85,8 @@ struct search_ops {
     void (*close)(struct search *search);
     void (*visit)(struct search *search);
     int (*next)(struct search *search);
-    int (*also)(struct search *search, const bool *among); /* see search_also(); NULL: never */
+    /* See search_also(), search_inside(); `within` NULL: all.  NULL: never. */
+    int (*also)(struct search *search, const bool *among, const bool *within);
     void (*tell)(struct search *search, int arm, double log_ns, bool asked); /* it asked for it */
     /* An arm that is no longer usable; not failed: what it took stays known.  NULL: no matter. */
     void (*drop)(struct search *search, int arm, bool failed);
@@ -105,6 +106,8 @@ struct search_ops {
     struct normal (*level)(struct search *search, int arm);
     struct normal (*compare)(struct search *search, int arm, int other);
     double (*bound)(struct search *search, int arm);
+    /* As search_noise() has it.  NULL: by what was sampled more than once. */
+    double (*noise)(const struct search *search, double *freedom);
 
     /* So many samples of its winner and of the default it takes to tell how far they scatter; 0:
      * the strategy knows that of other plans, or of other capacities. */
@@ -120,6 +123,7 @@ struct search {
     bool alone;                   /* what other visits were told does not count in this one */
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
     uint32_t samples, visits;
+    uint32_t ran; /* arms that were sampled in this visit */
     uint32_t count[SEARCH_ARMS_MAX];  /* samples of each arm in this visit */
     double log_last[SEARCH_ARMS_MAX]; /* the last of them */
     double apart[SEARCH_REPEATS_MAX]; /* distances of successive samples of one arm */
@@ -152,6 +156,10 @@ int search_next(struct search *search);
 /* An arm among some that is worth a sample nearly as much as what search_next() answers, or
  * SEARCH_DONE. */
 int search_also(struct search *search, const bool *among);
+
+/* Of some arms, `within`, the best one is wanted: that of them, `among`, which is worth a sample
+ * for it, or SEARCH_DONE.  Any number may follow another, for search_next() is not asked. */
+int search_inside(struct search *search, const bool *within, const bool *among);
 
 void search_tell(struct search *search, int arm, int64_t ns);
 void search_add(struct search *search, int arm, int64_t ns); /* one that somebody else asked for */

@@ -1,0 +1,749 @@
+/* Asks the ranges' searches what each launch may save, starts those that may be best, and has a
+ * decision hold the best one against the default launch. */
+#include "launch_choice.h"
+
+#include "array.h"
+#include "status.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one process showed of one plan. */
+struct shown {
+    int range, arm;
+    double log_ns;
+};
+
+struct process {
+    int launch;
+    enum decision_purpose purpose;
+    bool fresh;          /* for DECISION_SAFETY: it ran what is held against each other now */
+    size_t first, count; /* of its samples */
+};
+
+struct range {
+    struct search *search;
+    double weight;
+};
+
+/* What is believed of a launch: the logarithm of its weighted time under the best live plans. */
+struct launch_belief {
+    bool runs; /* each range has a plan that can run */
+    uint32_t processes;
+    double log_ns, variance;
+};
+
+/* What a launch is held to while it is compared: fixed when the comparison begins, so that no
+ * process that is counted has helped to choose it. */
+struct line_up {
+    int launch;
+    int *live; /* by range */
+};
+enum { CHOSEN, USUAL, LINE_UPS };
+
+struct launch_choice {
+    struct launch_choice_setup setup;
+    struct search_model model; /* of `search`: leads its strategy here */
+    struct search *search;     /* whose arms are launches */
+    struct decision decision;
+    uint32_t *apart; /* by launch */
+    struct range *ranges;
+    size_t range_count;
+    struct shown *shown;
+    size_t shown_count;
+    struct process *processes;
+    size_t process_count;
+    struct launch_belief *beliefs; /* by launch */
+    bool surveyed;                 /* they are up to date */
+    double cost;
+
+    bool lined_up;
+    struct line_up line_up[LINE_UPS]; /* of the candidate and of the default launch */
+    int fixed_arm;                    /* the best single plan of these two; -1: none */
+
+    bool under_way;
+    bool *within, *among; /* by arm */
+};
+
+/* Processes differ: what is believed of that before some launch ran twice counts like so many
+ * repeats. */
+static const double usual_luck = 0.02, usual_freedom = 4;
+
+/* ---- what is believed of launches */
+
+static double weighted(const struct launch_choice *c, size_t range, double log_ns)
+{
+    return c->ranges[range].weight * exp(log_ns);
+}
+
+static bool can_run(const struct launch_choice *c, size_t range, int arm, int launch)
+{
+    return (int)c->setup.launch_of[arm] == launch && c->ranges[range].search->usable[arm];
+}
+
+static int find_live(const struct launch_choice *c, int launch, size_t range)
+{
+    struct search *s = c->ranges[range].search;
+    double least = INFINITY;
+    bool ran = false;
+    int best = -1;
+
+    for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
+        double mean;
+
+        if (!can_run(c, range, arm, launch) || (ran && !s->count[arm]))
+            continue;
+        mean = search_level(s, arm).mean;
+        if (best >= 0 && ran == (s->count[arm] > 0) && !(mean < least))
+            continue;
+        best = arm;
+        least = mean;
+        ran = s->count[arm] > 0;
+    }
+    return best;
+}
+
+/* The variance of one process's logarithm, as far as all that it shows shares it, by processes of
+ * one launch that showed the same plans one after the other. */
+static double luck_of(const struct launch_choice *c, double *freedom)
+{
+    double squares = usual_luck * usual_luck * usual_freedom;
+
+    *freedom = usual_freedom;
+    for (size_t p = 1; p < c->process_count; p++) {
+        const struct process *now = &c->processes[p], *before = NULL;
+        double sum = 0, weights = 0;
+
+        for (size_t q = p; q-- > 0 && !before;)
+            if (c->processes[q].launch == now->launch)
+                before = &c->processes[q];
+        for (size_t r = 0; r < c->range_count && before; r++) {
+            double apart = 0, weight = 0;
+            uint32_t both = 0;
+
+            for (size_t i = now->first; i < now->first + now->count; i++)
+                for (size_t j = before->first; j < before->first + before->count; j++)
+                    if (c->shown[i].range == (int)r && c->shown[j].range == (int)r &&
+                        c->shown[i].arm == c->shown[j].arm) {
+                        apart += c->shown[i].log_ns - c->shown[j].log_ns;
+                        weight += weighted(c, r, c->shown[j].log_ns);
+                        both++;
+                    }
+            if (both) {
+                sum += apart / both * weight / both;
+                weights += weight / both;
+            }
+        }
+        if (weights > 0) {
+            squares += sum * sum / (weights * weights) / 2;
+            *freedom += 1;
+        }
+    }
+    return squares / *freedom;
+}
+
+static void survey(struct launch_choice *c)
+{
+    double freedom, luck = luck_of(c, &freedom);
+
+    if (c->surveyed)
+        return;
+    c->surveyed = true;
+    for (size_t l = 0; l < c->setup.launch_count; l++)
+        c->beliefs[l] = (struct launch_belief){ .runs = c->range_count > 0 };
+    for (size_t p = 0; p < c->process_count; p++)
+        c->beliefs[c->processes[p].launch].processes += c->processes[p].count > 0;
+    for (size_t l = 0; l < c->setup.launch_count; l++) {
+        struct launch_belief *b = &c->beliefs[l];
+        double sum = 0, together = 0, apart = 0;
+
+        for (size_t r = 0; r < c->range_count; r++) {
+            int arm = c->ranges[r].weight > 0 ? find_live(c, (int)l, r) : 0;
+            struct normal level;
+            double part;
+
+            if (!(c->ranges[r].weight > 0))
+                continue;
+            if (arm < 0) {
+                b->runs = false;
+                break;
+            }
+            level = search_level(c->ranges[r].search, arm);
+            part = weighted(c, r, level.mean);
+            sum += part;
+            together += part * level.sd;
+            apart += part * part * level.sd * level.sd;
+        }
+        b->log_ns = log(sum);
+        /* Of a launch that never ran, what ranges expect may be wrong in all of them alike. */
+        b->variance = b->processes ? fmax(luck / b->processes, apart / (sum * sum))
+                                   : together * together / (sum * sum) + luck;
+    }
+}
+
+/* ---- the search among launches */
+
+static struct launch_choice *choice_of(const struct search *search)
+{
+    return (struct launch_choice *)search->setup.model->self;
+}
+
+static int launches_open(struct search *search)
+{
+    search->own = choice_of(search);
+    return OK;
+}
+
+static void launches_nothing(struct search *search)
+{
+    (void)search;
+}
+
+/* The launch of least expected time that can run, but one; `ran`: of those that ran. */
+static int best_launch(const struct search *search, bool ran, int but)
+{
+    struct launch_choice *c = choice_of(search);
+    int best = -1;
+
+    survey(c);
+    for (int l = 0; l < (int)c->setup.launch_count; l++)
+        if (l != but && search->usable[l] && c->beliefs[l].runs &&
+            (!ran || c->beliefs[l].processes) &&
+            (best < 0 || c->beliefs[l].log_ns < c->beliefs[best].log_ns))
+            best = l;
+    return best;
+}
+
+static double worth_of(const struct launch_choice *c)
+{
+    static const double least = 0.0005;
+
+    return fmax(least, c->cost);
+}
+
+/* The launch by which most is expected to be gained beyond the margin, if it were known what it and
+ * the best one take. */
+static int launches_next(struct search *search)
+{
+    struct launch_choice *c = choice_of(search);
+    int usual = (int)c->setup.launch_of[c->setup.default_arm];
+    int best = best_launch(search, true, -1), next = -1;
+    double most = worth_of(c);
+
+    if (best < 0 || !c->beliefs[usual].processes)
+        return c->beliefs[usual].runs && search->usable[usual] ? usual
+                                                               : best_launch(search, false, -1);
+    if (search->samples >= search->setup.limit)
+        return SEARCH_DONE;
+    for (int l = 0; l < (int)c->setup.launch_count; l++) {
+        const struct launch_belief *b = &c->beliefs[l];
+        double gap = b->log_ns - c->beliefs[best].log_ns, gained;
+
+        if (l == best || !search->usable[l] || !b->runs)
+            continue;
+        gained = gain_of_learning(fmax(gap, 0) + c->setup.margin,
+                                  sqrt(b->variance + c->beliefs[best].variance));
+        if (gained > most) {
+            most = gained;
+            next = l;
+        }
+    }
+    if (next >= 0 && c->beliefs[next].processes &&
+        c->beliefs[best].variance > c->beliefs[next].variance)
+        next = best;
+    return next >= 0 ? next : SEARCH_DONE;
+}
+
+static void launches_tell(struct search *search, int launch, double log_ns, bool asked)
+{
+    (void)search, (void)launch, (void)log_ns, (void)asked;
+}
+
+static struct normal launches_level(struct search *search, int launch)
+{
+    struct launch_choice *c = choice_of(search);
+
+    survey(c);
+    return (struct normal){ c->beliefs[launch].log_ns, sqrt(c->beliefs[launch].variance) };
+}
+
+static struct normal launches_compare(struct search *search, int launch, int other)
+{
+    struct normal a = launches_level(search, launch), b = launches_level(search, other);
+
+    return (struct normal){ a.mean - b.mean, hypot(a.sd, b.sd) };
+}
+
+static void launches_verdict(struct search *search, struct search_result *out)
+{
+    out->winner = best_launch(search, true, -1);
+    if (out->winner < 0)
+        out->winner = best_launch(search, false, -1);
+    out->runner_up = best_launch(search, false, out->winner);
+}
+
+static double launches_noise(const struct search *search, double *freedom)
+{
+    return luck_of(choice_of(search), freedom);
+}
+
+static const struct search_ops launches_ops = {
+    .name = "launches",
+    .open = launches_open,
+    .close = launches_nothing,
+    .visit = launches_nothing,
+    .next = launches_next,
+    .tell = launches_tell,
+    .verdict = launches_verdict,
+    .level = launches_level,
+    .compare = launches_compare,
+    .noise = launches_noise,
+};
+
+/* ---- memory */
+
+int launch_choice_open(const struct launch_choice_setup *setup, struct launch_choice **out)
+{
+    struct launch_choice *c = calloc(1, sizeof(*c));
+    struct decision_setup decided;
+    struct search_setup search;
+    size_t launches = setup->launch_count;
+    int rc = OK;
+
+    if (!c)
+        return fail(ERR_NOMEM, "a choice of launches");
+    c->setup = *setup;
+    c->model.self = c;
+    c->fixed_arm = -1;
+    c->apart = malloc(launches * sizeof(*c->apart));
+    c->beliefs = calloc(launches, sizeof(*c->beliefs));
+    c->within = calloc(2 * setup->arm_count, sizeof(bool));
+    if (!c->apart || !c->beliefs || !c->within) {
+        rc = fail(ERR_NOMEM, "a choice of launches");
+        goto out;
+    }
+    c->among = c->within + setup->arm_count;
+    for (size_t l = 0; l < launches; l++)
+        c->apart[l] = UINT32_MAX;
+    for (size_t arm = 0; arm < setup->arm_count; arm++) {
+        uint32_t l = setup->launch_of[arm], apart = setup->apart ? setup->apart[arm] : 0;
+
+        c->apart[l] = apart < c->apart[l] ? apart : c->apart[l];
+    }
+    search = (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
+    /* An exhaustive pass starts each launch three times; the pairs that follow are among these. */
+    search.limit = (uint32_t)(3 * launches > 2 * PAIRS_LEAST + launches
+                                  ? 3 * launches - 2 * PAIRS_LEAST
+                                  : launches + launches / 2);
+    TRY_OUT(search_open(&launches_ops, &search, &c->search));
+    decided = (struct decision_setup){ .search = c->search,
+                                       .default_arm = (int)setup->launch_of[setup->default_arm],
+                                       .incumbent = -1,
+                                       .harm = setup->harm,
+                                       .margin = setup->margin,
+                                       .patience = setup->patience,
+                                       .apart = setup->apart ? c->apart : NULL,
+                                       .launched = true };
+    decision_open(&c->decision, &decided);
+    *out = c;
+    return OK;
+out:
+    launch_choice_close(c);
+    return rc;
+}
+
+void launch_choice_close(struct launch_choice *c)
+{
+    if (!c)
+        return;
+    search_close(c->search);
+    for (int i = 0; i < LINE_UPS; i++)
+        free(c->line_up[i].live);
+    free(c->apart);
+    free(c->ranges);
+    free(c->shown);
+    free(c->processes);
+    free(c->beliefs);
+    free(c->within);
+    free(c);
+}
+
+/* ---- what is held against each other */
+
+static int best_fixed(const struct launch_choice *c)
+{
+    double least = INFINITY;
+    int best = -1;
+
+    for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
+        int launch = (int)c->setup.launch_of[arm];
+        double sum = 0;
+        bool ran = true;
+
+        if (launch != c->line_up[CHOSEN].launch && launch != c->line_up[USUAL].launch)
+            continue;
+        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++) {
+            if (!(c->ranges[r].weight > 0))
+                continue;
+            ran &= c->ranges[r].search->count[arm] > 0;
+            sum += c->ranges[r].search->usable[arm]
+                       ? weighted(c, r, search_level(c->ranges[r].search, arm).mean)
+                       : INFINITY;
+        }
+        if (ran && sum < least) {
+            least = sum;
+            best = arm;
+        }
+    }
+    return best >= 0 ? best : c->setup.default_arm;
+}
+
+/* Fixes what the candidate and the default launch show from here on. */
+static void line_up(struct launch_choice *c)
+{
+    int launch[LINE_UPS];
+
+    launch[USUAL] = c->decision.setup.default_arm;
+    launch[CHOSEN] = c->decision.trial_count ? c->decision.trials[0].arm : launch[USUAL];
+    for (int i = 0; i < LINE_UPS; i++) {
+        c->line_up[i].launch = launch[i];
+        for (size_t r = 0; r < c->range_count; r++)
+            c->line_up[i].live[r] = find_live(c, launch[i], r);
+    }
+    c->fixed_arm = best_fixed(c);
+    c->lined_up = true;
+}
+
+static void break_up(struct launch_choice *c)
+{
+    c->lined_up = false;
+    c->decision.chosen = false;
+    c->decision.trial_count = 0;
+    for (size_t p = 0; p < c->process_count; p++)
+        c->processes[p].fresh = false;
+}
+
+static const struct line_up *line_up_of(const struct launch_choice *c, int launch)
+{
+    for (int i = 0; i < LINE_UPS && c->lined_up; i++)
+        if (c->line_up[i].launch == launch)
+            return &c->line_up[i];
+    return NULL;
+}
+
+int launch_choice_live(const struct launch_choice *c, int launch, int range)
+{
+    const struct line_up *of = line_up_of(c, launch);
+
+    return of ? of->live[range] : find_live(c, launch, (size_t)range);
+}
+
+static const struct shown *find_shown(const struct launch_choice *c, const struct process *p,
+                                      size_t range, int arm)
+{
+    for (size_t i = p->first; i < p->first + p->count; i++)
+        if (c->shown[i].range == (int)range && c->shown[i].arm == arm)
+            return &c->shown[i];
+    return NULL;
+}
+
+/* The weighted time that a process showed under one plan for each range, or one for all where
+ * `fixed` is not -1; NAN: it did not show them all. */
+static double total_of(const struct launch_choice *c, const struct process *p, const int *live,
+                       int fixed)
+{
+    double sum = 0;
+
+    for (size_t r = 0; r < c->range_count; r++) {
+        const struct shown *s;
+
+        if (!(c->ranges[r].weight > 0))
+            continue;
+        s = find_shown(c, p, r, fixed >= 0 ? fixed : live[r]);
+        if (!s)
+            return NAN;
+        sum += weighted(c, r, s->log_ns);
+    }
+    return sum;
+}
+
+/* ---- ranges */
+
+int launch_choice_add(struct launch_choice *c, struct search *search, double weight)
+{
+    struct range fresh = { search, weight };
+
+    for (int i = 0; i < LINE_UPS; i++) {
+        int *more = realloc(c->line_up[i].live, (c->range_count + 1) * sizeof(*more));
+
+        if (!more)
+            return fail(ERR_NOMEM, "a range");
+        c->line_up[i].live = more;
+    }
+    ARRAY_APPEND(c->ranges, c->range_count, fresh);
+    c->surveyed = false;
+    if (weight > 0)
+        break_up(c); /* what is to be compared has one range more */
+    return (int)c->range_count - 1;
+}
+
+void launch_choice_weigh(struct launch_choice *c, int range, double weight)
+{
+    c->ranges[range].weight = weight;
+    c->surveyed = false;
+    break_up(c);
+}
+
+void launch_choice_cost(struct launch_choice *c, double share)
+{
+    c->cost = share;
+    c->search->setup.worth = worth_of(c);
+}
+
+/* ---- launches */
+
+/* Launches in which some range has no plan that can run are out. */
+static void drop_launches(struct launch_choice *c)
+{
+    survey(c);
+    for (int l = 0; l < (int)c->setup.launch_count && c->range_count; l++)
+        if (c->search->usable[l] && !c->beliefs[l].runs)
+            decision_drop(&c->decision, l);
+}
+
+int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
+{
+    int next;
+
+    c->surveyed = false;
+    drop_launches(c);
+    if (!c->range_count) {
+        *purpose = DECISION_SEARCH;
+        return c->process_count ? DECISION_DONE : c->decision.setup.default_arm;
+    }
+    next = decision_next(&c->decision, purpose);
+    if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->lined_up)
+        line_up(c);
+    return next;
+}
+
+void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purpose purpose)
+{
+    struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
+
+    if (purpose == DECISION_SAFETY && !c->lined_up) { /* as it was when this was asked for */
+        enum decision_purpose again;
+
+        (void)launch_choice_next(c, &again);
+        if (!c->lined_up)
+            line_up(c);
+    } else if (purpose == DECISION_SEARCH && c->lined_up) {
+        break_up(c);
+    }
+    c->under_way = more != NULL;
+    if (!more)
+        return;
+    c->processes = more;
+    c->processes[c->process_count++] = (struct process){ .launch = launch,
+                                                         .purpose = purpose,
+                                                         .fresh = purpose == DECISION_SAFETY,
+                                                         .first = c->shown_count };
+}
+
+int launch_choice_wants(struct launch_choice *c, int range, bool *needed)
+{
+    const struct process *p = &c->processes[c->process_count - 1];
+    const struct line_up *of = p->purpose == DECISION_SAFETY ? line_up_of(c, p->launch) : NULL;
+    struct search *s = c->ranges[range].search;
+    int first[3] = { -1, -1, -1 };
+
+    *needed = true;
+    if (!c->under_way || !(c->ranges[range].weight > 0))
+        return -1;
+    first[0] = of ? of->live[range] : find_live(c, p->launch, (size_t)range);
+    if (p->launch == (int)c->setup.launch_of[c->setup.default_arm])
+        first[1] = c->setup.default_arm;
+    if (of && c->fixed_arm >= 0 && (int)c->setup.launch_of[c->fixed_arm] == p->launch)
+        first[2] = c->fixed_arm;
+    for (int i = 0; i < 3; i++)
+        if (first[i] >= 0 && s->usable[first[i]] && !find_shown(c, p, (size_t)range, first[i]))
+            return first[i];
+    *needed = false;
+    if (p->purpose != DECISION_SEARCH)
+        return -1;
+    for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
+        c->within[arm] = can_run(c, (size_t)range, arm, p->launch);
+        c->among[arm] = c->within[arm] && !find_shown(c, p, (size_t)range, arm);
+    }
+    return search_inside(s, c->within, c->among);
+}
+
+int launch_choice_tell(struct launch_choice *c, int range, int arm, int64_t ns)
+{
+    struct shown fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
+
+    c->surveyed = false;
+    if (c->under_way) {
+        ARRAY_APPEND(c->shown, c->shown_count, fresh);
+        c->processes[c->process_count - 1].count++;
+    }
+    search_add(c->ranges[range].search, arm, ns);
+    return OK;
+}
+
+void launch_choice_drop(struct launch_choice *c, int range, int arm)
+{
+    search_drop(c->ranges[range].search, arm, true);
+    c->surveyed = false;
+    for (int i = 0; i < LINE_UPS && c->lined_up; i++)
+        if (c->line_up[i].live[range] == arm) {
+            break_up(c);
+            return;
+        }
+    if (arm == c->fixed_arm)
+        c->fixed_arm = -1;
+}
+
+int launch_choice_end(struct launch_choice *c)
+{
+    struct process *p = &c->processes[c->process_count - 1];
+    const struct line_up *of = line_up_of(c, p->launch);
+    double total;
+
+    if (!c->under_way)
+        return fail(ERR_NOMEM, "processes of a choice");
+    c->under_way = false;
+    c->surveyed = false;
+    survey(c);
+    if (p->purpose == DECISION_SEARCH && p->count && c->beliefs[p->launch].runs)
+        decision_tell(&c->decision, DECISION_SEARCH, p->launch,
+                      llround(exp(c->beliefs[p->launch].log_ns)));
+    if (p->purpose == DECISION_SEARCH || !of)
+        return OK;
+    total = total_of(c, p, of->live, -1);
+    if (total > 0)
+        decision_tell(&c->decision, DECISION_SAFETY, p->launch, llround(total));
+    else
+        p->fresh = false;
+    return OK;
+}
+
+/* ---- what came of it */
+
+static struct gain gain_of(const struct pairs *pairs, double luck, double freedom)
+{
+    struct scatter scatter;
+    struct mean mean;
+
+    if (pairs->count < 2)
+        return (struct gain)GAIN_UNKNOWN;
+    scatter_of(pairs, 1, &scatter);
+    scatter_know_within(&scatter, luck, fmin(6, freedom));
+    mean = pairs_mean(pairs, &scatter);
+    mean.further = 0; /* it is said of all launches, not of one more */
+    return range_gain(mean_range(&mean, STATED));
+}
+
+/* The chosen launch's fresh processes against those that ran the fixed plan. */
+static struct pairs pairs_with_fixed(const struct launch_choice *c, const struct line_up *chosen)
+{
+    struct pairs pairs = { 0 };
+    size_t at = 0;
+
+    for (size_t p = 0; p < c->process_count; p++) {
+        double total, fixed = NAN;
+
+        if (!c->processes[p].fresh || c->processes[p].launch != chosen->launch)
+            continue;
+        total = total_of(c, &c->processes[p], chosen->live, -1);
+        if ((int)c->setup.launch_of[c->fixed_arm] == chosen->launch)
+            fixed = total_of(c, &c->processes[p], NULL, c->fixed_arm);
+        for (; at < c->process_count && isnan(fixed) &&
+               (int)c->setup.launch_of[c->fixed_arm] != chosen->launch;
+             at++)
+            if (c->processes[at].fresh &&
+                c->processes[at].launch == (int)c->setup.launch_of[c->fixed_arm])
+                fixed = total_of(c, &c->processes[at], NULL, c->fixed_arm);
+        if (total > 0 && fixed > 0)
+            pairs_add(&pairs, log(total / fixed), 0);
+    }
+    return pairs;
+}
+
+/* What a job would save beside this launch if each range had a launch of its own. */
+static struct gain price_of(const struct launch_choice *c, int launch)
+{
+    double here = 0, free = 0, sd = 0;
+
+    for (size_t r = 0; r < c->range_count; r++) {
+        struct search *s = c->ranges[r].search;
+        int live = launch_choice_live(c, launch, (int)r), best = live;
+        double mean, least;
+
+        if (!(c->ranges[r].weight > 0))
+            continue;
+        if (live < 0)
+            return (struct gain)GAIN_UNKNOWN;
+        mean = least = search_level(s, live).mean;
+        for (int arm = 0; arm < (int)c->setup.arm_count; arm++)
+            if (s->usable[arm] && s->count[arm] && search_level(s, arm).mean < least) {
+                least = search_level(s, arm).mean;
+                best = arm;
+            }
+        here += weighted(c, r, mean);
+        free += weighted(c, r, least);
+        if (best != live)
+            sd += weighted(c, r, least) * search_compare(s, best, live).sd;
+    }
+    sd = sd / here;
+    return (struct gain){ 1 - free / here, fmax(0, 1 - free / here - 1.96 * sd),
+                          fmin(1, 1 - free / here + 1.96 * sd) };
+}
+
+bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out)
+{
+    struct launch_choice *c = (struct launch_choice *)choice; /* what it believes is kept there */
+    struct launch_result r = { .over_default = GAIN_UNKNOWN,
+                               .over_fixed = GAIN_UNKNOWN,
+                               .fixed_arm = c->fixed_arm };
+    struct decision_result decided;
+    const struct trial_of *trial;
+    const struct line_up *chosen;
+    double freedom, luck;
+
+    if (!c->range_count)
+        return false;
+    c->surveyed = false;
+    drop_launches(c);
+    if (!decision_result(&c->decision, &decided))
+        return false;
+    r.launch = decided.arm;
+    r.word = decided.word;
+    r.doubt = decided.doubt;
+    r.launches = (uint32_t)c->process_count;
+    r.price = price_of(c, r.launch);
+    luck = luck_of(c, &freedom);
+    trial = decision_trial(&c->decision);
+    chosen = line_up_of(c, r.launch);
+    if (r.launch == c->decision.setup.default_arm)
+        r.over_default = (struct gain){ 0, 0, 0 };
+    if (trial && trial->arm == r.launch) {
+        struct pairs pairs = trial_pairs(trial);
+
+        r.pairs = pairs.count;
+        r.over_default = gain_of(&pairs, 2 * luck, freedom);
+    }
+    if (chosen && c->fixed_arm >= 0) {
+        struct pairs pairs = pairs_with_fixed(c, chosen);
+
+        /* Two plans of one process share its luck, and nobody knows how far. */
+        r.over_fixed = gain_of(&pairs, 0,
+                               (int)c->setup.launch_of[c->fixed_arm] == r.launch ? 0 : freedom);
+        if ((int)c->setup.launch_of[c->fixed_arm] != r.launch)
+            r.over_fixed = gain_of(&pairs, 2 * luck, freedom);
+    }
+    *out = r;
+    return true;
+}

@@ -1,0 +1,75 @@
+/* Which launch of a program is best for its whole table.  A job has one set of restart values, a
+ * table many ranges: the best launch is the one whose ranges, each under its best live plan, take
+ * least time together, by how often each of them is asked for.
+ *
+ * It is a decision (decision.h) whose plans are launches.  A sample of one is what one process
+ * shows: the sum over ranges of weight times time.  What the ranges' own searches believe of single
+ * plans says which launch to start next; fresh pairs of processes say whether the chosen one is
+ * faster than the default launch.  Pure: the same launches told again give the same state.
+ *
+ *     launch_choice_open(&setup, &c);  launch_choice_add(c, search, weight) for each range;
+ *     while ((launch = launch_choice_next(c, &purpose)) != DECISION_DONE) {
+ *         launch_choice_begin(c, launch, purpose);
+ *         while a range has launch_choice_wants(c, range) >= 0
+ *             launch_choice_tell(c, range, arm, ns);   or launch_choice_drop(c, range, arm)
+ *         launch_choice_end(c);
+ *     }
+ */
+#ifndef LAUNCH_CHOICE_H
+#define LAUNCH_CHOICE_H
+
+#include "decision.h"
+
+struct launch_choice;
+
+struct launch_choice_setup {
+    size_t arm_count;          /* plans */
+    const uint32_t *launch_of; /* by arm: the launch that it needs; borrowed */
+    size_t launch_count;
+    int default_arm;
+    const uint32_t *apart; /* by arm, as in struct decision_setup; borrowed; NULL: all alike */
+    double harm, margin;   /* as there */
+    uint32_t patience;     /* as there */
+    uint64_t seed;
+};
+
+int launch_choice_open(const struct launch_choice_setup *setup, struct launch_choice **out);
+void launch_choice_close(struct launch_choice *choice); /* NULL is fine */
+
+/* One more range, of this weight; `search`: borrowed, in a visit of its own.  Samples that the
+ * range has are told by launch_choice_tell() alone.  Returns its number, or an error. */
+int launch_choice_add(struct launch_choice *choice, struct search *search, double weight);
+/* Changes the weight; 0: the range counts no more.  What was told counts anew. */
+void launch_choice_weigh(struct launch_choice *choice, int range, double weight);
+
+/* What a start costs, as a share of all that a launch may save. */
+void launch_choice_cost(struct launch_choice *choice, double share);
+
+/* The launch to start next and what for; DECISION_DONE: it is decided. */
+int launch_choice_next(struct launch_choice *choice, enum decision_purpose *purpose);
+
+void launch_choice_begin(struct launch_choice *choice, int launch, enum decision_purpose purpose);
+/* The arm that the launch under way is to show next in a range; -1: no more.  `needed`: the launch
+ * is of little use without it. */
+int launch_choice_wants(struct launch_choice *choice, int range, bool *needed);
+int launch_choice_tell(struct launch_choice *choice, int range, int arm, int64_t ns);
+void launch_choice_drop(struct launch_choice *choice, int range, int arm); /* it cannot run there */
+int launch_choice_end(struct launch_choice *choice);
+
+/* The best live plan of a launch in a range; -1: none can run. */
+int launch_choice_live(const struct launch_choice *choice, int launch, int range);
+
+struct launch_result {
+    int launch; /* that is to be told */
+    enum decision_word word;
+    struct gain over_default; /* what it saves: over the default launch, by pairs of processes, ... */
+    struct gain over_fixed;   /* ... over the best single plan for all ranges, ... */
+    int fixed_arm;            /* ... which is this one; -1: not known */
+    struct gain price;        /* what a job would save beside it that restarted for each range */
+    struct doubt doubt;       /* where the default stands; `arm` is a launch */
+    uint32_t pairs, launches; /* of processes; that were started */
+};
+/* At any time: what would be published now.  False: no launch can run all ranges. */
+bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out);
+
+#endif
