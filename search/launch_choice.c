@@ -216,11 +216,42 @@ static int best_launch(const struct search *search, bool ran, int but)
     return best;
 }
 
+/* What may be left in the live plans of the launch that is best. */
+static const double live_worth = 0.004;
+
 static double worth_of(const struct launch_choice *c)
 {
     static const double least = 0.0005;
 
     return fmax(least, c->cost);
+}
+
+/* How much faster a launch is expected to get where it were known which of its live plans is best
+ * in each range. */
+static double live_doubt(const struct launch_choice *c, int launch)
+{
+    double sum = 0, doubt = 0;
+
+    for (size_t r = 0; r < c->range_count; r++) {
+        struct search *s = c->ranges[r].search;
+        int live = c->ranges[r].weight > 0 ? find_live(c, launch, r) : -1;
+        double part, most = 0;
+
+        if (live < 0)
+            continue;
+        part = weighted(c, r, search_level(s, live).mean);
+        for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
+            struct normal over;
+
+            if (arm == live || !can_run(c, r, arm, launch))
+                continue;
+            over = search_compare(s, arm, live);
+            most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
+        }
+        sum += part;
+        doubt += part * most;
+    }
+    return sum > 0 ? doubt / sum : 0;
 }
 
 /* The launch by which most is expected to be gained beyond the margin, if it were known what it and
@@ -252,6 +283,8 @@ static int launches_next(struct search *search)
     }
     if (next >= 0 && c->beliefs[next].processes &&
         c->beliefs[best].variance > c->beliefs[next].variance)
+        next = best;
+    if (next < 0 && live_doubt(c, best) > live_worth)
         next = best;
     return next >= 0 ? next : SEARCH_DONE;
 }

@@ -80,6 +80,21 @@ char *declaration_launch_words(const struct declaration *d, uint32_t choice,
     return text;
 }
 
+uint32_t declaration_apart(const struct declaration *d, uint32_t choice)
+{
+    uint32_t apart = 0;
+
+    for (size_t a = 0; a < d->axes; a++) {
+        uint32_t value = declaration_value(d, choice, a), usual = d->axis[a].fallback;
+        uint32_t steps = value > usual ? value - usual : usual - value;
+
+        if (steps)
+            apart += (d->axis[a].restart ? 1u << 20 : 0) + (1u << 14) +
+                     (d->axis[a].words ? 1 : steps);
+    }
+    return apart;
+}
+
 int declaration_format(const struct declaration *d, uint32_t choice, char *text, size_t size)
 {
     size_t used = 0;

@@ -136,6 +136,10 @@ bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b
 char *declaration_launch_words(const struct declaration *d, uint32_t choice,
                                char text[DECLARATION_PLAN_BYTES]);
 
+/* How far a plan lies from the default one: what needs a restart counts most, then on how many axes
+ * they differ, then by how many values. */
+uint32_t declaration_apart(const struct declaration *declaration, uint32_t choice);
+
 /* A bucket is a range of the key and a class in one number: range * classes + class.  n edges make
  * n + 1 ranges: up to the first edge, up to the second, ..., and above the last. */
 uint32_t declaration_buckets(const struct declaration *d);

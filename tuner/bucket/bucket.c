@@ -74,8 +74,6 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
                                                 sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
-/* How far plans of a declared space lie from its default: what needs a restart counts most, then on
- * how many axes they differ, then by how many values. */
 static int load_apart(struct bucket *b)
 {
     const struct dictionary *d = b->dictionary;
@@ -88,15 +86,7 @@ static int load_apart(struct bucket *b)
     if (!b->apart)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (size_t arm = 0; arm < d->arm_count; arm++)
-        for (size_t i = 0; i < space->axes; i++) {
-            uint32_t value = declaration_value(space, d->arms[arm].choice, i);
-            uint32_t usual = space->axis[i].fallback;
-            uint32_t steps = value > usual ? value - usual : usual - value;
-
-            if (steps)
-                b->apart[arm] += (space->axis[i].restart ? 1u << 20 : 0) + (1u << 14) +
-                                 (space->axis[i].words ? 1 : steps);
-        }
+        b->apart[arm] = declaration_apart(space, d->arms[arm].choice);
     return OK;
 }
 
@@ -323,12 +313,14 @@ int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64
     struct store *store = b->dictionary->store;
     struct attempt *a = &b->attempts[arm];
     struct sample_row sample = { .kind = bucket_sample_kind(purpose),
-                                 .round = bucket_count(b, arm),
+                                 .round = b->process ? b->process : bucket_count(b, arm),
                                  .ns = ns,
                                  .run = b->dictionary->run };
 
     TRY(ledger_end(store, a, TRIAL_OK, ""));
     TRY(ledger_sample(store, a, &sample, NULL)); /* it counts: nobody has said it was disturbed */
+    if (!b->decision.setup.search)
+        return bucket_remember(b, arm, sample.kind, ns);
     return bucket_tell(b, purpose, arm, ns);
 }
 

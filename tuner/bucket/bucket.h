@@ -32,6 +32,8 @@ struct bucket {
     const struct dictionary *dictionary;
     struct bucket_key key;
     uint64_t capacity; /* of its steps: the upper edge, unless the caller puts another one here */
+    uint32_t process;  /* that its samples are of, where one process shows several buckets; the
+                        * round of their rows.  0: rounds count those of a plan */
     bool known;        /* there is an entry */
     struct entry_row entry;
     struct attempt *attempts;    /* by arm; NULL: not loaded */
@@ -58,7 +60,7 @@ int bucket_next(struct bucket *b, enum decision_purpose *purpose);
 
 /* Before an arm's first step; `harmless` as for ledger_begin(). */
 int bucket_begin(struct bucket *b, int arm, bool harmless);
-/* A step that took `ns`: its row, and what follows from it. */
+/* A step that took `ns`: its row, and what follows from it.  A decision hears it that is open. */
 int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns);
 /* The same where the row is written already. */
 int bucket_tell(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns);

@@ -13,7 +13,9 @@
 int launch_bucket_open(struct launch_bucket *r, const struct dictionary *shared, uint32_t bucket,
                        const struct search_setup *search)
 {
-    *r = (struct launch_bucket){ .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1 };
+    *r = (struct launch_bucket){
+        .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1, .place = -1
+    };
     r->watched.bucket = bucket;
     r->dictionary.launched = true;
     r->shown = calloc(shared->arm_count, sizeof(*r->shown));
@@ -38,11 +40,26 @@ void launch_bucket_close(struct launch_bucket *r)
     free(r->shown);
 }
 
-void launch_bucket_reset(struct launch_bucket *r)
+/* What the choice wants of the launch under way. */
+static void ask_choice(struct launch_bucket *r)
+{
+    bool needed = false;
+
+    r->wanted = launch_choice_wants(r->choice, r->place, &needed);
+    r->on_occasion = !needed;
+}
+
+void launch_bucket_reset(struct launch_bucket *r, const struct launch_under_way *launch,
+                         enum decision_purpose purpose)
 {
     r->arm = -1;
     r->failing = false;
     watched_reset(&r->watched);
+    if (!r->choice)
+        return;
+    r->bucket.process = launch->number;
+    r->purpose = purpose;
+    ask_choice(r);
 }
 
 bool launch_bucket_pin(struct launch_bucket *r)
@@ -77,6 +94,10 @@ static int advance(struct launch_bucket *r)
     struct entry_row entry;
     int rc;
 
+    if (r->choice) {
+        ask_choice(r);
+        return OK;
+    }
     r->wanted = decision_next(&r->bucket.decision, &r->purpose);
     r->on_occasion = false;
     if (r->wanted != DECISION_DONE)
@@ -106,6 +127,65 @@ int launch_bucket_begin(struct launch_bucket *r)
         return OK;
     bucket_open(&r->bucket, false);
     return advance(r);
+}
+
+static void visit(struct launch_bucket *r)
+{
+    bool usable[SEARCH_ARMS_MAX] = { false };
+
+    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
+        usable[arm] = r->bucket.attempts[arm].usable;
+    search_visit(r->dictionary.search, r->bucket.capacity, usable, false);
+}
+
+int launch_bucket_join(struct launch_bucket *r, struct launch_choice *choice, double weight)
+{
+    r->watched.state = r->demand ? RANGE_OPEN : RANGE_LEFT_OUT;
+    if (!r->demand)
+        return OK;
+    r->choice = choice;
+    visit(r);
+    r->place = launch_choice_add(choice, r->dictionary.search, weight);
+    return r->place < 0 ? r->place : OK;
+}
+
+int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint32_t launch)
+{
+    r->choice = NULL;
+    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
+        r->bucket.attempts[arm].usable &= launch_of[arm] == launch;
+    return r->watched.state == RANGE_OPEN ? launch_bucket_begin(r) : OK;
+}
+
+int launch_bucket_follow(struct launch_bucket *r, int arm)
+{
+    struct dictionary *d = &r->dictionary;
+    const struct entry_row *known = &r->bucket.entry;
+    struct normal level = search_level(d->search, arm);
+    struct entry_row e;
+
+    r->watched.state = RANGE_DECIDED;
+    if (r->bucket.known && dictionary_holds(d, known, false) &&
+        plan_equal(&known->plan, &d->arms[arm]))
+        return OK;
+    dictionary_begin_entry(d, r->bucket.key.bucket, &e);
+    e.capacity = r->bucket.capacity;
+    e.plan = d->arms[arm];
+    e.time_us = exp(level.mean) * 1e-3;
+    e.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
+    e.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
+    /* What is proven is proven of the launch, with all its ranges. */
+    e.default_us = NAN;
+    e.gain = (struct gain)GAIN_UNKNOWN;
+    e.bound = NAN;
+    e.samples = bucket_count(&r->bucket, arm);
+    text_put(e.reason, sizeof(e.reason), "%s", search_reason_words[SEARCH_CERTAIN]);
+    text_put(e.decision, sizeof(e.decision), "%s", decision_words[DECISION_STATIC]);
+    r->cut = false;
+    TRY(store_entry_put(d->store, &e, "measured in launches"));
+    r->bucket.entry = e;
+    r->bucket.known = true;
+    return OK;
 }
 
 /* ---- what a launch shows */
@@ -145,7 +225,7 @@ int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_
 
 static bool can_show(const struct launch_bucket *r, const struct launch_under_way *launch, int arm)
 {
-    return launch->way_of[arm] == launch->way && r->shown[arm] != launch->number;
+    return arm >= 0 && launch->way_of[arm] == launch->way && r->shown[arm] != launch->number;
 }
 
 bool launch_bucket_wants(const struct launch_bucket *r, const struct launch_under_way *launch)
@@ -167,7 +247,7 @@ void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *
     enum decision_purpose purpose;
     int arm;
 
-    if (r->watched.state != RANGE_OPEN || can_show(r, launch, r->wanted))
+    if (r->choice || r->watched.state != RANGE_OPEN || can_show(r, launch, r->wanted))
         return;
     for (int i = 0; i < (int)r->dictionary.arm_count; i++)
         among[i] = can_show(r, launch, i);
@@ -185,6 +265,8 @@ static int learn(struct launch_bucket *r, const struct launch_under_way *launch,
 {
     TRY(bucket_begin(&r->bucket, r->wanted, true));
     TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
+    if (r->choice)
+        TRY(launch_choice_tell(r->choice, r->place, r->wanted, sample));
     r->shown[r->wanted] = launch->number;
     r->arm = -1;
     return store_commit(r->dictionary.store);
@@ -216,7 +298,7 @@ int launch_bucket_end(struct launch_bucket *r, const struct launch_under_way *la
 
 int launch_bucket_next(struct launch_bucket *r)
 {
-    return r->watched.state == RANGE_OPEN ? advance(r) : OK;
+    return r->watched.state == RANGE_OPEN && !r->choice ? advance(r) : OK;
 }
 
 int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
@@ -240,6 +322,9 @@ int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state,
     }
     if (r->watched.state != RANGE_OPEN)
         return OK;
-    decision_drop(&r->bucket.decision, arm);
+    if (r->choice)
+        launch_choice_drop(r->choice, r->place, arm);
+    else
+        decision_drop(&r->bucket.decision, arm);
     return advance(r);
 }

@@ -1,9 +1,11 @@
 /* One range of a program's space: its decision, of which a sample is what one
- * launch shows of one plan. */
+ * launch shows of one plan.  Where a job has to choose its launch, the ranges have one decision
+ * together first (search/launch_choice.h), and a range shows what that wants of it. */
 #ifndef LAUNCH_BUCKET_H
 #define LAUNCH_BUCKET_H
 
 #include "bucket.h"
+#include "launch_choice.h"
 #include "launches.h"
 
 #include <stddef.h>
@@ -13,6 +15,8 @@ struct launch_bucket {
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
     uint64_t demand; /* as live_demand() has it */
+    struct launch_choice *choice; /* borrowed; NULL: the range decides by itself */
+    int place;                    /* its number there; -1: it is none of its ranges */
     int pinned;      /* the arm that a person chose; -1: none that can run */
     int wanted;      /* the arm that the decision asks for, while it is open; in a launch that
                       * cannot show that, one that it would like to have on the occasion */
@@ -44,8 +48,17 @@ bool launch_bucket_pin(struct launch_bucket *range);
 /* Has it decided, from what is known; writes the entry where nothing more is wanted. */
 int launch_bucket_begin(struct launch_bucket *range);
 
-/* A launch begins. */
-void launch_bucket_reset(struct launch_bucket *range);
+/* The same where the ranges choose their launch together, in which it counts by its weight.  What it
+ * has sampled the caller tells the choice. */
+int launch_bucket_join(struct launch_bucket *range, struct launch_choice *choice, double weight);
+/* The choice is made: from here on the range decides among the plans of that launch by itself. */
+int launch_bucket_part(struct launch_bucket *range, const uint32_t *launch_of, uint32_t launch);
+/* Writes the entry: its plan is the best one of the launch that is best for all ranges together. */
+int launch_bucket_follow(struct launch_bucket *range, int arm);
+
+/* A launch begins, of a choice's ranges for that purpose. */
+void launch_bucket_reset(struct launch_bucket *range, const struct launch_under_way *launch,
+                         enum decision_purpose purpose);
 
 /* Whether the launch can show what is wanted. */
 bool launch_bucket_wants(const struct launch_bucket *range, const struct launch_under_way *launch);

@@ -430,7 +430,7 @@ int launches_run(struct launches *l)
 
         for (size_t w = 0; w < l->way_count; w++)
             l->ways[w].votes = 0;
-        l->client->vote(l->self);
+        TRY(l->client->vote(l->self));
         next = ways_next(l->ways, l->way_count, l->now.number);
         if (next < 0)
             return OK;

@@ -139,7 +139,7 @@ struct launch_client {
     /* The program asks for a range for the first time: launches_add() is to be called. */
     int (*add)(void *self, uint32_t bucket);
     /* Adds to the votes of ways, which are 0, what is wanted of each of them next. */
-    void (*vote)(void *self);
+    int (*vote)(void *self);
     /* A launch, said as `words`, is about to start; watch.looking is to be said. */
     int (*begin)(void *self, const char *words);
     enum launch_wish (*wish)(void *self, struct watched *range);

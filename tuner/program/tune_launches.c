@@ -2,6 +2,7 @@
  * which plan, or which values, are to blame for a launch that failed. */
 #include "tune_launches.h"
 
+#include "array.h"
 #include "host.h"
 #include "launch_bucket.h"
 #include "measuring_run.h"
@@ -11,9 +12,11 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct launch_tuning {
     struct launches launches;
@@ -27,6 +30,14 @@ struct launch_tuning {
     uint32_t barren; /* launches in a row that failed between steps */
     char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
     int arm; /* of the launch under way: the plan it was told last */
+
+    /* Where programs are started in several ways: which of them is best for all ranges together.
+     * Then each range decides by itself among the plans of that one, if it is the default's. */
+    struct launch_choice *choice; /* NULL: there is one way */
+    uint32_t apart[SEARCH_ARMS_MAX]; /* of plans from the default one */
+    bool settled;
+    struct launch_result best;     /* once it is settled */
+    enum decision_purpose purpose; /* of the launch under way */
 };
 
 /* ---- ranges */
@@ -34,6 +45,13 @@ struct launch_tuning {
 static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
 {
     return launch_bucket_of(t->launches.ranges[i]);
+}
+
+/* How often a step of the range is taken, beside others. */
+static double weight_of(const struct launch_tuning *t, uint32_t bucket)
+{
+    (void)t, (void)bucket;
+    return 1;
 }
 
 static int add_range(struct launch_tuning *t, uint32_t bucket)
@@ -53,7 +71,12 @@ static int add_range(struct launch_tuning *t, uint32_t bucket)
         if (l->ways[l->way_of[arm]].broken)
             TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
     r->demand = live_demand(t->setup, bucket);
-    return launch_bucket_pin(r) ? OK : launch_bucket_begin(r);
+    if (launch_bucket_pin(r))
+        return OK;
+    if (!t->choice)
+        return launch_bucket_begin(r);
+    return t->settled ? launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch)
+                      : launch_bucket_join(r, t->choice, weight_of(t, bucket));
 }
 
 static void count_in_row(struct launch_tuning *t)
@@ -75,16 +98,181 @@ static int add(void *self, uint32_t bucket)
     struct launch_tuning *t = self;
 
     TRY(add_range(t, bucket));
+    launch_bucket_reset(range_at(t, t->launches.range_count - 1), &t->launches.now, t->purpose);
     launch_bucket_look(range_at(t, t->launches.range_count - 1), &t->launches.now);
     return OK;
 }
 
-static void vote(void *self)
+/* ---- which launch is best */
+
+/* What earlier launches showed, launch by launch. */
+struct recalled {
+    int64_t run;
+    uint32_t round, way;
+    struct launch_bucket *range;
+    const struct counted_sample *sample;
+    size_t order;
+};
+
+static int by_launch(const void *a, const void *b)
+{
+    const struct recalled *x = a, *y = b;
+
+    if (x->run != y->run)
+        return (x->run > y->run) - (x->run < y->run);
+    if (x->round != y->round)
+        return (x->round > y->round) - (x->round < y->round);
+    if (x->way != y->way)
+        return (x->way > y->way) - (x->way < y->way);
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static int recall_launches(struct launch_tuning *t)
+{
+    struct recalled *all = NULL;
+    size_t count = 0, i = 0;
+    int rc = OK;
+
+    for (size_t n = 0; n < t->launches.range_count; n++) {
+        struct launch_bucket *r = range_at(t, n);
+
+        for (uint32_t k = 0; k < r->bucket.told_count && r->place >= 0; k++) {
+            const struct counted_sample *s = &r->bucket.told[k];
+            struct recalled fresh = { s->run, s->round, t->launches.way_of[s->arm], r, s, count };
+
+            ARRAY_APPEND(all, count, fresh);
+        }
+    }
+    if (count)
+        qsort(all, count, sizeof(*all), by_launch);
+    while (i < count && !rc) {
+        const struct recalled *first = &all[i];
+        enum decision_purpose purpose = DECISION_SEARCH;
+        size_t end = i;
+
+        for (; end < count && all[end].run == first->run && all[end].round == first->round &&
+               all[end].way == first->way;
+             end++)
+            if (all[end].sample->kind == SAMPLE_CONTEST)
+                purpose = DECISION_SAFETY;
+        launch_choice_begin(t->choice, (int)first->way, purpose);
+        for (; i < end && !rc; i++)
+            rc = launch_choice_tell(t->choice, all[i].range->place, all[i].sample->arm,
+                                    all[i].sample->ns);
+        rc = rc ? rc : launch_choice_end(t->choice);
+    }
+    free(all);
+    return rc;
+}
+
+/* The best plan of each launch in each range, for jobs that start under other values. */
+static int write_launches(struct launch_tuning *t)
+{
+    const struct declaration *space = t->launches.session->ranges.declared;
+    struct dictionary *d = &t->dictionary;
+
+    TRY(store_launches_end(d->store, d->cluster, d->shape, d->ranges.window));
+    for (size_t way = 0; way < t->launches.way_count; way++)
+        for (size_t i = 0; i < t->launches.range_count; i++) {
+            const struct launch_bucket *r = range_at(t, i);
+            int arm = r->place < 0 ? -1 : launch_choice_live(t->choice, (int)way, r->place);
+            struct launch_row row = { .cluster = d->cluster,
+                                      .shape = d->shape,
+                                      .window = d->ranges.window,
+                                      .bucket = r->bucket.key.bucket };
+            struct normal level;
+
+            if (arm < 0 || !bucket_count(&r->bucket, arm))
+                continue;
+            level = search_level(r->dictionary.search, arm);
+            declaration_launch_words(space, t->arms[arm].choice, row.launch);
+            row.plan = t->arms[arm];
+            row.time_us = exp(level.mean) * 1e-3;
+            row.sd = level.sd;
+            row.samples = bucket_count(&r->bucket, arm);
+            TRY(store_launch_put(d->store, &row));
+        }
+    return OK;
+}
+
+/* What the launch is worth to the table as a whole. */
+static int write_standing(struct launch_tuning *t)
+{
+    const struct launch_result *best = &t->best;
+    struct dictionary *d = &t->dictionary;
+    struct standing_row row = { .cluster = d->cluster,
+                                .shape = d->shape,
+                                .run = d->run,
+                                .window = d->ranges.window,
+                                .gain = best->over_default,
+                                .static_gain = best->over_fixed,
+                                .rounds = best->pairs,
+                                .launches = best->launches,
+                                .kappa = 1,
+                                .decided_s = time(NULL) };
+
+    if (!isnan(row.static_gain.value))
+        row.static_plan = t->arms[best->fixed_arm];
+    return store_standing(d->store, &row);
+}
+
+/* The ranges have chosen their launch.  Where that is the default's nothing is proven by it: each
+ * range decides by itself among its plans. */
+static int settle(struct launch_tuning *t)
+{
+    struct launches *l = &t->launches;
+
+    t->settled = true;
+    if (!launch_choice_result(t->choice, &t->best)) {
+        t->best.launch = (int)l->way_of[t->dictionary.default_arm];
+        return l->range_count ? fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which "
+                                                 "no plan runs, as moetune show --trials says")
+                              : OK;
+    }
+    TRY(write_launches(t));
+    for (size_t i = 0; i < l->range_count; i++) {
+        struct launch_bucket *r = range_at(t, i);
+
+        if (r->watched.state != RANGE_OPEN)
+            continue;
+        if (t->best.launch == (int)l->way_of[t->dictionary.default_arm])
+            TRY(launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch));
+        else
+            TRY(launch_bucket_follow(r, launch_choice_live(t->choice, t->best.launch, r->place)));
+    }
+    if (t->best.launch != (int)l->way_of[t->dictionary.default_arm])
+        TRY(write_standing(t));
+    return store_publish(t->dictionary.store);
+}
+
+/* What a start costs beside what it may save: a table serves some hours of steps. */
+static double cost_of_launch(const struct launch_tuning *t)
+{
+    static const double served_s = 36000;
+    const struct launch_cost *cost = &t->launches.cost;
+
+    return t->launches.now.number
+               ? (cost->outside_ns + cost->inside_ns) * 1e-9 / t->launches.now.number / served_s
+               : 0;
+}
+
+static int vote(void *self)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
+    if (t->choice && !t->settled) {
+        int way;
+
+        launch_choice_cost(t->choice, cost_of_launch(t));
+        way = launch_choice_next(t->choice, &t->purpose);
+        if (way >= 0) {
+            l->ways[way].votes = 1;
+            return OK;
+        }
+        TRY(settle(t));
+    }
     for (size_t i = 0; i < t->launches.range_count; i++) {
         const struct launch_bucket *r = range_at(t, i);
 
@@ -96,6 +284,7 @@ static void vote(void *self)
     /* Ranges that nobody asked for yet show under the default. */
     if (!open && (!l->now.number || !t->launches.range_count))
         l->ways[l->way_of[t->dictionary.default_arm]].votes = 1;
+    return OK;
 }
 
 static int begin(void *self, const char *words)
@@ -104,9 +293,11 @@ static int begin(void *self, const char *words)
     struct launches *l = &t->launches;
     struct watched all = { .samples = 0 };
 
+    if (t->choice && !t->settled)
+        launch_choice_begin(t->choice, (int)l->now.way, t->purpose);
     for (size_t i = 0; i < t->launches.range_count; i++) {
         watched_add(&all, &range_at(t, i)->watched);
-        launch_bucket_reset(range_at(t, i));
+        launch_bucket_reset(range_at(t, i), &l->now, t->purpose);
         launch_bucket_look(range_at(t, i), &l->now);
     }
     l->watch.looking = l->now.number == 1;
@@ -310,8 +501,17 @@ static int ended(void *self, const struct launch_end *failure)
         TRY(judge_failure(t, failure));
     else
         t->barren = 0;
-    for (size_t i = 0; i < t->launches.range_count; i++)
-        TRY(launch_bucket_next(range_at(t, i)));
+    if (t->choice && !t->settled)
+        TRY(launch_choice_end(t->choice));
+    for (size_t i = 0; i < t->launches.range_count; i++) {
+        struct launch_bucket *r = range_at(t, i);
+
+        TRY(launch_bucket_next(r));
+        if (r->choice && r->watched.state == RANGE_GIVEN_UP) {
+            launch_choice_weigh(t->choice, r->place, 0);
+            r->choice = NULL;
+        }
+    }
     return OK;
 }
 
@@ -337,6 +537,26 @@ static int recall_range(void *self, const struct trial_row *trial)
     return add_range(t, trial->key.bucket);
 }
 
+static int open_choice(struct launch_tuning *t)
+{
+    const struct dictionary *d = &t->dictionary;
+    const struct launch_choice_setup setup = { .arm_count = d->arm_count,
+                                               .launch_of = t->launches.way_of,
+                                               .launch_count = t->launches.way_count,
+                                               .default_arm = d->default_arm,
+                                               .apart = t->apart,
+                                               .harm = t->setup->harm,
+                                               .margin = t->setup->margin,
+                                               .patience = t->setup->effort->patience,
+                                               .seed = t->setup->seed };
+
+    if (t->launches.way_count < 2)
+        return OK;
+    for (size_t arm = 0; arm < d->arm_count; arm++)
+        t->apart[arm] = declaration_apart(t->launches.session->ranges.declared, t->arms[arm].choice);
+    return launch_choice_open(&setup, &t->choice);
+}
+
 static int tune(struct launch_tuning *t)
 {
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
@@ -348,6 +568,7 @@ static int tune(struct launch_tuning *t)
     TRY(live_arms(setup, d, t->arms));
     t->launches.plan_count = d->arm_count;
     TRY(launches_open(&t->launches));
+    TRY(open_choice(t));
     TRY(live_cluster(setup, &cluster));
     t->search = live_search(setup, d, &cluster);
     TRY(store_open(setup->path, setup->store_flags, &d->store));
@@ -360,6 +581,8 @@ static int tune(struct launch_tuning *t)
     for (size_t i = 0; i < setup->demand_count; i++)
         TRY(add_range(t, setup->demands[i].bucket));
     TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t));
+    if (t->choice)
+        TRY(recall_launches(t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->launches.range_count && rc == ERR_CUT; i++)
         TRY(launch_bucket_next(range_at(t, i)));
@@ -427,6 +650,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
     }
     dictionary_close(&t->dictionary);
     launches_close(&t->launches);
+    launch_choice_close(t->choice);
     free(t);
     return rc ? rc : said;
 }

@@ -292,7 +292,7 @@ static int add_key(void *self, uint32_t bucket)
     return OK;
 }
 
-static void vote(void *self)
+static int vote(void *self)
 {
     struct program_comparison *t = self;
     struct launch_way *ways = t->launches.ways;
@@ -302,7 +302,7 @@ static void vote(void *self)
         if (!is_settled(key_at(t, i)))
             ways[key_at(t, i)->way[turn_of(key_at(t, i))]].votes++;
     if (t->launches.heard)
-        return;
+        return OK;
     /* Nobody knows yet which ranges the program asks for: the way that most of those want that are
      * to be compared. */
     for (uint32_t bucket = 0; bucket < buckets; bucket++) {
@@ -312,6 +312,7 @@ static void vote(void *self)
         way->votes += !way->broken && !plan_equal(&first, &second);
     }
     ways[0].votes += !t->ranges.declared;
+    return OK;
 }
 
 static int begin_launch(void *self, const char *words)
