@@ -1,0 +1,332 @@
+/* Finds the best switch points by dynamic programming over the ranges, and what they lose by
+ * choosing again and again from samples as they might have been. */
+#include "thresholds.h"
+
+#include "distribution.h"
+#include "random.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void threshold_cell_add(struct threshold_cell *cell, double ns)
+{
+    double above = log(ns) - cell->mean;
+
+    cell->samples++;
+    cell->mean += above / cell->samples;
+    cell->squares += above * (log(ns) - cell->mean);
+}
+
+/* ---- the best way from the first range to the last */
+
+/* Of those that end with one plan. */
+struct way {
+    double cost;
+    uint64_t apart;
+};
+
+struct finder {
+    const struct thresholds_problem *problem;
+    bool *free;             /* ranges without a sample of any candidate */
+    double *time;           /* of each cell */
+    struct way *now, *then; /* switches * plans + plan: to this range, to the one before */
+    uint32_t *from;         /* (range * switches + switches) * plans + plan: the plan before */
+    uint32_t *risen;        /* the sets that plans have, each once */
+    size_t sets, *best;     /* of each set: the plan with the best way to the range before */
+    size_t *other;          /* plans that are chosen from samples as they might have been */
+};
+
+static bool is_less(const struct way *a, const struct way *b)
+{
+    return a->cost < b->cost || (a->cost <= b->cost && a->apart < b->apart);
+}
+
+/* What a plan costs in a range; infinite: it cannot stand there. */
+static double cost_of(const struct finder *f, size_t range, size_t plan)
+{
+    size_t at = range * f->problem->plans + plan;
+    const struct threshold_cell *cell = &f->problem->cells[at];
+
+    if (!f->problem->plan[plan].candidate || cell->barred || !(cell->samples || f->free[range]))
+        return INFINITY;
+    return f->free[range] ? 0 : f->problem->weight[range] * f->time[at];
+}
+
+/* Finds the best plan of each set among the ways to the range before with so many switches. */
+static void find_best(struct finder *f, const struct way *then)
+{
+    const struct thresholds_problem *p = f->problem;
+
+    for (size_t s = 0; s < f->sets; s++)
+        f->best[s] = p->plans;
+    for (size_t plan = 0; plan < p->plans; plan++)
+        for (size_t s = 0; s < f->sets; s++)
+            if (f->risen[s] == p->plan[plan].risen &&
+                (f->best[s] == p->plans || is_less(&then[plan], &then[f->best[s]])))
+                f->best[s] = plan;
+}
+
+/* The ways with at most k switches end with the plan that stood before, or come from the best one
+ * with at most k - 1: that this may be the same plan does no harm, for it is no better then. */
+static void step(struct finder *f, size_t range)
+{
+    const struct thresholds_problem *p = f->problem;
+    struct way *last = f->then;
+
+    f->then = f->now;
+    f->now = last;
+    for (size_t k = 0; k <= p->switches; k++) {
+        if (k)
+            find_best(f, f->then + (k - 1) * p->plans);
+        for (size_t plan = 0; plan < p->plans; plan++) {
+            struct way way = f->then[k * p->plans + plan];
+            size_t from = plan;
+
+            for (size_t s = 0; k && s < f->sets; s++) {
+                const struct way *other = &f->then[(k - 1) * p->plans + f->best[s]];
+
+                if (!(f->risen[s] & ~p->plan[plan].risen) && is_less(other, &way)) {
+                    way = *other;
+                    from = f->best[s];
+                }
+            }
+            way.cost += cost_of(f, range, plan);
+            way.apart += p->plan[plan].apart;
+            f->now[k * p->plans + plan] = way;
+            f->from[(range * (p->switches + 1) + k) * p->plans + plan] = (uint32_t)from;
+        }
+    }
+}
+
+/* Gives the cost; infinite: there is no way. */
+static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
+{
+    const struct thresholds_problem *p = f->problem;
+    size_t most = p->switches, states = (most + 1) * p->plans, k = 0, plan = 0;
+    double cost;
+
+    for (size_t i = 0; i < states; i++)
+        f->now[i] = (struct way){ cost_of(f, 0, i % p->plans), p->plan[i % p->plans].apart };
+    for (size_t range = 1; range < p->ranges; range++)
+        step(f, range);
+    for (size_t i = 1; i < states; i++) {
+        const struct way *best = &f->now[k * p->plans + plan];
+
+        /* More switches have to pay. */
+        if (i / p->plans == k ? is_less(&f->now[i], best) : f->now[i].cost < best->cost) {
+            k = i / p->plans;
+            plan = i % p->plans;
+        }
+    }
+    cost = f->now[k * p->plans + plan].cost;
+    *switches = 0;
+    for (size_t range = p->ranges; range-- > 0;) {
+        size_t before = range ? f->from[(range * (most + 1) + k) * p->plans + plan] : plan;
+
+        chosen[range] = plan;
+        if (before != plan) {
+            ++*switches;
+            k--;
+        }
+        plan = before;
+    }
+    return cost;
+}
+
+/* ---- what it loses */
+
+static bool is_judged(const struct finder *f, size_t range)
+{
+    const struct thresholds_problem *p = f->problem;
+    size_t table = p->table[range];
+
+    return p->weight[range] > 0 && !f->free[range] && table < p->plans &&
+           p->cells[range * p->plans + table].samples;
+}
+
+/* Time / the table's time - 1, by the times as they are now. */
+static double regret_of(const struct finder *f, const size_t *chosen, double *table_cost)
+{
+    const struct thresholds_problem *p = f->problem;
+    double cost = 0, table = 0;
+
+    for (size_t range = 0; range < p->ranges; range++)
+        if (is_judged(f, range)) {
+            const double *time = &f->time[range * p->plans];
+
+            cost += p->weight[range] * time[chosen[range]];
+            table += p->weight[range] * time[p->table[range]];
+        }
+    *table_cost = table;
+    return cost / table - 1;
+}
+
+/* A cell has few samples, so its scatter is believed to be that of all cells as far as its own
+ * samples do not say otherwise; that counts like so many samples. */
+static const double usual_freedom = 4;
+
+/* Of the mean of a cell's samples. */
+static double variance_of(const struct threshold_cell *cell, double usual)
+{
+    return (usual_freedom * usual + cell->squares) / (usual_freedom + cell->samples - 1) /
+           cell->samples;
+}
+
+/* Gives the variance of the regret of what was chosen, and how free that is (Satterthwaite).  A
+ * range where the table's own plan stands adds nearly nothing. */
+static double regret_variance(const struct finder *f, double usual, const size_t *chosen,
+                              double *freedom)
+{
+    const struct thresholds_problem *p = f->problem;
+    double table, ratio = regret_of(f, chosen, &table) + 1, sum = 0, spent = 0;
+
+    for (size_t range = 0; range < p->ranges; range++) {
+        const double *time = &f->time[range * p->plans];
+        size_t both[] = { chosen[range], p->table[range] };
+
+        if (!is_judged(f, range))
+            continue;
+        for (int i = 0; i < (both[0] == both[1] ? 1 : 2); i++) {
+            const struct threshold_cell *cell = &p->cells[range * p->plans + both[i]];
+            double slope = (both[i] == both[0]) - (both[i] == both[1]) * ratio, part;
+
+            slope *= p->weight[range] * time[both[i]] / table;
+            part = slope * slope * variance_of(cell, usual);
+            sum += part;
+            spent += part * part / (usual_freedom + cell->samples - 1);
+        }
+    }
+    *freedom = sum > 0 ? sum * sum / spent : 1;
+    return sum;
+}
+
+static double normal_number(uint64_t index)
+{
+    static const uint64_t key = 0x746872657368;
+    double radius = (double)((random_bits(key, 2 * index) >> 11) + 1) * 0x1p-53;
+    double turn = (double)(random_bits(key, 2 * index + 1) >> 11) * 0x1p-53;
+
+    return sqrt(-2 * log(radius)) * cos(6.283185307179586 * turn);
+}
+
+/* What is chosen by samples looks better by them than it is, as much as choices from samples drawn
+ * around them look better than by the samples themselves.  These choices differ, and so the
+ * interval is as wide as theirs are on average: that of the one choice would be too narrow, above
+ * all where it is the table's plan in most ranges. */
+static struct gain find_regret(struct finder *f, const size_t *chosen)
+{
+    enum { DRAWS = 200 };
+    const struct thresholds_problem *p = f->problem;
+    struct gain regret = GAIN_UNKNOWN;
+    double squares = 0, freedom = 0, usual, table, variance = 0, bias = 0, width, one_freedom;
+    size_t cells = p->ranges * p->plans;
+    uint32_t switches;
+
+    regret.value = regret_of(f, chosen, &table);
+    for (size_t i = 0; i < cells; i++)
+        if (p->cells[i].samples) {
+            squares += p->cells[i].squares;
+            freedom += p->cells[i].samples - 1;
+        }
+    if (!(freedom > 0) || isnan(regret.value))
+        return regret;
+    usual = squares / freedom;
+    if (!(regret_variance(f, usual, chosen, &freedom) > 0)) {
+        /* The table's own plan stands everywhere: that is no estimate. */
+        regret.low = regret.high = regret.value;
+        return regret;
+    }
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        double looks;
+
+        for (size_t i = 0; i < cells; i++)
+            if (p->cells[i].samples)
+                f->time[i] = exp(p->cells[i].mean + normal_number(draw * cells + i) *
+                                                        sqrt(variance_of(&p->cells[i], usual)));
+        choose(f, f->other, &switches);
+        looks = regret_of(f, f->other, &table);
+        for (size_t i = 0; i < cells; i++)
+            f->time[i] = exp(p->cells[i].mean);
+        bias += (looks - regret_of(f, f->other, &table)) / DRAWS;
+        variance += regret_variance(f, usual, f->other, &one_freedom) / DRAWS;
+    }
+    width = student(freedom, STATED) * sqrt(variance);
+    regret.value -= bias;
+    regret.low = regret.value - width;
+    regret.high = regret.value + width;
+    return regret;
+}
+
+/* ---- the whole */
+
+static void finder_close(struct finder *f)
+{
+    free(f->free);
+    free(f->time);
+    free(f->now);
+    free(f->then);
+    free(f->from);
+    free(f->risen);
+    free(f->best);
+    free(f->other);
+}
+
+static int finder_open(struct finder *f, const struct thresholds_problem *p)
+{
+    size_t states = (p->switches + 1) * p->plans, cells = p->ranges * p->plans;
+
+    *f = (struct finder){ .problem = p,
+                          .free = calloc(p->ranges, sizeof(*f->free)),
+                          .time = calloc(cells, sizeof(*f->time)),
+                          .now = calloc(states, sizeof(*f->now)),
+                          .then = calloc(states, sizeof(*f->then)),
+                          .from = calloc(p->ranges * states, sizeof(*f->from)),
+                          .risen = calloc(p->plans, sizeof(*f->risen)),
+                          .best = calloc(p->plans, sizeof(*f->best)),
+                          .other = calloc(p->ranges, sizeof(*f->other)) };
+    if (!f->free || !f->time || !f->now || !f->then || !f->from || !f->risen || !f->best ||
+        !f->other) {
+        finder_close(f);
+        return fail(ERR_NOMEM, "switch points of %zu plans", p->plans);
+    }
+    for (size_t range = 0; range < p->ranges; range++) {
+        f->free[range] = true;
+        for (size_t plan = 0; plan < p->plans; plan++) {
+            const struct threshold_cell *cell = &p->cells[range * p->plans + plan];
+
+            f->time[range * p->plans + plan] = cell->samples ? exp(cell->mean) : 0;
+            if (p->plan[plan].candidate && cell->samples && !cell->barred)
+                f->free[range] = false;
+        }
+    }
+    for (size_t plan = 0; plan < p->plans; plan++) {
+        size_t s = 0;
+
+        while (s < f->sets && f->risen[s] != p->plan[plan].risen)
+            s++;
+        f->risen[s] = p->plan[plan].risen;
+        f->sets += s == f->sets;
+    }
+    return OK;
+}
+
+int thresholds_find(const struct thresholds_problem *problem, struct thresholds *inout)
+{
+    struct finder f;
+    double judged = 0, all = 0;
+
+    TRY(finder_open(&f, problem));
+    inout->cost = choose(&f, inout->chosen, &inout->switches);
+    for (size_t range = 0; range < problem->ranges; range++) {
+        judged += is_judged(&f, range) ? problem->weight[range] : 0;
+        all += problem->weight[range];
+    }
+    inout->judged = judged / all;
+    inout->regret = (struct gain)GAIN_UNKNOWN;
+    if (judged > 0 && isfinite(inout->cost))
+        inout->regret = find_regret(&f, inout->chosen);
+    finder_close(&f);
+    return isfinite(inout->cost) ? OK : UNSUPPORTED;
+}
