@@ -21,6 +21,7 @@ enum {
     DECLARATION_TEXT_BYTES = 16384, /* of a text, also with its ranges written out */
     DECLARATION_PLAN_BYTES = 257,   /* room for the text of a plan */
     DECLARATION_TAG_BYTES = DECLARATION_NAME_BYTES + 9,
+    DECLARATION_OPTION_BYTES = 64, /* of the option of a threshold */
     DECLARATION_FAULT_BYTES = 320
 };
 
@@ -32,6 +33,9 @@ struct declared_axis {
     bool restart;                         /* to change it the program has to be started again */
     char (*text)[DECLARATION_NAME_BYTES]; /* of each value */
     int64_t *number;                      /* of each value, ascending; NULL: words */
+    /* The option by which its program takes the key from which on the second of two values runs;
+     * "": none. */
+    char threshold[DECLARATION_OPTION_BYTES];
 };
 
 /* How the left term of a comparison stands to the right one. */

@@ -241,7 +241,7 @@ static int read_new_name(struct space_reader *in, const char *of_what,
     return OK;
 }
 
-/* ---- "axis NAME [values] V.. default V [live|restart]" */
+/* ---- "axis NAME [values] V.. default V [live|restart] [threshold OPTION]" */
 
 /* Values of one axis, while it is not known whether all of them are integers. */
 struct values {
@@ -367,6 +367,33 @@ static int read_values(struct space_reader *in, struct values *v)
     return OK;
 }
 
+/* A program that takes a switch point between two values is told it by an option. */
+static int read_threshold(struct space_reader *in, struct declared_axis *axis)
+{
+    const struct declaration *d = in->d;
+    struct span s = next_word(in);
+    size_t letters = 0;
+
+    while (letters < s.length && is_letter(s.at[letters]))
+        letters++;
+    if (!s.length || letters < s.length || s.length >= DECLARATION_OPTION_BYTES)
+        return wrong(in,
+                     "%s stands where the option of the threshold should: 1 to %d letters, digits "
+                     "and _ . + -",
+                     SHOWN(s), DECLARATION_OPTION_BYTES - 1);
+    if (axis->values != 2)
+        return wrong(in, "the axis %s has %u value%s: a threshold lies between two", axis->name,
+                     axis->values, axis->values > 1 ? "s" : "");
+    if (axis->restart)
+        return wrong(in, "the axis %s needs a restart: a threshold is crossed between two steps",
+                     axis->name);
+    for (size_t i = 0; i + 1 < d->axes; i++)
+        if (span_is(s, d->axis[i].threshold))
+            return wrong(in, "%s is the threshold of the axis %s, too", SHOWN(s), d->axis[i].name);
+    memcpy(axis->threshold, s.at, s.length);
+    return OK;
+}
+
 static int read_axis(struct space_reader *in)
 {
     struct declaration *d = in->d;
@@ -403,6 +430,8 @@ static int read_axis(struct space_reader *in)
     axis->restart = skip_word(in, "restart");
     if (!axis->restart)
         skip_word(in, "live");
+    if (skip_word(in, "threshold"))
+        TRY(read_threshold(in, axis));
     TRY(read_end(in));
 
     in->plan_bytes += (d->axes > 1) + strlen(axis->name) + 1 + longest;
@@ -417,7 +446,10 @@ static int read_axis(struct space_reader *in)
     put(in, "axis %s", axis->name);
     for (uint32_t i = 0; i < axis->values; i++)
         put(in, " %s", axis->text[i]);
-    put(in, " default %s %s\n", axis->text[axis->fallback], axis->restart ? "restart" : "live");
+    put(in, " default %s %s", axis->text[axis->fallback], axis->restart ? "restart" : "live");
+    if (*axis->threshold)
+        put(in, " threshold %s", axis->threshold);
+    put(in, "\n");
     return OK;
 }
 

@@ -1,6 +1,8 @@
 /* Records that are damaged, and records that are added up. */
 #include "lookup_recording.h"
 
+#include "traffic_weights.h"
+
 #define LAYER "\"layer\":\"E=2 k=2 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4\""
 #define HEAD "{\"format\":\"moetune-traffic\",\"version\":1," LAYER ",\"window\":128,"
 #define NOBODY "\"cluster\":null,\"device\":null,\"lost\":0,"
@@ -109,6 +111,38 @@ static void counts_of_several_files_add_up_and_do_not_wrap(void)
     traffic_free(&t);
 }
 
+/* Lines of T=64, of T=0 and of another layer: 3 and 9 look-ups twice, 5, 8; and 4 beyond the end.
+ */
+static void buckets_weigh_what_was_asked_for(void)
+{
+    static const char others[] =
+        "{\"format\":\"moetune-traffic\",\"version\":1,\"layer\":\"E=2 k=2 T=0 D=16 H=96 "
+        "dtype=f32 pass=train act=relu W=8 m=4\",\"window\":128," NOBODY
+        "\"asked\":[[1,\"exact\",5],[2,\"override\",8],[3,\"exact\",4]]}\n"
+        "{\"format\":\"moetune-traffic\",\"version\":1,\"layer\":\"E=2 k=2 T=64 D=32 H=96 "
+        "dtype=f32 pass=train act=relu W=8 m=4\",\"window\":128," NOBODY
+        "\"asked\":[[0,\"exact\",100]]}\n";
+    struct traffic t = { 0 };
+    struct moe_shape shape;
+    double w[3];
+
+    CHECK(!traffic_take(sound, sizeof(sound) - 1, "a", &t));
+    CHECK(!traffic_take(sound, sizeof(sound) - 1, "b", &t));
+    CHECK(!traffic_take(others, sizeof(others) - 1, "c", &t));
+    shape = t.layers[0].shape;
+    CHECK(!traffic_weights(&t, &shape, 128, w, 3));
+    CHECK(fabs(w[0] - 6) + fabs(w[1] - 5) + fabs(w[2] - 26) < 1e-9);
+    catch_stderr();
+    CHECK(traffic_weights(&t, &shape, 64, w, 3) == ERR_ARGUMENT);
+    release_stderr();
+    CHECK(strstr(heard, "the traffic is of other spaces or layers than E=2 k=2 T=64"));
+    catch_stderr();
+    CHECK(traffic_weights(&t, &shape, 128, w, 0) == ERR_ARGUMENT);
+    release_stderr();
+    CHECK(strstr(heard, "the traffic asked for no range of E=2 k=2 T=64"));
+    traffic_free(&t);
+}
+
 static bool is_in_order(const struct traffic *t)
 {
     for (size_t i = 0; i < t->count; i++)
@@ -171,9 +205,13 @@ static void a_line_of_an_unknown_space_is_counted_and_left_out(void)
 int main(void)
 {
     static const struct test tests[] = {
-        TEST(half_a_line_spoils_no_other), TEST(damage_is_refused_with_line_and_field),
-        TEST(what_no_file_is_is_refused),  TEST(counts_of_several_files_add_up_and_do_not_wrap),
-        TEST(any_damage_is_survived),      TEST(a_line_of_an_unknown_space_is_counted_and_left_out),
+        TEST(half_a_line_spoils_no_other),
+        TEST(damage_is_refused_with_line_and_field),
+        TEST(what_no_file_is_is_refused),
+        TEST(counts_of_several_files_add_up_and_do_not_wrap),
+        TEST(buckets_weigh_what_was_asked_for),
+        TEST(any_damage_is_survived),
+        TEST(a_line_of_an_unknown_space_is_counted_and_left_out),
     };
 
     return run_with_folder(tests, sizeof(tests) / sizeof(tests[0]));
