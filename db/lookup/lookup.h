@@ -42,6 +42,12 @@ struct lookup_entry {
     bool no_other;
 };
 
+/* The best plan of one launch of a declared space in a bucket. */
+struct lookup_launch {
+    struct moe_plan plan; /* with its bucket and its time; of that launch */
+    uint32_t file;        /* while reading */
+};
+
 #define LOOKUP_LIVE "; live: "
 
 /* The dictionary of one layer on one cluster. */
@@ -56,9 +62,10 @@ struct lookup_layer {
     /* Padded with 0; of a table that a trainer's own code was measured for, LOOKUP_LIVE and the
      * name of that code follow, as far as there is room. */
     char device[LOOKUP_DEVICE_BYTES];
-    struct lookup_entry *entries; /* tidy: by bucket */
-    struct lookup_pin *pins;      /* tidy: by bucket, disjoint */
-    uint32_t entry_count, entry_room, pin_count, pin_room;
+    struct lookup_entry *entries;   /* tidy: by bucket */
+    struct lookup_pin *pins;        /* tidy: by bucket, disjoint */
+    struct lookup_launch *launches; /* tidy: by the number of the launch, and bucket */
+    uint32_t entry_count, entry_room, pin_count, pin_room, launch_count, launch_room;
 };
 size_t lookup_device_length(const struct lookup_layer *layer); /* of its own name, without code */
 const char *lookup_code(const struct lookup_layer *layer);     /* its name; "": moetune's own */
@@ -94,6 +101,8 @@ struct lookup_set {
 struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct lookup_layer *like);
 int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entry);
 int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin);
+int lookup_layer_launch(struct lookup_layer *layer, const struct lookup_launch *launch);
+void lookup_layer_free(struct lookup_layer *layer); /* its rows */
 void lookup_set_free(struct lookup_set *set);
 
 /* A table of a declared space (0: of none) is of another site. */
@@ -109,7 +118,8 @@ void lookup_set_age(struct lookup_set *set);
  * Several widths of one layer in one file come in their order (width.h).
  * Of two entries for a bucket the one that is not unsound stays, else the one that is not stale,
  * else the one that was not imported, else that of the lower file; of two pins the one that came
- * first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT: more pins than anybody makes. */
+ * first; of two rows of a launch that of the lower file.  MOE_ERR_NOMEM; MOE_ERR_FORMAT: more pins
+ * than anybody makes. */
 int lookup_set_tidy(struct lookup_set *set);
 
 /* Whether by its times the plan of an entry of this layer is not told. */
@@ -129,10 +139,11 @@ bool pack_claims(const uint8_t begin[8]);
 
 uint32_t pack_layer_count(const uint8_t *bytes);
 struct lookup_switches pack_switches(const uint8_t *bytes);
-/* Without its entries and pins, only their counts. */
+/* Without its rows, only their counts. */
 struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at);
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at);
 struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at);
+struct lookup_launch pack_launch(const uint8_t *bytes, uint32_t layer, uint32_t at);
 const uint8_t *pack_digest(const uint8_t *bytes); /* SHA256_BYTES */
 
 /* Adds everything in the bytes to a set, as file number `file`. */
@@ -176,9 +187,16 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
 
 /* ---- views (lookup_get.c) */
 
+/* The launch that a job runs, which it cannot leave. */
+struct lookup_inside {
+    bool on;        /* false: nobody said one */
+    uint32_t usual; /* its plan that is most like the default */
+};
+
 /* A view that answers from this layer, of which it becomes the owner, also on an error. */
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
-                     const struct lookup_switches *switches, struct moelookup_view **out);
+                     const struct lookup_switches *switches, const struct lookup_inside *inside,
+                     struct moelookup_view **out);
 
 /* Counts what the view is asked from here on; `shape` is the caller's. */
 int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,

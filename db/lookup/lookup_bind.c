@@ -306,29 +306,125 @@ static int copy_layer(const struct bind_choice *c, struct lookup_layer *layer)
     *layer = pack_layer(bytes, at);
     layer->entries = malloc(sizeof(*layer->entries) * (layer->entry_count + (size_t)1));
     layer->pins = malloc(sizeof(*layer->pins) * (layer->pin_count + (size_t)1));
-    if (!layer->entries || !layer->pins)
+    layer->launches = malloc(sizeof(*layer->launches) * (layer->launch_count + (size_t)1));
+    if (!layer->entries || !layer->pins || !layer->launches)
         goto out;
     for (uint32_t i = 0; i < layer->entry_count; i++)
         layer->entries[i] = pack_entry(bytes, at, i);
     layer->pin_room = layer->pin_count + 1;
     for (uint32_t i = 0; i < layer->pin_count; i++)
         layer->pins[i] = pack_pin(bytes, at, i);
+    for (uint32_t i = 0; i < layer->launch_count; i++)
+        layer->launches[i] = pack_launch(bytes, at, i);
     if (c->count > 1)
         say_hidden(c);
     TRY_OUT(inherit_pins(c, layer));
     return OK;
 out:
-    free(layer->entries);
-    free(layer->pins);
+    lookup_layer_free(layer);
     return rc;
+}
+
+/* ---- inside a launch */
+
+static bool is_blank(const char *words)
+{
+    return !words || !words[strspn(words, " ")];
+}
+
+static bool can_restart(const struct declaration *d)
+{
+    for (size_t i = 0; i < d->axes; i++)
+        if (d->axis[i].restart)
+            return true;
+    return false;
+}
+
+/* Finds the launch that the words are of, or else the environment's.  The latter is for all layers
+ * of a job: those that know no launches do without. */
+static int find_launch(const struct moelookup *table, const struct moe_shape *shape,
+                       const char *words, struct lookup_inside *inside)
+{
+    const struct declaration *d = declaration_find(shape->space);
+    char why[DECLARATION_FAULT_BYTES], launch[DECLARATION_PLAN_BYTES];
+    const char *by = is_blank(words) ? "MOELOOKUP_LAUNCH" : "bind";
+    uint32_t choice;
+
+    if (is_blank(words)) {
+        words = getenv("MOELOOKUP_LAUNCH");
+        if (is_blank(words) || !d || !can_restart(d))
+            return OK;
+    }
+    if (!d) {
+        lookup_say(table, LOOKUP_ERROR,
+                   "bind: \"%s\" is a launch, and the layer is of no declared space",
+                   TEXT_SHORT(words, 80));
+        return MOE_ERR_ARGUMENT;
+    }
+    if (declaration_launch_scan(d, words, &choice, why, sizeof(why))) {
+        lookup_say(table, LOOKUP_ERROR, "%s: %s", by, why);
+        return MOE_ERR_ARGUMENT;
+    }
+    inside->on = declaration_launch_usual(d, choice, shape->ranks, &inside->usual);
+    if (!inside->on) {
+        lookup_say(table, LOOKUP_ERROR, "%s: no plan of %s with %s is legal on %u ranks", by,
+                   d->name, declaration_launch_words(d, choice, launch), shape->ranks);
+        return MOE_ERR_ARGUMENT;
+    }
+    return OK;
+}
+
+/* Says once which pins a job of this launch cannot run. */
+static void say_other_pins(const struct moelookup *table, const struct lookup_layer *layer,
+                           const struct lookup_inside *inside)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const struct declaration *d = declaration_find(layer->shape.space);
+    char words[DECLARATION_PLAN_BYTES];
+
+    for (uint32_t i = 0; i < layer->pin_count && inside->on; i++) {
+        const struct moe_plan *plan = &layer->pins[i].plan;
+
+        if (declaration_same_launch(d, plan->choice, inside->usual))
+            continue;
+        if (table->level >= LOOKUP_WARN && !atomic_flag_test_and_set(&said))
+            lookup_say(table, LOOKUP_WARN,
+                       "the pinned plan %s is of another launch than %s: ignored", PLAN_TEXT(plan),
+                       declaration_launch_words(d, inside->usual, words));
+        return;
+    }
+}
+
+/* Whether the plan that is forced answers in this view; says it where it does not. */
+static bool force_answers(const struct moelookup *table, const struct moe_plan *force,
+                          const struct moe_shape *shape, const struct lookup_inside *inside)
+{
+    const struct declaration *d = declaration_find(shape->space);
+    bool legal = plan_legal(force, shape);
+    bool inside_it =
+        !inside->on || (legal && declaration_same_launch(d, force->choice, inside->usual));
+
+    if (!legal)
+        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
+    else if (!inside_it)
+        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is of another launch: ignored");
+    return legal && inside_it;
 }
 
 int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
                    const char *device_or_null, struct moelookup_view **out)
 {
+    return moelookup_bind_launch(table, shape, device_or_null, NULL, out);
+}
+
+int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape *shape,
+                          const char *device_or_null, const char *launch_words,
+                          struct moelookup_view **out)
+{
     struct moe_shape whole = { 0 };
     struct bind_choice c = { .table = table, .shape = &whole, .device = device_or_null };
     struct moelookup_view *view = NULL;
+    struct lookup_inside inside = { .on = false };
     struct lookup_switches switches;
     struct lookup_layer layer;
     char why[SHAPE_FAULT_BYTES];
@@ -347,6 +443,7 @@ int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
         lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
         return MOE_ERR_ARGUMENT;
     }
+    TRY(find_launch(table, &whole, launch_words, &inside));
     c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
     if (!c.fits)
         return MOE_ERR_NOMEM;
@@ -357,9 +454,9 @@ int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
         TRY_OUT(copy_layer(&c, &layer));
     else if (!switches.disabled && !switches.forced)
         say_miss(&c);
-    if (switches.forced && !plan_legal(&switches.force, &whole))
-        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
-    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &view));
+    switches.forced = switches.forced && force_answers(table, &switches.force, &whole, &inside);
+    say_other_pins(table, &layer, &inside);
+    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &inside, &view));
     if (table->recorder)
         TRY_OUT(lookup_view_record(view, &whole, table->recorder));
     *out = view;

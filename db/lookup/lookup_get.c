@@ -2,6 +2,7 @@
  * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "ranges.h"
 #include "status.h"
@@ -32,6 +33,8 @@ struct moelookup_view {
     /* For explanations; layer.window is never 0. */
     struct lookup_layer layer;
     struct lookup_switches switches;
+    struct lookup_inside inside; /* layer.launches are of this one alone */
+    bool launches;               /* the table has some, of this launch or others */
 };
 
 /* ---- the ladder */
@@ -123,23 +126,72 @@ static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint3
     return answer_of(layer, own ? own : below ? below : above, near);
 }
 
+/* Whether the job can run it: inside a launch only what is of it. */
+static bool is_runnable(const struct moelookup_view *view, const struct moe_plan *plan)
+{
+    return !view->inside.on ||
+           declaration_same_launch(view->ranges.declared, plan->choice, view->inside.usual);
+}
+
+/* False: no entry of a declared space answers in this bucket.  In the place of an unsound plan the
+ * default may be of another launch. */
+static bool declared_entry(const struct moelookup_view *view, uint32_t bucket,
+                           struct bucket_answer *out)
+{
+    uint32_t at = entries_before(&view->layer, bucket);
+    const struct lookup_entry *e = &view->layer.entries[at];
+
+    if (at == view->layer.entry_count || e->plan.bucket != bucket || !is_runnable(view, &e->plan))
+        return false;
+    *out = answer_of(&view->layer, e, own_source(e));
+    return is_runnable(view, &out->plan);
+}
+
+/* The launch's own best plan in the bucket; NULL: it ran nothing there. */
+static const struct moe_plan *launch_plan(const struct moelookup_view *view, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < view->layer.launch_count; i++)
+        if (view->layer.launches[i].plan.bucket == bucket)
+            return &view->layer.launches[i].plan;
+    return NULL;
+}
+
+/* Whether the table knows the view's launch. */
+static bool knows_launch(const struct moelookup_view *view)
+{
+    for (uint32_t i = 0; i < view->layer.entry_count; i++)
+        if (is_runnable(view, &view->layer.entries[i].plan))
+            return true;
+    return view->layer.launch_count;
+}
+
+static bool has_rows(const struct moelookup_view *view)
+{
+    return view->layer.entry_count || view->launches;
+}
+
 static struct bucket_answer answer_for(const struct moelookup_view *view, uint32_t bucket)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket);
-    uint32_t at;
+    struct bucket_answer answer;
+    const struct moe_plan *best;
 
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
-    if (pin)
+    if (pin && is_runnable(view, &pin->plan))
         return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count && !view->ranges.declared)
         return entry_answer(&view->layer, bucket);
     /* Of what another range or class of a declared space wants, nothing follows for this one. */
-    at = entries_before(&view->layer, bucket);
-    if (at < view->layer.entry_count && view->layer.entries[at].plan.bucket == bucket)
-        return answer_of(&view->layer, &view->layer.entries[at],
-                         own_source(&view->layer.entries[at]));
-    return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+    if (view->layer.entry_count && declared_entry(view, bucket, &answer))
+        return answer;
+    if (!view->inside.on)
+        return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+    best = launch_plan(view, bucket);
+    if (best)
+        return own_answer(*best, MOE_EXACT);
+    return own_answer(declared_plan(view->layer.shape.space, view->inside.usual),
+                      has_rows(view) && !knows_launch(view) ? MOE_UNKNOWN_LAUNCH : MOE_DEFAULT);
 }
 
 /* ---- all answers in advance */
@@ -242,23 +294,38 @@ static void judge_entries(struct lookup_layer *layer)
     }
 }
 
+/* Leaves the rows of the view's launch. */
+static void keep_launch(struct moelookup_view *view)
+{
+    struct lookup_layer *layer = &view->layer;
+    uint32_t kept = 0;
+
+    view->launches = layer->launch_count;
+    for (uint32_t i = 0; i < layer->launch_count && view->inside.on; i++)
+        if (is_runnable(view, &layer->launches[i].plan))
+            layer->launches[kept++] = layer->launches[i];
+    layer->launch_count = kept;
+}
+
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
-                     const struct lookup_switches *switches, struct moelookup_view **out)
+                     const struct lookup_switches *switches, const struct lookup_inside *inside,
+                     struct moelookup_view **out)
 {
     struct moelookup_view *view = calloc(1, sizeof(*view));
     int rc = ERR_NOMEM;
 
     if (!view) {
-        free(layer->entries);
-        free(layer->pins);
+        lookup_layer_free(layer);
         return rc;
     }
     view->layer = *layer;
+    view->inside = *inside;
     judge_entries(&view->layer);
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
     view->ranges = ranges_of(&layer->shape, layer->window);
+    keep_launch(view);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(list_answers(view));
     TRY_OUT(make_index(view));
@@ -274,8 +341,7 @@ void moelookup_view_free(struct moelookup_view *view)
     if (!view)
         return;
     counter_close(&view->counter);
-    free(view->layer.entries);
-    free(view->layer.pins);
+    lookup_layer_free(&view->layer);
     free(view->answers);
     free(view->index);
     free(view);
@@ -650,7 +716,7 @@ int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shap
                        struct recorder *recorder)
 {
     const struct lookup_layer *layer = &view->layer;
-    bool known = layer->entry_count || layer->pin_count;
+    bool known = has_rows(view) || layer->pin_count;
     char hash[SHA256_HEX_BYTES];
     struct moe_shape asked = *shape;
     struct counter_of of = { .view = view,
@@ -690,6 +756,8 @@ static const char *const reasons[] = {
                        "both buckets would tell",
     [MOE_UNSOUND] = "unsound: by its own numbers the plan of %s is not faster than the default, "
                     "which answers; `moetune tune` measures it again",
+    [MOE_UNKNOWN_LAUNCH] = "unknown launch: no launch with these values was sampled; of its plans "
+                           "the one nearest to the default answers",
 };
 
 struct sentence {
@@ -747,11 +815,19 @@ static void append_place(struct sentence *s, const struct lookup_layer *layer)
 
 static const char *reason_for(const struct moelookup_view *view, const struct moe_plan *plan)
 {
+    struct bucket_answer entry;
+
     if (view->switches.forced)
         return "override: MOELOOKUP_FORCE";
     if (view->switches.disabled)
         return "default: MOELOOKUP_DISABLE";
-    if (view->ranges.declared && view->layer.entry_count && plan->source == MOE_DEFAULT)
+    if (view->inside.on && has_rows(view) && plan->source == MOE_DEFAULT)
+        return "default: launches with these values ran nothing in this range; of their plans the "
+               "one nearest to the default answers";
+    if (view->inside.on && plan->source == MOE_EXACT &&
+        !(view->layer.entry_count && declared_entry(view, plan->bucket, &entry)))
+        return "exact: the best that launches with these values ran in this range";
+    if (view->ranges.declared && has_rows(view) && plan->source == MOE_DEFAULT)
         return "default: nothing is decided for this range";
     return reasons[plan->source];
 }
@@ -772,7 +848,7 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
     const struct bucket_answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
-    char room[RANGE_TEXT_BYTES];
+    char room[RANGE_TEXT_BYTES], launch[DECLARATION_PLAN_BYTES];
     uint32_t bucket;
 
     if (!view || (!text && size) || !ranges_find(view->ranges, key, class, &bucket))
@@ -781,8 +857,11 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
     plan = answer->plan;
     plan.bucket = told_bucket(answer, bucket);
     if (view->ranges.declared)
-        append(&s, "%s=%llu, %s: ", ranges_key(view->ranges), (unsigned long long)key,
-               bucket_name(view, bucket, room));
+        append(&s, "%s=%llu, %s%s%s: ", ranges_key(view->ranges), (unsigned long long)key,
+               bucket_name(view, bucket, room), view->inside.on ? ", inside " : "",
+               view->inside.on
+                   ? declaration_launch_words(view->ranges.declared, view->inside.usual, launch)
+                   : "");
     else
         append(&s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
     append(&s, "%s; ", PLAN_TEXT(&plan));
@@ -791,7 +870,7 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
         append_time(&s, "; ", plan.time_us);
     if (plan.time_us > 0 && plan.default_us > 0)
         append_time(&s, " against the default plan's ", plan.default_us);
-    if (view->layer.entry_count || view->layer.pin_count)
+    if (has_rows(view) || view->layer.pin_count)
         append_place(&s, &view->layer);
     if (size)
         utf8_clean(text, strlen(text), false);

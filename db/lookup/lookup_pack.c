@@ -5,9 +5,11 @@
  *               216         from version 2 on: and the shape's later words
  *               232         from version 4 on: and more of them
  *               236         from version 5 on: and the latest, its space
+ *               244         from version 8 on: and where its launches are
  *     entries    20 each    of all layers, one after the other
  *               32         from version 6 on: and the best plan of the other kind
  *     pins       16 each    likewise
+ *     launches   12 each    likewise, from version 8 on: bucket, choice, time
  *     spaces                from version 5 on: those of the layers, by id: length (4), text
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
@@ -15,7 +17,8 @@
  * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
  * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
  * of the later words of shares; version 7 where a plan lets rows travel without padding: older
- * readers would leave out its entry, and a neighbour would answer. An entry that its times do not
+ * readers would leave out its entry, and a neighbour would answer; version 8 where a layer has what
+ * launches run best. An entry that its times do not
  * show to be unsound has a flag, which older readers of any version take for damage. The checksum
  * is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
@@ -37,7 +40,9 @@ enum {
     ENTRY = 20,
     ADDED_V6 = 12, /* to an entry: time and plan of the other kind */
     PIN = 16,
-    VERSION = 7, /* the newest */
+    ADDED_V8 = 8,
+    LAUNCH = 12,
+    VERSION = 8, /* the newest */
     DISABLED = 1,
     FORCED = 2,
     DECLARED = 4, /* what is forced is a plan of a space: its choice, and behind it the space */
@@ -160,13 +165,15 @@ enum {
     PINS_AT = ENTRIES_AT + 4,
     CLUSTER_AT = PINS_AT + 4,
     DEVICE_AT = CLUSTER_AT + SHA256_BYTES,
+    LAUNCH_COUNT_AT = LAYER + ADDED_V2 + ADDED_V4 + ADDED_V5,
+    LAUNCHES_AT = LAUNCH_COUNT_AT + 4,
 };
 
 /* Bytes of a layer's record. */
 static size_t record_bytes(uint32_t version)
 {
     return LAYER + (version > 1 ? ADDED_V2 : 0) + (version > 3 ? ADDED_V4 : 0) +
-           (version > 4 ? ADDED_V5 : 0);
+           (version > 4 ? ADDED_V5 : 0) + (version > 7 ? ADDED_V8 : 0);
 }
 
 static size_t entry_bytes(uint32_t version)
@@ -177,7 +184,7 @@ static size_t entry_bytes(uint32_t version)
 /* How many of later_words a layer's record of this version has. */
 static int later_count(uint32_t version)
 {
-    return (int)(record_bytes(version) - LAYER) / 4;
+    return (int)(record_bytes(version) - LAYER - (version > 7 ? ADDED_V8 : 0)) / 4;
 }
 
 static uint32_t version_of(const uint8_t *bytes)
@@ -204,6 +211,7 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
         .file = get(record + FILE_AT),
         .entry_count = get(record + ENTRY_COUNT_AT),
         .pin_count = get(record + PIN_COUNT_AT),
+        .launch_count = version_of(bytes) > 7 ? get(record + LAUNCH_COUNT_AT) : 0,
     };
 
     for (int i = 0; i < SHAPE_WORDS; i++)
@@ -253,6 +261,16 @@ struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
                                 get_plan(row, in_pin, space_of(bytes, layer)) };
 }
 
+struct lookup_launch pack_launch(const uint8_t *bytes, uint32_t layer, uint32_t at)
+{
+    const uint8_t *row = bytes + get(record_of(bytes, layer) + LAUNCHES_AT) + (size_t)LAUNCH * at;
+    struct lookup_launch launch = { .plan = plan_unpack(get(row + 4), space_of(bytes, layer)) };
+
+    launch.plan.bucket = get(row);
+    launch.plan.time_us = get_float(row + 8);
+    return launch;
+}
+
 int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 {
     uint32_t layers = pack_layer_count(bytes);
@@ -275,6 +293,12 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
             struct lookup_pin pin = pack_pin(bytes, at, i);
 
             TRY(lookup_layer_pin(to, &pin));
+        }
+        for (uint32_t i = 0; i < from.launch_count; i++) {
+            struct lookup_launch launch = pack_launch(bytes, at, i);
+
+            launch.file = from.file;
+            TRY(lookup_layer_launch(to, &launch));
         }
     }
     return OK;
@@ -321,10 +345,12 @@ static uint32_t version_for(const struct lookup_set *set)
             if (e->other.struct_size || e->no_other)
                 version = newer(version, 6);
             if (plan_is_counted(&e->other, &layer->shape))
-                version = 7;
+                version = newer(version, 7);
         }
         for (uint32_t j = 0; j < layer->pin_count; j++)
             version = newer(version, version_of_plan(&layer->pins[j].plan, &layer->shape));
+        if (layer->launch_count)
+            version = 8;
     }
     return version;
 }
@@ -348,7 +374,7 @@ static const struct declaration *next_space(const struct lookup_set *set, uint32
 
 struct pack_sizes {
     uint32_t version;
-    size_t entries_at, pins_at, spaces_at, total;
+    size_t entries_at, pins_at, launches_at, spaces_at, total;
 };
 
 static struct pack_sizes measure(const struct lookup_set *set)
@@ -359,9 +385,12 @@ static struct pack_sizes measure(const struct lookup_set *set)
     s.pins_at = s.entries_at;
     for (uint32_t i = 0; i < set->count; i++)
         s.pins_at += entry_bytes(s.version) * set->layers[i].entry_count;
-    s.spaces_at = s.pins_at;
+    s.launches_at = s.pins_at;
     for (uint32_t i = 0; i < set->count; i++)
-        s.spaces_at += (size_t)PIN * set->layers[i].pin_count;
+        s.launches_at += (size_t)PIN * set->layers[i].pin_count;
+    s.spaces_at = s.launches_at;
+    for (uint32_t i = 0; i < set->count; i++)
+        s.spaces_at += (size_t)LAUNCH * set->layers[i].launch_count;
     s.total = s.spaces_at;
     for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));)
         s.total += 4 + strlen(d->text);
@@ -374,6 +403,7 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
     const struct lookup_switches *switches = &set->switches;
     uint32_t force_space = switches->forced ? switches->force.space : 0;
     uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at, *space = bytes + s.spaces_at;
+    uint8_t *launch = bytes + s.launches_at;
 
     memcpy(bytes, magic, sizeof(magic));
     put(bytes + 8, s.version);
@@ -423,6 +453,15 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
             put(pin, layer->pins[j].first);
             put(pin + 4, layer->pins[j].last);
             put_packed(pin, in_pin, plan_pack(&layer->pins[j].plan));
+        }
+        if (s.version > 7) {
+            put(record + LAUNCH_COUNT_AT, layer->launch_count);
+            put(record + LAUNCHES_AT, (uint32_t)(launch - bytes));
+        }
+        for (uint32_t j = 0; j < layer->launch_count; j++, launch += LAUNCH) {
+            put(launch, layer->launches[j].plan.bucket);
+            put(launch + 4, layer->launches[j].plan.choice);
+            put_float(launch + 8, layer->launches[j].plan.time_us);
         }
     }
     for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));) {
@@ -489,11 +528,14 @@ static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
     for (uint32_t i = 0; i < layers; i++) {
         const uint8_t *record = record_of(bytes, i);
         uint64_t entries = entry_bytes(version) * (uint64_t)get(record + ENTRY_COUNT_AT);
-        uint64_t pins = (uint64_t)PIN * get(record + PIN_COUNT_AT);
+        uint64_t pins = (uint64_t)PIN * get(record + PIN_COUNT_AT), launches = 0;
 
-        if (get(record + ENTRIES_AT) + entries > size || get(record + PINS_AT) + pins > size)
+        if (version > 7)
+            launches = (uint64_t)LAUNCH * get(record + LAUNCH_COUNT_AT);
+        if (get(record + ENTRIES_AT) + entries > size || get(record + PINS_AT) + pins > size ||
+            (version > 7 && get(record + LAUNCHES_AT) + launches > size))
             return false;
-        *end += record_bytes(version) + entries + pins;
+        *end += record_bytes(version) + entries + pins + launches;
     }
     return *end <= size;
 }

@@ -41,7 +41,9 @@ struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct looku
     *layer = *like;
     layer->entries = NULL;
     layer->pins = NULL;
+    layer->launches = NULL;
     layer->entry_count = layer->entry_room = layer->pin_count = layer->pin_room = 0;
+    layer->launch_count = layer->launch_room = 0;
     return layer;
 }
 
@@ -59,16 +61,24 @@ int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin)
     return OK;
 }
 
-static void layer_free(struct lookup_layer *layer)
+int lookup_layer_launch(struct lookup_layer *layer, const struct lookup_launch *launch)
+{
+    TRY(grow((void **)&layer->launches, layer->launch_count, &layer->launch_room, sizeof(*launch)));
+    layer->launches[layer->launch_count++] = *launch;
+    return OK;
+}
+
+void lookup_layer_free(struct lookup_layer *layer)
 {
     free(layer->entries);
     free(layer->pins);
+    free(layer->launches);
 }
 
 void lookup_set_free(struct lookup_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++)
-        layer_free(&set->layers[i]);
+        lookup_layer_free(&set->layers[i]);
     free(set->layers);
     memset(set, 0, sizeof(*set));
 }
@@ -268,6 +278,46 @@ static int tidy_pins(struct lookup_layer *layer)
     return OK;
 }
 
+/* Of two of one launch and bucket the first one stays. */
+static int by_launch(const void *a, const void *b)
+{
+    const struct lookup_launch *x = a, *y = b;
+    const struct declaration *d = declaration_find(x->plan.space);
+    int by = order(declaration_launch(d, x->plan.choice), declaration_launch(d, y->plan.choice));
+
+    by = by ? by : order(x->plan.bucket, y->plan.bucket);
+    by = by ? by : order(x->file, y->file);
+    return by ? by : plan_order(&x->plan, &y->plan);
+}
+
+static void tidy_launches(struct lookup_layer *layer)
+{
+    const struct declaration *d = declaration_find(layer->shape.space);
+    uint64_t end = ranges_end(ranges_of(&layer->shape, layer->window));
+    uint32_t legal = 0, kept = 0;
+
+    for (uint32_t i = 0; i < layer->launch_count; i++) {
+        struct lookup_launch row = layer->launches[i];
+
+        row.plan.source = 0;
+        row.plan.default_us = 0;
+        if (plan_legal(&row.plan, &layer->shape) && d && row.plan.bucket < end &&
+            sane_time(row.plan.time_us) > 0)
+            layer->launches[legal++] = row;
+    }
+    if (legal)
+        qsort(layer->launches, legal, sizeof(*layer->launches), by_launch);
+    for (uint32_t i = 0; i < legal; i++) {
+        const struct moe_plan *plan = &layer->launches[i].plan;
+        const struct moe_plan *last = kept ? &layer->launches[kept - 1].plan : NULL;
+
+        if (!last || last->bucket != plan->bucket ||
+            !declaration_same_launch(d, last->choice, plan->choice))
+            layer->launches[kept++] = layer->launches[i];
+    }
+    layer->launch_count = kept;
+}
+
 /* A layer of a legal shape, on a device whose name is printable and padded with 0. */
 static bool is_sound(const struct lookup_layer *layer)
 {
@@ -287,7 +337,7 @@ static bool is_sound(const struct lookup_layer *layer)
 
 static bool has_rows(const struct lookup_layer *layer)
 {
-    return layer->entry_count || layer->pin_count;
+    return layer->entry_count || layer->pin_count || layer->launch_count;
 }
 
 static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_layer *layer))
@@ -298,7 +348,7 @@ static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_l
         if (good(&set->layers[i]))
             set->layers[kept++] = set->layers[i];
         else
-            layer_free(&set->layers[i]);
+            lookup_layer_free(&set->layers[i]);
     set->count = kept;
 }
 
@@ -321,10 +371,12 @@ static int join_equals(struct lookup_set *set)
             TRY(lookup_layer_add(into, &from->entries[j]));
         for (uint32_t j = 0; j < from->pin_count; j++)
             TRY(lookup_layer_pin(into, &from->pins[j]));
+        for (uint32_t j = 0; j < from->launch_count; j++)
+            TRY(lookup_layer_launch(into, &from->launches[j]));
         /* Dates are compared within a file; that of the first file stands for the layer. */
         if (from->file == into->file && from->decided_s > into->decided_s)
             into->decided_s = from->decided_s;
-        layer_free(from);
+        lookup_layer_free(from);
         memset(from, 0, sizeof(*from));
     }
     set->count = kept;
@@ -398,6 +450,7 @@ int lookup_set_tidy(struct lookup_set *set)
     for (uint32_t i = 0; i < set->count; i++) {
         tidy_entries(&set->layers[i]);
         TRY(tidy_pins(&set->layers[i]));
+        tidy_launches(&set->layers[i]);
     }
     keep_only(set, has_rows);
     if (set->count)

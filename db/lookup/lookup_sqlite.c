@@ -428,6 +428,26 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
     return lookup_layer_pin(layer, &(struct lookup_pin){ (uint32_t)first, (uint32_t)last, plan });
 }
 
+/* LAUNCH: what the row says that its plan is of. */
+enum { LAUNCH = TIME + 1 };
+
+static int add_launch(sqlite3_stmt *row, struct lookup_layer *layer)
+{
+    const struct declaration *d = declaration_find(layer->shape.space);
+    int64_t bucket = sqlite3_column_int64(row, BUCKET);
+    double time_us = sqlite3_column_double(row, TIME);
+    struct lookup_launch launch = { .file = layer->file };
+    char words[DECLARATION_PLAN_BYTES];
+
+    if (!d || !is_u32(bucket) || plan_parse(text(row, PLAN_COLUMN), &launch.plan) ||
+        launch.plan.space != d->id || !(time_us > 0 && time_us < 1e30) ||
+        strcmp(declaration_launch_words(d, launch.plan.choice, words), text(row, LAUNCH)) != 0)
+        return OK;
+    launch.plan.bucket = (uint32_t)bucket;
+    launch.plan.time_us = (float)time_us;
+    return lookup_layer_launch(layer, &launch);
+}
+
 static int read_rows(struct table_reader *r, const char *sql,
                      int (*add)(sqlite3_stmt *row, struct lookup_layer *layer))
 {
@@ -492,6 +512,24 @@ static int read_pins(struct table_reader *r)
     return read_rows(r, sql, add_pin);
 }
 
+/* Few databases have them. */
+static int read_launches(struct table_reader *r)
+{
+    static const char *const columns[] = { "fingerprint", "shape",   "window", "bucket",
+                                           "plan",        "time_us", "launch" };
+    int64_t has;
+
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        TRY(has_column(r, "launch", columns[i], &has));
+        if (!has)
+            return OK;
+    }
+    return read_rows(r,
+                     "SELECT fingerprint, shape, window, bucket, plan, time_us, launch FROM launch"
+                     " ORDER BY fingerprint, shape, window",
+                     add_launch);
+}
+
 /* A space that cannot be read is that of a layer that is not for us. */
 static int read_spaces(struct table_reader *r)
 {
@@ -514,7 +552,8 @@ static int read_all(struct table_reader *r)
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     TRY(read_spaces(r));
     TRY(read_entries(r));
-    return read_pins(r);
+    TRY(read_pins(r));
+    return read_launches(r);
 }
 
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,

@@ -18,7 +18,8 @@
  *
  * Every rank must run the same plan, so every rank must hold the same table: let one rank open it
  * and broadcast the packed bytes, and compare moelookup_digest() before the first step.  Ranks with
- * the same digest answer alike, whatever their own files and environment say.
+ * the same digest answer alike, whatever their own files and environment say, except for the launch
+ * of moelookup_bind_launch: all ranks must say the same one.
  *
  * Capacity is c: the rows that one expert gets from one source rank in this step, before any
  * alignment, and the same number on every rank (see moe_capacity).  A step that drops nothing has
@@ -39,6 +40,8 @@
  *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
  *   MOELOOKUP_RECORD   a file: what views are asked is counted and appended; see moelookup_record
+ * by moelookup_bind and moelookup_bind_launch:
+ *   MOELOOKUP_LAUNCH   "backend=deepep ep=8": the launch of this job; see moelookup_bind_launch
  * and by moe_counts_open:
  *   MOELOOKUP_COUNTS   a file: how many tokens chose each expert, step by step
  *
@@ -135,10 +138,11 @@ enum moe_source {
     MOE_IMPORTED = 7,  /* measured at another site, on a cluster that is equal */
     MOE_TENTATIVE = 8, /* being measured: libmoetune's answer (moetune.h), never this library's */
     MOE_UNCOMPARED =
-        9,           /* capacities differ, and the table does not know what the best plan with r=0
-                      * and the best one with r >= 1 take: the default; see moelookup_get_uneven */
-    MOE_UNSOUND = 10 /* the entry's own numbers say that its plan is not faster than the default, or
-                      * cannot be true: the default */
+        9,            /* capacities differ, and the table does not know what the best plan with r=0
+                       * and the best one with r >= 1 take: the default; see moelookup_get_uneven */
+    MOE_UNSOUND = 10, /* the entry's own numbers say that its plan is not faster than the default,
+                       * or cannot be true: the default */
+    MOE_UNKNOWN_LAUNCH = 11 /* the table knows nothing of this launch; see moelookup_bind_launch */
 };
 
 /* One MoE layer on its group of ranks. */
@@ -241,6 +245,32 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  * The view keeps what it needs: the table may be closed before it. */
 MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
                                  const char *device_or_null, struct moelookup_view **out);
+
+/* The same inside a launch of a declared space.  A job has one set of values of the axes that need
+ * a restart; what another launch runs is of no use to it.  So every answer of this view has the
+ * values that `launch_words` says: "backend=deepep ep=8", in any order; restart axes that are not
+ * named have their defaults.
+ *
+ * NULL or "": the words of MOELOOKUP_LAUNCH.  Where that is not set, as moelookup_bind: the entries
+ * answer, whatever launch they are of.  MOELOOKUP_LAUNCH is for the whole job, so moelookup_bind
+ * heeds it, too, and layers without a space, or of one without restart axes, do not look at it.
+ * It does not travel with packed bytes: every rank must have it.
+ *
+ * The first of these that exists answers:
+ *   MOELOOKUP_FORCE, then `moetune override`, of this launch       MOE_OVERRIDE
+ *   the range's entry, if its plan is of this launch               its own source
+ *   the best plan that this launch was seen to run in the range    MOE_EXACT
+ *   of a launch that the table knows in other ranges, the plan
+ *     that differs least from the default plan of the space        MOE_DEFAULT
+ *   of any other launch the same plan                              MOE_UNKNOWN_LAUNCH
+ * Pins and FORCE of another launch are ignored, which a line on standard error says.
+ *
+ * MOE_ERR_ARGUMENT, said in one sentence on standard error: an axis or value that the space does
+ * not have, an axis that is live, one that is named twice, a launch of which no plan is legal on
+ * these ranks, any words for a layer without a declared space. */
+MOELOOKUP_API int moelookup_bind_launch(const struct moelookup *table,
+                                        const struct moe_shape *shape, const char *device_or_null,
+                                        const char *launch_words, struct moelookup_view **out);
 
 /* The hot call: no lock, allocation, I/O or errno.  Set out->struct_size (MOE_PLAN_INIT) first.
  * Always MOE_OK and a plan that is legal for the bound shape; MOE_ERR_ARGUMENT only for NULL.

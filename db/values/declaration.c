@@ -69,6 +69,89 @@ bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b
     return true;
 }
 
+uint32_t declaration_launch(const struct declaration *d, uint32_t choice)
+{
+    for (size_t i = 0; i < d->axes; i++)
+        if (!d->axis[i].restart)
+            choice = declaration_with(d, choice, i, 0);
+    return choice;
+}
+
+size_t declaration_likeness(const struct declaration *d, uint32_t choice)
+{
+    size_t alike = 0;
+
+    for (size_t i = 0; i < d->axes; i++)
+        alike += !d->axis[i].restart && declaration_value(d, choice, i) == d->axis[i].fallback;
+    return alike;
+}
+
+bool declaration_launch_usual(const struct declaration *d, uint32_t launch, uint32_t ranks,
+                              uint32_t *choice)
+{
+    size_t length, most = 0;
+    bool found = false;
+
+    for (uint32_t i = 0; i < d->plans; i++) {
+        size_t alike = declaration_likeness(d, d->plan[i]);
+
+        if (!declaration_same_launch(d, d->plan[i], launch) || (found && alike <= most) ||
+            declaration_refusal(d, d->plan[i], ranks, &length))
+            continue;
+        *choice = d->plan[i];
+        most = alike;
+        found = true;
+    }
+    return found;
+}
+
+/* Those axes as "ep, backend", for a sentence. */
+static void restart_axes(const struct declaration *d, char *text, size_t size)
+{
+    *text = 0;
+    for (size_t i = 0; i < d->axes; i++)
+        if (d->axis[i].restart)
+            text_add(text, size, "%s%s", *text ? ", " : "", d->axis[i].name);
+    if (!*text)
+        text_put(text, size, "none");
+}
+
+int declaration_launch_scan(const struct declaration *d, const char *text, uint32_t *choice,
+                            char *why, size_t size)
+{
+    uint32_t said = d->usual, seen = 0;
+    char axes[DECLARATION_FAULT_BYTES / 2];
+
+    restart_axes(d, axes, sizeof(axes));
+    while (*(text += strspn(text, " "))) {
+        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
+        size_t i = declaration_axis(d, text, name);
+        int shown = length < 40 ? (int)length : 40;
+        uint32_t value;
+
+        if (i == d->axes || !d->axis[i].restart || name == length) {
+            text_put(why, size, "\"%.*s\" is no AXIS=VALUE of a launch: %s %s (restart axes: %s)",
+                     shown, text, d->name,
+                     i == d->axes     ? "has no such axis"
+                     : name == length ? "wants a value"
+                                      : "changes that axis while it runs",
+                     axes);
+            return ERR_ARGUMENT;
+        }
+        value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
+        if (value == d->axis[i].values || (seen >> i & 1)) {
+            text_put(why, size, "\"%.*s\": %s", shown, text,
+                     seen >> i & 1 ? "the axis is named twice" : "the axis has no such value");
+            return ERR_ARGUMENT;
+        }
+        said = declaration_with(d, said, i, value);
+        seen |= 1u << i;
+        text += length;
+    }
+    *choice = said;
+    return OK;
+}
+
 char *declaration_launch_words(const struct declaration *d, uint32_t choice,
                                char text[DECLARATION_PLAN_BYTES])
 {

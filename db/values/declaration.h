@@ -144,6 +144,23 @@ char *declaration_launch_words(const struct declaration *d, uint32_t choice,
  * they differ, then by how many values. */
 uint32_t declaration_apart(const struct declaration *declaration, uint32_t choice);
 
+/* Words of restart axes in any order, "ep=4 dispatcher=alltoall"; one that is left out has its
+ * default.  *choice: with these values, and all others as the default has them, which may not be
+ * legal.  ERR_ARGUMENT with a sentence in `why`. */
+int declaration_launch_scan(const struct declaration *d, const char *text, uint32_t *choice,
+                            char *why, size_t size);
+
+/* How many live axes a choice has as the default has them. */
+size_t declaration_likeness(const struct declaration *d, uint32_t choice);
+
+/* Of the plans of that launch that are legal on so many ranks, the first of those that are most
+ * like the default.  False: there is none. */
+bool declaration_launch_usual(const struct declaration *d, uint32_t launch, uint32_t ranks,
+                              uint32_t *choice);
+
+/* The number of a choice's launch: those alike on all axes that need a restart have the same. */
+uint32_t declaration_launch(const struct declaration *d, uint32_t choice);
+
 /* A bucket is a range of the key and a class in one number: range * classes + class.  n edges make
  * n + 1 ranges: up to the first edge, up to the second, ..., and above the last. */
 uint32_t declaration_buckets(const struct declaration *d);

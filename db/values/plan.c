@@ -26,10 +26,13 @@ static const char *const weights_words[] = { "keep", "cache", NULL };
 static const char *const protocol_words[] = { "auto", "ll", "ll128", "simple", NULL };
 
 const char *const plan_source_words[] = {
-    [MOE_EXACT] = "exact",           [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
-    [MOE_STALE] = "stale",           [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
-    [MOE_INFERRED] = "inferred",     [MOE_IMPORTED] = "imported",   [MOE_TENTATIVE] = "tentative",
-    [MOE_UNCOMPARED] = "uncompared", [MOE_UNSOUND] = "unsound",     [PLAN_SOURCE_COUNT] = NULL,
+    [MOE_EXACT] = "exact",         [MOE_NEIGHBOUR] = "neighbour",
+    [MOE_CLAMPED] = "clamped",     [MOE_STALE] = "stale",
+    [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
+    [MOE_INFERRED] = "inferred",   [MOE_IMPORTED] = "imported",
+    [MOE_TENTATIVE] = "tentative", [MOE_UNCOMPARED] = "uncompared",
+    [MOE_UNSOUND] = "unsound",     [MOE_UNKNOWN_LAUNCH] = "unknown launch",
+    [PLAN_SOURCE_COUNT] = NULL,
 };
 
 /* Begins the last word of a declared plan's text. */

@@ -59,7 +59,7 @@ void plan_set(struct moe_plan *plan, size_t axis, uint32_t value);
 uint32_t plan_next_value(size_t axis, uint32_t value);
 
 /* Names of enum moe_source, in the order of their values, NULL-terminated. */
-enum { PLAN_SOURCE_COUNT = 11 };
+enum { PLAN_SOURCE_COUNT = 12 };
 extern const char *const plan_source_words[];
 
 /* What a trainer runs today without a tuner: r=1 d=1 a=linear; in MOE_LAYOUT_HIDDEN r=0 d=1

@@ -19,16 +19,6 @@
 
 /* ---- ways */
 
-/* How many live axes a choice has as the default has them. */
-static size_t likeness(const struct declaration *d, uint32_t choice)
-{
-    size_t alike = 0;
-
-    for (size_t a = 0; a < d->axes; a++)
-        alike += !d->axis[a].restart && declaration_value(d, choice, a) == d->axis[a].fallback;
-    return alike;
-}
-
 int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
               uint32_t *way_of, struct launch_way **ways, size_t *way_count)
 {
@@ -41,7 +31,8 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
             w++;
         if (w == *way_count)
             ARRAY_APPEND(*ways, *way_count, fresh);
-        else if (d && likeness(d, plans[i].choice) > likeness(d, plans[(*ways)[w].safe].choice))
+        else if (d && declaration_likeness(d, plans[i].choice) >
+                          declaration_likeness(d, plans[(*ways)[w].safe].choice))
             (*ways)[w].safe = (int)i;
         way_of[i] = (uint32_t)w;
     }

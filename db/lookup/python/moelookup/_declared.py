@@ -61,6 +61,8 @@ class Source(enum.IntEnum):
     # the entry's own numbers say that its plan is not faster than the default, or cannot be true:
     # the default
     UNSOUND = 10
+    # the table knows nothing of this launch; see moelookup_bind_launch
+    UNKNOWN_LAUNCH = 11
 
 
 class moe_shape(Structure):
@@ -134,6 +136,7 @@ class moetune_status(Structure):
 moelookup_functions: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_open": (c_int, [c_char_p, POINTER(c_void_p)]),
     "moelookup_bind": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),
+    "moelookup_bind_launch": (c_int, [c_void_p, c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "moelookup_get": (c_int, [c_void_p, c_uint32, c_void_p]),
     "moelookup_get_counts": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, c_void_p]),
     "moe_keys": (c_int, [POINTER(c_uint32), c_size_t, c_uint32, c_uint32, POINTER(c_uint32), POINTER(c_uint32)]),
