@@ -365,11 +365,12 @@ int launch_choice_open(const struct launch_choice_setup *setup, struct launch_ch
 
         c->apart[l] = apart < c->apart[l] ? apart : c->apart[l];
     }
-    search = (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
+    search =
+        (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
     /* An exhaustive pass starts each launch three times; the pairs that follow are among these. */
-    search.limit = (uint32_t)(3 * launches > 2 * PAIRS_LEAST + launches
-                                  ? 3 * launches - 2 * PAIRS_LEAST
-                                  : launches + launches / 2);
+    search.limit =
+        (uint32_t)(3 * launches > 2 * PAIRS_LEAST + launches ? 3 * launches - 2 * PAIRS_LEAST
+                                                             : launches + launches / 2);
     TRY_OUT(search_open(&launches_ops, &search, &c->search));
     decided = (struct decision_setup){ .search = c->search,
                                        .default_arm = (int)setup->launch_of[setup->default_arm],
@@ -483,16 +484,16 @@ static const struct shown *find_shown(const struct launch_choice *c, const struc
 }
 
 /* The weighted time that a process showed under one plan for each range, or one for all where
- * `fixed` is not -1; NAN: it did not show them all. */
+ * `fixed` is not -1; in one range alone, or in all (-1).  NAN: it did not show them. */
 static double total_of(const struct launch_choice *c, const struct process *p, const int *live,
-                       int fixed)
+                       int fixed, int range)
 {
     double sum = 0;
 
     for (size_t r = 0; r < c->range_count; r++) {
         const struct shown *s;
 
-        if (!(c->ranges[r].weight > 0))
+        if (!(c->ranges[r].weight > 0) || (range >= 0 && range != (int)r))
             continue;
         s = find_shown(c, p, r, fixed >= 0 ? fixed : live[r]);
         if (!s)
@@ -655,7 +656,7 @@ int launch_choice_end(struct launch_choice *c)
                       llround(exp(c->beliefs[p->launch].log_ns)));
     if (p->purpose == DECISION_SEARCH || !of)
         return OK;
-    total = total_of(c, p, of->live, -1);
+    total = total_of(c, p, of->live, -1, -1);
     if (total > 0)
         decision_tell(&c->decision, DECISION_SAFETY, p->launch, llround(total));
     else
@@ -679,30 +680,46 @@ static struct gain gain_of(const struct pairs *pairs, double luck, double freedo
     return range_gain(mean_range(&mean, STATED));
 }
 
-/* The chosen launch's fresh processes against those that ran the fixed plan. */
-static struct pairs pairs_with_fixed(const struct launch_choice *c, const struct line_up *chosen)
+/* Fresh processes of the chosen launch under its live plans against those that ran one plan
+ * everywhere: within each process where that is a plan of the launch, else the n-th of both.
+ * `range`: in that one alone; -1: weighted, in all. */
+static struct pairs pairs_with(const struct launch_choice *c, const struct line_up *chosen,
+                               int plan, int range)
 {
+    bool same = (int)c->setup.launch_of[plan] == chosen->launch;
     struct pairs pairs = { 0 };
-    size_t at = 0;
+    size_t other = 0;
 
-    for (size_t p = 0; p < c->process_count; p++) {
-        double total, fixed = NAN;
+    for (size_t i = 0; i < c->process_count; i++) {
+        const struct process *p = &c->processes[i], *with = p;
+        double ours, theirs;
 
-        if (!c->processes[p].fresh || c->processes[p].launch != chosen->launch)
+        if (!p->fresh || p->launch != chosen->launch)
             continue;
-        total = total_of(c, &c->processes[p], chosen->live, -1);
-        if ((int)c->setup.launch_of[c->fixed_arm] == chosen->launch)
-            fixed = total_of(c, &c->processes[p], NULL, c->fixed_arm);
-        for (; at < c->process_count && isnan(fixed) &&
-               (int)c->setup.launch_of[c->fixed_arm] != chosen->launch;
-             at++)
-            if (c->processes[at].fresh &&
-                c->processes[at].launch == (int)c->setup.launch_of[c->fixed_arm])
-                fixed = total_of(c, &c->processes[at], NULL, c->fixed_arm);
-        if (total > 0 && fixed > 0)
-            pairs_add(&pairs, log(total / fixed), 0);
+        for (; !same && other < c->process_count; other++)
+            if (c->processes[other].fresh &&
+                c->processes[other].launch == (int)c->setup.launch_of[plan])
+                break;
+        if (!same && other == c->process_count)
+            break;
+        with = same ? p : &c->processes[other++];
+        ours = total_of(c, p, chosen->live, -1, range);
+        theirs = total_of(c, with, NULL, plan, range);
+        if (ours > 0 && theirs > 0)
+            pairs_add(&pairs, log(ours / theirs), 0);
     }
     return pairs;
+}
+
+struct gain launch_choice_gain(const struct launch_choice *c, int range)
+{
+    double freedom, luck = luck_of(c, &freedom);
+    struct pairs pairs;
+
+    if (!c->lined_up)
+        return (struct gain)GAIN_UNKNOWN;
+    pairs = pairs_with(c, &c->line_up[CHOSEN], c->setup.default_arm, range);
+    return gain_of(&pairs, 2 * luck, freedom);
 }
 
 /* What a job would save beside this launch if each range had a launch of its own. */
@@ -769,13 +786,11 @@ bool launch_choice_result(const struct launch_choice *choice, struct launch_resu
         r.over_default = gain_of(&pairs, 2 * luck, freedom);
     }
     if (chosen && c->fixed_arm >= 0) {
-        struct pairs pairs = pairs_with_fixed(c, chosen);
+        struct pairs pairs = pairs_with(c, chosen, c->fixed_arm, -1);
+        bool same = (int)c->setup.launch_of[c->fixed_arm] == r.launch;
 
-        /* Two plans of one process share its luck, and nobody knows how far. */
-        r.over_fixed = gain_of(&pairs, 0,
-                               (int)c->setup.launch_of[c->fixed_arm] == r.launch ? 0 : freedom);
-        if ((int)c->setup.launch_of[c->fixed_arm] != r.launch)
-            r.over_fixed = gain_of(&pairs, 2 * luck, freedom);
+        /* Two plans of one process share its luck, nobody knows how far. */
+        r.over_fixed = gain_of(&pairs, 2 * luck, same ? 0 : freedom);
     }
     *out = r;
     return true;

@@ -69,6 +69,10 @@ struct launch_result {
     struct doubt doubt;       /* where the default stands; `arm` is a launch */
     uint32_t pairs, launches; /* of processes; that were started */
 };
+/* What the chosen launch saves in one range over the default plan, by pairs of processes; unknown
+ * before there are some. */
+struct gain launch_choice_gain(const struct launch_choice *choice, int range);
+
 /* At any time: what would be published now.  False: no launch can run all ranges. */
 bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out);
 

@@ -267,7 +267,7 @@ static int print_json(void *self)
                    g->buckets);
     }
     json_write(stdout, "],\n'tables': ");
-    tables_json(c->store, c->cluster_id, 0, NULL, stdout);
+    tables_json(c->store, c->cluster_id, 0, NULL, NULL, stdout);
     printf("}\n");
     return OK;
 }

@@ -4,6 +4,8 @@
 #include "shape.h"
 #include "status.h"
 
+#include <math.h>
+
 int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape, uint32_t window,
                     double *weights, size_t buckets)
 {
@@ -32,4 +34,13 @@ int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape
     if (!(all > 0))
         return fail(ERR_ARGUMENT, "the traffic asked for no range of %s", SHAPE_TEXT(shape));
     return OK;
+}
+
+void traffic_even(struct ranges ranges, double *weights, size_t buckets)
+{
+    for (size_t b = 0; b < buckets; b++) {
+        uint64_t from = ranges_from(ranges, (uint32_t)b), to = ranges_to(ranges, (uint32_t)b);
+
+        weights[b] = from > 1 && to < UINT64_MAX ? log2((double)to / (double)(from - 1)) : 1;
+    }
 }

@@ -2,6 +2,8 @@
  * values no rounds can have given; and rows of what became of claims. */
 #include "standings.h"
 
+#include "declaration.h"
+
 #include "plan.h"
 #include "status.h"
 #include "store_inside.h"
@@ -109,11 +111,17 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
                           char room[STANDING_TEXT_BYTES])
 {
     const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
-    char over_default[64], over_static[64 + PLAN_TEXT_BYTES], always[16 + PLAN_TEXT_BYTES];
+    char words[DECLARATION_PLAN_BYTES], over_default[80], over_static[64 + PLAN_TEXT_BYTES],
+        always[16 + PLAN_TEXT_BYTES];
 
     snprintf(always, sizeof(always), "always %s",
              row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
-    gain_text(&row->gain, "the default", over_default, sizeof(over_default));
+    gain_text(&row->gain,
+              usual->space && *declaration_launch_words(declaration_find(usual->space),
+                                                        usual->choice, words)
+                  ? "the default launch"
+                  : "the default",
+              over_default, sizeof(over_default));
     gain_text(&row->static_gain, always, over_static, sizeof(over_static));
     if (*over_default && *over_static && plan_equal(&row->static_plan, usual))
         snprintf(over_static, sizeof(over_static), "which is the best single plan, too");
@@ -140,10 +148,14 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
 
 char *standing_lines(char *text)
 {
-    char *second = strstr(text, "default, ");
+    static const char *const first[] = { "default, ", "default launch, " };
 
-    if (second)
-        second[strlen("default,")] = '\n';
+    for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+        char *second = strstr(text, first[i]);
+
+        if (second)
+            second[strlen(first[i]) - 1] = '\n';
+    }
     return text;
 }
 

@@ -4,10 +4,10 @@
  *
  *     bench_launch [--draws N] [--seed N] [LAUNCHESxLIVExRANGES]...
  *
- * A program has one or two restart axes and up to two live ones.  Neighbouring values differ by 3 to
- * 10 % of a step; how, changes from range to range.  A process shows each plan in each range once:
- * a sample of five steps, which scatter by 3 % each.  Launch luck: a process is faster or slower by
- * so much, all of it alike, each plan and range by itself, or half and half, as drawn.
+ * A program has one or two restart axes and up to two live ones.  Neighbouring values differ by 3
+ * to 10 % of a step; how, changes from range to range.  A process shows each plan in each range
+ * once: a sample of five steps, which scatter by 3 % each.  Launch luck: a process is faster or
+ * slower by so much, all of it alike, each plan and range by itself, or half and half, as drawn.
  *
  * Regret: the true weighted time of the launch that is told, under the live plans that are told,
  * over that of the best launch under its best plans, minus 1. */
@@ -344,22 +344,24 @@ static struct sums run_cell(size_t launches, size_t live, size_t ranges, int luc
             s.fixed_held += holds(&ours.over_fixed, ours.truth_fixed);
         }
         if (getenv("BENCH_SHOW") && ours.regret > atof(getenv("BENCH_SHOW")))
-            printf("    draw %zu: regret %.3f harm %.3f %s, claim %.3f [%.3f, %.3f], launches %zu\n",
-                   i, ours.regret, ours.harm, ours.default_told ? "default" : "told",
-                   ours.claim.value, ours.claim.low, ours.claim.high, ours.launches);
+            printf(
+                "    draw %zu: regret %.3f harm %.3f %s, claim %.3f [%.3f, %.3f], launches %zu\n",
+                i, ours.regret, ours.harm, ours.default_told ? "default" : "told", ours.claim.value,
+                ours.claim.low, ours.claim.high, ours.launches);
         s.pass_within += pass.regret <= within[luck];
         s.pass_harmed += pass.harm > 0.01;
         s.pass_regret += pass.regret / n;
     }
-    printf("%3zu x %2zu x %2zu %3d %%  %5.1f %6.1f %6.1f %6.1f  %6.2f %6.2f  %6.1f %6.1f  %6.1f %5zu "
-           "%7.0f  %6.1f %6.1f %6.2f  %5.2f\n",
-           launches, live, ranges, luck, 100 * (double)s.within / n,
-           100 * (double)(s.within + s.undecided) / n, 100 * (double)s.told / n,
-           100 * (double)s.harmed / n, 100 * s.regret, 100 * s.worst,
-           s.claims ? 100 * (double)s.held / (double)s.claims : 100,
-           s.fixed_claims ? 100 * (double)s.fixed_held / (double)s.fixed_claims : 100, s.launches,
-           PASSES * launches, s.samples, 100 * (double)s.pass_within / n,
-           100 * (double)s.pass_harmed / n, 100 * s.pass_regret, s.seconds);
+    printf(
+        "%3zu x %2zu x %2zu %3d %%  %5.1f %6.1f %6.1f %6.1f  %6.2f %6.2f  %6.1f %6.1f  %6.1f %5zu "
+        "%7.0f  %6.1f %6.1f %6.2f  %5.2f\n",
+        launches, live, ranges, luck, 100 * (double)s.within / n,
+        100 * (double)(s.within + s.undecided) / n, 100 * (double)s.told / n,
+        100 * (double)s.harmed / n, 100 * s.regret, 100 * s.worst,
+        s.claims ? 100 * (double)s.held / (double)s.claims : 100,
+        s.fixed_claims ? 100 * (double)s.fixed_held / (double)s.fixed_claims : 100, s.launches,
+        PASSES * launches, s.samples, 100 * (double)s.pass_within / n,
+        100 * (double)s.pass_harmed / n, 100 * s.pass_regret, s.seconds);
     fflush(stdout);
     return s;
 }
@@ -390,10 +392,13 @@ int main(int argc, char **argv)
             cells[count++] = argv[i];
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]) && count == i; i++)
         cells[count++] = usual[i];
-    printf("%% of %zu draws; pass: each launch three times, least mean; within 1, 1, 2, 4 %% of the best\n"
-           "launches x     luck  within  or un-   told harmed  regret  worst  claims   over   starts  pass "
+    printf("%% of %zu draws; pass: each launch three times, least mean; within 1, 1, 2, 4 %% of "
+           "the best\n"
+           "launches x     luck  within  or un-   told harmed  regret  worst  claims   over   "
+           "starts  pass "
            "samples    pass   pass   pass  CPU s\n"
-           "live x ranges              decided                                hold  fixed                 "
+           "live x ranges              decided                                hold  fixed          "
+           "       "
            "        within harmed regret\n",
            draws);
     for (size_t i = 0; i < count; i++) {
@@ -408,13 +413,14 @@ int main(int argc, char **argv)
             add(&all, &s);
         }
     }
-    printf("all: within or undecided %.1f %%; slower than the default launch by more than 1 %%: %.2f "
-           "(%.2f) %%; intervals hold the truth: %.1f (%.1f) %% of %zu, over the best fixed plan %.1f "
-           "(%.1f) %% of %zu\n",
-           100 * (double)(all.within + all.undecided) / (double)all.draws,
-           100 * (double)all.harmed / (double)all.draws, error_of(all.harmed, all.draws),
-           100 * (double)all.held / (double)all.claims, error_of(all.held, all.claims), all.claims,
-           100 * (double)all.fixed_held / (double)all.fixed_claims,
-           error_of(all.fixed_held, all.fixed_claims), all.fixed_claims);
+    printf(
+        "all: within or undecided %.1f %%; slower than the default launch by more than 1 %%: %.2f "
+        "(%.2f) %%; intervals hold the truth: %.1f (%.1f) %% of %zu, over the best fixed plan %.1f "
+        "(%.1f) %% of %zu\n",
+        100 * (double)(all.within + all.undecided) / (double)all.draws,
+        100 * (double)all.harmed / (double)all.draws, error_of(all.harmed, all.draws),
+        100 * (double)all.held / (double)all.claims, error_of(all.held, all.claims), all.claims,
+        100 * (double)all.fixed_held / (double)all.fixed_claims,
+        error_of(all.fixed_held, all.fixed_claims), all.fixed_claims);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "facts.h"
 #include "grid.h"
 #include "json.h"
+#include "launch_table.h"
 #include "plan.h"
 #include "ranges.h"
 #include "rank_speeds.h"
@@ -37,6 +38,7 @@ struct tables {
     const char *wanted; /* layers that shape_agrees() with it; NULL: all */
     uint32_t only;      /* this width; 0: all */
     bool every;         /* a line for each bucket */
+    const struct option_list *traffic; /* as launch_table_read() has it; NULL: none */
     unsigned words;     /* that the legend explains */
     uint32_t count;     /* tables that were printed */
     /* The table at hand. */
@@ -396,6 +398,17 @@ static int print_table(struct tables *t)
                 disturbed, measured);
     if (is_current)
         TRY(print_more(t, &standing));
+    if (d) {
+        struct launch_table launches;
+
+        rc = launch_table_read(t->store, first->cluster, first->shape, first->window, t->traffic,
+                               &launches);
+        if (!rc)
+            launch_table_print(&launches, d->key, t->to);
+        launch_table_free(&launches);
+        if (rc < 0)
+            return rc;
+    }
     TRY(print_own_kernels(t));
     return t->told ? print_footer(t) : OK;
 }
@@ -482,7 +495,8 @@ static int list_several(struct store *store, const char *wanted, FILE *to)
     return rc;
 }
 
-int tables_print_all(struct store *store, const char *wanted, bool every, FILE *to)
+int tables_print_all(struct store *store, const char *wanted, bool every,
+                     const struct option_list *traffic, FILE *to)
 {
     struct told told;
     struct tables t = { .store = store,
@@ -490,7 +504,8 @@ int tables_print_all(struct store *store, const char *wanted, bool every, FILE *
                         .told = &told,
                         .view = print_table,
                         .wanted = wanted,
-                        .every = every };
+                        .every = every,
+                        .traffic = traffic };
     int rc = told_read(store, &told);
 
     if (!rc)
@@ -557,6 +572,17 @@ static int json_table(struct tables *t)
         json_write(t->to, ", '%s': true",
                    cluster_steps_are(&cluster) == STEPS_GRAPHS ? "graphs" : "ahead");
     tables_json_standing(rc ? NULL : &row, t->to);
+    if (t->shape.space) {
+        struct launch_table launches;
+
+        rc = launch_table_read(t->store, first->cluster, first->shape, first->window, t->traffic,
+                               &launches);
+        if (!rc)
+            launch_table_json(&launches, t->to);
+        launch_table_free(&launches);
+        if (rc < 0)
+            return rc;
+    }
     json_write(t->to, ", 'answers': %s, 'pins': [", *why ? "false" : "true");
     for (size_t i = 0; i < t->told->pin_count; i++) {
         const struct override_row *pin = &t->told->pins[i];
@@ -586,7 +612,8 @@ static int json_table(struct tables *t)
 }
 
 /* The text is printed whole or not at all: half of it is no JSON. */
-int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted, FILE *to)
+int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted,
+                const struct option_list *traffic, FILE *to)
 {
     char *text = NULL;
     size_t length = 0;
@@ -595,7 +622,8 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, const char 
                         .to = open_memstream(&text, &length),
                         .told = &told,
                         .view = json_table,
-                        .wanted = wanted };
+                        .wanted = wanted,
+                        .traffic = traffic };
     int rc;
 
     if (!t.to)

@@ -3,6 +3,7 @@
 #define TABLES_H
 
 #include "moelookup.h"
+#include "options.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -17,15 +18,17 @@ void tables_legend(unsigned words, FILE *to);
 /* All layers, a line for each of the buckets if `every`, and under each table how old it is, which
  * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. Where
  * layers are several a list of them comes first.  `wanted`: those alone that shape_agrees() with
- * it; NULL: all. */
-int tables_print_all(struct store *store, const char *wanted, bool every, FILE *to);
+ * it; NULL: all.  `traffic`: as launch_table_read() has it. */
+int tables_print_all(struct store *store, const char *wanted, bool every,
+                     const struct option_list *traffic, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
 /* Of layers as above, an array of objects, one per layer and window: {"cluster": ..., "shape": ...,
  * "pins": [...], "answers": whether trainers are told it, "entries": [...]}. */
-int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted, FILE *to);
+int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted,
+                const struct option_list *traffic, FILE *to);
 
 /* Members of an object: , "key_from": 65, "key_to": 256, "class": "<=1.25", what buckets of a
  * declared space stand for.  key_to of the open last range and "class", where there is none or the

@@ -309,7 +309,7 @@ static int print(struct exec_protocol *v)
 
     TRY(store_read(v->path, &store));
     if (v->options->json) {
-        rc = tables_json(store, r->cluster, r->shape, NULL, stdout);
+        rc = tables_json(store, r->cluster, r->shape, NULL, &v->options->traffic, stdout);
         printf("\n");
         store_close(store);
         return rc < 0 ? rc : OK;

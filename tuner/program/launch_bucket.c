@@ -129,6 +129,14 @@ int launch_bucket_begin(struct launch_bucket *r)
     return advance(r);
 }
 
+bool launch_bucket_runs(const struct launch_bucket *r)
+{
+    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
+        if (r->bucket.attempts[arm].usable)
+            return true;
+    return false;
+}
+
 static void visit(struct launch_bucket *r)
 {
     bool usable[SEARCH_ARMS_MAX] = { false };
@@ -157,14 +165,18 @@ int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint3
     return r->watched.state == RANGE_OPEN ? launch_bucket_begin(r) : OK;
 }
 
-int launch_bucket_follow(struct launch_bucket *r, int arm)
+int launch_bucket_follow(struct launch_bucket *r, const uint32_t *launch_of, int arm)
 {
     struct dictionary *d = &r->dictionary;
     const struct entry_row *known = &r->bucket.entry;
     struct normal level = search_level(d->search, arm);
+    struct gain gain = launch_choice_gain(r->choice, r->place);
     struct entry_row e;
 
     r->watched.state = RANGE_DECIDED;
+    r->choice = NULL;
+    for (size_t i = 0; i < d->arm_count; i++)
+        r->bucket.attempts[i].usable &= launch_of[i] == launch_of[arm];
     if (r->bucket.known && dictionary_holds(d, known, false) &&
         plan_equal(&known->plan, &d->arms[arm]))
         return OK;
@@ -174,9 +186,10 @@ int launch_bucket_follow(struct launch_bucket *r, int arm)
     e.time_us = exp(level.mean) * 1e-3;
     e.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
     e.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
-    /* What is proven is proven of the launch, with all its ranges. */
-    e.default_us = NAN;
-    e.gain = (struct gain)GAIN_UNKNOWN;
+    /* What is proven is proven of the launch, with all its ranges.  Where this one loses by it that
+     * is no claim: the launch's rows say it. */
+    e.default_us = gain.value > 0 ? e.time_us / (1 - gain.value) : NAN;
+    e.gain = gain.value > 0 ? gain : (struct gain)GAIN_UNKNOWN;
     e.bound = NAN;
     e.samples = bucket_count(&r->bucket, arm);
     text_put(e.reason, sizeof(e.reason), "%s", search_reason_words[SEARCH_CERTAIN]);

@@ -54,7 +54,10 @@ int launch_bucket_join(struct launch_bucket *range, struct launch_choice *choice
 /* The choice is made: from here on the range decides among the plans of that launch by itself. */
 int launch_bucket_part(struct launch_bucket *range, const uint32_t *launch_of, uint32_t launch);
 /* Writes the entry: its plan is the best one of the launch that is best for all ranges together. */
-int launch_bucket_follow(struct launch_bucket *range, int arm);
+int launch_bucket_follow(struct launch_bucket *range, const uint32_t *launch_of, int arm);
+
+/* Whether any plan can run in it. */
+bool launch_bucket_runs(const struct launch_bucket *range);
 
 /* A launch begins, of a choice's ranges for that purpose. */
 void launch_bucket_reset(struct launch_bucket *range, const struct launch_under_way *launch,

@@ -5,6 +5,7 @@
 #include "array.h"
 #include "host.h"
 #include "launch_bucket.h"
+#include "launch_table.h"
 #include "measuring_run.h"
 #include "plan.h"
 #include "shape.h"
@@ -35,6 +36,8 @@ struct launch_tuning {
      * Then each range decides by itself among the plans of that one, if it is the default's. */
     struct launch_choice *choice; /* NULL: there is one way */
     uint32_t apart[SEARCH_ARMS_MAX]; /* of plans from the default one */
+    double *weights;                 /* by bucket: as launch_weights() has them */
+    size_t weight_count;
     bool settled;
     struct launch_result best;     /* once it is settled */
     enum decision_purpose purpose; /* of the launch under way */
@@ -47,11 +50,16 @@ static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
     return launch_bucket_of(t->launches.ranges[i]);
 }
 
-/* How often a step of the range is taken, beside others. */
+/* How often a step of the range is taken, beside others.  One that no trainer asked for is decided
+ * all the same, and counts for nothing beside the others. */
 static double weight_of(const struct launch_tuning *t, uint32_t bucket)
 {
-    (void)t, (void)bucket;
-    return 1;
+    static const double unasked = 1e-6;
+    double most = 0;
+
+    for (size_t i = 0; i < t->weight_count; i++)
+        most = fmax(most, t->weights[i]);
+    return fmax(t->weights[bucket], unasked * most);
 }
 
 static int add_range(struct launch_tuning *t, uint32_t bucket)
@@ -225,9 +233,11 @@ static int settle(struct launch_tuning *t)
     t->settled = true;
     if (!launch_choice_result(t->choice, &t->best)) {
         t->best.launch = (int)l->way_of[t->dictionary.default_arm];
-        return l->range_count ? fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which "
-                                                 "no plan runs, as moetune show --trials says")
-                              : OK;
+        for (size_t i = 0; i < l->range_count; i++)
+            if (range_at(t, i)->choice)
+                return fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which no plan "
+                                        "runs, as moetune show --trials says");
+        return OK;
     }
     TRY(write_launches(t));
     for (size_t i = 0; i < l->range_count; i++) {
@@ -238,9 +248,10 @@ static int settle(struct launch_tuning *t)
         if (t->best.launch == (int)l->way_of[t->dictionary.default_arm])
             TRY(launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch));
         else
-            TRY(launch_bucket_follow(r, launch_choice_live(t->choice, t->best.launch, r->place)));
+            TRY(launch_bucket_follow(r, l->way_of,
+                                     launch_choice_live(t->choice, t->best.launch, r->place)));
     }
-    if (t->best.launch != (int)l->way_of[t->dictionary.default_arm])
+    if (t->best.launch != (int)l->way_of[t->dictionary.default_arm] && t->best.pairs)
         TRY(write_standing(t));
     return store_publish(t->dictionary.store);
 }
@@ -507,7 +518,9 @@ static int ended(void *self, const struct launch_end *failure)
         struct launch_bucket *r = range_at(t, i);
 
         TRY(launch_bucket_next(r));
-        if (r->choice && r->watched.state == RANGE_GIVEN_UP) {
+        if (r->choice && !launch_bucket_runs(r)) /* anywhere: its trials say why */
+            r->watched.state = RANGE_DECIDED;
+        if (r->choice && r->watched.state != RANGE_OPEN) {
             launch_choice_weigh(t->choice, r->place, 0);
             r->choice = NULL;
         }
@@ -552,6 +565,8 @@ static int open_choice(struct launch_tuning *t)
 
     if (t->launches.way_count < 2)
         return OK;
+    TRY(launch_weights(&t->options->traffic, &t->setup->shape, t->setup->window, &t->weights,
+                       &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
         t->apart[arm] = declaration_apart(t->launches.session->ranges.declared, t->arms[arm].choice);
     return launch_choice_open(&setup, &t->choice);
@@ -651,6 +666,7 @@ int tune_launches(struct session *session, const struct live_setup *setup,
     dictionary_close(&t->dictionary);
     launches_close(&t->launches);
     launch_choice_close(t->choice);
+    free(t->weights);
     free(t);
     return rc ? rc : said;
 }

@@ -80,6 +80,8 @@ const struct option_row tune_rows[] = {
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
       "with --space: steps of a plan in one launch, which are one sample [what pays, 5 to 100]",
       .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
+    TRAFFIC_ROW("traffic", AT(traffic),
+                "with --space: the best launch is that of what trainers ask"),
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
 
@@ -162,6 +164,9 @@ int tune_options_check(struct tune_options *o, const char *hosts)
                     "--launch-steps %u: it is for the program of --exec that has a "
                     "--space",
                     o->launch_steps);
+    if (o->traffic.count && !(o->exec && o->space))
+        return fail(ERR_ARGUMENT, "--traffic %s: it is for the program of --exec that has a --space",
+                    o->traffic.items[0]);
     o->setup.where.hosts = hosts;
     if (o->exec)
         TRY(layer_options_single(&o->layer));

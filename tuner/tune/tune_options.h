@@ -16,7 +16,7 @@ struct tune_options {
     struct campaign_setup setup;
     struct layer_options layer;
     struct load_options load;
-    struct option_list models, shapes, misses, guards;
+    struct option_list models, shapes, misses, guards, traffic;
     bool cluster, retune, json, paste, worth;
     uint32_t window; /* 0: each layer's own */
     uint32_t search, effort, repeats, color, launch_steps;

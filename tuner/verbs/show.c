@@ -13,6 +13,7 @@
 
 struct options {
     const char *db, *shape;
+    struct option_list traffic;
     bool every, trials, paste, json;
     uint32_t explain, color;
 };
@@ -25,6 +26,7 @@ static const struct option_row rows[] = {
       "the story of an entry: what was tried, what it took, why this plan" },
     { "paste", NULL, OPTION_FLAG, OPTION(paste), "lines of C and Python that ask for the table" },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
+    TRAFFIC_ROW("traffic", OPTION(traffic), "which launch is best for what trainers ask"),
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     COLOR_ROW(OPTION(color)),
@@ -36,14 +38,14 @@ static const struct options defaults = { .explain = NOT_GIVEN };
 static int show(struct store *store, const char *path, const struct options *o)
 {
     if (o->json)
-        return tables_json(store, 0, 0, o->shape, stdout);
+        return tables_json(store, 0, 0, o->shape, &o->traffic, stdout);
     if (o->trials)
         return explain_trials(store, o->shape, stdout);
     if (o->explain != NOT_GIVEN)
         return explain_bucket(store, o->shape, o->explain, stdout);
     if (o->paste)
         return paste_all(store, path, o->shape);
-    return tables_print_all(store, o->shape, o->every, stdout);
+    return tables_print_all(store, o->shape, o->every, &o->traffic, stdout);
 }
 
 static int run(const struct verb_call *call, void *options)

@@ -1,0 +1,278 @@
+/* Adds up the rows of launches, by weights, and says which launch a job is to be started with. */
+#include "launch_table.h"
+
+#include "array.h"
+#include "declaration.h"
+#include "distribution.h"
+#include "json.h"
+#include "pairs.h"
+#include "plan.h"
+#include "ranges.h"
+#include "shape.h"
+#include "status.h"
+#include "text.h"
+#include "traffic_weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int launch_weights(const struct option_list *files, const struct moe_shape *shape, uint32_t window,
+                   double **out, size_t *count)
+{
+    struct ranges ranges = ranges_of(shape, window);
+    struct traffic traffic = { 0 };
+    size_t buckets = ranges_end(ranges);
+    double *weights = calloc(buckets, sizeof(*weights));
+    int rc = weights ? OK : fail(ERR_NOMEM, "weights of %zu buckets", buckets);
+
+    for (int i = 0; i < (files ? files->count : 0) && !rc; i++)
+        rc = traffic_read(files->items[i], &traffic);
+    if (!rc && files && files->count)
+        rc = traffic_weights(&traffic, shape, window, weights, buckets);
+    else if (!rc)
+        traffic_even(ranges, weights, buckets);
+    traffic_free(&traffic);
+    if (rc) {
+        free(weights);
+        return rc;
+    }
+    *out = weights;
+    *count = buckets;
+    return OK;
+}
+
+/* ---- sums */
+
+static const struct launch_row *row_of(const struct launch_table *t, const char *words,
+                                       uint32_t bucket)
+{
+    EACH_ROW (launch_row, row, t->rows)
+        if (row->bucket == bucket && !strcmp(row->launch, words))
+            return row;
+    return NULL;
+}
+
+const struct launch_row *launch_table_row(const struct launch_table *t, int launch, uint32_t bucket)
+{
+    return row_of(t, t->launches[launch].words, bucket);
+}
+
+/* Whether any launch has a row there: other ranges count nowhere. */
+static bool is_known(const struct launch_table *t, uint32_t bucket)
+{
+    EACH_ROW (launch_row, row, t->rows)
+        if (row->bucket == bucket)
+            return true;
+    return false;
+}
+
+static int list_launches(struct launch_table *t, const struct declaration *d, const double *weights,
+                         size_t buckets)
+{
+    char usual[DECLARATION_PLAN_BYTES];
+
+    declaration_launch_words(d, d->usual, usual);
+    EACH_ROW (launch_row, row, t->rows) {
+        struct launch_total fresh = { .words = row->launch, .usual = !strcmp(row->launch, usual) };
+        double spread = 0;
+
+        if (t->count && !strcmp(t->launches[t->count - 1].words, row->launch))
+            continue; /* rows come by launch */
+        for (uint32_t b = 0; b < buckets; b++) {
+            const struct launch_row *in = is_known(t, b) ? row_of(t, row->launch, b) : NULL;
+
+            if (!in && is_known(t, b) && weights[b] > 0) {
+                fresh.us = 0;
+                break;
+            }
+            if (!in)
+                continue;
+            fresh.us += weights[b] * in->time_us;
+            spread += weights[b] * in->time_us * in->sd; /* one process's luck is in all ranges */
+        }
+        fresh.sd = fresh.us > 0 ? spread / fresh.us : 0;
+        ARRAY_APPEND(t->launches, t->count, fresh);
+    }
+    return OK;
+}
+
+/* What a job would save beside the launch that is told if each range had a launch of its own. */
+static void find_price(struct launch_table *t, const double *weights, size_t buckets)
+{
+    double here = 0, free = 0, spread = 0, price;
+
+    t->price = (struct gain)GAIN_UNKNOWN;
+    if (t->told < 0 || !(t->launches[t->told].us > 0))
+        return;
+    for (uint32_t b = 0; b < buckets; b++) {
+        const struct launch_row *told = launch_table_row(t, t->told, b), *best = told;
+
+        if (!told)
+            continue;
+        EACH_ROW (launch_row, row, t->rows)
+            if (row->bucket == b && row->time_us < best->time_us)
+                best = row;
+        here += weights[b] * told->time_us;
+        free += weights[b] * best->time_us;
+        if (best != told)
+            spread += weights[b] * best->time_us * hypot(best->sd, told->sd);
+    }
+    price = 1 - free / here;
+    spread = 1.96 * spread / here;
+    t->price = (struct gain){ price, fmax(0, price - spread), fmin(1, price + spread) };
+}
+
+/* The fastest launch that is not known to be as likely slower than the default one. */
+static int choose(const struct launch_table *t)
+{
+    static const double harm = 0.01; /* as tune's --harm is, unless it is told another one */
+    int usual = -1, best = -1;
+
+    for (int i = 0; i < (int)t->count; i++)
+        usual = t->launches[i].usual && t->launches[i].us > 0 ? i : usual;
+    best = usual;
+    for (int i = 0; i < (int)t->count; i++) {
+        const struct launch_total *l = &t->launches[i], *d = &t->launches[usual < 0 ? i : usual];
+        double over = log(l->us / d->us), sd = fmax(1e-9, hypot(l->sd, d->sd));
+
+        if (l->us > 0 && (best < 0 || l->us < t->launches[best].us) &&
+            normal_tail((over - log1p(pairs_harmless)) / sd) <= harm)
+            best = i;
+    }
+    return best;
+}
+
+/* ---- reading */
+
+struct told_launch {
+    uint32_t window;
+    bool any, several;
+    char words[DECLARATION_PLAN_BYTES];
+};
+
+static int note_launch(void *self, const struct entry_row *e)
+{
+    struct told_launch *t = self;
+    char words[DECLARATION_PLAN_BYTES];
+
+    if (e->window != t->window)
+        return OK;
+    declaration_launch_words(declaration_find(e->plan.space), e->plan.choice, words);
+    t->several |= t->any && strcmp(words, t->words) != 0;
+    memcpy(t->words, words, sizeof(words));
+    t->any = true;
+    return OK;
+}
+
+int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                      const struct option_list *traffic, struct launch_table *out)
+{
+    struct told_launch told = { .window = window };
+    const struct declaration *d;
+    struct moe_shape layer;
+    double *weights = NULL;
+    size_t buckets;
+    int rc;
+
+    *out = (struct launch_table){ .told = -1, .by_traffic = traffic && traffic->count > 0 };
+    TRY(store_shape_get(store, shape, &layer));
+    d = declaration_find(layer.space);
+    if (!d)
+        return UNSUPPORTED;
+    TRY(store_launches(store, cluster, shape, window, &out->rows));
+    if (!out->rows.count)
+        return UNSUPPORTED;
+    TRY(launch_weights(traffic, &layer, window, &weights, &buckets));
+    TRY_OUT(list_launches(out, d, weights, buckets));
+    TRY_OUT(store_entries(store, cluster, shape, note_launch, &told));
+    for (int i = 0; i < (int)out->count; i++)
+        if (told.any && !told.several && !strcmp(out->launches[i].words, told.words))
+            out->told = i;
+    if (out->by_traffic)
+        out->told = choose(out);
+    if (out->told >= 0)
+        out->launches[out->told].told = true;
+    find_price(out, weights, buckets);
+out:
+    free(weights);
+    return rc;
+}
+
+void launch_table_free(struct launch_table *t)
+{
+    free(t->rows.rows);
+    free(t->launches);
+    *t = (struct launch_table){ 0 };
+}
+
+/* ---- printing */
+
+static int by_time(const void *a, const void *b)
+{
+    double x = (*(const struct launch_total *const *)a)->us;
+    double y = (*(const struct launch_total *const *)b)->us;
+
+    return x > 0 && y > 0 ? (x > y) - (x < y) : (y > 0) - (x > 0);
+}
+
+void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
+{
+    double told_us = t->told < 0 ? 0 : t->launches[t->told].us;
+    const struct launch_total **sorted = calloc(t->count + 1, sizeof(*sorted));
+    int wide = 0;
+
+    if (!sorted)
+        return;
+    for (size_t i = 0; i < t->count; i++) {
+        int length = (int)strlen(t->launches[i].words);
+
+        sorted[i] = &t->launches[i];
+        wide = length > wide ? length : wide;
+    }
+    qsort(sorted, t->count, sizeof(*sorted), by_time);
+    if (t->by_traffic)
+        fprintf(to, "launches  time over all ranges, by the traffic:\n");
+    else
+        fprintf(to, "launches  time over all ranges, each doubling of %s alike:\n", key);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct launch_total *l = sorted[i];
+        const char *role = l->told && l->usual ? "  told; the default"
+                           : l->told           ? "  told"
+                           : l->usual          ? "  the default"
+                                               : "";
+
+        if (l->us > 0 && told_us > 0)
+            fprintf(to, "          %-*s  %6.1f %%%s\n", wide, l->words, 100 * l->us / told_us,
+                    role);
+        else
+            fprintf(to, "          %-*s  not seen in all ranges%s\n", wide, l->words, role);
+    }
+    if (!isnan(t->price.value))
+        fprintf(to, "          A job that starts anew for each range would save %.1f %% more%s.\n",
+                100 * t->price.value,
+                INTERVAL_TEXT("%.1f", 100 * t->price.low, 100 * t->price.high));
+    free(sorted);
+}
+
+void launch_table_json(const struct launch_table *t, FILE *to)
+{
+    double told_us = t->told < 0 ? NAN : t->launches[t->told].us;
+
+    json_write(to, ", 'launch': %s%s%s, 'launches': [", t->told < 0 ? "null" : "\"",
+               t->told < 0 ? "" : t->launches[t->told].words, t->told < 0 ? "" : "\"");
+    for (size_t i = 0; i < t->count; i++) {
+        const struct launch_total *l = &t->launches[i];
+
+        json_write(to, "%s{'launch': '%s', 'time_over_told': ", i ? ", " : "", l->words);
+        if (l->us > 0 && told_us > 0)
+            json_write(to, "%.6f", l->us / told_us);
+        else
+            json_write(to, "null");
+        json_write(to, ", 'default': %s}", l->usual ? "true" : "false");
+    }
+    json_write(to, "]");
+    if (!isnan(t->price.value))
+        json_write(to, ", 'price': %.6f, 'price_low': %.6f, 'price_high': %.6f", t->price.value,
+                   t->price.low, t->price.high);
+}
