@@ -53,8 +53,9 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
            (plan->a == MOE_A2A_2DH || m % s == 0);
 }
 
+/* `launch`: of a plan of the launch that the view is of; UINT32_MAX: of none. */
 static void try_capacity(const struct moelookup_view *view, const struct moe_shape *shape,
-                         uint32_t capacity)
+                         uint32_t capacity, uint32_t launch)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     char text[300];
@@ -65,8 +66,12 @@ static void try_capacity(const struct moelookup_view *view, const struct moe_sha
     if (moelookup_get_key(view, (uint64_t)capacity << 20, capacity / 7.0, &plan) != MOE_OK ||
         !legal(&plan, shape))
         fuzz_wrong("an illegal plan for a key");
+    if (launch != UINT32_MAX &&
+        !declaration_same_launch(declaration_find(shape->space), plan.choice, launch))
+        fuzz_wrong("a plan of another launch");
     if (!(plan.time_us >= 0) || !(plan.default_us >= 0) ||
-        (plan.source > MOE_IMPORTED && plan.source != MOE_UNSOUND))
+        (plan.source > MOE_IMPORTED && plan.source != MOE_UNSOUND &&
+         !(launch != UINT32_MAX && plan.source == MOE_UNKNOWN_LAUNCH)))
         fuzz_wrong("an answer without sense");
     if (length <= 0 || (length < (int)sizeof(text) && strlen(text) != (size_t)length) ||
         strchr(text, '\n'))
@@ -86,8 +91,29 @@ static void try_layer(const struct moelookup *table, const struct lookup_layer *
     if (rc && rc != MOE_ERR_AMBIGUOUS)
         fuzz_wrong("a layer that cannot be bound");
     for (size_t i = 0; view && i < sizeof(capacities) / sizeof(capacities[0]); i++)
-        try_capacity(view, &layer->shape, capacities[i]);
+        try_capacity(view, &layer->shape, capacities[i], UINT32_MAX);
     moelookup_view_free(view);
+}
+
+/* Inside some of the launches that the layer has rows of. */
+static void try_launches(const struct moelookup *table, const uint8_t *bytes, uint32_t at)
+{
+    struct lookup_layer layer = pack_layer(bytes, at);
+    const struct declaration *d = declaration_find(layer.shape.space);
+    char words[DECLARATION_PLAN_BYTES];
+
+    for (uint32_t i = 0; i < layer.launch_count && i < 8; i++) {
+        struct moe_plan plan = pack_launch(bytes, at, i).plan;
+        struct moelookup_view *view = NULL;
+        int rc = moelookup_bind_launch(table, &layer.shape, NULL,
+                                       declaration_launch_words(d, plan.choice, words), &view);
+
+        if (rc && rc != MOE_ERR_AMBIGUOUS)
+            fuzz_wrong("a launch that cannot be bound");
+        for (uint32_t key = 0; view && key < 1000; key += 7)
+            try_capacity(view, &layer.shape, key, plan.choice);
+        moelookup_view_free(view);
+    }
 }
 
 static void try_rows(const struct moelookup *table, const uint8_t *bytes)
@@ -100,8 +126,9 @@ static void try_rows(const struct moelookup *table, const uint8_t *bytes)
 
         try_layer(table, &layer);
         if (moelookup_bind(table, &layer.shape, NULL, &view) == MOE_OK && layer.entry_count)
-            try_capacity(view, &layer.shape, pack_entry(bytes, i, 0).plan.bucket);
+            try_capacity(view, &layer.shape, pack_entry(bytes, i, 0).plan.bucket, UINT32_MAX);
         moelookup_view_free(view);
+        try_launches(table, bytes, i);
     }
 }
 
@@ -380,6 +407,38 @@ static void add_space(void)
     lookup_set_free(&set);
 }
 
+/* Rows of launches: packed, and in a database. */
+static void add_launches(void)
+{
+    static const char text[] = "space l\naxis a 1 2 3 default 2\naxis w x y default x restart\n"
+                               "need w=x | a>1\nkey k edges 10 100\n";
+    struct lookup_layer like = some_layer(96, 0), *layer;
+    struct lookup_set set = { .count = 0 };
+    const struct declaration *d;
+    uint8_t *bytes = NULL;
+    size_t size;
+
+    if (declaration_register(text, &d))
+        exit(1);
+    like.shape.space = d->id;
+    like.window = 1;
+    layer = lookup_set_layer(&set, &like);
+    for (uint32_t i = 0; i < d->plans; i++) {
+        struct moe_plan plan = declared_plan(d->id, d->plan[i]);
+
+        plan.bucket = i % 2;
+        plan.time_us = (float)i + 0.5f;
+        lookup_layer_launch(layer, &(struct lookup_launch){ .plan = plan, .file = d->plans - i });
+        if (i < 2)
+            lookup_layer_add(layer, &(struct lookup_entry){ .plan = plan });
+    }
+    if (pack_set(&set, &bytes, &size))
+        exit(1);
+    fuzz_seed("packed-launch", bytes, size);
+    free(bytes);
+    lookup_set_free(&set);
+}
+
 /* Only what the library reads, on small pages: a flipped byte then means something. */
 static const char *const database =
     "PRAGMA page_size=512; PRAGMA application_id=0x6d6f6574; PRAGMA user_version=13;"
@@ -406,8 +465,17 @@ static const char *const database =
     "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear e=sparse', 9.5, 30, 0, 1, 'refuted', 9,"
     "   'local', NULL, 0, 0);"
     "INSERT INTO override VALUES(1, 1, 1, 128, 5, 9, 'r=1 d=8 a=linear');";
+static const char *const with_launches =
+    "INSERT INTO space VALUES(1, 'space l\naxis a 1 2 default 2 live\n"
+    "axis w x y default x restart\nkey k edges 10\n');"
+    "INSERT INTO shape VALUES(2, 'E=2 k=1 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4"
+    " space=l@%08x');"
+    "CREATE TABLE launch(fingerprint INTEGER, shape INTEGER, window INTEGER, launch TEXT,"
+    "  bucket INTEGER, plan TEXT, time_us REAL);"
+    "INSERT INTO launch VALUES(1, 2, 1, 'w=y', 0, 'a=1 w=y space=l@%08x', 5.5),"
+    "  (1, 2, 1, 'w=x', 1, 'a=2 w=x space=l@%08x', 6.5);";
 
-static void add_database(void)
+static void add_database(const char *name, const char *more)
 {
     static uint8_t bytes[FUZZ_INPUT_MAX];
     char path[PATH_MAX];
@@ -416,13 +484,28 @@ static void add_database(void)
 
     snprintf(path, sizeof(path), "%s/seed.db", fuzz_folder());
     if (sqlite3_open(path, &db) != SQLITE_OK ||
-        sqlite3_exec(db, database, NULL, NULL, NULL) != SQLITE_OK)
+        sqlite3_exec(db, database, NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(db, more, NULL, NULL, NULL) != SQLITE_OK)
         exit(1);
     sqlite3_close(db);
     file = fopen(path, "r");
-    fuzz_seed("database", bytes, fread(bytes, 1, sizeof(bytes), file));
+    fuzz_seed(name, bytes, fread(bytes, 1, sizeof(bytes), file));
     fclose(file);
     unlink(path);
+}
+
+static void add_databases(void)
+{
+    const struct declaration *d;
+    char more[1024];
+
+    if (declaration_register("space l\naxis a 1 2 default 2 live\naxis w x y default x restart\n"
+                             "key k edges 10\n",
+                             &d))
+        exit(1);
+    snprintf(more, sizeof(more), with_launches, d->id, d->id, d->id);
+    add_database("database", "");
+    add_database("database-launch", more);
 }
 
 static void add_plans(void)
@@ -457,7 +540,8 @@ static void make_seeds(void)
     add_later();
     add_latest();
     add_space();
-    add_database();
+    add_launches();
+    add_databases();
     add_plans();
 }
 

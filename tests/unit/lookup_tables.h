@@ -36,6 +36,7 @@ static inline void no_environment(void)
     static const char *const names[] = { "MOELOOKUP_DB",
                                          "MOELOOKUP_FORCE",
                                          "MOELOOKUP_DISABLE",
+                                         "MOELOOKUP_LAUNCH",
                                          "MOETUNE_DB",
                                          "XDG_DATA_HOME",
                                          "MOELOOKUP_RECORD",
