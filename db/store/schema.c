@@ -114,14 +114,6 @@ static const char *const version_14[] = {
     NULL
 };
 
-/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
- * log(time_us). */
-static const char make_launch[] =
-    "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
-    "  window INTEGER NOT NULL, launch TEXT NOT NULL, bucket INTEGER NOT NULL, plan TEXT NOT NULL,"
-    "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
-    "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT";
-
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 #define DICTIONARY(plan)                                                                           \
     "DROP VIEW IF EXISTS dictionary;"                                                              \
@@ -151,6 +143,14 @@ const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_f
                                          "space",  "shape",       "run",
                                          "entry",  "standing",    "override",
                                          "launch", NULL };
+
+/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
+ * log(time_us). */
+static const char make_launch[] =
+    "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, launch TEXT NOT NULL, bucket INTEGER NOT NULL, plan TEXT NOT NULL,"
+    "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
+    "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT";
 
 bool schema_has(sqlite3 *db, const char *database, const char *table)
 {

@@ -264,6 +264,22 @@ void explain_doubts(const struct entry_row *e, unsigned states, FILE *to)
                 e->fault->field, e->fault->why);
 }
 
+/* Prints what launches run best in the entry's bucket: what a trainer inside them is told, unless
+ * the entry is of its launch. */
+static int print_launches(const struct explainer *x, const struct entry_row *e)
+{
+    struct row_list rows;
+
+    TRY(store_launches(x->store, e->cluster, e->shape, e->window, &rows));
+    EACH_ROW (launch_row, row, rows)
+        if (row->bucket == e->bucket)
+            fprintf(x->to, "inside   %s: %s takes %.4g ms, from %u sample%s\n",
+                    UTF8_LINE(row->launch), PLAN_WORDS(&row->plan), row->time_us * 1e-3,
+                    row->samples, row->samples == 1 ? "" : "s");
+    free(rows.rows);
+    return OK;
+}
+
 static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
@@ -297,6 +313,7 @@ static int explain_entry(void *self, const struct entry_row *e)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
     TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
+    TRY(print_launches(x, e));
     /* Why the search stopped, and what nearly won. */
     fprintf(x->to, "search   %s, effort %s", UTF8_LINE(e->search), UTF8_LINE(e->effort));
     if (*e->reason)

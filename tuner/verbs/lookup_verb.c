@@ -26,8 +26,9 @@
 
 struct options {
     struct stated_layer stated;
-    const char *device, *db, *space, *each; /* each: a capacity of its own for every expert */
-    struct option_list keys;                /* capacities, where plans are moetune's own */
+    const char *device, *db, *space, *launch;
+    const char *each;        /* a capacity of its own for every expert */
+    struct option_list keys; /* capacities, where plans are moetune's own */
     double class;
     bool explain, digest, json;
 };
@@ -42,6 +43,8 @@ static const struct option_row rows[] = {
     { "key", "N", OPTION_LIST, OPTION(keys), "the same, as a space calls it" },
     { "class", "X", OPTION_NUMBER, OPTION(class),
       "the class beside the key, in a space that has one", .least = 0, .most = 1e9 },
+    { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
+      "inside a launch of the space: \"backend=deepep ep=8\" ($MOELOOKUP_LAUNCH)" },
     { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),
       "print the table's digest, to compare elsewhere" },
@@ -116,6 +119,13 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
     log_only(true);
 }
 
+/* Whether the table knew it, and not only the default plan. */
+static bool is_known(const struct moe_plan *plan)
+{
+    return plan->source != MOE_DEFAULT && plan->source != MOE_UNCOMPARED &&
+           plan->source != MOE_UNSOUND && plan->source != MOE_UNKNOWN_LAUNCH;
+}
+
 static int answer(const struct moelookup_view *view, const struct moe_shape *shape,
                   const struct options *o, int at, bool *known)
 {
@@ -126,10 +136,10 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     TRY(space_key_read("key", o->keys.items[at], &key));
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
-    *known &= plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND;
+    *known &= is_known(&plan);
     if (!o->json) {
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
-        if (o->explain && plan.source != MOE_DEFAULT && plan.source != MOE_UNSOUND)
+        if (o->explain && is_known(&plan))
             explain_answer(o->db, view, shape, &plan);
         return OK;
     }
@@ -168,8 +178,7 @@ static int answer_uneven(const struct moelookup_view *view, const struct moe_sha
     free(each);
     TRY(rc);
     moelookup_explain_uneven(view, key, key_r0, why, sizeof(why));
-    *known =
-        plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED && plan.source != MOE_UNSOUND;
+    *known = is_known(&plan);
     if (o->json) {
         json_write(stdout, "[\n {'capacities': '%s', 'key': %u, 'key_r0': %u, ", o->each, key,
                    key_r0);
@@ -312,7 +321,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
             return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key,
                         UINT32_MAX);
     }
-    TRY(moelookup_bind(table, &shape, o->device, &view));
+    TRY(moelookup_bind_launch(table, &shape, o->device, o->launch, &view));
     if (o->each)
         rc = answer_uneven(view, &shape, o, &known);
     else if (o->json)
@@ -390,8 +399,8 @@ const struct verb lookup_verb = {
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 4: only the default plan is known, or the table cannot compare plans where "
-             "capacities differ.",
+    .notes = "Exit code 4: only the default plan is known, or nothing of the launch in that range, "
+             "or the table cannot compare plans where capacities differ.",
     .example = "lookup -c 300 --explain --db moetune.db",
     .run = run,
 };

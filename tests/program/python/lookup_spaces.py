@@ -128,6 +128,58 @@ class Spaces(unittest.TestCase):
                     self.assertEqual((dict(plan), plan.source), (usual, moelookup.Source.DEFAULT))
         self.assertEqual(self.table.bind(space=file, top_k=2).plan(200, 1.5)["chunks"], 2)
 
+    def test_inside_a_launch_no_plan_is_of_another(self):
+        path = os.path.join(self.folder, "launches.db")
+        shutil.copy(self.database, path)
+        db = sqlite3.connect(path)
+        db.execute(
+            "CREATE TABLE launch(fingerprint INTEGER, shape INTEGER, window INTEGER, launch TEXT,"
+            " bucket INTEGER, plan TEXT, time_us REAL, sd REAL, samples INTEGER)"
+        )
+        plan = f"r=0 chunks=1 dispatcher=2dh space=dispatch@{DIGEST}"
+        db.execute("INSERT INTO launch VALUES(1, 1, 1, 'dispatcher=2dh', 4, ?, 7.5, 0.1, 3)", (plan,))
+        db.commit()
+        db.close()
+        source, words = moelookup.Source, {"space": "dispatch", "top_k": 2}
+        cases = [  # words, key, chunks, r, dispatcher, source
+            ("dispatcher=rail", 200, 2, 1, "rail", source.EXACT),
+            ("dispatcher=2dh", 200, 1, 0, "2dh", source.EXACT),
+            ("dispatcher=2dh", 9999, 1, 1, "2dh", source.DEFAULT),
+            ("dispatcher=linear", 200, 1, 1, "linear", source.UNKNOWN_LAUNCH),
+        ]
+        with moelookup.open(path) as table:
+            packed = moelookup.unpack(table.pack())
+            for launch, key, chunks, r, dispatcher, why in cases:
+                wanted = {"r": r, "chunks": chunks, "dispatcher": dispatcher}
+                by_name = dict(word.split("=") for word in launch.split())
+                with environment(MOELOOKUP_LAUNCH=launch):
+                    views = [table.bind(**words), packed.bind(**words)]
+                views += [table.bind(**words, launch=one) for one in (launch, by_name)]
+                for view in views:
+                    told = view.plan(key, 1.5)
+                    self.assertEqual((dict(told), told.source), (wanted, why))
+                    self.assertIn(f", inside {launch}: ", view.explain(key, 1.5))
+            self.assertEqual(table.bind(**words).plan(200, 1.5)["dispatcher"], "rail")
+            for wrong in ("dispatcher=ring", "chunks=2", {"ep": 8}):
+                with silent(), self.assertRaisesRegex(moelookup.Error, "inside .*argument"):
+                    table.bind(**words, launch=wrong)
+            layer = table.bind(**words).layer
+            with silent():
+                self.assertRaises(moelookup.Error, table.bind, **layer, launch="dispatcher=rail")
+        command = [os.environ["MOETUNE"], "lookup", "--db", path, "--space", "dispatch", "--top-k", "2"]
+        command += ["--ranks", "4", "--class", "1.5", "--key", "200", "--explain"]
+        for launch, status, said in (
+            ("dispatcher=2dh", 0, "exact: the best that launches with these values ran"),
+            ("dispatcher=rail", 0, "exact: measured in this bucket"),
+            ("dispatcher=linear", 4, "unknown launch: "),
+            ("chunks=2", 2, "changes that axis while it runs"),
+        ):
+            done = subprocess.run(
+                [*command, "--launch", launch], capture_output=True, text=True, timeout=240
+            )
+            self.assertEqual(done.returncode, status)
+            self.assertIn(said, done.stdout + done.stderr)
+
     def lookup(self, *words):
         command = [os.environ["MOETUNE"], "lookup", "--db", self.database, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240)

@@ -17,7 +17,7 @@ from ctypes import (
     create_string_buffer,
     sizeof,
 )
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, overload
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
 
 from ._declared import Source, moe_shape  # noqa: F401: plans that were pickled name Source here
 from ._library import UINT32_MAX, UINT64_MAX, Owned, c_text, library, numbers, whole
@@ -202,6 +202,7 @@ class Table(Owned):
         *,
         space: "Union[str, os.PathLike[str]]",
         device: Optional[str] = None,
+        launch: Union[None, str, Mapping[str, Any]] = None,
         **words: Any,
     ) -> SpaceView: ...
 
@@ -237,6 +238,7 @@ class Table(Owned):
         *,
         space: "Union[None, str, os.PathLike[str]]" = None,
         device: Optional[str] = None,
+        launch: Union[None, str, Mapping[str, Any]] = None,
         **words: Any,
     ) -> Union[View, SpaceView]:
         """The layer's dictionary; where there is none, a view that answers the default plan.
@@ -247,20 +249,30 @@ class Table(Owned):
         out as long as one layer of the space is left in the table; else the error names the words
         in which those that are left differ.  Without a table, and with $MOELOOKUP_DISABLE, a name is
         an Error; the text of the space, or its file as a pathlib.Path, is answered its default plan.
+
+        launch: "backend=deepep ep=8", or {"backend": "deepep", "ep": 8}: the values of the restart
+        axes that this job has, those that are left out their defaults.  Then no plan has others; see
+        moelookup_bind_launch.  None: what $MOELOOKUP_LAUNCH says, else whatever the entries are of.
         """
+        if isinstance(launch, Mapping):
+            launch = " ".join(f"{axis}={value}" for axis, value in launch.items())
         if space is not None:
             if not isinstance(space, str):
                 space = pathlib.Path(space).read_text(encoding="utf-8") + "\n"
             layer, values = self._find_layer(space, words)
-            return SpaceView(self._bind(values, device, "bind the layer of a space"), layer)
+            what = "bind the layer of a space" + (f" inside {launch}" if launch else "")
+            return SpaceView(self._bind(values, device, launch, what), layer)
         shape, values = checked_shape(Shape(**{**_USUAL_LAYER, **words}))
-        return View(self._bind(values, device, f"bind {shape}"), shape)
+        return View(self._bind(values, device, launch, f"bind {shape}"), shape)
 
-    def _bind(self, values: moe_shape, device: Optional[str], what: str) -> c_void_p:
+    def _bind(
+        self, values: moe_shape, device: Optional[str], launch: Optional[str], what: str
+    ) -> c_void_p:
         name = None if device is None else c_text("device", device.encode())
+        inside = None if launch is None else c_text("launch", launch.encode())
         pointer = c_void_p()
-        status = library().functions.moelookup_bind(
-            self._live(), byref(values), name, byref(pointer)
+        status = library().functions.moelookup_bind_launch(
+            self._live(), byref(values), name, inside, byref(pointer)
         )
         library().check(status, what)
         return pointer
