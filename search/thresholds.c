@@ -223,21 +223,22 @@ static struct gain find_regret(struct finder *f, const size_t *chosen)
     double squares = 0, freedom = 0, usual, table, variance = 0, bias = 0, width, one_freedom;
     size_t cells = p->ranges * p->plans;
     uint32_t switches;
+    bool same = true;
 
     regret.value = regret_of(f, chosen, &table);
+    for (size_t range = 0; range < p->ranges; range++)
+        same = same && (!is_judged(f, range) || chosen[range] == p->table[range]);
     for (size_t i = 0; i < cells; i++)
         if (p->cells[i].samples) {
             squares += p->cells[i].squares;
             freedom += p->cells[i].samples - 1;
         }
-    if (!(freedom > 0) || isnan(regret.value))
+    if (same) /* that is no estimate */
+        return (struct gain){ 0, 0, 0 };
+    if (!(freedom > 0))
         return regret;
     usual = squares / freedom;
-    if (!(regret_variance(f, usual, chosen, &freedom) > 0)) {
-        /* The table's own plan stands everywhere: that is no estimate. */
-        regret.low = regret.high = regret.value;
-        return regret;
-    }
+    regret_variance(f, usual, chosen, &freedom);
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
         double looks;
 

@@ -1,12 +1,14 @@
 /* moetune export: tables for other sites. */
 #include "common_rows.h"
 #include "export.h"
+#include "export_thresholds.h"
 #include "format.h"
 #include "output_file.h"
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
 #include "store.h"
+#include "thresholds.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -19,15 +21,18 @@
 
 /* The first ones hold a table, the others what it answers for one layer. */
 enum form { FORM_JSONL, FORM_CSV, FORM_HEADER, FORM_PACKED, FORM_ANSWERS };
-static const char *const format_words[] = { "jsonl",         "csv",   "header",   "packed",
-                                            "env",           "flags", "dotted",   "toml",
-                                            "nested",        "json",  "vllm-moe", "sglang-moe",
-                                            "sglang-deepep", NULL };
-#define ANSWER_FORMATS "env, flags, dotted, toml, nested, json, vllm-moe, sglang-moe, sglang-deepep"
+static const char *const format_words[] = { "jsonl",         "csv",        "header",   "packed",
+                                            "env",           "flags",      "dotted",   "toml",
+                                            "nested",        "json",       "vllm-moe", "sglang-moe",
+                                            "sglang-deepep", "thresholds", NULL };
+#define ANSWER_FORMATS                                                                             \
+    "env, flags, dotted, toml, nested, json, vllm-moe, sglang-moe, sglang-deepep, thresholds"
 static const struct format *const answer_formats[] = {
     &format_env,  &format_flags,    &format_dotted,     &format_toml,         &format_nested,
     &format_json, &format_vllm_moe, &format_sglang_moe, &format_sglang_deepep
 };
+/* The last one is about all ranges together, and needs the samples besides. */
+enum { FORM_THRESHOLDS = FORM_ANSWERS + sizeof(answer_formats) / sizeof(answer_formats[0]) };
 
 struct options {
     const char *db, *shape, *fingerprint, *file;
@@ -37,6 +42,7 @@ struct options {
     const char *space, *key, *class;
     struct option_list sets;
     bool check;
+    struct thresholds_options thresholds;
 };
 
 static const struct option_row rows[] = {
@@ -60,10 +66,15 @@ static const struct option_row rows[] = {
       "what the reader calls an axis (nothing: leave it out), or a fact of its file" },
     { "check", NULL, OPTION_FLAG, OPTION(check),
       "read the file back by the reader's rules, say what answers which keys" },
+    { "thresholds: the best few switch points over the key", .kind = OPTION_GROUP },
+    { "switches", "K", OPTION_COUNT, OPTION(thresholds.switches),
+      "so many switch points at most, in each class", .most = THRESHOLDS_SWITCHES_MAX },
+    TRAFFIC_ROW("traffic", OPTION(thresholds.traffic), "weigh ranges by what trainers asked"),
+    JSON_ROW(OPTION(thresholds.json)),
     { NULL },
 };
 
-static const struct options defaults = { .format = FORM_JSONL };
+static const struct options defaults = { .format = FORM_JSONL, .thresholds.switches = 1 };
 
 /* ---- a table */
 
@@ -159,6 +170,28 @@ static int find_place(const struct format *format, const struct format_job *job,
     return OK;
 }
 
+static int write_thresholds(const char *path, const struct answers *answers,
+                            const struct options *o)
+{
+    struct output_file output;
+    struct store *store;
+    int rc;
+
+    TRY(store_read(path, &store));
+    if (!o->file) {
+        rc = export_thresholds(store, answers, &o->thresholds, stdout);
+    } else {
+        rc = output_begin(o->file, &output);
+        if (!rc)
+            rc = output_end(&output, export_thresholds(store, answers, &o->thresholds, output.to),
+                            NULL, true);
+        if (!rc)
+            note("%s is written", o->file);
+    }
+    store_close(store);
+    return rc;
+}
+
 static int write_answers(const struct format *format, const struct answers *answers,
                          const struct options *o)
 {
@@ -187,7 +220,7 @@ static int write_answers(const struct format *format, const struct answers *answ
 }
 
 /* Writes the answers for one layer in one of the formats, and reads them back where that is asked
- * for. */
+ * for.  format NULL: as thresholds. */
 static int export_answers(const struct format *format, const char *table, const struct options *o)
 {
     struct answers_choice choice = { .space = o->space,
@@ -202,6 +235,12 @@ static int export_answers(const struct format *format, const char *table, const 
 
     if (o->shape && shape_parse(o->shape, &any))
         return ERR_ARGUMENT;
+    if (!format && !o->space)
+        return fail(ERR_ARGUMENT, "--format thresholds: --space must name a declared space, for "
+                                  "moetune's own layer changes plans at every step");
+    if (!format && (o->key || o->sets.count || o->check))
+        return fail(ERR_ARGUMENT, "--format thresholds is about all keys, and its options have "
+                                  "fixed names: --key, --set and --check go with other formats");
     if (o->check && !format->read)
         return fail(ERR_ARGUMENT, "--check: only the program that --format %s is for can read it",
                     format->name);
@@ -214,7 +253,7 @@ static int export_answers(const struct format *format, const char *table, const 
     TRY(moelookup_open(table, &open));
     rc = answers_open(open, &choice, &answers);
     if (!rc) {
-        rc = write_answers(format, &answers, o);
+        rc = format ? write_answers(format, &answers, o) : write_thresholds(table, &answers, o);
         answers_close(&answers);
     }
     moelookup_close(open);
@@ -242,9 +281,14 @@ static int run(const struct verb_call *call, void *options)
     if (o->format >= FORM_ANSWERS && (o->identify || o->full))
         return fail(ERR_ARGUMENT, "--format %s holds answers: --identify and --full go with tables",
                     format_words[o->format]);
+    if (o->format != FORM_THRESHOLDS && (o->thresholds.switches != defaults.thresholds.switches ||
+                                         o->thresholds.traffic.count || o->thresholds.json))
+        return fail(ERR_ARGUMENT, "--switches, --traffic and --json go with --format thresholds");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
-        return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o);
+        return export_answers(
+            o->format == FORM_THRESHOLDS ? NULL : answer_formats[o->format - FORM_ANSWERS], path,
+            o);
     TRY(store_read(path, &store));
     rc = write_out(store, path, o);
     if (rc == UNSUPPORTED)

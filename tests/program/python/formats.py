@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -50,6 +51,35 @@ def write_space(path, text, plans):
     write_database(path, f"{LAYER} {tag}", 1, entries, [])
     db = sqlite3.connect(path)
     db.execute("INSERT INTO space VALUES(?, ?)", (int(digest, 16), text))
+    db.commit()
+    db.close()
+
+
+PATHS = """space paths
+axis path standard mega default standard live threshold --mega-from
+axis chunks 1 2 default 1 live
+axis backend a b default a restart
+key tokens edges 64 1024 4096
+"""
+
+
+def add_samples(path, text, samples, state="ok"):
+    """Of each (bucket, words) the times in ns; a pair: of one that was set aside."""
+    digest, name = hashlib.sha256(text.encode()).hexdigest()[:8], text.split()[1]
+    db = sqlite3.connect(path)
+    for (bucket, words), times in samples.items():
+        trial = db.execute(
+            "INSERT INTO trial(run, fingerprint, shape, window, bucket, plan, capacity, state, attempts,"
+            " memory_bytes, sent_bytes, messages, compute_ns, comm_ns, message)"
+            " VALUES(1, 1, 1, 1, ?, ?, 1, ?, 1, 0, 0, 0, 0, 0, '')",
+            (bucket, f"{words} space={name}@{digest}", state),
+        ).lastrowid
+        for i, ns in enumerate(times):
+            ns, aside = ns if isinstance(ns, tuple) else (ns, 0)
+            db.execute(
+                "INSERT INTO sample(trial, kind, round, ns, throttled) VALUES(?, 0, ?, ?, ?)",
+                (trial, i, ns, aside),
+            )
     db.commit()
     db.close()
 
@@ -294,6 +324,208 @@ class Formats(unittest.TestCase):
             "DeepEP knows no axis",
             self.export("sglang-deepep", "--space", "stack", "--key", "1", "--class", "1", code=2),
         )
+
+    # ---- switch points
+
+    PLANS = [f"path={p} chunks={c} backend={b}" for b in "ab" for p in ("standard", "mega") for c in (1, 2)]
+
+    def paths(self, table, times, text=PATHS):
+        """A table of plans, and the times of each in each range: three samples around them."""
+        if os.path.exists(self.database):
+            os.remove(self.database)
+        write_space(self.database, text, table)
+        add_samples(
+            self.database,
+            text,
+            {at: [ns * 99 // 100, ns, ns * 101 // 100] for at, ns in times.items()},
+        )
+
+    def traffic(self, counts, text=PATHS):
+        """A file of what trainers asked: counts of each bucket."""
+        path = os.path.join(self.folder, "traffic.jsonl")
+        digest, name = hashlib.sha256(text.encode()).hexdigest()[:8], text.split()[1]
+        line = {
+            "format": "moetune-traffic",
+            "version": 1,
+            "layer": f"{LAYER} space={name}@{digest}",
+            "window": 1,
+            "cluster": None,
+            "device": None,
+            "lost": 0,
+            "asked": [[b, "exact", n] for b, n in sorted(counts.items()) if n],
+        }
+        with open(path, "w") as file:
+            file.write(json.dumps(line) + "\n")
+        return "--traffic", path
+
+    def thresholds(self, *words, code=0):
+        return self.export("thresholds", "--space", "paths", *words, code=code)
+
+    SLOW, FAST = PLANS[0], PLANS[2]
+
+    def crossing(self, *first):
+        """In the first ranges the standard path takes 10 us and the other one 20; then it is reversed."""
+        return {
+            (b, plan): 10000 if (plan == self.SLOW) == (b < len(first)) else 20000
+            for b in range(4)
+            for plan in (self.SLOW, self.FAST)
+        }
+
+    def test_a_switch_point_stands_behind_an_edge(self):
+        for low, said, option in (
+            (0, "any number of tokens: path=mega chunks=1", 0),
+            (1, "up to 64 tokens: path=standard chunks=1; from 65 on: path=mega chunks=1", 65),
+            (2, "up to 1024 tokens: path=standard chunks=1; from 1025 on: path=mega chunks=1", 1025),
+            (3, "up to 4096 tokens: path=standard chunks=1; from 4097 on: path=mega chunks=1", 4097),
+            (4, "any number of tokens: path=standard chunks=1", 2147483647),
+        ):
+            table = [self.SLOW] * low + [self.FAST] * (4 - low)
+            self.paths(table, self.crossing(*table[:low]))
+            self.assertEqual(
+                self.thresholds(),
+                f"started with backend=a\n{said}\n"
+                "as fast as the table, which has the same plans; each range of tokens counts alike\n"
+                f"--mega-from={option}\n",
+            )
+            view, words = self.view("paths"), dict(w.split("=") for w in self.FAST.split())
+            for key in (0, 1, 64, 65, 1024, 1025, 4096, 4097, 10**6):  # as vLLM compares, >=
+                self.assertEqual(key >= option, dict(view.plan(key))["path"] == words["path"], key)
+            self.thresholds("-o", self.out)
+            self.assertIn(said, self.read())
+
+    def test_the_best_switch_points_are_found_and_judged(self):
+        for seed in range(12):
+            choose = random.Random(seed)
+            plans = choose.sample(self.PLANS[:4], 3)
+            times = {(b, p): choose.randrange(9000, 11000) for b in range(4) for p in plans}
+            table = [min(plans, key=lambda p: times[b, p]) for b in range(4)]
+            counts = {b: choose.randrange(1, 50) for b in range(4)}
+            self.paths(table, times)
+            weighed = seed % 2 == 0
+            most = seed % 3
+            words = ("--json", "--switches", str(most)) + (self.traffic(counts) if weighed else ())
+            told = json.loads(self.thresholds(*words))
+            weight = counts if weighed else {b: 1 for b in range(4)}
+
+            def cost(assigned):
+                return sum(weight[b] * times[b, p] for b, p in enumerate(assigned))
+
+            def fits(assigned):
+                steps = list(zip(assigned, assigned[1:]))
+                fell = any("mega" in p and "standard" in q for p, q in steps)
+                return sum(p != q for p, q in steps) <= most and not fell
+
+            best = min(filter(fits, itertools.product(plans, repeat=4)), key=cost)
+            self.assertEqual((told["key"], told["launch"]), ("tokens", {"backend": "a"}))
+            (one,) = told["classes"]
+            got = []
+            for b, key in enumerate((0, 65, 1025, 4097)):
+                plan = [s["plan"] for s in one["switches"] if s["key_from"] <= key][-1]
+                got.append(" ".join(f"{axis}={value}" for axis, value in plan.items()))
+            self.assertAlmostEqual(cost(got) / cost(best), 1, 4)
+            self.assertEqual(one["weights"], [weight[b] for b in range(4)])
+            self.assertEqual(one["weights_of"], "traffic" if weighed else "ranges")
+            regret, naive = one["regret"], cost(best) / cost(table) - 1
+            self.assertEqual(regret["judged"], 1)
+            if got == table:
+                self.assertEqual((regret["low"], regret["high"]), (0, 0))
+            else:  # the choice looks better than it is, never worse
+                self.assertLess(regret["low"], naive)
+                self.assertGreater(regret["high"], naive)
+            text = self.thresholds(*words[1:])
+            self.assertIn("look-ups of the traffic" if weighed else "counts alike", text)
+            if got != table:
+                self.assertIn(f"{abs(100 * regret['value']):.1f} %", text)
+
+    def test_what_is_no_sample_counts_nowhere(self):
+        times = self.crossing(0, 1)
+        del times[3, self.FAST]
+        self.paths([self.SLOW, self.SLOW, self.FAST, self.FAST], times)
+        add_samples(self.database, PATHS, {(3, self.FAST): [(10, 2), (10, 2)]})  # set aside
+        said = self.thresholds()
+        self.assertIn("any number of tokens: path=standard chunks=1\n", said)
+        self.assertIn("; 25.0 % of that lies in ranges without samples, and is left out", said)
+        self.assertRegex(said, r"\n33\.\d % \(.* slower than the table")  # 10 10 20, not 10 10 10
+        os.remove(self.database)
+        write_space(self.database, PATHS, 4 * [self.SLOW])
+        add_samples(self.database, PATHS, {(b, self.SLOW): [20000] for b in range(4)})
+        add_samples(self.database, PATHS, {(b, self.FAST): [10000] for b in range(3)})
+        add_samples(self.database, PATHS, {(3, self.FAST): [10000]}, state="crashed")
+        said = self.thresholds()
+        self.assertIn("any number of tokens: path=standard chunks=1\n", said)
+        add_samples(self.database, PATHS, {(1, self.PLANS[3]): [15000, 15000]})
+        db = sqlite3.connect(self.database)
+        db.execute("UPDATE trial SET state = 'ok'")
+        db.execute("INSERT INTO override(fingerprint, shape, window, first_bucket, last_bucket, plan, why,"
+            " since_s) SELECT 1, 1, 1, 1, 1, plan, 'test', 0 FROM trial WHERE plan LIKE '%chunks=2%'")
+        db.commit()
+        db.close()
+        said = self.thresholds()  # 10 of 20, 15 (pinned), 20 and 20
+        self.assertIn("any number of tokens: path=mega chunks=1\n46", said)
+
+    def test_plans_of_one_launch_alone(self):
+        times = {**self.crossing(0, 1), **{(b, self.PLANS[4]): 15000 for b in range(3)}}
+        table = [self.SLOW, self.PLANS[4], self.FAST, self.FAST]
+        self.paths(table, times)
+        self.assertIn("started with backend=a, while 1 of 4 ranges of the table want another launch\n",
+            self.thresholds())
+        said = self.thresholds(*self.traffic({0: 10, 1: 100, 2: 10, 3: 0}))
+        self.assertIn("started with backend=b, while 3 of 4 ranges", said)
+        self.assertIn("any number of tokens: path=standard chunks=1\n", said)
+        self.assertIn("ranges count by 120 look-ups of the traffic", said)
+
+    def test_each_class_has_switch_points(self):
+        text = PATHS + "class skew edges 2\n"
+        plans = {2 * b + c: self.SLOW if b < 1 + c else self.FAST for b in range(4) for c in range(2)}
+        times = {
+            (b, p): 10000 if p == plan else 20000
+            for b, plan in plans.items()
+            for p in (self.SLOW, self.FAST)
+        }
+        self.paths(plans, times, text)
+        said = self.thresholds()
+        self.assertIn("skew <=2:\nup to 64 tokens", said)
+        self.assertIn("skew >2:\nup to 1024 tokens", said)
+        self.assertIn("--mega-from=1025", self.thresholds("--class", "3"))
+        self.assertNotIn("--mega-from=65\n", self.thresholds("--class", "3"))
+        said = self.thresholds(*self.traffic({0: 3, 2: 4}, text))
+        self.assertIn("ranges count by 7 look-ups", said)
+        self.assertIn("each range of tokens counts alike", said)  # nobody asked in the other class
+        told = json.loads(self.thresholds("--json"))["classes"]
+        self.assertEqual([(c["class_above"], c["class_to"]) for c in told], [(0, 2), (2, None)])
+        self.assertEqual([c["thresholds"] for c in told], [{"--mega-from": 65}, {"--mega-from": 1025}])
+
+    def test_no_switch_points_are_made_up(self):
+        self.paths([self.SLOW, self.SLOW, self.FAST, self.FAST], self.crossing(0, 1))
+        other = PATHS.replace("4096", "4095")
+        for words, said in (
+            (("--switches", "9"), "--switches 9"),
+            (("--switches", "-1"), "--switches -1"),
+            (self.traffic({0: 1}, other), "the traffic is of other spaces or layers than E=2"),
+            (("--key", "3"), "is about all keys"),
+            (("--check", "-o", self.out), "is about all keys"),
+            (("--set", "path=x"), "is about all keys"),
+        ):
+            self.assertIn(said, self.thresholds(*words, code=2))
+        said = self.thresholds(*self.traffic({}), code=2)
+        self.assertIn("the traffic asked for no range of E=2", said)
+        self.assertIn("--space must name", self.export("thresholds", code=2))
+        self.assertIn(
+            "go with --format thresholds",
+            self.export("json", "--space", "paths", "--switches", "2", code=2),
+        )
+        self.paths(4 * [self.SLOW], {})
+        self.assertIn("nothing of this table is measured", self.thresholds(code=2))
+        self.paths(4 * [self.SLOW], {(b, self.PLANS[b]): 9 for b in range(4)})
+        self.assertIn("no plans that were measured reach over", self.thresholds(code=2))
+        space = os.path.join(self.folder, "three.space")
+        with open(space, "w") as file:
+            file.write(PATHS.replace("standard mega", "standard mega giga"))
+        self.assertIn(
+            "line 2: the axis path has 3 values: a threshold lies between two",
+            self.export("thresholds", "--space", space, code=2),
+        )
+        self.assertFalse(os.path.exists(self.out))
 
     # ---- names of one's own
 
