@@ -223,18 +223,13 @@ static struct gain find_regret(struct finder *f, const size_t *chosen)
     double squares = 0, freedom = 0, usual, table, variance = 0, bias = 0, width, one_freedom;
     size_t cells = p->ranges * p->plans;
     uint32_t switches;
-    bool same = true;
 
     regret.value = regret_of(f, chosen, &table);
-    for (size_t range = 0; range < p->ranges; range++)
-        same = same && (!is_judged(f, range) || chosen[range] == p->table[range]);
     for (size_t i = 0; i < cells; i++)
         if (p->cells[i].samples) {
             squares += p->cells[i].squares;
             freedom += p->cells[i].samples - 1;
         }
-    if (same) /* that is no estimate */
-        return (struct gain){ 0, 0, 0 };
     if (!(freedom > 0))
         return regret;
     usual = squares / freedom;
@@ -320,13 +315,19 @@ int thresholds_find(const struct thresholds_problem *problem, struct thresholds 
 
     TRY(finder_open(&f, problem));
     inout->cost = choose(&f, inout->chosen, &inout->switches);
+    inout->same = isfinite(inout->cost);
     for (size_t range = 0; range < problem->ranges; range++) {
-        judged += is_judged(&f, range) ? problem->weight[range] : 0;
+        bool counts = is_judged(&f, range);
+
+        judged += counts ? problem->weight[range] : 0;
         all += problem->weight[range];
+        inout->same = inout->same && (!counts || inout->chosen[range] == problem->table[range]);
     }
     inout->judged = judged / all;
     inout->regret = (struct gain)GAIN_UNKNOWN;
-    if (judged > 0 && isfinite(inout->cost))
+    if (judged > 0 && inout->same) /* that is no estimate */
+        inout->regret = (struct gain){ 0, 0, 0 };
+    else if (judged > 0 && isfinite(inout->cost))
         inout->regret = find_regret(&f, inout->chosen);
     finder_close(&f);
     return isfinite(inout->cost) ? OK : UNSUPPORTED;

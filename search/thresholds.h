@@ -40,6 +40,7 @@ struct thresholds {
     uint32_t switches; /* how often it changes */
     double cost;       /* weighted sum of the chosen plans' times in ns */
     double judged;     /* the share of the weight that lies in ranges that `regret` is about */
+    bool same;         /* in all of them the table's own plan stands */
     /* Time / the table's time - 1, of ranges where both are known, with a 95 % interval.  NAN:
      * there is no such range; of the interval: nothing was sampled twice. */
     struct gain regret;

@@ -445,7 +445,7 @@ static void spaces_of_the_manual_are_what_it_says(void)
         declaration_free(d);
         at = end;
     }
-    CHECK(spaces == 2);
+    CHECK(spaces == 3);
     free(page);
 }
 

@@ -111,8 +111,7 @@ static void counts_of_several_files_add_up_and_do_not_wrap(void)
     traffic_free(&t);
 }
 
-/* Lines of T=64, of T=0 and of another layer: 3 and 9 look-ups twice, 5, 8; and 4 beyond the end.
- */
+/* Lines of T=64 twice, of T=0, with 4 look-ups beyond the end, and of another layer. */
 static void buckets_weigh_what_was_asked_for(void)
 {
     static const char others[] =

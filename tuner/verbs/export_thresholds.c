@@ -332,23 +332,15 @@ static void write_switches(const struct collapse *c, const struct collapsed *one
     fputc('\n', to);
 }
 
-static bool is_the_table(const struct collapse *c, const struct collapsed *one)
-{
-    for (uint32_t range = 0; range < c->ranges; range++)
-        if (chosen_at(c, one, range) != answer_at(c, one, range)->plan.choice)
-            return false;
-    return true;
-}
-
 static void write_regret(const struct collapse *c, const struct collapsed *one, FILE *to)
 {
     const struct gain *r = &one->found.regret;
-    double sign = r->value < 0 ? -100 : 100;
+    double sign = r->value < 0 ? -100 : 100, looks = class_weight(c, one->class);
 
     if (isnan(r->value))
         fprintf(to, "what this loses is not known: the table's plans have no samples there");
-    else if (is_the_table(c, one))
-        fprintf(to, "as fast as the table, which has the same plans");
+    else if (one->found.same)
+        fprintf(to, "as fast as the table, which has the same plans there");
     else
         fprintf(to, "%.1f %%%s %s than the table, which has a plan for each range", sign * r->value,
                 r->value < 0 ? INTERVAL_TEXT("%.1f", sign * r->high, sign * r->low)
@@ -359,7 +351,7 @@ static void write_regret(const struct collapse *c, const struct collapsed *one, 
     if (one->alike)
         fprintf(to, "; each range of %s counts alike", c->d->key);
     else
-        fprintf(to, "; ranges count by %.0f look-ups of the traffic", class_weight(c, one->class));
+        fprintf(to, "; ranges count by %.0f look-up%s of the traffic", looks, looks > 1 ? "s" : "");
     if (one->found.judged > 0 && one->found.judged < 0.9995)
         fprintf(to, "; %.1f %% of that lies in ranges without samples, and is left out",
                 100 * (1 - one->found.judged));

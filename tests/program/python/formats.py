@@ -384,7 +384,7 @@ class Formats(unittest.TestCase):
             self.assertEqual(
                 self.thresholds(),
                 f"started with backend=a\n{said}\n"
-                "as fast as the table, which has the same plans; each range of tokens counts alike\n"
+                "as fast as the table, which has the same plans there; each range of tokens counts alike\n"
                 f"--mega-from={option}\n",
             )
             view, words = self.view("paths"), dict(w.split("=") for w in self.FAST.split())
@@ -461,7 +461,7 @@ class Formats(unittest.TestCase):
         db.commit()
         db.close()
         said = self.thresholds()  # 10 of 20, 15 (pinned), 20 and 20
-        self.assertIn("any number of tokens: path=mega chunks=1\n46", said)
+        self.assertIn("any number of tokens: path=mega chunks=1\n46.7 % faster", said)
 
     def test_plans_of_one_launch_alone(self):
         times = {**self.crossing(0, 1), **{(b, self.PLANS[4]): 15000 for b in range(3)}}
@@ -473,6 +473,9 @@ class Formats(unittest.TestCase):
         self.assertIn("started with backend=b, while 3 of 4 ranges", said)
         self.assertIn("any number of tokens: path=standard chunks=1\n", said)
         self.assertIn("ranges count by 120 look-ups of the traffic", said)
+        said = self.thresholds("--switches", "0", *self.traffic({3: 1}))  # other ranges count for nothing
+        self.assertIn("any number of tokens: path=mega chunks=1\nas fast as the table", said)
+        self.assertIn("ranges count by 1 look-up of the traffic", said)
 
     def test_each_class_has_switch_points(self):
         text = PATHS + "class skew edges 2\n"
