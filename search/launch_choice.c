@@ -538,6 +538,14 @@ void launch_choice_cost(struct launch_choice *c, double share)
 
 /* ---- launches */
 
+static bool any_counts(const struct launch_choice *c)
+{
+    for (size_t r = 0; r < c->range_count; r++)
+        if (c->ranges[r].weight > 0)
+            return true;
+    return false;
+}
+
 /* Launches in which some range has no plan that can run are out. */
 static void drop_launches(struct launch_choice *c)
 {
@@ -551,12 +559,12 @@ int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
 {
     int next;
 
-    c->surveyed = false;
-    drop_launches(c);
-    if (!c->range_count) {
+    if (!any_counts(c)) { /* the default launch shows which ranges there are */
         *purpose = DECISION_SEARCH;
         return c->process_count ? DECISION_DONE : c->decision.setup.default_arm;
     }
+    c->surveyed = false;
+    drop_launches(c);
     next = decision_next(&c->decision, purpose);
     if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->lined_up)
         line_up(c);
@@ -763,7 +771,7 @@ bool launch_choice_result(const struct launch_choice *choice, struct launch_resu
     const struct line_up *chosen;
     double freedom, luck;
 
-    if (!c->range_count)
+    if (!any_counts(c))
         return false;
     c->surveyed = false;
     drop_launches(c);

@@ -102,13 +102,29 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
         return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and rank");
     if (choice->class >= 0 && !(a.ranges.declared && a.ranges.declared->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
-    TRY(moelookup_bind(table, &a.shape, SHA256_HEX(layer.cluster), &a.view));
+    TRY(moelookup_bind_launch(table, &a.shape, SHA256_HEX(layer.cluster), choice->launch, &a.view));
     TRY_OUT(add_answers(&a, choice));
     *out = a;
     return OK;
 out:
     answers_close(&a);
     return rc;
+}
+
+bool answers_have_one_launch(const struct answers *a)
+{
+    char words[DECLARATION_PLAN_BYTES];
+    bool differ = false;
+
+    if (!a->count || !*declaration_launch_words(a->ranges.declared, a->list[0].plan.choice, words))
+        return false;
+    for (size_t i = 1; i < a->count; i++) {
+        differ |= !plan_equal(&a->list[i].plan, &a->list[0].plan);
+        if (!declaration_same_launch(a->ranges.declared, a->list[i].plan.choice,
+                                     a->list[0].plan.choice))
+            return false;
+    }
+    return differ;
 }
 
 void answers_close(struct answers *answers)
@@ -134,10 +150,16 @@ struct plan_words answer_words(const struct answers *answers, const struct moe_p
 
     plan_words(plan, room);
     while ((text = strsep(&rest, " ")) != NULL) {
-        struct plan_word *word = &words.list[words.count++];
+        struct plan_word *word = &words.list[words.count];
         const char *value = strchr(text, '=');
         size_t axis;
 
+        if (answers->launch &&
+            !answers->ranges.declared
+                 ->axis[declaration_axis(answers->ranges.declared, text, (size_t)(value - text))]
+                 .restart)
+            continue;
+        words.count++;
         text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
         text_put(word->value, sizeof(word->value), "%s", value + 1);
         word->number = word->value[strspn(word->value, "0123456789")] == 0; /* not a=2dh */
@@ -234,7 +256,7 @@ int format_check(const struct format *format, const struct format_job *job)
     TRY(check_sets(format, job));
     while (alike < a->count && plan_equal(&a->list[alike].plan, &a->list[0].plan))
         alike++;
-    if (format->one && alike < a->count) {
+    if (format->one && alike < a->count && !a->launch) {
         note("--format %s holds one plan, and the table has several: --key N%s must say which:",
              format->name, a->ranges.declared->class_edges ? " and --class X" : "");
         for (size_t i = 0; i < a->count; i++)

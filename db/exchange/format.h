@@ -21,6 +21,7 @@ struct answers_choice {
     const char *space;   /* its name or tag; NULL: any layer */
     const char *shape;   /* for shape_agrees(); NULL: any */
     const char *cluster; /* beginning of a hash; NULL: any */
+    const char *launch;  /* inside it; NULL or "": the one that the table tells */
     bool keyed;          /* only the range of `key` */
     uint64_t key;        /* a capacity where plans are moetune's own */
     double class;        /* a number: only this one's; below 0: of all classes */
@@ -39,7 +40,12 @@ struct answers {
     struct moelookup_view *view;
     struct answer *list; /* ascending by bucket */
     size_t count;
+    bool launch; /* its plans differ in what changes while a program runs, and one is wanted: words
+                  * are those of the axes that need a restart */
 };
+
+/* Whether plans differ, but not in their restart values, and there are such axes. */
+bool answers_have_one_launch(const struct answers *answers);
 
 /* ERR_ARGUMENT after a message: no layer or several are meant, a class or a key is missing that
  * they need. */

@@ -76,7 +76,7 @@ static void launch(struct one_run *run, uint32_t way)
 {
     run->now.number++;
     run->now.way = way;
-    launch_bucket_reset(&run->range);
+    launch_bucket_reset(&run->range, &run->now, DECISION_SEARCH);
     launch_bucket_look(&run->range, &run->now);
 }
 

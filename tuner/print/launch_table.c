@@ -2,6 +2,7 @@
 #include "launch_table.h"
 
 #include "array.h"
+#include "cluster.h"
 #include "declaration.h"
 #include "distribution.h"
 #include "json.h"
@@ -197,6 +198,57 @@ int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint3
 out:
     free(weights);
     return rc;
+}
+
+struct search_for_table {
+    struct store *store;
+    const struct moe_shape *shape;
+    const uint8_t *hash;
+    const struct option_list *traffic;
+    char *words;
+    bool done;
+};
+
+static int choose_in(void *self, const struct entry_row *e)
+{
+    struct search_for_table *s = self;
+    struct launch_table table;
+    struct cluster cluster;
+    struct moe_shape shape;
+    uint8_t hash[HASH_BYTES];
+    int rc;
+
+    if (s->done)
+        return OK;
+    TRY(store_shape_get(s->store, e->shape, &shape));
+    TRY(store_cluster_get(s->store, e->cluster, &cluster));
+    cluster_hash(&cluster, hash);
+    if (!shape_equal(&shape, s->shape) || memcmp(hash, s->hash, sizeof(hash)) != 0)
+        return OK;
+    s->done = true;
+    rc = launch_table_read(s->store, e->cluster, e->shape, e->window, s->traffic, &table);
+    if (!rc && table.told < 0)
+        rc = fail(ERR_ARGUMENT, "--traffic: no launch of this table was seen in all of its ranges");
+    if (!rc)
+        text_put(s->words, DECLARATION_PLAN_BYTES, "%s", table.launches[table.told].words);
+    launch_table_free(&table);
+    return rc == UNSUPPORTED
+               ? fail(ERR_ARGUMENT, "--traffic: this table has no launches to choose from")
+               : rc;
+}
+
+int launch_table_choose(const char *path, const struct moe_shape *shape, const uint8_t *cluster,
+                        const struct option_list *traffic, char words[DECLARATION_PLAN_BYTES])
+{
+    struct search_for_table s = {
+        .shape = shape, .hash = cluster, .traffic = traffic, .words = words
+    };
+    int rc;
+
+    TRY(store_read(path, &s.store));
+    rc = store_entries(s.store, 0, 0, choose_in, &s);
+    store_close(s.store);
+    return rc || s.done ? rc : fail(ERR_ARGUMENT, "--traffic: %s holds no such table", path);
 }
 
 void launch_table_free(struct launch_table *t)

@@ -3,6 +3,7 @@
 #ifndef LAUNCH_TABLE_H
 #define LAUNCH_TABLE_H
 
+#include "declaration.h"
 #include "options.h"
 #include "store.h"
 
@@ -34,6 +35,11 @@ struct launch_table {
 int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                       const struct option_list *traffic, struct launch_table *out);
 void launch_table_free(struct launch_table *table);
+
+/* The words of the launch that is told by this traffic, of the table of a layer on the cluster of
+ * that hash in the database at `path`.  ERR_ARGUMENT after a sentence: it has no launches. */
+int launch_table_choose(const char *path, const struct moe_shape *shape, const uint8_t *cluster,
+                        const struct option_list *traffic, char words[DECLARATION_PLAN_BYTES]);
 
 /* The row of that launch and bucket; NULL: there is none. */
 const struct launch_row *launch_table_row(const struct launch_table *table, int launch,

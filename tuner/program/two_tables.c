@@ -2,10 +2,12 @@
  * it is faster. */
 #include "two_tables.h"
 
+#include "common_rows.h"
 #include "contest.h"
 #include "declaration.h"
 #include "dictionary.h"
 #include "host.h"
+#include "launch_table.h"
 #include "launches.h"
 #include "ledger.h"
 #include "lookup.h"
@@ -39,6 +41,7 @@ const struct option_row two_tables_rows[] = {
       .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps of each launch at each key that do not count",
       .least = 0, .most = 1000 },
+    TRAFFIC_ROW("traffic", AT(traffic), "ranges of a launch count by what trainers ask"),
     { NULL },
 };
 #undef AT
@@ -74,6 +77,12 @@ struct program_comparison {
     struct moe_shape shape;
     struct ranges ranges; /* as narrow as the narrower of the two tables */
     int64_t begun_ns, deadline_ns;
+
+    /* The first side's plans are of one launch, which is not the default's: it was chosen for all
+     * ranges together, and stands or falls with what it takes for all of them. */
+    bool together;
+    double *weights; /* by bucket: how often each is asked for */
+    struct contest *whole;
 
     struct session session;
     struct launches launches;
@@ -143,20 +152,6 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
-/* Reads the space and the tables. */
-static int open_comparison(const struct two_tables *o, struct program_comparison *t)
-{
-    *t = (struct program_comparison){
-        .options = o,
-        .begun_ns = host_clock_ns(),
-        .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
-    };
-    if (o->space)
-        TRY(space_file_read(o->space, &t->ranges.declared));
-    TRY(open_table(t, o->db, &t->side[0]));
-    return o->against_table ? open_table(t, o->against_table, &t->side[1]) : OK;
-}
-
 /* So many buckets are known before a program asks. */
 static uint32_t known_buckets(const struct program_comparison *t)
 {
@@ -173,6 +168,53 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
         moelookup_get_key(view, ranges_capacity(t->ranges, bucket), ranges_class(t->ranges, bucket),
                           &plan);
     return plan;
+}
+
+/* Whether the table has one launch for all of its ranges. */
+static int find_launch(struct program_comparison *t)
+{
+    const struct declaration *d = t->ranges.declared;
+    struct moe_plan usual = plan_default(&t->shape), first = usual;
+    size_t buckets;
+
+    for (uint32_t b = 0; d && b < known_buckets(t) && !t->options->against_table; b++) {
+        struct moe_plan plan = plan_of(t, 0, b);
+
+        if (plan.source == MOE_DEFAULT)
+            continue;
+        if (t->together && !declaration_same_launch(d, plan.choice, first.choice)) {
+            t->together = false; /* an older moetune wrote it: each range has its own */
+            break;
+        }
+        first = plan;
+        t->together = true;
+    }
+    t->together = t->together && !declaration_same_launch(d, first.choice, usual.choice);
+    if (!t->together)
+        return t->options->traffic.count
+                   ? fail(ERR_ARGUMENT, "--traffic: this table has no launch that is to be judged "
+                                        "for all ranges together")
+                   : OK;
+    t->whole = calloc(1, sizeof(*t->whole));
+    return t->whole ? launch_weights(&t->options->traffic, &t->shape, t->ranges.window, &t->weights,
+                                     &buckets)
+                    : fail(ERR_NOMEM, "a contest");
+}
+
+/* Reads the space and the tables. */
+static int open_comparison(const struct two_tables *o, struct program_comparison *t)
+{
+    *t = (struct program_comparison){
+        .options = o,
+        .begun_ns = host_clock_ns(),
+        .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
+    };
+    if (o->space)
+        TRY(space_file_read(o->space, &t->ranges.declared));
+    TRY(open_table(t, o->db, &t->side[0]));
+    if (o->against_table)
+        TRY(open_table(t, o->against_table, &t->side[1]));
+    return find_launch(t);
 }
 
 /* ---- keys */
@@ -197,21 +239,56 @@ static bool is_settled(const struct rivals_bucket *key)
     return key->watched.state != RANGE_OPEN;
 }
 
-static void tell_side(const struct program_comparison *t, struct rivals_bucket *key, int side,
-                      int64_t ns)
+/* Whether more pairs are of no use.  What seems slower goes on until that is known: the contest
+ * asks only who is faster. */
+static bool is_over(const struct program_comparison *t, const struct contest *contest)
 {
     struct contest_verdict v;
 
+    if (contest_next(contest) != CONTEST_DONE)
+        return false;
+    v = contest_verdict(contest);
+    return v.rounds >= contest->settings.rounds_max ||
+           !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin);
+}
+
+/* All ranges together: the n-th samples of each, by how often it is asked for. */
+static void judge_whole(struct program_comparison *t)
+{
+    struct launches *l = &t->launches;
+    uint32_t rounds = CONTEST_ROUNDS_MAX;
+    bool over;
+
+    for (size_t i = 0; i < l->range_count; i++)
+        for (int side = 0; side < SIDES && !key_at(t, i)->same; side++)
+            if (key_at(t, i)->contest->told[side] < rounds)
+                rounds = key_at(t, i)->contest->told[side];
+    contest_open(t->whole, &key_at(t, 0)->contest->settings, SIDES, 1, false);
+    for (uint32_t n = 0; n < rounds; n++)
+        for (int side = 0; side < SIDES; side++) {
+            double total = 0;
+
+            for (size_t i = 0; i < l->range_count; i++)
+                if (!key_at(t, i)->same)
+                    total += t->weights[key_at(t, i)->watched.bucket] *
+                             (double)key_at(t, i)->contest->ns[side][n];
+            contest_tell(t->whole, side, llround(total));
+        }
+    over = is_over(t, t->whole);
+    for (size_t i = 0; i < l->range_count; i++)
+        if (!key_at(t, i)->same && !*key_at(t, i)->why)
+            settle(key_at(t, i), over);
+}
+
+static void tell_side(struct program_comparison *t, struct rivals_bucket *key, int side, int64_t ns)
+{
     if (*key->why) /* a side cannot run its plan there: there is nothing to compare */
         return;
     contest_tell(key->contest, side, ns);
-    if (contest_next(key->contest) != CONTEST_DONE)
-        return;
-    v = contest_verdict(key->contest);
-    /* What seems slower goes on until that is known: the contest asks only who is faster. */
-    settle(key,
-           v.rounds >= key->contest->settings.rounds_max ||
-               !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin));
+    if (t->together)
+        judge_whole(t);
+    else if (contest_next(key->contest) == CONTEST_DONE)
+        settle(key, is_over(t, key->contest));
 }
 
 /* The second side ran a step at the key: where the first one failed that is its own fault. */
@@ -501,17 +578,34 @@ static struct verdict verdict_of(const struct program_comparison *t,
         v.gain = c.tested = (struct gain)GAIN_UNKNOWN;
     snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
     snprintf(v.why, sizeof(v.why), "%s", key->why);
-    v.failed = *key->why ? key->against : c.tested.high < -margin;
+    v.failed = *key->why ? key->against : c.tested.high < -margin && !t->together;
     if (*key->why)
         v.word = "fails";
-    else if (v.failed)
-        v.word = "slower";
+    else if (c.tested.high < -margin)
+        v.word = t->together ? "slower here" : "slower";
     else if (c.tested.low > margin)
         v.word = "faster";
     else if (key->same)
         v.word = "same plan";
     else if (isnan(v.gain.value))
         v.word = "too few steps";
+    return v;
+}
+
+/* Of the launch, in all ranges together. */
+static struct verdict verdict_of_whole(const struct program_comparison *t)
+{
+    struct rivals_bucket all = { .contest = t->whole, .watched = { .bucket = 0 } };
+    char words[DECLARATION_PLAN_BYTES];
+    struct verdict v;
+
+    all.plan[0] = key_at(t, 0)->plan[0];
+    v = verdict_of(t, &all);
+    text_put(v.key, sizeof(v.key), "together");
+    text_put(v.plan, sizeof(v.plan), "%s",
+             declaration_launch_words(t->ranges.declared, all.plan[0].choice, words));
+    v.failed = !strcmp(v.word, "slower here");
+    v.word = v.failed ? "slower" : v.word;
     return v;
 }
 
@@ -528,6 +622,7 @@ static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_tables *o = t->options;
     struct verdict *verdicts = calloc(t->launches.range_count + 1, sizeof(*verdicts));
+    size_t count = t->launches.range_count;
     bool failed = false, known = false;
     uint32_t same = 0; /* settled without a step */
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.range_count);
@@ -539,10 +634,14 @@ static int report(struct program_comparison *t, int ended_by)
         failed |= verdicts[i].failed;
         known |= failed || key_at(t, i)->same || !isnan(verdicts[i].gain.value);
     }
+    if (!rc && t->together && count && t->whole->count) {
+        verdicts[count] = verdict_of_whole(t);
+        failed |= verdicts[count++].failed;
+    }
     if (!rc && o->json)
-        verdicts_json(verdicts, t->launches.range_count, stdout);
+        verdicts_json(verdicts, count, stdout);
     else if (!rc)
-        rc = verdicts_table(verdicts, t->launches.range_count, stdout);
+        rc = verdicts_table(verdicts, count, stdout);
     if (!rc && !o->json && ended_by == ERR_CUT) {
         size_t settled = t->launches.range_count - launches_count(&t->launches, RANGE_OPEN);
 
@@ -568,6 +667,9 @@ struct judged_table {
     bool of_programs;        /* else moetune's own layer was measured, which is another program */
     struct run run;
     uint32_t kept, refuted;
+    /* Of a launch for all ranges together: whether it is slower there, or fails in one. */
+    bool failed;
+    struct gain gain;
 };
 
 static int find_layer(void *self, const struct entry_row *e)
@@ -609,11 +711,21 @@ static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
     char why[64];
     int rc;
 
-    if (!is_known(t, key) || dictionary_pin(&j->table, key->watched.bucket))
+    if ((!is_known(t, key) && !t->together) || dictionary_pin(&j->table, key->watched.bucket))
         return OK;
     rc = dictionary_entry(&j->table, key->watched.bucket, &e);
     if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
         return rc < 0 ? rc : OK;
+    if (t->together) { /* all ranges are kept, or none; what the launch gains is no range's claim */
+        v.failed = j->failed;
+        v.gain = j->gain;
+    }
+    if (t->together && !v.failed) {
+        e.run = j->run.row.id;
+        e.decided_s = time(NULL);
+        j->kept++;
+        return ledger_confirm(j->table.store, &e);
+    }
     if (!(e.default_us > 0))
         e.default_us = isnan(v.before_us) ? 0 : v.before_us;
     claim = e;
@@ -642,6 +754,17 @@ static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
     return ledger_confirm(j->table.store, &e);
 }
 
+/* What the launch is said to gain stays said. */
+static int confirm_standing(struct judged_table *j)
+{
+    const struct dictionary *d = &j->table;
+    struct standing_row row;
+    int rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &row);
+
+    row.decided_s = time(NULL);
+    return rc ? (rc < 0 ? rc : OK) : store_standing(d->store, &row);
+}
+
 static int judge_table(struct judged_table *j)
 {
     const struct program_comparison *t = j->t;
@@ -656,8 +779,18 @@ static int judge_table(struct judged_table *j)
                            .row = { .buckets_planned = (uint32_t)t->launches.range_count } };
     rc = run_begin(&j->run, j->table.cluster, t->options->seed, "verify", "all",
                    t->options->command);
+    if (t->together) {
+        struct verdict whole = verdict_of_whole(t);
+
+        j->failed = whole.failed;
+        j->gain = whole.gain;
+        for (size_t i = 0; i < t->launches.range_count; i++)
+            j->failed |= *key_at(t, i)->why && key_at(t, i)->against;
+    }
     for (size_t i = 0; i < t->launches.range_count && !rc; i++)
         rc = judge_entry(j, key_at(t, i));
+    if (!rc && t->together && !j->failed)
+        rc = confirm_standing(j);
     j->run.row.buckets_done = j->kept + j->refuted;
     return rc ? rc : run_end(&j->run, OK, NULL, true);
 }
@@ -688,6 +821,8 @@ static int remember(const struct program_comparison *t)
 
     for (size_t i = 0; i < t->launches.range_count; i++)
         known |= is_known(t, key_at(t, i));
+    if (t->together && (!t->whole->count || isnan(verdict_of_whole(t).gain.value)))
+        known = false;
     if (o->against_table || !t->side[0].view || !known)
         return OK;
     TRY(find_database(o, path));
@@ -733,8 +868,11 @@ int two_tables(const struct two_tables *options)
         free(key_at(t, i)->contest);
         free(key_at(t, i));
     }
-    if (t)
+    if (t) {
         launches_close(&t->launches);
+        free(t->whole);
+        free(t->weights);
+    }
     for (int i = 0; t && i < SIDES; i++) {
         moelookup_view_free(t->side[i].view);
         moelookup_close(t->side[i].table);

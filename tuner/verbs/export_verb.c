@@ -3,6 +3,7 @@
 #include "export.h"
 #include "export_thresholds.h"
 #include "format.h"
+#include "launch_table.h"
 #include "output_file.h"
 #include "shape.h"
 #include "space_file.h"
@@ -39,7 +40,7 @@ struct options {
     uint32_t format;
     bool identify, full;
     /* Of answers for one layer: */
-    const char *space, *key, *class;
+    const char *space, *key, *class, *launch;
     struct option_list sets;
     bool check;
     struct thresholds_options thresholds;
@@ -60,8 +61,12 @@ static const struct option_row rows[] = {
     { "answers for a layer: " ANSWER_FORMATS, .kind = OPTION_GROUP },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
-      "only for this key; for a layer of moetune's own: its capacity" },
+      "only for this key; for a layer of moetune's own: its capacity [all keys]" },
     { "class", "X", OPTION_TEXT, OPTION(class), "only for this class beside the key" },
+    { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
+      "inside this launch of the space: \"backend=deepep ep=8\" [the one that tune chose]" },
+    TRAFFIC_ROW("traffic", OPTION(thresholds.traffic),
+                "by what trainers ask: which launch is told, where switch points lie"),
     { "set", "NAME=VALUE", OPTION_LIST, OPTION(sets),
       "what the reader calls an axis (nothing: leave it out), or a fact of its file" },
     { "check", NULL, OPTION_FLAG, OPTION(check),
@@ -69,7 +74,6 @@ static const struct option_row rows[] = {
     { "thresholds: the best few switch points over the key", .kind = OPTION_GROUP },
     { "switches", "K", OPTION_COUNT, OPTION(thresholds.switches),
       "so many switch points at most, in each class", .most = THRESHOLDS_SWITCHES_MAX },
-    TRAFFIC_ROW("traffic", OPTION(thresholds.traffic), "weigh ranges by what trainers asked"),
     JSON_ROW(OPTION(thresholds.json)),
     { NULL },
 };
@@ -192,7 +196,7 @@ static int write_thresholds(const char *path, const struct answers *answers,
     return rc;
 }
 
-static int write_answers(const struct format *format, const struct answers *answers,
+static int write_answers(const struct format *format, struct answers *answers,
                          const struct options *o)
 {
     struct format_set sets[OPTION_LIST_MAX];
@@ -209,6 +213,7 @@ static int write_answers(const struct format *format, const struct answers *answ
         snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
         sets[i].value = value + 1;
     }
+    answers->launch = format->one && !o->key && answers_have_one_launch(answers);
     TRY(format_check(format, &job));
     if (!o->file)
         return format->write(&job, stdout);
@@ -226,8 +231,10 @@ static int export_answers(const struct format *format, const char *table, const 
     struct answers_choice choice = { .space = o->space,
                                      .shape = o->shape,
                                      .cluster = o->fingerprint,
+                                     .launch = o->launch,
                                      .keyed = o->key,
                                      .class = -1 };
+    char words[DECLARATION_PLAN_BYTES];
     struct moe_shape any = MOE_SHAPE_INIT;
     struct moelookup *open;
     struct answers answers;
@@ -252,6 +259,13 @@ static int export_answers(const struct format *format, const char *table, const 
         TRY(space_class_read(o->class, &choice.class));
     TRY(moelookup_open(table, &open));
     rc = answers_open(open, &choice, &answers);
+    if (!rc && format && o->thresholds.traffic.count) {
+        rc = launch_table_choose(table, &answers.shape, lookup_view_cluster(answers.view),
+                                 &o->thresholds.traffic, words);
+        answers_close(&answers);
+        choice.launch = words;
+        rc = rc ? rc : answers_open(open, &choice, &answers);
+    }
     if (!rc) {
         rc = format ? write_answers(format, &answers, o) : write_thresholds(table, &answers, o);
         answers_close(&answers);
@@ -273,17 +287,20 @@ static int run(const struct verb_call *call, void *options)
         o->file = NULL;
     if (o->format == FORM_PACKED && (o->shape || o->fingerprint))
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
-    if (o->format < FORM_ANSWERS && (o->space || o->key || o->class || o->sets.count || o->check))
+    if (o->format < FORM_ANSWERS && (o->space || o->key || o->class || o->sets.count || o->check ||
+                                     o->launch || o->thresholds.traffic.count))
         return fail(ERR_ARGUMENT,
-                    "--format %s holds tables: --space, --key, --class, --set and "
-                    "--check go with " ANSWER_FORMATS,
+                    "--format %s holds tables: --space, --key, --class, --launch, --traffic, --set "
+                    "and --check go with " ANSWER_FORMATS,
                     format_words[o->format]);
     if (o->format >= FORM_ANSWERS && (o->identify || o->full))
         return fail(ERR_ARGUMENT, "--format %s holds answers: --identify and --full go with tables",
                     format_words[o->format]);
-    if (o->format != FORM_THRESHOLDS && (o->thresholds.switches != defaults.thresholds.switches ||
-                                         o->thresholds.traffic.count || o->thresholds.json))
-        return fail(ERR_ARGUMENT, "--switches, --traffic and --json go with --format thresholds");
+    if (o->format != FORM_THRESHOLDS &&
+        (o->thresholds.switches != defaults.thresholds.switches || o->thresholds.json))
+        return fail(ERR_ARGUMENT, "--switches and --json go with --format thresholds");
+    if (o->launch && o->thresholds.traffic.count)
+        return fail(ERR_ARGUMENT, "--launch and --traffic: one of them says which launch is told");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
         return export_answers(

@@ -6,6 +6,7 @@
 #include "gpu_list.h"
 #include "json.h"
 #include "layer_options.h"
+#include "launch_table.h"
 #include "lookup.h"
 #include "plan.h"
 #include "sha256.h"
@@ -29,6 +30,7 @@ struct options {
     const char *device, *db, *space, *launch;
     const char *each;        /* a capacity of its own for every expert */
     struct option_list keys; /* capacities, where plans are moetune's own */
+    struct option_list traffic;
     double class;
     bool explain, digest, json;
 };
@@ -45,6 +47,7 @@ static const struct option_row rows[] = {
       "the class beside the key, in a space that has one", .least = 0, .most = 1e9 },
     { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
       "inside a launch of the space: \"backend=deepep ep=8\" ($MOELOOKUP_LAUNCH)" },
+    TRAFFIC_ROW("traffic", OPTION(traffic), "inside the launch that is best for what trainers ask"),
     { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),
       "print the table's digest, to compare elsewhere" },
@@ -300,10 +303,13 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     const struct declaration *d;
     struct moe_shape shape;
     struct moelookup_view *view;
+    char words[DECLARATION_PLAN_BYTES], path[PATH_MAX];
     bool known = true;
     uint64_t key;
     int rc = OK;
 
+    if (o->launch && o->traffic.count)
+        return fail(ERR_ARGUMENT, "--launch and --traffic: one of them says which launch is told");
     TRY(find_layer(table, o, &shape));
     d = declaration_find(shape.space);
     /* A class that is not looked at would be a slip, and class 0 is not what was left out. */
@@ -322,6 +328,14 @@ static int answer_all(const struct moelookup *table, const struct options *o)
                         UINT32_MAX);
     }
     TRY(moelookup_bind_launch(table, &shape, o->device, o->launch, &view));
+    if (o->traffic.count) {
+        rc = store_path(o->db, STORE_TO_READ, path, sizeof(path));
+        rc = rc ? rc
+                : launch_table_choose(path, &shape, lookup_view_cluster(view), &o->traffic, words);
+        moelookup_view_free(view);
+        TRY(rc);
+        TRY(moelookup_bind_launch(table, &shape, o->device, words, &view));
+    }
     if (o->each)
         rc = answer_uneven(view, &shape, o, &known);
     else if (o->json)
