@@ -28,9 +28,9 @@ struct export_lines {
     const struct export_options *options;
     struct export_line *list;
     size_t count;
-    uint32_t clusters, spaces, standings; /* that were written */
-    int version;                          /* that what was written needs */
-    struct cluster known;                 /* the last one that was read */
+    uint32_t clusters, spaces, standings, launches; /* that were written */
+    int version;                                    /* that what was written needs */
+    struct cluster known;                           /* the last one that was read */
     int64_t known_id;
     char known_hash[SHA256_HEX_BYTES];
 };
@@ -240,6 +240,30 @@ static int write_standing(struct export_lines *lines, const struct export_line *
     return OK;
 }
 
+/* Writes what launches run best, without rows that a reader would refuse. */
+static int write_launches(struct export_lines *lines, const struct export_line *line, FILE *to)
+{
+    const struct entry_row *e = &line->entry;
+    struct moe_shape shape;
+    struct row_list rows;
+
+    if (!line->declared)
+        return OK;
+    TRY(store_shape_get(lines->store, e->shape, &shape));
+    TRY(store_launches(lines->store, e->cluster, e->shape, e->window, &rows));
+    EACH_ROW (launch_row, row, rows) {
+        if (launch_fault(row, &shape) || row->time_us < 0.001)
+            continue;
+        need_version(lines, 10);
+        begin_line(line, "launch_of", to);
+        row_json_exported(&launch_table, row, to);
+        fputs("}\n", to);
+        lines->launches++;
+    }
+    free(rows.rows);
+    return OK;
+}
+
 struct trials {
     FILE *to;
     struct export_lines *lines;
@@ -279,6 +303,9 @@ static int write_body(struct export_lines *lines, FILE *to)
     for (size_t i = 0; i < lines->count; i++)
         if (!i || !SAME_TABLE(&list[i].entry, &list[i - 1].entry))
             TRY(write_standing(lines, &list[i], to));
+    for (size_t i = 0; i < lines->count; i++)
+        if (!i || !SAME_TABLE(&list[i].entry, &list[i - 1].entry))
+            TRY(write_launches(lines, &list[i], to));
     for (size_t i = 0; i < lines->count && lines->options->full; i++) {
         const struct entry_row *e = &list[i].entry;
         struct trials t = { .to = to, .lines = lines, .line = &list[i] };
@@ -297,7 +324,7 @@ static int finish(FILE *to)
 int export_lines(struct store *store, const struct export_options *options, FILE *to)
 {
     struct export_lines lines;
-    char hex[SHA256_HEX_BYTES], spaces[32] = "", *body = NULL;
+    char hex[SHA256_HEX_BYTES], spaces[32] = "", launches[32] = "", *body = NULL;
     size_t size = 0;
     FILE *memory;
     int rc;
@@ -311,11 +338,13 @@ int export_lines(struct store *store, const struct export_options *options, FILE
         sha256_text(body, size, hex);
         if (lines.version >= 8)
             snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines.spaces);
+        if (lines.version >= 10)
+            snprintf(launches, sizeof(launches), "\"launches\":%u,", lines.launches);
         fprintf(to,
                 "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-                "%s\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
+                "%s\"entries\":%zu,\"standings\":%u,%s\"sha256\":\"%s\"}\n",
                 lines.version, CLUSTER_SEMANTICS, lines.clusters, spaces, lines.count,
-                lines.standings, hex);
+                lines.standings, launches, hex);
         fwrite(body, 1, size, to);
     }
     free(body);

@@ -47,10 +47,15 @@ struct incoming_standing {
     struct standing_row row;
 };
 
+struct incoming_launch {
+    size_t table; /* likewise */
+    struct launch_row row;
+};
+
 /* What the first line says. */
 struct header {
     char format[32], sha256[SHA256_HEX_BYTES];
-    int64_t version, semantics, clusters, spaces, entries, standings;
+    int64_t version, semantics, clusters, spaces, entries, standings, launches;
 };
 
 /* What the lines so far say. */
@@ -62,7 +67,8 @@ struct import_table {
     struct incoming *entries;
     struct incoming_space *spaces;
     struct incoming_standing *standings;
-    size_t cluster_count, space_count, entry_count, standing_count;
+    struct incoming_launch *launches;
+    size_t cluster_count, space_count, entry_count, standing_count, launch_count;
     char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
 };
 
@@ -253,6 +259,7 @@ static const struct row_field header_fields[] = {
     { "sha256", ROW_TEXT, AT(sha256), .since = 1 },
     { "standings", ROW_INTEGER, AT(standings), .since = 3, .most = ENTRIES_MAX },
     { "spaces", ROW_INTEGER, AT(spaces), .since = 8, .most = ENTRIES_MAX },
+    { "launches", ROW_INTEGER, AT(launches), .since = 10, .most = ENTRIES_MAX },
 };
 #undef AT
 
@@ -329,6 +336,7 @@ struct head {
 static const struct row_field cluster_head[] = { { "fingerprint", ROW_TEXT, AT(cluster) } };
 static const struct row_field entry_head[] = { LAYER_OF("cluster") };
 static const struct row_field standing_head[] = { LAYER_OF("standing_of") };
+static const struct row_field launch_head[] = { LAYER_OF("launch_of") };
 static const struct row_field sample_head[] = {
     LAYER_OF("sample_of"),
     { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
@@ -593,6 +601,50 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     return OK;
 }
 
+/* Which comes first of two rows of launches of one table. */
+static int launch_order(const struct launch_row *a, const struct launch_row *b)
+{
+    int by = strcmp(a->launch, b->launch);
+
+    return by ? by : (a->bucket > b->bucket) - (a->bucket < b->bucket);
+}
+
+/* They come in the order of their tables, as standings do. */
+static int read_launch(struct import_table *r, const char *text, size_t length)
+{
+    const struct incoming_launch *last = r->launch_count ? &r->launches[r->launch_count - 1] : NULL;
+    struct incoming_launch in = { .table = last ? last->table : 0 };
+    struct import_line line = { .table = r };
+    struct moe_shape shape = { 0 };
+    const struct claim_fault *fault;
+    struct head head;
+    long cluster;
+
+    EXPECT(&line, launch_head, 1, &head);
+    TRY(read_members(&line, &launch_table, &in.row, text, length));
+    cluster = find_cluster(r, head.cluster);
+    if (cluster < 0)
+        return wrong(r, "launch_of", "was not described before");
+    TRY(read_layer(r, head.layer, &shape));
+    while (in.table < r->entry_count &&
+           !is_of_table(&r->entries[in.table], (size_t)cluster, &shape, in.row.window))
+        in.table++;
+    if (in.table == r->entry_count)
+        return wrong(r, "launch_of", "has no entries, or is out of order");
+    if (last && in.table == last->table && launch_order(&last->row, &in.row) >= 0)
+        return wrong(r, "launch", "comes twice, or is out of order");
+    TRY(check_plan(r, "plan", &in.row.plan, &shape));
+    fault = launch_fault(&in.row, &shape);
+    if (fault)
+        return wrong(r, fault->field, fault->why);
+    if (isnan(in.row.sd))
+        return wrong(r, "sd", "is not known");
+    if (r->launch_count == ENTRIES_MAX)
+        return wrong(r, "launch", "is one too many");
+    ARRAY_APPEND(r->launches, r->launch_count, in);
+    return OK;
+}
+
 /* As standing_is_current() has it of rows in the store. */
 static bool is_current(const struct import_table *r, const struct incoming_standing *s)
 {
@@ -665,6 +717,10 @@ static int read_line(struct import_table *r, const char *text, size_t length)
                               : read_space(r, text, length);
     if (begins(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
+    if (begins(text, length, "{\"launch_of\":") && r->header.version >= 10)
+        return read_launch(r, text, length);
+    if (r->launch_count)
+        return wrong(r, NULL, "comes after launches");
     if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
         return read_standing(r, text, length);
     if (r->standing_count)
@@ -682,7 +738,8 @@ static int read_all(struct import_table *r, const char *text, size_t size)
     } counts[] = { { "clusters", &r->cluster_count, &r->header.clusters },
                    { "spaces", &r->space_count, &r->header.spaces },
                    { "entries", &r->entry_count, &r->header.entries },
-                   { "standings", &r->standing_count, &r->header.standings } };
+                   { "standings", &r->standing_count, &r->header.standings },
+                   { "launches", &r->launch_count, &r->header.launches } };
     struct import_line first = { .table = r };
     char hex[SHA256_HEX_BYTES];
 
@@ -746,6 +803,7 @@ void import_free(struct import_table *table)
     free(table->spaces);
     free(table->entries);
     free(table->standings);
+    free(table->launches);
     free(table);
 }
 
@@ -837,6 +895,14 @@ static int place_all(struct import_table *t, struct store *store,
         standing->shape = first->row.shape;
         TRY(store_standing_merge(store, standing, &added));
         out->standings += added;
+    }
+    for (size_t i = 0; i < t->launch_count; i++) {
+        struct launch_row *row = &t->launches[i].row;
+        bool placed;
+
+        row->cluster = t->entries[t->launches[i].table].row.cluster;
+        row->shape = t->entries[t->launches[i].table].row.shape;
+        TRY(store_launch_merge(store, row, &placed));
     }
     TRY(store_import_add(store, &(struct import_row){ .sha256 = t->header.sha256,
                                                       .file = t->file,

@@ -24,7 +24,7 @@ enum {
     STORE_APPLICATION = 0x6d6f6574 /* "moet" */,
     STORE_OLDEST = 13,
     STORE_VERSION = 14,
-    EXPORT_VERSION = 9
+    EXPORT_VERSION = 10
 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
@@ -378,6 +378,11 @@ extern const struct row_table launch_table;
 
 /* Replaces that of the same table, launch and bucket.  The first one makes the SQL table. */
 int store_launch_put(struct store *store, const struct launch_row *row);
+/* What of a row makes no sense for its layer; NULL: nothing. */
+const struct claim_fault *launch_fault(const struct launch_row *row, const struct moe_shape *shape);
+/* One of another site: it replaces an imported one of fewer samples (of two of as many, one by a
+ * fixed order), and stays away from a table of which anything was measured here. */
+int store_launch_merge(struct store *store, const struct launch_row *row, bool *placed);
 /* Takes away all rows of a layer's table. */
 int store_launches_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window);
 /* struct launch_row of a layer's table, by launch and bucket. */

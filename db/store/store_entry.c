@@ -452,11 +452,15 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 
 #define AT(member) ROW_AT(struct launch_row, member)
 static const struct row_field launch_fields[] = {
-    { "fingerprint", ROW_INTEGER, AT(cluster) }, { "shape", ROW_INTEGER, AT(shape) },
-    { "window", ROW_INTEGER, AT(window) },       { "launch", ROW_TEXT, AT(launch) },
-    { "bucket", ROW_INTEGER, AT(bucket) },       { "plan", ROW_PLAN, AT(plan) },
-    { "time_us", ROW_REAL, AT(time_us) },        { "sd", ROW_REAL, AT(sd) },
-    { "samples", ROW_INTEGER, AT(samples) },
+    { "fingerprint", ROW_INTEGER, AT(cluster) },
+    { "shape", ROW_INTEGER, AT(shape) },
+    { "window", ROW_INTEGER, AT(window), .since = 10, .most = UINT32_MAX },
+    { "launch", ROW_TEXT, AT(launch), .since = 10 },
+    { "bucket", ROW_INTEGER, AT(bucket), .since = 10, .most = UINT32_MAX - 1 },
+    { "plan", ROW_PLAN, AT(plan), .since = 10 },
+    { "time_us", ROW_REAL, AT(time_us), .since = 10, .decimals = 3, .most = 1e12 },
+    { "sd", ROW_REAL, AT(sd), .since = 10, .decimals = 6, .most = 1e6 },
+    { "samples", ROW_INTEGER, AT(samples), .since = 10, .most = UINT32_MAX },
 };
 #undef AT
 const struct row_table launch_table = ROW_TABLE("launch", struct launch_row, launch_fields);
@@ -468,6 +472,30 @@ int store_launch_put(struct store *store, const struct launch_row *row)
     if (rc) /* SQLite may have ended the transaction */
         records_rollback(&store->records);
     return rc ? rc : row_put(&store->records, &launch_table, row);
+}
+
+const struct claim_fault *launch_fault(const struct launch_row *row, const struct moe_shape *shape)
+{
+    static const struct claim_fault no_space = { "layer",
+                                                 "has no declared space, and so no launches" },
+                                    window = { "window", "is not 1, as those of spaces are" },
+                                    bucket = { "bucket", "is none of its space" },
+                                    plan = { "plan", "is not legal for its layer" },
+                                    launch = { "launch", "is not the one of its plan" },
+                                    time = { "time_us", "is 0: no step takes no time" },
+                                    samples = { "samples", "is 0" };
+    const struct declaration *d = declaration_find(shape->space);
+    char words[DECLARATION_PLAN_BYTES];
+
+    if (!d || row->window != 1)
+        return d ? &window : &no_space;
+    if (row->bucket >= declaration_buckets(d))
+        return &bucket;
+    if (!plan_legal(&row->plan, shape))
+        return &plan;
+    if (strcmp(row->launch, declaration_launch_words(d, row->plan.choice, words)) != 0)
+        return &launch;
+    return !(row->time_us > 0) ? &time : !row->samples ? &samples : NULL;
 }
 
 static bool has_launches(const struct store *store)
@@ -498,6 +526,49 @@ int store_launches(struct store *store, int64_t cluster, int64_t shape, uint32_t
 
     *out = (struct row_list){ NULL, 0 };
     return has_launches(store) ? row_list(&store->records, &query, out) : OK;
+}
+
+static int find_launch(struct store *store, const struct launch_row *of, struct launch_row *out)
+{
+    const int64_t keys[] = { of->cluster, of->shape, of->window, of->bucket };
+    const struct row_query query = { &launch_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
+    struct row_list rows = { NULL, 0 };
+    int rc = UNSUPPORTED;
+
+    if (has_launches(store))
+        TRY(row_list(&store->records, &query, &rows));
+    EACH_ROW (launch_row, row, rows)
+        if (!strcmp(row->launch, of->launch)) {
+            *out = *row;
+            rc = OK;
+        }
+    free(rows.rows);
+    return rc;
+}
+
+int store_launch_merge(struct store *store, const struct launch_row *row, bool *placed)
+{
+    const int64_t keys[] = { row->cluster, row->shape, row->window };
+    struct launch_row known;
+    sqlite3_stmt *own;
+    int rc;
+
+    *placed = false;
+    TRY(records_query(&store->records,
+                      "SELECT 1 FROM entry WHERE fingerprint=?1 AND shape=?2 AND window=?3"
+                      " AND tier<>'imported' LIMIT 1",
+                      keys, 3, &own));
+    rc = records_step(&store->records, own);
+    sqlite3_reset(own);
+    if (rc != UNSUPPORTED)
+        return rc;
+    rc = find_launch(store, row, &known);
+    if (rc < 0)
+        return rc;
+    *placed = rc == UNSUPPORTED ||
+              (row->samples != known.samples ? row->samples > known.samples
+                                             : row_order(&launch_table, "plan", row, &known) > 0);
+    return *placed ? store_launch_put(store, row) : OK;
 }
 
 /* ---- what is out of date */

@@ -3,6 +3,8 @@
 
 #include "claim_faults.h"
 
+#include "declaration.h"
+
 #include <locale.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -543,6 +545,183 @@ static void a_space_that_is_not_what_it_says_is_refused(void)
     }
 }
 
+/* ---- what launches run best */
+
+static const struct declaration *launched(void)
+{
+    const struct declaration *d = NULL;
+
+    CHECK(!declaration_register("space launched\naxis ep 4 8 default 4 restart\n"
+                                "axis chunks 1 2 4 default 1\nkey tokens edges 64 256\n",
+                                &d));
+    return d;
+}
+
+/* A layer of that space with an entry, measured here, and some rows of launches. */
+static struct ids {
+    int64_t cluster, shape;
+} fill_launches(struct store *store, uint32_t rows)
+{
+    const struct declaration *d = launched();
+    struct cluster cluster = machine(0);
+    struct moe_shape shape = layer(0);
+    struct entry_row e = draw_entry(&shape);
+    struct ids ids;
+
+    shape.space = d->id;
+    CHECK(store_cluster_add(store, &cluster, &ids.cluster) == OK);
+    CHECK(store_shape_add(store, &shape, &ids.shape) == OK);
+    e = (struct entry_row){ .cluster = ids.cluster,
+                            .shape = ids.shape,
+                            .window = 1,
+                            .capacity = 64,
+                            .plan = declared_plan(d->id, d->usual),
+                            .time_us = 10,
+                            .default_us = 10,
+                            .decided_s = 1,
+                            .effort = "normal",
+                            .decision = "default" };
+    CHECK(store_entry_put(store, &e, "test") == OK);
+    for (uint32_t i = 0; i < rows; i++) {
+        struct launch_row row = { .cluster = ids.cluster,
+                                  .shape = ids.shape,
+                                  .window = 1,
+                                  .bucket = draw(3),
+                                  .plan = declared_plan(d->id, d->plan[draw(d->plans)]),
+                                  .time_us = 1 + draw(3),
+                                  .sd = draw(3) * 1e-3,
+                                  .samples = 1 + draw(3) };
+
+        declaration_launch_words(d, row.plan.choice, row.launch);
+        CHECK(store_launch_put(store, &row) == OK);
+    }
+    CHECK(store_commit(store) == OK);
+    return ids;
+}
+
+static struct text launches_table(uint32_t rows)
+{
+    struct store *store = new_store();
+    struct text t;
+
+    fill_launches(store, rows);
+    t = export_of(store, false);
+    store_close(store);
+    return t;
+}
+
+static bool says_version(struct text t, const char *version)
+{
+    char words[32];
+
+    snprintf(words, sizeof(words), "\"version\":%s,", version);
+    return memmem(t.bytes, t.size, words, strlen(words)) != NULL;
+}
+
+static void rows_of_launches_travel_in_any_order(void)
+{
+    for (int i = 0; i < 30; i++) {
+        struct text a = launches_table(1 + draw(12)), b = launches_table(1 + draw(12)), both[2];
+        struct text none = launches_table(0);
+        struct import_result got;
+
+        CHECK(says_version(a, "10") && says_version(none, "8"));
+        for (int k = 0; k < 2; k++) {
+            struct store *store = new_store();
+
+            CHECK(take_in(store, k ? b : a, &got) == OK);
+            both[k] = export_of(store, false);
+            CHECK(equal(both[k], k ? b : a)); /* what came in goes out */
+            free(both[k].bytes);
+            CHECK(take_in(store, k ? a : b, &got) == OK);
+            both[k] = export_of(store, false);
+            store_close(store);
+        }
+        CHECK(equal(both[0], both[1]));
+        free(both[0].bytes);
+        free(both[1].bytes);
+        free(none.bytes);
+        free(a.bytes);
+        free(b.bytes);
+    }
+}
+
+static void rows_of_launches_stay_away_from_what_was_measured_here(void)
+{
+    struct text theirs = launches_table(12), before, after;
+    struct store *store = new_store();
+    struct import_result got;
+
+    fill_launches(store, 3);
+    before = export_of(store, false);
+    CHECK(take_in(store, theirs, &got) == OK);
+    after = export_of(store, false);
+    CHECK(equal(before, after));
+    store_close(store);
+    free(before.bytes);
+    free(after.bytes);
+    free(theirs.bytes);
+}
+
+static void rows_of_launches_that_make_no_sense_are_refused(void)
+{
+    static const char *const changes[][3] = {
+        { "\"launches\":18,", "\"launches\":17,", "holds 18 launches, its first line says 17" },
+        { "\"launches\":18,", "", "line 1: \"launches\" is missing" },
+        { "\"version\":10,", "\"version\":9,", "line 1: \"launches\" is not known" },
+        { "\"launch\":\"dispatcher=2dh\"", "\"launch\":\"dispatcher=rail\"",
+          "\"launch\" is not the one of its plan" },
+        { "\"launch\":\"dispatcher=2dh\",\"bucket\":1,",
+          "\"launch\":\"dispatcher=2dh\",\"bucket\":0,",
+          "\"launch\" comes twice, or is out of order" },
+        { "\"launch\":\"dispatcher=2dh\",\"bucket\":14,",
+          "\"launch\":\"dispatcher=2dh\",\"bucket\":15,", "\"bucket\" is none of its space" },
+        { "\"window\":1,\"launch\"", "\"window\":2,\"launch\"", "has no entries" },
+        { "\"plan\":\"r=1 chunks=4 dispatcher=2dh", "\"plan\":\"r=0 chunks=4 dispatcher=2dh",
+          "\"plan\" is not legal" },
+        { "\"time_us\":103.000,\"sd\"", "\"time_us\":0,\"sd\"", "\"time_us\" is 0" },
+        { "\"sd\":0.012500,\"samples\":3", "\"sd\":-1,\"samples\":3", "\"sd\" is no number" },
+        { "\"sd\":0.012500,\"samples\":3", "\"sd\":null,\"samples\":3", "\"sd\" is not known" },
+        { "\"sd\":0.012500,\"samples\":3", "\"sd\":0.012500,\"samples\":0", "\"samples\" is 0" },
+        { "\"sd\":0.012500,\"samples\":3", "\"sd\":0.012500", "\"samples\" is missing" },
+        { "{\"launch_of\":\"e", "{\"launch_of\":\"f", "was not described before" },
+    };
+
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        CHECK(with_change_of(read_frozen(10, ""), changes[i][0], changes[i][1]) == ERR_FORMAT);
+        if (!strstr(said, changes[i][2]))
+            printf("    %s: %s\n", changes[i][1], said);
+        CHECK(strstr(said, changes[i][2]));
+    }
+}
+
+/* A database from elsewhere may hold what no reader of the lines would take. */
+static void senseless_rows_of_launches_are_left_out(void)
+{
+    static const char *const damages[] = { "bucket = 3", "launch = 'ep=5'", "time_us = 0",
+                                           "plan = 'r=1 d=1 a=linear'", "samples = 0" };
+    struct text none = launches_table(0);
+
+    for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+        struct store *store = new_store();
+        char path[128], sql[96];
+        struct text t;
+        sqlite3 *db;
+
+        fill_launches(store, 1);
+        last_path(path, sizeof(path));
+        CHECK(!sqlite3_open(path, &db));
+        snprintf(sql, sizeof(sql), "UPDATE launch SET %s", damages[i]);
+        CHECK(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+        sqlite3_close(db);
+        t = export_of(store, false);
+        CHECK(equal(t, none));
+        store_close(store);
+        free(t.bytes);
+    }
+    free(none.bytes);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -563,6 +742,10 @@ int main(void)
         TEST(what_its_own_numbers_forbid_is_neither_exported_nor_imported),
         TEST(what_only_looks_forbidden_is_exported_and_imported),
         TEST(a_space_that_is_not_what_it_says_is_refused),
+        TEST(rows_of_launches_travel_in_any_order),
+        TEST(rows_of_launches_stay_away_from_what_was_measured_here),
+        TEST(rows_of_launches_that_make_no_sense_are_refused),
+        TEST(senseless_rows_of_launches_are_left_out),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), draw_from_seed);
