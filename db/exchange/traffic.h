@@ -12,7 +12,8 @@
  *   "cluster": hash of the table that answered, "device": the name it has there; both null: none
  *   "lost": look-ups that found no room to be counted by bucket (thousands of far buckets)
  *   "asked": [[bucket, source, count], ...] by bucket, each once; source is one of exact,
- *            neighbour, clamped, stale, override, default, inferred, imported, unsound
+ *            neighbour, clamped, stale, override, default, inferred, imported, unsound,
+ *            and unknown launch, which no older moetune knows: it refuses the file
  *
  * A bucket is floor(capacity / R), also where it lies outside of what was tuned; of a layer with a
  * declared space R is 1, and a bucket is a range of its key and a class. */

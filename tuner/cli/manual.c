@@ -132,7 +132,7 @@ static const struct {
     { "XDG_DATA_HOME, HOME", "Else the database is $XDG_DATA_HOME/moetune/moetune.db; without it, "
                              "$HOME/.local/share/moetune/moetune.db. What --sim models goes into "
                              "modelled.db in the same folder, unless --db says otherwise." },
-    { "MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
+    { "MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LAUNCH, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
       "MOELOOKUP_COUNTS",
       "Heard by trainers and by lookup: see moelookup(3)." },
     { "MOELOOKUP_LIBRARY, MOETUNE_LIBRARY", "The libraries that the Python packages load." },
