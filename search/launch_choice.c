@@ -23,9 +23,16 @@ struct process {
     size_t first, count; /* of its samples */
 };
 
+/* All samples of a plan in a range. */
+struct tally {
+    double count, mean, squares; /* of log(ns); from the mean */
+};
+
 struct range {
     struct search *search;
     double weight;
+    struct tally *tally; /* by arm */
+    double noise, own;   /* variances: of a sample; of what a plan has for itself */
 };
 
 /* What is believed of a launch: the logarithm of its weighted time under the best live plans. */
@@ -73,6 +80,41 @@ static const double usual_luck = 0.02, usual_freedom = 4;
 
 /* ---- what is believed of launches */
 
+/* How far samples of one plan scatter, and plans lie from what the search makes of them: it takes
+ * plans for alike whose values are, and a plan may have what no other one has. */
+static void fit_range(struct range *r)
+{
+    static const double least_own = 1e-4, usual_freedom_here = 2;
+    double squares = usual_freedom_here * usual_luck * usual_luck, freedom = usual_freedom_here;
+    double apart = 0, shares = 0, arms = 0;
+
+    for (size_t arm = 0; arm < r->search->setup.arm_count; arm++) {
+        const struct tally *t = &r->tally[arm];
+
+        if (!(t->count > 0))
+            continue;
+        squares += t->squares;
+        freedom += t->count - 1;
+        apart += pow(t->mean - search_level(r->search, (int)arm).mean, 2);
+        shares += 1 / t->count;
+        arms++;
+    }
+    r->noise = squares / freedom;
+    r->own = arms > 0 ? fmax(least_own, (apart - r->noise * shares) / arms) : least_own;
+}
+
+static struct normal level_of(const struct launch_choice *c, size_t range, int arm)
+{
+    const struct range *r = &c->ranges[range];
+    struct normal level = search_level(r->search, arm);
+    const struct tally *t = &r->tally[arm];
+    double share = t->count * r->own / (t->count * r->own + r->noise);
+
+    if (t->count > 0)
+        level.mean += share * (t->mean - level.mean);
+    return level;
+}
+
 static double weighted(const struct launch_choice *c, size_t range, double log_ns)
 {
     return c->ranges[range].weight * exp(log_ns);
@@ -95,7 +137,7 @@ static int find_live(const struct launch_choice *c, int launch, size_t range)
 
         if (!can_run(c, range, arm, launch) || (ran && !s->count[arm]))
             continue;
-        mean = search_level(s, arm).mean;
+        mean = level_of(c, range, arm).mean;
         if (best >= 0 && ran == (s->count[arm] > 0) && !(mean < least))
             continue;
         best = arm;
@@ -151,6 +193,8 @@ static void survey(struct launch_choice *c)
     if (c->surveyed)
         return;
     c->surveyed = true;
+    for (size_t r = 0; r < c->range_count; r++)
+        fit_range(&c->ranges[r]);
     for (size_t l = 0; l < c->setup.launch_count; l++)
         c->beliefs[l] = (struct launch_belief){ .runs = c->range_count > 0 };
     for (size_t p = 0; p < c->process_count; p++)
@@ -170,7 +214,7 @@ static void survey(struct launch_choice *c)
                 b->runs = false;
                 break;
             }
-            level = search_level(c->ranges[r].search, arm);
+            level = level_of(c, r, arm);
             part = weighted(c, r, level.mean);
             sum += part;
             together += part * level.sd;
@@ -239,13 +283,14 @@ static double live_doubt(const struct launch_choice *c, int launch)
 
         if (live < 0)
             continue;
-        part = weighted(c, r, search_level(s, live).mean);
+        part = weighted(c, r, level_of(c, r, live).mean);
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
             struct normal over;
 
             if (arm == live || !can_run(c, r, arm, launch))
                 continue;
             over = search_compare(s, arm, live);
+            over.mean = level_of(c, r, arm).mean - level_of(c, r, live).mean;
             most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
         }
         sum += part;
@@ -372,12 +417,13 @@ int launch_choice_open(const struct launch_choice_setup *setup, struct launch_ch
         (uint32_t)(3 * launches > 2 * PAIRS_LEAST + launches ? 3 * launches - 2 * PAIRS_LEAST
                                                              : launches + launches / 2);
     TRY_OUT(search_open(&launches_ops, &search, &c->search));
+    c->search->setup.worth = worth_of(c);
     decided = (struct decision_setup){ .search = c->search,
                                        .default_arm = (int)setup->launch_of[setup->default_arm],
                                        .incumbent = -1,
                                        .harm = setup->harm,
                                        .margin = setup->margin,
-                                       .patience = setup->patience,
+                                       .patience = 2 * PAIRS_LEAST, /* then while it pays */
                                        .apart = setup->apart ? c->apart : NULL,
                                        .launched = true };
     decision_open(&c->decision, &decided);
@@ -395,6 +441,8 @@ void launch_choice_close(struct launch_choice *c)
     search_close(c->search);
     for (int i = 0; i < LINE_UPS; i++)
         free(c->line_up[i].live);
+    for (size_t r = 0; r < c->range_count; r++)
+        free(c->ranges[r].tally);
     free(c->apart);
     free(c->ranges);
     free(c->shown);
@@ -409,29 +457,25 @@ void launch_choice_close(struct launch_choice *c)
 static int best_fixed(const struct launch_choice *c)
 {
     double least = INFINITY;
-    int best = -1;
+    int best = c->setup.default_arm;
 
     for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
         int launch = (int)c->setup.launch_of[arm];
         double sum = 0;
-        bool ran = true;
 
         if (launch != c->line_up[CHOSEN].launch && launch != c->line_up[USUAL].launch)
             continue;
-        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++) {
-            if (!(c->ranges[r].weight > 0))
-                continue;
-            ran &= c->ranges[r].search->count[arm] > 0;
-            sum += c->ranges[r].search->usable[arm]
-                       ? weighted(c, r, search_level(c->ranges[r].search, arm).mean)
-                       : INFINITY;
-        }
-        if (ran && sum < least) {
+        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++)
+            if (c->ranges[r].weight > 0)
+                sum += c->ranges[r].search->usable[arm]
+                           ? weighted(c, r, level_of(c, r, arm).mean)
+                           : INFINITY;
+        if (sum < least) {
             least = sum;
             best = arm;
         }
     }
-    return best >= 0 ? best : c->setup.default_arm;
+    return best;
 }
 
 /* Fixes what the candidate and the default launch show from here on. */
@@ -465,6 +509,11 @@ static const struct line_up *line_up_of(const struct launch_choice *c, int launc
         if (c->line_up[i].launch == launch)
             return &c->line_up[i];
     return NULL;
+}
+
+struct normal launch_choice_level(const struct launch_choice *c, int range, int arm)
+{
+    return level_of(c, (size_t)range, arm);
 }
 
 int launch_choice_live(const struct launch_choice *c, int launch, int range)
@@ -507,7 +556,7 @@ static double total_of(const struct launch_choice *c, const struct process *p, c
 
 int launch_choice_add(struct launch_choice *c, struct search *search, double weight)
 {
-    struct range fresh = { search, weight };
+    struct range fresh = { .search = search, .weight = weight };
 
     for (int i = 0; i < LINE_UPS; i++) {
         int *more = realloc(c->line_up[i].live, (c->range_count + 1) * sizeof(*more));
@@ -516,6 +565,9 @@ int launch_choice_add(struct launch_choice *c, struct search *search, double wei
             return fail(ERR_NOMEM, "a range");
         c->line_up[i].live = more;
     }
+    fresh.tally = calloc(c->setup.arm_count, sizeof(*fresh.tally));
+    if (!fresh.tally)
+        return fail(ERR_NOMEM, "plans of a range");
     ARRAY_APPEND(c->ranges, c->range_count, fresh);
     c->surveyed = false;
     if (weight > 0)
@@ -559,10 +611,8 @@ int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
 {
     int next;
 
-    if (!any_counts(c)) { /* the default launch shows which ranges there are */
-        *purpose = DECISION_SEARCH;
-        return c->process_count ? DECISION_DONE : c->decision.setup.default_arm;
-    }
+    if (!any_counts(c))
+        return DECISION_DONE;
     c->surveyed = false;
     drop_launches(c);
     next = decision_next(&c->decision, purpose);
@@ -575,6 +625,10 @@ void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purp
 {
     struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
 
+    c->under_way = more != NULL;
+    if (!more)
+        return;
+    c->processes = more;
     if (purpose == DECISION_SAFETY && !c->lined_up) { /* as it was when this was asked for */
         enum decision_purpose again;
 
@@ -584,10 +638,6 @@ void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purp
     } else if (purpose == DECISION_SEARCH && c->lined_up) {
         break_up(c);
     }
-    c->under_way = more != NULL;
-    if (!more)
-        return;
-    c->processes = more;
     c->processes[c->process_count++] = (struct process){ .launch = launch,
                                                          .purpose = purpose,
                                                          .fresh = purpose == DECISION_SAFETY,
@@ -625,7 +675,11 @@ int launch_choice_wants(struct launch_choice *c, int range, bool *needed)
 int launch_choice_tell(struct launch_choice *c, int range, int arm, int64_t ns)
 {
     struct shown fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
+    struct tally *t = &c->ranges[range].tally[arm];
+    double off = fresh.log_ns - t->mean;
 
+    t->mean += off / ++t->count;
+    t->squares += off * (fresh.log_ns - t->mean);
     c->surveyed = false;
     if (c->under_way) {
         ARRAY_APPEND(c->shown, c->shown_count, fresh);
@@ -744,10 +798,10 @@ static struct gain price_of(const struct launch_choice *c, int launch)
             continue;
         if (live < 0)
             return (struct gain)GAIN_UNKNOWN;
-        mean = least = search_level(s, live).mean;
+        mean = least = level_of(c, r, live).mean;
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++)
-            if (s->usable[arm] && s->count[arm] && search_level(s, arm).mean < least) {
-                least = search_level(s, arm).mean;
+            if (s->usable[arm] && s->count[arm] && level_of(c, r, arm).mean < least) {
+                least = level_of(c, r, arm).mean;
                 best = arm;
             }
         here += weighted(c, r, mean);

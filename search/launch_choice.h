@@ -29,7 +29,6 @@ struct launch_choice_setup {
     int default_arm;
     const uint32_t *apart; /* by arm, as in struct decision_setup; borrowed; NULL: all alike */
     double harm, margin;   /* as there */
-    uint32_t patience;     /* as there */
     uint64_t seed;
 };
 
@@ -55,6 +54,9 @@ int launch_choice_wants(struct launch_choice *choice, int range, bool *needed);
 int launch_choice_tell(struct launch_choice *choice, int range, int arm, int64_t ns);
 void launch_choice_drop(struct launch_choice *choice, int range, int arm); /* it cannot run there */
 int launch_choice_end(struct launch_choice *choice);
+
+/* What is believed of a plan in a range: its log(ns). */
+struct normal launch_choice_level(const struct launch_choice *choice, int range, int arm);
 
 /* The best live plan of a launch in a range; -1: none can run. */
 int launch_choice_live(const struct launch_choice *choice, int launch, int range);

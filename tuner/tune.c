@@ -144,7 +144,7 @@ static int print_layers(const struct tuning *t, bool *any)
         int rc;
 
         TRY(store_shape_add(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, &words,
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, NULL, &words,
                           stdout);
         if (rc < 0)
             return rc;

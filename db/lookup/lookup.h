@@ -189,7 +189,8 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
 
 /* The launch that a job runs, which it cannot leave. */
 struct lookup_inside {
-    bool on;        /* false: nobody said one */
+    bool on;        /* false: nobody said one, and the entries are not all of one */
+    bool implied;   /* nobody said it: entries are all of it.  What a person pinned answers */
     uint32_t usual; /* its plan that is most like the default */
 };
 

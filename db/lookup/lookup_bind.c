@@ -374,6 +374,22 @@ static int find_launch(const struct moelookup *table, const struct moe_shape *sh
     return OK;
 }
 
+/* A table that was tuned for one launch tells its plans: nor do ranges that nobody measured answer
+ * with the default of another one. */
+static void imply_launch(const struct lookup_layer *layer, struct lookup_inside *inside)
+{
+    const struct declaration *d = declaration_find(layer->shape.space);
+
+    if (inside->on || !layer->launch_count || !layer->entry_count)
+        return;
+    for (uint32_t i = 1; i < layer->entry_count; i++)
+        if (!declaration_same_launch(d, layer->entries[i].plan.choice,
+                                     layer->entries[0].plan.choice))
+            return;
+    inside->on = inside->implied = declaration_launch_usual(
+        d, layer->entries[0].plan.choice, layer->shape.ranks, &inside->usual);
+}
+
 /* Says once which pins a job of this launch cannot run. */
 static void say_other_pins(const struct moelookup *table, const struct lookup_layer *layer,
                            const struct lookup_inside *inside)
@@ -456,6 +472,7 @@ int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape 
         say_miss(&c);
     switches.forced = switches.forced && force_answers(table, &switches.force, &whole, &inside);
     say_other_pins(table, &layer, &inside);
+    imply_launch(&layer, &inside);
     TRY_OUT(lookup_view_open(&layer, &whole, &switches, &inside, &view));
     if (table->recorder)
         TRY_OUT(lookup_view_record(view, &whole, table->recorder));

@@ -178,7 +178,7 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
 
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
-    if (pin && is_runnable(view, &pin->plan))
+    if (pin && (view->inside.implied || is_runnable(view, &pin->plan)))
         return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count && !view->ranges.declared)
         return entry_answer(&view->layer, bucket);

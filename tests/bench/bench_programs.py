@@ -289,18 +289,91 @@ def judge(setting, visits, keys, view, claims):
             print(f"  {key}: it did not come up in each visit, and does not count")
             continue
         plans = set.intersection(*(set(found[at]) for found in visits))
+        # A job has one launch: the best plan is the best one that it can run.
+        launch = next(iter(setting.space.runs_on(setting.ranks)))
+        mine = launch_of(join(answer), launch)
+        runs = {plan for plan in plans if launch_of(plan, launch) == mine}
         times = {plan: [found[at][plan] for found in visits] for plan in plans}
         if not {join(answer), usual} <= plans:
             print(f"  {key}: {join(answer)}, or the default, failed in a visit: that is too slow")
             judged.append(Verdict(False, False))
             continue
         gained = [math.log(a / b) for a, b in zip(times[join(answer)], times[usual])]
-        rows.append((key, answer, times, gained))
+        rows.append((key, answer, {plan: times[plan] for plan in runs}, gained))
         if join(answer) != usual:
             squares += statistics.variance(gained) * (len(gained) - 1)
             freedom += len(gained) - 1
     deviation = math.sqrt(squares / max(freedom, 1))
     return judged + [judge_key(*row, usual, claims, deviation, max(freedom, 1)) for row in rows]
+
+
+def weights_of(edges, ranges):
+    """Each doubling of the key counts alike, as tune counts where nobody says how often."""
+    ends = {at: (edges[at - 1] if at else 0, edges[at] if at < len(edges) else 0) for at in ranges}
+    return {at: math.log2(high / low) if low and high else 1 for at, (low, high) in ends.items()}
+
+
+def live_total(launch, visits, v, weights, told=None):
+    """A visit's weighted time of a launch, each range under its best live plan by all others, or
+    under what is told."""
+    total = 0
+    for at, weight in weights.items():
+        plans = told[at] if told else {
+            plan for plan in set.intersection(*(set(found[at]) for found in visits))
+            if launch_of(plan, launch) == launch
+        }
+        if not plans:
+            return math.inf
+        others = visits[:v] + visits[v + 1 :]
+        best = min(plans, key=lambda plan: sum(math.log(found[at][plan]) for found in others))
+        total += weight * visits[v][at][best]
+    return total
+
+
+def launch_of(plan, like):
+    """The plan's words of the axes that a launch has."""
+    names = {pair.split("=")[0] for pair in like.split()}
+    return " ".join(pair for pair in plan.split() if pair.split("=")[0] in names)
+
+
+def judge_launch(setting, visits, keys, view, claim):
+    """The launch of the table beside the best one, of all ranges together, and beside the default
+    one; both by visits, each of which has a process of each launch.  None: there is one launch."""
+    launches = [launch for launch in setting.space.runs_on(setting.ranks) if launch]
+    common = [at for at in keys if all(at in found for found in visits)]
+    if len(launches) < 2 or not common:
+        return None
+    weights = {at: 0.0 for at in common}
+    for at, weight in weights_of(setting.space.edges, {at[0] for at in common}).items():
+        of_range = [one for one in common if one[0] == at]
+        weights.update({one: weight for one in of_range})
+    told = {at: {join(view.plan(*keys[at]))} for at in common}
+    (launch,) = {launch_of(plan, launches[0]) for plans in told.values() for plan in plans}
+    usual = launch_of(join(setting.space.usual), launches[0])
+    ours = [live_total(launch, visits, v, weights, told) for v in range(len(visits))]
+    theirs = {
+        one: [live_total(one, visits, v, weights) for v in range(len(visits))] for one in launches
+    }
+    losses = []
+    for v, mine in enumerate(ours):
+        others = {one: of[:v] + of[v + 1 :] for one, of in theirs.items()}
+        best = min(others, key=lambda one: sum(map(math.log, others[one])))
+        losses.append(math.log(mine / theirs[best][v]))
+    loss = interval(losses)
+    best = min(theirs, key=lambda one: sum(map(math.log, theirs[one])))
+    gained = gain_of(interval([math.log(a / b) for a, b in zip(ours, theirs[usual])]))
+    z = z_of(claim, gained) if claim and launch != usual else None
+    print(
+        f"  launch {launch}: {percent([one - 1 for one in loss])} % slower than the best launch"
+        + ("" if launch == best else f" ({best})")
+        + ("" if launch == usual else f"; {percent(gained)} % saved against the default launch")
+        + ("" if z is None else f", as the table says {percent(claim)}, z {z:.1f}"),
+        flush=True,
+    )
+    small = loss[0] <= 1 + REGRET
+    return Verdict(
+        small, not small and loss[1] <= 1 + REGRET and (loss[2] - loss[1]) / 2 <= HALF, z
+    )
 
 
 def judge_key(key, answer, times, gained, usual, claims, deviation, freedom):
@@ -351,7 +424,8 @@ def claims_of(moetune, database):
     """{bucket: (gain, its low, its high)}"""
     command = [moetune, "show", "--json", "--db", database]
     (table,) = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    claims = {}
+    gain = [table[name] for name in ("gain", "gain_low", "gain_high")]
+    claims = {} if gain[0] is None else {"launch": gain}
     for entry in table["entries"]:
         gain = [entry[name] for name in ("gain", "gain_low", "gain_high")]
         if gain[0]:
@@ -393,7 +467,10 @@ def judge_size(moetune, program, layer, arguments):
         f"  {VISITS} visits.  key and class; % slower than the best plan; % saved against the"
         " default; as the table says; z"
     )
-    verdicts = judge(setting, visits, keys, view, claims_of(moetune, database))
+    claims = claims_of(moetune, database)
+    verdicts = judge(setting, visits, keys, view, claims)
+    whole = judge_launch(setting, visits, keys, view, claims.get("launch"))
+    verdicts += [whole] if whole else []
     took, lines = run_moetune(moetune, "verify", setting)
     while lines and not lines[0].startswith("key "):
         del lines[0]  # of the program, and of its being cut off

@@ -282,29 +282,42 @@ static struct plain one_of_each(const struct declaration *d)
     return t;
 }
 
-/* Whoever names no launch is told what tables told before there were launches. */
-static void who_says_no_launch_is_told_the_entries(void)
+/* Whoever names no launch is told the entries; where these are all of one launch, and a range has
+ * none, what that launch runs best there, and not the default of another one. */
+static void who_says_no_launch_is_told_the_entries_and_their_launch(void)
 {
     const struct declaration *d = known(launched);
     struct plain t = one_of_each(d);
     struct moelookup *table;
     struct moelookup_view *view;
+    struct moe_shape shape;
     char text[512];
 
     write_table("none.db", d, &t);
     table = open_table(place("none.db"));
     for (int i = 0; i < 3; i++) {
-        struct moe_shape shape = layer_of(d);
+        shape = layer_of(d);
 
         view = NULL;
         CHECK(!(i ? moelookup_bind_launch(table, &shape, NULL, i == 1 ? NULL : " ", &view)
                   : moelookup_bind(table, &shape, NULL, &view)));
         CHECK(is_told(ask_bucket(view, d, 0), d, "way=b chunks=4", MOE_EXACT, 10.5f));
-        CHECK(is_told(ask_bucket(view, d, 1), d, "", MOE_DEFAULT, 0));
+        CHECK(is_told(ask_bucket(view, d, 1), d, "way=b chunks=2 sms=8", MOE_EXACT, 201.5f));
         CHECK(moelookup_explain_key(view, 100, 0, text, sizeof(text)) > 0);
-        CHECK(strstr(text, "; default: nothing is decided for this range; abacus"));
+        CHECK(strstr(text, "inside way=b ep=4: "));
         moelookup_view_free(view);
     }
+    moelookup_close(table);
+    /* As an older moetune wrote it: each range has a launch of its own. */
+    t.entry[1] = true;
+    t.entries[1] = words_plan(d, "chunks=4");
+    write_table("several.db", d, &t);
+    table = open_table(place("several.db"));
+    shape = layer_of(d);
+    CHECK(!moelookup_bind(table, &shape, NULL, &view));
+    CHECK(is_told(ask_bucket(view, d, 1), d, "chunks=4", MOE_EXACT, 11.5f));
+    CHECK(is_told(ask_bucket(view, d, 2), d, "", MOE_DEFAULT, 0));
+    moelookup_view_free(view);
     moelookup_close(table);
 }
 
@@ -747,7 +760,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(the_ladder_inside_a_launch_is_that_of_a_plain_walk),
-        TEST(who_says_no_launch_is_told_the_entries),
+        TEST(who_says_no_launch_is_told_the_entries_and_their_launch),
         TEST(words_come_in_any_order_and_the_others_have_their_defaults),
         TEST(wrong_words_are_one_sentence_and_no_view),
         TEST(other_pins_are_said_once),

@@ -414,9 +414,11 @@ static int print_table(struct tables *t)
 }
 
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                 unsigned *words, FILE *to)
+                 const struct option_list *traffic, unsigned *words, FILE *to)
 {
-    struct tables t = { .store = store, .to = to, .view = print_table, .only = window };
+    struct tables t = {
+        .store = store, .to = to, .view = print_table, .only = window, .traffic = traffic
+    };
     int rc = walk(&t, cluster, shape);
 
     *words |= t.words;

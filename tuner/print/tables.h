@@ -12,7 +12,7 @@
  * Ids and a width of 0 mean any.  Adds to *words what tables_legend() has to explain.  UNSUPPORTED,
  * silently, if there is none. */
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                 unsigned *words, FILE *to);
+                 const struct option_list *traffic, unsigned *words, FILE *to);
 void tables_legend(unsigned words, FILE *to);
 
 /* All layers, a line for each of the buckets if `every`, and under each table how old it is, which

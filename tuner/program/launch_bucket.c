@@ -148,9 +148,7 @@ static void visit(struct launch_bucket *r)
 
 int launch_bucket_join(struct launch_bucket *r, struct launch_choice *choice, double weight)
 {
-    r->watched.state = r->demand ? RANGE_OPEN : RANGE_LEFT_OUT;
-    if (!r->demand)
-        return OK;
+    r->watched.state = RANGE_OPEN;
     r->choice = choice;
     visit(r);
     r->place = launch_choice_add(choice, r->dictionary.search, weight);
@@ -165,21 +163,32 @@ int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint3
     return r->watched.state == RANGE_OPEN ? launch_bucket_begin(r) : OK;
 }
 
-int launch_bucket_follow(struct launch_bucket *r, const uint32_t *launch_of, int arm)
+int launch_bucket_follow(struct launch_bucket *r, const struct launch_choice *choice,
+                         const uint32_t *launch_of, int launch)
 {
     struct dictionary *d = &r->dictionary;
     const struct entry_row *known = &r->bucket.entry;
-    struct normal level = search_level(d->search, arm);
-    struct gain gain = launch_choice_gain(r->choice, r->place);
+    int arm = launch_choice_live(choice, launch, r->place);
+    int told = r->bucket.known ? dictionary_arm(d, &known->plan) : -1;
+    struct normal level;
+    struct gain gain;
     struct entry_row e;
 
-    r->watched.state = RANGE_DECIDED;
+    r->watched.state = r->watched.state == RANGE_OPEN ? RANGE_DECIDED : r->watched.state;
     r->choice = NULL;
     for (size_t i = 0; i < d->arm_count; i++)
-        r->bucket.attempts[i].usable &= launch_of[i] == launch_of[arm];
-    if (r->bucket.known && dictionary_holds(d, known, false) &&
-        plan_equal(&known->plan, &d->arms[arm]))
+        r->bucket.attempts[i].usable &= (int)launch_of[i] == launch;
+    /* In the default launch only what is proven takes the default plan's place. */
+    if (arm < 0 || !bucket_count(&r->bucket, arm) || (int)launch_of[d->default_arm] == launch) {
+        if (!r->bucket.known || (told >= 0 && (int)launch_of[told] == launch))
+            return OK;
+        r->bucket.known = false;
+        return store_entry_end(d->store, known, "the table has another launch");
+    }
+    if (told == arm && dictionary_holds(d, known, false))
         return OK;
+    level = launch_choice_level(choice, r->place, arm);
+    gain = launch_choice_gain(choice, r->place);
     dictionary_begin_entry(d, r->bucket.key.bucket, &e);
     e.capacity = r->bucket.capacity;
     e.plan = d->arms[arm];

@@ -192,7 +192,7 @@ static int write_launches(struct launch_tuning *t)
 
             if (arm < 0 || !bucket_count(&r->bucket, arm))
                 continue;
-            level = search_level(r->dictionary.search, arm);
+            level = launch_choice_level(t->choice, r->place, arm);
             declaration_launch_words(space, t->arms[arm].choice, row.launch);
             row.plan = t->arms[arm];
             row.time_us = exp(level.mean) * 1e-3;
@@ -243,28 +243,31 @@ static int settle(struct launch_tuning *t)
     for (size_t i = 0; i < l->range_count; i++) {
         struct launch_bucket *r = range_at(t, i);
 
-        if (r->watched.state != RANGE_OPEN)
+        if (r->place < 0)
             continue;
-        if (t->best.launch == (int)l->way_of[t->dictionary.default_arm])
+        /* One that the program did not ask for this time has its plans from earlier launches. */
+        if (t->best.launch == (int)l->way_of[t->dictionary.default_arm] &&
+            r->watched.state == RANGE_OPEN)
             TRY(launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch));
         else
-            TRY(launch_bucket_follow(r, l->way_of,
-                                     launch_choice_live(t->choice, t->best.launch, r->place)));
+            TRY(launch_bucket_follow(r, t->choice, l->way_of, t->best.launch));
     }
     if (t->best.launch != (int)l->way_of[t->dictionary.default_arm] && t->best.pairs)
         TRY(write_standing(t));
     return store_publish(t->dictionary.store);
 }
 
-/* What a start costs beside what it may save: a table serves some hours of steps. */
+/* What a start costs beside what it may save: a table serves some hours of steps, the more the
+ * more effort it is given. */
 static double cost_of_launch(const struct launch_tuning *t)
 {
-    static const double served_s = 36000;
+    static const double served_s[] = { 9000, 36000, 144000 };
     const struct launch_cost *cost = &t->launches.cost;
+    uint32_t launches = t->launches.now.number;
 
-    return t->launches.now.number
-               ? (cost->outside_ns + cost->inside_ns) * 1e-9 / t->launches.now.number / served_s
-               : 0;
+    return launches ? (cost->outside_ns + cost->inside_ns) * 1e-9 / launches /
+                          served_s[t->options->effort]
+                    : 0;
 }
 
 static int vote(void *self)
@@ -273,7 +276,7 @@ static int vote(void *self)
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
-    if (t->choice && !t->settled) {
+    if (t->choice && !t->settled && l->range_count) {
         int way;
 
         launch_choice_cost(t->choice, cost_of_launch(t));
@@ -560,7 +563,6 @@ static int open_choice(struct launch_tuning *t)
                                                .apart = t->apart,
                                                .harm = t->setup->harm,
                                                .margin = t->setup->margin,
-                                               .patience = t->setup->effort->patience,
                                                .seed = t->setup->seed };
 
     if (t->launches.way_count < 2)
