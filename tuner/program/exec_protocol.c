@@ -344,6 +344,9 @@ static int print(struct exec_protocol *v)
         printf(", of %" PRIu32 " ways to start the program", r->ways);
     if (r->launches)
         printf("\n");
+    if (*r->doubted)
+        printf("undecided %s is probably %.1f %% faster than the default launch (chance %.0f %%)\n",
+               r->doubted, 100 * r->doubt.gain, 100 * r->doubt.chance);
     if (r->given_up)
         note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
              " steps of them in a launch (--launch-steps)",

@@ -232,7 +232,8 @@ static int settle(struct launch_tuning *t)
 
     t->settled = true;
     if (!launch_choice_result(t->choice, &t->best)) {
-        t->best.launch = (int)l->way_of[t->dictionary.default_arm];
+        t->best = (struct launch_result){ .launch = (int)l->way_of[t->dictionary.default_arm],
+                                          .doubt = { .arm = -1 } };
         for (size_t i = 0; i < l->range_count; i++)
             if (range_at(t, i)->choice)
                 return fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which no plan "
@@ -616,7 +617,13 @@ static void report(struct launch_tuning *t, struct launches_report *out)
                                      .ranges = launches_wanted(l),
                                      .decided = launches_count(l, RANGE_DECIDED),
                                      .given_up = launches_count(l, RANGE_GIVEN_UP),
-                                     .steps = t->launches.watch.least };
+                                     .steps = t->launches.watch.least,
+                                     .doubt = { .arm = -1 } };
+    if (t->settled && t->best.doubt.arm >= 0) {
+        out->doubt = t->best.doubt;
+        declaration_launch_words(l->session->ranges.declared,
+                                 t->arms[l->ways[out->doubt.arm].arm].choice, out->doubted);
+    }
     for (size_t w = 0; w < t->launches.way_count; w++)
         out->ways += t->launches.ways[w].launches > 0;
     for (size_t i = 0; i < t->launches.range_count; i++) {

@@ -6,6 +6,7 @@
 #define TUNE_LAUNCHES_H
 
 #include "live.h"
+#include "pairs.h"
 #include "session.h"
 #include "tune_options.h"
 
@@ -14,6 +15,10 @@ struct launches_report {
     uint32_t launches, ways; /* how often it was started, and under how many sets of values */
     uint32_t ranges, decided, given_up;
     uint32_t steps; /* that a sample must have */
+    /* Where the default launch stands for want of a proof: the one that is likely to be better.
+     * doubt.arm -1: there is none. */
+    struct doubt doubt;
+    char doubted[DECLARATION_PLAN_BYTES]; /* its restart values */
 };
 
 /* Until all ranges that the program asks for are decided; ERR_CUT: time is up. */
