@@ -78,7 +78,7 @@ struct launch_choice {
  * repeats. */
 static const double usual_luck = 0.02, usual_freedom = 4;
 
-/* ---- what is believed of launches */
+/* ---- what launches are worth */
 
 /* How far samples of one plan scatter, and plans lie from what the search makes of them: it takes
  * plans for alike whose values are, and a plan may have what no other one has. */
@@ -103,17 +103,102 @@ static void fit_range(struct range *r)
     r->own = arms > 0 ? fmax(least_own, (apart - r->noise * shares) / arms) : least_own;
 }
 
-static struct normal level_of(const struct launch_choice *c, size_t range, int arm)
+static struct normal level_of(const struct range *r, int arm)
 {
-    const struct range *r = &c->ranges[range];
     struct normal level = search_level(r->search, arm);
-    const struct tally *t = &r->tally[arm];
-    double share = t->count * r->own / (t->count * r->own + r->noise);
+    double share;
 
-    if (t->count > 0)
-        level.mean += share * (t->mean - level.mean);
+    if (r->tally && r->tally[arm].count > 0) {
+        share = r->tally[arm].count * r->own / (r->tally[arm].count * r->own + r->noise);
+        level.mean += share * (r->tally[arm].mean - level.mean);
+    }
     return level;
 }
+
+static int live_of(const struct range *r, const uint32_t *launch_of, int launch)
+{
+    struct search *s = r->search;
+    double least = INFINITY;
+    bool ran = false;
+    int best = -1;
+
+    for (int arm = 0; arm < (int)s->setup.arm_count; arm++) {
+        double mean;
+
+        if ((int)launch_of[arm] != launch || !s->usable[arm] || (ran && !s->count[arm]))
+            continue;
+        mean = level_of(r, arm).mean;
+        if (best >= 0 && ran == (s->count[arm] > 0) && !(mean < least))
+            continue;
+        best = arm;
+        least = mean;
+        ran = s->count[arm] > 0;
+    }
+    return best;
+}
+
+int launch_live(struct search *visit, const uint32_t *launch_of, int launch)
+{
+    return live_of(&(struct range){ .search = visit }, launch_of, launch);
+}
+
+static struct launch_part part_of(const struct range *r, int arm)
+{
+    struct search *s = r->search;
+    double log_ns = level_of(r, arm).mean, least = log_ns;
+    int best = arm;
+
+    for (int other = 0; other < (int)s->setup.arm_count; other++)
+        if (s->usable[other] && s->count[other] && level_of(r, other).mean < least) {
+            least = level_of(r, other).mean;
+            best = other;
+        }
+    return (struct launch_part){ r->weight, log_ns, least,
+                                 best == arm ? 0 : search_compare(s, best, arm).sd };
+}
+
+struct launch_part launch_part_of(struct search *visit, int arm, double weight)
+{
+    return part_of(&(struct range){ .search = visit, .weight = weight }, arm);
+}
+
+struct gain launch_price(const struct launch_part *parts, size_t count)
+{
+    double here = 0, free = 0, sd = 0, price;
+
+    for (size_t i = 0; i < count; i++) {
+        here += parts[i].weight * exp(parts[i].log_ns);
+        free += parts[i].weight * exp(parts[i].best_log_ns);
+        sd += parts[i].weight * exp(parts[i].best_log_ns) * parts[i].sd;
+    }
+    if (!(here > 0))
+        return (struct gain)GAIN_UNKNOWN;
+    price = 1 - free / here;
+    sd /= here;
+    return (struct gain){ price, fmax(0, price - 1.96 * sd), fmin(1, price + 1.96 * sd) };
+}
+
+int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch)
+{
+    static const double as_good = 0.005;
+    double least = INFINITY;
+    int best = -1;
+
+    for (size_t l = 0; l < count; l++)
+        least = totals[l] < least ? totals[l] : least;
+    for (int l = 0; l < (int)count; l++) {
+        if (!(totals[l] <= least * (1 + as_good)))
+            continue;
+        if (l == default_launch)
+            return l;
+        if (best < 0 || apart[l] < apart[best] ||
+            (apart[l] == apart[best] && totals[l] < totals[best]))
+            best = l;
+    }
+    return best;
+}
+
+/* ---- what is believed of launches */
 
 static double weighted(const struct launch_choice *c, size_t range, double log_ns)
 {
@@ -127,24 +212,7 @@ static bool can_run(const struct launch_choice *c, size_t range, int arm, int la
 
 static int find_live(const struct launch_choice *c, int launch, size_t range)
 {
-    struct search *s = c->ranges[range].search;
-    double least = INFINITY;
-    bool ran = false;
-    int best = -1;
-
-    for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
-        double mean;
-
-        if (!can_run(c, range, arm, launch) || (ran && !s->count[arm]))
-            continue;
-        mean = level_of(c, range, arm).mean;
-        if (best >= 0 && ran == (s->count[arm] > 0) && !(mean < least))
-            continue;
-        best = arm;
-        least = mean;
-        ran = s->count[arm] > 0;
-    }
-    return best;
+    return live_of(&c->ranges[range], c->setup.launch_of, launch);
 }
 
 /* The variance of one process's logarithm, as far as all that it shows shares it, by processes of
@@ -214,7 +282,7 @@ static void survey(struct launch_choice *c)
                 b->runs = false;
                 break;
             }
-            level = level_of(c, r, arm);
+            level = level_of(&c->ranges[r], arm);
             part = weighted(c, r, level.mean);
             sum += part;
             together += part * level.sd;
@@ -283,14 +351,14 @@ static double live_doubt(const struct launch_choice *c, int launch)
 
         if (live < 0)
             continue;
-        part = weighted(c, r, level_of(c, r, live).mean);
+        part = weighted(c, r, level_of(&c->ranges[r], live).mean);
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
             struct normal over;
 
             if (arm == live || !can_run(c, r, arm, launch))
                 continue;
             over = search_compare(s, arm, live);
-            over.mean = level_of(c, r, arm).mean - level_of(c, r, live).mean;
+            over.mean = level_of(&c->ranges[r], arm).mean - level_of(&c->ranges[r], live).mean;
             most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
         }
         sum += part;
@@ -412,10 +480,11 @@ int launch_choice_open(const struct launch_choice_setup *setup, struct launch_ch
     }
     search =
         (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
-    /* An exhaustive pass starts each launch three times; the pairs that follow are among these. */
-    search.limit =
-        (uint32_t)(3 * launches > 2 * PAIRS_LEAST + launches ? 3 * launches - 2 * PAIRS_LEAST
-                                                             : launches + launches / 2);
+    /* An exhaustive pass starts each launch three times; the pairs that follow are among these.  Of
+     * few launches that is too little to know them apart. */
+    search.limit = (uint32_t)launches + 2 * (uint32_t)(launches > 2 * PAIRS_LEAST
+                                                           ? launches - PAIRS_LEAST
+                                                           : PAIRS_LEAST);
     TRY_OUT(search_open(&launches_ops, &search, &c->search));
     c->search->setup.worth = worth_of(c);
     decided = (struct decision_setup){ .search = c->search,
@@ -468,7 +537,7 @@ static int best_fixed(const struct launch_choice *c)
         for (size_t r = 0; r < c->range_count && sum < INFINITY; r++)
             if (c->ranges[r].weight > 0)
                 sum += c->ranges[r].search->usable[arm]
-                           ? weighted(c, r, level_of(c, r, arm).mean)
+                           ? weighted(c, r, level_of(&c->ranges[r], arm).mean)
                            : INFINITY;
         if (sum < least) {
             least = sum;
@@ -513,7 +582,7 @@ static const struct line_up *line_up_of(const struct launch_choice *c, int launc
 
 struct normal launch_choice_level(const struct launch_choice *c, int range, int arm)
 {
-    return level_of(c, (size_t)range, arm);
+    return level_of(&c->ranges[range], arm);
 }
 
 int launch_choice_live(const struct launch_choice *c, int launch, int range)
@@ -784,34 +853,25 @@ struct gain launch_choice_gain(const struct launch_choice *c, int range)
     return gain_of(&pairs, 2 * luck, freedom);
 }
 
-/* What a job would save beside this launch if each range had a launch of its own. */
 static struct gain price_of(const struct launch_choice *c, int launch)
 {
-    double here = 0, free = 0, sd = 0;
+    struct launch_part *parts = calloc(c->range_count, sizeof(*parts));
+    struct gain price = GAIN_UNKNOWN;
+    bool runs = parts != NULL;
 
-    for (size_t r = 0; r < c->range_count; r++) {
-        struct search *s = c->ranges[r].search;
-        int live = launch_choice_live(c, launch, (int)r), best = live;
-        double mean, least;
+    for (size_t r = 0; r < c->range_count && runs; r++) {
+        int live = launch_choice_live(c, launch, (int)r);
 
         if (!(c->ranges[r].weight > 0))
             continue;
-        if (live < 0)
-            return (struct gain)GAIN_UNKNOWN;
-        mean = least = level_of(c, r, live).mean;
-        for (int arm = 0; arm < (int)c->setup.arm_count; arm++)
-            if (s->usable[arm] && s->count[arm] && level_of(c, r, arm).mean < least) {
-                least = level_of(c, r, arm).mean;
-                best = arm;
-            }
-        here += weighted(c, r, mean);
-        free += weighted(c, r, least);
-        if (best != live)
-            sd += weighted(c, r, least) * search_compare(s, best, live).sd;
+        runs = live >= 0;
+        if (runs)
+            parts[r] = part_of(&c->ranges[r], live);
     }
-    sd = sd / here;
-    return (struct gain){ 1 - free / here, fmax(0, 1 - free / here - 1.96 * sd),
-                          fmin(1, 1 - free / here + 1.96 * sd) };
+    if (runs)
+        price = launch_price(parts, c->range_count);
+    free(parts);
+    return price;
 }
 
 bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out)

@@ -78,4 +78,24 @@ struct gain launch_choice_gain(const struct launch_choice *choice, int range);
 /* At any time: what would be published now.  False: no launch can run all ranges. */
 bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out);
 
+/* ---- what launches are worth by what is believed of their plans, however they are measured */
+
+/* What a range takes under a launch, and under the best plan of all launches that ran there. */
+struct launch_part {
+    double weight, log_ns, best_log_ns;
+    double sd; /* of the two logarithms' difference */
+};
+
+/* The best plan of a launch in the range that a search visits, one that ran there if any did; -1:
+ * none can run.  `launch_of`: by arm. */
+int launch_live(struct search *visit, const uint32_t *launch_of, int launch);
+struct launch_part launch_part_of(struct search *visit, int arm, double weight);
+
+/* What a job would save beside the launch of these parts that had a launch of its own for each. */
+struct gain launch_price(const struct launch_part *parts, size_t count);
+
+/* The launch of least weighted time: of those as good within half a percent the default's, else the
+ * nearest to it.  totals: by launch; NAN: it cannot run all ranges.  -1: none can. */
+int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch);
+
 #endif

@@ -279,14 +279,28 @@ void total_add(struct total *t, double share, const struct mean *m)
     t->luck_freedom = fmax(t->luck_freedom, m->luck_freedom);
 }
 
-struct pair_range total_range(const struct total *t, enum certainty certainty)
+static double freedom_of(const struct total *t)
 {
     double variance = t->steps + t->luck;
     double spent = t->spent + (t->luck > 0 ? t->luck * t->luck / t->luck_freedom : 0);
-    double freedom = spent > 0 ? variance * variance / spent : 1;
 
-    return range_about(t->mean, variance + (certainty == STATED ? t->further : 0), freedom,
-                       certainty);
+    return spent > 0 ? variance * variance / spent : 1;
+}
+
+struct pair_range total_range(const struct total *t, enum certainty certainty)
+{
+    return range_about(t->mean, t->steps + t->luck + (certainty == STATED ? t->further : 0),
+                       freedom_of(t), certainty);
+}
+
+double total_chance_above(const struct total *t, double log_ratio)
+{
+    double variance = t->steps + t->luck;
+
+    if (!isfinite(t->mean) || !isfinite(variance))
+        return 1;
+    return variance > 0 ? student_tail((log_ratio - t->mean) / sqrt(variance), freedom_of(t))
+                        : t->mean > log_ratio;
 }
 
 /* ---- what more pairs may show */

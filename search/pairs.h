@@ -117,6 +117,8 @@ struct total {
 };
 void total_add(struct total *total, double share, const struct mean *mean);
 struct pair_range total_range(const struct total *total, enum certainty certainty);
+/* As mean_chance_above(). */
+double total_chance_above(const struct total *total, double log_ratio);
 
 /* ---- claims that were measured again: whether they held, and how much wider later ones have to be
  */

@@ -858,6 +858,41 @@ bool rounds_obey(struct rounds *r, double margin, double harm,
     return v.loses || chosen.over_default.high < 0;
 }
 
+/* Whether all buckets together prove the table against the default. */
+static bool is_proven_whole(const struct rounds *r, struct table_of_means *t)
+{
+    double harm = r->setup.whole_harm / (r->longer ? LOOKED_ON : 1);
+    struct total total;
+
+    compare_all(r, ROLE_TABLE, ROLE_DEFAULT, t);
+    total = total_of(r, t);
+    return t->any && total.mean < 0 && total_chance_above(&total, log1p(pairs_harmless)) <= harm;
+}
+
+bool rounds_obey_whole(struct rounds *r, struct rounds_left left[ROUNDS_BUCKETS_MAX])
+{
+    struct table_of_means t;
+    bool is_left = is_proven_whole(r, &t), runs = true, default_runs = true;
+
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        runs = runs && present(&r->contests[b], r->contests[b].role[ROLE_TABLE]);
+        default_runs = default_runs && present(&r->contests[b], r->contests[b].role[ROLE_DEFAULT]);
+    }
+    is_left = runs && (is_left || !default_runs);
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        struct rounds_contest *c = &r->contests[b];
+        struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
+
+        if (is_left && t.of[b].count > 1)
+            word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
+        left[b] = (struct rounds_left){ .arm = arm_of_table(c), .as = LEFT_AS_STATIC, .word = word };
+        if (!is_left && present(c, c->role[ROLE_DEFAULT]))
+            leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &word, &left[b]);
+        left[b].doubt.arm = -1;
+    }
+    return is_left;
+}
+
 /* ---- what is told */
 
 static uint32_t cycle_steps(const struct rounds *r)
@@ -901,6 +936,15 @@ static bool is_hopeless(const struct rounds *r)
     return all;
 }
 
+/* It is worth further pairs where it seems to save more than a little and is not proven. */
+static bool may_prove_whole(const struct rounds *r)
+{
+    static const double little = 0.005;
+    struct table_of_means t;
+
+    return !is_proven_whole(r, &t) && t.any && total_of(r, &t).mean < log1p(-little);
+}
+
 /* Whether undecided buckets go on; all rests in them but one plan and the default, as do the others
  * from here on. */
 static bool goes_on(struct rounds *r, uint32_t cycles)
@@ -913,11 +957,13 @@ static bool goes_on(struct rounds *r, uint32_t cycles)
         return false;
     if (r->longer && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
         return true;
+    if (s->whole_harm > 0 && !may_prove_whole(r))
+        return false;
     r->longer = true;
     look_ahead(r, r->cycles_limit, false, best);
     for (int b = 0; b < s->bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
-        int place = best[b].place;
+        int place = s->whole_harm > 0 ? c->role[ROLE_TABLE] : best[b].place;
 
         c->longer |= place >= 0;
         any |= place >= 0;
@@ -941,7 +987,8 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
     if (s->launch_cycles && cycles % s->launch_cycles)
         return false;
     if (cycles < s->cycles_min)
-        return cycles >= 2 && (is_without_noise(r) || (s->worth > 0 && is_hopeless(r)));
+        return cycles >= 2 && (is_without_noise(r) ||
+                               (s->worth > 0 && !(s->whole_harm > 0) && is_hopeless(r)));
     if (s->steps_max && r->steps + more > s->steps_max)
         return true;
     if (over_default(r, range) && !is_settled(range))

@@ -67,6 +67,9 @@ struct rounds_setup {
     /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
      * where the cycles above leave a bucket undecided.  0: nothing. */
     double worth;
+    /* The chance that rounds_obey_whole() takes, where it follows: rounds go on while the table as
+     * a whole may yet be proven, and not for single buckets.  0: rounds_obey() follows. */
+    double whole_harm;
     uint32_t goes; /* how often somebody has asked again, this time included */
     uint64_t seed;
     double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
@@ -173,5 +176,11 @@ uint32_t rounds_cycles_left(const struct rounds *rounds);
  * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
 bool rounds_obey(struct rounds *rounds, double margin, double harm,
                  struct rounds_left left[ROUNDS_BUCKETS_MAX]);
+
+/* Instead, for trainers that cannot follow plans bucket by bucket: the table that was chosen, as
+ * LEFT_AS_STATIC in all buckets, or the default in all.  It is left if by all buckets together it is
+ * faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the default
+ * cannot run everywhere, for then there is nothing else.  True: it is. */
+bool rounds_obey_whole(struct rounds *rounds, struct rounds_left left[ROUNDS_BUCKETS_MAX]);
 
 #endif

@@ -2,6 +2,7 @@
  * back what was written. */
 #include "format.h"
 
+#include "array.h"
 #include "cluster.h"
 #include "input_file.h"
 #include "plan.h"
@@ -87,6 +88,79 @@ static int add_answers(struct answers *a, const struct answers_choice *choice)
     return OK;
 }
 
+/* The buckets of one layer's table, and what is said of it as a whole. */
+struct own_table {
+    const struct lookup_layer *layer;
+    struct store *store;
+    struct fixed_row fixed;
+    uint32_t *buckets;
+    size_t count;
+};
+
+static int add_bucket(void *self, const struct entry_row *e)
+{
+    struct own_table *t = self;
+    struct moe_shape shape;
+    struct cluster cluster;
+    uint8_t hash[HASH_BYTES];
+    int rc;
+
+    TRY(store_shape_get(t->store, e->shape, &shape));
+    TRY(store_cluster_get(t->store, e->cluster, &cluster));
+    cluster_hash(&cluster, hash);
+    if (e->window != t->layer->window || !shape_equal(&shape, &t->layer->shape) ||
+        memcmp(hash, t->layer->cluster, HASH_BYTES) != 0)
+        return OK;
+    rc = t->count ? OK : store_fixed_get(t->store, e->cluster, e->shape, e->window, &t->fixed);
+    if (rc == UNSUPPORTED)
+        *t->fixed.axes = 0;
+    ARRAY_APPEND(t->buckets, t->count, e->bucket);
+    return rc < 0 ? rc : OK;
+}
+
+static int compare_answers(struct answers *a, const struct own_table *t)
+{
+    text_put(a->axes, sizeof(a->axes), "%s", t->fixed.axes);
+    a->list = calloc(1, sizeof(*a->list));
+    if (!a->list)
+        return fail(ERR_NOMEM, "the answer of a table");
+    for (size_t i = 0; i < t->count; i++) {
+        uint64_t from = ranges_from(a->ranges, t->buckets[i]);
+        struct answer answer = { t->buckets[i], from, ranges_to(a->ranges, t->buckets[i]),
+                                 MOE_PLAN_INIT };
+        struct plan_words first, words;
+
+        TRY(moelookup_get_key(a->view, answer.to, 0, &answer.plan));
+        if (!i)
+            a->list[0] = answer;
+        first = answer_words(a, &a->list[0].plan);
+        words = answer_words(a, &answer.plan);
+        if (memcmp(&first, &words, sizeof(words)) != 0)
+            return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and "
+                                      "rank, for this table has several plans");
+        a->list[0].to = answer.to;
+    }
+    a->count = t->count > 0;
+    return a->count ? OK : fail(ERR_ARGUMENT, "--key C is wanted: this table has no entries");
+}
+
+/* The one answer that holds at all capacities of a layer of moetune's own: where its entries have
+ * one plan, or are of one launch, of which it has the words. */
+static int add_only_answer(struct answers *a, const struct answers_choice *choice,
+                           const struct lookup_layer *layer)
+{
+    struct own_table t = { .layer = layer };
+    int rc = store_read(choice->path, &t.store);
+
+    if (!rc)
+        rc = store_entries(t.store, 0, 0, add_bucket, &t);
+    if (!rc)
+        rc = compare_answers(a, &t);
+    store_close(t.store);
+    free(t.buckets);
+    return rc;
+}
+
 int answers_open(const struct moelookup *table, const struct answers_choice *choice,
                  struct answers *out)
 {
@@ -98,12 +172,13 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
     a.shape = layer.shape;
     a.ranges = ranges_of(&layer.shape, layer.window);
     snprintf(a.device, sizeof(a.device), "%s", layer.device);
-    if (!a.ranges.declared && (!choice->keyed || choice->key > UINT32_MAX))
+    if (!a.ranges.declared && (choice->keyed && choice->key > UINT32_MAX))
         return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and rank");
     if (choice->class >= 0 && !(a.ranges.declared && a.ranges.declared->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind_launch(table, &a.shape, SHA256_HEX(layer.cluster), choice->launch, &a.view));
-    TRY_OUT(add_answers(&a, choice));
+    TRY_OUT(a.ranges.declared || choice->keyed ? add_answers(&a, choice)
+                                                : add_only_answer(&a, choice, &layer));
     *out = a;
     return OK;
 out:
@@ -111,20 +186,19 @@ out:
     return rc;
 }
 
-bool answers_have_one_launch(const struct answers *a)
+void answers_keep_launch(struct answers *a)
 {
-    char words[DECLARATION_PLAN_BYTES];
+    const struct declaration *d = a->ranges.declared;
     bool differ = false;
 
-    if (!a->count || !*declaration_launch_words(a->ranges.declared, a->list[0].plan.choice, words))
-        return false;
-    for (size_t i = 1; i < a->count; i++) {
+    for (size_t i = 1; i < a->count && d; i++) {
         differ |= !plan_equal(&a->list[i].plan, &a->list[0].plan);
-        if (!declaration_same_launch(a->ranges.declared, a->list[i].plan.choice,
-                                     a->list[0].plan.choice))
-            return false;
+        if (!declaration_same_launch(d, a->list[i].plan.choice, a->list[0].plan.choice))
+            return;
     }
-    return differ;
+    for (size_t i = 0; differ && i < d->axes; i++)
+        if (d->axis[i].restart)
+            text_add(a->axes, sizeof(a->axes), "%s%s", *a->axes ? "," : "", d->axis[i].name);
 }
 
 void answers_close(struct answers *answers)
@@ -143,6 +217,20 @@ const char *answer_text(const struct answers *answers, const struct answer *answ
     return room;
 }
 
+/* Whether a list as "r,d" names it. */
+static bool has_word(const char *list, const char *word, size_t length)
+{
+    for (;; list++) {
+        size_t here = strcspn(list, ",");
+
+        if (here == length && !memcmp(list, word, length))
+            return true;
+        list += here;
+        if (!*list)
+            return false;
+    }
+}
+
 struct plan_words answer_words(const struct answers *answers, const struct moe_plan *plan)
 {
     struct plan_words words = { 0 };
@@ -154,10 +242,7 @@ struct plan_words answer_words(const struct answers *answers, const struct moe_p
         const char *value = strchr(text, '=');
         size_t axis;
 
-        if (answers->launch &&
-            !answers->ranges.declared
-                 ->axis[declaration_axis(answers->ranges.declared, text, (size_t)(value - text))]
-                 .restart)
+        if (*answers->axes && !has_word(answers->axes, text, (size_t)(value - text)))
             continue;
         words.count++;
         text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
@@ -256,7 +341,7 @@ int format_check(const struct format *format, const struct format_job *job)
     TRY(check_sets(format, job));
     while (alike < a->count && plan_equal(&a->list[alike].plan, &a->list[0].plan))
         alike++;
-    if (format->one && alike < a->count && !a->launch) {
+    if (format->one && alike < a->count && !*a->axes) {
         note("--format %s holds one plan, and the table has several: --key N%s must say which:",
              format->name, a->ranges.declared->class_edges ? " and --class X" : "");
         for (size_t i = 0; i < a->count; i++)

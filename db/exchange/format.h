@@ -8,6 +8,7 @@
 #include "lookup.h"
 #include "ranges.h"
 #include "shape.h"
+#include "store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,7 @@ struct answers_choice {
     const char *launch;  /* inside it; NULL or "": the one that the table tells */
     bool keyed;          /* only the range of `key` */
     uint64_t key;        /* a capacity where plans are moetune's own */
+    const char *path;    /* of the database that this is */
     double class;        /* a number: only this one's; below 0: of all classes */
 };
 
@@ -40,12 +42,12 @@ struct answers {
     struct moelookup_view *view;
     struct answer *list; /* ascending by bucket */
     size_t count;
-    bool launch; /* its plans differ in what changes while a program runs, and one is wanted: words
-                  * are those of the axes that need a restart */
+    char axes[DECLARATION_TEXT_BYTES]; /* "r,d": words are of these alone; "": of all */
 };
 
-/* Whether plans differ, but not in their restart values, and there are such axes. */
-bool answers_have_one_launch(const struct answers *answers);
+/* Where the plans of a declared space differ, but not in their restart values, leaves the words of
+ * these: a job is started with them. */
+void answers_keep_launch(struct answers *answers);
 
 /* ERR_ARGUMENT after a message: no layer or several are meant, a class or a key is missing that
  * they need. */

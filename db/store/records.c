@@ -568,7 +568,8 @@ static const char *const tables[] = { "meta",         "fingerprint", "fingerprin
                                       "trial",        "sample",      "entry",
                                       "history",      "override",    "import_log",
                                       "standing",     "load",        "phase",
-                                      "verification", "launch",      NULL };
+                                      "verification", "launch",      "fixed",
+                                      NULL };
 
 static int apply_line(struct records *r, const struct record_line *line)
 {

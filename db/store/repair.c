@@ -43,6 +43,7 @@ static const struct rule {
               " AND NOT is_plan(v)" },
     { "launch", NO_LAYER " OR NOT is_launch(launch || '|' || plan)"
                          " OR bucket < 0 OR NOT (time_us > 0) OR NOT (sd >= 0) OR samples < 1" },
+    { "fixed", NO_LAYER },
 };
 enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };
 

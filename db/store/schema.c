@@ -114,6 +114,21 @@ static const char *const version_14[] = {
     NULL
 };
 
+/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
+ * log(time_us). */
+static const char make_launch[] =
+    "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, launch TEXT NOT NULL, bucket INTEGER NOT NULL, plan TEXT NOT NULL,"
+    "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
+    "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT;";
+
+/* What trainers of a table cannot switch, and what it rests on: struct fixed_row. */
+static const char make_fixed[] =
+    "CREATE TABLE IF NOT EXISTS main.fixed(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, axes TEXT NOT NULL, asked TEXT NOT NULL, launch TEXT NOT NULL,"
+    "  plans TEXT NOT NULL, whole INTEGER NOT NULL, price REAL, price_low REAL, price_high REAL,"
+    "  PRIMARY KEY(fingerprint, shape, window)) STRICT;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 #define DICTIONARY(plan)                                                                           \
     "DROP VIEW IF EXISTS dictionary;"                                                              \
@@ -142,26 +157,33 @@ const char *const *const schema_steps[] = { version_13, version_14, NULL };
 const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_field",
                                          "space",  "shape",       "run",
                                          "entry",  "standing",    "override",
-                                         "launch", NULL };
+                                         "launch", "fixed",       NULL };
 
-/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
- * log(time_us). */
-static const char make_launch[] =
-    "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
-    "  window INTEGER NOT NULL, launch TEXT NOT NULL, bucket INTEGER NOT NULL, plan TEXT NOT NULL,"
-    "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
-    "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT";
+/* Tables that a database has from their first row on: most never have one. */
+static const struct later {
+    const char *table, *make;
+} later[] = { { "launch", make_launch }, { "fixed", make_fixed } };
+
+static const struct later *find_later(const char *table)
+{
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+        if (!strcmp(table, later[i].table))
+            return &later[i];
+    return NULL;
+}
 
 bool schema_has(sqlite3 *db, const char *database, const char *table)
 {
-    return strcmp(table, "launch") != 0 ||
+    return !find_later(table) ||
            sqlite3_table_column_metadata(db, database, table, NULL, NULL, NULL, NULL, NULL, NULL) ==
                SQLITE_OK;
 }
 
 int schema_make(sqlite3 *db, const char *path, const char *table)
 {
-    return strcmp(table, "launch") ? OK : schema_run(db, path, make_launch);
+    const struct later *made = find_later(table);
+
+    return made ? schema_run(db, path, made->make) : OK;
 }
 
 static bool has(const char *path, const char *ending)

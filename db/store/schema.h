@@ -39,12 +39,12 @@ int schema_show_plans(sqlite3 *db, const char *path);
 /* Tables that a reader of the dictionary needs: what is published. */
 extern const char *const schema_published[];
 
-/* The table `launch` came without a version: who does not know it never looks for it.  It is made
- * when its first row is written, so every reader asks whether it is there, in "main" or in
- * "source".  True of any other table. */
+/* The tables `launch` and `fixed` came without a version: who does not know them never looks for
+ * them.  They are made when their first row is written, so every reader asks whether they are
+ * there, in "main" or in "source".  True of any other table. */
 bool schema_has(sqlite3 *db, const char *database, const char *table);
 
-/* Makes the table if it is that one and not there. */
+/* Makes the table if it is one of these and not there. */
 int schema_make(sqlite3 *db, const char *path, const char *table);
 
 /* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT, with

@@ -5,12 +5,14 @@
 #include "declaration.h"
 
 #include "plan.h"
+#include "schema.h"
 #include "status.h"
 #include "store_inside.h"
 #include "text.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LOCAL(member) ROW_AT(struct standing_row, member)
 #define AT(member) LOCAL(member), .since = 3
@@ -82,6 +84,57 @@ int store_standing_merge(struct store *store, const struct standing_row *row, bo
                                   ? row->decided_s > known.decided_s
                                   : row_order(&standing_table, "rounds", row, &known) > 0));
     return *placed ? store_standing(store, row) : OK;
+}
+
+/* ---- what trainers cannot switch */
+
+#define LOCAL_FIXED(member) ROW_AT(struct fixed_row, member)
+static const struct row_field fixed_fields[] = {
+    { "fingerprint", ROW_INTEGER, LOCAL_FIXED(cluster) },
+    { "shape", ROW_INTEGER, LOCAL_FIXED(shape) },
+    { "window", ROW_INTEGER, LOCAL_FIXED(window) },
+    { "axes", ROW_TEXT, LOCAL_FIXED(axes) },
+    { "asked", ROW_TEXT, LOCAL_FIXED(asked) },
+    { "launch", ROW_TEXT, LOCAL_FIXED(launch) },
+    { "plans", ROW_TEXT, LOCAL_FIXED(plans) },
+    { "whole", ROW_BOOL, LOCAL_FIXED(whole) },
+    { "price", ROW_REAL, LOCAL_FIXED(price.value) },
+    { "price_low", ROW_REAL, LOCAL_FIXED(price.low) },
+    { "price_high", ROW_REAL, LOCAL_FIXED(price.high) },
+};
+#undef LOCAL_FIXED
+const struct row_table fixed_table = ROW_TABLE("fixed", struct fixed_row, fixed_fields);
+const char fixed_in_show[] = "axes=fixed launch price price_low price_high";
+
+bool fixed_is_all(const struct fixed_row *row)
+{
+    size_t count = *row->axes != 0;
+
+    for (const char *at = row->axes; (at = strchr(at, ',')); at++)
+        count++;
+    return count == plan_axis_count;
+}
+
+int store_fixed_put(struct store *store, const struct fixed_row *row)
+{
+    int rc = schema_make(store->records.db, store->path, fixed_table.name);
+
+    if (rc) /* SQLite may have ended the transaction */
+        records_rollback(&store->records);
+    return rc ? rc : row_put(&store->records, &fixed_table, row);
+}
+
+int store_fixed_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    struct fixed_row *out)
+{
+    const int64_t keys[] = { cluster, shape, window };
+    const struct row_query query = { &fixed_table, NULL,
+                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3", keys, 3 };
+
+    if (!schema_has(store->records.db, "main", fixed_table.name))
+        return UNSUPPORTED;
+    TRY(row_find(&store->records, &query, out));
+    return *out->axes ? OK : UNSUPPORTED;
 }
 
 /* ---- in words */

@@ -428,6 +428,35 @@ int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint
  * never what was measured here, not even what is undecided yet. */
 int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed);
 
+/* ---- tables for trainers that cannot switch all axes at a step */
+
+enum { FIXED_AXES_BYTES = 64, FIXED_PLANS_MAX = 64 };
+
+/* Which axes are the same in all entries of a layer's table, and what that costs. */
+struct fixed_row {
+    int64_t cluster, shape;
+    uint32_t window;
+    char axes[FIXED_AXES_BYTES]; /* "r,d"; "": none, as in a table without such a row */
+    char asked[24];              /* by which look-ups buckets were weighed; "": by none */
+    char launch[PLAN_TEXT_BYTES]; /* the values of these axes: "r=2 d=4" */
+    /* While rounds hold them against the default: its plans, bucket by bucket, with ';' between. */
+    char plans[FIXED_PLANS_MAX * PLAN_TEXT_BYTES];
+    bool whole; /* it is proven, and not the default's: entries hold no plan of another launch */
+    struct gain price; /* what trainers would save beside it that could switch these axes, too */
+};
+
+extern const struct row_table fixed_table;
+extern const char fixed_in_show[];
+
+/* All axes of a plan are: it is one plan. */
+bool fixed_is_all(const struct fixed_row *row);
+
+/* Replaces that of the same table.  The first one makes the SQL table. */
+int store_fixed_put(struct store *store, const struct fixed_row *row);
+/* UNSUPPORTED, silently: trainers of this table switch all axes. */
+int store_fixed_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    struct fixed_row *out);
+
 /* ---- verifications: what became of claims */
 
 /* What the rounds of a table claimed a plan to save over the default, and what it was found to save

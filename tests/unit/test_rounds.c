@@ -1081,6 +1081,59 @@ static void kappa_says_how_far_claims_were_off(void)
     CHECK(kappa_of(0, 1, 1) == 1); /* too modest: one launch cannot show it */
 }
 
+/* ---- trainers that cannot follow bucket by bucket */
+
+/* Six buckets whose plan gains `gain` in the mean, by much in some and by less than nothing in
+ * others; *left tells how many buckets it is left in. */
+static bool obeyed_whole(double gain, double noise, uint64_t seed, const bool *usable, int *left)
+{
+    struct world w = world_of(6, 0, seed, noise);
+    struct rounds_left arms[ROUNDS_BUCKETS_MAX];
+    struct rounds *r;
+    bool whole;
+
+    for (int b = 0; b < w.bucket_count; b++)
+        w.truth[b][TABLE] -= gain + (b % 2 ? 0.03 : -0.03);
+    w.setup.worth = 0.0005;
+    w.setup.whole_harm = 0.01;
+    r = open_rounds(&w, usable);
+    play(&w, r);
+    whole = rounds_obey_whole(r, arms);
+    *left = 0;
+    for (int b = 0; b < w.bucket_count; b++) {
+        *left += arms[b].arm == TABLE;
+        CHECK(arms[b].arm == (whole ? TABLE : DEFAULT_ARM));
+        CHECK(!whole || arms[b].as == LEFT_AS_STATIC);
+    }
+    CHECK(whole || rounds_result(r).over_default.value == 0);
+    free(r);
+    return whole;
+}
+
+static void a_whole_table_is_left_or_the_default_everywhere(void)
+{
+    static const bool no_table[ARMS] = { [DEFAULT_ARM] = true },
+                      no_default[ARMS] = { [TABLE] = true };
+    int left;
+
+    /* It is slower in each second bucket, and faster together. */
+    CHECK(obeyed_whole(0.02, 0.01, 1, NULL, &left) && left == 6);
+    CHECK(!obeyed_whole(-0.005, 0.01, 1, NULL, &left) && !left);
+    CHECK(!obeyed_whole(0.1, 0.01, 1, no_table, &left) || !left);
+    CHECK(obeyed_whole(-0.1, 0.01, 1, no_default, &left) && left == 6);
+}
+
+static void a_whole_table_that_does_harm_is_seldom_left(void)
+{
+    int wrong = 0, right = 0, left;
+
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        wrong += obeyed_whole(-0.012, 0.05, 1000 + seed, NULL, &left);
+        right += obeyed_whole(0.03, 0.05, 2000 + seed, NULL, &left);
+    }
+    CHECK(wrong <= 10 && right >= 320);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -1116,6 +1169,8 @@ int main(void)
         TEST(the_default_on_both_sides_needs_no_proof),
         TEST(kappa_widens_what_is_stated_and_proves_nothing_less),
         TEST(kappa_says_how_far_claims_were_off),
+        TEST(a_whole_table_is_left_or_the_default_everywhere),
+        TEST(a_whole_table_that_does_harm_is_seldom_left),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -344,6 +344,30 @@ static int print_more(const struct tables *t, const struct standing_row *standin
     return OK;
 }
 
+/* Which launch all entries are of, where trainers cannot switch some axes, and what that costs. */
+static int print_fixed(const struct tables *t)
+{
+    struct fixed_row fixed;
+    bool all;
+    int rc = store_fixed_get(t->store, t->entries->cluster, t->entries->shape, t->entries->window,
+                             &fixed);
+
+    if (rc)
+        return rc < 0 ? rc : OK;
+    all = fixed_is_all(&fixed);
+    fprintf(t->to, "launch   %s in all buckets, for trainers that %s%s\n", fixed.launch,
+            all ? "switch nothing" : "cannot switch ", all ? "" : fixed.axes);
+    if (!isnan(fixed.price.value))
+        fprintf(t->to, "         switching %swould save %.1f %%%s beside it\n",
+                all                       ? ""
+                : strchr(fixed.axes, ',') ? "these, too, "
+                                          : "it, too, ",
+                fixed.price.value * 100 + 0.0,
+                INTERVAL_TEXT("%.1f", fixed.price.low * 100, fixed.price.high * 100));
+    fputc('\n', t->to);
+    return OK;
+}
+
 static int print_table(struct tables *t)
 {
     const struct entry_row *first = t->entries, *end = first + t->entry_count;
@@ -386,6 +410,7 @@ static int print_table(struct tables *t)
     fputs(standing_lines(text), t->to);
     screen_ink(INK_PLAIN, t->to);
     fputs("\n\n", t->to);
+    TRY(print_fixed(t));
     TRY(print_lines(t));
     for (const struct entry_row *e = first; e < end; e++) {
         measured += !entry_is(e, ENTRY_INFERRED);
@@ -558,6 +583,7 @@ static int json_table(struct tables *t)
     char why[WHY_SILENT_BYTES], hex[2 * HASH_BYTES + 1];
     struct cluster cluster;
     struct standing_row row;
+    struct fixed_row fixed;
     const char *comma = "";
     int rc = standing_current(t->store, first->cluster, first->shape, first->window, &row);
 
@@ -585,6 +611,11 @@ static int json_table(struct tables *t)
         if (rc < 0)
             return rc;
     }
+    rc = store_fixed_get(t->store, first->cluster, first->shape, first->window, &fixed);
+    if (rc < 0)
+        return rc;
+    if (rc == OK)
+        row_json_view(&fixed_table, fixed_in_show, &fixed, t->to);
     json_write(t->to, ", 'answers': %s, 'pins': [", *why ? "false" : "true");
     for (size_t i = 0; i < t->told->pin_count; i++) {
         const struct override_row *pin = &t->told->pins[i];

@@ -210,13 +210,15 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         arm = low_arm;
     for (int i = 0; i < (int)sweep->space->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
-    if (!fits(sweep, bucket, arm))
-        arm = default_arm;
+    if (!fits(sweep, bucket, arm)) /* a plan of another launch than the sides' is none */
+        arm = sweep->whole ? -1 : default_arm;
     if (arm < 0)
         return false;
     infer_arm(sweep, low, high, bucket, arm, usable, out);
     /* No plan is told where it is expected to be no faster than the default. */
-    if (entry_fault(out, &sweep->space->shape, NULL))
+    if (sweep->whole)
+        visit_claim_nothing(sweep, out);
+    else if (entry_fault(out, &sweep->space->shape, NULL))
         infer_arm(sweep, low, high, bucket, default_arm, usable, out);
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);

@@ -2,14 +2,20 @@
  * of the ranks, and obeys what they say: bucket by bucket, then for the table as a whole. */
 #include "standing.h"
 
+#include "array.h"
 #include "bucket.h"
 #include "host.h"
+#include "launch_choice.h"
 #include "pairs.h"
 #include "plan.h"
+#include "random.h"
 #include "rounds.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
+#include "traffic_weights.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +37,14 @@ struct standing_bucket {
     struct pairs first;   /* of that and the default, since it was chosen */
     struct normal belief; /* what was believed of them */
     double weight;
+    double played; /* the same for the rounds, which take means of logarithms */
     bool settled; /* by an earlier series, or a verification */
     bool usable[SEARCH_ARMS_MAX];
+};
+
+struct entries {
+    struct entry_row *list;
+    size_t count;
 };
 
 struct settling {
@@ -50,6 +62,14 @@ struct settling {
     struct rounds *rounds;
     struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
+
+    /* Where trainers cannot switch some axes; plans of equal values of these are one `launch`. */
+    struct fixed_row fixed;
+    bool changed; /* the table is of other fixed axes than this request */
+    bool weighed; /* or of other look-ups by which its buckets are weighed */
+    char asked[sizeof(((struct fixed_row *)0)->asked)]; /* of this request */
+    uint32_t launch_of[SEARCH_ARMS_MAX], launch_count;
+    int chosen, usual; /* launches; the default plan's, or -1 */
 };
 
 static const struct space *space_of(const struct settling *s)
@@ -64,9 +84,15 @@ static bool is_part(const struct settling *s)
     return s->leaves_out && !s->sweep->asked;
 }
 
+/* Entries are all of one launch or all the default's: not bucket by bucket. */
+static bool is_whole(const struct settling *s)
+{
+    return s->sweep->request->fixed && s->chosen != s->usual;
+}
+
 static bool is_cut_off(const struct settling *s)
 {
-    return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
+    return !s->changed && !s->weighed && s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
 }
 
 /* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
@@ -160,25 +186,70 @@ static double border_below(const struct settling *s, int i)
            2;
 }
 
+/* The seat that stands for a bucket. */
+static int nearest_seat(const struct settling *s, uint32_t bucket)
+{
+    double at = log((double)space_capacity(space_of(s), bucket));
+    int nearest = 0;
+
+    while (nearest + 1 < s->seat_count && border_below(s, nearest + 1) <= at)
+        nearest++;
+    return nearest;
+}
+
+/* The median of the default's samples in a seat, or of all, before any rounds. */
+static double usual_ns(const struct settling *s, const struct standing_bucket *seat)
+{
+    double values[256], all[256];
+    size_t count = 0, others = 0;
+
+    for (uint32_t k = 0; k < seat->bucket.told_count; k++) {
+        const struct counted_sample *told = &seat->bucket.told[k];
+
+        if (told->kind == SAMPLE_ROUNDS)
+            continue;
+        if (told->arm == space_of(s)->default_arm && count < 256)
+            values[count++] = (double)told->ns;
+        if (others < 256)
+            all[others++] = (double)told->ns;
+    }
+    return count ? median_of(values, count) : others ? median_of(all, others) : 1;
+}
+
 /* What trainers asked for counts in the nearest bucket; where nobody knows, every factor of c
  * counts alike. */
-static void weigh(struct settling *s)
+static int weigh(struct settling *s)
 {
+    const struct tune_request *request = s->sweep->request;
     const struct traffic_layer *traffic = s->sweep->asked;
-    double asked = 0;
+    size_t buckets = (size_t)space_of(s)->last + 1;
+    double asked = 0, *weights;
+    int rc = OK;
 
     for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
         double count = (double)traffic_unpinned(&traffic->buckets[i]);
-        double at = log((double)space_capacity(space_of(s), traffic->buckets[i].bucket));
-        int nearest = 0;
 
-        while (nearest + 1 < s->seat_count && border_below(s, nearest + 1) <= at)
-            nearest++;
-        s->seats[nearest].weight += count;
+        s->seats[nearest_seat(s, traffic->buckets[i].bucket)].weight += count;
         asked += count;
+    }
+    if (request->weights.count) {
+        weights = calloc(buckets, sizeof(*weights));
+        if (!weights)
+            return fail(ERR_NOMEM, "%zu buckets", buckets);
+        asked = 1;
+        rc = traffic_weights(&request->weights, &space_of(s)->shape, space_of(s)->window, weights,
+                             buckets);
+        for (uint32_t b = 0; b < buckets && !rc; b++)
+            s->seats[nearest_seat(s, b)].weight += weights[b];
+        free(weights);
     }
     for (int i = 0; i < s->seat_count && !(asked > 0); i++)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
+    /* A launch is judged by the time of all steps together, a free table by each bucket's. */
+    for (int i = 0; i < s->seat_count; i++)
+        s->seats[i].played = request->fixed ? s->seats[i].weight * usual_ns(s, &s->seats[i])
+                                            : s->seats[i].weight;
+    return rc;
 }
 
 /* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
@@ -269,6 +340,293 @@ static int find_candidates(struct settling *s)
     return OK;
 }
 
+/* ---- one launch for all buckets */
+
+/* The launch of a plan, for people: the fixed axes' values, or the plan where all are. */
+static void launch_words(const struct settling *s, const struct moe_plan *plan,
+                         char words[PLAN_TEXT_BYTES])
+{
+    uint32_t fixed = s->sweep->request->fixed;
+
+    *words = 0;
+    if (!(~fixed & ((1u << plan_axis_count) - 1))) {
+        plan_words(plan, words);
+        return;
+    }
+    for (size_t axis = 0; axis < plan_axis_count; axis++) {
+        uint32_t value = plan_value(plan, axis);
+
+        if (!(fixed >> axis & 1))
+            continue;
+        text_add(words, PLAN_TEXT_BYTES, "%s%s=", *words ? " " : "", plan_axes[axis].name);
+        if (plan_axes[axis].words)
+            text_add(words, PLAN_TEXT_BYTES, "%s", plan_axes[axis].words[value]);
+        else
+            text_add(words, PLAN_TEXT_BYTES, "%" PRIu32, value);
+    }
+}
+
+static uint32_t fixed_apart(const struct settling *s, int a, int b)
+{
+    uint32_t apart = 0;
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        apart += s->sweep->request->fixed >> axis & 1 &&
+                 plan_value(&space_of(s)->arms[a], axis) != plan_value(&space_of(s)->arms[b], axis);
+    return apart;
+}
+
+static void find_launches(struct settling *s)
+{
+    const struct space *space = space_of(s);
+    int first[SEARCH_ARMS_MAX];
+
+    s->launch_count = 0;
+    for (int arm = 0; arm < (int)space->arm_count; arm++) {
+        uint32_t launch = 0;
+
+        while (launch < s->launch_count && fixed_apart(s, first[launch], arm))
+            launch++;
+        if (launch == s->launch_count)
+            first[s->launch_count++] = arm;
+        s->launch_of[arm] = launch;
+    }
+    s->usual = space->default_arm < 0 ? -1 : (int)s->launch_of[space->default_arm];
+}
+
+/* By what all that was sampled says, with no other bucket than the seat's in the search's mind. */
+static struct search *visit_seat(struct settling *s, int i)
+{
+    struct standing_bucket *seat = &s->seats[i];
+
+    for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++)
+        seat->bucket.attempts[arm].usable = seat->usable[arm];
+    bucket_open(&seat->bucket, false);
+    return s->sweep->dictionary.search;
+}
+
+/* Whether some plan of each launch has room in all buckets, also in those between the seats. */
+static void rule_out(const struct settling *s, double *totals)
+{
+    const struct space *space = space_of(s);
+
+    for (uint32_t b = space->first; b <= space->last; b++) {
+        bool fits[SEARCH_ARMS_MAX] = { false };
+
+        for (int arm = 0; arm < (int)space->arm_count; arm++)
+            fits[s->launch_of[arm]] = fits[s->launch_of[arm]] || space_fits(space, arm, b);
+        for (uint32_t l = 0; l < s->launch_count; l++)
+            totals[l] = fits[l] ? totals[l] : (double)NAN;
+    }
+}
+
+/* Chooses the launch that takes least over all seats, and in each seat its best plan. */
+static int choose_launch(struct settling *s)
+{
+    uint32_t apart[SEARCH_ARMS_MAX] = { 0 };
+    double totals[SEARCH_ARMS_MAX] = { 0 };
+    int *live = calloc((size_t)s->launch_count * (size_t)s->seat_count, sizeof(*live));
+
+    if (!live)
+        return fail(ERR_NOMEM, "launches of %d buckets", s->seat_count);
+    for (int i = 0; i < s->seat_count; i++) {
+        struct search *visit = visit_seat(s, i);
+
+        for (uint32_t l = 0; l < s->launch_count; l++) {
+            int arm = launch_live(visit, s->launch_of, (int)l);
+
+            live[(size_t)l * (size_t)s->seat_count + (size_t)i] = arm;
+            totals[l] +=
+                arm < 0 ? (double)NAN : s->seats[i].weight * exp(search_level(visit, arm).mean);
+        }
+    }
+    rule_out(s, totals);
+    for (int arm = 0; arm < (int)space_of(s)->arm_count && s->usual >= 0; arm++)
+        apart[s->launch_of[arm]] = fixed_apart(s, arm, space_of(s)->default_arm);
+    s->chosen = launch_pick(totals, apart, s->launch_count, s->usual);
+    if (s->chosen < 0) {
+        note("no values of the fixed axes have a plan that runs in every bucket: where the default "
+             "plan's have none another one is told");
+        s->chosen = s->usual;
+    }
+    for (int i = 0; i < s->seat_count && s->chosen >= 0; i++) {
+        int arm = live[(size_t)s->chosen * (size_t)s->seat_count + (size_t)i];
+
+        if (arm != s->seats[i].arm)
+            s->seats[i].first.count = 0;
+        s->seats[i].arm = arm >= 0 ? arm : s->seats[i].published;
+    }
+    free(live);
+    return OK;
+}
+
+/* Takes the plans of a series that was cut off. */
+static bool read_plans(struct settling *s)
+{
+    char text[sizeof(s->fixed.plans)], *rest = text, *word;
+    int arms[ROUNDS_BUCKETS_MAX], count = 0;
+    struct moe_plan plan;
+
+    memcpy(text, s->fixed.plans, sizeof(text));
+    for (; (word = strsep(&rest, ";")) && *word; count++)
+        if (count == s->seat_count || plan_parse(word, &plan) ||
+            (arms[count] = space_arm(space_of(s), &plan)) < 0)
+            return false;
+    for (int i = 0; i < count; i++) {
+        if (arms[i] != s->seats[i].arm)
+            s->seats[i].first.count = 0;
+        s->seats[i].arm = arms[i];
+        s->chosen = (int)s->launch_of[arms[i]];
+    }
+    return count > 0 && count == s->seat_count;
+}
+
+/* What the rounds hold against the default is of one launch; that of the default may change from
+ * bucket to bucket, too, for the default is one of its plans. */
+static int hold_launch(struct settling *s, bool goes_on)
+{
+    if (!s->sweep->request->fixed)
+        return OK;
+    if (!goes_on) {
+        TRY(choose_launch(s));
+        s->fixed.cluster = s->sweep->dictionary.cluster;
+        s->fixed.shape = s->sweep->dictionary.shape;
+        s->fixed.window = space_of(s)->window;
+        tune_fixed_text(s->sweep->request, s->fixed.axes);
+        memcpy(s->fixed.asked, s->asked, sizeof(s->fixed.asked));
+        s->fixed.price = (struct gain)GAIN_UNKNOWN;
+        *s->fixed.plans = 0;
+        launch_words(s, &space_of(s)->arms[s->seats[0].arm], s->fixed.launch);
+        for (int i = 0; i < s->seat_count; i++)
+            text_add(s->fixed.plans, sizeof(s->fixed.plans), "%s%s", i ? ";" : "",
+                     PLAN_TEXT(&space_of(s)->arms[s->seats[i].arm]));
+        TRY(store_fixed_put(s->sweep->campaign->store, &s->fixed));
+    }
+    for (int i = 0; i < s->seat_count; i++) {
+        s->seats[i].settled = false;
+        for (int arm = 0; arm < (int)space_of(s)->arm_count && !is_whole(s); arm++)
+            s->seats[i].usable[arm] &= (int)s->launch_of[arm] == s->usual;
+    }
+    return OK;
+}
+
+/* What trainers would save that could switch the fixed axes as well, by all samples. */
+static int find_price(struct settling *s)
+{
+    struct launch_part *parts = calloc((size_t)s->seat_count, sizeof(*parts));
+    struct entry_row anew;
+    int rc = parts ? OK : fail(ERR_NOMEM, "%d buckets", s->seat_count);
+
+    for (int i = 0; i < s->seat_count && rc >= 0; i++) {
+        rc = visit_redecide(s->sweep, s->seats[i].bucket.key.bucket, s->left[i].arm, &anew);
+        if (rc == OK)
+            parts[i] = launch_part_of(s->sweep->dictionary.search, s->left[i].arm,
+                                      s->seats[i].weight);
+    }
+    if (rc >= 0)
+        s->fixed.price = launch_price(parts, (size_t)s->seat_count);
+    free(parts);
+    return rc < 0 ? rc : OK;
+}
+
+static bool has_seat(const struct settling *s, uint32_t bucket)
+{
+    for (int i = 0; i < s->seat_count; i++)
+        if (s->seats[i].bucket.key.bucket == bucket)
+            return true;
+    return false;
+}
+
+/* Gives a bucket without a seat the plan of the seat that stands for it, or one that runs there
+ * instead; no entry where none does. */
+static int place_one(struct settling *s, const struct entry_row *e, int arm, const char *why)
+{
+    const struct space *space = space_of(s);
+    bool inferred = entry_is(e, ENTRY_OPEN | ENTRY_IMPORTED | ENTRY_UNSOUND);
+    struct entry_row anew;
+    int rc = UNSUPPORTED, best = arm;
+
+    if (arm >= 0 && !space_fits(space, arm, e->bucket))
+        for (int other = best = -1; ++other < (int)space->arm_count;)
+            if (s->launch_of[other] == s->launch_of[arm] && space_fits(space, other, e->bucket) &&
+                (best < 0 ||
+                 dictionary_expected_us(&s->sweep->dictionary, e->bucket, other) <
+                     dictionary_expected_us(&s->sweep->dictionary, e->bucket, best)))
+                best = other;
+    if (best >= 0)
+        rc = visit_place(s->sweep, e->bucket, best, inferred, &anew);
+    if (rc < 0)
+        return rc;
+    if (rc)
+        return store_entry_end(s->sweep->campaign->store, e, why);
+    if (!inferred) {
+        memcpy(anew.effort, e->effort, sizeof(anew.effort));
+        memcpy(anew.search, e->search, sizeof(anew.search));
+    }
+    return store_entry_put(s->sweep->campaign->store, &anew, why);
+}
+
+static int list_entry(void *self, const struct entry_row *e)
+{
+    struct entries *all = self;
+
+    ARRAY_APPEND(all->list, all->count, *e);
+    return OK;
+}
+
+/* No entry of the table, whoever made it, is of another launch than what the seats are left with.
+ * `reset`: they all get the default plan, seats as well, until rounds say more. */
+static int place_rest(struct settling *s, bool reset)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    const struct space *space = space_of(s);
+    int default_arm = space->default_arm;
+    struct entries all = { NULL, 0 };
+    int rc = store_entries(d->store, d->cluster, d->shape, list_entry, &all);
+
+    for (size_t i = 0; i < all.count && !rc; i++) {
+        const struct entry_row *e = &all.list[i];
+        int now = space_arm(space, &e->plan), arm = default_arm;
+
+        if (e->window != space->window || dictionary_pin(d, e->bucket) ||
+            (!reset && has_seat(s, e->bucket)))
+            continue;
+        if (!reset && s->fixed.whole)
+            arm = s->left[nearest_seat(s, e->bucket)].arm;
+        else if (!reset && now >= 0 && (int)s->launch_of[now] == s->usual)
+            continue;
+        if (now != arm)
+            rc = place_one(s, e, arm, reset ? "other axes are fixed" : "one launch for all");
+    }
+    free(all.list);
+    return rc;
+}
+
+/* Where trainers switch other axes than before, what they are told begins anew, and so do the
+ * rounds. */
+static int change_axes(struct settling *s)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    struct standing_row row;
+    int rc;
+
+    if (!s->changed)
+        return OK;
+    rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &row);
+    if (rc < 0)
+        return rc;
+    TRY(place_rest(s, true));
+    if (rc == OK) {
+        row.decided_s = 0;
+        *row.rivals = 0;
+        TRY(store_standing(d->store, &row));
+    }
+    if (!s->fixed.cluster)
+        return OK;
+    *s->fixed.axes = 0; /* a run that fixes some writes them when its rounds begin */
+    return store_fixed_put(d->store, &s->fixed);
+}
+
 /* ---- a series of rounds */
 
 static void describe_seats(const struct settling *s, struct rounds_bucket *out)
@@ -276,7 +634,7 @@ static void describe_seats(const struct settling *s, struct rounds_bucket *out)
     for (int i = 0; i < s->seat_count; i++) {
         const struct standing_bucket *seat = &s->seats[i];
 
-        out[i] = (struct rounds_bucket){ seat->weight,
+        out[i] = (struct rounds_bucket){ seat->played,
                                          seat->bucket.capacity,
                                          seat->arm,
                                          seat->usable,
@@ -297,8 +655,9 @@ static int begin_series(struct settling *s)
     size_t used = 0;
 
     s->row.goes += s->again;
-    if (s->again || (is_cut_off(s) && read_rivals(s)))
-        return OK;
+    if (s->again || (is_cut_off(s) && read_rivals(s) && (!s->sweep->request->fixed || read_plans(s))))
+        return hold_launch(s, true);
+    TRY(hold_launch(s, false));
     if (kappa >= kappa_noticed)
         note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
              "those of this table are %.2f times as wide as its own samples make them",
@@ -314,6 +673,14 @@ static int begin_series(struct settling *s)
     describe_seats(s, buckets);
     s->rival_count =
         rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
+    if (s->sweep->request->fixed && !is_whole(s)) { /* others cannot run in its place */
+        int count = 0;
+
+        for (int i = 0; i < s->rival_count; i++)
+            if ((int)s->launch_of[s->rivals[i]] == s->usual)
+                s->rivals[count++] = s->rivals[i];
+        s->rival_count = count;
+    }
     for (int i = 0; i < s->rival_count; i++)
         used += (size_t)snprintf(s->row.rivals + used, sizeof(s->row.rivals) - used, "%s%s",
                                  i ? ";" : "", PLAN_TEXT(&space_of(s)->arms[s->rivals[i]]));
@@ -333,6 +700,7 @@ static int open_rounds(struct settling *s)
                                   .static_count = s->rival_count,
                                   .steps_max = 1, /* and as many as the search took */
                                   .worth = effort->worth,
+                                  .whole_harm = is_whole(s) ? s->sweep->request->options->harm : 0,
                                   .goes = s->row.goes,
                                   .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
@@ -445,7 +813,7 @@ static int write_entry(struct settling *s, int i)
     snprintf(anew.decision, sizeof(anew.decision), "%s", word);
     memcpy(anew.effort, e->effort, sizeof(anew.effort));
     memcpy(anew.search, e->search, sizeof(anew.search));
-    if (!alone && left->arm != default_arm) {
+    if (!alone && left->arm != default_arm && isfinite(left->word.gain.value)) {
         double ratio = anew.default_us * (1 - left->word.gain.value) / anew.time_us;
 
         anew.gain = left->word.gain; /* and the times with it */
@@ -455,9 +823,12 @@ static int write_entry(struct settling *s, int i)
         anew.other_us *= ratio;
     }
     dictionary_doubt(&s->sweep->dictionary, &left->doubt, &anew);
+    if (s->fixed.whole)
+        visit_claim_nothing(s->sweep, &anew);
     *e = anew;
     return store_entry_put(s->sweep->campaign->store, e,
                            left->arm == seat->published ? NULL
+                           : s->fixed.whole ? "one launch for all"
                            : left->as == LEFT_AS_SHARED
                                ? "rounds: the plan on both sides is as good"
                                : "rounds");
@@ -506,11 +877,17 @@ static int settle(struct settling *s)
 
     TRY(find_candidates(s));
     TRY(find_settled(s));
-    weigh(s);
+    TRY(weigh(s));
     TRY(begin_series(s));
     TRY(open_rounds(s));
     TRY(play(s));
-    lost = rounds_obey(s->rounds, o->margin, o->harm, s->left);
+    if (is_whole(s)) {
+        lost = rounds_result(s->rounds).over_default.high < 0;
+        s->fixed.whole = rounds_obey_whole(s->rounds, s->left);
+    } else {
+        lost = rounds_obey(s->rounds, o->margin, o->harm, s->left);
+        s->fixed.whole = false;
+    }
     for (int i = 0; i < s->seat_count; i++) {
         was_tuned = was_tuned || s->seats[i].published != default_arm;
         is_tuned = is_tuned || s->left[i].arm != default_arm;
@@ -518,6 +895,12 @@ static int settle(struct settling *s)
     s->row.given_up = lost && was_tuned && !is_tuned;
     for (int i = 0; i < s->seat_count; i++)
         TRY(write_entry(s, i));
+    if (s->sweep->request->fixed) {
+        TRY(place_rest(s, false));
+        TRY(find_price(s));
+        launch_words(s, &space_of(s)->arms[s->left[0].arm], s->fixed.launch);
+        TRY(store_fixed_put(s->sweep->campaign->store, &s->fixed));
+    }
     v = rounds_result(s->rounds);
     s->row.run = s->sweep->dictionary.run;
     s->row.gain = v.over_default;
@@ -531,7 +914,8 @@ static int settle(struct settling *s)
     }
     s->row.rounds = v.rounds;
     s->row.launches = (uint32_t)v.launches;
-    s->row.more_s = s->sweep->misses ? 0 : seconds_to_decide(s); /* they alone are measured */
+    /* They alone are measured; and one launch is proven as a whole, or not. */
+    s->row.more_s = s->sweep->misses || is_whole(s) ? 0 : seconds_to_decide(s);
     s->row.decided_s = time(NULL);
     if (is_part(s)) {
         s->row.gain = s->row.static_gain = (struct gain)GAIN_UNKNOWN;
@@ -540,6 +924,58 @@ static int settle(struct settling *s)
         s->row.more_s = 0;
     }
     return store_standing(s->sweep->campaign->store, &s->row);
+}
+
+/* What the mean over buckets counts by, in one word. */
+static int name_look_ups(struct settling *s)
+{
+    const struct tune_request *request = s->sweep->request;
+    size_t buckets = (size_t)space_of(s)->last + 1;
+    double *weights = request->weights.count ? calloc(buckets, sizeof(*weights)) : NULL;
+    uint64_t name = 0;
+    int rc = OK;
+
+    *s->asked = 0;
+    if (!request->weights.count)
+        return OK;
+    rc = weights ? traffic_weights(&request->weights, &space_of(s)->shape, space_of(s)->window,
+                                   weights, buckets)
+                 : fail(ERR_NOMEM, "%zu buckets", buckets);
+    for (size_t b = 0; b < buckets && !rc; b++)
+        name = random_bits(name ^ (uint64_t)weights[b], b);
+    if (!rc)
+        snprintf(s->asked, sizeof(s->asked), "%016" PRIx64, name);
+    free(weights);
+    return rc;
+}
+
+/* What the table's trainers cannot switch, and whether that is something else than it was. */
+static int find_fixed(struct settling *s)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    char axes[FIXED_AXES_BYTES];
+    int rc = store_fixed_get(d->store, d->cluster, d->shape, d->ranges.window, &s->fixed);
+
+    if (rc < 0)
+        return rc;
+    if (rc == UNSUPPORTED)
+        s->fixed = (struct fixed_row){ .price = GAIN_UNKNOWN };
+    tune_fixed_text(s->sweep->request, axes);
+    TRY(name_look_ups(s));
+    s->changed = strcmp(axes, s->fixed.axes) != 0;
+    s->weighed = !s->changed && strcmp(s->asked, s->fixed.asked) != 0;
+    find_launches(s);
+    s->chosen = s->usual;
+    return OK;
+}
+
+int standing_is_one_launch(struct sweep *sweep, bool *whole)
+{
+    struct settling s = { .sweep = sweep };
+
+    TRY(find_fixed(&s));
+    *whole = !s.changed && s.fixed.whole;
+    return OK;
 }
 
 /* *known: nothing has changed since an earlier run settled it, its claims are not found to be too
@@ -551,7 +987,8 @@ static int find_standing(struct settling *s, bool *known)
 
     *known = false;
     TRY(find_calibration(s));
-    if (rc || s->sweep->result.measured)
+    TRY(find_fixed(s));
+    if (rc || s->sweep->result.measured || s->changed || s->weighed)
         return rc < 0 ? rc : OK;
     TRY(standing_is_current(d->store, &s->row, known));
     if (!s->seats)
@@ -579,7 +1016,8 @@ int standing_begun(struct sweep *sweep, bool *begun)
     struct settling s = { .sweep = sweep, .first = UINT32_MAX };
 
     TRY(find_standing(&s, begun));
-    *begun = *begun || s.again || is_cut_off(&s);
+    *begun = *begun || s.again || is_cut_off(&s) ||
+             ((s.changed || s.weighed) && s.row.cluster && !sweep->result.measured);
     return OK;
 }
 
@@ -587,7 +1025,10 @@ int standing_settle(struct sweep *sweep, struct standing *standing)
 {
     struct settling s = { .sweep = sweep, .first = UINT32_MAX };
     bool known = false;
-    int rc = open_seats(&s);
+    int rc = find_fixed(&s);
+
+    rc = rc ? rc : change_axes(&s);
+    rc = rc ? rc : open_seats(&s);
 
     *standing = (struct standing){ .why = "no bucket of this layer is measured" };
     if (!rc && s.seat_count) {

@@ -10,6 +10,10 @@
  * taught is no reason to measure another bucket. */
 int standing_begun(struct sweep *sweep, bool *begun);
 
+/* Whether all entries are of one launch by now, which is not the default's: only where this request
+ * fixes the same axes. */
+int standing_is_one_launch(struct sweep *sweep, bool *whole);
+
 /* Where the time is up nothing is known: standing->why says so, and the return is ERR_CUT.  What
  * was sampled until then counts when the same command goes on.  Entries that the rounds change are
  * in the store; what lies between them is the caller's to infer again.  Buckets count as trainers

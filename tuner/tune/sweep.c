@@ -110,6 +110,45 @@ int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_r
     return decide_bucket(sweep, bucket, false, arm, out);
 }
 
+void visit_claim_nothing(const struct sweep *sweep, struct entry_row *e)
+{
+    if (!entry_fault(e, &sweep->space->shape, NULL))
+        return;
+    e->default_us = NAN;
+    e->gain = (struct gain)GAIN_UNKNOWN;
+}
+
+/* `measure`: as for decide(). */
+static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure,
+                 struct entry_row *out)
+{
+    struct bucket b;
+    int rc;
+
+    bucket_init(&b, &sweep->dictionary, bucket);
+    rc = decide(sweep, &b, measure);
+    if (!rc)
+        rc = arm >= 0 && b.attempts[arm].usable ? bucket_entry(&b, arm, out) : UNSUPPORTED;
+    if (!rc && arm == sweep->space->default_arm)
+        snprintf(out->decision, sizeof(out->decision), "%s", decision_words[DECISION_DEFAULT]);
+    if (!rc)
+        visit_claim_nothing(sweep, out);
+    bucket_forget(&b);
+    return rc;
+}
+
+int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred,
+                struct entry_row *out)
+{
+    if (arm < 0 || !space_fits(sweep->space, arm, bucket))
+        return UNSUPPORTED;
+    if (!inferred)
+        return place(sweep, bucket, arm, false, out);
+    dictionary_infer(&sweep->dictionary, bucket, arm, NULL, out);
+    visit_claim_nothing(sweep, out);
+    return OK;
+}
+
 int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
                     struct normal *belief)
 {
@@ -135,8 +174,18 @@ int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
-    struct entry_row entry;
-    int rc = decide_bucket(sweep, bucket, true, -1, &entry);
+    int arm = sweep->space->default_arm, rc = UNSUPPORTED;
+    struct entry_row entry, old;
+
+    /* Before a launch is chosen for the whole table no bucket leaves the one that there is. */
+    if (sweep->request->fixed) {
+        rc = dictionary_entry(&sweep->dictionary, bucket, &old);
+        if (rc == OK && sweep->whole)
+            arm = space_arm(sweep->space, &old.plan);
+        rc = rc < 0 ? rc : place(sweep, bucket, arm, true, &entry);
+    }
+    if (rc == UNSUPPORTED)
+        rc = decide_bucket(sweep, bucket, true, -1, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
@@ -452,6 +501,7 @@ static int conclude_sweep(struct sweep *sweep, int cut)
              : standing_settle(sweep, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
+    TRY(standing_is_one_launch(sweep, &sweep->whole));
     sweep->campaign->progress.compared = sweep->campaign->progress.done;
     sweep->result.inferred = 0;
     TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
@@ -481,6 +531,7 @@ static int sweep_buckets(struct sweep *sweep)
     const struct space *space = sweep->space;
     int rc;
 
+    TRY(standing_is_one_launch(sweep, &sweep->whole));
     if (sweep->request->options->retune)
         TRY(forget_all(sweep));
     TRY(store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first, space->last,

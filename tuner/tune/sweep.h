@@ -52,12 +52,22 @@ struct sweep {
     bool misses;       /* certain buckets alone */
     bool settled;      /* the rounds of the whole table have begun */
     int64_t first_run; /* the first that this one goes on with */
+    bool whole;        /* entries hold plans of one launch, not the default's, and no other's */
     struct sweep_result result;
 };
 
 /* What all samples that were taken there say by now; none is added.  Of `arm`, which another rule
  * has chosen, or of the plan that is best here: -1. */
 int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out);
+
+/* The entry of one plan for the sake of the whole table: by what was sampled there or, `inferred`,
+ * elsewhere.  UNSUPPORTED: it cannot run there. */
+int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred,
+                struct entry_row *out);
+
+/* A plan that stands for the sake of the table answers also where it is not faster than the default
+ * in the bucket: then the entry says nothing of that one. */
+void visit_claim_nothing(const struct sweep *sweep, struct entry_row *entry);
 
 /* The plan that was chosen there, -1 if it is the default or another run chose it, the pairs of it
  * and the default that have been taken since, and what was believed of them. */

@@ -12,6 +12,8 @@
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
+#include "text.h"
+#include "traffic_weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +63,13 @@ const struct option_row tune_rows[] = {
       "instead: plans that the program of --exec declares, see moetune-spaces(7); moetune: our "
       "own, "
       "on all axes" },
+    { "launch", "LIST", OPTION_TEXT, AT(fixed),
+      "axes that trainers cannot switch from bucket to bucket, as r,d: they get the one launch of "
+      "these that is best for the whole table" },
+    { "static", NULL, OPTION_FLAG, AT(all_fixed),
+      "trainers switch no axis: one plan for all buckets" },
+    TRAFFIC_ROW("traffic", AT(traffic),
+                "for what one launch is to be best: with these, or with --space"),
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive, blind (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
@@ -80,8 +89,6 @@ const struct option_row tune_rows[] = {
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
       "with --space: steps of a plan in one launch, which are one sample [what pays, 5 to 100]",
       .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
-    TRAFFIC_ROW("traffic", AT(traffic),
-                "with --space: the best launch is that of what trainers ask"),
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
 
@@ -144,6 +151,52 @@ static const struct {
     { "oversubscribe", its_ranks },
 };
 
+/* Which axes trainers cannot switch. */
+static int read_fixed(const struct tune_options *o, uint32_t *fixed)
+{
+    const char *word = o->fixed;
+
+    *fixed = o->all_fixed ? (1u << plan_axis_count) - 1 : 0;
+    while (word && *word) {
+        size_t length = strcspn(word, ","), axis = plan_axis_find(word, length);
+
+        if (axis == plan_axis_count)
+            return fail(ERR_ARGUMENT, "--launch: \"%.*s\" is not an axis; there are " PLAN_AXES,
+                        (int)length, word);
+        *fixed |= 1u << axis;
+        word += length + (word[length] == ',');
+    }
+    return OK;
+}
+
+static int check_fixed(const struct tune_options *o)
+{
+    const char *option = o->all_fixed ? "--static" : "--launch";
+    uint32_t fixed;
+
+    TRY(read_fixed(o, &fixed));
+    if (o->all_fixed && o->fixed)
+        return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
+    if (o->traffic.count && !fixed && !(o->exec && o->space))
+        return fail(ERR_ARGUMENT, "--traffic says for what one launch is best: it goes with --static, "
+                                  "with --launch, or with the --space of a program of --exec");
+    if (fixed && o->exec)
+        return fail(ERR_ARGUMENT, "%s does not go with --exec: a space says itself what changes "
+                                  "only with a restart of its program", option);
+    if (fixed && o->misses.count)
+        return fail(ERR_ARGUMENT, "%s does not go with --from-misses: one launch is chosen for a "
+                                  "whole table", option);
+    return OK;
+}
+
+void tune_fixed_text(const struct tune_request *request, char text[FIXED_AXES_BYTES])
+{
+    *text = 0;
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        if (request->fixed >> axis & 1)
+            text_add(text, FIXED_AXES_BYTES, "%s%s", *text ? "," : "", plan_axes[axis].name);
+}
+
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     struct layer_options defaults = tune_defaults.layer;
@@ -164,9 +217,7 @@ int tune_options_check(struct tune_options *o, const char *hosts)
                     "--launch-steps %u: it is for the program of --exec that has a "
                     "--space",
                     o->launch_steps);
-    if (o->traffic.count && !(o->exec && o->space))
-        return fail(ERR_ARGUMENT, "--traffic %s: it is for the program of --exec that has a --space",
-                    o->traffic.items[0]);
+    TRY(check_fixed(o));
     o->setup.where.hosts = hosts;
     if (o->exec)
         TRY(layer_options_single(&o->layer));
@@ -368,6 +419,28 @@ static int add_layers(struct tune_request *r)
     return OK;
 }
 
+/* What is not of these layers is found before anything is measured. */
+static int read_weights(struct tune_request *r)
+{
+    const struct option_list *files = &r->options->traffic;
+
+    TRY(read_fixed(r->options, &r->fixed));
+    for (int i = 0; i < files->count; i++)
+        TRY(traffic_read(files->items[i], &r->weights));
+    for (size_t i = 0; i < r->space_count && files->count; i++) {
+        const struct space *space = &r->spaces[i];
+        size_t buckets = (size_t)space->last + 1;
+        double *weights = calloc(buckets, sizeof(*weights));
+        int rc = weights ? traffic_weights(&r->weights, &space->shape, space->window, weights,
+                                           buckets)
+                         : fail(ERR_NOMEM, "%zu buckets", buckets);
+
+        free(weights);
+        TRY(rc);
+    }
+    return OK;
+}
+
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out)
 {
@@ -389,6 +462,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
     r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
     TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
     TRY_OUT(add_layers(&r));
+    TRY_OUT(read_weights(&r));
     *out = r;
     return OK;
 out:
@@ -446,4 +520,5 @@ void tune_request_free(struct tune_request *request)
     free(request->asked);
     request->asked = NULL;
     traffic_free(&request->traffic);
+    traffic_free(&request->weights);
 }

@@ -6,6 +6,7 @@
 #include "layer_options.h"
 #include "search.h"
 #include "space.h"
+#include "store.h"
 #include "traffic.h"
 
 #include <stdio.h>
@@ -17,11 +18,11 @@ struct tune_options {
     struct layer_options layer;
     struct load_options load;
     struct option_list models, shapes, misses, guards, traffic;
-    bool cluster, retune, json, paste, worth;
+    bool cluster, retune, json, paste, worth, all_fixed;
     uint32_t window; /* 0: each layer's own */
     uint32_t search, effort, repeats, color, launch_steps;
     double max_factor, harm, margin;
-    const char *buckets, *axes, *space, *exec, *implementation;
+    const char *buckets, *axes, *fixed, *space, *exec, *implementation;
 };
 
 /* Options that fill struct tune_options, and its defaults. */
@@ -48,7 +49,14 @@ struct tune_request {
     /* What the files of --from-misses recorded, and each space's part of it. */
     struct traffic traffic;
     const struct traffic_layer **asked;
+    /* What trainers cannot switch from bucket to bucket: axes, a bit each; 0: nothing.  By what
+     * --traffic recorded a launch of these is chosen, where it is given. */
+    uint32_t fixed;
+    struct traffic weights;
 };
+
+/* "r,d": all axes that are fixed, as `--launch` takes them. */
+void tune_fixed_text(const struct tune_request *request, char text[FIXED_AXES_BYTES]);
 
 /* Which axes vary.  Who records a load, or asks for capacities at which nothing drops, has no use
  * for padding: there e is one of them, unless the options name those that are wanted. */

@@ -61,7 +61,8 @@ static const struct option_row rows[] = {
     { "answers for a layer: " ANSWER_FORMATS, .kind = OPTION_GROUP },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
-      "only for this key; for a layer of moetune's own: its capacity [all keys]" },
+      "only for this key; for a layer of moetune's own: its capacity [all keys, where one plan or "
+      "launch answers them]" },
     { "class", "X", OPTION_TEXT, OPTION(class), "only for this class beside the key" },
     { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
       "inside this launch of the space: \"backend=deepep ep=8\" [the one that tune chose]" },
@@ -213,7 +214,8 @@ static int write_answers(const struct format *format, struct answers *answers,
         snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
         sets[i].value = value + 1;
     }
-    answers->launch = format->one && !o->key && answers_have_one_launch(answers);
+    if (format->one && !o->key)
+        answers_keep_launch(answers);
     TRY(format_check(format, &job));
     if (!o->file)
         return format->write(&job, stdout);
@@ -228,7 +230,8 @@ static int write_answers(const struct format *format, struct answers *answers,
  * for.  format NULL: as thresholds. */
 static int export_answers(const struct format *format, const char *table, const struct options *o)
 {
-    struct answers_choice choice = { .space = o->space,
+    struct answers_choice choice = { .path = table,
+                                     .space = o->space,
                                      .shape = o->shape,
                                      .cluster = o->fingerprint,
                                      .launch = o->launch,

@@ -95,6 +95,7 @@ struct verify_entries {
     int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
     uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */
     uint32_t pinned;   /* left out, for a person says what is told there */
+    uint32_t launched; /* left out, for they stand for the sake of their whole table */
 };
 
 /* After campaign_recognise() for a machine that is known; what there is nothing to say about is

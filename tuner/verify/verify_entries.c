@@ -42,7 +42,9 @@ static int add_claim(void *self, const struct entry_row *e)
     struct verify_result verdict = {
         .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .hour = NAN
     };
+    struct fixed_row fixed;
     bool wanted;
+    int rc;
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
     /* Where nothing is known of the default plan's time here, it can be timed at least. */
@@ -53,6 +55,13 @@ static int add_claim(void *self, const struct entry_row *e)
         verdict.kind = VERIFY_DEFAULT;
     if (e->bucket < w->first || e->bucket > w->last || !shape_asked_for(w, &verdict.shape))
         return OK;
+    rc = store_fixed_get(f->campaign->store, e->cluster, e->shape, e->window, &fixed);
+    if (rc < 0)
+        return rc;
+    if (rc == OK && fixed.whole) { /* bucket by bucket it may be slower, and proves nothing */
+        f->claims->launched++;
+        return OK;
+    }
     if (override_of(f->pins, &(struct bucket_key){ e->cluster, e->shape, e->window, e->bucket })) {
         f->claims->pinned++;
         return OK;
@@ -176,6 +185,10 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     TRY(rc);
     if (out->pinned)
         note("%u pinned and left alone: trainers are told what a person pinned there", out->pinned);
+    if (out->launched)
+        note("%u left alone: they are of one launch, which was judged over its whole table; moetune "
+             "tune --retune measures it again",
+             out->launched);
     if (out->count) {
         TRY(weigh(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
