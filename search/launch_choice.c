@@ -78,6 +78,9 @@ struct launch_choice {
  * repeats. */
 static const double usual_luck = 0.02, usual_freedom = 4;
 
+/* What no plan or launch is chosen for that is farther from the default. */
+static const double as_good = 0.005;
+
 /* ---- what launches are worth */
 
 /* How far samples of one plan scatter, and plans lie from what the search makes of them: it takes
@@ -115,7 +118,10 @@ static struct normal level_of(const struct range *r, int arm)
     return level;
 }
 
-static int live_of(const struct range *r, const uint32_t *launch_of, int launch)
+/* `apart`: of plans that are as good within half a percent the nearest to the default; NULL: the
+ * best one. */
+static int live_of(const struct range *r, const uint32_t *launch_of, int launch,
+                   const uint32_t *apart)
 {
     struct search *s = r->search;
     double least = INFINITY;
@@ -134,12 +140,16 @@ static int live_of(const struct range *r, const uint32_t *launch_of, int launch)
         least = mean;
         ran = s->count[arm] > 0;
     }
+    for (int arm = 0; arm < (int)s->setup.arm_count && apart && ran; arm++)
+        if ((int)launch_of[arm] == launch && s->usable[arm] && s->count[arm] &&
+            apart[arm] < apart[best] && level_of(r, arm).mean < least + as_good)
+            best = arm;
     return best;
 }
 
 int launch_live(struct search *visit, const uint32_t *launch_of, int launch)
 {
-    return live_of(&(struct range){ .search = visit }, launch_of, launch);
+    return live_of(&(struct range){ .search = visit }, launch_of, launch, NULL);
 }
 
 static struct launch_part part_of(const struct range *r, int arm)
@@ -180,7 +190,6 @@ struct gain launch_price(const struct launch_part *parts, size_t count)
 
 int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch)
 {
-    static const double as_good = 0.005;
     double least = INFINITY;
     int best = -1;
 
@@ -212,7 +221,7 @@ static bool can_run(const struct launch_choice *c, size_t range, int arm, int la
 
 static int find_live(const struct launch_choice *c, int launch, size_t range)
 {
-    return live_of(&c->ranges[range], c->setup.launch_of, launch);
+    return live_of(&c->ranges[range], c->setup.launch_of, launch, c->setup.apart);
 }
 
 /* The variance of one process's logarithm, as far as all that it shows shares it, by processes of

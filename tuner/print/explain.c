@@ -124,7 +124,7 @@ static const char *meaning(const char *decision)
         { "incumbent",
           "kept: the plan that stood here stays, for no other is better by the margin" },
         { "alone", "the default plan cannot run here" },
-        { "static", "the best static plan was faster than what stood here" },
+        { "static", "it is of the one plan, or launch, that is best for the whole table" },
         { "inferred", "no plans were compared here: that of a neighbour, by the fitted model" },
         { "refuted", "a later measurement contradicts it; moetune tune measures it anew" },
         { "tie", "an earlier version could not tell; moetune tune decides it" },

@@ -1,6 +1,7 @@
 /* Gathers the samples of a table, has the best switch points found, and says them. */
 #include "export_thresholds.h"
 
+#include "launch_table.h"
 #include "ledger.h"
 #include "plan.h"
 #include "shape.h"
@@ -31,7 +32,7 @@ struct collapse {
     uint32_t buckets, classes, ranges;
     int64_t cluster, shape;       /* ids in the store; 0: nothing is measured */
     struct threshold_cell *cells; /* bucket * plans + the plan's number in the declaration */
-    double *weight;               /* of each bucket */
+    double *weight, *even;        /* of each bucket; where nobody asked */
     double asked;                 /* look-ups in the traffic; 0: there is none */
     uint32_t launch;              /* a choice with its restart values */
     size_t elsewhere;             /* ranges whose plan in the table needs another launch */
@@ -123,19 +124,13 @@ static int gather(struct collapse *c)
 
 static int weigh(struct collapse *c)
 {
-    struct traffic traffic = { 0 };
-    int rc = OK;
+    size_t buckets;
 
-    for (uint32_t b = 0; b < c->buckets; b++)
-        c->weight[b] = 1;
-    for (int i = 0; i < c->options->traffic.count && !rc; i++)
-        rc = traffic_read(c->options->traffic.items[i], &traffic);
-    if (!rc && c->options->traffic.count)
-        rc = traffic_weights(&traffic, &c->answers->shape, 1, c->weight, c->buckets);
-    traffic_free(&traffic);
-    for (uint32_t b = 0; b < c->buckets && !rc && c->options->traffic.count; b++)
+    TRY(launch_weights(&c->options->traffic, &c->answers->shape, 1, &c->weight, &buckets));
+    traffic_even(c->answers->ranges, c->even, c->buckets);
+    for (uint32_t b = 0; b < c->buckets && c->options->traffic.count; b++)
         c->asked += c->weight[b];
-    return rc;
+    return OK;
 }
 
 static double class_weight(const struct collapse *c, uint32_t class)
@@ -239,7 +234,7 @@ static int collapse_class(struct collapse *c, struct collapsed *one)
     for (uint32_t range = 0; range < c->ranges; range++) {
         uint32_t bucket = range * c->classes + one->class;
 
-        one->weight[range] = one->alike ? 1 : c->weight[bucket];
+        one->weight[range] = one->alike ? c->even[bucket] : c->weight[bucket];
         table[range] = one->count;
         for (size_t i = 0; i < one->count; i++) {
             cells[range * one->count + i] = c->cells[bucket * (size_t)d->plans + one->plans[i]];
@@ -349,7 +344,7 @@ static void write_regret(const struct collapse *c, const struct collapsed *one, 
     if (!isnan(r->value) && isnan(r->low))
         fprintf(to, " (no plan was sampled twice: how sure this is is not known)");
     if (one->alike)
-        fprintf(to, "; each range of %s counts alike", c->d->key);
+        fprintf(to, "; each doubling of %s counts alike", c->d->key);
     else
         fprintf(to, "; ranges count by %.0f look-up%s of the traffic", looks, looks > 1 ? "s" : "");
     if (one->found.judged > 0 && one->found.judged < 0.9995)
@@ -428,7 +423,7 @@ static void write_class(const struct collapse *c, const struct collapsed *one, F
     json_write(to, "},\n   'regret': {'value': %g, 'low': %g, 'high': %g, 'judged': %g},",
                one->found.regret.value, one->found.regret.low, one->found.regret.high,
                one->found.judged);
-    json_write(to, " 'weights_of': '%s', 'weights': [", one->alike ? "ranges" : "traffic");
+    json_write(to, " 'weights_of': '%s', 'weights': [", one->alike ? "doublings" : "traffic");
     for (uint32_t range = 0; range < c->ranges; range++)
         json_write(to, "%s%g", range ? ", " : "", one->weight[range]);
     json_write(to, "]}");
@@ -458,9 +453,9 @@ static void write_json(const struct collapse *c, FILE *to)
 static int collapse_all(struct collapse *c)
 {
     c->cells = calloc((size_t)c->buckets * c->d->plans, sizeof(*c->cells));
-    c->weight = calloc(c->buckets, sizeof(*c->weight));
+    c->even = calloc(c->buckets, sizeof(*c->even));
     c->of = calloc(c->classes, sizeof(*c->of));
-    if (!c->cells || !c->weight || !c->of)
+    if (!c->cells || !c->even || !c->of)
         return fail(ERR_NOMEM, "samples of %u ranges", c->buckets);
     TRY(gather(c));
     TRY(weigh(c));
@@ -495,6 +490,7 @@ int export_thresholds(struct store *store, const struct answers *answers,
     }
     free(c.cells);
     free(c.weight);
+    free(c.even);
     free(c.of);
     return rc;
 }

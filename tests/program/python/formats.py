@@ -384,7 +384,7 @@ class Formats(unittest.TestCase):
             self.assertEqual(
                 self.thresholds(),
                 f"started with backend=a\n{said}\n"
-                "as fast as the table, which has the same plans there; each range of tokens counts alike\n"
+                "as fast as the table, which has the same plans there; each doubling of tokens counts alike\n"
                 f"--mega-from={option}\n",
             )
             view, words = self.view("paths"), dict(w.split("=") for w in self.FAST.split())
@@ -405,7 +405,7 @@ class Formats(unittest.TestCase):
             most = seed % 3
             words = ("--json", "--switches", str(most)) + (self.traffic(counts) if weighed else ())
             told = json.loads(self.thresholds(*words))
-            weight = counts if weighed else {b: 1 for b in range(4)}
+            weight = counts if weighed else {0: 1, 1: 4, 2: 2, 3: 1}  # doublings
 
             def cost(assigned):
                 return sum(weight[b] * times[b, p] for b, p in enumerate(assigned))
@@ -424,7 +424,7 @@ class Formats(unittest.TestCase):
                 got.append(" ".join(f"{axis}={value}" for axis, value in plan.items()))
             self.assertAlmostEqual(cost(got) / cost(best), 1, 4)
             self.assertEqual(one["weights"], [weight[b] for b in range(4)])
-            self.assertEqual(one["weights_of"], "traffic" if weighed else "ranges")
+            self.assertEqual(one["weights_of"], "traffic" if weighed else "doublings")
             regret, naive = one["regret"], cost(best) / cost(table) - 1
             self.assertEqual(regret["judged"], 1)
             if got == table:
@@ -493,7 +493,7 @@ class Formats(unittest.TestCase):
         self.assertNotIn("--mega-from=65\n", self.thresholds("--class", "3"))
         said = self.thresholds(*self.traffic({0: 3, 2: 4}, text))
         self.assertIn("ranges count by 7 look-ups", said)
-        self.assertIn("each range of tokens counts alike", said)  # nobody asked in the other class
+        self.assertIn("each doubling of tokens counts alike", said)  # nobody asked in the other class
         told = json.loads(self.thresholds("--json"))["classes"]
         self.assertEqual([(c["class_above"], c["class_to"]) for c in told], [(0, 2), (2, None)])
         self.assertEqual([c["thresholds"] for c in told], [{"--mega-from": 65}, {"--mega-from": 1025}])
