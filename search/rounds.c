@@ -885,7 +885,8 @@ bool rounds_obey_whole(struct rounds *r, struct rounds_left left[ROUNDS_BUCKETS_
 
         if (is_left && t.of[b].count > 1)
             word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
-        left[b] = (struct rounds_left){ .arm = arm_of_table(c), .as = LEFT_AS_STATIC, .word = word };
+        left[b] =
+            (struct rounds_left){ .arm = arm_of_table(c), .as = LEFT_AS_STATIC, .word = word };
         if (!is_left && present(c, c->role[ROLE_DEFAULT]))
             leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &word, &left[b]);
         left[b].doubt.arm = -1;
@@ -987,8 +988,8 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
     if (s->launch_cycles && cycles % s->launch_cycles)
         return false;
     if (cycles < s->cycles_min)
-        return cycles >= 2 && (is_without_noise(r) ||
-                               (s->worth > 0 && !(s->whole_harm > 0) && is_hopeless(r)));
+        return cycles >= 2 &&
+               (is_without_noise(r) || (s->worth > 0 && !(s->whole_harm > 0) && is_hopeless(r)));
     if (s->steps_max && r->steps + more > s->steps_max)
         return true;
     if (over_default(r, range) && !is_settled(range))

@@ -178,9 +178,9 @@ bool rounds_obey(struct rounds *rounds, double margin, double harm,
                  struct rounds_left left[ROUNDS_BUCKETS_MAX]);
 
 /* Instead, for trainers that cannot follow plans bucket by bucket: the table that was chosen, as
- * LEFT_AS_STATIC in all buckets, or the default in all.  It is left if by all buckets together it is
- * faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the default
- * cannot run everywhere, for then there is nothing else.  True: it is. */
+ * LEFT_AS_STATIC in all buckets, or the default in all.  It is left if by all buckets together it
+ * is faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the
+ * default cannot run everywhere, for then there is nothing else.  True: it is. */
 bool rounds_obey_whole(struct rounds *rounds, struct rounds_left left[ROUNDS_BUCKETS_MAX]);
 
 #endif

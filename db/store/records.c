@@ -563,12 +563,24 @@ static const char *const deletions[] = {
     RECORDS_IMPORTED, RECORDS_ENTRY_PLAN, RECORDS_PIN_PLAN, NULL,
 };
 
-static const char *const tables[] = { "meta",         "fingerprint", "fingerprint_field",
-                                      "space",        "shape",       "run",
-                                      "trial",        "sample",      "entry",
-                                      "history",      "override",    "import_log",
-                                      "standing",     "load",        "phase",
-                                      "verification", "launch",      "fixed",
+static const char *const tables[] = { "meta",
+                                      "fingerprint",
+                                      "fingerprint_field",
+                                      "space",
+                                      "shape",
+                                      "run",
+                                      "trial",
+                                      "sample",
+                                      "entry",
+                                      "history",
+                                      "override",
+                                      "import_log",
+                                      "standing",
+                                      "load",
+                                      "phase",
+                                      "verification",
+                                      "launch",
+                                      "fixed",
                                       NULL };
 
 static int apply_line(struct records *r, const struct record_line *line)

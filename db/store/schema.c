@@ -174,9 +174,8 @@ static const struct later *find_later(const char *table)
 
 bool schema_has(sqlite3 *db, const char *database, const char *table)
 {
-    return !find_later(table) ||
-           sqlite3_table_column_metadata(db, database, table, NULL, NULL, NULL, NULL, NULL, NULL) ==
-               SQLITE_OK;
+    return !find_later(table) || sqlite3_table_column_metadata(db, database, table, NULL, NULL,
+                                                               NULL, NULL, NULL, NULL) == SQLITE_OK;
 }
 
 int schema_make(sqlite3 *db, const char *path, const char *table)

@@ -322,7 +322,8 @@ const struct claim_fault *entry_fault(const struct entry_row *entry, const struc
 /* Measured, and no plan is proven faster than the default, but one may be. */
 bool entry_is_undecided(const struct entry_row *entry);
 
-/* Of two that are undecided: whether the first one's likely plan saves more, or more may be left. */
+/* Of two that are undecided: whether the first one's likely plan saves more, or more may be left.
+ */
 bool entry_leaves_more(const struct entry_row *a, const struct entry_row *b);
 
 /* "probably r=0 d=1 a=linear, 11 % faster (chance 86 %)"; "" where no plan is likely to be better.
@@ -436,8 +437,8 @@ enum { FIXED_AXES_BYTES = 64, FIXED_PLANS_MAX = 64 };
 struct fixed_row {
     int64_t cluster, shape;
     uint32_t window;
-    char axes[FIXED_AXES_BYTES]; /* "r,d"; "": none, as in a table without such a row */
-    char asked[24];              /* by which look-ups buckets were weighed; "": by none */
+    char axes[FIXED_AXES_BYTES];  /* "r,d"; "": none, as in a table without such a row */
+    char asked[24];               /* by which look-ups buckets were weighed; "": by none */
     char launch[PLAN_TEXT_BYTES]; /* the values of these axes: "r=2 d=4" */
     /* While rounds hold them against the default: its plans, bucket by bucket, with ';' between. */
     char plans[FIXED_PLANS_MAX * PLAN_TEXT_BYTES];

@@ -38,7 +38,7 @@ struct standing_bucket {
     struct normal belief; /* what was believed of them */
     double weight;
     double played; /* the same for the rounds, which take means of logarithms */
-    bool settled; /* by an earlier series, or a verification */
+    bool settled;  /* by an earlier series, or a verification */
     bool usable[SEARCH_ARMS_MAX];
 };
 
@@ -92,7 +92,8 @@ static bool is_whole(const struct settling *s)
 
 static bool is_cut_off(const struct settling *s)
 {
-    return !s->changed && !s->weighed && s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
+    return !s->changed && !s->weighed && s->row.cluster && !s->row.decided_s &&
+           !s->sweep->result.measured;
 }
 
 /* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
@@ -247,8 +248,8 @@ static int weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
     /* A launch is judged by the time of all steps together, a free table by each bucket's. */
     for (int i = 0; i < s->seat_count; i++)
-        s->seats[i].played = request->fixed ? s->seats[i].weight * usual_ns(s, &s->seats[i])
-                                            : s->seats[i].weight;
+        s->seats[i].played =
+            request->fixed ? s->seats[i].weight * usual_ns(s, &s->seats[i]) : s->seats[i].weight;
     return rc;
 }
 
@@ -405,17 +406,19 @@ static struct search *visit_seat(struct settling *s, int i)
     return s->sweep->dictionary.search;
 }
 
-/* Whether some plan of each launch has room in all buckets, also in those between the seats. */
+/* Leaves launches of which some plan has room in each bucket where any has, also between seats. */
 static void rule_out(const struct settling *s, double *totals)
 {
     const struct space *space = space_of(s);
 
     for (uint32_t b = space->first; b <= space->last; b++) {
-        bool fits[SEARCH_ARMS_MAX] = { false };
+        bool fits[SEARCH_ARMS_MAX] = { false }, any = false;
 
-        for (int arm = 0; arm < (int)space->arm_count; arm++)
+        for (int arm = 0; arm < (int)space->arm_count; arm++) {
             fits[s->launch_of[arm]] = fits[s->launch_of[arm]] || space_fits(space, arm, b);
-        for (uint32_t l = 0; l < s->launch_count; l++)
+            any = any || fits[s->launch_of[arm]];
+        }
+        for (uint32_t l = 0; l < s->launch_count && any; l++)
             totals[l] = fits[l] ? totals[l] : (double)NAN;
     }
 }
@@ -520,8 +523,8 @@ static int find_price(struct settling *s)
     for (int i = 0; i < s->seat_count && rc >= 0; i++) {
         rc = visit_redecide(s->sweep, s->seats[i].bucket.key.bucket, s->left[i].arm, &anew);
         if (rc == OK)
-            parts[i] = launch_part_of(s->sweep->dictionary.search, s->left[i].arm,
-                                      s->seats[i].weight);
+            parts[i] =
+                launch_part_of(s->sweep->dictionary.search, s->left[i].arm, s->seats[i].weight);
     }
     if (rc >= 0)
         s->fixed.price = launch_price(parts, (size_t)s->seat_count);
@@ -549,9 +552,8 @@ static int place_one(struct settling *s, const struct entry_row *e, int arm, con
     if (arm >= 0 && !space_fits(space, arm, e->bucket))
         for (int other = best = -1; ++other < (int)space->arm_count;)
             if (s->launch_of[other] == s->launch_of[arm] && space_fits(space, other, e->bucket) &&
-                (best < 0 ||
-                 dictionary_expected_us(&s->sweep->dictionary, e->bucket, other) <
-                     dictionary_expected_us(&s->sweep->dictionary, e->bucket, best)))
+                (best < 0 || dictionary_expected_us(&s->sweep->dictionary, e->bucket, other) <
+                                 dictionary_expected_us(&s->sweep->dictionary, e->bucket, best)))
                 best = other;
     if (best >= 0)
         rc = visit_place(s->sweep, e->bucket, best, inferred, &anew);
@@ -594,6 +596,10 @@ static int place_rest(struct settling *s, bool reset)
         if (!reset && s->fixed.whole)
             arm = s->left[nearest_seat(s, e->bucket)].arm;
         else if (!reset && now >= 0 && (int)s->launch_of[now] == s->usual)
+            continue;
+        /* Where the default cannot run another plan stays until a launch is chosen. */
+        if (reset &&
+            (arm < 0 || !space_fits(space, arm, e->bucket) || !strcmp(e->decision, "alone")))
             continue;
         if (now != arm)
             rc = place_one(s, e, arm, reset ? "other axes are fixed" : "one launch for all");
@@ -655,7 +661,8 @@ static int begin_series(struct settling *s)
     size_t used = 0;
 
     s->row.goes += s->again;
-    if (s->again || (is_cut_off(s) && read_rivals(s) && (!s->sweep->request->fixed || read_plans(s))))
+    if (s->again ||
+        (is_cut_off(s) && read_rivals(s) && (!s->sweep->request->fixed || read_plans(s))))
         return hold_launch(s, true);
     TRY(hold_launch(s, false));
     if (kappa >= kappa_noticed)
@@ -828,7 +835,7 @@ static int write_entry(struct settling *s, int i)
     *e = anew;
     return store_entry_put(s->sweep->campaign->store, e,
                            left->arm == seat->published ? NULL
-                           : s->fixed.whole ? "one launch for all"
+                           : s->fixed.whole             ? "one launch for all"
                            : left->as == LEFT_AS_SHARED
                                ? "rounds: the plan on both sides is as good"
                                : "rounds");

@@ -119,8 +119,7 @@ void visit_claim_nothing(const struct sweep *sweep, struct entry_row *e)
 }
 
 /* `measure`: as for decide(). */
-static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure,
-                 struct entry_row *out)
+static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure, struct entry_row *out)
 {
     struct bucket b;
     int rc;
@@ -137,8 +136,7 @@ static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure,
     return rc;
 }
 
-int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred,
-                struct entry_row *out)
+int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, struct entry_row *out)
 {
     if (arm < 0 || !space_fits(sweep->space, arm, bucket))
         return UNSUPPORTED;

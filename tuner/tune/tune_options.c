@@ -181,11 +181,15 @@ static int check_fixed(const struct tune_options *o)
         return fail(ERR_ARGUMENT, "--traffic says for what one launch is best: it goes with --static, "
                                   "with --launch, or with the --space of a program of --exec");
     if (fixed && o->exec)
-        return fail(ERR_ARGUMENT, "%s does not go with --exec: a space says itself what changes "
-                                  "only with a restart of its program", option);
+        return fail(ERR_ARGUMENT,
+                    "%s does not go with --exec: a space says itself what changes "
+                    "only with a restart of its program",
+                    option);
     if (fixed && o->misses.count)
-        return fail(ERR_ARGUMENT, "%s does not go with --from-misses: one launch is chosen for a "
-                                  "whole table", option);
+        return fail(ERR_ARGUMENT,
+                    "%s does not go with --from-misses: one launch is chosen for a "
+                    "whole table",
+                    option);
     return OK;
 }
 
@@ -431,9 +435,9 @@ static int read_weights(struct tune_request *r)
         const struct space *space = &r->spaces[i];
         size_t buckets = (size_t)space->last + 1;
         double *weights = calloc(buckets, sizeof(*weights));
-        int rc = weights ? traffic_weights(&r->weights, &space->shape, space->window, weights,
-                                           buckets)
-                         : fail(ERR_NOMEM, "%zu buckets", buckets);
+        int rc = weights
+                     ? traffic_weights(&r->weights, &space->shape, space->window, weights, buckets)
+                     : fail(ERR_NOMEM, "%zu buckets", buckets);
 
         free(weights);
         TRY(rc);

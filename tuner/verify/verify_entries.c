@@ -186,9 +186,10 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     if (out->pinned)
         note("%u pinned and left alone: trainers are told what a person pinned there", out->pinned);
     if (out->launched)
-        note("%u left alone: they are of one launch, which was judged over its whole table; moetune "
-             "tune --retune measures it again",
-             out->launched);
+        note(
+            "%u left alone: they are of one launch, which was judged over its whole table; moetune "
+            "tune --retune measures it again",
+            out->launched);
     if (out->count) {
         TRY(weigh(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);

@@ -444,7 +444,7 @@ class Formats(unittest.TestCase):
         add_samples(self.database, PATHS, {(3, self.FAST): [(10, 2), (10, 2)]})  # set aside
         said = self.thresholds()
         self.assertIn("any number of tokens: path=standard chunks=1\n", said)
-        self.assertIn("; 25.0 % of that lies in ranges without samples, and is left out", said)
+        self.assertIn("; 12.5 % of that lies in ranges without samples, and is left out", said)
         self.assertRegex(said, r"\n33\.\d % \(.* slower than the table")  # 10 10 20, not 10 10 10
         os.remove(self.database)
         write_space(self.database, PATHS, 4 * [self.SLOW])

@@ -132,6 +132,7 @@ class Spaces(unittest.TestCase):
         path = os.path.join(self.folder, "launches.db")
         shutil.copy(self.database, path)
         db = sqlite3.connect(path)
+        db.execute("DROP TABLE IF EXISTS launch")  # of the program that the table was tuned with
         db.execute(
             "CREATE TABLE launch(fingerprint INTEGER, shape INTEGER, window INTEGER, launch TEXT,"
             " bucket INTEGER, plan TEXT, time_us REAL, sd REAL, samples INTEGER)"
