@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARMS_MOST = SEARCH_ARMS_MAX, LAUNCHES_MOST = 64, RANGES_MOST = 10, VALUES_MOST = 64 };
+enum { ARMS_MOST = SEARCH_ARMS_MAX, LAUNCHES_MOST = 1024, RANGES_MOST = 10, VALUES_MOST = 64 };
 enum { AXES = 4, RESTART_AXES = 2, PASSES = 3 };
 
 struct program {

@@ -58,7 +58,7 @@ static const struct option_row rows[] = {
       "host names as well; else they stay at home" },
     { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
     DB_ROW(OPTION(db)),
-    { "answers for a layer: " ANSWER_FORMATS, .kind = OPTION_GROUP },
+    { "answers: " ANSWER_FORMATS, .kind = OPTION_GROUP },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
       "only for this key; for a layer of moetune's own: its capacity [all keys, where one plan or "

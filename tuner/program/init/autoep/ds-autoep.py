@@ -11,7 +11,7 @@ model, the engine's backward and step, with Adam; its rate is 0, so that the wei
 were drawn.  The model is a small Mixtral; to tune your own put it into model_of(), and on cores its
 activation into Model().
 
-autoep_size needs a restart, so your program asks for it once, and writes it into the member
+autoep_size needs a restart: the table has one, your program asks once, and writes it into the member
 expert_parallel of DeepSpeed's configuration, as here.  Before each step it asks again,
 
     plan = view.plan(tokens, skew)    # of moelookup: bind(space="ds-autoep")

@@ -9,7 +9,7 @@
 deepspeed.moe.layer.MoE drops what an expert has no room for, so its capacity is the c of moetune's
 own dictionary: --factors says what capacity_factor is, in turn.  A step of training is the engine's
 backward and step, with Adam; its rate is 0, so that the weights stay as they were drawn.  ep_size
-needs a restart: your program asks once, for the capacity in which it will run most,
+needs a restart, so the table has one for all capacities, and your program asks once,
 
     ep_size = view.plan(capacity, 1)["ep"]    # of moelookup: bind(space="ds-moe")
 

@@ -14,9 +14,10 @@ Every axis needs a restart, so each launch shows one plan.  The step is a whole 
 and several micro-batches, for that is behind which overlap=on hides the exchanges; without a shared
 expert (--shared 0) there is no shared_overlap.  Of dispatcher=flex the backend is what moves tokens:
 deepep wants DeepEP, hybridep its branch hybrid-ep, ncclep a Transformer Engine that was built with
-NVTE_BUILD_WITH_NCCL_EP=1.  The plan goes back into Megatron's flags:
+NVTE_BUILD_WITH_NCCL_EP=1.  The launch that is best for the whole table goes back into Megatron's
+flags:
 
-    moetune export --format flags --space mcore --key 4096 \
+    moetune export --format flags --space mcore \
         --set dispatcher=--moe-token-dispatcher-type --set backend=--moe-flex-dispatcher-backend \
         --set num_sms=--moe-flex-dispatcher-num-sms --set ep=--expert-model-parallel-size \
         --set etp=--expert-tensor-parallel-size --set overlap=--overlap-moe-expert-parallel-comm \
