@@ -138,7 +138,8 @@ static int cover(const struct search *search, const bool *among)
     return next;
 }
 
-/* The arm of least mean among the usable ones, of all or of some, or those of them that ran here. */
+/* The arm of least mean among the usable ones, of all or of some, or those of them that ran here.
+ */
 static int best_arm(const struct search *search, const bool *within, bool ran, int but)
 {
     const struct blind *b = search->own;

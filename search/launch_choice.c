@@ -491,9 +491,9 @@ int launch_choice_open(const struct launch_choice_setup *setup, struct launch_ch
         (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
     /* An exhaustive pass starts each launch three times; the pairs that follow are among these.  Of
      * few launches that is too little to know them apart. */
-    search.limit = (uint32_t)launches + 2 * (uint32_t)(launches > 2 * PAIRS_LEAST
-                                                           ? launches - PAIRS_LEAST
-                                                           : PAIRS_LEAST);
+    search.limit =
+        (uint32_t)launches +
+        2 * (uint32_t)(launches > 2 * PAIRS_LEAST ? launches - PAIRS_LEAST : PAIRS_LEAST);
     TRY_OUT(search_open(&launches_ops, &search, &c->search));
     c->search->setup.worth = worth_of(c);
     decided = (struct decision_setup){ .search = c->search,
@@ -562,6 +562,8 @@ static void line_up(struct launch_choice *c)
     int launch[LINE_UPS];
 
     launch[USUAL] = c->decision.setup.default_arm;
+    if (!c->search->usable[launch[USUAL]])
+        launch[USUAL] = c->decision.winner; /* it stands alone */
     launch[CHOSEN] = c->decision.trial_count ? c->decision.trials[0].arm : launch[USUAL];
     for (int i = 0; i < LINE_UPS; i++) {
         c->line_up[i].launch = launch[i];
@@ -676,13 +678,19 @@ static bool any_counts(const struct launch_choice *c)
     return false;
 }
 
-/* Launches in which some range has no plan that can run are out. */
-static void drop_launches(struct launch_choice *c)
+/* Launches in which some range has no plan that can run are out, as long as that range counts. */
+static void rule_out(struct launch_choice *c)
 {
+    int usual = c->decision.setup.default_arm;
+
     survey(c);
-    for (int l = 0; l < (int)c->setup.launch_count && c->range_count; l++)
-        if (c->search->usable[l] && !c->beliefs[l].runs)
-            decision_drop(&c->decision, l);
+    for (int l = 0; l < (int)c->setup.launch_count; l++) {
+        if (c->search->usable[l] == c->beliefs[l].runs)
+            continue;
+        c->search->usable[l] = c->beliefs[l].runs;
+        if (l == usual || l == c->decision.winner)
+            break_up(c);
+    }
 }
 
 int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
@@ -692,7 +700,7 @@ int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
     if (!any_counts(c))
         return DECISION_DONE;
     c->surveyed = false;
-    drop_launches(c);
+    rule_out(c);
     next = decision_next(&c->decision, purpose);
     if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->lined_up)
         line_up(c);
@@ -897,7 +905,7 @@ bool launch_choice_result(const struct launch_choice *choice, struct launch_resu
     if (!any_counts(c))
         return false;
     c->surveyed = false;
-    drop_launches(c);
+    rule_out(c);
     if (!decision_result(&c->decision, &decided))
         return false;
     r.launch = decided.arm;

@@ -64,9 +64,10 @@ int launch_choice_live(const struct launch_choice *choice, int launch, int range
 struct launch_result {
     int launch; /* that is to be told */
     enum decision_word word;
-    struct gain over_default; /* what it saves: over the default launch, by pairs of processes, ... */
-    struct gain over_fixed;   /* ... over the best single plan for all ranges, ... */
-    int fixed_arm;            /* ... which is this one; -1: not known */
+    /* What it saves, by pairs of processes: over the default launch; over the best single plan for
+     * all ranges, which is fixed_arm (-1: not known). */
+    struct gain over_default, over_fixed;
+    int fixed_arm;
     struct gain price;        /* what a job would save beside it that restarted for each range */
     struct doubt doubt;       /* where the default stands; `arm` is a launch */
     uint32_t pairs, launches; /* of processes; that were started */

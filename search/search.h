@@ -123,7 +123,7 @@ struct search {
     bool alone;                   /* what other visits were told does not count in this one */
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
     uint32_t samples, visits;
-    uint32_t ran; /* arms that were sampled in this visit */
+    uint32_t ran;                     /* arms that were sampled in this visit */
     uint32_t count[SEARCH_ARMS_MAX];  /* samples of each arm in this visit */
     double log_last[SEARCH_ARMS_MAX]; /* the last of them */
     double apart[SEARCH_REPEATS_MAX]; /* distances of successive samples of one arm */

@@ -178,7 +178,7 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind_launch(table, &a.shape, SHA256_HEX(layer.cluster), choice->launch, &a.view));
     TRY_OUT(a.ranges.declared || choice->keyed ? add_answers(&a, choice)
-                                                : add_only_answer(&a, choice, &layer));
+                                               : add_only_answer(&a, choice, &layer));
     *out = a;
     return OK;
 out:

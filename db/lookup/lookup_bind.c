@@ -386,8 +386,8 @@ static void imply_launch(const struct lookup_layer *layer, struct lookup_inside 
         if (!declaration_same_launch(d, layer->entries[i].plan.choice,
                                      layer->entries[0].plan.choice))
             return;
-    inside->on = inside->implied = declaration_launch_usual(
-        d, layer->entries[0].plan.choice, layer->shape.ranks, &inside->usual);
+    inside->on = inside->implied = declaration_launch_usual(d, layer->entries[0].plan.choice,
+                                                            layer->shape.ranks, &inside->usual);
 }
 
 /* Says once which pins a job of this launch cannot run. */

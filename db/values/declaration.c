@@ -172,8 +172,8 @@ uint32_t declaration_apart(const struct declaration *d, uint32_t choice)
         uint32_t steps = value > usual ? value - usual : usual - value;
 
         if (steps)
-            apart += (d->axis[a].restart ? 1u << 20 : 0) + (1u << 14) +
-                     (d->axis[a].words ? 1 : steps);
+            apart +=
+                (d->axis[a].restart ? 1u << 20 : 0) + (1u << 14) + (d->axis[a].words ? 1 : steps);
     }
     return apart;
 }

@@ -33,14 +33,10 @@ static inline bool chance(uint32_t percent)
 
 static inline void no_environment(void)
 {
-    static const char *const names[] = { "MOELOOKUP_DB",
-                                         "MOELOOKUP_FORCE",
-                                         "MOELOOKUP_DISABLE",
-                                         "MOELOOKUP_LAUNCH",
-                                         "MOETUNE_DB",
-                                         "XDG_DATA_HOME",
-                                         "MOELOOKUP_RECORD",
-                                         NULL };
+    static const char *const names[] = { "MOELOOKUP_DB",      "MOELOOKUP_FORCE",
+                                         "MOELOOKUP_DISABLE", "MOELOOKUP_LAUNCH",
+                                         "MOETUNE_DB",        "XDG_DATA_HOME",
+                                         "MOELOOKUP_RECORD",  NULL };
 
     for (int i = 0; names[i]; i++)
         unsetenv(names[i]);

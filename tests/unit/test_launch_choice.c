@@ -134,8 +134,7 @@ static bool run(uint32_t most)
             return false;
         run_launch(launch, purpose);
     }
-    CHECK(launch_choice_result(program.choice, &program.result));
-    return true;
+    return launch_choice_result(program.choice, &program.result);
 }
 
 /* By the times themselves; `live`: under these plans, NULL: under the best ones that can run. */
@@ -282,6 +281,24 @@ static void a_launch_in_which_a_range_cannot_run_is_out(void)
     close_choice();
 }
 
+/* A range in which nothing runs counts no more; the others then have all launches again. */
+static void a_range_that_cannot_run_rules_out_no_launch_for_ever(void)
+{
+    draw_program(seed, 0, 0.002);
+    for (size_t r = 0; r < RANGES; r++)
+        for (size_t i = 0; i < LIVE; i++)
+            program.log_ns[r][2 * LIVE + i] -= 0.2;
+    for (size_t i = 0; i < ARMS; i++)
+        program.broken[1][i] = true;
+    open_choice();
+    CHECK(!run(4 * LAUNCHES)); /* no launch runs all ranges */
+    CHECK(program.all_starts <= LAUNCHES);
+    launch_choice_weigh(program.choice, 1, 0);
+    CHECK(run(1000));
+    CHECK(program.result.launch == 2 && program.result.over_default.low > 0.1);
+    close_choice();
+}
+
 static void what_was_shown_says_the_same_when_it_is_told_again(void)
 {
     for (uint64_t i = 0; i < 10; i++) {
@@ -304,8 +321,7 @@ static void what_was_shown_says_the_same_when_it_is_told_again(void)
             if (told->range < 0 && t)
                 CHECK(!launch_choice_end(program.choice));
             if (told->range < 0)
-                launch_choice_begin(program.choice, told->launch,
-                                    (enum decision_purpose)told->arm);
+                launch_choice_begin(program.choice, told->launch, (enum decision_purpose)told->arm);
             else
                 CHECK(!launch_choice_tell(program.choice, told->range, told->arm, told->ns));
         }
@@ -374,6 +390,7 @@ int main(void)
         TEST(the_price_of_one_launch_is_what_ranges_give_up),
         TEST(the_default_stands_where_launches_are_alike),
         TEST(a_launch_in_which_a_range_cannot_run_is_out),
+        TEST(a_range_that_cannot_run_rules_out_no_launch_for_ever),
         TEST(what_was_shown_says_the_same_when_it_is_told_again),
         TEST(dear_starts_are_fewer),
         TEST(a_range_that_no_longer_counts_changes_the_choice),

@@ -35,12 +35,12 @@ struct tables {
     FILE *to;
     const struct told *told; /* NULL: only the dictionary is wanted */
     int (*view)(struct tables *tables);
-    const char *wanted; /* layers that shape_agrees() with it; NULL: all */
-    uint32_t only;      /* this width; 0: all */
-    bool every;         /* a line for each bucket */
+    const char *wanted;                /* layers that shape_agrees() with it; NULL: all */
+    uint32_t only;                     /* this width; 0: all */
+    bool every;                        /* a line for each bucket */
     const struct option_list *traffic; /* as launch_table_read() has it; NULL: none */
-    unsigned words;     /* that the legend explains */
-    uint32_t count;     /* tables that were printed */
+    unsigned words;                    /* that the legend explains */
+    uint32_t count;                    /* tables that were printed */
     /* The table at hand. */
     struct moe_shape shape;
     struct entry_row *entries;

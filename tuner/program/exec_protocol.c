@@ -314,8 +314,8 @@ static int print(struct exec_protocol *v)
         store_close(store);
         return rc < 0 ? rc : OK;
     }
-    rc = tables_print(store, r->cluster, r->shape, v->session.ranges.window,
-                      &v->options->traffic, &words, stdout);
+    rc = tables_print(store, r->cluster, r->shape, v->session.ranges.window, &v->options->traffic,
+                      &words, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
     if (!rc)

@@ -14,12 +14,12 @@ struct launch_bucket {
     struct watched watched;       /* first: see launch_bucket_of() */
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
-    uint64_t demand; /* as live_demand() has it */
+    uint64_t demand;              /* as live_demand() has it */
     struct launch_choice *choice; /* borrowed; NULL: the range decides by itself */
     int place;                    /* its number there; -1: it is none of its ranges */
-    int pinned;      /* the arm that a person chose; -1: none that can run */
-    int wanted;      /* the arm that the decision asks for, while it is open; in a launch that
-                      * cannot show that, one that it would like to have on the occasion */
+    int pinned;                   /* the arm that a person chose; -1: none that can run */
+    int wanted; /* the arm that the decision asks for, while it is open; in a launch that
+                 * cannot show that, one that it would like to have on the occasion */
     enum decision_purpose purpose;
     bool on_occasion; /* the latter */
     bool cut;         /* its entry is what an earlier run could say when its time was up */

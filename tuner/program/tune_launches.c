@@ -34,7 +34,7 @@ struct launch_tuning {
 
     /* Where programs are started in several ways: which of them is best for all ranges together.
      * Then each range decides by itself among the plans of that one, if it is the default's. */
-    struct launch_choice *choice; /* NULL: there is one way */
+    struct launch_choice *choice;    /* NULL: there is one way */
     uint32_t apart[SEARCH_ARMS_MAX]; /* of plans from the default one */
     double *weights;                 /* by bucket: as launch_weights() has them */
     size_t weight_count;
@@ -571,7 +571,8 @@ static int open_choice(struct launch_tuning *t)
     TRY(launch_weights(&t->options->traffic, &t->setup->shape, t->setup->window, &t->weights,
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
-        t->apart[arm] = declaration_apart(t->launches.session->ranges.declared, t->arms[arm].choice);
+        t->apart[arm] =
+            declaration_apart(t->launches.session->ranges.declared, t->arms[arm].choice);
     return launch_choice_open(&setup, &t->choice);
 }
 

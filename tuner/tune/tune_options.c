@@ -178,8 +178,9 @@ static int check_fixed(const struct tune_options *o)
     if (o->all_fixed && o->fixed)
         return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
     if (o->traffic.count && !fixed && !(o->exec && o->space))
-        return fail(ERR_ARGUMENT, "--traffic says for what one launch is best: it goes with --static, "
-                                  "with --launch, or with the --space of a program of --exec");
+        return fail(ERR_ARGUMENT,
+                    "--traffic says for what one launch is best: it goes with --static, "
+                    "with --launch, or with the --space of a program of --exec");
     if (fixed && o->exec)
         return fail(ERR_ARGUMENT,
                     "%s does not go with --exec: a space says itself what changes "
