@@ -55,9 +55,10 @@ void launch_bucket_reset(struct launch_bucket *r, const struct launch_under_way 
     r->arm = -1;
     r->failing = false;
     watched_reset(&r->watched);
+    if (r->place >= 0)
+        r->bucket.process = launch->number + (r->choice ? 0 : LAUNCHES_AFTER_CHOICE);
     if (!r->choice)
         return;
-    r->bucket.process = launch->number;
     r->purpose = purpose;
     ask_choice(r);
 }

@@ -10,6 +10,10 @@
 
 #include <stddef.h>
 
+/* Rounds of samples are the numbers of their launches; from here on, of those after the ranges have
+ * chosen their launch, which say nothing of that choice. */
+enum { LAUNCHES_AFTER_CHOICE = 1 << 30 };
+
 struct launch_bucket {
     struct watched watched;       /* first: see launch_bucket_of() */
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */

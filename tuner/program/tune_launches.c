@@ -156,6 +156,7 @@ static int recall_launches(struct launch_tuning *t)
     while (i < count && !rc) {
         const struct recalled *first = &all[i];
         enum decision_purpose purpose = DECISION_SEARCH;
+        bool chosen = first->round >= LAUNCHES_AFTER_CHOICE; /* before it: it tells of plans alone */
         size_t end = i;
 
         for (; end < count && all[end].run == first->run && all[end].round == first->round &&
@@ -163,11 +164,13 @@ static int recall_launches(struct launch_tuning *t)
              end++)
             if (all[end].sample->kind == SAMPLE_CONTEST)
                 purpose = DECISION_SAFETY;
-        launch_choice_begin(t->choice, (int)first->way, purpose);
+        if (!chosen)
+            launch_choice_begin(t->choice, (int)first->way, purpose);
         for (; i < end && !rc; i++)
             rc = launch_choice_tell(t->choice, all[i].range->place, all[i].sample->arm,
                                     all[i].sample->ns);
-        rc = rc ? rc : launch_choice_end(t->choice);
+        if (!chosen && !rc)
+            rc = launch_choice_end(t->choice);
     }
     free(all);
     return rc;
