@@ -891,9 +891,8 @@ static struct gain price_of(const struct launch_choice *c, int launch)
     return price;
 }
 
-bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out)
+bool launch_choice_result(struct launch_choice *c, struct launch_result *out)
 {
-    struct launch_choice *c = (struct launch_choice *)choice; /* what it believes is kept there */
     struct launch_result r = { .over_default = GAIN_UNKNOWN,
                                .over_fixed = GAIN_UNKNOWN,
                                .fixed_arm = c->fixed_arm };

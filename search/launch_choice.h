@@ -77,7 +77,7 @@ struct launch_result {
 struct gain launch_choice_gain(const struct launch_choice *choice, int range);
 
 /* At any time: what would be published now.  False: no launch can run all ranges. */
-bool launch_choice_result(const struct launch_choice *choice, struct launch_result *out);
+bool launch_choice_result(struct launch_choice *choice, struct launch_result *out);
 
 /* ---- what launches are worth by what is believed of their plans, however they are measured */
 

@@ -50,8 +50,8 @@ static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
     return launch_bucket_of(t->launches.ranges[i]);
 }
 
-/* How often a step of the range is taken, beside others.  One that no trainer asked for is decided
- * all the same, and counts for nothing beside the others. */
+/* How often a step of the range is taken, as a share of the most.  One that no trainer asked for is
+ * decided all the same, and counts for nothing beside the others. */
 static double weight_of(const struct launch_tuning *t, uint32_t bucket)
 {
     static const double unasked = 1e-6;
@@ -59,7 +59,7 @@ static double weight_of(const struct launch_tuning *t, uint32_t bucket)
 
     for (size_t i = 0; i < t->weight_count; i++)
         most = fmax(most, t->weights[i]);
-    return fmax(t->weights[bucket], unasked * most);
+    return fmax(t->weights[bucket] / most, unasked);
 }
 
 static int add_range(struct launch_tuning *t, uint32_t bucket)

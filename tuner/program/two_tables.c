@@ -175,6 +175,7 @@ static int find_launch(struct program_comparison *t)
 {
     const struct declaration *d = t->ranges.declared;
     struct moe_plan usual = plan_default(&t->shape), first = usual;
+    double most = 0;
     size_t buckets;
 
     for (uint32_t b = 0; d && b < known_buckets(t) && !t->options->against_table; b++) {
@@ -196,9 +197,14 @@ static int find_launch(struct program_comparison *t)
                                         "for all ranges together")
                    : OK;
     t->whole = calloc(1, sizeof(*t->whole));
-    return t->whole ? launch_weights(&t->options->traffic, &t->shape, t->ranges.window, &t->weights,
-                                     &buckets)
-                    : fail(ERR_NOMEM, "a contest");
+    if (!t->whole)
+        return fail(ERR_NOMEM, "a contest");
+    TRY(launch_weights(&t->options->traffic, &t->shape, t->ranges.window, &t->weights, &buckets));
+    for (size_t b = 0; b < buckets; b++)
+        most = fmax(most, t->weights[b]);
+    for (size_t b = 0; b < buckets; b++)
+        t->weights[b] /= most; /* sums of times stay what a clock may count */
+    return OK;
 }
 
 /* Reads the space and the tables. */
