@@ -452,13 +452,16 @@ static void spaces_of_the_manual_are_what_it_says(void)
 static void the_wrong_line_of_the_manual_is_refused_as_it_says(void)
 {
     char *page = read_page(), *word = strstr(page, "=deepep |"), why[DECLARATION_FAULT_BYTES] = "";
+    char *text = strstr(page, "space deepep"), *end = text ? strstr(text, "\n```\n") : NULL;
     struct declaration *d = NULL;
 
-    CHECK(word);
-    if (word)
+    CHECK(word && end);
+    if (word && end) {
         memcpy(word, "=deepp  |", 9);
-    CHECK(declaration_read(strstr(page, "space deepep"), &d, why, sizeof(why)) == ERR_ARGUMENT);
-    CHECK(strlen(why) > 20 && strstr(page, why));
+        *++end = 0;
+        CHECK(declaration_read(text, &d, why, sizeof(why)) == ERR_ARGUMENT);
+        CHECK(strlen(why) > 20 && strstr(end + 1, why));
+    }
     free(page);
 }
 
