@@ -149,10 +149,10 @@ static void visit(struct launch_bucket *r)
 
 int launch_bucket_join(struct launch_bucket *r, struct launch_choice *choice, double weight)
 {
-    r->watched.state = RANGE_OPEN;
-    r->choice = choice;
+    r->watched.state = r->demand ? RANGE_OPEN : RANGE_LEFT_OUT;
+    r->choice = r->demand ? choice : NULL;
     visit(r);
-    r->place = launch_choice_add(choice, r->dictionary.search, weight);
+    r->place = launch_choice_add(choice, r->dictionary.search, r->demand ? weight : 0);
     return r->place < 0 ? r->place : OK;
 }
 
@@ -161,7 +161,8 @@ int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint3
     r->choice = NULL;
     for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
         r->bucket.attempts[arm].usable &= launch_of[arm] == launch;
-    return r->watched.state == RANGE_OPEN ? launch_bucket_begin(r) : OK;
+    return r->watched.state == RANGE_OPEN || r->watched.state == RANGE_NEW ? launch_bucket_begin(r)
+                                                                           : OK;
 }
 
 int launch_bucket_follow(struct launch_bucket *r, const struct launch_choice *choice,

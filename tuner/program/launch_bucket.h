@@ -52,9 +52,8 @@ bool launch_bucket_pin(struct launch_bucket *range);
 /* Has it decided, from what is known; writes the entry where nothing more is wanted. */
 int launch_bucket_begin(struct launch_bucket *range);
 
-/* The same where the ranges choose their launch together, in which it counts by its weight, also if
- * nobody demands it now: the launch is that of the whole table.  What it has sampled the caller
- * tells the choice. */
+/* The same where the ranges choose their launch together, in which it counts by its weight; for
+ * nothing where nobody demands it.  What it has sampled the caller tells the choice. */
 int launch_bucket_join(struct launch_bucket *range, struct launch_choice *choice, double weight);
 /* The choice is made: from here on the range decides among the plans of that launch by itself. */
 int launch_bucket_part(struct launch_bucket *range, const uint32_t *launch_of, uint32_t launch);

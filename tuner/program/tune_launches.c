@@ -156,7 +156,8 @@ static int recall_launches(struct launch_tuning *t)
     while (i < count && !rc) {
         const struct recalled *first = &all[i];
         enum decision_purpose purpose = DECISION_SEARCH;
-        bool chosen = first->round >= LAUNCHES_AFTER_CHOICE; /* before it: it tells of plans alone */
+        bool chosen =
+            first->round >= LAUNCHES_AFTER_CHOICE; /* before it: it tells of plans alone */
         size_t end = i;
 
         for (; end < count && all[end].run == first->run && all[end].round == first->round &&
@@ -579,6 +580,39 @@ static int open_choice(struct launch_tuning *t)
     return launch_choice_open(&setup, &t->choice);
 }
 
+/* The launch of all entries of the table. */
+struct told_launch {
+    const struct launch_tuning *tuning;
+    int way; /* -1: there is none, -2: there are several */
+};
+
+static int note_told(void *self, const struct entry_row *e)
+{
+    struct told_launch *told = self;
+    const struct launch_tuning *t = told->tuning;
+    int arm = dictionary_arm(&t->dictionary, &e->plan);
+    int way = arm < 0 ? -2 : (int)t->launches.way_of[arm];
+
+    if (e->window == t->dictionary.ranges.window)
+        told->way = told->way == -1 || told->way == way ? way : -2;
+    return OK;
+}
+
+/* Ranges that trainers missed are decided inside the launch that the table tells: a few of them say
+ * little of what is best for all. */
+static int stay_in_launch(struct launch_tuning *t)
+{
+    struct told_launch told = { t, -1 };
+    const struct dictionary *d = &t->dictionary;
+
+    if (!t->choice || !t->setup->demands)
+        return OK;
+    TRY(store_entries(d->store, d->cluster, d->shape, note_told, &told));
+    t->settled = told.way >= 0;
+    t->best = (struct launch_result){ .launch = told.way, .doubt = { .arm = -1 } };
+    return OK;
+}
+
 static int tune(struct launch_tuning *t)
 {
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
@@ -599,11 +633,12 @@ static int tune(struct launch_tuning *t)
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
+    TRY(stay_in_launch(t));
     /* Ranges that are asked for, then those that earlier runs tried something in. */
     for (size_t i = 0; i < setup->demand_count; i++)
         TRY(add_range(t, setup->demands[i].bucket));
     TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t));
-    if (t->choice)
+    if (t->choice && !t->settled)
         TRY(recall_launches(t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->launches.range_count && rc == ERR_CUT; i++)

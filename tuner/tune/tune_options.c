@@ -177,13 +177,17 @@ static int check_fixed(const struct tune_options *o)
     TRY(read_fixed(o, &fixed));
     if (o->all_fixed && o->fixed)
         return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
-    if (o->traffic.count && !fixed && !(o->exec && o->space))
+    if (o->traffic.count && o->exec && !o->space)
+        return fail(ERR_ARGUMENT,
+                    "--exec does not go with --traffic: nothing is chosen for all of its "
+                    "capacities together; with a --space it does");
+    if (o->traffic.count && !fixed && !o->exec)
         return fail(ERR_ARGUMENT,
                     "--traffic says for what one launch is best: it goes with --static, "
                     "with --launch, or with the --space of a program of --exec");
     if (fixed && o->exec)
         return fail(ERR_ARGUMENT,
-                    "%s does not go with --exec: a space says itself what changes "
+                    "--exec does not go with %s: a space says itself what changes "
                     "only with a restart of its program",
                     option);
     if (fixed && o->misses.count)
