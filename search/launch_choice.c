@@ -152,24 +152,18 @@ int launch_live(struct search *visit, const uint32_t *launch_of, int launch)
     return live_of(&(struct range){ .search = visit }, launch_of, launch, NULL);
 }
 
-static struct launch_part part_of(const struct range *r, int arm)
+struct launch_part launch_part_of(struct search *s, int arm, double weight)
 {
-    struct search *s = r->search;
-    double log_ns = level_of(r, arm).mean, least = log_ns;
+    double log_ns = search_level(s, arm).mean, least = log_ns;
     int best = arm;
 
     for (int other = 0; other < (int)s->setup.arm_count; other++)
-        if (s->usable[other] && s->count[other] && level_of(r, other).mean < least) {
-            least = level_of(r, other).mean;
+        if (s->usable[other] && s->count[other] && search_level(s, other).mean < least) {
+            least = search_level(s, other).mean;
             best = other;
         }
-    return (struct launch_part){ r->weight, log_ns, least,
+    return (struct launch_part){ weight, log_ns, least,
                                  best == arm ? 0 : search_compare(s, best, arm).sd };
-}
-
-struct launch_part launch_part_of(struct search *visit, int arm, double weight)
-{
-    return part_of(&(struct range){ .search = visit, .weight = weight }, arm);
 }
 
 struct gain launch_price(const struct launch_part *parts, size_t count)
@@ -870,27 +864,6 @@ struct gain launch_choice_gain(const struct launch_choice *c, int range)
     return gain_of(&pairs, 2 * luck, freedom);
 }
 
-static struct gain price_of(const struct launch_choice *c, int launch)
-{
-    struct launch_part *parts = calloc(c->range_count, sizeof(*parts));
-    struct gain price = GAIN_UNKNOWN;
-    bool runs = parts != NULL;
-
-    for (size_t r = 0; r < c->range_count && runs; r++) {
-        int live = launch_choice_live(c, launch, (int)r);
-
-        if (!(c->ranges[r].weight > 0))
-            continue;
-        runs = live >= 0;
-        if (runs)
-            parts[r] = part_of(&c->ranges[r], live);
-    }
-    if (runs)
-        price = launch_price(parts, c->range_count);
-    free(parts);
-    return price;
-}
-
 bool launch_choice_result(struct launch_choice *c, struct launch_result *out)
 {
     struct launch_result r = { .over_default = GAIN_UNKNOWN,
@@ -911,7 +884,6 @@ bool launch_choice_result(struct launch_choice *c, struct launch_result *out)
     r.word = decided.word;
     r.doubt = decided.doubt;
     r.launches = (uint32_t)c->process_count;
-    r.price = price_of(c, r.launch);
     luck = luck_of(c, &freedom);
     trial = decision_trial(&c->decision);
     chosen = line_up_of(c, r.launch);

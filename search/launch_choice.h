@@ -68,7 +68,6 @@ struct launch_result {
      * all ranges, which is fixed_arm (-1: not known). */
     struct gain over_default, over_fixed;
     int fixed_arm;
-    struct gain price;        /* what a job would save beside it that restarted for each range */
     struct doubt doubt;       /* where the default stands; `arm` is a launch */
     uint32_t pairs, launches; /* of processes; that were started */
 };

@@ -22,6 +22,7 @@
 
 #include "moelookup.h"
 #include "plan.h"
+#include "ranges.h"
 
 struct traffic_bucket {
     uint32_t bucket;
@@ -53,5 +54,17 @@ void traffic_free(struct traffic *traffic);
 uint64_t traffic_asked(const struct traffic_bucket *bucket);
 uint64_t traffic_unpinned(const struct traffic_bucket *bucket);
 uint64_t traffic_total(const struct traffic_layer *layer);
+
+/* ---- what a mean over buckets counts by */
+
+/* Fills weights[bucket], of so many buckets, with the look-ups of the layer, also of records that
+ * did not say T.  Those of other buckets count nowhere.  ERR_ARGUMENT after a message: the traffic
+ * is of other layers, or nobody asked for any of these buckets. */
+int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape, uint32_t window,
+                    double *weights, size_t buckets);
+
+/* Where nobody says how often: each doubling of the key alike; a range without a lower or an upper
+ * end counts as one. */
+void traffic_even(struct ranges ranges, double *weights, size_t buckets);
 
 #endif

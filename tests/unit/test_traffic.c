@@ -1,7 +1,7 @@
 /* Records that are damaged, and records that are added up. */
 #include "lookup_recording.h"
 
-#include "traffic_weights.h"
+#include "traffic.h"
 
 #define LAYER "\"layer\":\"E=2 k=2 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4\""
 #define HEAD "{\"format\":\"moetune-traffic\",\"version\":1," LAYER ",\"window\":128,"

@@ -6,13 +6,14 @@
 #include "declaration.h"
 #include "distribution.h"
 #include "json.h"
+#include "launch_choice.h"
 #include "pairs.h"
 #include "plan.h"
 #include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "text.h"
-#include "traffic_weights.h"
+#include "traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,11 +53,6 @@ static const struct launch_row *row_of(const struct launch_table *t, const char 
         if (row->bucket == bucket && !strcmp(row->launch, words))
             return row;
     return NULL;
-}
-
-const struct launch_row *launch_table_row(const struct launch_table *t, int launch, uint32_t bucket)
-{
-    return row_of(t, t->launches[launch].words, bucket);
 }
 
 /* Whether any launch has a row there: other ranges count nowhere. */
@@ -99,29 +95,30 @@ static int list_launches(struct launch_table *t, const struct declaration *d, co
 }
 
 /* What a job would save beside the launch that is told if each range had a launch of its own. */
-static void find_price(struct launch_table *t, const double *weights, size_t buckets)
+static int find_price(struct launch_table *t, const double *weights, size_t buckets)
 {
-    double here = 0, free = 0, spread = 0, price;
+    struct launch_part *parts;
 
     t->price = (struct gain)GAIN_UNKNOWN;
     if (t->told < 0 || !(t->launches[t->told].us > 0))
-        return;
+        return OK;
+    parts = calloc(buckets, sizeof(*parts));
+    if (!parts)
+        return fail(ERR_NOMEM, "%zu ranges", buckets);
     for (uint32_t b = 0; b < buckets; b++) {
-        const struct launch_row *told = launch_table_row(t, t->told, b), *best = told;
+        const struct launch_row *told = row_of(t, t->launches[t->told].words, b), *best = told;
 
         if (!told)
             continue;
         EACH_ROW (launch_row, row, t->rows)
             if (row->bucket == b && row->time_us < best->time_us)
                 best = row;
-        here += weights[b] * told->time_us;
-        free += weights[b] * best->time_us;
-        if (best != told)
-            spread += weights[b] * best->time_us * hypot(best->sd, told->sd);
+        parts[b] = (struct launch_part){ weights[b], log(told->time_us), log(best->time_us),
+                                         best == told ? 0 : hypot(best->sd, told->sd) };
     }
-    price = 1 - free / here;
-    spread = 1.96 * spread / here;
-    t->price = (struct gain){ price, fmax(0, price - spread), fmin(1, price + spread) };
+    t->price = launch_price(parts, buckets);
+    free(parts);
+    return OK;
 }
 
 /* The fastest launch that is not known to be as likely slower than the default one. */
@@ -194,7 +191,7 @@ int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint3
         out->told = choose(out);
     if (out->told >= 0)
         out->launches[out->told].told = true;
-    find_price(out, weights, buckets);
+    rc = find_price(out, weights, buckets);
 out:
     free(weights);
     return rc;

@@ -41,10 +41,6 @@ void launch_table_free(struct launch_table *table);
 int launch_table_choose(const char *path, const struct moe_shape *shape, const uint8_t *cluster,
                         const struct option_list *traffic, char words[DECLARATION_PLAN_BYTES]);
 
-/* The row of that launch and bucket; NULL: there is none. */
-const struct launch_row *launch_table_row(const struct launch_table *table, int launch,
-                                          uint32_t bucket);
-
 /* Lines of a person's table; a member ", 'launches': [...]" of JSON. */
 void launch_table_print(const struct launch_table *table, const char *key, FILE *to);
 void launch_table_json(const struct launch_table *table, FILE *to);

@@ -13,7 +13,7 @@
 #include "standings.h"
 #include "status.h"
 #include "text.h"
-#include "traffic_weights.h"
+#include "traffic.h"
 
 #include <inttypes.h>
 #include <math.h>

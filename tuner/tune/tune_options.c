@@ -13,7 +13,7 @@
 #include "space_file.h"
 #include "status.h"
 #include "text.h"
-#include "traffic_weights.h"
+#include "traffic.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -174,6 +174,11 @@ static int check_fixed(const struct tune_options *o)
     const char *option = o->all_fixed ? "--static" : "--launch";
     uint32_t fixed;
 
+    if ((o->fixed || o->all_fixed) && o->exec)
+        return fail(ERR_ARGUMENT,
+                    "--exec does not go with %s: a space says itself what changes "
+                    "only with a restart of its program",
+                    option);
     TRY(read_fixed(o, &fixed));
     if (o->all_fixed && o->fixed)
         return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
@@ -185,11 +190,6 @@ static int check_fixed(const struct tune_options *o)
         return fail(ERR_ARGUMENT,
                     "--traffic says for what one launch is best: it goes with --static, "
                     "with --launch, or with the --space of a program of --exec");
-    if (fixed && o->exec)
-        return fail(ERR_ARGUMENT,
-                    "--exec does not go with %s: a space says itself what changes "
-                    "only with a restart of its program",
-                    option);
     if (fixed && o->misses.count)
         return fail(ERR_ARGUMENT,
                     "%s does not go with --from-misses: one launch is chosen for a "

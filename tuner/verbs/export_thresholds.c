@@ -8,7 +8,7 @@
 #include "status.h"
 #include "text.h"
 #include "thresholds.h"
-#include "traffic_weights.h"
+#include "traffic.h"
 
 #include <inttypes.h>
 #include <math.h>
