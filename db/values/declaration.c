@@ -142,6 +142,8 @@ int declaration_launch_scan(const struct declaration *d, const char *text, uint3
         if (value == d->axis[i].values || (seen >> i & 1)) {
             text_put(why, size, "\"%.*s\": %s", shown, text,
                      seen >> i & 1 ? "the axis is named twice" : "the axis has no such value");
+            for (uint32_t v = 0; v < d->axis[i].values && !(seen >> i & 1); v++)
+                text_add(why, size, "%s%s", v ? ", " : "; it has ", d->axis[i].text[v]);
             return ERR_ARGUMENT;
         }
         said = declaration_with(d, said, i, value);
