@@ -252,8 +252,9 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  * named have their defaults.
  *
  * NULL or "": the words of MOELOOKUP_LAUNCH.  Where that is not set, as moelookup_bind: the entries
- * answer, whatever launch they are of.  MOELOOKUP_LAUNCH is for the whole job, so moelookup_bind
- * heeds it, too, and layers without a space, or of one without restart axes, do not look at it.
+ * answer.  Where they are all of one launch, and the table has rows of launches, a range without an
+ * entry answers as inside that one.  MOELOOKUP_LAUNCH is for the whole job, so moelookup_bind heeds
+ * it, too, and layers without a space, or of one without restart axes, do not look at it.
  * It does not travel with packed bytes: every rank must have it.
  *
  * The first of these that exists answers:
