@@ -113,7 +113,7 @@ static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
     return OK;
 }
 
-static int run(const void *args)
+static int exchange(const void *args)
 {
     const struct exchange_args *x = args;
     int n = 0, rc = OK;
@@ -141,7 +141,7 @@ static int mpi_exchange(struct wire *base, struct stream *stream, const struct b
 {
     struct exchange_args args = { (struct wire_mpi *)base, batch, stream };
 
-    return host_call(stream, run, &args, sizeof(args));
+    return host_call(stream, exchange, &args, sizeof(args));
 }
 
 static int mpi_reserve(struct wire *base, struct batch *batch)

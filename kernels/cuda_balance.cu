@@ -12,7 +12,7 @@ struct balance_ranges {
     float *sums;          /* (count, columns) */
 };
 
-static inline struct balance_ranges ranges_of(const struct balance *b,
+static inline struct balance_ranges buckets_of(const struct balance *b,
                                               const struct cuda_queue *queue)
 {
     struct balance_ranges g = { gate_columns(b->router, b->experts, b->groups), range_tokens, 0,
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" int cuda_balance(const struct balance *b, const struct cuda_queue *queue)
 {
-    struct balance_ranges g = ranges_of(b, queue);
+    struct balance_ranges g = buckets_of(b, queue);
     cudaError_t code = cudaSuccess;
 
     if (b->tokens && g.columns && !g.count) /* not even one range of so many columns */

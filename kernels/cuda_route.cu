@@ -260,7 +260,7 @@ struct ranges {
     int32_t *table;                /* (experts, count) */
 };
 
-static inline struct ranges ranges_of(const struct route *r, const struct cuda_queue *queue)
+static inline struct ranges buckets_of(const struct route *r, const struct cuda_queue *queue)
 {
     struct ranges g = { (uint64_t)r->tokens * r->top_k, range_choices, 0,
                         (int32_t *)queue->scratch };
@@ -393,7 +393,7 @@ static cudaError_t give_slots(const struct route *r, const struct ranges *g, cud
 
 extern "C" int cuda_route(const struct route *r, const struct cuda_queue *queue)
 {
-    struct ranges g = ranges_of(r, queue);
+    struct ranges g = buckets_of(r, queue);
     cudaError_t code = choose_experts(r, queue->stream);
 
     if (r->given)
@@ -414,7 +414,7 @@ extern "C" int cuda_slots(const struct slots *s, const struct cuda_queue *queue)
     route.capacity = s->capacity;
     route.capacities = s->capacities;
     route.expert = (int32_t *)s->expert, route.slot = s->slot, route.needed = s->needed;
-    g = ranges_of(&route, queue);
+    g = buckets_of(&route, queue);
     return cuda_check(g.choices && !g.count ? cudaErrorInvalidValue
                                             : give_slots(&route, &g, queue->stream),
                       "slots");
@@ -463,7 +463,7 @@ extern "C" int cuda_recount(const struct recount *r, const struct cuda_queue *qu
     route.capacity = r->capacity ? r->capacity : UINT64_MAX;
     route.capacities = r->capacities;
     route.expert = r->expert, route.slot = r->slot, route.needed = r->needed;
-    g = ranges_of(&route, queue);
+    g = buckets_of(&route, queue);
     if (g.choices && !g.count) /* not even one range of so many experts */
         code = cudaErrorInvalidValue;
     if (!code && g.choices)

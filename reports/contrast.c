@@ -211,14 +211,14 @@ struct improvement contrast_static(const struct layer_facts *layer, const struct
 
 size_t contrast_axes(const struct layer_facts *layer)
 {
-    return layer->ranges.declared ? layer->ranges.declared->axes : plan_axis_count;
+    return layer->buckets.declared ? layer->buckets.declared->axes : plan_axis_count;
 }
 
 /* The plan with its default on one axis. */
 static struct moe_plan without_axis(const struct layer_facts *layer, struct moe_plan plan,
                                     size_t axis)
 {
-    const struct declaration *d = layer->ranges.declared;
+    const struct declaration *d = layer->buckets.declared;
     struct moe_plan usual = plan_default(&layer->shape);
 
     if (d) {
@@ -231,8 +231,8 @@ static struct moe_plan without_axis(const struct layer_facts *layer, struct moe_
 
 struct axis_worth contrast_axis(const struct layer_facts *layer, size_t axis)
 {
-    struct axis_worth worth = { .name = layer->ranges.declared
-                                            ? layer->ranges.declared->axis[axis].name
+    struct axis_worth worth = { .name = layer->buckets.declared
+                                            ? layer->buckets.declared->axis[axis].name
                                             : plan_axes[axis].name };
 
     for (size_t i = 0; i < layer->entry_count; i++) {

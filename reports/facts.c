@@ -400,7 +400,7 @@ static int name_layer(struct store *store, const struct layer_key *key, struct l
     layer->class = key->class;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
-    layer->ranges = ranges_of(&layer->shape, key->window);
+    layer->buckets = buckets_of(&layer->shape, key->window);
     layer->modelled = !backend_is_real(layer->cluster.backend);
     rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
     if (rc == OK)
@@ -499,7 +499,7 @@ static int read_loads(struct store *store, struct layer_facts *layer)
 
         if (!moves_no_tokens(&of->key.plan, MOE_SPARSE))
             continue;
-        rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->ranges.window,
+        rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->buckets.window,
                            of->key.bucket, add_loaded, &loaded);
         if (!rc)
             rc = pair_loads(&loaded, of, layer);
@@ -671,7 +671,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 
             if (!shape.tokens)
                 shape.tokens = layer->shape.tokens;
-            if (t->window != layer->ranges.window || !shape_equal(&shape, &layer->shape))
+            if (t->window != layer->buckets.window || !shape_equal(&shape, &layer->shape))
                 continue;
             found = true;
             /* The one that says T is meant, if there is one. */
@@ -686,17 +686,17 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 /* ---- questions */
 
 const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
-                        char room[RANGE_TEXT_BYTES])
+                        char room[BUCKETS_TEXT_BYTES])
 {
-    if (!layer->ranges.declared)
-        return ranges_text(layer->ranges, first, last, room);
-    declaration_ranges(layer->ranges.declared, first, last, room, RANGE_TEXT_BYTES);
+    if (!layer->buckets.declared)
+        return buckets_text(layer->buckets, first, last, room);
+    declaration_ranges(layer->buckets.declared, first, last, room, BUCKETS_TEXT_BYTES);
     return room;
 }
 
 const char *facts_key(const struct layer_facts *layer)
 {
-    return layer->ranges.declared ? ranges_key(layer->ranges) : "capacity c, rows";
+    return layer->buckets.declared ? buckets_key(layer->buckets) : "capacity c, rows";
 }
 
 static int order_bucket(const void *left, const void *right)

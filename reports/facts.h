@@ -4,11 +4,11 @@
 #ifndef FACTS_H
 #define FACTS_H
 
+#include "buckets.h"
 #include "counts_replay.h"
 #include "declaration.h"
 #include "heat.h"
 #include "overlap.h"
-#include "ranges.h"
 #include "shape.h"
 #include "standings.h"
 #include "stats.h"
@@ -97,7 +97,7 @@ struct load_pair {
  * several.  Slices of the arrays of struct facts. */
 struct layer_facts {
     int64_t cluster_id, shape_id;
-    struct ranges ranges; /* with the declaration whose plans it has, too */
+    struct buckets buckets; /* with the declaration whose plans it has, too */
     uint32_t class;
     bool modelled; /* simulated: invented, not measured */
     struct cluster cluster;
@@ -146,7 +146,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
 /* From a bucket to the next one of the layer. */
 static inline uint32_t facts_stride(const struct layer_facts *layer)
 {
-    return ranges_classes(layer->ranges);
+    return buckets_classes(layer->buckets);
 }
 
 /* Of the layer's class. */
@@ -157,7 +157,7 @@ static inline bool facts_has(const struct layer_facts *layer, uint32_t bucket)
 
 /* From one bucket of the layer to another, of its class. */
 const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
-                        char room[RANGE_TEXT_BYTES]);
+                        char room[BUCKETS_TEXT_BYTES]);
 
 /* What answers depend on, as an axis and a column name it. */
 const char *facts_key(const struct layer_facts *layer);

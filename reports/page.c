@@ -1,10 +1,10 @@
 /* The report as one page of HTML: head, contents, a section per layer, and gnuplot's pictures in
  * it; html_write() escapes all text. */
+#include "buckets.h"
 #include "drops.h"
 #include "followed.h"
 #include "plan.h"
 #include "quote.h"
-#include "ranges.h"
 #include "remarks.h"
 #include "text.h"
 #include "whatif.h"
@@ -75,8 +75,9 @@ static void print_title(const struct section *section, FILE *to)
         return;
     }
     html_write(to, "%s", SHAPE_TEXT(&layer->shape));
-    if (layer->ranges.declared && *layer->ranges.declared->class_name)
-        html_write(to, ",%s", strchr(RANGE_TEXT(layer->ranges, layer->class, layer->class), ' '));
+    if (layer->buckets.declared && *layer->buckets.declared->class_name)
+        html_write(to, ",%s",
+                   strchr(BUCKETS_TEXT(layer->buckets, layer->class, layer->class), ' '));
 }
 
 /* ---- head */
@@ -294,13 +295,13 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
 {
     struct plan_range range = plan_range_of(e, count);
     uint32_t first = e->bucket, last = e[count - 1].bucket;
-    char text[RANGE_TEXT_BYTES], found[FOUND_BYTES];
+    char text[BUCKETS_TEXT_BYTES], found[FOUND_BYTES];
 
-    if (layer->ranges.declared)
+    if (layer->buckets.declared)
         facts_range(layer, first, last, text);
     else
-        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64, ranges_from(layer->ranges, first),
-                 ranges_to(layer->ranges, last));
+        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64, buckets_from(layer->buckets, first),
+                 buckets_to(layer->buckets, last));
     html_write(to, "<tr><td class='n'>%s</td><td class='plan'>%s</td>", text, PLAN_WORDS(&e->plan));
     print_ms(range.time_us, "n", to);
     print_ms(range.default_us, "n extra", to);
@@ -578,10 +579,10 @@ static void print_headline(const struct section *section, FILE *to)
     html_write(to, "</b></p>\n<p>%s%s, %u rank%s on %u node%s; buckets ",
                layer->modelled ? "MODELLED: " : "", c->device, c->ranks, c->ranks == 1 ? "" : "s",
                c->nodes, c->nodes == 1 ? "" : "s");
-    if (layer->ranges.declared)
-        fprintf(to, "by %s</p>\n", layer->ranges.declared->key);
+    if (layer->buckets.declared)
+        fprintf(to, "by %s</p>\n", layer->buckets.declared->key);
     else
-        fprintf(to, "of %u rows</p>\n", layer->ranges.window);
+        fprintf(to, "of %u rows</p>\n", layer->buckets.window);
 }
 
 /* What these numbers rest on, and what is not drawn. */
@@ -609,7 +610,7 @@ static void print_fine_print(const struct section *section, FILE *to)
         fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
         html_write(to, "%s.</p>\n", p->without);
     }
-    if (section->scope.count == 1 && !layer->ranges.declared) {
+    if (section->scope.count == 1 && !layer->buckets.declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, "soft", to);
     }
@@ -659,10 +660,10 @@ static void print_section(const struct report *report, const struct section *sec
 static void print_spaces(const struct facts *facts, FILE *to)
 {
     for (size_t i = 0; i < facts->layer_count; i++) {
-        const struct declaration *d = facts->layers[i].ranges.declared;
+        const struct declaration *d = facts->layers[i].buckets.declared;
         size_t first = 0;
 
-        while (facts->layers[first].ranges.declared != d)
+        while (facts->layers[first].buckets.declared != d)
             first++;
         if (d && first == i)
             html_write(to, "<details><summary>What may vary: %s</summary><pre>%s</pre></details>\n",

@@ -2,11 +2,11 @@
  * that its layer asks for, and the script of its kind. */
 #include "plots.h"
 
+#include "buckets.h"
 #include "contrast.h"
 #include "followed.h"
 #include "moelookup.h"
 #include "quote.h"
-#include "ranges.h"
 #include "shape.h"
 #include "text.h"
 
@@ -318,13 +318,13 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     }
     /* Trainers may ask for what is far from everything that was measured. */
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
-        double asked = (double)ranges_capacity(layer->ranges, layer->traffic->buckets[i].bucket);
+        double asked = (double)buckets_capacity(layer->buckets, layer->traffic->buckets[i].bucket);
 
         first = fmin(first, asked);
         last = fmax(last, asked);
     }
     if (first < 1 || last <= 6 * first) {
-        double room = layer->ranges.window + 0.03 * (last - first);
+        double room = layer->buckets.window + 0.03 * (last - first);
 
         fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", first - room,
                 last + room);
@@ -342,7 +342,7 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     }
     if (series_is_thinned(layer))
         fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",
-                layer->ranges.window, layer->ranges.window);
+                layer->buckets.window, layer->buckets.window);
     else
         fputs("at(c, i) = c*shift(i)\n", to);
 }
@@ -373,7 +373,7 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
     /* An empty line keeps the key off the label. */
     gnuplot_write(to, "over = %s\nat_key = %s\nset xlabel over.\"\\n \"\nset ylabel %s\n",
                   plot->x ? plot->x : facts_key(&scope->layers[0]),
-                  scope->layers[0].ranges.declared ? facts_key(&scope->layers[0]) : "c", plot->y);
+                  scope->layers[0].buckets.declared ? facts_key(&scope->layers[0]) : "c", plot->y);
     if (plot->kind & PLOT_OVER_C)
         capacity_axis(plot, &scope->layers[0], to);
     if (plot->extra)

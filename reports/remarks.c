@@ -2,9 +2,9 @@
  * are, what a table is worth as a whole, what it cost, and what is still open. */
 #include "remarks.h"
 
+#include "buckets.h"
 #include "contrast.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "text.h"
 
@@ -255,7 +255,7 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
         const struct layer_facts *layer = &scope->layers[0];
 
         if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
-            o->window == layer->ranges.window)
+            o->window == layer->buckets.window)
             remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
                    PLAN_WORDS(&o->plan), o->first, o->last, o->why);
     }
@@ -344,7 +344,7 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
     const struct entry_row *e = layer->entries;
     uint32_t seen = 0, measured = 0, changed = 0, named = 0;
     struct moved moved = { .count = 0 };
-    char changes[REMARK_BYTES - 200] = "", times[160] = "", range[RANGE_TEXT_BYTES];
+    char changes[REMARK_BYTES - 200] = "", times[160] = "", range[BUCKETS_TEXT_BYTES];
 
     out->count = 0;
     for (size_t i = 0, end; before && i < layer->entry_count; i = end) {
@@ -576,7 +576,7 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
     } else if (!layer->modelled) {
         fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
         shell_word(SHAPE_TEXT(&layer->shape), to);
-        fprintf(to, " --window %u --db ", layer->ranges.window);
+        fprintf(to, " --window %u --db ", layer->buckets.window);
         shell_word(db, to);
         fputs(effort, to);
     }
@@ -643,8 +643,8 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         else
             text_put(last, sizeof(last), "%s", command);
         remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
-               o.count == 1 ? "" : "s", ranges_key(layer->ranges),
-               ranges_from(layer->ranges, o.first), ranges_capacity(layer->ranges, o.last),
+               o.count == 1 ? "" : "s", buckets_key(layer->buckets),
+               buckets_from(layer->buckets, o.first), buckets_capacity(layer->buckets, o.last),
                o.count == 1 ? "is" : "are", words[why], doubt, *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)

@@ -24,7 +24,7 @@ static bool applies(const struct plot *plot, const struct scope *scope)
     struct whatif_pair pair;
 
     return (scope->count == 1 || plot->kind & PLOT_TOGETHER) &&
-           !(plot->kind & PLOT_OWN && layer->ranges.declared) &&
+           !(plot->kind & PLOT_OWN && layer->buckets.declared) &&
            !(plot->kind & PLOT_TRAFFIC && !layer->traffic) &&
            !(plot->kind & PLOT_COUNTS && !layer->counts) &&
            !(plot->kind & PLOT_LOADS && !layer->load_count) &&
@@ -39,7 +39,7 @@ static int open_sections(struct report *report)
     bool together;
 
     for (size_t i = 0; i < f->layer_count; i++)
-        own += !f->layers[i].ranges.declared;
+        own += !f->layers[i].buckets.declared;
     together = own > 1; /* what is compared between layers are moetune's own plans */
     report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
     if (!report->sections)
@@ -127,9 +127,9 @@ static int write_picture(const struct report *report, const struct section *sect
 
     TRY(create(report->folder, picture->name, "dat", &file));
     if (section->scope.count == 1)
-        fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->ranges.window,
+        fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->buckets.window,
                 layer->modelled ? "; MODELLED" : "");
-    if (section->scope.count == 1 && layer->ranges.declared &&
+    if (section->scope.count == 1 && layer->buckets.declared &&
         !strncmp(plot->columns, "c, rows", 7))
         fprintf(file.to, "# %s: %s%s\n", plot->title, facts_key(layer), plot->columns + 7);
     else

@@ -1,8 +1,8 @@
 /* Writes the data files of all plots but those of whatif.c and followed.c. */
 #include "series.h"
 
+#include "buckets.h"
 #include "moelookup.h"
-#include "ranges.h"
 #include "shape.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ bool series_is_thinned(const struct layer_facts *layer)
 bool scope_has_own(const struct scope *scope)
 {
     for (size_t i = 0; i < scope->count; i++)
-        if (!scope->layers[i].ranges.declared)
+        if (!scope->layers[i].buckets.declared)
             return true;
     return !scope->count;
 }
@@ -250,10 +250,10 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
             continue;
         /* The last range of a declared space has no end: its band reaches what was measured there.
          */
-        edge = ranges_capacity(layer->ranges, e[end - 1].bucket);
+        edge = buckets_capacity(layer->buckets, e[end - 1].bucket);
         edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
-                ranges_from(layer->ranges, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
+                buckets_from(layer->buckets, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
                 e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
     }
 }
@@ -430,7 +430,7 @@ void series_traffic(struct series *s)
 
             if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
                 continue;
-            put_row(s, ranges_capacity(s->layer->ranges, b->bucket),
+            put_row(s, buckets_capacity(s->layer->buckets, b->bucket),
                     (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
             fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
             s->extent.rows++;

@@ -126,10 +126,10 @@ static void print_section(const struct report *report, const struct section *sec
     if (one) {
         quote_write(to, QUOTE_PLAIN, "\n== %s: %s\n   %s, %u ranks, buckets ", section->name,
                     SHAPE_TEXT(&layer->shape), layer->cluster.device, layer->cluster.ranks);
-        if (layer->ranges.declared)
-            fprintf(to, "by %s\n", layer->ranges.declared->key);
+        if (layer->buckets.declared)
+            fprintf(to, "by %s\n", layer->buckets.declared->key);
         else
-            fprintf(to, "of %u\n", layer->ranges.window);
+            fprintf(to, "of %u\n", layer->buckets.window);
     } else {
         fprintf(to, "\n== all %zu layers\n", section->scope.count);
     }
@@ -147,7 +147,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (one && !layer->ranges.declared) {
+    if (one && !layer->buckets.declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, to);
     }

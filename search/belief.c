@@ -318,14 +318,14 @@ double mood_covariance(struct moment a, struct moment b)
 }
 
 /* Estimates the mood of the next step. */
-static void find_mood(const struct belief_sample *told, size_t count, struct moment now,
+static void find_mood(const struct belief_sample *samples, size_t count, struct moment now,
                       struct outlook *out)
 {
     const struct gaussian *g = &out->process;
     double of[BELIEF_TOLD_MAX];
 
     for (size_t k = 0; k < count; k++)
-        of[k] = mood_covariance(now, told[k].when);
+        of[k] = mood_covariance(now, samples[k].when);
     gaussian_solve_half(g, of);
     memset(out->with_mood, 0, g->stride * sizeof(*out->with_mood));
     for (size_t k = 0; k < count; k++)
@@ -336,7 +336,7 @@ static void find_mood(const struct belief_sample *told, size_t count, struct mom
 }
 
 /* Divides each sample into mood and noise. */
-static void read_samples(const struct belief_sample *told, size_t count, struct outlook *out)
+static void read_samples(const struct belief_sample *samples, size_t count, struct outlook *out)
 {
     double weights[BELIEF_TOLD_MAX], scratch[BELIEF_TOLD_MAX];
 
@@ -345,16 +345,16 @@ static void read_samples(const struct belief_sample *told, size_t count, struct 
         double mood = 0;
 
         for (size_t j = 0; j < count; j++)
-            mood += mood_covariance(told[i].when, told[j].when) * weights[j];
+            mood += mood_covariance(samples[i].when, samples[j].when) * weights[j];
         out->readings[i] = (struct belief_reading){
             .mood = mood,
-            .noise = told[i].variance * weights[i],
-            .freedom = told[i].variance * gaussian_precision(&out->process, i, scratch),
+            .noise = samples[i].variance * weights[i],
+            .freedom = samples[i].variance * gaussian_precision(&out->process, i, scratch),
         };
     }
 }
 
-void outlook_of(const struct belief *belief, const struct belief_sample *told, size_t count,
+void outlook_of(const struct belief *belief, const struct belief_sample *samples, size_t count,
                 struct moment now, struct outlook *out)
 {
     struct gaussian *g = &out->process;
@@ -366,19 +366,19 @@ void outlook_of(const struct belief *belief, const struct belief_sample *told, s
     for (size_t j = 0; j < belief->count; j++)
         g->variance[j] = belief->covariance[j * stride + j];
     for (size_t i = 0; i < count; i++) {
-        const double *row = belief->covariance + (size_t)told[i].arm * stride;
+        const double *row = belief->covariance + (size_t)samples[i].arm * stride;
         double *among = gaussian_among(g);
 
         for (size_t j = 0; j <= i; j++)
-            among[j] = row[told[j].arm] + mood_covariance(told[i].when, told[j].when);
-        among[i] += told[i].variance;
+            among[j] = row[samples[j].arm] + mood_covariance(samples[i].when, samples[j].when);
+        among[i] += samples[i].variance;
         memcpy(gaussian_with(g), row, stride * sizeof(*row));
-        gaussian_add(g, told[i].log_ns - belief->mean[told[i].arm]);
+        gaussian_add(g, samples[i].log_ns - belief->mean[samples[i].arm]);
     }
     for (size_t j = 0; j < belief->count; j++)
         out->sd[j] = deviation_of(g->variance[j], least_variance);
-    find_mood(told, count, now, out);
-    read_samples(told, count, out);
+    find_mood(samples, count, now, out);
+    read_samples(samples, count, out);
 }
 
 double outlook_difference_sd(const struct outlook *o, int a, int b)

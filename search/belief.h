@@ -86,7 +86,7 @@ struct belief_reading {
 struct outlook {
     struct gaussian process;
     double *mean, *sd;                               /* sd: of the arm itself */
-    struct belief_reading readings[BELIEF_TOLD_MAX]; /* of what was told */
+    struct belief_reading readings[BELIEF_TOLD_MAX]; /* of what was samples */
     /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
      * arm: below 0 where nobody knows which of the two was slow. */
     double mood_now, mood_variance, *with_mood;
@@ -95,7 +95,7 @@ struct outlook {
 
 int outlook_open(const struct prior *prior, struct outlook *out);
 void outlook_close(struct outlook *outlook);
-void outlook_of(const struct belief *belief, const struct belief_sample *told, size_t count,
+void outlook_of(const struct belief *belief, const struct belief_sample *samples, size_t count,
                 struct moment now, struct outlook *out);
 double outlook_difference_sd(const struct outlook *outlook, int a, int b);
 

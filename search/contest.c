@@ -62,8 +62,8 @@ void contest_open(struct contest *contest, const struct contest_settings *settin
 void contest_tell(struct contest *contest, int index, int64_t ns)
 {
     assert(index >= 0 && index < contest->count);
-    if (contest->told[index] < contest->settings.rounds_max)
-        contest->ns[index][contest->told[index]++] = ns > 0 ? ns : 1;
+    if (contest->taken[index] < contest->settings.rounds_max)
+        contest->ns[index][contest->taken[index]++] = ns > 0 ? ns : 1;
 }
 
 void contest_drop(struct contest *contest, int index)
@@ -76,7 +76,7 @@ void contest_drop(struct contest *contest, int index)
 
 static uint32_t pairs(const struct contest *c, int a, int b)
 {
-    return c->told[a] < c->told[b] ? c->told[a] : c->told[b];
+    return c->taken[a] < c->taken[b] ? c->taken[a] : c->taken[b];
 }
 
 enum outcome { OPEN, BEATS, FAILS };
@@ -137,8 +137,8 @@ static uint32_t rounds_of(const struct contest *c)
     uint32_t rounds = UINT32_MAX;
 
     for (int i = 0; i < c->count; i++)
-        if (!c->dropped[i] && c->told[i] < rounds)
-            rounds = c->told[i];
+        if (!c->dropped[i] && c->taken[i] < rounds)
+            rounds = c->taken[i];
     return rounds == UINT32_MAX ? 0 : rounds;
 }
 
@@ -156,7 +156,7 @@ int contest_next(const struct contest *contest)
     for (int i = 0; i < contest->count; i++) { /* each round has an order of its own */
         uint64_t place = random_bits(s->seed, (uint64_t)rounds * DRAWS_OF_A_ROUND + (uint64_t)i);
 
-        if (!contest->dropped[i] && contest->told[i] == rounds && (next < 0 || place < first)) {
+        if (!contest->dropped[i] && contest->taken[i] == rounds && (next < 0 || place < first)) {
             next = i;
             first = place;
         }
@@ -214,7 +214,7 @@ static struct spread spread_of_times(const struct contest *c, int index)
     int64_t ns[CONTEST_ROUNDS_MAX];
 
     memcpy(ns, c->ns[index], sizeof(ns));
-    return spread_of(ns, c->told[index]);
+    return spread_of(ns, c->taken[index]);
 }
 
 struct contest_verdict contest_verdict(const struct contest *contest)
@@ -233,13 +233,13 @@ struct contest_verdict contest_verdict(const struct contest *contest)
                                  .challenge = GAIN_UNKNOWN,
                                  .tested = GAIN_UNKNOWN };
 
-    if (v.adopted < 0 || !contest->told[v.adopted])
+    if (v.adopted < 0 || !contest->taken[v.adopted])
         return v;
     spread = spread_of_times(contest, v.adopted);
     v.median_ns = (double)spread.median_ns;
     v.low_ns = (double)spread.low_ns;
     v.high_ns = (double)spread.high_ns;
-    if (holder < 0 || !contest->told[holder])
+    if (holder < 0 || !contest->taken[holder])
         return v;
     v.default_ns = (double)spread_of_times(contest, holder).median_ns;
     v.gain = gain_of(contest, v.adopted);

@@ -48,7 +48,7 @@ struct contest {
     int count, holder; /* holder: -1 = there is none */
     bool in_force;
     bool dropped[CONTEST_PLANS_MAX];
-    uint16_t told[CONTEST_PLANS_MAX];
+    uint16_t taken[CONTEST_PLANS_MAX];
     uint16_t wins_needed[CONTEST_ROUNDS_MAX + 1]; /* [n]: of n rounds; n + 1 = cannot be shown */
     int64_t ns[CONTEST_PLANS_MAX][CONTEST_ROUNDS_MAX];
 };

@@ -94,19 +94,19 @@ static void add_trial(struct decision *d, int arm)
 
     if (arm < 0 || arm == default_arm || default_arm < 0 || !d->setup.search->usable[arm])
         return;
-    for (int i = 0; i < d->trial_count; i++)
-        if (d->trials[i].arm == arm)
+    for (int i = 0; i < d->proof_count; i++)
+        if (d->proofs[i].arm == arm)
             return;
-    d->trials[d->trial_count++] = (struct trial_of){ .arm = arm, .belief = belief_of(d, arm) };
+    d->proofs[d->proof_count++] = (struct paired_proof){ .arm = arm, .belief = belief_of(d, arm) };
 }
 
-/* Sets up the trials.  The plan in force comes second: where the new one is not proven, that one
+/* Sets up the proofs.  The plan in force comes second: where the new one is not proven, that one
  * may be. */
 static void choose(struct decision *d)
 {
     d->chosen = true;
     d->winner = search_result(d->setup.search).winner;
-    d->trial_count = 0;
+    d->proof_count = 0;
     if (d->winner < 0)
         return;
     d->winner = best_expected(d, d->winner);
@@ -116,12 +116,12 @@ static void choose(struct decision *d)
 
 /* ---- what pairs prove */
 
-static uint32_t pair_count(const struct trial_of *t)
+static uint32_t pair_count(const struct paired_proof *t)
 {
-    return t->told[CANDIDATE] < t->told[DEFAULT] ? t->told[CANDIDATE] : t->told[DEFAULT];
+    return t->taken[CANDIDATE] < t->taken[DEFAULT] ? t->taken[CANDIDATE] : t->taken[DEFAULT];
 }
 
-struct pairs trial_pairs(const struct trial_of *t)
+struct pairs proof_pairs(const struct paired_proof *t)
 {
     struct pairs pairs = { 0 };
 
@@ -132,9 +132,9 @@ struct pairs trial_pairs(const struct trial_of *t)
 
 /* What the search sampled more than once tells how far samples scatter, which a few pairs cannot
  * tell of themselves; it counts like six of them at most, for it was taken at other times. */
-static struct mean mean_of(const struct decision *d, const struct trial_of *t)
+static struct mean mean_of(const struct decision *d, const struct paired_proof *t)
 {
-    struct pairs pairs = trial_pairs(t);
+    struct pairs pairs = proof_pairs(t);
     struct scatter scatter;
     struct mean mean;
     double freedom, noise = search_noise(d->setup.search, &freedom);
@@ -148,7 +148,8 @@ static struct mean mean_of(const struct decision *d, const struct trial_of *t)
 }
 
 /* With what was believed of the candidate when it was chosen. */
-static struct prospect prospect_of(const struct trial_of *t, const struct mean *mean, double most)
+static struct prospect prospect_of(const struct paired_proof *t, const struct mean *mean,
+                                   double most)
 {
     struct mean both = mean_with_belief(mean, t->belief.mean, t->belief.sd * t->belief.sd);
 
@@ -157,12 +158,12 @@ static struct prospect prospect_of(const struct trial_of *t, const struct mean *
 
 /* Where no rounds follow, a candidate goes on beyond the patience while that is expected to save
  * more than it costs. */
-static bool goes_on(const struct decision *d, const struct trial_of *t, const struct mean *mean)
+static bool goes_on(const struct decision *d, const struct paired_proof *t, const struct mean *mean)
 {
     uint32_t most = PAIRS_LONGER * d->setup.patience / 2;
     struct prospect p;
 
-    most = most < TRIAL_PAIRS_MAX ? most : TRIAL_PAIRS_MAX;
+    most = most < PROOF_PAIRS_MAX ? most : PROOF_PAIRS_MAX;
     if (!d->setup.launched || pair_count(t) >= most)
         return false;
     p = prospect_of(t, mean, PAIRS_LUCKY * most - pair_count(t));
@@ -171,7 +172,7 @@ static bool goes_on(const struct decision *d, const struct trial_of *t, const st
 
 enum outcome { OPEN, FAILED, PROVEN };
 
-static enum outcome outcome_of(const struct decision *d, const struct trial_of *t)
+static enum outcome outcome_of(const struct decision *d, const struct paired_proof *t)
 {
     uint32_t count = pair_count(t);
     double chance = d->setup.launched ? d->setup.harm / PAIRS_LOOKS : d->setup.harm;
@@ -189,19 +190,20 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
         return d->setup.apart && t->arm != d->setup.incumbent && both.mean > log1p(-as_good)
                    ? FAILED
                    : PROVEN;
-    if (t->told[CANDIDATE] == TRIAL_PAIRS_MAX || mean_chance_above(&mean, 0) >= 1 - d->setup.harm ||
+    if (t->taken[CANDIDATE] == PROOF_PAIRS_MAX ||
+        mean_chance_above(&mean, 0) >= 1 - d->setup.harm ||
         (count >= d->setup.patience / 2 && !goes_on(d, t, &mean)))
         return FAILED;
     return OPEN;
 }
 
 /* The first candidate that is not given up; NULL: the default is published. */
-static const struct trial_of *current(const struct decision *d, enum outcome *outcome)
+static const struct paired_proof *current(const struct decision *d, enum outcome *outcome)
 {
-    for (int i = 0; i < d->trial_count; i++) {
-        *outcome = outcome_of(d, &d->trials[i]);
+    for (int i = 0; i < d->proof_count; i++) {
+        *outcome = outcome_of(d, &d->proofs[i]);
         if (*outcome != FAILED)
-            return &d->trials[i];
+            return &d->proofs[i];
     }
     return NULL;
 }
@@ -218,7 +220,7 @@ static bool is_new(const struct search *s, int arm)
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
-    const struct trial_of *t;
+    const struct paired_proof *t;
     enum outcome outcome = OPEN;
     int next = d->chosen && !d->setup.again ? SEARCH_DONE : search_next(s);
 
@@ -239,15 +241,15 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     if (outcome == PROVEN)
         return DECISION_DONE;
     /* In the order A B, B A: what becomes slower from step to step favours neither. */
-    if (t->told[CANDIDATE] != t->told[DEFAULT])
-        return t->told[CANDIDATE] < t->told[DEFAULT] ? t->arm : default_arm_of(d);
-    return t->told[CANDIDATE] % 2 ? default_arm_of(d) : t->arm;
+    if (t->taken[CANDIDATE] != t->taken[DEFAULT])
+        return t->taken[CANDIDATE] < t->taken[DEFAULT] ? t->arm : default_arm_of(d);
+    return t->taken[CANDIDATE] % 2 ? default_arm_of(d) : t->arm;
 }
 
 /* Either of a pair may run ahead of the other as far as both are needed. */
 int decision_also(struct decision *d, const bool *among, enum decision_purpose *purpose)
 {
-    const struct trial_of *t;
+    const struct paired_proof *t;
     enum outcome outcome = OPEN;
     int next = decision_next(d, purpose), default_arm = default_arm_of(d);
     uint32_t needed;
@@ -258,10 +260,10 @@ int decision_also(struct decision *d, const bool *among, enum decision_purpose *
         return search_also(d->setup.search, among);
     t = current(d, &outcome);
     needed = t && pair_count(t) + 1 > PAIRS_LEAST ? pair_count(t) + 1 : PAIRS_LEAST;
-    if (t && among[t->arm] && t->told[CANDIDATE] < needed)
+    if (t && among[t->arm] && t->taken[CANDIDATE] < needed)
         return t->arm;
     if (default_arm >= 0 && among[default_arm] &&
-        (t ? t->told[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
+        (t ? t->taken[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
         return default_arm;
     return DECISION_DONE;
 }
@@ -270,13 +272,13 @@ int decision_also(struct decision *d, const bool *among, enum decision_purpose *
 static void tell_trial(struct decision *d, int arm, int64_t ns)
 {
     enum outcome outcome = OPEN;
-    const struct trial_of *now = current(d, &outcome);
+    const struct paired_proof *now = current(d, &outcome);
     int side = now && arm == now->arm ? CANDIDATE : DEFAULT;
-    struct trial_of *t = now ? &d->trials[now - d->trials] : NULL;
+    struct paired_proof *t = now ? &d->proofs[now - d->proofs] : NULL;
 
-    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->told[side] == TRIAL_PAIRS_MAX)
+    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->taken[side] == PROOF_PAIRS_MAX)
         return;
-    t->log_ns[side][t->told[side]++] = log((double)(ns > 0 ? ns : 1));
+    t->log_ns[side][t->taken[side]++] = log((double)(ns > 0 ? ns : 1));
 }
 
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
@@ -284,7 +286,7 @@ void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, i
     if (purpose == DECISION_SEARCH) {
         /* What was chosen before is a choice no more, nor are its pairs fresh. */
         d->chosen = false;
-        d->trial_count = 0;
+        d->proof_count = 0;
         search_tell(d->setup.search, arm, ns);
         return;
     }
@@ -308,7 +310,7 @@ static void drop(struct decision *d, int arm, bool failed)
     search_drop(d->setup.search, arm, failed);
     if (arm == d->winner || arm == d->setup.default_arm) {
         d->chosen = false;
-        d->trial_count = 0;
+        d->proof_count = 0;
     }
 }
 
@@ -327,14 +329,14 @@ void decision_shun(struct decision *d, int arm)
 /* Of the candidate that its pairs did not prove. */
 static struct doubt doubt_of(const struct decision *d)
 {
-    const struct trial_of *t = decision_trial(d);
+    const struct paired_proof *t = decision_proof(d);
     struct prospect p;
     struct mean mean;
 
     if (!t || !d->setup.search->usable[t->arm] || pair_count(t) < 2)
         return (struct doubt){ .arm = -1 };
     mean = mean_of(d, t);
-    p = prospect_of(t, &mean, TRIAL_PAIRS_MAX);
+    p = prospect_of(t, &mean, PROOF_PAIRS_MAX);
     return prospect_doubt(&p, t->arm);
 }
 
@@ -343,7 +345,7 @@ static void describe(const struct decision *d, struct decision_result *r)
 {
     static const double two_sided = 1.96;
     struct search *s = d->setup.search;
-    const struct trial_of *t = NULL;
+    const struct paired_proof *t = NULL;
     struct normal level = search_level(s, r->arm);
     int default_arm = default_arm_of(d);
 
@@ -366,8 +368,8 @@ static void describe(const struct decision *d, struct decision_result *r)
     }
     r->samples += s->count[default_arm];
     r->harm = 1;
-    for (int i = 0; i < d->trial_count; i++)
-        t = d->trials[i].arm == r->arm ? &d->trials[i] : t;
+    for (int i = 0; i < d->proof_count; i++)
+        t = d->proofs[i].arm == r->arm ? &d->proofs[i] : t;
     if (t && pair_count(t) > 1) {
         struct mean mean = mean_of(d, t);
         struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
@@ -385,7 +387,7 @@ static void describe(const struct decision *d, struct decision_result *r)
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
     struct decision_result r = { .found = search_result(d->setup.search) };
-    const struct trial_of *t;
+    const struct paired_proof *t;
     enum outcome outcome = OPEN;
 
     if (r.found.winner < 0)
@@ -421,7 +423,7 @@ bool decision_result_of(const struct decision *d, int arm, struct decision_resul
     return true;
 }
 
-const struct trial_of *decision_trial(const struct decision *d)
+const struct paired_proof *decision_proof(const struct decision *d)
 {
-    return d->trial_count ? &d->trials[0] : NULL;
+    return d->proof_count ? &d->proofs[0] : NULL;
 }

@@ -49,20 +49,20 @@ struct decision_setup {
 };
 
 /* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
-enum { TRIAL_PAIRS_MAX = 96 };
-struct trial_of {
+enum { PROOF_PAIRS_MAX = 96 };
+struct paired_proof {
     int arm;
     struct normal belief; /* of the candidate's log time less the default's, when it was chosen */
-    uint32_t told[2];
-    double log_ns[2][TRIAL_PAIRS_MAX]; /* the candidate's, the default's */
+    uint32_t taken[2];
+    double log_ns[2][PROOF_PAIRS_MAX]; /* the candidate's, the default's */
 };
 
 struct decision {
     struct decision_setup setup;
     bool chosen; /* the search has ended; `winner` is what it expected to be fastest */
     int winner;
-    struct trial_of trials[2]; /* in the order in which they may be published */
-    int trial_count;           /* 0: the default is the choice */
+    struct paired_proof proofs[2]; /* in the order in which they may be published */
+    int proof_count;               /* 0: the default is the choice */
 };
 
 enum decision_word {
@@ -113,7 +113,7 @@ bool decision_result(const struct decision *decision, struct decision_result *ou
 bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
 
 /* The candidate, with its pairs and what was believed of it; NULL before there is one. */
-const struct trial_of *decision_trial(const struct decision *decision);
-struct pairs trial_pairs(const struct trial_of *trial);
+const struct paired_proof *decision_proof(const struct decision *decision);
+struct pairs proof_pairs(const struct paired_proof *proof);
 
 #endif

@@ -660,16 +660,16 @@ static int arm_of_table(const struct rounds_contest *c)
     return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
 }
 
-static void leave(struct rounds *r, int bucket, int place, enum left_as as,
-                  const struct rounds_word *word, struct rounds_left *left)
+static void leave(struct rounds *r, int bucket, int place, enum verdict_as as,
+                  const struct rounds_word *word, struct rounds_verdict *left)
 {
     struct rounds_contest *c = &r->contests[bucket];
 
     c->role[ROLE_TABLE] = place;
-    *left = (struct rounds_left){ c->arms[place], as,
-                                  place == c->role[ROLE_DEFAULT]
-                                      ? (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN }
-                                      : *word };
+    *left = (struct rounds_verdict){ c->arms[place], as,
+                                     place == c->role[ROLE_DEFAULT]
+                                         ? (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN }
+                                         : *word };
 }
 
 /* A plan that was settled earlier stays where it still runs and nothing shows that it is slower: in
@@ -690,7 +690,7 @@ static void keep_settled(struct rounds *r, const struct table_of_means *over_def
 }
 
 /* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
-static void replace_unproven(struct rounds *r, double harm, struct rounds_left *left)
+static void replace_unproven(struct rounds *r, double harm, struct rounds_verdict *left)
 {
     struct rounds_word words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
 
@@ -712,14 +712,14 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
         int best = ROLE_TABLE;
 
         left[b].word = words[ROLE_TABLE][b];
-        left[b].as = c->settled ? LEFT_SETTLED : LEFT_BY_ITSELF;
+        left[b].as = c->settled ? VERDICT_CONFIRMED : VERDICT_BY_ITSELF;
         if (c->settled || !present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
             if (words[role][b].proof &&
                 (best == ROLE_TABLE || words[role][b].gain.value > words[best][b].gain.value))
                 best = role;
-        leave(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], LEFT_BY_ITSELF,
+        leave(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], VERDICT_BY_ITSELF,
               &words[best][b], &left[b]);
     }
 }
@@ -730,7 +730,7 @@ static bool is_clear(double log_ratio, double sd)
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
 }
 
-static void take_static(struct rounds *r, double harm, struct rounds_left *left)
+static void take_static(struct rounds *r, double harm, struct rounds_verdict *left)
 {
     struct rounds_result v = rounds_result(r);
     bool is_default = v.static_arm == r->setup.default_arm;
@@ -756,7 +756,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
             !isfinite(here->mean) || !isfinite(sd))
             continue;
         if (v.over_static.high < 0 ? !is_clear(-here->mean, sd) : is_clear(here->mean, sd))
-            leave(r, b, c->role[role], is_default ? LEFT_BY_ITSELF : LEFT_AS_STATIC, &words[b],
+            leave(r, b, c->role[role], is_default ? VERDICT_BY_ITSELF : VERDICT_STATIC, &words[b],
                   &left[b]);
     }
 }
@@ -789,7 +789,8 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
 
 /* One plan instead of two for buckets that lie between others, where no difference is shown; one
  * after the other, for what takes its neighbours' plan is a neighbour itself. */
-static void take_neighbours(struct rounds *r, double margin, double harm, struct rounds_left *left)
+static void take_neighbours(struct rounds *r, double margin, double harm,
+                            struct rounds_verdict *left)
 {
     int count = r->setup.bucket_count, next;
 
@@ -806,13 +807,13 @@ static void take_neighbours(struct rounds *r, double margin, double harm, struct
         if (!all || next == count || arm_of_table(&r->contests[next]) != side)
             continue;
         for (int b = first; b < next; b++)
-            leave(r, b, r->contests[b].role[ROLE_NEIGHBOUR], LEFT_AS_SHARED, &words[b - first],
+            leave(r, b, r->contests[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
                   &left[b]);
     }
 }
 
 /* Gives up all plans that are proven less well than `least` and not settled. */
-static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_left *left)
+static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_verdict *left)
 {
     struct table_of_means t;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
@@ -825,19 +826,19 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
 
         if (!c->settled && present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
             !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
-            leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &words[b], &left[b]);
+            leave(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &words[b], &left[b]);
     }
 }
 
-bool rounds_obey(struct rounds *r, double margin, double harm,
-                 struct rounds_left left[ROUNDS_BUCKETS_MAX])
+bool rounds_decide(struct rounds *r, double margin, double harm,
+                   struct rounds_verdict left[ROUNDS_BUCKETS_MAX])
 {
     struct rounds_result chosen = rounds_result(r), v;
     struct outlook best[ROUNDS_BUCKETS_MAX];
 
     look_ahead(r, ROUNDS_CYCLES_MAX, true, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        left[b] = (struct rounds_left){ .arm = arm_of_table(&r->contests[b]) };
+        left[b] = (struct rounds_verdict){ .arm = arm_of_table(&r->contests[b]) };
     replace_unproven(r, harm, left);
     take_static(r, harm, left);
     take_neighbours(r, margin, harm, left);
@@ -869,7 +870,7 @@ static bool is_proven_whole(const struct rounds *r, struct table_of_means *t)
     return t->any && total.mean < 0 && total_chance_above(&total, log1p(pairs_harmless)) <= harm;
 }
 
-bool rounds_obey_whole(struct rounds *r, struct rounds_left left[ROUNDS_BUCKETS_MAX])
+bool rounds_decide_whole(struct rounds *r, struct rounds_verdict left[ROUNDS_BUCKETS_MAX])
 {
     struct table_of_means t;
     bool is_left = is_proven_whole(r, &t), runs = true, default_runs = true;
@@ -886,9 +887,9 @@ bool rounds_obey_whole(struct rounds *r, struct rounds_left left[ROUNDS_BUCKETS_
         if (is_left && t.of[b].count > 1)
             word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
         left[b] =
-            (struct rounds_left){ .arm = arm_of_table(c), .as = LEFT_AS_STATIC, .word = word };
+            (struct rounds_verdict){ .arm = arm_of_table(c), .as = VERDICT_STATIC, .word = word };
         if (!is_left && present(c, c->role[ROLE_DEFAULT]))
-            leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &word, &left[b]);
+            leave(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &word, &left[b]);
         left[b].doubt.arm = -1;
     }
     return is_left;

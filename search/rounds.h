@@ -67,8 +67,8 @@ struct rounds_setup {
     /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
      * where the cycles above leave a bucket undecided.  0: nothing. */
     double worth;
-    /* The chance that rounds_obey_whole() takes, where it follows: rounds go on while the table as
-     * a whole may yet be proven, and not for single buckets.  0: rounds_obey() follows. */
+    /* The chance that rounds_decide_whole() takes, where it follows: rounds go on while the table
+     * as a whole may yet be proven, and not for single buckets.  0: rounds_decide() follows. */
     double whole_harm;
     uint32_t goes; /* how often somebody has asked again, this time included */
     uint64_t seed;
@@ -139,13 +139,13 @@ struct rounds_result rounds_result(const struct rounds *rounds);
 int rounds_launch(const struct rounds *rounds);
 
 /* What the table gets where the rounds are obeyed. */
-struct rounds_left {
+struct rounds_verdict {
     int arm;
-    enum left_as {
-        LEFT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
-        LEFT_AS_STATIC, /* it is the best for the table as a whole */
-        LEFT_AS_SHARED, /* it is the plan of both sides, and as good: the table gets shorter */
-        LEFT_SETTLED    /* as an earlier series left it */
+    enum verdict_as {
+        VERDICT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
+        VERDICT_STATIC,    /* it is the best for the table as a whole */
+        VERDICT_SHARED,    /* it is the plan of both sides, and as good: the table gets shorter */
+        VERDICT_CONFIRMED  /* as an earlier series left it */
     } as;
     struct rounds_word word;
     struct doubt doubt; /* where the default stands */
@@ -174,13 +174,13 @@ uint32_t rounds_cycles_left(const struct rounds *rounds);
  * that the whole table is it goes with that.
  *
  * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
-bool rounds_obey(struct rounds *rounds, double margin, double harm,
-                 struct rounds_left left[ROUNDS_BUCKETS_MAX]);
+bool rounds_decide(struct rounds *rounds, double margin, double harm,
+                   struct rounds_verdict left[ROUNDS_BUCKETS_MAX]);
 
 /* Instead, for trainers that cannot follow plans bucket by bucket: the table that was chosen, as
- * LEFT_AS_STATIC in all buckets, or the default in all.  It is left if by all buckets together it
+ * VERDICT_STATIC in all buckets, or the default in all.  It is left if by all buckets together it
  * is faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the
  * default cannot run everywhere, for then there is nothing else.  True: it is. */
-bool rounds_obey_whole(struct rounds *rounds, struct rounds_left left[ROUNDS_BUCKETS_MAX]);
+bool rounds_decide_whole(struct rounds *rounds, struct rounds_verdict left[ROUNDS_BUCKETS_MAX]);
 
 #endif

@@ -34,7 +34,7 @@ struct tuning {
 
 /* What a layer's table holds in the buckets that this command is about, and why no more. */
 struct layer_outcome {
-    const struct space *space;
+    const struct layer_plans *space;
     uint32_t entries, undecided;
     bool wrong; /* a trial's results were */
 };
@@ -61,7 +61,7 @@ static int note_wrong(void *self, const struct trial_row *trial)
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
-    const struct space *space = &t->request.spaces[i];
+    const struct layer_plans *space = &t->request.spaces[i];
     char words[LOAD_WORDS_BYTES], said[LOAD_WORDS_BYTES] = "";
 
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
@@ -80,7 +80,7 @@ static void print_layer_result(const struct tuning *t, size_t i)
     if (*words)
         printf("routing   %s\n", words);
     for (uint32_t bucket = space->first; bucket <= space->last; bucket++) {
-        load_words_at(space->load, space_capacity(space, bucket), words);
+        load_words_at(space->load, layer_plans_capacity(space, bucket), words);
         if (strcmp(words, said) != 0)
             printf("          from bucket %u on %s\n", bucket, words);
         memcpy(said, words, sizeof(said));
@@ -322,7 +322,7 @@ static int tune_layers(void *self)
     TRY(campaign_recognise(&t->campaign));
     tune_request_learn(&t->request, &t->campaign.cluster);
     for (size_t i = 0; i < t->request.space_count; i++) {
-        struct space *space = &t->request.spaces[i];
+        struct layer_plans *space = &t->request.spaces[i];
 
         if (space->shape.shares != MOE_SHARES_EQUAL) /* ranks are given shares by their speeds */
             TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,

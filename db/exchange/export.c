@@ -3,10 +3,10 @@
 #include "export.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "declaration.h"
 #include "json.h"
 #include "plan.h"
-#include "ranges.h"
 #include "row.h"
 #include "sha256.h"
 #include "shape.h"
@@ -373,8 +373,8 @@ static void print_csv_line(const struct export_lines *lines, const struct export
 {
     const struct entry_row *e = &line->entry;
     const struct declaration *d = line->declared;
-    struct ranges ranges = { d, e->window };
-    uint64_t last = ranges_to(ranges, e->bucket);
+    struct buckets buckets = { d, e->window };
+    uint64_t last = buckets_to(buckets, e->bucket);
     const char *view = entry_in_csv;
     const struct row_field *f;
     char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
@@ -382,7 +382,7 @@ static void print_csv_line(const struct export_lines *lines, const struct export
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
     /* The bucket's first and last capacity, or key of a space, whose last range is open. */
-    fprintf(to, "%" PRIu64 ",", ranges_from(ranges, e->bucket));
+    fprintf(to, "%" PRIu64 ",", buckets_from(buckets, e->bucket));
     if (last < UINT64_MAX)
         fprintf(to, "%" PRIu64, last);
     while ((f = row_next(&entry_table, &view, name)))

@@ -63,15 +63,15 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
 /* Adds an answer for each bucket of a declared space, or one for the capacity that is asked for. */
 static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
-    struct ranges r = a->ranges;
-    uint32_t buckets = r.declared ? (uint32_t)ranges_end(r) : 1;
-    uint32_t classes = ranges_classes(r), meant = 0;
+    struct buckets r = a->buckets;
+    uint32_t buckets = r.declared ? (uint32_t)buckets_end(r) : 1;
+    uint32_t classes = buckets_classes(r), meant = 0;
 
     a->list = calloc(buckets, sizeof(*a->list));
     if (!a->list)
         return fail(ERR_NOMEM, "the answers of a table");
     if (r.declared)
-        ranges_find(r, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
+        buckets_find(r, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
     for (uint32_t b = 0; b < buckets; b++) {
         struct answer answer = { b, choice->key, choice->key, MOE_PLAN_INIT };
 
@@ -79,10 +79,10 @@ static int add_answers(struct answers *a, const struct answers_choice *choice)
             (choice->class >= 0 && b % classes != meant % classes))
             continue;
         if (r.declared) {
-            answer.from = ranges_from(r, b);
-            answer.to = ranges_to(r, b);
+            answer.from = buckets_from(r, b);
+            answer.to = buckets_to(r, b);
         }
-        TRY(moelookup_get_key(a->view, answer.from, ranges_class(r, b), &answer.plan));
+        TRY(moelookup_get_key(a->view, answer.from, buckets_class(r, b), &answer.plan));
         a->list[a->count++] = answer;
     }
     return OK;
@@ -125,8 +125,8 @@ static int compare_answers(struct answers *a, const struct own_table *t)
     if (!a->list)
         return fail(ERR_NOMEM, "the answer of a table");
     for (size_t i = 0; i < t->count; i++) {
-        uint64_t from = ranges_from(a->ranges, t->buckets[i]);
-        struct answer answer = { t->buckets[i], from, ranges_to(a->ranges, t->buckets[i]),
+        uint64_t from = buckets_from(a->buckets, t->buckets[i]);
+        struct answer answer = { t->buckets[i], from, buckets_to(a->buckets, t->buckets[i]),
                                  MOE_PLAN_INIT };
         struct plan_words first, words;
 
@@ -170,15 +170,15 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
 
     TRY(find_layer(table, choice, &layer));
     a.shape = layer.shape;
-    a.ranges = ranges_of(&layer.shape, layer.window);
+    a.buckets = buckets_of(&layer.shape, layer.window);
     snprintf(a.device, sizeof(a.device), "%s", layer.device);
-    if (!a.ranges.declared && (choice->keyed && choice->key > UINT32_MAX))
+    if (!a.buckets.declared && (choice->keyed && choice->key > UINT32_MAX))
         return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and rank");
-    if (choice->class >= 0 && !(a.ranges.declared && a.ranges.declared->class_edges))
+    if (choice->class >= 0 && !(a.buckets.declared && a.buckets.declared->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind_launch(table, &a.shape, SHA256_HEX(layer.cluster), choice->launch, &a.view));
-    TRY_OUT(a.ranges.declared || choice->keyed ? add_answers(&a, choice)
-                                               : add_only_answer(&a, choice, &layer));
+    TRY_OUT(a.buckets.declared || choice->keyed ? add_answers(&a, choice)
+                                                : add_only_answer(&a, choice, &layer));
     *out = a;
     return OK;
 out:
@@ -188,7 +188,7 @@ out:
 
 void answers_keep_launch(struct answers *a)
 {
-    const struct declaration *d = a->ranges.declared;
+    const struct declaration *d = a->buckets.declared;
     bool differ = false;
 
     for (size_t i = 1; i < a->count && d; i++) {
@@ -209,11 +209,11 @@ void answers_close(struct answers *answers)
 }
 
 const char *answer_text(const struct answers *answers, const struct answer *answer,
-                        char room[RANGE_TEXT_BYTES])
+                        char room[BUCKETS_TEXT_BYTES])
 {
-    if (answers->ranges.declared)
-        return ranges_text(answers->ranges, answer->bucket, answer->bucket, room);
-    snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64, answer->from);
+    if (answers->buckets.declared)
+        return buckets_text(answers->buckets, answer->bucket, answer->bucket, room);
+    snprintf(room, BUCKETS_TEXT_BYTES, "%" PRIu64, answer->from);
     return room;
 }
 
@@ -248,10 +248,10 @@ struct plan_words answer_words(const struct answers *answers, const struct moe_p
         text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
         text_put(word->value, sizeof(word->value), "%s", value + 1);
         word->number = word->value[strspn(word->value, "0123456789")] == 0; /* not a=2dh */
-        if (answers->ranges.declared) {
-            axis = declaration_axis(answers->ranges.declared, word->axis, strlen(word->axis));
-            word->number = axis < answers->ranges.declared->axes &&
-                           !answers->ranges.declared->axis[axis].words;
+        if (answers->buckets.declared) {
+            axis = declaration_axis(answers->buckets.declared, word->axis, strlen(word->axis));
+            word->number = axis < answers->buckets.declared->axes &&
+                           !answers->buckets.declared->axis[axis].words;
         }
     }
     return words;
@@ -343,16 +343,16 @@ int format_check(const struct format *format, const struct format_job *job)
         alike++;
     if (format->one && alike < a->count && !*a->axes) {
         note("--format %s holds one plan, and the table has several: --key N%s must say which:",
-             format->name, a->ranges.declared->class_edges ? " and --class X" : "");
+             format->name, a->buckets.declared->class_edges ? " and --class X" : "");
         for (size_t i = 0; i < a->count; i++)
-            note("  %s %s: %s", a->ranges.declared->key, ANSWER_TEXT(a, &a->list[i]),
+            note("  %s %s: %s", a->buckets.declared->key, ANSWER_TEXT(a, &a->list[i]),
                  PLAN_WORDS(&a->list[i].plan));
         return ERR_ARGUMENT;
     }
     /* A range that comes twice is there for two classes. */
     if (!format->one && !format->classes && a->count > 1 && a->list[0].from == a->list[1].from)
         return fail(ERR_ARGUMENT, "--format %s knows no class: --class X must say which %s",
-                    format->name, a->ranges.declared->class_name);
+                    format->name, a->buckets.declared->class_name);
     return format->check(job);
 }
 
@@ -375,7 +375,7 @@ static int read_key(const struct format *format, const struct format_job *job, c
         if (format_word(job, &wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
             return fail(ERR_FORMAT,
                         "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s", path,
-                        ranges_key(job->answers->ranges), key, w->axis, r ? r->value : "nothing",
+                        buckets_key(job->answers->buckets), key, w->axis, r ? r->value : "nothing",
                         w->axis, w->value);
     }
     return OK;
@@ -410,7 +410,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
 
         for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && !rc; k++)
             rc = read_key(format, job, path, text, length, keys[k],
-                          ranges_class(job->answers->ranges, a->bucket));
+                          buckets_class(job->answers->buckets, a->bucket));
     }
     free(text);
     for (size_t i = 0; i < job->answers->count && !rc; i++) {
@@ -420,7 +420,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
                           : 0;
 
         printf("%-9s  %5.1f %%  %s %s: %s\n", plan_source_words[a->plan.source], gain,
-               ranges_key(job->answers->ranges), ANSWER_TEXT(job->answers, a),
+               buckets_key(job->answers->buckets), ANSWER_TEXT(job->answers, a),
                PLAN_WORDS(&a->plan));
     }
     return rc;

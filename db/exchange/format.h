@@ -3,10 +3,10 @@
 #ifndef FORMAT_H
 #define FORMAT_H
 
+#include "buckets.h"
 #include "declaration.h"
 #include "json.h"
 #include "lookup.h"
-#include "ranges.h"
 #include "shape.h"
 #include "store.h"
 
@@ -37,7 +37,7 @@ struct answer {
 
 struct answers {
     struct moe_shape shape;
-    struct ranges ranges; /* with the declaration whose plans they are, too */
+    struct buckets buckets; /* with the declaration whose plans they are, too */
     char device[LOOKUP_DEVICE_BYTES];
     struct moelookup_view *view;
     struct answer *list; /* ascending by bucket */
@@ -57,9 +57,9 @@ void answers_close(struct answers *answers);
 
 /* "65-256 skew <=1.25", or the one key that was asked for.  It lasts as long as the block around
  * it. */
-#define ANSWER_TEXT(answers, answer) answer_text(answers, answer, (char[RANGE_TEXT_BYTES]){ 0 })
+#define ANSWER_TEXT(answers, answer) answer_text(answers, answer, (char[BUCKETS_TEXT_BYTES]){ 0 })
 const char *answer_text(const struct answers *answers, const struct answer *answer,
-                        char room[RANGE_TEXT_BYTES]);
+                        char room[BUCKETS_TEXT_BYTES]);
 
 /* A plan, word by word. */
 struct plan_word {

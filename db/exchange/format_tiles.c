@@ -257,7 +257,7 @@ static int check_field(const struct format_job *job, const struct field *field,
 static int check_tiles(const struct format_job *job)
 {
     const struct answers *a = job->answers;
-    const struct declaration *d = a->ranges.declared;
+    const struct declaration *d = a->buckets.declared;
     const char *set = format_set_value(job, "key");
     struct plan_words words = format_axes(job);
 

@@ -20,7 +20,7 @@ enum { CALLED_BYTES = 128 };
  * other program. */
 static void usual_variable(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
 {
-    const struct declaration *d = job->answers->ranges.declared;
+    const struct declaration *d = job->answers->buckets.declared;
 
     snprintf(name, CALLED_BYTES, "%s_%s", d ? d->name : "moetune", axis);
     for (char *c = name; *c; c++)
@@ -53,7 +53,7 @@ static bool is_flag(const char *name)
 /* An axis of on and off is a switch: the flag is there, or not. */
 static bool is_switch(const struct format_job *job, const char *axis)
 {
-    const struct declaration *d = job->answers->ranges.declared;
+    const struct declaration *d = job->answers->buckets.declared;
     size_t at = d ? declaration_axis(d, axis, strlen(axis)) : 0;
 
     if (!d || at == d->axes)
@@ -464,7 +464,7 @@ static int check_json(const struct format_job *job)
 
 static void write_answer(const struct format_job *job, const struct answer *a, FILE *to)
 {
-    const struct declaration *d = job->answers->ranges.declared;
+    const struct declaration *d = job->answers->buckets.declared;
     struct plan_words words = answer_words(job->answers, &a->plan);
     uint32_t class = d ? a->bucket % declaration_classes(d) : 0;
     char name[CALLED_BYTES];
@@ -499,11 +499,11 @@ static int write_json(const struct format_job *job, FILE *to)
     char tag[DECLARATION_TAG_BYTES];
 
     json_write(to, "{'layer': '%s', 'device': '%s'", SHAPE_TEXT(&a->shape), a->device);
-    if (a->ranges.declared)
-        json_write(to, ", 'space': '%s'", declaration_tag(a->ranges.declared, tag));
-    json_write(to, ", 'key': '%s'", a->ranges.declared ? a->ranges.declared->key : "capacity");
-    if (a->ranges.declared && a->ranges.declared->class_edges)
-        json_write(to, ", 'class': '%s'", a->ranges.declared->class_name);
+    if (a->buckets.declared)
+        json_write(to, ", 'space': '%s'", declaration_tag(a->buckets.declared, tag));
+    json_write(to, ", 'key': '%s'", a->buckets.declared ? a->buckets.declared->key : "capacity");
+    if (a->buckets.declared && a->buckets.declared->class_edges)
+        json_write(to, ", 'class': '%s'", a->buckets.declared->class_name);
     json_write(to, ",\n 'answers': [");
     for (size_t i = 0; i < a->count; i++) {
         fprintf(to, "%s\n  ", i ? "," : "");

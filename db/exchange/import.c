@@ -3,10 +3,10 @@
 #include "import.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "declaration.h"
 #include "json.h"
 #include "plan.h"
-#include "ranges.h"
 #include "row.h"
 #include "sha256.h"
 #include "shape.h"
@@ -488,8 +488,8 @@ static int check_order(const struct import_table *r, const char *layer, const st
 static int check_entry(const struct import_table *r, const struct entry_row *e,
                        const struct moe_shape *shape)
 {
-    struct ranges ranges = ranges_of(shape, e->window);
-    const struct declaration *d = ranges.declared;
+    struct buckets buckets = buckets_of(shape, e->window);
+    const struct declaration *d = buckets.declared;
 
     TRY(check_plan(r, "plan", &e->plan, shape));
     TRY(check_plan(r, "runner_up", &e->runner_up, shape));
@@ -506,9 +506,9 @@ static int check_entry(const struct import_table *r, const struct entry_row *e,
         return wrong(r, "other", "is of the same kind as the plan");
     if (d && e->window != 1)
         return wrong(r, "window", "is not 1, as those of declared spaces are");
-    if (d && e->bucket >= ranges_end(ranges))
+    if (d && e->bucket >= buckets_end(buckets))
         return wrong(r, "bucket", "is none of its space");
-    if (d && !ranges_hold(ranges, e->bucket, e->capacity))
+    if (d && !buckets_hold(buckets, e->bucket, e->capacity))
         return wrong(r, "capacity", "lies outside of its bucket");
     if (!e->window)
         return wrong(r, "window", "is 0");
@@ -516,7 +516,7 @@ static int check_entry(const struct import_table *r, const struct entry_row *e,
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
     if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
-    if (!d && e->capacity < ranges_from(ranges, e->bucket))
+    if (!d && e->capacity < buckets_from(buckets, e->bucket))
         return wrong(r, "capacity", "lies below its bucket");
     return OK;
 }

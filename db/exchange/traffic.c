@@ -2,11 +2,11 @@
 #include "traffic.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "declaration.h"
 #include "input_file.h"
 #include "json.h"
 #include "lookup_record.h"
-#include "ranges.h"
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
@@ -216,15 +216,15 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 static int add_line(const struct traffic_line *line, struct traffic *t)
 {
     const struct traffic_layer *l = &line->layer;
-    struct ranges ranges = ranges_of(&l->shape, l->window);
+    struct buckets buckets = buckets_of(&l->shape, l->window);
     size_t at = 0;
 
     for (int i = 0; i < MEMBERS; i++)
         if (!(line->seen >> i & 1))
             return wrong(line, member_words[i], "is missing");
-    if (ranges.declared && l->window != 1)
+    if (buckets.declared && l->window != 1)
         return wrong(line, "window", "is not 1, as buckets of a declared space are");
-    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= ranges_end(ranges))
+    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= buckets_end(buckets))
         return wrong(line, "asked", "has a bucket that is none of the layer's space");
     if (line->cluster != line->device)
         return wrong(line, "device", "and \"cluster\" are both there or both null");
@@ -327,12 +327,12 @@ uint64_t traffic_total(const struct traffic_layer *layer)
 /* ---- weights */
 
 int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape, uint32_t window,
-                    double *weights, size_t buckets)
+                    double *weights, size_t count)
 {
     bool met = false;
     double all = 0;
 
-    for (size_t b = 0; b < buckets; b++)
+    for (size_t b = 0; b < count; b++)
         weights[b] = 0;
     for (size_t i = 0; i < traffic->count; i++) {
         const struct traffic_layer *layer = &traffic->layers[i];
@@ -343,7 +343,7 @@ int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape
             continue;
         met = true;
         for (size_t k = 0; k < layer->bucket_count; k++)
-            if (layer->buckets[k].bucket < buckets) {
+            if (layer->buckets[k].bucket < count) {
                 weights[layer->buckets[k].bucket] += (double)traffic_asked(&layer->buckets[k]);
                 all += (double)traffic_asked(&layer->buckets[k]);
             }
@@ -356,10 +356,10 @@ int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape
     return OK;
 }
 
-void traffic_even(struct ranges ranges, double *weights, size_t buckets)
+void traffic_even(struct buckets buckets, double *weights, size_t count)
 {
-    for (size_t b = 0; b < buckets; b++) {
-        uint64_t from = ranges_from(ranges, (uint32_t)b), to = ranges_to(ranges, (uint32_t)b);
+    for (size_t b = 0; b < count; b++) {
+        uint64_t from = buckets_from(buckets, (uint32_t)b), to = buckets_to(buckets, (uint32_t)b);
 
         weights[b] = from > 1 && to < UINT64_MAX ? log2((double)to / (double)(from - 1)) : 1;
     }

@@ -20,9 +20,9 @@
 #ifndef TRAFFIC_H
 #define TRAFFIC_H
 
+#include "buckets.h"
 #include "moelookup.h"
 #include "plan.h"
-#include "ranges.h"
 
 struct traffic_bucket {
     uint32_t bucket;
@@ -61,10 +61,10 @@ uint64_t traffic_total(const struct traffic_layer *layer);
  * did not say T.  Those of other buckets count nowhere.  ERR_ARGUMENT after a message: the traffic
  * is of other layers, or nobody asked for any of these buckets. */
 int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape, uint32_t window,
-                    double *weights, size_t buckets);
+                    double *weights, size_t count);
 
 /* Where nobody says how often: each doubling of the key alike; a range without a lower or an upper
  * end counts as one. */
-void traffic_even(struct ranges ranges, double *weights, size_t buckets);
+void traffic_even(struct buckets buckets, double *weights, size_t count);
 
 #endif

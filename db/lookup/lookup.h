@@ -1,7 +1,7 @@
 /* The inside of libmoelookup: tables while they are read, and the one form they are kept in.
  *
  * Files are read into a lookup_set (lookup_sqlite.c, lookup_pack.c), which is tidied (lookup_set.c)
- * and written as packed bytes (lookup_pack.c); a struct moelookup is those bytes (lookup.c).  A
+ * and written as packed bytes (lookup_pack.c); a struct moelookup is those bytes (lookup_open.c). A
  * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c), which may
  * count what it is asked (lookup_record.c); which spaces there are says lookup_space.c. */
 #ifndef LOOKUP_H
@@ -169,7 +169,7 @@ int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD]);
 int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
                        struct lookup_set *set);
 
-/* ---- tables (lookup.c) */
+/* ---- tables (lookup_open.c) */
 
 enum lookup_level { LOOKUP_NEVER, LOOKUP_ERROR, LOOKUP_WARN, LOOKUP_INFO };
 

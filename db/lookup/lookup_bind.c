@@ -374,7 +374,7 @@ static int find_launch(const struct moelookup *table, const struct moe_shape *sh
     return OK;
 }
 
-/* A table that was tuned for one launch tells its plans: nor do ranges that nobody measured answer
+/* A table that was tuned for one launch tells its plans: nor do buckets that nobody measured answer
  * with the default of another one. */
 static void imply_launch(const struct lookup_layer *layer, struct lookup_inside *inside)
 {

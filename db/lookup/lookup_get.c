@@ -2,9 +2,9 @@
  * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
+#include "buckets.h"
 #include "declaration.h"
 #include "plan.h"
-#include "ranges.h"
 #include "status.h"
 #include "text.h"
 
@@ -23,7 +23,7 @@ struct bucket_answer {
 
 struct moelookup_view {
     uint64_t reciprocal; /* ceil(2^64 / R); 0 for R = 1 */
-    struct ranges ranges;
+    struct buckets buckets;
     uint32_t last;  /* the last answer's bucket */
     uint32_t shift; /* index[b >> shift] is the answer of the slot's first bucket */
     uint32_t *index;
@@ -130,7 +130,7 @@ static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint3
 static bool is_runnable(const struct moelookup_view *view, const struct moe_plan *plan)
 {
     return !view->inside.on ||
-           declaration_same_launch(view->ranges.declared, plan->choice, view->inside.usual);
+           declaration_same_launch(view->buckets.declared, plan->choice, view->inside.usual);
 }
 
 /* False: no entry of a declared space answers in this bucket.  In the place of an unsound plan the
@@ -180,7 +180,7 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin && (view->inside.implied || is_runnable(view, &pin->plan)))
         return own_answer(pin->plan, MOE_OVERRIDE);
-    if (view->layer.entry_count && !view->ranges.declared)
+    if (view->layer.entry_count && !view->buckets.declared)
         return entry_answer(&view->layer, bucket);
     /* Of what another range or class of a declared space wants, nothing follows for this one. */
     if (view->layer.entry_count && declared_entry(view, bucket, &answer))
@@ -208,7 +208,7 @@ static int by_value(const void *a, const void *b)
 static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
 {
     const struct lookup_layer *layer = &view->layer;
-    uint32_t all = view->ranges.declared ? (uint32_t)ranges_end(view->ranges) : 1;
+    uint32_t all = view->buckets.declared ? (uint32_t)buckets_end(view->buckets) : 1;
     uint32_t *at =
         malloc(sizeof(*at) * (all + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
     uint32_t n = 0;
@@ -324,7 +324,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
-    view->ranges = ranges_of(&layer->shape, layer->window);
+    view->buckets = buckets_of(&layer->shape, layer->window);
     keep_launch(view);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(list_answers(view));
@@ -436,7 +436,7 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
-    if (!view->reciprocal && view->ranges.declared)
+    if (!view->reciprocal && view->buckets.declared)
         return moelookup_get_key(view, capacity, 0, out);
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
@@ -456,7 +456,7 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
     const struct bucket_answer *answer;
     uint32_t bucket;
 
-    if (!view || !out || !ranges_find(view->ranges, key, class, &bucket))
+    if (!view || !out || !buckets_find(view->buckets, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket);
     if (out->struct_size < sizeof(*out))
@@ -606,7 +606,7 @@ struct uneven_answer {
  * lie in one bucket. */
 static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
-    return view->ranges.declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
+    return view->buckets.declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
            view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
            !(view->layer.entry_count || view->layer.pin_count) ||
            bucket_of(view, key) == bucket_of(view, key_r0);
@@ -694,7 +694,7 @@ int moelookup_get_counts(const struct moelookup_view *view, const uint32_t *coun
     const struct moe_shape *shape = view ? &view->layer.shape : NULL;
     uint32_t key, key_r0;
 
-    if (!view || !out || view->ranges.declared ||
+    if (!view || !out || view->buckets.declared ||
         moe_keys(counts, n, shape->experts, shape->ranks, &key, &key_r0))
         return MOE_ERR_ARGUMENT;
     return moelookup_get_uneven(view, key, key_r0, out);
@@ -827,18 +827,18 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
     if (view->inside.on && plan->source == MOE_EXACT &&
         !(view->layer.entry_count && declared_entry(view, plan->bucket, &entry)))
         return "exact: the best that launches with these values ran in this range";
-    if (view->ranges.declared && has_rows(view) && plan->source == MOE_DEFAULT)
+    if (view->buckets.declared && has_rows(view) && plan->source == MOE_DEFAULT)
         return "default: nothing is decided for this range";
     return reasons[plan->source];
 }
 
 /* Names a bucket, as "bucket 9"; in a space also the range and class that it stands for. */
-static const char *bucket_name(const struct moelookup_view *view, uint32_t bucket,
-                               char room[RANGE_TEXT_BYTES])
+static const char *bucket_label(const struct moelookup_view *view, uint32_t bucket,
+                                char room[BUCKETS_TEXT_BYTES])
 {
-    if (view->ranges.declared)
-        return ranges_bucket(view->ranges, bucket, room);
-    snprintf(room, RANGE_TEXT_BYTES, "bucket %u", bucket);
+    if (view->buckets.declared)
+        return bucket_name(view->buckets, bucket, room);
+    snprintf(room, BUCKETS_TEXT_BYTES, "bucket %u", bucket);
     return room;
 }
 
@@ -848,24 +848,24 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
     const struct bucket_answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
-    char room[RANGE_TEXT_BYTES], launch[DECLARATION_PLAN_BYTES];
+    char room[BUCKETS_TEXT_BYTES], launch[DECLARATION_PLAN_BYTES];
     uint32_t bucket;
 
-    if (!view || (!text && size) || !ranges_find(view->ranges, key, class, &bucket))
+    if (!view || (!text && size) || !buckets_find(view->buckets, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket);
     plan = answer->plan;
     plan.bucket = told_bucket(answer, bucket);
-    if (view->ranges.declared)
-        append(&s, "%s=%llu, %s%s%s: ", ranges_key(view->ranges), (unsigned long long)key,
-               bucket_name(view, bucket, room), view->inside.on ? ", inside " : "",
+    if (view->buckets.declared)
+        append(&s, "%s=%llu, %s%s%s: ", buckets_key(view->buckets), (unsigned long long)key,
+               bucket_label(view, bucket, room), view->inside.on ? ", inside " : "",
                view->inside.on
-                   ? declaration_launch_words(view->ranges.declared, view->inside.usual, launch)
+                   ? declaration_launch_words(view->buckets.declared, view->inside.usual, launch)
                    : "");
     else
         append(&s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
     append(&s, "%s; ", PLAN_TEXT(&plan));
-    append(&s, reason_for(view, &plan), bucket_name(view, plan.bucket, room));
+    append(&s, reason_for(view, &plan), bucket_label(view, plan.bucket, room));
     if (plan.time_us > 0)
         append_time(&s, "; ", plan.time_us);
     if (plan.time_us > 0 && plan.default_us > 0)
@@ -883,7 +883,7 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
     struct sentence s = { .text = text, .size = size };
     struct uneven_answer a;
     struct moe_plan *plan = &a.told.plan;
-    char room[RANGE_TEXT_BYTES];
+    char room[BUCKETS_TEXT_BYTES];
 
     if (!view || (!text && size) || key_r0 > key)
         return MOE_ERR_ARGUMENT;
@@ -894,7 +894,7 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
     append(&s, "c=%u, with r=0 %u, buckets %u and %u of width %u: %s; ", key, key_r0,
            bucket_of(view, key), bucket_of(view, key_r0), view->layer.window, PLAN_TEXT(plan));
     append(&s, plan->source == MOE_EXACT ? "exact: measured in %s" : reason_for(view, plan),
-           bucket_name(view, plan->bucket, room));
+           bucket_label(view, plan->bucket, room));
     if (plan->time_us > 0)
         append_time(&s, "; ", plan->time_us);
     if (a.rival.struct_size) {

@@ -1,9 +1,9 @@
 /* Tables while they are read: rows from several files become one tidy set. */
 #include "lookup.h"
 
+#include "buckets.h"
 #include "declaration.h"
 #include "plan.h"
-#include "ranges.h"
 #include "status.h"
 #include "width.h"
 
@@ -186,7 +186,7 @@ static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
 
 static void tidy_entries(struct lookup_layer *layer)
 {
-    uint64_t end = ranges_end(ranges_of(&layer->shape, layer->window));
+    uint64_t end = buckets_end(buckets_of(&layer->shape, layer->window));
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < layer->entry_count; i++) {
@@ -293,7 +293,7 @@ static int by_launch(const void *a, const void *b)
 static void tidy_launches(struct lookup_layer *layer)
 {
     const struct declaration *d = declaration_find(layer->shape.space);
-    uint64_t end = ranges_end(ranges_of(&layer->shape, layer->window));
+    uint64_t end = buckets_end(buckets_of(&layer->shape, layer->window));
     uint32_t legal = 0, kept = 0;
 
     for (uint32_t i = 0; i < layer->launch_count; i++) {

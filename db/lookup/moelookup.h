@@ -261,7 +261,7 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  *   MOELOOKUP_FORCE, then `moetune override`, of this launch       MOE_OVERRIDE
  *   the range's entry, if its plan is of this launch               its own source
  *   the best plan that this launch was seen to run in the range    MOE_EXACT
- *   of a launch that the table knows in other ranges, the plan
+ *   of a launch that the table knows in other buckets, the plan
  *     that differs least from the default plan of the space        MOE_DEFAULT
  *   of any other launch the same plan                              MOE_UNKNOWN_LAUNCH
  * Pins and FORCE of another launch are ignored, which a line on standard error says.

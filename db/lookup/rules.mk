@@ -5,7 +5,7 @@ LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
 LIB_LIBS = $(if $(filter 0,$(SQLITE)),,-lsqlite3)
 LIB_VERSION := 1
 LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declar*.c)) \
-    $(addprefix db/values/,claim json_text plan ranges seal shape shares sha256 status text width)
+    $(addprefix db/values/,buckets claim json_text plan seal shape shares sha256 status text width)
 TUNER_PARTS := $(LIB_PARTS) $(addprefix db/values/,cluster input_file json node_rows output_file phase stats) \
     $(basename $(wildcard db/store/*.c search/*.c tuner/bucket/*.c tuner/live/*.c))
 # The library has another name to speak by.
@@ -25,8 +25,8 @@ $(BUILD)/packed/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(TELL)$(CC) $(ALL_CFLAGS) -DMOELOOKUP_NO_SQLITE -c -o $@ $<
 # Another PREFIX is another search path.
-$(LIB)/db/lookup/lookup.o: OWN += -DMOETUNE_PREFIX='"$(PREFIX)"'
-$(LIB)/db/lookup/lookup.o: $(BUILD)/prefix
+$(LIB)/db/lookup/lookup_open.o: OWN += -DMOETUNE_PREFIX='"$(PREFIX)"'
+$(LIB)/db/lookup/lookup_open.o: $(BUILD)/prefix
 
 LINK_LIBRARY = $(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(filter %.map,$^) \
     $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(filter %.o,$^) $(LIB_LIBS) -lm

@@ -1,4 +1,4 @@
-/* How good the choice of one launch for a whole table is (search/launch_choice.h), on made-up
+/* How good the choice of one launch for a whole table is (search/launch_decision.h), on made-up
  * programs whose truth is known, beside an exhaustive pass: every launch three times, each showing
  * every plan in every range, and the least mean wins.
  *
@@ -11,7 +11,7 @@
  *
  * Regret: the true weighted time of the launch that is told, under the live plans that are told,
  * over that of the best launch under its best plans, minus 1. */
-#include "launch_choice.h"
+#include "launch_decision.h"
 #include "random.h"
 #include "surface.h"
 
@@ -21,15 +21,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARMS_MOST = SEARCH_ARMS_MAX, LAUNCHES_MOST = 1024, RANGES_MOST = 10, VALUES_MOST = 64 };
+enum { ARMS_MOST = SEARCH_ARMS_MAX, LAUNCHES_MOST = 1024, BUCKETS_MOST = 10, VALUES_MOST = 64 };
 enum { AXES = 4, RESTART_AXES = 2, PASSES = 3 };
 
 struct program {
-    size_t launches, live, ranges, arms;
+    size_t launches, live, buckets, arms;
     size_t values[AXES];
     uint32_t launch_of[ARMS_MOST], apart[ARMS_MOST];
-    double log_ns[RANGES_MOST][ARMS_MOST]; /* true */
-    double weight[RANGES_MOST];
+    double log_ns[BUCKETS_MOST][ARMS_MOST]; /* true */
+    double weight[BUCKETS_MOST];
     double luck, common; /* its deviation; the share of its variance that a process has in all */
     struct points points;
     uint64_t seed, draws;
@@ -111,7 +111,7 @@ static void draw_program(struct program *p, uint64_t seed, double luck)
     p->common = 0.5 * (double)(random_bits(seed, 77) % 3);
     for (size_t a = 0; a < AXES; a++)
         draw_effect(p, a, always[a]);
-    for (size_t r = 0; r < p->ranges; r++) {
+    for (size_t r = 0; r < p->buckets; r++) {
         double shared = uniform(p), level = log(1e6) + 0.7 * (double)r;
 
         p->weight[r] = exp(-0.5 * (double)r + 0.5 * normal(p));
@@ -134,7 +134,7 @@ static double true_total(const struct program *p, size_t launch, const int *live
 {
     double sum = 0;
 
-    for (size_t r = 0; r < p->ranges; r++) {
+    for (size_t r = 0; r < p->buckets; r++) {
         double least = INFINITY;
 
         for (size_t i = launch * p->live; i < (launch + 1) * p->live && !live; i++)
@@ -181,51 +181,51 @@ struct outcome {
 static struct outcome run_choice(struct program *p)
 {
     struct search_setup search = { .points = &p->points, .arm_count = p->arms, .seed = p->seed };
-    struct launch_choice_setup setup = { .arm_count = p->arms,
-                                         .launch_of = p->launch_of,
-                                         .launch_count = p->launches,
-                                         .apart = p->apart,
-                                         .margin = 0.01,
-                                         .seed = p->seed };
-    struct search *searches[RANGES_MOST];
-    struct launch_choice *c;
+    struct launch_decision_setup setup = { .arm_count = p->arms,
+                                           .launch_of = p->launch_of,
+                                           .launch_count = p->launches,
+                                           .apart = p->apart,
+                                           .margin = 0.01,
+                                           .seed = p->seed };
+    struct search *searches[BUCKETS_MOST];
+    struct launch_decision *c;
     struct launch_result result;
     enum decision_purpose purpose;
     struct outcome out = { 0 };
-    int live[RANGES_MOST], usual[RANGES_MOST], launch;
+    int live[BUCKETS_MOST], usual[BUCKETS_MOST], launch;
     double total;
 
-    if (launch_choice_open(&setup, &c))
+    if (launch_decision_open(&setup, &c))
         exit(1);
-    for (size_t r = 0; r < p->ranges; r++) {
+    for (size_t r = 0; r < p->buckets; r++) {
         if (search_open(search_find("blind"), &search, &searches[r]))
             exit(1);
         search_visit(searches[r], 1, NULL, false);
-        launch_choice_add(c, searches[r], p->weight[r]);
+        launch_decision_add(c, searches[r], p->weight[r]);
     }
-    while ((launch = launch_choice_next(c, &purpose)) != DECISION_DONE) {
+    while ((launch = launch_decision_next(c, &purpose)) != DECISION_DONE) {
         double common = common_luck(p);
 
-        launch_choice_begin(c, launch, purpose);
-        for (size_t r = 0; r < p->ranges; r++) {
+        launch_decision_begin(c, launch, purpose);
+        for (size_t r = 0; r < p->buckets; r++) {
             bool needed;
             int arm;
 
-            while ((arm = launch_choice_wants(c, (int)r, &needed)) >= 0) {
+            while ((arm = launch_decision_wants(c, (int)r, &needed)) >= 0) {
                 double log_ns = sampled(p, common, r, (size_t)arm);
 
-                launch_choice_tell(c, (int)r, arm, llround(exp(log_ns)));
+                launch_decision_tell(c, (int)r, arm, llround(exp(log_ns)));
                 out.samples++;
             }
         }
-        launch_choice_end(c);
+        launch_decision_end(c);
         out.launches++;
     }
-    if (!launch_choice_result(c, &result))
+    if (!launch_decision_result(c, &result))
         exit(1);
-    for (size_t r = 0; r < p->ranges; r++) {
-        live[r] = launch_choice_live(c, result.launch, (int)r);
-        usual[r] = launch_choice_live(c, 0, (int)r);
+    for (size_t r = 0; r < p->buckets; r++) {
+        live[r] = launch_decision_live(c, result.launch, (int)r);
+        usual[r] = launch_decision_live(c, 0, (int)r);
     }
     total = true_total(p, (size_t)result.launch, live);
     out.regret = total / best_total(p) - 1;
@@ -238,35 +238,35 @@ static struct outcome run_choice(struct program *p)
     if (result.fixed_arm >= 0) {
         double fixed = 0;
 
-        for (size_t r = 0; r < p->ranges; r++)
+        for (size_t r = 0; r < p->buckets; r++)
             fixed += p->weight[r] * exp(p->log_ns[r][result.fixed_arm]);
         out.truth_fixed = 1 - total / fixed;
     }
-    launch_choice_close(c);
-    for (size_t r = 0; r < p->ranges; r++)
+    launch_decision_close(c);
+    for (size_t r = 0; r < p->buckets; r++)
         search_close(searches[r]);
     return out;
 }
 
 static struct outcome run_exhaustive(struct program *p)
 {
-    static double sum[RANGES_MOST][ARMS_MOST];
+    static double sum[BUCKETS_MOST][ARMS_MOST];
     struct outcome out = { .launches = PASSES * p->launches };
     double least = INFINITY, usual = true_total(p, 0, NULL);
 
     memset(sum, 0, sizeof(sum));
     for (size_t l = 0; l < p->launches; l++) {
-        int live[RANGES_MOST] = { 0 };
+        int live[BUCKETS_MOST] = { 0 };
         double total = 0;
 
         for (int pass = 0; pass < PASSES; pass++) {
             double common = common_luck(p);
 
-            for (size_t r = 0; r < p->ranges; r++)
+            for (size_t r = 0; r < p->buckets; r++)
                 for (size_t i = l * p->live; i < (l + 1) * p->live; i++)
                     sum[r][i] += sampled(p, common, r, i) / PASSES;
         }
-        for (size_t r = 0; r < p->ranges; r++) {
+        for (size_t r = 0; r < p->buckets; r++) {
             live[r] = (int)(l * p->live);
             for (size_t i = l * p->live; i < (l + 1) * p->live; i++)
                 if (sum[r][i] < sum[r][live[r]])
@@ -307,7 +307,7 @@ static bool holds(const struct gain *g, double truth)
     return g->low <= truth && truth <= g->high;
 }
 
-static struct sums run_cell(size_t launches, size_t live, size_t ranges, int luck, size_t draws,
+static struct sums run_cell(size_t launches, size_t live, size_t buckets, int luck, size_t draws,
                             uint64_t seed)
 {
     static const double within[] = { 0.01, 0.01, 0.02, 0.02, 0.04 };
@@ -321,8 +321,8 @@ static struct sums run_cell(size_t launches, size_t live, size_t ranges, int luc
 
         p.launches = launches;
         p.live = live;
-        p.ranges = ranges;
-        draw_program(&p, seed + i * 1000 + launches * 31 + live * 7 + ranges, luck / 100.0);
+        p.buckets = buckets;
+        draw_program(&p, seed + i * 1000 + launches * 31 + live * 7 + buckets, luck / 100.0);
         ours = run_choice(&p);
         s.seconds += (double)(clock() - began) / CLOCKS_PER_SEC / n;
         pass = run_exhaustive(&p);
@@ -355,7 +355,7 @@ static struct sums run_cell(size_t launches, size_t live, size_t ranges, int luc
     printf(
         "%3zu x %2zu x %2zu %3d %%  %5.1f %6.1f %6.1f %6.1f  %6.2f %6.2f  %6.1f %6.1f  %6.1f %5zu "
         "%7.0f  %6.1f %6.1f %6.2f  %5.2f\n",
-        launches, live, ranges, luck, 100 * (double)s.within / n,
+        launches, live, buckets, luck, 100 * (double)s.within / n,
         100 * (double)(s.within + s.undecided) / n, 100 * (double)s.told / n,
         100 * (double)s.harmed / n, 100 * s.regret, 100 * s.worst,
         s.claims ? 100 * (double)s.held / (double)s.claims : 100,
@@ -402,13 +402,13 @@ int main(int argc, char **argv)
            "        within harmed regret\n",
            draws);
     for (size_t i = 0; i < count; i++) {
-        size_t launches, live, ranges;
+        size_t launches, live, buckets;
 
-        if (sscanf(cells[i], "%zux%zux%zu", &launches, &live, &ranges) != 3 ||
-            launches * live > ARMS_MOST || launches > LAUNCHES_MOST || ranges > RANGES_MOST)
+        if (sscanf(cells[i], "%zux%zux%zu", &launches, &live, &buckets) != 3 ||
+            launches * live > ARMS_MOST || launches > LAUNCHES_MOST || buckets > BUCKETS_MOST)
             return 2;
         for (size_t l = 0; l < sizeof(lucks) / sizeof(lucks[0]); l++) {
-            struct sums s = run_cell(launches, live, ranges, lucks[l], draws, seed);
+            struct sums s = run_cell(launches, live, buckets, lucks[l], draws, seed);
 
             add(&all, &s);
         }

@@ -106,7 +106,7 @@ static void add_further_launches(const struct surface *surface, struct contender
                                 .launches = normal->launches - 1,
                                 .worth = normal->worth,
                                 .seed = surface->seed };
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     double pairs[ROUNDS_BUCKETS_MAX];
 
     column_add(&out->launches, further_launches(surface, contenders, count, search, &how, luck,

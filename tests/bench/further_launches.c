@@ -20,17 +20,17 @@ static void open_rounds(const struct contender *contenders, int count, struct se
     struct rounds_setup setup = *how;
 
     for (int i = 0; i < count; i++) {
-        const struct trial_of *trial = decision_trial(&contenders[i].decision);
+        const struct paired_proof *proof = decision_proof(&contenders[i].decision);
 
         buckets[i] = (struct rounds_bucket){ .weight = 1,
                                              .capacity = contenders[i].bucket.capacity,
-                                             .table = trial ? trial->arm : usual,
+                                             .table = proof ? proof->arm : usual,
                                              .usable = contenders[i].bucket.usable };
-        if (!trial)
+        if (!proof)
             continue; /* nothing but the default was a candidate */
-        first[i] = trial_pairs(trial);
+        first[i] = proof_pairs(proof);
         buckets[i].first = first[i].count ? &first[i] : NULL;
-        buckets[i].belief = trial->belief;
+        buckets[i].belief = proof->belief;
     }
     setup.buckets = buckets;
     setup.bucket_count = count;
@@ -42,7 +42,7 @@ static void open_rounds(const struct contender *contenders, int count, struct se
 
 int further_launches(const struct surface *surface, struct contender *contenders, int count,
                      struct search *search, const struct rounds_setup *how, double luck,
-                     struct noise *noise, struct rounds_left *left, double *pairs)
+                     struct noise *noise, struct rounds_verdict *left, double *pairs)
 {
     struct rounds *r = malloc(sizeof(*r));
     int at, arm, launches;
@@ -62,7 +62,7 @@ int further_launches(const struct surface *surface, struct contender *contenders
         if (pairs)
             pairs[at] += .5;
     }
-    rounds_obey(r, 0.01, 0.01, left);
+    rounds_decide(r, 0.01, 0.01, left);
     launches = rounds_result(r).launches - 1;
     free(r);
     return launches;

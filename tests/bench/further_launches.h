@@ -20,6 +20,6 @@ struct contender {
  * launches there were. */
 int further_launches(const struct surface *surface, struct contender *contenders, int count,
                      struct search *search, const struct rounds_setup *how, double luck,
-                     struct noise *noise, struct rounds_left *left, double *pairs);
+                     struct noise *noise, struct rounds_verdict *left, double *pairs);
 
 #endif

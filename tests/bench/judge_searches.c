@@ -155,7 +155,7 @@ static int judge_entry(const struct search_study *s, const struct entry_row *e,
 {
     const struct modelled_layer *l = &s->layer;
     struct true_bucket bucket;
-    int arm = space_arm(l->space, &e->plan);
+    int arm = layer_plans_arm(l->space, &e->plan);
 
     if (arm < 0)
         return fail(ERR_ARGUMENT, "%s: %s is not among the plans of --axes %s", s->ask->db,
@@ -187,8 +187,8 @@ static int judge_table(struct search_study *s)
 /* ---- axes */
 
 /* The least time of the plans that have this value, at one capacity; NAN: none can run. */
-static double best_with(const struct true_bucket *bucket, const struct space *space, size_t axis,
-                        uint32_t value)
+static double best_with(const struct true_bucket *bucket, const struct layer_plans *space,
+                        size_t axis, uint32_t value)
 {
     double best = NAN;
 
@@ -202,7 +202,7 @@ static double best_with(const struct true_bucket *bucket, const struct space *sp
  * worth to the table. */
 static int put_axis(const struct search_study *s, size_t axis)
 {
-    const struct space *space = s->layer.space;
+    const struct layer_plans *space = s->layer.space;
     struct study_table *table = &s->result->tables[1];
     uint32_t usual = plan_value(&space->arms[space->default_arm], axis);
     uint32_t values[SEARCH_ARMS_MAX]; /* each once, of plans that can run */
@@ -335,7 +335,7 @@ static int put_axes(const struct search_study *s)
 /* Times every plan at the buckets that are measured, and at those of the table's entries. */
 static int time_buckets(struct search_study *s)
 {
-    const struct space *space = s->layer.space;
+    const struct layer_plans *space = s->layer.space;
     size_t count = 0;
     uint64_t *capacities = malloc((space->anchor_count + s->table.count) * sizeof(*capacities));
     int rc;
@@ -343,9 +343,9 @@ static int time_buckets(struct search_study *s)
     if (!capacities)
         return fail(ERR_NOMEM, "%zu buckets", space->anchor_count);
     for (size_t i = 0; i < space->anchor_count; i++)
-        capacities[count++] = space_capacity(space, space->anchors[i]);
+        capacities[count++] = layer_plans_capacity(space, space->anchors[i]);
     for (size_t i = 0; i < s->table.count; i++)
-        capacities[count++] = space_capacity(space, s->table.entries[i].bucket);
+        capacities[count++] = layer_plans_capacity(space, s->table.entries[i].bucket);
     rc = modelled_layer_time(&s->layer, capacities, count);
     free(capacities);
     return rc;
@@ -354,7 +354,7 @@ static int time_buckets(struct search_study *s)
 static void remark(const struct search_study *s)
 {
     const struct modelled_layer *l = &s->layer;
-    const struct space *space = l->space;
+    const struct layer_plans *space = l->space;
     char load[LOAD_NAME_BYTES];
 
     load_name(space->load, load);

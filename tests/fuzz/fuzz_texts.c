@@ -8,12 +8,12 @@
 #include "fuzzer.h"
 #include "launches.h"
 #include "layer_options.h"
+#include "layer_plans.h"
 #include "lines.h"
 #include "load.h"
 #include "model_file.h"
 #include "plan.h"
 #include "shape.h"
-#include "space.h"
 #include "status.h"
 #include "store.h"
 #include "traffic.h"
@@ -186,21 +186,21 @@ static bool take_space(const char *text)
                                      .tokens = 64 };
     char *copy = strdup(text), *rest = copy, *buckets = strsep(&rest, " "),
          *axes = strsep(&rest, " ");
-    struct space_setup setup = { .window = rest ? (uint32_t)strtoul(rest, NULL, 10) | 1 : 128,
-                                 .buckets = strcmp(buckets, "-") != 0 ? buckets : NULL,
-                                 .max_factor = 2,
-                                 .arms.axes = axes && strcmp(axes, "-") != 0 ? axes : "r,d,a",
-                                 .memory_limit_bytes = INT64_MAX,
-                                 .effort = &efforts[0] };
-    struct space space;
-    int rc = space_open(&shape, &setup, &space);
+    struct layer_plans_setup setup = { .window = rest ? (uint32_t)strtoul(rest, NULL, 10) | 1 : 128,
+                                       .buckets = strcmp(buckets, "-") != 0 ? buckets : NULL,
+                                       .max_factor = 2,
+                                       .arms.axes = axes && strcmp(axes, "-") != 0 ? axes : "r,d,a",
+                                       .memory_limit_bytes = INT64_MAX,
+                                       .effort = &efforts[0] };
+    struct layer_plans space;
+    int rc = layer_plans_open(&shape, &setup, &space);
 
     if (!rc) {
         want(space.default_arm >= 0 && space.arm_count && space.anchor_count, "an empty space");
         for (size_t i = 0; i < space.anchor_count; i++)
             want(space.anchors[i] >= space.first && space.anchors[i] <= space.last,
                  "an anchor outside of the range");
-        space_close(&space);
+        layer_plans_close(&space);
     }
     free(copy);
     return !rc;

@@ -65,7 +65,7 @@ static void decide(struct search *search, struct noise *noise, struct contender 
         return;
     CHECK(isfinite(r.gain.value) && r.gain.value > 0);
     CHECK(isfinite(r.ns) && isfinite(r.default_ns));
-    out->decided.unproven += trial_pairs(decision_trial(&c->decision)).count < PAIRS_LEAST;
+    out->decided.unproven += proof_pairs(decision_proof(&c->decision)).count < PAIRS_LEAST;
 }
 
 /* The static plans that are to meet the table the broken model chooses, too. */
@@ -76,7 +76,7 @@ static void play_rounds(const struct surface *s, struct contender *contenders,
     struct rounds_setup how = { .launches = LAUNCHES,
                                 .launch_cycles = LAUNCH_CYCLES,
                                 .seed = seed };
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
 
     further_launches(s, contenders, BUCKETS, search, &how, 0, noise, left, NULL);
     for (int b = 0; b < BUCKETS; b++) {

@@ -314,14 +314,14 @@ static void a_replayed_contest_goes_on_as_if_it_had_not_been_cut(void)
         struct contest_world world = { .times = { 0.95e7, 1e7 }, .sigma = 0.02, .fails = -1 };
         struct contest_settings settings = { .margin = 0.03, .seed = seed };
         struct contest whole = contest_hold(&settings, 2, 1, seed % 2, &world), again;
-        uint16_t part = whole.told[1] / 2;
+        uint16_t part = whole.taken[1] / 2;
 
         contest_open(&again, &settings, 2, 1, seed % 2);
         for (int i = 0; i < 2; i++) /* any order that keeps each contestant's own */
             for (int k = 0; k < part; k++)
                 contest_tell(&again, i, whole.ns[i][k]);
         for (int i; (i = contest_next(&again)) != CONTEST_DONE;)
-            contest_tell(&again, i, whole.ns[i][again.told[i]]);
+            contest_tell(&again, i, whole.ns[i][again.taken[i]]);
         CHECK(!memcmp(&whole, &again, sizeof(whole)));
     }
 }

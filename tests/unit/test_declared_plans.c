@@ -1,9 +1,9 @@
 /* Plans and buckets of declared spaces, compared with spaces drawn at random and judged the plain
  * way, and the spaces that a process knows. */
+#include "buckets.h"
 #include "check.h"
 #include "declared.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "some_spaces.h"
 
@@ -430,7 +430,7 @@ static void neighbouring_ranges_print_as_one(void)
         const struct declaration *d = NULL;
 
         CHECK(!declaration_register(cases[i].space, &d));
-        CHECK(!strcmp(RANGE_TEXT(((struct ranges){ d, 1 }), cases[i].first, cases[i].last),
+        CHECK(!strcmp(BUCKETS_TEXT(((struct buckets){ d, 1 }), cases[i].first, cases[i].last),
                       cases[i].text));
     }
 }

@@ -8,9 +8,9 @@
 #include "distribution.h"
 #include "drift.h"
 #include "export.h"
+#include "layer_plans.h"
 #include "rounds.h"
 #include "shape.h"
-#include "space.h"
 #include "status.h"
 #include "store.h"
 
@@ -86,7 +86,7 @@ static void rounds_are_as_the_readme_says(void)
         .buckets = buckets, .bucket_count = 3, .statics = statics, .static_count = 1
     };
     struct rounds *r = malloc(sizeof(*r));
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result result;
     int percent[3][3], bucket, arm, steps = 0;
 
@@ -102,7 +102,7 @@ static void rounds_are_as_the_readme_says(void)
     result = rounds_result(r);
     is("over_default_percent", 100 * result.over_default.value);
     is("over_static_percent", 100 * result.over_static.value);
-    rounds_obey(r, 0.01, 0.01, left);
+    rounds_decide(r, 0.01, 0.01, left);
     for (int i = 0; i < 3; i++)
         if (left[i].arm == STATIC)
             is("takes_the_static_plan", i + 1);
@@ -294,12 +294,12 @@ static void the_table_is_as_its_readme_says(void)
 static void a_sweep_is_as_its_readme_says(void)
 {
     struct moe_shape shape;
-    struct space_setup setup = { .max_factor = 8,
-                                 .arms.axes = "r,d,a",
-                                 .memory_limit_bytes = INT64_MAX };
+    struct layer_plans_setup setup = { .max_factor = 8,
+                                       .arms.axes = "r,d,a",
+                                       .memory_limit_bytes = INT64_MAX };
     struct moe_plan usual;
     struct list anchors = { .used = 0 };
-    struct space space;
+    struct layer_plans space;
 
     begin_example("tuner/README.md");
     shape = given_layer();
@@ -308,7 +308,7 @@ static void a_sweep_is_as_its_readme_says(void)
     is("measured_per_doubling", setup.effort->anchors_per_octave);
     is("refined_above_percent", 100 * setup.effort->refine_above);
     setup.window = shape_window(&shape);
-    CHECK(!space_open(&shape, &setup, &space));
+    CHECK(!layer_plans_open(&shape, &setup, &space));
     is("R", space.window);
     is("first_bucket", space.first);
     is("last_bucket", space.last);
@@ -316,9 +316,9 @@ static void a_sweep_is_as_its_readme_says(void)
     for (size_t i = 0; i < space.anchor_count; i++)
         add(&anchors, space.anchors[i]);
     says("measured_in_this_order", anchors.text);
-    is("paper_trials", (double)space_paper_trials(&space));
+    is("paper_trials", (double)layer_plans_paper_trials(&space));
     CHECK(plan_equal(&space.arms[space.default_arm], &usual));
-    space_close(&space);
+    layer_plans_close(&space);
     end_example();
 }
 

@@ -36,7 +36,7 @@ static struct format_job job_of(const char *text, struct answers *answers, struc
     answer->plan.space = d->id;
     answer->plan.choice = d->usual;
     *answers = (struct answers){ .shape = MOE_SHAPE_INIT,
-                                 .ranges = { d, 1 },
+                                 .buckets = { d, 1 },
                                  .device = "NVIDIA H200",
                                  .list = answer,
                                  .count = 1 };

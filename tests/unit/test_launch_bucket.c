@@ -17,7 +17,7 @@ static const struct declaration *space;
 struct one_run {
     struct dictionary dictionary;
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    uint32_t way_of[SEARCH_ARMS_MAX];
+    uint32_t values_of[SEARCH_ARMS_MAX];
     struct launch_under_way now;
     struct launch_bucket range;
 };
@@ -26,14 +26,15 @@ static void list_arms(struct one_run *run, const struct moe_shape *shape)
 {
     struct dictionary *d = &run->dictionary;
     struct moe_plan usual = plan_default(shape);
-    struct launch_way *ways = NULL;
-    size_t way_count = 0;
+    struct launch_values *values = NULL;
+    size_t values_count = 0;
 
     CHECK(!arms_list(shape, &(struct arms_setup){ .axes = "r", .foreign = true }, run->arms,
                      &d->arm_count));
-    CHECK(!ways_list(space, run->arms, d->arm_count, run->way_of, &ways, &way_count));
-    CHECK(way_count == 3);
-    free(ways);
+    CHECK(!launch_values_list(space, run->arms, d->arm_count, run->values_of, &values,
+                              &values_count));
+    CHECK(values_count == 3);
+    free(values);
     d->default_arm = arms_find(run->arms, d->arm_count, &usual);
 }
 
@@ -46,8 +47,8 @@ static void begin(struct one_run *run, const char *path)
     struct dictionary *d = &run->dictionary;
 
     shape.space = space->id;
-    *run = (struct one_run){ .now = { .way_of = run->way_of },
-                             .dictionary = { .ranges = { space, 1 },
+    *run = (struct one_run){ .now = { .values_of = run->values_of },
+                             .dictionary = { .buckets = { space, 1 },
                                              .arms = run->arms,
                                              .effort = &efforts[1],
                                              .harm = 0.01 } };
@@ -72,10 +73,10 @@ static void end(struct one_run *run)
     store_close(run->dictionary.store);
 }
 
-static void launch(struct one_run *run, uint32_t way)
+static void launch(struct one_run *run, uint32_t values)
 {
     run->now.number++;
-    run->now.way = way;
+    run->now.values = values;
     launch_bucket_reset(&run->range, &run->now, DECISION_SEARCH);
     launch_bucket_look(&run->range, &run->now);
 }
@@ -99,8 +100,8 @@ static void sample(struct one_run *run, uint32_t samples, const struct truth *tr
 {
     struct launch_bucket *r = &run->range;
 
-    while (samples && r->watched.state == RANGE_OPEN) {
-        launch(run, run->way_of[r->wanted]);
+    while (samples && r->watched.state == BUCKET_OPEN) {
+        launch(run, run->values_of[r->wanted]);
         for (; samples && launch_bucket_wants(r, &run->now); samples--)
             CHECK(!launch_bucket_step(r, &run->now, step_ns(truth, r->wanted), 1));
         CHECK(!launch_bucket_next(r));
@@ -114,23 +115,23 @@ static void sample(struct one_run *run, uint32_t samples, const struct truth *tr
 static uint32_t cut_often(const char *path)
 {
     struct truth truth = { draw(1000), -1 };
-    enum range_state state = RANGE_OPEN;
+    enum bucket_state state = BUCKET_OPEN;
     struct entry_row entry;
     struct one_run run;
     uint32_t cuts = 0;
 
-    while (state == RANGE_OPEN) {
+    while (state == BUCKET_OPEN) {
         begin(&run, path);
         sample(&run, 1 + draw(3), &truth);
         CHECK(!launch_bucket_next(&run.range));
         state = run.range.watched.state;
-        CHECK((dictionary_entry(&run.dictionary, BUCKET, &entry) == OK) == (state != RANGE_OPEN));
-        cuts += state == RANGE_OPEN;
+        CHECK((dictionary_entry(&run.dictionary, BUCKET, &entry) == OK) == (state != BUCKET_OPEN));
+        cuts += state == BUCKET_OPEN;
         end(&run);
     }
-    CHECK(state == RANGE_DECIDED);
+    CHECK(state == BUCKET_DECIDED);
     begin(&run, path);
-    CHECK(run.range.watched.state == RANGE_DECIDED &&
+    CHECK(run.range.watched.state == BUCKET_DECIDED &&
           !entry_is(&run.range.bucket.entry, ENTRY_CUT));
     end(&run);
     return cuts;
@@ -155,16 +156,17 @@ static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
     struct launch_bucket *r = &run->range;
     uint32_t own = 0;
 
-    while (r->watched.state == RANGE_OPEN && own < 2 * LAUNCH_PATIENCE) {
+    while (r->watched.state == BUCKET_OPEN && own < 2 * LAUNCH_PATIENCE) {
         bool gives_up;
 
-        launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
+        launch(run,
+               draw(3) ? (run->values_of[r->wanted] + 1 + draw(2)) % 3 : run->values_of[r->wanted]);
         own += launch_bucket_wants(r, &run->now) && !r->on_occasion;
         *on_occasion += launch_bucket_wants(r, &run->now) && r->on_occasion;
         gives_up = launch_bucket_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
         CHECK(gives_up == (own == LAUNCH_PATIENCE));
         if (gives_up)
-            r->watched.state = RANGE_GIVEN_UP;
+            r->watched.state = BUCKET_GIVEN_UP;
         CHECK(!launch_bucket_next(r));
     }
     return own;
@@ -181,7 +183,7 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
         snprintf(name, sizeof(name), "vain-%d.db", i);
         begin(&run, place(name));
         sample(&run, 3 + draw(6), &(struct truth){ draw(1000), -1 });
-        if (run.range.watched.state == RANGE_OPEN)
+        if (run.range.watched.state == BUCKET_OPEN)
             CHECK(vain_launches(&run, &on_occasion) == LAUNCH_PATIENCE);
         end(&run);
     }
@@ -205,7 +207,7 @@ static bool fail_and_begin_again(struct one_run *run, const char *path, int arm)
     struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
 
     CHECK(!launch_bucket_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
-    open = run->range.watched.state == RANGE_OPEN;
+    open = run->range.watched.state == BUCKET_OPEN;
     read_beliefs(run, here);
     end(run);
     begin(run, path);
@@ -229,7 +231,7 @@ static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
         begin(&run, place(name));
         sample(&run, 1000, &(struct truth){ draw(1000), -1 });
         arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
-        if (run.range.watched.state == RANGE_DECIDED && arm != run.dictionary.default_arm)
+        if (run.range.watched.state == BUCKET_DECIDED && arm != run.dictionary.default_arm)
             open += fail_and_begin_again(&run, place(name), arm);
         end(&run);
     }

@@ -44,12 +44,12 @@ static void the_fewest_steps_are_taken_that_are_nearly_the_best(void)
         double start_s = between(0.1, 300), step_s = between(1e-3, 3), scatter = between(1e-3, 0.5);
         uint32_t samples = 1 + draw(9), pace;
         struct launch_cost cost = cost_of(start_s, step_s, 20, 7);
-        struct watched ranges = { .samples = 7 * samples, .spare = 7 * (20 - samples) };
+        struct watched buckets = { .samples = 7 * samples, .spare = 7 * (20 - samples) };
         double least = INFINITY;
 
         /* With what is guessed of four more. */
-        ranges.squares = scatter * scatter * (ranges.spare + 4) - 4 * 0.05 * 0.05;
-        pace = launch_pace(&cost, &ranges);
+        buckets.squares = scatter * scatter * (buckets.spare + 4) - 4 * 0.05 * 0.05;
+        pace = launch_pace(&cost, &buckets);
         CHECK(pace >= LAUNCH_STEPS_LEAST && pace <= TUNE_LAUNCH_STEPS_MAX);
         for (uint32_t n = 1; n < 5000; n++)
             least = fmin(least, price(n, start_s / samples, step_s, scatter));

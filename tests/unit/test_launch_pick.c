@@ -1,7 +1,7 @@
 /* Which launch a table takes by what is believed of its plans, and what the others would save. */
 #include "check.h"
 
-#include "launch_choice.h"
+#include "launch_decision.h"
 #include "plan.h"
 
 #include <math.h>

@@ -147,12 +147,12 @@ static void plans_are_sorted_by_launch(void)
     struct moe_plan plans[DECLARATION_PLANS_MAX];
     size_t count = declared_plan_list(plain->id, 0, plans, DECLARATION_PLANS_MAX), ways_count = 0;
     uint32_t way_of[DECLARATION_PLANS_MAX];
-    struct launch_way *ways = NULL;
+    struct launch_values *ways = NULL;
 
-    CHECK(!ways_list(plain, plans, count, way_of, &ways, &ways_count));
+    CHECK(!launch_values_list(plain, plans, count, way_of, &ways, &ways_count));
     CHECK(ways_count == 6);
     for (size_t i = 0; i < count; i++) {
-        const struct launch_way *way = &ways[way_of[i]];
+        const struct launch_values *way = &ways[way_of[i]];
 
         CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->arm].choice));
         CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->safe].choice));
@@ -166,19 +166,19 @@ static void plans_are_sorted_by_launch(void)
 
 static void launches_take_turns(void)
 {
-    struct launch_way ways[3] = { { .votes = 0 } };
+    struct launch_values ways[3] = { { .votes = 0 } };
 
-    CHECK(ways_next(ways, 3, 0) == -1);
+    CHECK(launch_values_next(ways, 3, 0) == -1);
     ways[1].votes = 2;
     ways[2].votes = 3;
-    CHECK(ways_next(ways, 3, 0) == 2);
+    CHECK(launch_values_next(ways, 3, 0) == 2);
     ways[2].last = 1;
-    CHECK(ways_next(ways, 3, 1) == 1);
+    CHECK(launch_values_next(ways, 3, 1) == 1);
     ways[1].votes = 0;
-    CHECK(ways_next(ways, 3, 1) == 2); /* again, for nothing else is wanted */
+    CHECK(launch_values_next(ways, 3, 1) == 2); /* again, for nothing else is wanted */
     ways[0].votes = 1;
     ways[2].last = 5;
-    CHECK(ways_next(ways, 3, 6) == 0); /* it waits the longest */
+    CHECK(launch_values_next(ways, 3, 6) == 0); /* it waits the longest */
 }
 
 static void steps_become_samples(void)
@@ -193,7 +193,7 @@ static void steps_become_samples(void)
     CHECK(watch_awaits(&watch, &range, 1, false, 20) &&
           !watch_awaits(&watch, &range, 1, true, 20) &&
           !watch_awaits(&watch, &range, 1, false, 1000) && !watch_looks(&watch, 1));
-    /* One of four ranges is waited for longer, if the program has ever asked for it. */
+    /* One of four buckets is waited for longer, if the program has ever asked for it. */
     CHECK(!watch_awaits(&watch, &range, 4, false, 200));
     range.seen = true;
     CHECK(watch_awaits(&watch, &range, 4, false, 200));

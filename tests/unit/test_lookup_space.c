@@ -221,7 +221,7 @@ static uint32_t bucket_asked(const struct moelookup_view *view, uint64_t key, do
 static void keys_and_classes_follow_the_edges(void)
 {
     static const uint64_t keys[] = { 0, 10, 11, 100, 101, 10000, 100000, 100001, UINT64_MAX };
-    static const uint32_t ranges[] = { 0, 0, 1, 1, 2, 3, 4, 5, 5 };
+    static const uint32_t buckets[] = { 0, 0, 1, 1, 2, 3, 4, 5, 5 };
     static const double classes[] = { 0, 0, 1.1, 1.1000001, 2.003, 2.0030001, 1e300, HUGE_VAL };
     static const uint32_t class_at[] = { 0, 0, 0, 1, 1, 2, 2, 2 };
     const struct declaration *d = known(skewed);
@@ -234,9 +234,9 @@ static void keys_and_classes_follow_the_edges(void)
     view = bind_layer(table, layer_of(d, 96));
     for (int k = 0; k < 9; k++) {
         for (int c = 0; c < 8; c++)
-            CHECK(bucket_asked(view, keys[k], classes[c]) == ranges[k] * 3 + class_at[c]);
+            CHECK(bucket_asked(view, keys[k], classes[c]) == buckets[k] * 3 + class_at[c]);
         if (keys[k] <= UINT32_MAX)
-            CHECK(ask(view, (uint32_t)keys[k]).bucket == ranges[k] * 3);
+            CHECK(ask(view, (uint32_t)keys[k]).bucket == buckets[k] * 3);
     }
     plan.r = 77;
     CHECK(moelookup_get_key(view, 1, (double)NAN, &plan) == MOE_ERR_ARGUMENT && plan.r == 77);

@@ -55,7 +55,7 @@ static void every_axis(const struct moe_plan *plan, char *text, size_t size)
     text[used - 1] = 0;
 }
 
-static void compare(const struct space *space)
+static void compare(const struct layer_plans *space)
 {
     char text[DECLARATION_TEXT_BYTES + 1], plan[PLAN_TEXT_BYTES];
     struct declaration *d;
@@ -71,7 +71,7 @@ static void compare(const struct space *space)
         CHECK((choice == d->usual) == ((int)i == space->default_arm));
     }
     for (size_t i = 0; i < space->anchor_count; i++)
-        CHECK(declaration_bucket(d, space_capacity(space, space->anchors[i]), 0) + 1 <
+        CHECK(declaration_bucket(d, layer_plans_capacity(space, space->anchors[i]), 0) + 1 <
               declaration_buckets(d));
     declaration_free(d);
 }
@@ -86,21 +86,21 @@ static void declared_plans_are_those_of_the_search(void)
         struct moe_shape shape = draw_layer();
         uint32_t knows = ONE_OF(0, 1, 2); /* ctas; and proto */
         const uint32_t protocols = knows == 2 ? 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE : 0;
-        struct space_setup setup = { .window = 64,
-                                     .max_factor = 8,
-                                     .arms = { .axes = own_space_axes(knows > 0, knows > 1),
-                                               .padded = true,
-                                               .knows_ctas = knows > 0,
-                                               .protocols = { protocols, protocols } },
-                                     .memory_limit_bytes = INT64_MAX,
-                                     .effort = &efforts[1] };
-        struct space space;
+        struct layer_plans_setup setup = { .window = 64,
+                                           .max_factor = 8,
+                                           .arms = { .axes = own_space_axes(knows > 0, knows > 1),
+                                                     .padded = true,
+                                                     .knows_ctas = knows > 0,
+                                                     .protocols = { protocols, protocols } },
+                                           .memory_limit_bytes = INT64_MAX,
+                                           .effort = &efforts[1] };
+        struct layer_plans space;
 
         if (shape_fault(&shape, why, sizeof(why)))
             continue;
-        CHECK(!space_open(&shape, &setup, &space));
+        CHECK(!layer_plans_open(&shape, &setup, &space));
         compare(&space);
-        space_close(&space);
+        layer_plans_close(&space);
         layers++;
     }
 }

@@ -209,7 +209,7 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
 {
     struct world w = world_of(4, 1, 11, 0.01);
     struct rounds *r;
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
     int bucket, arm, failed = 0;
 
@@ -232,7 +232,7 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
     CHECK(fabs(v.over_default.value - (1 - exp(-0.2))) < 0.02);
     /* Three buckets with the static plan, one with the default. */
     CHECK(fabs(v.over_static.value - (1 - exp(-(3 * 0.1 + 0.2) / 4))) < 0.02);
-    rounds_obey(r, 0.01, 0.01, left);
+    rounds_decide(r, 0.01, 0.01, left);
     for (int b = 0; b < 4; b++)
         CHECK(left[b].arm == TABLE);
     free(r);
@@ -301,7 +301,7 @@ static void undecided_buckets_go_on_while_decided_ones_rest(void)
     for (uint64_t seed = 0; seed < WORLDS; seed++)
         for (int longer = 0; longer < 2; longer++) {
             struct world w = world_of(BUCKETS, 0, 900 + seed, 0.12);
-            struct rounds_left left[ROUNDS_BUCKETS_MAX];
+            struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
             struct rounds *r;
             int launch = 0;
 
@@ -318,7 +318,7 @@ static void undecided_buckets_go_on_while_decided_ones_rest(void)
                 rounds_tell(r, bucket, arm, noise_sample(&w.noise, exp(w.truth[bucket][arm])));
             }
             CHECK(launch >= 2 && (longer || launch <= 3));
-            rounds_obey(r, 0.01, 0.01, left);
+            rounds_decide(r, 0.01, 0.01, left);
             for (int b = 0; b < BUCKETS; b += 2)
                 proven[longer] += left[b].arm == TABLE;
             free(r);
@@ -334,7 +334,7 @@ struct goes {
     int count, bucket[LOG_MAX], arm[LOG_MAX];
     uint32_t round[LOG_MAX];
     int64_t ns[LOG_MAX];
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     uint32_t steps; /* of the last go */
     int launches;
 };
@@ -372,7 +372,7 @@ static void play_go(struct goes *g, uint32_t number, uint64_t seed)
         rounds_tell(r, bucket, arm, g->ns[i]);
     }
     g->steps = (uint32_t)(g->count - first);
-    rounds_obey(r, 0.01, 0.01, g->left);
+    rounds_decide(r, 0.01, 0.01, g->left);
     free(r);
 }
 
@@ -659,13 +659,13 @@ static void the_luckiest_of_equal_plans_is_not_taken_for_the_best(void)
 /* ---- what is left of the table */
 
 /* Plays and obeys. */
-static bool obeyed(struct world *w, struct rounds_result *v, struct rounds_left *left)
+static bool obeyed(struct world *w, struct rounds_result *v, struct rounds_verdict *left)
 {
     struct rounds *r = open_rounds(w, NULL);
     bool lost;
 
     play(w, r);
-    lost = rounds_obey(r, 0.01, 0.01, left);
+    lost = rounds_decide(r, 0.01, 0.01, left);
     *v = rounds_result(r);
     free(r);
     return lost;
@@ -674,7 +674,7 @@ static bool obeyed(struct world *w, struct rounds_result *v, struct rounds_left 
 static void a_static_plan_is_taken_where_it_is_faster(void)
 {
     struct world w = world_of(10, 1, 5, 0.01);
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     for (int b = 0; b < 10; b++) {
@@ -689,7 +689,7 @@ static void a_static_plan_is_taken_where_it_is_faster(void)
         bool better = b == 3 || b == 8;
 
         CHECK(left[b].arm == (better ? FIRST_STATIC : TABLE));
-        CHECK(left[b].as == (better ? LEFT_AS_STATIC : LEFT_BY_ITSELF));
+        CHECK(left[b].as == (better ? VERDICT_STATIC : VERDICT_BY_ITSELF));
         CHECK(left[b].word.proof == PROOF_FASTER);
     }
 }
@@ -697,7 +697,7 @@ static void a_static_plan_is_taken_where_it_is_faster(void)
 static void a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses(void)
 {
     struct world w = world_of(10, 1, 6, 0.02);
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     for (int b = 0; b < 10; b++) {
@@ -718,7 +718,7 @@ static void where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place
 
     for (int seed = 1; seed <= cases; seed++) {
         struct world w = world_of(8, 2, (uint64_t)seed, 0.05);
-        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
         struct rounds_result v;
 
         for (int b = 0; b < 8; b++) {
@@ -739,7 +739,7 @@ static void where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place
 static void all_give_way_where_the_table_is_slower(void)
 {
     struct world w = world_of(8, 1, 3, 0.02);
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     for (int b = 0; b < 8; b++) {
@@ -774,12 +774,12 @@ static void a_bad_hour_takes_nothing_away_that_an_earlier_series_settled(void)
 
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct world w = settled_of(0.05, seed, 0.3);
-        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
         struct rounds_result v;
 
         obeyed(&w, &v, left);
         for (int b = 0; b < 10; b++)
-            CHECK(left[b].arm == TABLE && left[b].as == LEFT_SETTLED);
+            CHECK(left[b].arm == TABLE && left[b].as == VERDICT_CONFIRMED);
         memset(w.settled, 0, sizeof(w.settled));
         obeyed(&w, &v, left);
         for (int b = 0; b < 10; b++)
@@ -790,7 +790,7 @@ static void a_bad_hour_takes_nothing_away_that_an_earlier_series_settled(void)
 
 static void what_was_settled_goes_where_it_is_shown_to_be_slower(void)
 {
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
     struct world w = settled_of(0.05, 3, 0.01);
 
@@ -801,7 +801,7 @@ static void what_was_settled_goes_where_it_is_shown_to_be_slower(void)
     for (int b = 0; b < 12; b++)
         CHECK(left[b].arm == (b == 6 ? DEFAULT_ARM : b == 4 || b >= 10 ? FIRST_STATIC : TABLE));
     for (int b = 0; b < 12; b++)
-        CHECK((left[b].as == LEFT_SETTLED) == (b < 10 && b != 4));
+        CHECK((left[b].as == VERDICT_CONFIRMED) == (b < 10 && b != 4));
     /* Slower by so little that only all buckets together show it. */
     w = settled_of(-0.01, 4, 0.012);
     w.static_count = 0;
@@ -818,7 +818,7 @@ struct proven {
 static void prove(int faster, uint64_t seed, struct proven *sum)
 {
     struct world w = world_of(12, 0, seed, 0.05);
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     for (int b = 0; b < 12; b++)
@@ -885,14 +885,14 @@ static struct world sides_of(double more, uint64_t seed, double noise)
 
 static bool is_shared(struct world w, struct rounds_word *word)
 {
-    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     obeyed(&w, &v, left);
     for (int b = 0; b < 7; b++)
-        CHECK(b == MIDDLE || left[b].as != LEFT_AS_SHARED);
+        CHECK(b == MIDDLE || left[b].as != VERDICT_SHARED);
     *word = left[MIDDLE].word;
-    return left[MIDDLE].as == LEFT_AS_SHARED;
+    return left[MIDDLE].as == VERDICT_SHARED;
 }
 
 static int count_shared(double more)
@@ -945,15 +945,15 @@ static void buckets_in_a_row_take_the_plan_of_both_sides_together_or_not_at_all(
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct world w = sides_of(0, seed, 0.05);
-        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
         struct rounds_result v;
 
         w.table[MIDDLE + 1] = TABLE;
         w.truth[MIDDLE + 1][TABLE] -= 0.10;
         obeyed(&w, &v, left);
         for (int i = 0; i < 2; i++) /* the other one may have it for want of proof of its own */
-            CHECK(left[MIDDLE + i].as != LEFT_AS_SHARED || left[MIDDLE + !i].arm == SIDES_ARM);
-        both += left[MIDDLE].as == LEFT_AS_SHARED && left[MIDDLE + 1].as == LEFT_AS_SHARED;
+            CHECK(left[MIDDLE + i].as != VERDICT_SHARED || left[MIDDLE + !i].arm == SIDES_ARM);
+        both += left[MIDDLE].as == VERDICT_SHARED && left[MIDDLE + 1].as == VERDICT_SHARED;
     }
     CHECK(both > 5);
     if (getenv("MOETUNE_TEST_VERBOSE"))
@@ -1002,7 +1002,7 @@ static double wider(const struct gain *a, const struct gain *b)
 static void kappa_widens_what_is_stated_and_proves_nothing_less(void)
 {
     struct world w = world_of(8, 1, 5, 0.05);
-    struct rounds_left left[2][ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict left[2][ROUNDS_BUCKETS_MAX];
     struct rounds_result v[2];
 
     for (int b = 0; b < 8; b++)
@@ -1088,7 +1088,7 @@ static void kappa_says_how_far_claims_were_off(void)
 static bool obeyed_whole(double gain, double noise, uint64_t seed, const bool *usable, int *left)
 {
     struct world w = world_of(6, 0, seed, noise);
-    struct rounds_left arms[ROUNDS_BUCKETS_MAX];
+    struct rounds_verdict arms[ROUNDS_BUCKETS_MAX];
     struct rounds *r;
     bool whole;
 
@@ -1098,12 +1098,12 @@ static bool obeyed_whole(double gain, double noise, uint64_t seed, const bool *u
     w.setup.whole_harm = 0.01;
     r = open_rounds(&w, usable);
     play(&w, r);
-    whole = rounds_obey_whole(r, arms);
+    whole = rounds_decide_whole(r, arms);
     *left = 0;
     for (int b = 0; b < w.bucket_count; b++) {
         *left += arms[b].arm == TABLE;
         CHECK(arms[b].arm == (whole ? TABLE : DEFAULT_ARM));
-        CHECK(!whole || arms[b].as == LEFT_AS_STATIC);
+        CHECK(!whole || arms[b].as == VERDICT_STATIC);
     }
     CHECK(whole || rounds_result(r).over_default.value == 0);
     free(r);

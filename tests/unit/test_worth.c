@@ -87,7 +87,7 @@ static struct worth_layer ask(const struct world_of_two *w, bool takes_steps)
  * plan for all of them; every factor of c counts alike. */
 static void true_gains(const struct world_of_two *w, double *over_default, double *over_static)
 {
-    const struct space *space = &w->request.spaces[0];
+    const struct layer_plans *space = &w->request.spaces[0];
     size_t n = space->arm_count, count = space->anchor_count;
     uint64_t *capacities = calloc(count, sizeof(*capacities));
     struct step_times_ask query = { &w->truth, &space->shape, space->load, 1, space->arms,
@@ -96,7 +96,7 @@ static void true_gains(const struct world_of_two *w, double *over_default, doubl
     struct step_times times;
 
     for (size_t i = 0; i < count; i++)
-        capacities[i] = space_capacity(space, space->anchors[i]);
+        capacities[i] = layer_plans_capacity(space, space->anchors[i]);
     CHECK(capacities && !step_times_open(&query, &times));
     below = log(fmax(space->first, .5) * space->window);
     for (size_t i = 0; i < times.count; i++) {

@@ -2,8 +2,8 @@
  * makes the entry. */
 #include "bucket.h"
 
+#include "buckets.h"
 #include "plan.h"
-#include "ranges.h"
 #include "stats.h"
 #include "status.h"
 
@@ -15,8 +15,8 @@
 void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
     *b = (struct bucket){ .dictionary = d,
-                          .key = { d->cluster, d->shape, d->ranges.window, bucket },
-                          .capacity = ranges_capacity(d->ranges, bucket) };
+                          .key = { d->cluster, d->shape, d->buckets.window, bucket },
+                          .capacity = buckets_capacity(d->buckets, bucket) };
 }
 
 /* ---- what is known */
@@ -42,16 +42,16 @@ static int load_trial(void *self, const struct trial_row *trial)
 
 static int remember(struct bucket *b, struct counted_sample told)
 {
-    if (b->told_count == b->told_room) {
-        uint32_t room = 2 * b->told_room + 32;
-        struct counted_sample *more = realloc(b->told, room * sizeof(*more));
+    if (b->sample_count == b->sample_room) {
+        uint32_t room = 2 * b->sample_room + 32;
+        struct counted_sample *more = realloc(b->samples, room * sizeof(*more));
 
         if (!more)
             return fail(ERR_NOMEM, "samples of a bucket");
-        b->told = more;
-        b->told_room = room;
+        b->samples = more;
+        b->sample_room = room;
     }
-    b->told[b->told_count++] = told;
+    b->samples[b->sample_count++] = told;
     return OK;
 }
 
@@ -119,19 +119,19 @@ void bucket_forget(struct bucket *b)
 {
     free(b->attempts);
     free(b->apart);
-    free(b->told);
+    free(b->samples);
     b->attempts = NULL;
     b->apart = NULL;
-    b->told = NULL;
-    b->told_count = b->told_room = 0;
+    b->samples = NULL;
+    b->sample_count = b->sample_room = 0;
 }
 
 uint32_t bucket_count(const struct bucket *b, int arm)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < b->told_count; i++)
-        n += b->told[i].arm == arm;
+    for (uint32_t i = 0; i < b->sample_count; i++)
+        n += b->samples[i].arm == arm;
     return n;
 }
 
@@ -140,9 +140,9 @@ double bucket_median_ns(const struct bucket *b, int arm)
     double values[64];
     size_t n = 0;
 
-    for (uint32_t i = b->told_count; i-- > 0 && n < sizeof(values) / sizeof(values[0]);)
-        if (b->told[i].arm == arm)
-            values[n++] = (double)b->told[i].ns;
+    for (uint32_t i = b->sample_count; i-- > 0 && n < sizeof(values) / sizeof(values[0]);)
+        if (b->samples[i].arm == arm)
+            values[n++] = (double)b->samples[i].ns;
     return median_of(values, n);
 }
 
@@ -195,8 +195,9 @@ void bucket_open(struct bucket *b, bool rematch)
                                                   arm == dictionary_arm(d, &b->entry.plan) ||
                                                   arm == dictionary_arm(d, &b->entry.runner_up));
     decision_open(&b->decision, &setup);
-    for (uint32_t i = 0; i < b->told_count; i++)
-        decision_recall(&b->decision, purpose_of(b, &b->told[i]), b->told[i].arm, b->told[i].ns);
+    for (uint32_t i = 0; i < b->sample_count; i++)
+        decision_recall(&b->decision, purpose_of(b, &b->samples[i]), b->samples[i].arm,
+                        b->samples[i].ns);
 }
 
 /* ---- the other kind: plans with r = 0 where the best one has r >= 1, or the other way round */

@@ -36,10 +36,10 @@ struct bucket {
                         * round of their rows.  0: rounds count those of a plan */
     bool known;        /* there is an entry */
     struct entry_row entry;
-    struct attempt *attempts;    /* by arm; NULL: not loaded */
-    uint32_t *apart;             /* by arm: from the default, in a declared space; else NULL */
-    struct counted_sample *told; /* in the order they were taken */
-    uint32_t told_count, told_room;
+    struct attempt *attempts;       /* by arm; NULL: not loaded */
+    uint32_t *apart;                /* by arm: from the default, in a declared space; else NULL */
+    struct counted_sample *samples; /* in the order they were taken */
+    uint32_t sample_count, sample_room;
     struct decision decision;
 };
 

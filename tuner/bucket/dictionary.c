@@ -32,13 +32,13 @@ int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan)
 
 int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
 {
-    return store_entry_get(d->store, d->cluster, d->shape, d->ranges.window, bucket, out);
+    return store_entry_get(d->store, d->cluster, d->shape, d->buckets.window, bucket, out);
 }
 
 const struct override_row *dictionary_pin(const struct dictionary *d, uint32_t bucket)
 {
     return override_of(d->pins,
-                       &(struct bucket_key){ d->cluster, d->shape, d->ranges.window, bucket });
+                       &(struct bucket_key){ d->cluster, d->shape, d->buckets.window, bucket });
 }
 
 bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, bool inferred)
@@ -51,7 +51,7 @@ bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, boo
 
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
 {
-    return search_estimate(d->search, ranges_capacity(d->ranges, bucket), arm) * 1e-3;
+    return search_estimate(d->search, buckets_capacity(d->buckets, bucket), arm) * 1e-3;
 }
 
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
@@ -59,9 +59,9 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
     *out = (struct entry_row){ .cluster = d->cluster,
                                .shape = d->shape,
                                .run = d->run,
-                               .window = d->ranges.window,
+                               .window = d->buckets.window,
                                .bucket = bucket,
-                               .capacity = ranges_capacity(d->ranges, bucket),
+                               .capacity = buckets_capacity(d->buckets, bucket),
                                .decided_s = time(NULL) };
     snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);

@@ -3,7 +3,7 @@
 #ifndef DICTIONARY_H
 #define DICTIONARY_H
 
-#include "ranges.h"
+#include "buckets.h"
 #include "search.h"
 #include "store.h"
 
@@ -13,7 +13,7 @@ struct dictionary {
     int64_t run;                /* that writes */
     int64_t first_run;          /* what failed in earlier runs than this may be tried again */
     int64_t pairs_since;        /* pairs of earlier runs prove nothing of what is decided anew */
-    struct ranges ranges;       /* its buckets */
+    struct buckets buckets;     /* its buckets */
     char load[LOAD_NAME_BYTES]; /* of its samples and entries; those of others do not count */
     const struct moe_plan *arms;
     size_t arm_count;

@@ -31,7 +31,7 @@ uint32_t graphs_steps_are(uint32_t graphs_way); /* enum steps_are; auto: eager *
 #define SEED_ROW(at) { "seed", "N", OPTION_SEED, at, "of random data and of the order" }
 /* double: a share of the default plan's time */
 #define MARGIN_ROW(at, help) { "margin", "SHARE", OPTION_NUMBER, at, help, .least = 0, .most = 1 }
-/* const char *, for space_buckets() */
+/* const char *, for layer_plans_buckets() */
 #define BUCKETS_ROW(at, help) { "buckets", "LO:HI", OPTION_TEXT, at, help }
 /* const char *, for cluster_hex_agrees() */
 #define FINGERPRINT_ROW(at) \

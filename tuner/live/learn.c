@@ -80,10 +80,10 @@ static int infer(struct live *live, struct live_bucket *lb)
         model = pair.below;
     else if (pair.above && apart(pair.above, lb) <= inferred_near)
         model = pair.above;
-    /* An effort may want every bucket measured; a program's ranges and classes are as near as it
+    /* An effort may want every bucket measured; a program's buckets and classes are as near as it
      * likes. */
     if (!model || live->dictionary.effort->anchors_per_octave == 0 ||
-        live->dictionary.ranges.declared)
+        live->dictionary.buckets.declared)
         return OK;
     /* Where the default's advantage ends between the two is not known, as in a sweep. */
     if (model->best != default_arm && ((pair.below && pair.below->best == default_arm) ||
@@ -99,7 +99,7 @@ static int infer(struct live *live, struct live_bucket *lb)
 
 static uint64_t demand_of(const struct live *live, const struct live_bucket *lb)
 {
-    return live_demand(&live->setup, lb->bucket.key.bucket);
+    return bucket_demand(&live->setup, lb->bucket.key.bucket);
 }
 
 /* Makes this the bucket under way.  OK also if another one keeps that place, or this one needs no
@@ -115,9 +115,9 @@ static int take_focus(struct live *live, struct live_bucket *lb)
     TRY(bucket_load(&lb->bucket));
     /* An earlier run, cut off, has taken samples: what comes next is told as if at their
      * capacity. */
-    if (lb->bucket.told_count)
-        live_at(live, lb, lb->bucket.attempts[lb->bucket.told[0].arm].trial.capacity);
-    if (!lb->bucket.told_count && !lb->bucket.known)
+    if (lb->bucket.sample_count)
+        live_at(live, lb, lb->bucket.attempts[lb->bucket.samples[0].arm].trial.capacity);
+    if (!lb->bucket.sample_count && !lb->bucket.known)
         TRY(infer(live, lb));
     if (lb->state != LIVE_OPEN)
         return OK;
@@ -331,9 +331,9 @@ int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose 
         return OK;
     live_answer(live, lb, leader, MOE_TENTATIVE);
     live->insights++;
-    for (uint32_t i = 0; i < b->told_count; i++)
-        if (b->told[i].arm == leader)
-            level_add(&lb->level, (double)b->told[i].ns);
+    for (uint32_t i = 0; i < b->sample_count; i++)
+        if (b->samples[i].arm == leader)
+            level_add(&lb->level, (double)b->samples[i].ns);
     return OK;
 }
 
@@ -342,7 +342,7 @@ int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool
     TRY(store_expire(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                      live->setup.window, lb->bucket.key.bucket, lb->bucket.key.bucket, why));
     bucket_forget(&lb->bucket);
-    lb->state = live_demand(&live->setup, lb->bucket.key.bucket) ? LIVE_OPEN : LIVE_FIXED;
+    lb->state = bucket_demand(&live->setup, lb->bucket.key.bucket) ? LIVE_OPEN : LIVE_FIXED;
     lb->bucket.entry.stale = true;
     lb->rematch = rematch;
     for (size_t arm = 0; arm < live->dictionary.arm_count; arm++)

@@ -58,12 +58,12 @@ static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_
 static struct live_bucket *bucket_of(struct live *live, uint32_t capacity)
 {
     return bucket_in(live, capacity / live->setup.window,
-                     live_key(live->dictionary.ranges, capacity));
+                     live_key(live->dictionary.buckets, capacity));
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
-    live_ask_in(live, capacity / live->setup.window, live_key(live->dictionary.ranges, capacity),
+    live_ask_in(live, capacity / live->setup.window, live_key(live->dictionary.buckets, capacity),
                 plan);
 }
 
@@ -134,8 +134,8 @@ static double rescale(const struct pending *p, int arm)
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
-    const struct ranges ranges = live->dictionary.ranges;
-    const char *name = ranges.declared ? ranges_key(ranges) : "c";
+    const struct buckets buckets = live->dictionary.buckets;
+    const char *name = buckets.declared ? buckets_key(buckets) : "c";
     bool inferred = lb->bucket.entry.inferred;
     double slope_error = 0.1;
     char why[320];

@@ -3,20 +3,20 @@
 #ifndef LIVE_H
 #define LIVE_H
 
+#include "buckets.h"
 #include "cluster.h"
 #include "live_bucket.h"
 #include "measuring_run.h"
 #include "moetune.h"
-#include "ranges.h"
 #include "reach.h"
 
 /* A bucket that is to be measured, and how often trainers asked for it. */
-struct live_demand {
+struct bucket_demand {
     uint32_t bucket;
     uint64_t asked;
 };
 
-struct live_setup {
+struct table_setup {
     const char *path; /* NULL: the default place */
     bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
     struct moe_shape shape;
@@ -33,21 +33,21 @@ struct live_setup {
     void *self;
     /* NULL: whatever is asked for is measured, everything alike.  Else these buckets alone, those
      * first that are asked for most; borrowed. */
-    const struct live_demand *demands;
+    const struct bucket_demand *demands;
     size_t demand_count;
 };
 
 /* The parts of an opening, also for who launches programs: the plans that are compared, what the
  * search is told of them, and the table in the dictionary's store, with the row of a run. */
-int live_arms(const struct live_setup *setup, struct dictionary *out,
-              struct moe_plan arms[SEARCH_ARMS_MAX]);
-struct search_setup live_search(const struct live_setup *setup, const struct dictionary *d,
-                                const struct cluster *cluster);
-int live_begin(const struct live_setup *setup, struct cluster *cluster, const char *search,
-               struct dictionary *d, struct run *run);
+int table_arms(const struct table_setup *setup, struct dictionary *out,
+               struct moe_plan arms[SEARCH_ARMS_MAX]);
+struct search_setup table_search(const struct table_setup *setup, const struct dictionary *d,
+                                 const struct cluster *cluster);
+int table_begin(const struct table_setup *setup, struct cluster *cluster, const char *search,
+                struct dictionary *d, struct run *run);
 
 /* How much a bucket is wanted; 0: it is not to be measured. */
-uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
+uint64_t bucket_demand(const struct table_setup *setup, uint32_t bucket);
 
 /* What exploring may cost: a share of the time that training has taken so far. */
 struct budget {
@@ -87,7 +87,7 @@ static inline void budget_settle(struct budget *p, double cost_us)
 }
 
 struct live {
-    struct live_setup setup;      /* strings are not kept */
+    struct table_setup setup;     /* strings are not kept */
     struct dictionary dictionary; /* its store NULL: this process only looks up */
     /* The same for each class of a declared space, with a search of its own: at one key they take
      * different times.  The first one's is the dictionary's. */
@@ -124,14 +124,14 @@ struct live {
 };
 
 /* Takes the lease, or looks up if another process has it. */
-int live_open(const struct live_setup *setup, struct live **out);
+int live_open(const struct table_setup *setup, struct live **out);
 void live_close(struct live *live); /* publishes; NULL is fine */
 
 /* In a declared space, whose buckets are of width 1, `capacity` is a bucket, here and below; this
  * is the key that stands for it. */
-static inline uint64_t live_key(struct ranges ranges, uint32_t capacity)
+static inline uint64_t live_key(struct buckets buckets, uint32_t capacity)
 {
-    return ranges.declared ? ranges_capacity(ranges, capacity) : capacity;
+    return buckets.declared ? buckets_capacity(buckets, capacity) : capacity;
 }
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 /* The same in a bucket that follows from more than the capacity: of a declared space with the key.
@@ -165,7 +165,7 @@ uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struc
 struct moetune_status live_status(const struct live *live);
 
 /* The cluster that the options describe: whoever shares the tables has the same one. */
-int live_cluster(const struct live_setup *setup, struct cluster *out);
+int live_cluster(const struct table_setup *setup, struct cluster *out);
 
 /* ---- live.c calls learn.c and recall.c, learn.c calls recall.c, and none the other way */
 

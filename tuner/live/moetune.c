@@ -3,10 +3,10 @@
 #include "moetune.h"
 
 #include "agreed.h"
+#include "buckets.h"
 #include "live.h"
 #include "lookup.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 
@@ -28,7 +28,7 @@ struct moetune {
     bool standing;     /* as asked, but without an exchange */
     bool untold;       /* an exchange brings no time: its step was not told */
     bool ordered;
-    struct ranges ranges;
+    struct buckets buckets;
     uint32_t capacity; /* of a declared space a bucket */
     uint64_t key;      /* the capacity itself, or what it stands for */
     struct moe_plan plan;
@@ -102,7 +102,7 @@ static int complete_and_open(struct moetune *t, const char *db)
 {
     struct moetune_options *o = &t->options;
     bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
-    struct live_setup setup;
+    struct table_setup setup;
     int rc;
 
     TRY(declare(t));
@@ -110,7 +110,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);
     o->window = o->window ? o->window : shape_window(&t->shape);
-    t->ranges = ranges_of(&t->shape, o->window);
+    t->buckets = buckets_of(&t->shape, o->window);
     o->now_us = o->now_us ? o->now_us : system_us;
     if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
@@ -124,18 +124,18 @@ static int complete_and_open(struct moetune *t, const char *db)
         TRY(plan_check(&t->agreed.usual, &t->shape));
     if (o->rank)
         return OK;
-    setup = (struct live_setup){ .path = db,
-                                 .shape = t->shape,
-                                 .layer = o->layer,
-                                 .cluster = o->cluster,
-                                 .axes = o->axes,
-                                 .window = o->window,
-                                 .seed = o->seed,
-                                 .share = o->share,
-                                 .margin = o->margin,
-                                 .harm = o->harm,
-                                 .now_us = o->now_us,
-                                 .self = o->self };
+    setup = (struct table_setup){ .path = db,
+                                  .shape = t->shape,
+                                  .layer = o->layer,
+                                  .cluster = o->cluster,
+                                  .axes = o->axes,
+                                  .window = o->window,
+                                  .seed = o->seed,
+                                  .share = o->share,
+                                  .margin = o->margin,
+                                  .harm = o->harm,
+                                  .now_us = o->now_us,
+                                  .self = o->self };
     t->plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     PLAINLY(t, rc = live_open(&setup, &t->live));
     return rc;
@@ -194,8 +194,8 @@ static bool is_legal(const struct moetune *t, uint32_t capacity, const struct mo
 {
     size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
 
-    return !t->ranges.declared ||
-           (capacity < ranges_end(t->ranges) &&
+    return !t->buckets.declared ||
+           (capacity < buckets_end(t->buckets) &&
             size >= offsetof(struct moe_plan, choice) + sizeof(plan->choice));
 }
 
@@ -242,7 +242,7 @@ static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
 
 static uint32_t bucket_of(const struct moetune *t)
 {
-    return t->capacity / t->ranges.window;
+    return t->capacity / t->buckets.window;
 }
 
 /* From here on the plans stand; also if the first order is for another capacity: that is ERR_IO,
@@ -329,13 +329,13 @@ static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe
 
 int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
-    return t && plan ? ask_at(t, capacity, live_key(t->ranges, capacity), plan) : MOE_ERR_ARGUMENT;
+    return t && plan ? ask_at(t, capacity, live_key(t->buckets, capacity), plan) : MOE_ERR_ARGUMENT;
 }
 
 int moetune_bucket(const struct moetune *t, uint64_t key, double class_number, uint32_t *out)
 {
-    return t && out && t->ranges.declared && key <= INT64_MAX &&
-                   ranges_find(t->ranges, key, class_number, out)
+    return t && out && t->buckets.declared && key <= INT64_MAX &&
+                   buckets_find(t->buckets, key, class_number, out)
                ? MOE_OK
                : MOE_ERR_ARGUMENT;
 }
@@ -464,7 +464,7 @@ int moetune_tell(struct moetune *t, double time_us)
     if (!(us >= complaint_least && us < complaint_most))
         return MOE_ERR_ARGUMENT;
     capacity = (uint32_t)(us - complaint_least);
-    plan = agreed_plan(&t->agreed, capacity / t->ranges.window);
+    plan = agreed_plan(&t->agreed, capacity / t->buckets.window);
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
@@ -493,7 +493,7 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     t->asked = false;
     if (time_us == MOETUNE_FAILED)
         return tell_broken(t, capacity, &ran);
-    return tell_passed(t, capacity / t->ranges.window, live_key(t->ranges, capacity), &ran,
+    return tell_passed(t, capacity / t->buckets.window, live_key(t->buckets, capacity), &ran,
                        time_us);
 }
 
@@ -523,7 +523,7 @@ int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
     if (!t || !plan || !t->agreed.wait || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     agreed_count(&t->agreed, capacity);
-    agreed_next(&t->agreed, capacity / t->ranges.window, &known);
+    agreed_next(&t->agreed, capacity / t->buckets.window, &known);
     copy_out(&known, plan);
     return MOE_OK;
 }

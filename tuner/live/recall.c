@@ -17,7 +17,7 @@
 
 enum { EFFORT = 1 /* normal */ };
 
-uint64_t live_demand(const struct live_setup *setup, uint32_t bucket)
+uint64_t bucket_demand(const struct table_setup *setup, uint32_t bucket)
 {
     for (size_t i = 0; i < setup->demand_count; i++)
         if (setup->demands[i].bucket == bucket)
@@ -51,7 +51,7 @@ void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t so
 void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 {
     if (lb->bucket.capacity == capacity ||
-        !ranges_hold(live->dictionary.ranges, lb->bucket.key.bucket, capacity))
+        !buckets_hold(live->dictionary.buckets, lb->bucket.key.bucket, capacity))
         return;
     lb->bucket.capacity = capacity;
     lb->level.count = 0;
@@ -61,7 +61,7 @@ void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 bool live_settle(struct live *live, struct live_bucket *lb)
 {
     const struct entry_row *e = &lb->bucket.entry;
-    bool wanted = live->setup.demands && live_demand(&live->setup, e->bucket);
+    bool wanted = live->setup.demands && bucket_demand(&live->setup, e->bucket);
     int arm = lb->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
     uint32_t source = entry_is(e, ENTRY_OUTDATED)   ? MOE_STALE
                       : entry_is(e, ENTRY_IMPORTED) ? MOE_IMPORTED
@@ -153,7 +153,7 @@ void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
 {
     *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (live->view)
-        moelookup_get_key(live->view, capacity, ranges_class(live->dictionary.ranges, bucket),
+        moelookup_get_key(live->view, capacity, buckets_class(live->dictionary.buckets, bucket),
                           plan);
 }
 
@@ -172,11 +172,11 @@ void live_prepare(struct live *live, struct live_bucket *lb)
         } else {
             known = live_settle(live, lb);
         }
-        if (lb->state == LIVE_OPEN && !live_demand(&live->setup, lb->bucket.key.bucket))
+        if (lb->state == LIVE_OPEN && !bucket_demand(&live->setup, lb->bucket.key.bucket))
             lb->state = LIVE_FIXED;
         if (!known)
             guess(live, lb);
-    } else if (lb->state == LIVE_OPEN && !lb->bucket.known && !lb->bucket.told_count &&
+    } else if (lb->state == LIVE_OPEN && !lb->bucket.known && !lb->bucket.sample_count &&
                lb->guessed != live->insights) {
         guess(live, lb);
     }
@@ -212,7 +212,7 @@ static int recall_entry(void *self, const struct entry_row *entry)
 
 /* ---- opening */
 
-int live_cluster(const struct live_setup *setup, struct cluster *out)
+int live_cluster(const struct table_setup *setup, struct cluster *out)
 {
     struct cluster c = cluster_unknown();
     const struct moe_shape *s = &setup->shape;
@@ -255,13 +255,13 @@ static int open_view(struct live *live, const char *path, const struct cluster *
     return rc;
 }
 
-int live_arms(const struct live_setup *setup, struct dictionary *d,
-              struct moe_plan arms[SEARCH_ARMS_MAX])
+int table_arms(const struct table_setup *setup, struct dictionary *d,
+               struct moe_plan arms[SEARCH_ARMS_MAX])
 {
     struct arms_setup axes = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
     struct moe_plan usual = plan_default(&setup->shape);
 
-    *d = (struct dictionary){ .ranges = ranges_of(&setup->shape, setup->window),
+    *d = (struct dictionary){ .buckets = buckets_of(&setup->shape, setup->window),
                               .arms = arms,
                               .effort = setup->effort ? setup->effort : &efforts[EFFORT],
                               .any_effort = !setup->effort,
@@ -272,8 +272,8 @@ int live_arms(const struct live_setup *setup, struct dictionary *d,
     return OK;
 }
 
-struct search_setup live_search(const struct live_setup *setup, const struct dictionary *d,
-                                const struct cluster *cluster)
+struct search_setup table_search(const struct table_setup *setup, const struct dictionary *d,
+                                 const struct cluster *cluster)
 {
     return (struct search_setup){ .shape = setup->shape,
                                   .arms = d->arms,
@@ -283,8 +283,8 @@ struct search_setup live_search(const struct live_setup *setup, const struct dic
                                   .seed = setup->seed };
 }
 
-int live_begin(const struct live_setup *setup, struct cluster *cluster, const char *search,
-               struct dictionary *d, struct run *run)
+int table_begin(const struct table_setup *setup, struct cluster *cluster, const char *search,
+                struct dictionary *d, struct run *run)
 {
     const char *command = setup->command ? setup->command : "a trainer, with libmoetune";
 
@@ -302,9 +302,9 @@ int live_begin(const struct live_setup *setup, struct cluster *cluster, const ch
 
 static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
 {
-    struct search_setup search = live_search(&live->setup, &live->dictionary, cluster);
+    struct search_setup search = table_search(&live->setup, &live->dictionary, cluster);
 
-    return search_open(search_find(live->dictionary.ranges.declared ? "blind" : "guided"), &search,
+    return search_open(search_find(live->dictionary.buckets.declared ? "blind" : "guided"), &search,
                        out);
 }
 
@@ -322,9 +322,9 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
                                           .commit_at_last_us = 20e6,
                                           .publish_share = 0.01,
                                           .alive_every_us = 10e6 };
-    const struct live_setup *setup = &live->setup;
+    const struct table_setup *setup = &live->setup;
     struct dictionary *d = &live->dictionary;
-    uint32_t count = ranges_classes(d->ranges);
+    uint32_t count = buckets_classes(d->buckets);
     int rc = setup->dry_run ? store_dry_run("", &d->store)
                             : store_open(path, setup->store_flags, &d->store);
 
@@ -337,7 +337,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     live->run = (struct run){
         .row = { .now = "training" }, .pace = pace, .now_us = setup->now_us, .self = setup->self
     };
-    TRY(live_begin(setup, cluster, d->search->ops->name, d, &live->run));
+    TRY(table_begin(setup, cluster, d->search->ops->name, d, &live->run));
     if (!setup->dry_run)
         TRY(open_view(live, path, cluster));
     /* Each class has the dictionary's ids and a search of its own; the first takes that which is
@@ -355,7 +355,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     return store_entries(d->store, d->cluster, d->shape, recall_entry, live);
 }
 
-int live_open(const struct live_setup *setup, struct live **out)
+int live_open(const struct table_setup *setup, struct live **out)
 {
     struct live *live = calloc(1, sizeof(*live));
     const char *disable = getenv("MOELOOKUP_DISABLE");
@@ -369,7 +369,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     live->setup = *setup;
     live->budget.share = setup->share;
     TRY_OUT(live_cluster(setup, &cluster));
-    TRY_OUT(live_arms(setup, &live->dictionary, live->arms));
+    TRY_OUT(table_arms(setup, &live->dictionary, live->arms));
     TRY_OUT(reach_open(live->arms, live->dictionary.arm_count, &live->reach));
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)

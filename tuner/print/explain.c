@@ -1,17 +1,17 @@
 /* Tells how each entry of a bucket came about, and what became of every trial. */
 #include "explain.h"
 
+#include "buckets.h"
 #include "declaration.h"
 #include "facts.h"
 #include "grid.h"
 #include "load.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "tables.h"
 #include "text.h"
-#include "told.h"
+#include "trainer_view.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -63,7 +63,7 @@ static int add_trial(struct grid *grid, struct store *store, const char *wanted,
     TRY(grid_cell(grid, "%" PRId64, key->shape));
     if (shape.space) { /* its range, and no width */
         TRY(grid_cell(grid, "%s",
-                      RANGE_TEXT(ranges_of(&shape, key->window), key->bucket, key->bucket)));
+                      BUCKETS_TEXT(buckets_of(&shape, key->window), key->bucket, key->bucket)));
         TRY(grid_cell(grid, "-"));
     } else {
         TRY(grid_cell(grid, "%u", key->bucket));
@@ -105,7 +105,7 @@ int explain_trials(struct store *store, const char *wanted, FILE *to)
 struct explainer {
     struct store *store;
     FILE *to;
-    const struct told *told;
+    const struct trainer_view *told;
     const char *wanted; /* as in tables.h */
     uint32_t bucket, found;
     struct moe_shape shape; /* of the entry at hand */
@@ -283,8 +283,8 @@ static int print_launches(const struct explainer *x, const struct entry_row *e)
 static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
-    const struct override_row *pin = told_pin(x->told, e);
-    struct ranges ranges;
+    const struct override_row *pin = trainer_view_pin(x->told, e);
+    struct buckets buckets;
     char why[WHY_SILENT_BYTES];
     struct row_list history;
 
@@ -295,20 +295,21 @@ static int explain_entry(void *self, const struct entry_row *e)
         return OK;
     fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
-    ranges = ranges_of(&x->shape, e->window);
-    if (ranges.declared)
-        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, ranges_key(ranges),
-                RANGE_TEXT(ranges, e->bucket, e->bucket));
+    buckets = buckets_of(&x->shape, e->window);
+    if (buckets.declared)
+        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, buckets_key(buckets),
+                BUCKETS_TEXT(buckets, e->bucket, e->bucket));
     else
         fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
-                e->bucket, e->window, ranges_from(ranges, e->bucket), ranges_to(ranges, e->bucket));
+                e->bucket, e->window, buckets_from(buckets, e->bucket),
+                buckets_to(buckets, e->bucket));
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             meaning(e->decision));
     explain_doubts(e, ENTRY_OPEN, x->to);
     if (pin && pin->plan.struct_size)
         fprintf(x->to, "pinned   trainers get %s: %s\n", PLAN_WORDS(&pin->plan),
                 UTF8_LINE(pin->why));
-    TRY(told_why_silent(x->told, x->store, e, why));
+    TRY(trainer_view_why_silent(x->told, x->store, e, why));
     if (*why)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
     TRY(explain_load(x->store, &x->shape, e, x->to));
@@ -338,14 +339,14 @@ static int explain_entry(void *self, const struct entry_row *e)
 
 int explain_bucket(struct store *store, const char *wanted, uint32_t bucket, FILE *to)
 {
-    struct told told;
+    struct trainer_view told;
     struct explainer x = {
         .store = store, .to = to, .told = &told, .wanted = wanted, .bucket = bucket
     };
-    int rc = told_read(store, &told);
+    int rc = trainer_view_read(store, &told);
 
     if (!rc)
         rc = store_entries(store, 0, 0, explain_entry, &x);
-    told_free(&told);
+    trainer_view_free(&told);
     return rc ? rc : x.found ? OK : UNSUPPORTED;
 }

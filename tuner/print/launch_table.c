@@ -2,14 +2,14 @@
 #include "launch_table.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "cluster.h"
 #include "declaration.h"
 #include "distribution.h"
 #include "json.h"
-#include "launch_choice.h"
+#include "launch_decision.h"
 #include "pairs.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "text.h"
@@ -22,25 +22,25 @@
 int launch_weights(const struct option_list *files, const struct moe_shape *shape, uint32_t window,
                    double **out, size_t *count)
 {
-    struct ranges ranges = ranges_of(shape, window);
+    struct buckets buckets = buckets_of(shape, window);
     struct traffic traffic = { 0 };
-    size_t buckets = ranges_end(ranges);
-    double *weights = calloc(buckets, sizeof(*weights));
-    int rc = weights ? OK : fail(ERR_NOMEM, "weights of %zu buckets", buckets);
+    size_t all = buckets_end(buckets);
+    double *weights = calloc(all, sizeof(*weights));
+    int rc = weights ? OK : fail(ERR_NOMEM, "weights of %zu buckets", all);
 
     for (int i = 0; i < (files ? files->count : 0) && !rc; i++)
         rc = traffic_read(files->items[i], &traffic);
     if (!rc && files && files->count)
-        rc = traffic_weights(&traffic, shape, window, weights, buckets);
+        rc = traffic_weights(&traffic, shape, window, weights, all);
     else if (!rc)
-        traffic_even(ranges, weights, buckets);
+        traffic_even(buckets, weights, all);
     traffic_free(&traffic);
     if (rc) {
         free(weights);
         return rc;
     }
     *out = weights;
-    *count = buckets;
+    *count = all;
     return OK;
 }
 
@@ -55,7 +55,7 @@ static const struct launch_row *row_of(const struct launch_table *t, const char 
     return NULL;
 }
 
-/* Whether any launch has a row there: other ranges count nowhere. */
+/* Whether any launch has a row there: other buckets count nowhere. */
 static bool is_known(const struct launch_table *t, uint32_t bucket)
 {
     EACH_ROW (launch_row, row, t->rows)
@@ -86,7 +86,7 @@ static int list_launches(struct launch_table *t, const struct declaration *d, co
             if (!in)
                 continue;
             fresh.us += weights[b] * in->time_us;
-            spread += weights[b] * in->time_us * in->sd; /* one process's luck is in all ranges */
+            spread += weights[b] * in->time_us * in->sd; /* one process's luck is in all buckets */
         }
         fresh.sd = fresh.us > 0 ? spread / fresh.us : 0;
         ARRAY_APPEND(t->launches, t->count, fresh);
@@ -143,7 +143,7 @@ static int choose(const struct launch_table *t)
 
 /* ---- reading */
 
-struct told_launch {
+struct entry_launch {
     uint32_t window;
     bool any, several;
     char words[DECLARATION_PLAN_BYTES];
@@ -151,7 +151,7 @@ struct told_launch {
 
 static int note_launch(void *self, const struct entry_row *e)
 {
-    struct told_launch *t = self;
+    struct entry_launch *t = self;
     char words[DECLARATION_PLAN_BYTES];
 
     if (e->window != t->window)
@@ -166,7 +166,7 @@ static int note_launch(void *self, const struct entry_row *e)
 int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                       const struct option_list *traffic, struct launch_table *out)
 {
-    struct told_launch told = { .window = window };
+    struct entry_launch told = { .window = window };
     const struct declaration *d;
     struct moe_shape layer;
     double *weights = NULL;
@@ -281,9 +281,9 @@ void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
     }
     qsort(sorted, t->count, sizeof(*sorted), by_time);
     if (t->by_traffic)
-        fprintf(to, "launches  time over all ranges, by the traffic:\n");
+        fprintf(to, "launches  time over all buckets, by the traffic:\n");
     else
-        fprintf(to, "launches  time over all ranges, each doubling of %s alike:\n", key);
+        fprintf(to, "launches  time over all buckets, each doubling of %s alike:\n", key);
     for (size_t i = 0; i < t->count; i++) {
         const struct launch_total *l = sorted[i];
         const char *role = l->told && l->usual ? "  told; the default"

@@ -1,4 +1,4 @@
-/* The launches of a table of a declared space: what each takes for all ranges together, by how
+/* The launches of a table of a declared space: what each takes for all buckets together, by how
  * often these are asked for, and which of them a job is to be started with. */
 #ifndef LAUNCH_TABLE_H
 #define LAUNCH_TABLE_H
@@ -15,7 +15,7 @@ int launch_weights(const struct option_list *traffic, const struct moe_shape *sh
 
 struct launch_total {
     const char *words; /* of its restart axes */
-    double us, sd;     /* weighted over ranges; of its logarithm.  0: it was not seen in all */
+    double us, sd;     /* weighted over buckets; of its logarithm.  0: it was not seen in all */
     bool told, usual;  /* a job is to start with it; it is the default launch */
 };
 

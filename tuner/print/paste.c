@@ -7,7 +7,7 @@
 #include "shape.h"
 #include "status.h"
 #include "text.h"
-#include "told.h"
+#include "trainer_view.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -240,7 +240,7 @@ int paste_next(const struct tuned_table *t)
 
 struct pasting {
     struct store *store;
-    const struct told *told;
+    const struct trainer_view *told;
     const char *path, *wanted;
     int64_t cluster, shape; /* the last one */
     uint32_t count;
@@ -253,7 +253,7 @@ static int paste_entry(void *self, const struct entry_row *e)
     char why[WHY_SILENT_BYTES];
     struct moe_shape shape;
 
-    TRY(told_why_silent(p->told, p->store, e, why));
+    TRY(trainer_view_why_silent(p->told, p->store, e, why));
     if (*why || (e->cluster == p->cluster && e->shape == p->shape))
         return OK;
     p->cluster = e->cluster;
@@ -269,12 +269,12 @@ static int paste_entry(void *self, const struct entry_row *e)
 
 int paste_all(struct store *store, const char *path, const char *wanted)
 {
-    struct told told;
+    struct trainer_view told;
     struct pasting p = { .store = store, .told = &told, .path = path, .wanted = wanted };
-    int rc = told_read(store, &told);
+    int rc = trainer_view_read(store, &told);
 
     if (!rc)
         rc = store_entries(store, 0, 0, paste_entry, &p);
-    told_free(&told);
+    trainer_view_free(&told);
     return rc ? rc : p.count ? OK : UNSUPPORTED;
 }

@@ -3,13 +3,13 @@
 #include "tables.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "declaration.h"
 #include "facts.h"
 #include "grid.h"
 #include "json.h"
 #include "launch_table.h"
 #include "plan.h"
-#include "ranges.h"
 #include "rank_speeds.h"
 #include "row.h"
 #include "sha256.h"
@@ -17,7 +17,7 @@
 #include "standings.h"
 #include "status.h"
 #include "text.h"
-#include "told.h"
+#include "trainer_view.h"
 #include "virtual_ranks.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ enum { USUAL = 1, HIDDEN = 2, DECLARED = 4, DEFAULTS = 7, WHOLE = 8 };
 struct tables {
     struct store *store;
     FILE *to;
-    const struct told *told; /* NULL: only the dictionary is wanted */
+    const struct trainer_view *told; /* NULL: only the dictionary is wanted */
     int (*view)(struct tables *tables);
     const char *wanted;                /* layers that shape_agrees() with it; NULL: all */
     uint32_t only;                     /* this width; 0: all */
@@ -229,7 +229,7 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
     TRY(grid_row(grid, ink_of(line)));
     TRY(cell_of_range(grid, first, last));
     TRY(t->shape.space
-            ? grid_cell(grid, "%s", RANGE_TEXT(ranges_of(&t->shape, window), first, last))
+            ? grid_cell(grid, "%s", BUCKETS_TEXT(buckets_of(&t->shape, window), first, last))
             : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last)));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first->plan)));
     TRY(cell_of_time(grid, &line->range));
@@ -241,7 +241,7 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
 
 static const struct override_row *pin_of(const struct tables *t, const struct entry_row *e)
 {
-    return t->told ? told_pin(t->told, e) : NULL;
+    return t->told ? trainer_view_pin(t->told, e) : NULL;
 }
 
 static int print_lines(const struct tables *t)
@@ -302,11 +302,11 @@ static int print_footer(const struct tables *t)
         if (!SAME_TABLE(pin, t->entries))
             continue;
         fprintf(t->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
-                pin->last, ranges_key(ranges_of(&t->shape, pin->window)),
-                RANGE_TEXT(ranges_of(&t->shape, pin->window), pin->first, pin->last),
+                pin->last, buckets_key(buckets_of(&t->shape, pin->window)),
+                BUCKETS_TEXT(buckets_of(&t->shape, pin->window), pin->first, pin->last),
                 PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
-    TRY(told_why_silent(t->told, t->store, t->entries, why));
+    TRY(trainer_view_why_silent(t->told, t->store, t->entries, why));
     if (*why)
         fprintf(t->to, "silent    trainers are not told this: %s\n", why);
     return OK;
@@ -525,7 +525,7 @@ static int list_several(struct store *store, const char *wanted, FILE *to)
 int tables_print_all(struct store *store, const char *wanted, bool every,
                      const struct option_list *traffic, FILE *to)
 {
-    struct told told;
+    struct trainer_view told;
     struct tables t = { .store = store,
                         .to = to,
                         .told = &told,
@@ -533,13 +533,13 @@ int tables_print_all(struct store *store, const char *wanted, bool every,
                         .wanted = wanted,
                         .every = every,
                         .traffic = traffic };
-    int rc = told_read(store, &told);
+    int rc = trainer_view_read(store, &told);
 
     if (!rc)
         rc = list_several(store, wanted, to);
     if (!rc)
         rc = walk(&t, 0, 0);
-    told_free(&told);
+    trainer_view_free(&told);
     if (!rc) {
         fprintf(to, "\n");
         tables_legend(t.words, to);
@@ -559,19 +559,19 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
 
 void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t last, FILE *to)
 {
-    struct ranges ranges = ranges_of(shape, 1);
-    uint64_t end = ranges_to(ranges, last);
+    struct buckets buckets = buckets_of(shape, 1);
+    uint64_t end = buckets_to(buckets, last);
     char class[DECLARATION_CLASS_BYTES];
 
-    if (!ranges.declared)
+    if (!buckets.declared)
         return;
-    json_write(to, ", 'key_from': %" PRIu64, ranges_from(ranges, first));
+    json_write(to, ", 'key_from': %" PRIu64, buckets_from(buckets, first));
     if (end < UINT64_MAX)
         json_write(to, ", 'key_to': %" PRIu64, end);
     else
         json_write(to, ", 'key_to': null");
-    if (ranges_classes(ranges) > 1 && first == last)
-        json_write(to, ", 'class': '%s'", declaration_class_range(ranges.declared, first, class));
+    if (buckets_classes(buckets) > 1 && first == last)
+        json_write(to, ", 'class': '%s'", declaration_class_range(buckets.declared, first, class));
     else
         json_write(to, ", 'class': null");
 }
@@ -590,7 +590,7 @@ static int json_table(struct tables *t)
     if (rc < 0)
         return rc;
     TRY(store_cluster_get(t->store, first->cluster, &cluster));
-    TRY(told_why_silent(t->told, t->store, first, why));
+    TRY(trainer_view_why_silent(t->told, t->store, first, why));
     cluster_hex(&cluster, hex);
     json_write(
         t->to, "%s{'cluster': '%s', 'device': '%s', 'modelled': %s, 'shape': '%s', 'window': %u",
@@ -630,7 +630,7 @@ static int json_table(struct tables *t)
     }
     json_write(t->to, "], 'entries': [\n");
     for (const struct entry_row *e = first; e < first + t->entry_count; e++) {
-        const struct override_row *pin = told_pin(t->told, e);
+        const struct override_row *pin = trainer_view_pin(t->told, e);
 
         json_write(t->to, "%s  {'bucket': %u", e > first ? ",\n" : "", e->bucket);
         tables_json_range(&t->shape, e->bucket, e->bucket, t->to);
@@ -650,7 +650,7 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, const char 
 {
     char *text = NULL;
     size_t length = 0;
-    struct told told;
+    struct trainer_view told;
     struct tables t = { .store = store,
                         .to = open_memstream(&text, &length),
                         .told = &told,
@@ -661,7 +661,7 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, const char 
 
     if (!t.to)
         return fail(ERR_NOMEM, "a table as JSON");
-    rc = told_read(store, &told);
+    rc = trainer_view_read(store, &told);
     fprintf(t.to, "[");
     if (!rc)
         rc = walk(&t, cluster, shape);
@@ -671,6 +671,6 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, const char 
     if (rc >= 0)
         fwrite(text, 1, length, to);
     free(text);
-    told_free(&told);
+    trainer_view_free(&told);
     return rc;
 }

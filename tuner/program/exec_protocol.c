@@ -2,6 +2,7 @@
  * own, by one launch after the other. */
 #include "exec_protocol.h"
 
+#include "buckets.h"
 #include "gpu_list.h"
 #include "host.h"
 #include "known.h"
@@ -11,7 +12,6 @@
 #include "own_space.h"
 #include "paste.h"
 #include "plan.h"
-#include "ranges.h"
 #include "session.h"
 #include "shape.h"
 #include "status.h"
@@ -74,7 +74,7 @@ struct exec_protocol {
     struct live *live;
     struct session session;
     struct measured_guard guards[OPTION_LIST_MAX];
-    struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
+    struct bucket_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;
     uint32_t failures, deaths; /* as FAILURES_MAX counts them; under the default plan */
@@ -196,14 +196,14 @@ static int list_demands(struct exec_protocol *v)
     v->demands = calloc(misses.count + 1, sizeof(*v->demands));
     for (size_t i = 0; i < misses.count && v->demands; i++)
         v->demands[v->demand_count++] =
-            (struct live_demand){ misses.list[i].bucket, misses.list[i].asked };
+            (struct bucket_demand){ misses.list[i].bucket, misses.list[i].asked };
     misses_free(&misses);
     if (!v->demands)
         return fail(ERR_NOMEM, "ranges that were asked for");
     return v->demand_count ? OK : UNSUPPORTED;
 }
 
-static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
+static int tune_live(struct exec_protocol *v, const struct table_setup *setup)
 {
     size_t left = v->demand_count; /* of what --from-misses wanted */
     int rc;
@@ -216,7 +216,7 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     for (uint32_t i = 0; !rc && left && i < v->live->buckets.count; i++) {
         const struct live_bucket *lb = v->live->buckets.items[i];
 
-        left -= lb->state != LIVE_OPEN && live_demand(setup, lb->bucket.key.bucket);
+        left -= lb->state != LIVE_OPEN && bucket_demand(setup, lb->bucket.key.bucket);
     }
     if (!rc && left)
         note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
@@ -268,7 +268,7 @@ static int print_failures(struct store *store, const struct exec_protocol *v)
 
     if (!all.space)
         return OK;
-    TRY(store_trials(store, r->cluster, r->shape, v->session.ranges.window, UINT32_MAX,
+    TRY(store_trials(store, r->cluster, r->shape, v->session.buckets.window, UINT32_MAX,
                      count_outcome, &all));
     for (size_t axis = 0; axis < all.space->axes; axis++)
         for (uint32_t value = 0; value < all.space->axis[axis].values; value++) {
@@ -277,7 +277,7 @@ static int print_failures(struct store *store, const struct exec_protocol *v)
             if (!failed || all.ran[axis][value])
                 continue;
             one = (struct outcomes){ .space = all.space, .axis = axis, .value = value };
-            TRY(store_trials(store, r->cluster, r->shape, v->session.ranges.window, UINT32_MAX,
+            TRY(store_trials(store, r->cluster, r->shape, v->session.buckets.window, UINT32_MAX,
                              count_outcome, &one));
             printf("failed    %s=%s, wherever it was tried (%" PRIu32 " trial%s): %s\n",
                    all.space->axis[axis].name, all.space->axis[axis].text[value], failed,
@@ -303,7 +303,7 @@ static int print(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
     struct store *store;
-    struct undecided undecided = { v->session.ranges.window, 0 };
+    struct undecided undecided = { v->session.buckets.window, 0 };
     unsigned words = 0;
     int rc;
 
@@ -314,7 +314,7 @@ static int print(struct exec_protocol *v)
         store_close(store);
         return rc < 0 ? rc : OK;
     }
-    rc = tables_print(store, r->cluster, r->shape, v->session.ranges.window, &v->options->traffic,
+    rc = tables_print(store, r->cluster, r->shape, v->session.buckets.window, &v->options->traffic,
                       &words, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
@@ -340,8 +340,8 @@ static int print(struct exec_protocol *v)
     }
     if (r->launches)
         printf("launches  %" PRIu32, r->launches);
-    if (r->ways > 1)
-        printf(", of %" PRIu32 " ways to start the program", r->ways);
+    if (r->values > 1)
+        printf(", of %" PRIu32 " ways to start the program", r->values);
     if (r->launches)
         printf("\n");
     if (*r->doubted)
@@ -350,7 +350,7 @@ static int print(struct exec_protocol *v)
     if (r->given_up)
         note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
              " steps of them in a launch (--launch-steps)",
-             r->given_up, r->ranges, r->steps);
+             r->given_up, r->buckets, r->steps);
     if (!rc && v->options->paste)
         rc = paste_all(store, v->path, NULL);
     store_close(store);
@@ -365,7 +365,7 @@ static int tune_program(struct exec_protocol *v)
     const struct declaration *d = v->request.declared;
     const struct launches_report *r = &v->report;
     char cluster[CLUSTER_TEXT_BYTES];
-    struct live_setup setup;
+    struct table_setup setup;
     int rc = OK, printed;
 
     if (o->launch_steps && !d)
@@ -384,23 +384,23 @@ static int tune_program(struct exec_protocol *v)
         note("everything that was asked for is in the table");
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
-    setup = (struct live_setup){ .path = v->path,
-                                 .command = v->limits,
-                                 .shape = v->session.shape,
-                                 .layer = o->implementation,
-                                 .cluster = cluster,
-                                 .axes = o->axes,
-                                 .effort = v->request.effort,
-                                 .window = v->session.ranges.window,
-                                 .seed = (uint32_t)o->setup.seed,
-                                 .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
-                                                (o->setup.repair ? STORE_REPAIR : 0u),
-                                 .share = no_limit,
-                                 .margin = o->margin,
-                                 .harm = o->harm,
-                                 .now_us = now_us,
-                                 .demands = v->demands,
-                                 .demand_count = v->demand_count };
+    setup = (struct table_setup){ .path = v->path,
+                                  .command = v->limits,
+                                  .shape = v->session.shape,
+                                  .layer = o->implementation,
+                                  .cluster = cluster,
+                                  .axes = o->axes,
+                                  .effort = v->request.effort,
+                                  .window = v->session.buckets.window,
+                                  .seed = (uint32_t)o->setup.seed,
+                                  .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
+                                                 (o->setup.repair ? STORE_REPAIR : 0u),
+                                  .share = no_limit,
+                                  .margin = o->margin,
+                                  .harm = o->harm,
+                                  .now_us = now_us,
+                                  .demands = v->demands,
+                                  .demand_count = v->demand_count };
     rc = d ? tune_launches(&v->session, &setup, o, &v->report) : tune_live(v, &setup);
     log_line_clear();
     if (rc == ERR_LAUNCH && r->cluster)
@@ -411,7 +411,7 @@ static int tune_program(struct exec_protocol *v)
     if ((rc && rc != ERR_CUT) || !r->cluster)
         return rc;
     printed = print(v);
-    if (!rc && r->ranges && !r->decided)
+    if (!rc && r->buckets && !r->decided)
         rc = fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept.  To go on: %s", v->go_on);
@@ -425,8 +425,8 @@ static int open_session(struct exec_protocol *v)
     bool whole;
 
     *s = (struct session){ .shape = v->request.spaces[0].shape,
-                           .ranges =
-                               ranges_of(&v->request.spaces[0].shape, v->request.spaces[0].window),
+                           .buckets =
+                               buckets_of(&v->request.spaces[0].shape, v->request.spaces[0].window),
                            .silence_s = o->setup.timeout_s,
                            .voids = !v->request.declared,
                            .memory_bytes = o->setup.memory_limit_bytes,
@@ -478,9 +478,9 @@ int exec_cluster(const struct tune_request *r, const struct moe_shape *shape, st
     char text[CLUSTER_TEXT_BYTES];
 
     cluster_format(&r->cluster, text, sizeof(text));
-    return live_cluster(&(struct live_setup){ .shape = *shape,
-                                              .layer = r->options->implementation,
-                                              .cluster = text },
+    return live_cluster(&(struct table_setup){ .shape = *shape,
+                                               .layer = r->options->implementation,
+                                               .cluster = text },
                         out);
 }
 

@@ -45,7 +45,7 @@ static void ask_choice(struct launch_bucket *r)
 {
     bool needed = false;
 
-    r->wanted = launch_choice_wants(r->choice, r->place, &needed);
+    r->wanted = launch_decision_wants(r->choice, r->place, &needed);
     r->on_occasion = !needed;
 }
 
@@ -65,16 +65,16 @@ void launch_bucket_reset(struct launch_bucket *r, const struct launch_under_way 
 
 bool launch_bucket_pin(struct launch_bucket *r)
 {
-    const struct ranges ranges = r->dictionary.ranges;
+    const struct buckets buckets = r->dictionary.buckets;
     uint32_t bucket = r->bucket.key.bucket;
     const struct override_row *pin = dictionary_pin(&r->dictionary, bucket);
 
     if (!pin)
         return false;
-    r->watched.state = RANGE_PINNED;
+    r->watched.state = BUCKET_PINNED;
     r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
-    note("%s %s is left alone: %s is pinned (%s)", ranges_key(ranges),
-         RANGE_TEXT(ranges, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
+    note("%s %s is left alone: %s is pinned (%s)", buckets_key(buckets),
+         BUCKETS_TEXT(buckets, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
     return true;
 }
 
@@ -103,7 +103,7 @@ static int advance(struct launch_bucket *r)
     r->on_occasion = false;
     if (r->wanted != DECISION_DONE)
         return OK;
-    r->watched.state = RANGE_DECIDED;
+    r->watched.state = BUCKET_DECIDED;
     rc = bucket_entry(&r->bucket, -1, &entry);
     if (rc == UNSUPPORTED) /* no plan runs here: the trials say why */
         return drop_cut(r, "no plan runs");
@@ -123,8 +123,8 @@ int launch_bucket_begin(struct launch_bucket *r)
     bool decided =
         arm >= 0 && r->bucket.attempts[arm].usable && dictionary_holds(&r->dictionary, e, false);
 
-    r->watched.state = !r->demand ? RANGE_LEFT_OUT : decided ? RANGE_DECIDED : RANGE_OPEN;
-    if (r->watched.state != RANGE_OPEN)
+    r->watched.state = !r->demand ? BUCKET_LEFT_OUT : decided ? BUCKET_DECIDED : BUCKET_OPEN;
+    if (r->watched.state != BUCKET_OPEN)
         return OK;
     bucket_open(&r->bucket, false);
     return advance(r);
@@ -147,12 +147,12 @@ static void visit(struct launch_bucket *r)
     search_visit(r->dictionary.search, r->bucket.capacity, usable, false);
 }
 
-int launch_bucket_join(struct launch_bucket *r, struct launch_choice *choice, double weight)
+int launch_bucket_join(struct launch_bucket *r, struct launch_decision *choice, double weight)
 {
-    r->watched.state = r->demand ? RANGE_OPEN : RANGE_LEFT_OUT;
+    r->watched.state = r->demand ? BUCKET_OPEN : BUCKET_LEFT_OUT;
     r->choice = r->demand ? choice : NULL;
     visit(r);
-    r->place = launch_choice_add(choice, r->dictionary.search, r->demand ? weight : 0);
+    r->place = launch_decision_add(choice, r->dictionary.search, r->demand ? weight : 0);
     return r->place < 0 ? r->place : OK;
 }
 
@@ -161,22 +161,23 @@ int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint3
     r->choice = NULL;
     for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
         r->bucket.attempts[arm].usable &= launch_of[arm] == launch;
-    return r->watched.state == RANGE_OPEN || r->watched.state == RANGE_NEW ? launch_bucket_begin(r)
-                                                                           : OK;
+    return r->watched.state == BUCKET_OPEN || r->watched.state == BUCKET_NEW
+               ? launch_bucket_begin(r)
+               : OK;
 }
 
-int launch_bucket_follow(struct launch_bucket *r, const struct launch_choice *choice,
+int launch_bucket_follow(struct launch_bucket *r, const struct launch_decision *choice,
                          const uint32_t *launch_of, int launch)
 {
     struct dictionary *d = &r->dictionary;
     const struct entry_row *known = &r->bucket.entry;
-    int arm = launch_choice_live(choice, launch, r->place);
+    int arm = launch_decision_live(choice, launch, r->place);
     int told = r->bucket.known ? dictionary_arm(d, &known->plan) : -1;
     struct normal level;
     struct gain gain;
     struct entry_row e;
 
-    r->watched.state = r->watched.state == RANGE_OPEN ? RANGE_DECIDED : r->watched.state;
+    r->watched.state = r->watched.state == BUCKET_OPEN ? BUCKET_DECIDED : r->watched.state;
     r->choice = NULL;
     for (size_t i = 0; i < d->arm_count; i++)
         r->bucket.attempts[i].usable &= (int)launch_of[i] == launch;
@@ -189,16 +190,16 @@ int launch_bucket_follow(struct launch_bucket *r, const struct launch_choice *ch
     }
     if (told == arm && dictionary_holds(d, known, false))
         return OK;
-    level = launch_choice_level(choice, r->place, arm);
-    gain = launch_choice_gain(choice, r->place);
+    level = launch_decision_level(choice, r->place, arm);
+    gain = launch_decision_gain(choice, r->place);
     dictionary_begin_entry(d, r->bucket.key.bucket, &e);
     e.capacity = r->bucket.capacity;
     e.plan = d->arms[arm];
     e.time_us = exp(level.mean) * 1e-3;
     e.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
     e.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
-    /* What is proven is proven of the launch, with all its ranges.  Where this one loses by it that
-     * is no claim: the launch's rows say it. */
+    /* What is proven is proven of the launch, with all its buckets.  Where this one loses by it
+     * that is no claim: the launch's rows say it. */
     e.default_us = gain.value > 0 ? e.time_us / (1 - gain.value) : NAN;
     e.gain = gain.value > 0 ? gain : (struct gain)GAIN_UNKNOWN;
     e.bound = NAN;
@@ -228,13 +229,13 @@ int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_
     int best = r->bucket.attempts[safe].usable ? safe : -1, other = -1;
     double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
 
-    if (r->watched.state == RANGE_PINNED && r->pinned >= 0 &&
-        launch->way_of[r->pinned] == launch->way && is_harmless(r, r->pinned))
+    if (r->watched.state == BUCKET_PINNED && r->pinned >= 0 &&
+        launch->values_of[r->pinned] == launch->values && is_harmless(r, r->pinned))
         return r->pinned;
     for (int arm = 0; arm < (int)r->dictionary.arm_count; arm++) {
         double ns;
 
-        if (launch->way_of[arm] != launch->way)
+        if (launch->values_of[arm] != launch->values)
             continue;
         if (is_harmless(r, arm) && (other < 0 || !r->bucket.attempts[other].usable))
             other = arm;
@@ -249,12 +250,12 @@ int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_
 
 static bool can_show(const struct launch_bucket *r, const struct launch_under_way *launch, int arm)
 {
-    return arm >= 0 && launch->way_of[arm] == launch->way && r->shown[arm] != launch->number;
+    return arm >= 0 && launch->values_of[arm] == launch->values && r->shown[arm] != launch->number;
 }
 
 bool launch_bucket_wants(const struct launch_bucket *r, const struct launch_under_way *launch)
 {
-    return r->watched.state == RANGE_OPEN && can_show(r, launch, r->wanted);
+    return r->watched.state == BUCKET_OPEN && can_show(r, launch, r->wanted);
 }
 
 enum launch_wish launch_bucket_wish(const struct launch_bucket *r,
@@ -271,7 +272,7 @@ void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *
     enum decision_purpose purpose;
     int arm;
 
-    if (r->choice || r->watched.state != RANGE_OPEN || can_show(r, launch, r->wanted))
+    if (r->choice || r->watched.state != BUCKET_OPEN || can_show(r, launch, r->wanted))
         return;
     for (int i = 0; i < (int)r->dictionary.arm_count; i++)
         among[i] = can_show(r, launch, i);
@@ -290,7 +291,7 @@ static int learn(struct launch_bucket *r, const struct launch_under_way *launch,
     TRY(bucket_begin(&r->bucket, r->wanted, true));
     TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
     if (r->choice)
-        TRY(launch_choice_tell(r->choice, r->place, r->wanted, sample));
+        TRY(launch_decision_tell(r->choice, r->place, r->wanted, sample));
     r->shown[r->wanted] = launch->number;
     r->arm = -1;
     return store_commit(r->dictionary.store);
@@ -322,13 +323,13 @@ int launch_bucket_end(struct launch_bucket *r, const struct launch_under_way *la
 
 int launch_bucket_next(struct launch_bucket *r)
 {
-    return r->watched.state == RANGE_OPEN && !r->choice ? advance(r) : OK;
+    return r->watched.state == BUCKET_OPEN && !r->choice ? advance(r) : OK;
 }
 
 int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
 {
     struct search *heard = r->dictionary.search;
-    bool in_force = r->watched.state == RANGE_DECIDED && r->bucket.known &&
+    bool in_force = r->watched.state == BUCKET_DECIDED && r->bucket.known &&
                     dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm;
 
     if (!r->bucket.attempts[arm].usable)
@@ -344,10 +345,10 @@ int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state,
         search_close(heard);
         return launch_bucket_begin(r);
     }
-    if (r->watched.state != RANGE_OPEN)
+    if (r->watched.state != BUCKET_OPEN)
         return OK;
     if (r->choice)
-        launch_choice_drop(r->choice, r->place, arm);
+        launch_decision_drop(r->choice, r->place, arm);
     else
         decision_drop(&r->bucket.decision, arm);
     return advance(r);

@@ -1,27 +1,27 @@
 /* One range of a program's space: its decision, of which a sample is what one
- * launch shows of one plan.  Where a job has to choose its launch, the ranges have one decision
- * together first (search/launch_choice.h), and a range shows what that wants of it. */
+ * launch shows of one plan.  Where a job has to choose its launch, the buckets have one decision
+ * together first (search/launch_decision.h), and a range shows what that wants of it. */
 #ifndef LAUNCH_BUCKET_H
 #define LAUNCH_BUCKET_H
 
 #include "bucket.h"
-#include "launch_choice.h"
+#include "launch_decision.h"
 #include "launches.h"
 
 #include <stddef.h>
 
-/* Rounds of samples are the numbers of their launches; from here on, of those after the ranges have
- * chosen their launch, which say nothing of that choice. */
+/* Rounds of samples are the numbers of their launches; from here on, of those after the buckets
+ * have chosen their launch, which say nothing of that choice. */
 enum { LAUNCHES_AFTER_CHOICE = 1 << 30 };
 
 struct launch_bucket {
     struct watched watched;       /* first: see launch_bucket_of() */
-    struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
+    struct dictionary dictionary; /* with a search of its own: several buckets are open at once */
     struct bucket bucket;
-    uint64_t demand;              /* as live_demand() has it */
-    struct launch_choice *choice; /* borrowed; NULL: the range decides by itself */
-    int place;                    /* its number there; -1: it is none of its ranges */
-    int pinned;                   /* the arm that a person chose; -1: none that can run */
+    uint64_t demand;                /* as bucket_demand() has it */
+    struct launch_decision *choice; /* borrowed; NULL: the range decides by itself */
+    int place;                      /* its number there; -1: it is none of its buckets */
+    int pinned;                     /* the arm that a person chose; -1: none that can run */
     int wanted; /* the arm that the decision asks for, while it is open; in a launch that
                  * cannot show that, one that it would like to have on the occasion */
     enum decision_purpose purpose;
@@ -52,20 +52,20 @@ bool launch_bucket_pin(struct launch_bucket *range);
 /* Has it decided, from what is known; writes the entry where nothing more is wanted. */
 int launch_bucket_begin(struct launch_bucket *range);
 
-/* The same where the ranges choose their launch together, in which it counts by its weight; for
+/* The same where the buckets choose their launch together, in which it counts by its weight; for
  * nothing where nobody demands it.  What it has sampled the caller tells the choice. */
-int launch_bucket_join(struct launch_bucket *range, struct launch_choice *choice, double weight);
+int launch_bucket_join(struct launch_bucket *range, struct launch_decision *choice, double weight);
 /* The choice is made: from here on the range decides among the plans of that launch by itself. */
 int launch_bucket_part(struct launch_bucket *range, const uint32_t *launch_of, uint32_t launch);
-/* Writes the entry: its plan is the best one of the launch that is best for all ranges together.
+/* Writes the entry: its plan is the best one of the launch that is best for all buckets together.
  * Where that is not known an entry of another launch ends: nobody could run both. */
-int launch_bucket_follow(struct launch_bucket *range, const struct launch_choice *choice,
+int launch_bucket_follow(struct launch_bucket *range, const struct launch_decision *choice,
                          const uint32_t *launch_of, int launch);
 
 /* Whether any plan can run in it. */
 bool launch_bucket_runs(const struct launch_bucket *range);
 
-/* A launch begins, of a choice's ranges for that purpose. */
+/* A launch begins, of a choice's buckets for that purpose. */
 void launch_bucket_reset(struct launch_bucket *range, const struct launch_under_way *launch,
                          enum decision_purpose purpose);
 

@@ -2,9 +2,9 @@
 #include "launches.h"
 
 #include "array.h"
+#include "buckets.h"
 #include "host.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
@@ -17,39 +17,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ways */
+/* ---- values */
 
-int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
-              uint32_t *way_of, struct launch_way **ways, size_t *way_count)
+int launch_values_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
+                       uint32_t *values_of, struct launch_values **values, size_t *values_count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct launch_way fresh = { .arm = (int)i, .safe = (int)i };
+        const struct launch_values fresh = { .arm = (int)i, .safe = (int)i };
         size_t w = 0;
 
-        while (d && w < *way_count &&
-               !declaration_same_launch(d, plans[i].choice, plans[(*ways)[w].arm].choice))
+        while (d && w < *values_count &&
+               !declaration_same_launch(d, plans[i].choice, plans[(*values)[w].arm].choice))
             w++;
-        if (w == *way_count)
-            ARRAY_APPEND(*ways, *way_count, fresh);
+        if (w == *values_count)
+            ARRAY_APPEND(*values, *values_count, fresh);
         else if (d && declaration_likeness(d, plans[i].choice) >
-                          declaration_likeness(d, plans[(*ways)[w].safe].choice))
-            (*ways)[w].safe = (int)i;
-        way_of[i] = (uint32_t)w;
+                          declaration_likeness(d, plans[(*values)[w].safe].choice))
+            (*values)[w].safe = (int)i;
+        values_of[i] = (uint32_t)w;
     }
     return OK;
 }
 
-int ways_next(const struct launch_way *ways, size_t count, uint32_t launches)
+int launch_values_next(const struct launch_values *values, size_t count, uint32_t launches)
 {
     double most = 0;
     int next = -1;
 
     for (size_t w = 0; w < count; w++) {
-        double urgent = ways[w].votes * (launches + 1 - ways[w].last);
-        bool again = launches && ways[w].last == launches;
+        double urgent = values[w].votes * (launches + 1 - values[w].last);
+        bool again = launches && values[w].last == launches;
 
-        if (urgent > 0 &&
-            (next < 0 || (urgent > most && !again) || (launches && ways[next].last == launches))) {
+        if (urgent > 0 && (next < 0 || (urgent > most && !again) ||
+                           (launches && values[next].last == launches))) {
             most = urgent;
             next = (int)w;
         }
@@ -123,9 +123,9 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
     return rc;
 }
 
-/* ---- ranges */
+/* ---- buckets */
 
-/* How long a launch goes on, in times of the least steps of a sample: while it looks which ranges
+/* How long a launch goes on, in times of the least steps of a sample: while it looks which buckets
  * there are, while it waits for a range to be asked for, and where it would only like to see one.
  */
 enum { LOOK = 8, WAIT = 32, PASS_BY = 2 };
@@ -173,12 +173,12 @@ bool watched_in_vain(struct watched *r)
     return !r->learnt && ++r->missed >= LAUNCH_PATIENCE;
 }
 
-bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t ranges,
+bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t buckets,
                   bool on_occasion, uint64_t question)
 {
     uint64_t rounds = (uint64_t)(on_occasion ? PASS_BY : WAIT) * w->least;
 
-    return question - r->asked < (r->seen ? rounds * ranges : rounds);
+    return question - r->asked < (r->seen ? rounds * buckets : rounds);
 }
 
 bool watch_looks(const struct launch_watch *w, uint64_t question)
@@ -225,20 +225,20 @@ void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 /* Samples of n steps cost o + n c each and have the variance l^2 + v / n.  Those say most for their
  * cost that make (o + n c) (l^2 + v / n) least, with n = sqrt(o v / c) / l; around that it is
  * nearly flat, and small samples can be spent where they matter. */
-uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
+uint32_t launch_pace(const struct launch_cost *c, const struct watched *buckets)
 {
     static const double luck = 0.02; /* l: of log(ns) between launches */
     /* Before steps are known, as if so many had scattered by so much. */
     static const double guessed = 4, guess = 0.05;
     static const double dearer = 1.25; /* than the least */
-    double v = (ranges->squares + guessed * guess * guess) / (guessed + ranges->spare);
+    double v = (buckets->squares + guessed * guess * guess) / (guessed + buckets->spare);
     double of_launch, of_step, least, best;
     uint32_t n = LAUNCH_STEPS_LEAST;
 
-    if (!ranges->samples || !(c->inside_ns > 0))
+    if (!buckets->samples || !(c->inside_ns > 0))
         return n;
-    of_launch = c->outside_ns / ranges->samples;
-    of_step = c->inside_ns / (double)(ranges->samples + ranges->spare);
+    of_launch = c->outside_ns / buckets->samples;
+    of_step = c->inside_ns / (double)(buckets->samples + buckets->spare);
     least = pow(luck * sqrt(of_launch) + sqrt(of_step * v), 2);
     best = sqrt(of_launch * v / of_step) / luck;
     while (n < fmin(best, TUNE_LAUNCH_STEPS_MAX) &&
@@ -251,17 +251,17 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
 
 size_t launches_side(const struct launches *l)
 {
-    return l->now.way / (l->way_count / l->sides);
+    return l->now.values / (l->values_count / l->sides);
 }
 
-/* Whether the launch can show more that is wanted, or ranges that nobody knows. */
+/* Whether the launch can show more that is wanted, or buckets that nobody knows. */
 static bool goes_on(const struct launches *l, uint64_t question)
 {
-    for (size_t i = 0; i < l->range_count; i++) {
-        enum launch_wish wish = l->client->wish(l->self, l->ranges[i]);
+    for (size_t i = 0; i < l->bucket_count; i++) {
+        enum launch_wish wish = l->client->wish(l->self, l->buckets[i]);
 
-        if (wish &&
-            watch_awaits(&l->watch, l->ranges[i], l->range_count, wish == WISH_OCCASION, question))
+        if (wish && watch_awaits(&l->watch, l->buckets[i], l->bucket_count, wish == WISH_OCCASION,
+                                 question))
             return true;
     }
     return watch_looks(&l->watch, question);
@@ -276,19 +276,19 @@ static int program_asks(struct launches *l, const struct said *ask)
     uint32_t bucket = 0;
     size_t i = 0;
 
-    ranges_find(s->ranges, ask->key, ask->class_thousandths / 1e3, &bucket);
+    buckets_find(s->buckets, ask->key, ask->class_thousandths / 1e3, &bucket);
     l->heard = true;
     launch_cost_asked(&l->cost, host_clock_ns());
-    while (i < l->range_count && l->ranges[i]->bucket != bucket)
+    while (i < l->bucket_count && l->buckets[i]->bucket != bucket)
         i++;
-    if (i == l->range_count) {
+    if (i == l->bucket_count) {
         TRY(l->client->add(l->self, bucket));
         l->watch.newest = question;
     }
-    l->ranges[i]->asked = question;
-    l->ranges[i]->seen = true;
+    l->buckets[i]->asked = question;
+    l->buckets[i]->seen = true;
     if (goes_on(l, question)) {
-        l->range = l->ranges[i];
+        l->range = l->buckets[i];
         rc = l->client->choose(l->self, l->range, &plan);
     }
     if (rc && rc != UNSUPPORTED)
@@ -304,7 +304,7 @@ static int program_tells(struct launches *l, const struct said *told)
     l->told++;
     l->tried += l->sampled;
     launch_cost_told(&l->cost, host_clock_ns());
-    p->done = launches_count(l, RANGE_DECIDED);
+    p->done = launches_count(l, BUCKET_DECIDED);
     p->buckets = launches_wanted(l);
     p->steps = l->told;
     progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number,
@@ -324,16 +324,16 @@ static int converse(struct launches *l, const char *command, const char *words,
         switch (said.word) {
         case SAID_ASK: rc = program_asks(l, &said); break;
         case SAID_TELL:
-            l->ways[l->now.way].runs = true;
+            l->values[l->now.values].runs = true;
             rc = program_tells(l, &said);
             break;
         case SAID_FAILED:
-            l->ways[l->now.way].runs = true; /* it came up, and says what it cannot do */
+            l->values[l->now.values].runs = true; /* it came up, and says what it cannot do */
             rc = l->client->failed(l->self, l->range, &said);
             break;
         case SAID_STATUS:
-            session_status(s, (struct moetune_status){ .decided = launches_count(l, RANGE_DECIDED),
-                                                       .open = launches_count(l, RANGE_OPEN),
+            session_status(s, (struct moetune_status){ .decided = launches_count(l, BUCKET_DECIDED),
+                                                       .open = launches_count(l, BUCKET_OPEN),
                                                        .steps = l->told,
                                                        .tried = l->tried });
             break;
@@ -349,31 +349,31 @@ static int converse(struct launches *l, const char *command, const char *words,
 
 bool launches_learnt(const struct launches *l)
 {
-    for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->learnt)
+    for (size_t i = 0; i < l->bucket_count; i++)
+        if (l->buckets[i]->learnt)
             return true;
     return false;
 }
 
 int launches_add(struct launches *l, struct watched *range)
 {
-    ARRAY_APPEND(l->ranges, l->range_count, range);
+    ARRAY_APPEND(l->buckets, l->bucket_count, range);
     return OK;
 }
 
-uint32_t launches_count(const struct launches *l, enum range_state state)
+uint32_t launches_count(const struct launches *l, enum bucket_state state)
 {
     uint32_t count = 0;
 
-    for (size_t i = 0; i < l->range_count; i++)
-        count += l->ranges[i]->state == state;
+    for (size_t i = 0; i < l->bucket_count; i++)
+        count += l->buckets[i]->state == state;
     return count;
 }
 
 uint32_t launches_wanted(const struct launches *l)
 {
-    return (uint32_t)l->range_count - launches_count(l, RANGE_LEFT_OUT) -
-           launches_count(l, RANGE_PINNED);
+    return (uint32_t)l->bucket_count - launches_count(l, BUCKET_LEFT_OUT) -
+           launches_count(l, BUCKET_PINNED);
 }
 
 /* The program has ended; whether launches go on. */
@@ -391,8 +391,8 @@ static int judge_end(struct launches *l, const struct launch_end *end)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
                     LAUNCH_PATIENCE);
     /* It ended well: a range that it was started for and did not show is missed. */
-    for (size_t i = 0; i < l->range_count; i++) {
-        struct watched *range = l->ranges[i];
+    for (size_t i = 0; i < l->bucket_count; i++) {
+        struct watched *range = l->buckets[i];
 
         if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
             continue;
@@ -403,33 +403,33 @@ static int judge_end(struct launches *l, const struct launch_end *end)
         else
             note("%s is left: the program did not ask for it in %d launches", text,
                  LAUNCH_PATIENCE);
-        range->state = RANGE_GIVEN_UP;
+        range->state = BUCKET_GIVEN_UP;
     }
     return l->client->ended(l->self, NULL);
 }
 
 int launches_run(struct launches *l)
 {
-    const struct declaration *space = l->session->ranges.declared;
+    const struct declaration *space = l->session->buckets.declared;
 
     for (;;) {
         char words[DECLARATION_PLAN_BYTES], *command;
-        struct launch_way *way;
+        struct launch_values *next_values;
         struct launch_end end;
         uint32_t choice;
         int next, rc;
 
-        for (size_t w = 0; w < l->way_count; w++)
-            l->ways[w].votes = 0;
+        for (size_t w = 0; w < l->values_count; w++)
+            l->values[w].votes = 0;
         TRY(l->client->vote(l->self));
-        next = ways_next(l->ways, l->way_count, l->now.number);
+        next = launch_values_next(l->values, l->values_count, l->now.number);
         if (next < 0)
             return OK;
-        way = &l->ways[next];
-        choice = l->plans[way->arm].choice;
-        l->now.way = (uint32_t)next;
-        way->last = ++l->now.number;
-        way->launches++;
+        next_values = &l->values[next];
+        choice = l->plans[next_values->arm].choice;
+        l->now.values = (uint32_t)next;
+        next_values->last = ++l->now.number;
+        next_values->launches++;
         l->watch.newest = 0;
         l->range = NULL;
         TRY(l->client->begin(l->self, declaration_launch_words(space, choice, words)));
@@ -447,28 +447,29 @@ int launches_run(struct launches *l)
 
 int launches_open(struct launches *l)
 {
-    const struct declaration *space = l->session->ranges.declared;
-    struct launch_way *all;
+    const struct declaration *space = l->session->buckets.declared;
+    struct launch_values *all;
     size_t count;
     char *command;
 
     TRY(launch_command(l->command, space, space ? space->usual : 0, &command));
     free(command);
-    TRY(ways_list(space, l->plans, l->plan_count, l->way_of, &l->ways, &l->way_count));
-    count = l->way_count;
-    all = realloc(l->ways, l->sides * count * sizeof(*all));
+    TRY(launch_values_list(space, l->plans, l->plan_count, l->values_of, &l->values,
+                           &l->values_count));
+    count = l->values_count;
+    all = realloc(l->values, l->sides * count * sizeof(*all));
     if (!all)
         return fail(ERR_NOMEM, "ways to start programs");
     for (size_t i = 1; i < l->sides; i++)
         memcpy(all + i * count, all, count * sizeof(*all));
-    l->ways = all;
-    l->way_count = l->sides * count;
-    l->now.way_of = l->way_of;
+    l->values = all;
+    l->values_count = l->sides * count;
+    l->now.values_of = l->values_of;
     return OK;
 }
 
 void launches_close(struct launches *l)
 {
-    free(l->ways);
-    free(l->ranges);
+    free(l->values);
+    free(l->buckets);
 }

@@ -1,5 +1,5 @@
 /* Starts a program again and again, each time with some values of the axes that need another start,
- * and asks a client what each launch is to show: tune_launches.c decides ranges by it,
+ * and asks a client what each launch is to show: tune_launches.c decides buckets by it,
  * two_tables.c compares two tables. */
 #ifndef LAUNCHES_H
 #define LAUNCHES_H
@@ -11,26 +11,27 @@
 /* So often in a row a launch may show nothing that was wanted of it. */
 enum { LAUNCH_PATIENCE = 3 };
 
-/* ---- the ways to start a program: its plans, by their values of the restart axes.  Pure. */
+/* ---- launch values of a program: its plans, grouped by their values of the restart axes.  Pure.
+ */
 
 /* All plans with the same values of the restart axes. */
-struct launch_way {
+struct launch_values {
     int arm, safe;      /* the first of them; the one that is otherwise most like the default */
     uint32_t launches;  /* in this run */
     uint32_t last;      /* launch; 0: none */
-    double votes;       /* of ranges that want it next, by how much they are wanted themselves */
+    double votes;       /* of buckets that want it next, by how much they are wanted themselves */
     uint32_t stillborn; /* launches that came to nothing */
     bool runs, broken;  /* a step's time was told; it never comes up */
 };
 
-/* The ways of these plans, which the caller frees, and of each plan its way.  Plans of no space
- * have one way. */
-int ways_list(const struct declaration *space, const struct moe_plan *plans, size_t count,
-              uint32_t *way_of, struct launch_way **ways, size_t *way_count);
+/* The launch values of these plans, which the caller frees, and of each plan the index of its own.
+ * Plans of no space have one. */
+int launch_values_list(const struct declaration *space, const struct moe_plan *plans, size_t count,
+                       uint32_t *values_of, struct launch_values **values, size_t *values_count);
 
 /* That of the next launch, after so many: most wanted, the more the longer it was not its turn.
  * The same one twice in a row only if nothing else is wanted.  -1: nothing is. */
-int ways_next(const struct launch_way *ways, size_t count, uint32_t launches);
+int launch_values_next(const struct launch_values *values, size_t count, uint32_t launches);
 
 /* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
 
@@ -43,18 +44,18 @@ int launch_command(const char *command, const struct declaration *space, uint32_
 
 /* ---- what launches show of one range that their program asks for.  Pure. */
 
-enum range_state {
-    RANGE_NEW,      /* nothing is known of it yet */
-    RANGE_OPEN,     /* it is to be shown */
-    RANGE_DECIDED,  /* and was */
-    RANGE_GIVEN_UP, /* the program asks for it too seldom */
-    RANGE_PINNED,   /* a person chose its plan: nothing is tried */
-    RANGE_LEFT_OUT  /* it is not to be shown */
+enum bucket_state {
+    BUCKET_NEW,      /* nothing is known of it yet */
+    BUCKET_OPEN,     /* it is to be shown */
+    BUCKET_DECIDED,  /* and was */
+    BUCKET_GIVEN_UP, /* the program asks for it too seldom */
+    BUCKET_PINNED,   /* a person chose its plan: nothing is tried */
+    BUCKET_LEFT_OUT  /* it is not to be shown */
 };
 
 struct watched {
     uint32_t bucket;
-    enum range_state state;
+    enum bucket_state state;
     uint64_t asked; /* for the last time, by this launch, which counts from 1; 0: never */
     int64_t ns[TUNE_LAUNCH_STEPS_MAX];
     uint32_t steps; /* of one plan, gathered by this launch */
@@ -81,7 +82,7 @@ int64_t watched_sample(struct watched *range);
 /* A launch ended well that was to show something here: whether one more would be of no use. */
 bool watched_in_vain(struct watched *range);
 
-/* What several ranges learnt together. */
+/* What several buckets learnt together. */
 void watched_add(struct watched *all, const struct watched *range);
 
 /* ---- how long a launch goes on.  Pure. */
@@ -96,9 +97,9 @@ struct launch_watch {
 /* Whether a range that it is to show may still be asked for, one of so many; on the occasion: what
  * it shows there is no reason to wait long.  One that no launch ever asked for is not waited for so
  * long: a trainer recorded it, or an earlier run, and this program may never come to it. */
-bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t ranges,
+bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t buckets,
                   bool on_occasion, uint64_t question);
-/* Whether it may show ranges that nobody knows. */
+/* Whether it may show buckets that nobody knows. */
 bool watch_looks(const struct launch_watch *watch, uint64_t question);
 
 /* ---- how many steps make a sample, by what launches cost.  Pure. */
@@ -120,7 +121,7 @@ void launch_cost_ended(struct launch_cost *cost, int64_t now_ns);
 /* More steps make a sample surer as far as steps scatter; as far as launches differ by luck, only
  * launches do, and these cost their starts. */
 enum { LAUNCH_STEPS_LEAST = 5 };
-uint32_t launch_pace(const struct launch_cost *cost, const struct watched *ranges);
+uint32_t launch_pace(const struct launch_cost *cost, const struct watched *buckets);
 
 /* ---- the launcher */
 
@@ -138,7 +139,7 @@ struct launches;
 struct launch_client {
     /* The program asks for a range for the first time: launches_add() is to be called. */
     int (*add)(void *self, uint32_t bucket);
-    /* Adds to the votes of ways, which are 0, what is wanted of each of them next. */
+    /* Adds to the votes of values, which are 0, what is wanted of each of them next. */
     int (*vote)(void *self);
     /* A launch, said as `words`, is about to start; watch.looking is to be said. */
     int (*begin)(void *self, const char *words);
@@ -158,8 +159,8 @@ struct launch_client {
 
 /* A launch under way, of a way to start the program, as each plan has one. */
 struct launch_under_way {
-    uint32_t number, way; /* the first launch is number 1 */
-    const uint32_t *way_of;
+    uint32_t number, values; /* the first launch is number 1 */
+    const uint32_t *values_of;
 };
 
 struct launches {
@@ -171,14 +172,14 @@ struct launches {
     const struct moe_plan *plans;
     size_t plan_count;
     const char *command;
-    size_t sides; /* what is learnt of one says nothing of the others: each has all the ways, those
-                   * of the second one behind the first one's */
+    size_t sides; /* what is learnt of one says nothing of the others: each has all the values,
+                   * those of the second one behind the first one's */
 
-    struct watched **ranges; /* in the order in which they came */
-    size_t range_count;
-    uint32_t way_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first side */
-    struct launch_way *ways;
-    size_t way_count; /* of all sides */
+    struct watched **buckets; /* in the order in which they came */
+    size_t bucket_count;
+    uint32_t values_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first side */
+    struct launch_values *values;
+    size_t values_count; /* of all sides */
     struct launch_under_way now;
     struct launch_cost cost;
     uint32_t silent; /* launches in a row that asked nothing */
@@ -192,14 +193,14 @@ struct launches {
     bool sampled;          /* the client wants a sample of that step, as `choose` says */
 };
 
-/* Lists the ways.  ERR_ARGUMENT after a sentence for a command line that cannot be. */
+/* Lists the values.  ERR_ARGUMENT after a sentence for a command line that cannot be. */
 int launches_open(struct launches *launches);
 void launches_close(struct launches *launches);
 
 /* A range, which stays the client's. */
 int launches_add(struct launches *launches, struct watched *range);
 /* How many are in this state. */
-uint32_t launches_count(const struct launches *launches, enum range_state state);
+uint32_t launches_count(const struct launches *launches, enum bucket_state state);
 /* Those that are to be shown, in whichever state. */
 uint32_t launches_wanted(const struct launches *launches);
 

@@ -33,19 +33,19 @@ void session_catch_signals(void)
 
 const char *session_key(const struct session *s)
 {
-    return s->ranges.declared ? ranges_key(s->ranges) : "c";
+    return s->buckets.declared ? buckets_key(s->buckets) : "c";
 }
 
-const char *session_range(const struct session *s, uint32_t bucket, char room[RANGE_TEXT_BYTES])
+const char *session_range(const struct session *s, uint32_t bucket, char room[BUCKETS_TEXT_BYTES])
 {
-    const char *range = RANGE_TEXT(s->ranges, bucket, bucket);
+    const char *range = BUCKETS_TEXT(s->buckets, bucket, bucket);
 
-    if (s->ranges.declared)
-        text_put(room, RANGE_TEXT_BYTES, "%s %s", ranges_key(s->ranges), range);
-    else if (s->ranges.window == 1)
-        text_put(room, RANGE_TEXT_BYTES, "c=%u", bucket);
+    if (s->buckets.declared)
+        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key(s->buckets), range);
+    else if (s->buckets.window == 1)
+        text_put(room, BUCKETS_TEXT_BYTES, "c=%u", bucket);
     else
-        text_put(room, RANGE_TEXT_BYTES, "c=%s", range);
+        text_put(room, BUCKETS_TEXT_BYTES, "c=%s", range);
     return room;
 }
 
@@ -74,7 +74,7 @@ void session_answer(struct session *s, const struct moe_plan *plan)
     if (plan) {
         s->plan = *plan;
         snprintf(s->answer, sizeof(s->answer), "plan %s", PLAN_WORDS(plan));
-    } else if (s->ranges.declared) {
+    } else if (s->buckets.declared) {
         snprintf(s->answer, sizeof(s->answer), "end");
     }
 }
@@ -195,7 +195,7 @@ static int take_line(struct session *s, struct said *out)
         snprintf(s->answer, sizeof(s->answer), "end");
         return UNSUPPORTED;
     }
-    if (!said_read(s->line, s->ranges.declared, out, why))
+    if (!said_read(s->line, s->buckets.declared, out, why))
         return answer_error(s, why);
     if (out->word == SAID_STATUS)
         return OK;
@@ -217,8 +217,8 @@ int session_start(struct session *s, const char *command, const char *plan, bool
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
-                             .window = s->ranges.window,
-                             .space = s->ranges.declared ? s->ranges.declared->text : NULL,
+                             .window = s->buckets.window,
+                             .space = s->buckets.declared ? s->buckets.declared->text : NULL,
                              .plan = plan,
                              .errors = in_doubt ? tmpfile() : NULL };
 
@@ -246,7 +246,7 @@ int session_next(struct session *s, struct said *out)
                         s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
                                                         : "does not hold a guard",
                         s->why);
-        if (s->dismissed && !s->ranges.declared)
+        if (s->dismissed && !s->buckets.declared)
             return UNSUPPORTED;
         if (*s->answer)
             TRY(send_answer(s));

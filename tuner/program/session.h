@@ -16,12 +16,12 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include "buckets.h"
 #include "child.h"
 #include "lines.h"
 #include "moelookup.h"
 #include "moetune.h"
 #include "progress.h"
-#include "ranges.h"
 #include "store.h"
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@
 struct session {
     /* Set by whoever opens it. */
     struct moe_shape shape;
-    struct ranges ranges;
+    struct buckets buckets;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
     bool voids;           /* a question may follow a question: the first one's step has no time */
@@ -76,8 +76,9 @@ void session_catch_signals(void);
  * "tokens 65-256 skew <=1.25", "c=128-255", "c=5".  Returns `room`. */
 const char *session_key(const struct session *session);
 const char *session_range(const struct session *session, uint32_t bucket,
-                          char room[RANGE_TEXT_BYTES]);
-#define SESSION_RANGE(session, bucket) session_range(session, bucket, (char[RANGE_TEXT_BYTES]){ 0 })
+                          char room[BUCKETS_TEXT_BYTES]);
+#define SESSION_RANGE(session, bucket)                                                             \
+    session_range(session, bucket, (char[BUCKETS_TEXT_BYTES]){ 0 })
 
 /* Starts the command.  `plan`: what MOETUNE_PLAN says; NULL: nothing.  `in_doubt`: if it never
  * speaks, what it writes to standard error is for *out of session_end() alone.  ERR_CUT: time is

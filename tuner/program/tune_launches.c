@@ -1,4 +1,4 @@
-/* Decides the ranges of a space by launches of one program: which plan each range wants next, and
+/* Decides the buckets of a space by launches of one program: which plan each range wants next, and
  * which plan, or which values, are to blame for a launch that failed. */
 #include "tune_launches.h"
 
@@ -21,7 +21,7 @@
 
 struct launch_tuning {
     struct launches launches;
-    const struct live_setup *setup;
+    const struct table_setup *setup;
     const struct tune_options *options;
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
@@ -32,9 +32,9 @@ struct launch_tuning {
     char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
     int arm; /* of the launch under way: the plan it was told last */
 
-    /* Where programs are started in several ways: which of them is best for all ranges together.
+    /* Where programs are started in several values: which of them is best for all buckets together.
      * Then each range decides by itself among the plans of that one, if it is the default's. */
-    struct launch_choice *choice;    /* NULL: there is one way */
+    struct launch_decision *choice;  /* NULL: there is one way */
     uint32_t apart[SEARCH_ARMS_MAX]; /* of plans from the default one */
     double *weights;                 /* by bucket: as launch_weights() has them */
     size_t weight_count;
@@ -43,11 +43,11 @@ struct launch_tuning {
     enum decision_purpose purpose; /* of the launch under way */
 };
 
-/* ---- ranges */
+/* ---- buckets */
 
 static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
 {
-    return launch_bucket_of(t->launches.ranges[i]);
+    return launch_bucket_of(t->launches.buckets[i]);
 }
 
 /* How often a step of the range is taken, as a share of the most.  One that no trainer asked for is
@@ -73,23 +73,23 @@ static int add_range(struct launch_tuning *t, uint32_t bucket)
     TRY(launch_bucket_open(r, &t->dictionary, bucket, &t->search));
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (bucket_count(&r->bucket, arm))
-            l->ways[l->way_of[arm]].runs = true; /* as its samples say */
-    /* What never comes up for other ranges does not for this one. */
+            l->values[l->values_of[arm]].runs = true; /* as its samples say */
+    /* What never comes up for other buckets does not for this one. */
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
-        if (l->ways[l->way_of[arm]].broken)
+        if (l->values[l->values_of[arm]].broken)
             TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
-    r->demand = live_demand(t->setup, bucket);
+    r->demand = bucket_demand(t->setup, bucket);
     if (launch_bucket_pin(r))
         return OK;
     if (!t->choice)
         return launch_bucket_begin(r);
-    return t->settled ? launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch)
+    return t->settled ? launch_bucket_part(r, l->values_of, (uint32_t)t->best.launch)
                       : launch_bucket_join(r, t->choice, weight_of(t, bucket));
 }
 
 static void count_in_row(struct launch_tuning *t)
 {
-    t->run.row.buckets_done = launches_count(&t->launches, RANGE_DECIDED);
+    t->run.row.buckets_done = launches_count(&t->launches, BUCKET_DECIDED);
     t->run.row.buckets_planned = launches_wanted(&t->launches);
 }
 
@@ -106,8 +106,8 @@ static int add(void *self, uint32_t bucket)
     struct launch_tuning *t = self;
 
     TRY(add_range(t, bucket));
-    launch_bucket_reset(range_at(t, t->launches.range_count - 1), &t->launches.now, t->purpose);
-    launch_bucket_look(range_at(t, t->launches.range_count - 1), &t->launches.now);
+    launch_bucket_reset(range_at(t, t->launches.bucket_count - 1), &t->launches.now, t->purpose);
+    launch_bucket_look(range_at(t, t->launches.bucket_count - 1), &t->launches.now);
     return OK;
 }
 
@@ -141,12 +141,14 @@ static int recall_launches(struct launch_tuning *t)
     size_t count = 0, i = 0;
     int rc = OK;
 
-    for (size_t n = 0; n < t->launches.range_count; n++) {
+    for (size_t n = 0; n < t->launches.bucket_count; n++) {
         struct launch_bucket *r = range_at(t, n);
 
-        for (uint32_t k = 0; k < r->bucket.told_count && r->place >= 0; k++) {
-            const struct counted_sample *s = &r->bucket.told[k];
-            struct recalled fresh = { s->run, s->round, t->launches.way_of[s->arm], r, s, count };
+        for (uint32_t k = 0; k < r->bucket.sample_count && r->place >= 0; k++) {
+            const struct counted_sample *s = &r->bucket.samples[k];
+            struct recalled fresh = {
+                s->run, s->round, t->launches.values_of[s->arm], r, s, count
+            };
 
             ARRAY_APPEND(all, count, fresh);
         }
@@ -166,12 +168,12 @@ static int recall_launches(struct launch_tuning *t)
             if (all[end].sample->kind == SAMPLE_CONTEST)
                 purpose = DECISION_SAFETY;
         if (!chosen)
-            launch_choice_begin(t->choice, (int)first->way, purpose);
+            launch_decision_begin(t->choice, (int)first->way, purpose);
         for (; i < end && !rc; i++)
-            rc = launch_choice_tell(t->choice, all[i].range->place, all[i].sample->arm,
-                                    all[i].sample->ns);
+            rc = launch_decision_tell(t->choice, all[i].range->place, all[i].sample->arm,
+                                      all[i].sample->ns);
         if (!chosen && !rc)
-            rc = launch_choice_end(t->choice);
+            rc = launch_decision_end(t->choice);
     }
     free(all);
     return rc;
@@ -180,23 +182,23 @@ static int recall_launches(struct launch_tuning *t)
 /* The best plan of each launch in each range, for jobs that start under other values. */
 static int write_launches(struct launch_tuning *t)
 {
-    const struct declaration *space = t->launches.session->ranges.declared;
+    const struct declaration *space = t->launches.session->buckets.declared;
     struct dictionary *d = &t->dictionary;
 
-    TRY(store_launches_end(d->store, d->cluster, d->shape, d->ranges.window));
-    for (size_t way = 0; way < t->launches.way_count; way++)
-        for (size_t i = 0; i < t->launches.range_count; i++) {
+    TRY(store_launches_end(d->store, d->cluster, d->shape, d->buckets.window));
+    for (size_t way = 0; way < t->launches.values_count; way++)
+        for (size_t i = 0; i < t->launches.bucket_count; i++) {
             const struct launch_bucket *r = range_at(t, i);
-            int arm = r->place < 0 ? -1 : launch_choice_live(t->choice, (int)way, r->place);
+            int arm = r->place < 0 ? -1 : launch_decision_live(t->choice, (int)way, r->place);
             struct launch_row row = { .cluster = d->cluster,
                                       .shape = d->shape,
-                                      .window = d->ranges.window,
+                                      .window = d->buckets.window,
                                       .bucket = r->bucket.key.bucket };
             struct normal level;
 
             if (arm < 0 || !bucket_count(&r->bucket, arm))
                 continue;
-            level = launch_choice_level(t->choice, r->place, arm);
+            level = launch_decision_level(t->choice, r->place, arm);
             declaration_launch_words(space, t->arms[arm].choice, row.launch);
             row.plan = t->arms[arm];
             row.time_us = exp(level.mean) * 1e-3;
@@ -215,7 +217,7 @@ static int write_standing(struct launch_tuning *t)
     struct standing_row row = { .cluster = d->cluster,
                                 .shape = d->shape,
                                 .run = d->run,
-                                .window = d->ranges.window,
+                                .window = d->buckets.window,
                                 .gain = best->over_default,
                                 .static_gain = best->over_fixed,
                                 .rounds = best->pairs,
@@ -228,36 +230,36 @@ static int write_standing(struct launch_tuning *t)
     return store_standing(d->store, &row);
 }
 
-/* The ranges have chosen their launch.  Where that is the default's nothing is proven by it: each
+/* The buckets have chosen their launch.  Where that is the default's nothing is proven by it: each
  * range decides by itself among its plans. */
 static int settle(struct launch_tuning *t)
 {
     struct launches *l = &t->launches;
 
     t->settled = true;
-    if (!launch_choice_result(t->choice, &t->best)) {
-        t->best = (struct launch_result){ .launch = (int)l->way_of[t->dictionary.default_arm],
+    if (!launch_decision_result(t->choice, &t->best)) {
+        t->best = (struct launch_result){ .launch = (int)l->values_of[t->dictionary.default_arm],
                                           .doubt = { .arm = -1 } };
-        for (size_t i = 0; i < l->range_count; i++)
+        for (size_t i = 0; i < l->bucket_count; i++)
             if (range_at(t, i)->choice)
                 return fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which no plan "
                                         "runs, as moetune show --trials says");
         return OK;
     }
     TRY(write_launches(t));
-    for (size_t i = 0; i < l->range_count; i++) {
+    for (size_t i = 0; i < l->bucket_count; i++) {
         struct launch_bucket *r = range_at(t, i);
 
         if (r->place < 0)
             continue;
         /* One that the program did not ask for this time has its plans from earlier launches. */
-        if (t->best.launch == (int)l->way_of[t->dictionary.default_arm] &&
-            r->watched.state == RANGE_OPEN)
-            TRY(launch_bucket_part(r, l->way_of, (uint32_t)t->best.launch));
+        if (t->best.launch == (int)l->values_of[t->dictionary.default_arm] &&
+            r->watched.state == BUCKET_OPEN)
+            TRY(launch_bucket_part(r, l->values_of, (uint32_t)t->best.launch));
         else
-            TRY(launch_bucket_follow(r, t->choice, l->way_of, t->best.launch));
+            TRY(launch_bucket_follow(r, t->choice, l->values_of, t->best.launch));
     }
-    if (t->best.launch != (int)l->way_of[t->dictionary.default_arm] && t->best.pairs)
+    if (t->best.launch != (int)l->values_of[t->dictionary.default_arm] && t->best.pairs)
         TRY(write_standing(t));
     return store_publish(t->dictionary.store);
 }
@@ -281,28 +283,28 @@ static int vote(void *self)
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
-    if (t->choice && !t->settled && l->range_count) {
+    if (t->choice && !t->settled && l->bucket_count) {
         int way;
 
-        launch_choice_cost(t->choice, cost_of_launch(t));
-        way = launch_choice_next(t->choice, &t->purpose);
+        launch_decision_cost(t->choice, cost_of_launch(t));
+        way = launch_decision_next(t->choice, &t->purpose);
         if (way >= 0) {
-            l->ways[way].votes = 1;
+            l->values[way].votes = 1;
             return OK;
         }
         TRY(settle(t));
     }
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         const struct launch_bucket *r = range_at(t, i);
 
-        if (r->watched.state != RANGE_OPEN)
+        if (r->watched.state != BUCKET_OPEN)
             continue;
-        l->ways[l->way_of[r->wanted]].votes += (double)r->demand;
+        l->values[l->values_of[r->wanted]].votes += (double)r->demand;
         open++;
     }
     /* Ranges that nobody asked for yet show under the default. */
-    if (!open && (!l->now.number || !t->launches.range_count))
-        l->ways[l->way_of[t->dictionary.default_arm]].votes = 1;
+    if (!open && (!l->now.number || !t->launches.bucket_count))
+        l->values[l->values_of[t->dictionary.default_arm]].votes = 1;
     return OK;
 }
 
@@ -313,8 +315,8 @@ static int begin(void *self, const char *words)
     struct watched all = { .samples = 0 };
 
     if (t->choice && !t->settled)
-        launch_choice_begin(t->choice, (int)l->now.way, t->purpose);
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+        launch_decision_begin(t->choice, (int)l->now.values, t->purpose);
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         watched_add(&all, &range_at(t, i)->watched);
         launch_bucket_reset(range_at(t, i), &l->now, t->purpose);
         launch_bucket_look(range_at(t, i), &l->now);
@@ -329,7 +331,7 @@ static int begin(void *self, const char *words)
 
 static int best_here(const struct launch_tuning *t, const struct launch_bucket *r)
 {
-    return launch_bucket_best(r, &t->launches.now, t->launches.ways[t->launches.now.way].safe);
+    return launch_bucket_best(r, &t->launches.now, t->launches.values[t->launches.now.values].safe);
 }
 
 static enum launch_wish wish_of(void *self, struct watched *range)
@@ -343,7 +345,7 @@ static enum launch_wish wish_of(void *self, struct watched *range)
         return wish;
     /* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them
      * now is cheaper than a launch for each. */
-    arm = r->failing && r->watched.state == RANGE_OPEN ? best_here(t, r) : -1;
+    arm = r->failing && r->watched.state == BUCKET_OPEN ? best_here(t, r) : -1;
     return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm)
                ? WISH_TRIAL
                : WISH_NOTHING;
@@ -354,11 +356,11 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
     const struct launch_bucket *r = launch_bucket_of(range);
-    const struct launch_way *way = &l->ways[l->now.way];
+    const struct launch_values *next_values = &l->values[l->now.values];
     /* A launch that came to nothing under these values shows first whether it runs at all. */
-    bool in_doubt = way->stillborn && !way->runs;
+    bool in_doubt = next_values->stillborn && !next_values->runs;
 
-    l->sampled = launch_bucket_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
+    l->sampled = launch_bucket_wants(r, &l->now) && (!in_doubt || r->wanted == next_values->safe);
     t->arm = l->sampled ? r->wanted : best_here(t, r);
     if (t->arm < 0)
         return UNSUPPORTED;
@@ -410,7 +412,7 @@ static int gather(void *self, bool cut)
     struct launch_tuning *t = self;
     uint32_t least = t->launches.watch.least;
 
-    for (size_t i = 0; i < t->launches.range_count; i++)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
         TRY(launch_bucket_end(range_at(t, i), &t->launches.now, cut ? (least + 1) / 2 : least));
     return OK;
 }
@@ -460,26 +462,26 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
 static int blame_way(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launches *l = &t->launches;
-    struct launch_way *way = &l->ways[l->now.way];
+    struct launch_values *next_values = &l->values[l->now.values];
     char words[DECLARATION_PLAN_BYTES];
 
-    if (++way->stillborn < DEATHS_LEAST) {
+    if (++next_values->stillborn < DEATHS_LEAST) {
         if (l->session->running)
             launch_bucket_of(l->range)->bucket.attempts[t->arm].kills++;
         note("launch %" PRIu32 ": %s, before a step was timed; once more (failure %" PRIu32
              " of %d)",
-             l->now.number, why, way->stillborn, DEATHS_LEAST);
+             l->now.number, why, next_values->stillborn, DEATHS_LEAST);
         return OK;
     }
-    way->broken = true;
-    declaration_launch_words(l->session->ranges.declared, t->arms[way->arm].choice, words);
-    if (way == &l->ways[l->way_of[t->dictionary.default_arm]])
+    next_values->broken = true;
+    declaration_launch_words(l->session->buckets.declared, t->arms[next_values->arm].choice, words);
+    if (next_values == &l->values[l->values_of[t->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
          DEATHS_LEAST);
-    for (size_t i = 0; i < t->launches.range_count; i++)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
         for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
-            if (l->way_of[arm] == l->now.way)
+            if (l->values_of[arm] == l->now.values)
                 TRY(launch_bucket_fail(range_at(t, i), arm,
                                        end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     return OK;
@@ -499,7 +501,7 @@ static int judge_failure(struct launch_tuning *t, const struct launch_end *end)
                     TEXT_SHORT(t->options->exec, 300), *end->last_lines ? "; it wrote: " : "",
                     end->last_lines);
     launch_why(l->session, end, why);
-    if (!l->ways[l->now.way].runs)
+    if (!l->values[l->now.values].runs)
         return blame_way(t, end, why);
     if (l->session->running)
         return blame_plan(t, end, why);
@@ -521,15 +523,15 @@ static int ended(void *self, const struct launch_end *failure)
     else
         t->barren = 0;
     if (t->choice && !t->settled)
-        TRY(launch_choice_end(t->choice));
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+        TRY(launch_decision_end(t->choice));
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         struct launch_bucket *r = range_at(t, i);
 
         TRY(launch_bucket_next(r));
         if (r->choice && !launch_bucket_runs(r)) /* anywhere: its trials say why */
-            r->watched.state = RANGE_DECIDED;
-        if (r->choice && r->watched.state != RANGE_OPEN) {
-            launch_choice_weigh(t->choice, r->place, 0);
+            r->watched.state = BUCKET_DECIDED;
+        if (r->choice && r->watched.state != BUCKET_OPEN) {
+            launch_decision_weigh(t->choice, r->place, 0);
             r->choice = NULL;
         }
     }
@@ -552,7 +554,7 @@ static int recall_range(void *self, const struct trial_row *trial)
 {
     struct launch_tuning *t = self;
 
-    for (size_t i = 0; i < t->launches.range_count; i++)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
         if (range_at(t, i)->bucket.key.bucket == trial->key.bucket)
             return OK;
     return add_range(t, trial->key.bucket);
@@ -561,39 +563,39 @@ static int recall_range(void *self, const struct trial_row *trial)
 static int open_choice(struct launch_tuning *t)
 {
     const struct dictionary *d = &t->dictionary;
-    const struct launch_choice_setup setup = { .arm_count = d->arm_count,
-                                               .launch_of = t->launches.way_of,
-                                               .launch_count = t->launches.way_count,
-                                               .default_arm = d->default_arm,
-                                               .apart = t->apart,
-                                               .harm = t->setup->harm,
-                                               .margin = t->setup->margin,
-                                               .seed = t->setup->seed };
+    const struct launch_decision_setup setup = { .arm_count = d->arm_count,
+                                                 .launch_of = t->launches.values_of,
+                                                 .launch_count = t->launches.values_count,
+                                                 .default_arm = d->default_arm,
+                                                 .apart = t->apart,
+                                                 .harm = t->setup->harm,
+                                                 .margin = t->setup->margin,
+                                                 .seed = t->setup->seed };
 
-    if (t->launches.way_count < 2)
+    if (t->launches.values_count < 2)
         return OK;
     TRY(launch_weights(&t->options->traffic, &t->setup->shape, t->setup->window, &t->weights,
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
         t->apart[arm] =
-            declaration_apart(t->launches.session->ranges.declared, t->arms[arm].choice);
-    return launch_choice_open(&setup, &t->choice);
+            declaration_apart(t->launches.session->buckets.declared, t->arms[arm].choice);
+    return launch_decision_open(&setup, &t->choice);
 }
 
 /* The launch of all entries of the table. */
-struct told_launch {
+struct table_launch {
     const struct launch_tuning *tuning;
     int way; /* -1: there is none, -2: there are several */
 };
 
 static int note_told(void *self, const struct entry_row *e)
 {
-    struct told_launch *told = self;
+    struct table_launch *told = self;
     const struct launch_tuning *t = told->tuning;
     int arm = dictionary_arm(&t->dictionary, &e->plan);
-    int way = arm < 0 ? -2 : (int)t->launches.way_of[arm];
+    int way = arm < 0 ? -2 : (int)t->launches.values_of[arm];
 
-    if (e->window == t->dictionary.ranges.window)
+    if (e->window == t->dictionary.buckets.window)
         told->way = told->way == -1 || told->way == way ? way : -2;
     return OK;
 }
@@ -602,7 +604,7 @@ static int note_told(void *self, const struct entry_row *e)
  * little of what is best for all. */
 static int stay_in_launch(struct launch_tuning *t)
 {
-    struct told_launch told = { t, -1 };
+    struct table_launch told = { t, -1 };
     const struct dictionary *d = &t->dictionary;
 
     if (!t->choice || !t->setup->demands)
@@ -616,20 +618,20 @@ static int stay_in_launch(struct launch_tuning *t)
 static int tune(struct launch_tuning *t)
 {
     static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
-    const struct live_setup *setup = t->setup;
+    const struct table_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
     struct cluster cluster;
     int rc;
 
-    TRY(live_arms(setup, d, t->arms));
+    TRY(table_arms(setup, d, t->arms));
     t->launches.plan_count = d->arm_count;
     TRY(launches_open(&t->launches));
     TRY(open_choice(t));
     TRY(live_cluster(setup, &cluster));
-    t->search = live_search(setup, d, &cluster);
+    t->search = table_search(setup, d, &cluster);
     TRY(store_open(setup->path, setup->store_flags, &d->store));
     t->run = (struct run){ .row = { .now = "launching" }, .pace = pace };
-    TRY(live_begin(setup, &cluster, "blind", d, &t->run));
+    TRY(table_begin(setup, &cluster, "blind", d, &t->run));
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
@@ -641,7 +643,7 @@ static int tune(struct launch_tuning *t)
     if (t->choice && !t->settled)
         TRY(recall_launches(t));
     rc = launches_run(&t->launches);
-    for (size_t i = 0; i < t->launches.range_count && rc == ERR_CUT; i++)
+    for (size_t i = 0; i < t->launches.bucket_count && rc == ERR_CUT; i++)
         TRY(launch_bucket_next(range_at(t, i)));
     return rc;
 }
@@ -653,22 +655,22 @@ static void report(struct launch_tuning *t, struct launches_report *out)
     *out = (struct launches_report){ .cluster = t->dictionary.cluster,
                                      .shape = t->dictionary.shape,
                                      .launches = t->launches.now.number,
-                                     .ranges = launches_wanted(l),
-                                     .decided = launches_count(l, RANGE_DECIDED),
-                                     .given_up = launches_count(l, RANGE_GIVEN_UP),
+                                     .buckets = launches_wanted(l),
+                                     .decided = launches_count(l, BUCKET_DECIDED),
+                                     .given_up = launches_count(l, BUCKET_GIVEN_UP),
                                      .steps = t->launches.watch.least,
                                      .doubt = { .arm = -1 } };
     if (t->settled && t->best.doubt.arm >= 0) {
         out->doubt = t->best.doubt;
-        declaration_launch_words(l->session->ranges.declared,
-                                 t->arms[l->ways[out->doubt.arm].arm].choice, out->doubted);
+        declaration_launch_words(l->session->buckets.declared,
+                                 t->arms[l->values[out->doubt.arm].arm].choice, out->doubted);
     }
-    for (size_t w = 0; w < t->launches.way_count; w++)
-        out->ways += t->launches.ways[w].launches > 0;
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+    for (size_t w = 0; w < t->launches.values_count; w++)
+        out->values += t->launches.values[w].launches > 0;
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         const struct bucket *b = &range_at(t, i)->bucket;
 
-        if (range_at(t, i)->watched.state != RANGE_DECIDED || b->known)
+        if (range_at(t, i)->watched.state != BUCKET_DECIDED || b->known)
             continue;
         /* The range came to its end without an entry: no plan runs there. */
         out->decided--;
@@ -678,7 +680,7 @@ static void report(struct launch_tuning *t, struct launches_report *out)
     }
 }
 
-int tune_launches(struct session *session, const struct live_setup *setup,
+int tune_launches(struct session *session, const struct table_setup *setup,
                   const struct tune_options *options, struct launches_report *out)
 {
     uint32_t steps = options->launch_steps;
@@ -707,13 +709,13 @@ int tune_launches(struct session *session, const struct live_setup *setup,
         report(t, out);
     }
     store_close(t->dictionary.store);
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         launch_bucket_close(range_at(t, i));
         free(range_at(t, i));
     }
     dictionary_close(&t->dictionary);
     launches_close(&t->launches);
-    launch_choice_close(t->choice);
+    launch_decision_close(t->choice);
     free(t->weights);
     free(t);
     return rc ? rc : said;

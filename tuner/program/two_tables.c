@@ -2,6 +2,7 @@
  * it is faster. */
 #include "two_tables.h"
 
+#include "buckets.h"
 #include "common_rows.h"
 #include "contest.h"
 #include "declaration.h"
@@ -13,7 +14,6 @@
 #include "lookup.h"
 #include "measuring_run.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
@@ -75,11 +75,11 @@ struct program_comparison {
     const struct two_tables *options;
     struct rival_table side[SIDES];
     struct moe_shape shape;
-    struct ranges ranges; /* as narrow as the narrower of the two tables */
+    struct buckets buckets; /* as narrow as the narrower of the two tables */
     int64_t begun_ns, deadline_ns;
 
     /* The first side's plans are of one launch, which is not the default's: it was chosen for all
-     * ranges together, and stands or falls with what it takes for all of them. */
+     * buckets together, and stands or falls with what it takes for all of them. */
     bool together;
     double *weights; /* by bucket: how often each is asked for */
     struct contest *whole;
@@ -108,8 +108,8 @@ static bool is_wanted(const struct option_list *wanted, const struct moe_shape *
  * wide as the narrower buckets of two tables. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
 {
-    uint32_t space = t->ranges.declared ? t->ranges.declared->id : 0, count = 0, wide, narrow;
-    const char *of = t->ranges.declared ? t->ranges.declared->name : "";
+    uint32_t space = t->buckets.declared ? t->buckets.declared->id : 0, count = 0, wide, narrow;
+    const char *of = t->buckets.declared ? t->buckets.declared->name : "";
     const char *name = path ? path : "what trainers here are told ($MOELOOKUP_DB; --db)";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
@@ -141,21 +141,22 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));
     t->shape = found.shape;
-    wide = t->ranges.window > found.window ? t->ranges.window : found.window;
-    narrow = t->ranges.window && t->ranges.window < found.window ? t->ranges.window : found.window;
+    wide = t->buckets.window > found.window ? t->buckets.window : found.window;
+    narrow =
+        t->buckets.window && t->buckets.window < found.window ? t->buckets.window : found.window;
     if (wide % narrow)
         return fail(ERR_ARGUMENT,
                     "%s: its buckets are %u wide, those of the other table %u: one "
                     "must be a multiple of the other",
-                    path, found.window, t->ranges.window);
-    t->ranges.window = narrow;
+                    path, found.window, t->buckets.window);
+    t->buckets.window = narrow;
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
 /* So many buckets are known before a program asks. */
 static uint32_t known_buckets(const struct program_comparison *t)
 {
-    return t->ranges.declared ? (uint32_t)ranges_end(t->ranges) : 0;
+    return t->buckets.declared ? (uint32_t)buckets_end(t->buckets) : 0;
 }
 
 /* What a trainer would be told by the side's table. */
@@ -165,15 +166,15 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
     struct moe_plan plan = plan_default(&t->shape);
 
     if (view)
-        moelookup_get_key(view, ranges_capacity(t->ranges, bucket), ranges_class(t->ranges, bucket),
-                          &plan);
+        moelookup_get_key(view, buckets_capacity(t->buckets, bucket),
+                          buckets_class(t->buckets, bucket), &plan);
     return plan;
 }
 
-/* Whether the table has one launch for all of its ranges. */
+/* Whether the table has one launch for all of its buckets. */
 static int find_launch(struct program_comparison *t)
 {
-    const struct declaration *d = t->ranges.declared;
+    const struct declaration *d = t->buckets.declared;
     struct moe_plan usual = plan_default(&t->shape), first = usual;
     double most = 0;
     size_t buckets;
@@ -199,7 +200,7 @@ static int find_launch(struct program_comparison *t)
     t->whole = calloc(1, sizeof(*t->whole));
     if (!t->whole)
         return fail(ERR_NOMEM, "a contest");
-    TRY(launch_weights(&t->options->traffic, &t->shape, t->ranges.window, &t->weights, &buckets));
+    TRY(launch_weights(&t->options->traffic, &t->shape, t->buckets.window, &t->weights, &buckets));
     for (size_t b = 0; b < buckets; b++)
         most = fmax(most, t->weights[b]);
     for (size_t b = 0; b < buckets; b++)
@@ -216,7 +217,7 @@ static int open_comparison(const struct two_tables *o, struct program_comparison
         .deadline_ns = o->budget_s > 0 ? host_clock_ns() + (int64_t)(o->budget_s * 1e9) : 0
     };
     if (o->space)
-        TRY(space_file_read(o->space, &t->ranges.declared));
+        TRY(space_file_read(o->space, &t->buckets.declared));
     TRY(open_table(t, o->db, &t->side[0]));
     if (o->against_table)
         TRY(open_table(t, o->against_table, &t->side[1]));
@@ -232,17 +233,17 @@ static struct rivals_bucket *key_of(struct watched *range)
 
 static struct rivals_bucket *key_at(const struct program_comparison *t, size_t i)
 {
-    return key_of(t->launches.ranges[i]);
+    return key_of(t->launches.buckets[i]);
 }
 
 static void settle(struct rivals_bucket *key, bool settled)
 {
-    key->watched.state = settled ? RANGE_DECIDED : RANGE_OPEN;
+    key->watched.state = settled ? BUCKET_DECIDED : BUCKET_OPEN;
 }
 
 static bool is_settled(const struct rivals_bucket *key)
 {
-    return key->watched.state != RANGE_OPEN;
+    return key->watched.state != BUCKET_OPEN;
 }
 
 /* Whether more pairs are of no use.  What seems slower goes on until that is known: the contest
@@ -258,30 +259,30 @@ static bool is_over(const struct program_comparison *t, const struct contest *co
            !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin);
 }
 
-/* All ranges together: the n-th samples of each, by how often it is asked for. */
+/* All buckets together: the n-th samples of each, by how often it is asked for. */
 static void judge_whole(struct program_comparison *t)
 {
     struct launches *l = &t->launches;
     uint32_t rounds = CONTEST_ROUNDS_MAX;
     bool over;
 
-    for (size_t i = 0; i < l->range_count; i++)
+    for (size_t i = 0; i < l->bucket_count; i++)
         for (int side = 0; side < SIDES && !key_at(t, i)->same; side++)
-            if (key_at(t, i)->contest->told[side] < rounds)
-                rounds = key_at(t, i)->contest->told[side];
+            if (key_at(t, i)->contest->taken[side] < rounds)
+                rounds = key_at(t, i)->contest->taken[side];
     contest_open(t->whole, &key_at(t, 0)->contest->settings, SIDES, 1, false);
     for (uint32_t n = 0; n < rounds; n++)
         for (int side = 0; side < SIDES; side++) {
             double total = 0;
 
-            for (size_t i = 0; i < l->range_count; i++)
+            for (size_t i = 0; i < l->bucket_count; i++)
                 if (!key_at(t, i)->same)
                     total += t->weights[key_at(t, i)->watched.bucket] *
                              (double)key_at(t, i)->contest->ns[side][n];
             contest_tell(t->whole, side, llround(total));
         }
     over = is_over(t, t->whole);
-    for (size_t i = 0; i < l->range_count; i++)
+    for (size_t i = 0; i < l->bucket_count; i++)
         if (!key_at(t, i)->same && !*key_at(t, i)->why)
             settle(key_at(t, i), over);
 }
@@ -322,25 +323,25 @@ static int lose(const struct program_comparison *t, struct rivals_bucket *key, i
 
 /* ---- launches */
 
-/* The index in l->ways of the way by which the side shows the plan. */
-static size_t way_of(const struct program_comparison *t, int side, const struct moe_plan *plan)
+/* The index in l->values of the way by which the side shows the plan. */
+static size_t values_of(const struct program_comparison *t, int side, const struct moe_plan *plan)
 {
     const struct launches *l = &t->launches;
     size_t i = 0;
 
     while (i < l->plan_count - 1 && !plan_equal(&t->plans[i], plan))
         i++;
-    return (size_t)side * (l->way_count / SIDES) + l->way_of[i];
+    return (size_t)side * (l->values_count / SIDES) + l->values_of[i];
 }
 
 /* The side whose sample the key wants next. */
 static int turn_of(const struct rivals_bucket *key)
 {
-    const uint16_t *told = key->contest->told;
+    const uint16_t *taken = key->contest->taken;
 
     if (*key->why)
         return 1;
-    return told[0] == told[1] ? told[0] & 1 : told[0] > told[1];
+    return taken[0] == taken[1] ? taken[0] & 1 : taken[0] > taken[1];
 }
 
 static int add_key(void *self, uint32_t bucket)
@@ -352,7 +353,7 @@ static int add_key(void *self, uint32_t bucket)
                                          .seed = t->options->seed ^ bucket };
     struct rivals_bucket *key;
 
-    if (t->launches.range_count == KEYS_MAX)
+    if (t->launches.bucket_count == KEYS_MAX)
         return fail(ERR_ARGUMENT, "the program asks for more than %d buckets", KEYS_MAX);
     key = calloc(1, sizeof(*key));
     if (!key)
@@ -365,12 +366,12 @@ static int add_key(void *self, uint32_t bucket)
     contest_open(key->contest, &settings, SIDES, 1, false);
     for (int side = 0; side < SIDES; side++) {
         key->plan[side] = plan_of(t, side, bucket);
-        key->way[side] = way_of(t, side, &key->plan[side]);
+        key->way[side] = values_of(t, side, &key->plan[side]);
     }
     key->same = plan_equal(&key->plan[0], &key->plan[1]);
     settle(key, key->same);
     for (int side = 0; side < SIDES && !is_settled(key); side++)
-        if (t->launches.ways[key->way[side]].broken)
+        if (t->launches.values[key->way[side]].broken)
             TRY(lose(t, key, side, "no launch with these values comes up"));
     return OK;
 }
@@ -378,23 +379,23 @@ static int add_key(void *self, uint32_t bucket)
 static int vote(void *self)
 {
     struct program_comparison *t = self;
-    struct launch_way *ways = t->launches.ways;
+    struct launch_values *values = t->launches.values;
     uint32_t buckets = known_buckets(t);
 
-    for (size_t i = 0; i < t->launches.range_count; i++)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
         if (!is_settled(key_at(t, i)))
-            ways[key_at(t, i)->way[turn_of(key_at(t, i))]].votes++;
+            values[key_at(t, i)->way[turn_of(key_at(t, i))]].votes++;
     if (t->launches.heard)
         return OK;
-    /* Nobody knows yet which ranges the program asks for: the way that most of those want that are
+    /* Nobody knows yet which buckets the program asks for: the way that most of those want that are
      * to be compared. */
     for (uint32_t bucket = 0; bucket < buckets; bucket++) {
         struct moe_plan first = plan_of(t, 0, bucket), second = plan_of(t, 1, bucket);
-        struct launch_way *way = &ways[way_of(t, 0, &first)];
+        struct launch_values *next_values = &values[values_of(t, 0, &first)];
 
-        way->votes += !way->broken && !plan_equal(&first, &second);
+        next_values->votes += !next_values->broken && !plan_equal(&first, &second);
     }
-    ways[0].votes += !t->ranges.declared;
+    values[0].votes += !t->buckets.declared;
     return OK;
 }
 
@@ -406,7 +407,7 @@ static int begin_launch(void *self, const char *words)
     (void)words;
     t->shown = (int)launches_side(l);
     l->watch.looking = !l->heard;
-    for (size_t i = 0; i < t->launches.range_count; i++) {
+    for (size_t i = 0; i < t->launches.bucket_count; i++) {
         watched_reset(&key_at(t, i)->watched);
         key_at(t, i)->warm = 0;
     }
@@ -419,7 +420,7 @@ static enum launch_wish wish(void *self, struct watched *range)
     const struct rivals_bucket *key = key_of(range);
 
     return !is_settled(key) && key->shown != t->launches.now.number && turn_of(key) == t->shown &&
-                   key->way[t->shown] == t->launches.now.way
+                   key->way[t->shown] == t->launches.now.values
                ? WISH_SAMPLE
                : WISH_NOTHING;
 }
@@ -430,9 +431,9 @@ static int choose(void *self, struct watched *range, struct moe_plan *plan)
     struct launches *l = &t->launches;
     const struct rivals_bucket *key = key_of(range);
 
-    t->fits = key->way[t->shown] == l->now.way && !(*key->why && t->shown == 0);
+    t->fits = key->way[t->shown] == l->now.values && !(*key->why && t->shown == 0);
     l->sampled = wish(t, range) == WISH_SAMPLE;
-    *plan = t->fits ? key->plan[t->shown] : t->plans[l->ways[l->now.way].safe];
+    *plan = t->fits ? key->plan[t->shown] : t->plans[l->values[l->now.values].safe];
     return OK;
 }
 
@@ -472,20 +473,20 @@ static int lose_way(struct program_comparison *t, const char *why)
     struct launches *l = &t->launches;
     uint32_t buckets = l->heard ? 0 : known_buckets(t);
 
-    l->ways[l->now.way].broken = true;
+    l->values[l->now.values].broken = true;
     for (uint32_t b = 0; b < buckets; b++) {
         struct moe_plan plan = plan_of(t, t->shown, b);
         size_t i = 0;
 
-        while (i < t->launches.range_count && key_at(t, i)->watched.bucket != b)
+        while (i < t->launches.bucket_count && key_at(t, i)->watched.bucket != b)
             i++;
-        if (i == t->launches.range_count && way_of(t, t->shown, &plan) == l->now.way)
+        if (i == t->launches.bucket_count && values_of(t, t->shown, &plan) == l->now.values)
             TRY(add_key(t, b));
     }
-    if (!t->launches.range_count)
+    if (!t->launches.bucket_count)
         return fail(ERR_LAUNCH, "the program shows nothing: %s", why);
-    for (size_t i = 0; i < t->launches.range_count; i++)
-        if (!is_settled(key_at(t, i)) && key_at(t, i)->way[t->shown] == l->now.way)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
+        if (!is_settled(key_at(t, i)) && key_at(t, i)->way[t->shown] == l->now.values)
             TRY(lose(t, key_at(t, i), t->shown, why));
     return OK;
 }
@@ -494,11 +495,11 @@ static int launch_ended(void *self, const struct launch_end *failure)
 {
     struct program_comparison *t = self;
     struct launches *l = &t->launches;
-    struct launch_way *way = &l->ways[l->now.way];
+    struct launch_values *next_values = &l->values[l->now.values];
     char why[LAUNCH_WHY_BYTES];
 
     if (!failure) {
-        way->stillborn = 0;
+        next_values->stillborn = 0;
         return OK;
     }
     launch_why(&t->session, failure, why);
@@ -513,8 +514,9 @@ static int launch_ended(void *self, const struct launch_end *failure)
         return forgiven ? OK : lose(t, key, t->shown, why);
     }
     note("launch %" PRIu32 ": %s", l->now.number, why);
-    way->stillborn = launches_learnt(l) ? 0 : way->stillborn + 1;
-    return way->stillborn < (way->runs ? LAUNCH_PATIENCE : 2) ? OK : lose_way(t, why);
+    next_values->stillborn = launches_learnt(l) ? 0 : next_values->stillborn + 1;
+    return next_values->stillborn < (next_values->runs ? LAUNCH_PATIENCE : 2) ? OK
+                                                                              : lose_way(t, why);
 }
 
 static const struct launch_client client = { .add = add_key,
@@ -533,7 +535,7 @@ static int compare(struct program_comparison *t)
     int rc;
 
     t->session = (struct session){ .shape = t->shape,
-                                   .ranges = t->ranges,
+                                   .buckets = t->buckets,
                                    .silence_s = o->silence_s,
                                    .deadline_ns = t->deadline_ns };
     *l = (struct launches){ .client = &client,
@@ -545,8 +547,8 @@ static int compare(struct program_comparison *t)
                             .watch = { .least = o->warmup + o->launch_steps } };
     t->plans[0] = plan_default(&t->shape);
     l->plan_count =
-        t->ranges.declared
-            ? declared_plan_list(t->ranges.declared->id, 0, t->plans, DECLARATION_PLANS_MAX)
+        t->buckets.declared
+            ? declared_plan_list(t->buckets.declared->id, 0, t->plans, DECLARATION_PLANS_MAX)
             : 1; /* of one's own plans any will do: they need no launch */
     progress_open(&t->session.progress, o->quiet, "the program starts");
     t->session.progress.deadline_ns = t->deadline_ns;
@@ -554,7 +556,7 @@ static int compare(struct program_comparison *t)
     if (!rc)
         rc = launches_run(l);
     /* Where nothing was launched no table says of any range what the other one does not: all
-     * ranges are the same. */
+     * buckets are the same. */
     for (uint32_t b = 0; b < known_buckets(t) && !rc && !l->now.number; b++)
         rc = add_key(t, b);
     log_line_clear();
@@ -577,8 +579,8 @@ static struct verdict verdict_of(const struct program_comparison *t,
     double margin = t->options->margin;
 
     text_put(v.key, sizeof(v.key), "%s",
-             t->ranges.declared ? RANGE_TEXT(t->ranges, bucket, bucket)
-                                : SESSION_RANGE(&t->session, bucket));
+             t->buckets.declared ? BUCKETS_TEXT(t->buckets, bucket, bucket)
+                                 : SESSION_RANGE(&t->session, bucket));
     /* In so few pairs no difference could have been shown, were it in all of them. */
     if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = c.tested = (struct gain)GAIN_UNKNOWN;
@@ -598,7 +600,7 @@ static struct verdict verdict_of(const struct program_comparison *t,
     return v;
 }
 
-/* Of the launch, in all ranges together. */
+/* Of the launch, in all buckets together. */
 static struct verdict verdict_of_whole(const struct program_comparison *t)
 {
     struct rivals_bucket all = { .contest = t->whole, .watched = { .bucket = 0 } };
@@ -609,7 +611,7 @@ static struct verdict verdict_of_whole(const struct program_comparison *t)
     v = verdict_of(t, &all);
     text_put(v.key, sizeof(v.key), "together");
     text_put(v.plan, sizeof(v.plan), "%s",
-             declaration_launch_words(t->ranges.declared, all.plan[0].choice, words));
+             declaration_launch_words(t->buckets.declared, all.plan[0].choice, words));
     v.failed = !strcmp(v.word, "slower here");
     v.word = v.failed ? "slower" : v.word;
     return v;
@@ -627,15 +629,16 @@ static int by_bucket(const void *a, const void *b)
 static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_tables *o = t->options;
-    struct verdict *verdicts = calloc(t->launches.range_count + 1, sizeof(*verdicts));
-    size_t count = t->launches.range_count;
+    struct verdict *verdicts = calloc(t->launches.bucket_count + 1, sizeof(*verdicts));
+    size_t count = t->launches.bucket_count;
     bool failed = false, known = false;
     uint32_t same = 0; /* settled without a step */
-    int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.range_count);
+    int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.bucket_count);
 
-    if (!rc && t->launches.range_count)
-        qsort(t->launches.ranges, t->launches.range_count, sizeof(*t->launches.ranges), by_bucket);
-    for (size_t i = 0; i < t->launches.range_count && !rc; i++) {
+    if (!rc && t->launches.bucket_count)
+        qsort(t->launches.buckets, t->launches.bucket_count, sizeof(*t->launches.buckets),
+              by_bucket);
+    for (size_t i = 0; i < t->launches.bucket_count && !rc; i++) {
         verdicts[i] = verdict_of(t, key_at(t, i));
         failed |= verdicts[i].failed;
         known |= failed || key_at(t, i)->same || !isnan(verdicts[i].gain.value);
@@ -649,11 +652,11 @@ static int report(struct program_comparison *t, int ended_by)
     else if (!rc)
         rc = verdicts_table(verdicts, count, stdout);
     if (!rc && !o->json && ended_by == ERR_CUT) {
-        size_t settled = t->launches.range_count - launches_count(&t->launches, RANGE_OPEN);
+        size_t settled = t->launches.bucket_count - launches_count(&t->launches, BUCKET_OPEN);
 
-        for (size_t i = 0; i < t->launches.range_count; i++)
+        for (size_t i = 0; i < t->launches.bucket_count; i++)
             same += key_at(t, i)->same;
-        progress_left(t->launches.range_count - settled, t->launches.range_count, "keys",
+        progress_left(t->launches.bucket_count - settled, t->launches.bucket_count, "keys",
                       settled - same, (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
     }
     free(verdicts);
@@ -673,7 +676,7 @@ struct judged_table {
     bool of_programs;        /* else moetune's own layer was measured, which is another program */
     struct run run;
     uint32_t kept, refuted;
-    /* Of a launch for all ranges together: whether it is slower there, or fails in one. */
+    /* Of a launch for all buckets together: whether it is slower there, or fails in one. */
     bool failed;
     struct gain gain;
 };
@@ -685,7 +688,7 @@ static int find_layer(void *self, const struct entry_row *e)
     struct moe_shape shape;
     uint8_t hash[HASH_BYTES];
 
-    if (j->table.cluster || e->window != j->t->ranges.window)
+    if (j->table.cluster || e->window != j->t->buckets.window)
         return OK;
     TRY(store_shape_get(j->table.store, e->shape, &shape));
     TRY(store_cluster_get(j->table.store, e->cluster, &cluster));
@@ -722,7 +725,8 @@ static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
     rc = dictionary_entry(&j->table, key->watched.bucket, &e);
     if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
         return rc < 0 ? rc : OK;
-    if (t->together) { /* all ranges are kept, or none; what the launch gains is no range's claim */
+    if (t->together) { /* all buckets are kept, or none; what the launch gains is no range's claim
+                        */
         v.failed = j->failed;
         v.gain = j->gain;
     }
@@ -765,7 +769,7 @@ static int confirm_standing(struct judged_table *j)
 {
     const struct dictionary *d = &j->table;
     struct standing_row row;
-    int rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &row);
+    int rc = store_standing_get(d->store, d->cluster, d->shape, d->buckets.window, &row);
 
     row.decided_s = time(NULL);
     return rc ? (rc < 0 ? rc : OK) : store_standing(d->store, &row);
@@ -782,7 +786,7 @@ static int judge_table(struct judged_table *j)
         return OK;
     TRY(dictionary_open(&j->table, &t->shape));
     j->run = (struct run){ .store = store,
-                           .row = { .buckets_planned = (uint32_t)t->launches.range_count } };
+                           .row = { .buckets_planned = (uint32_t)t->launches.bucket_count } };
     rc = run_begin(&j->run, j->table.cluster, t->options->seed, "verify", "all",
                    t->options->command);
     if (t->together) {
@@ -790,10 +794,10 @@ static int judge_table(struct judged_table *j)
 
         j->failed = whole.failed;
         j->gain = whole.gain;
-        for (size_t i = 0; i < t->launches.range_count; i++)
+        for (size_t i = 0; i < t->launches.bucket_count; i++)
             j->failed |= *key_at(t, i)->why && key_at(t, i)->against;
     }
-    for (size_t i = 0; i < t->launches.range_count && !rc; i++)
+    for (size_t i = 0; i < t->launches.bucket_count && !rc; i++)
         rc = judge_entry(j, key_at(t, i));
     if (!rc && t->together && !j->failed)
         rc = confirm_standing(j);
@@ -820,12 +824,12 @@ static int find_database(const struct two_tables *o, char path[PATH_MAX])
 static int remember(const struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
-    struct judged_table j = { .t = t, .table = { .ranges = t->ranges } };
+    struct judged_table j = { .t = t, .table = { .buckets = t->buckets } };
     char path[PATH_MAX];
     bool known = false;
     int rc = OK;
 
-    for (size_t i = 0; i < t->launches.range_count; i++)
+    for (size_t i = 0; i < t->launches.bucket_count; i++)
         known |= is_known(t, key_at(t, i));
     if (t->together && (!t->whole->count || isnan(verdict_of_whole(t).gain.value)))
         known = false;
@@ -864,13 +868,13 @@ int two_tables(const struct two_tables *options)
         rc = compare(t);
     if (rc == ERR_CUT)
         note("cut off: the same command begins again");
-    if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->launches.range_count)) {
+    if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->launches.bucket_count)) {
         said = report(t, rc);
         rc = rc && said != ERR_WRONG ? rc : said;
         said = remember(t);
         rc = rc ? rc : said;
     }
-    for (size_t i = 0; t && i < t->launches.range_count; i++) {
+    for (size_t i = 0; t && i < t->launches.bucket_count; i++) {
         free(key_at(t, i)->contest);
         free(key_at(t, i));
     }

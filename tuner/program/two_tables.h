@@ -13,7 +13,7 @@ struct two_tables {
     const char *space;              /* file of the space that the program has; NULL: none */
     const struct option_list
         *shapes;                /* of tables with several layers, which; empty: the only one */
-    struct option_list traffic; /* by which ranges count, where the table has one launch for all */
+    struct option_list traffic; /* by which buckets count, where the table has one launch for all */
     uint32_t warmup;            /* steps of a launch at each key that do not count */
     uint32_t launch_steps;      /* of a launch, which are a sample */
     double margin, budget_s, silence_s;

@@ -26,8 +26,8 @@ struct crew {
     int64_t started_ns, launch_ns; /* on the host clock; from then on until that answer, 0: none */
     struct order layer;            /* the last ORDER_LAYER, for ranks that are started later */
     bool has_layer;
-    bool told;      /* the ranks that run know it */
-    uint64_t steps; /* that were timed */
+    bool ranks_know; /* the ranks that run know it */
+    uint64_t steps;  /* that were timed */
     int64_t opened_ns;
 };
 
@@ -77,7 +77,7 @@ static int start(struct crew *crew)
     snprintf(per_rack, sizeof(per_rack), "%u", crew->setup.ranks_per_rack);
     snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
     snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);
-    crew->reached = crew->told = false;
+    crew->reached = crew->ranks_know = false;
     crew->started_ns = host_clock_ns();
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }
@@ -192,7 +192,7 @@ static void give_up(int number)
 /* Hands an order to ranks that run. */
 static int hand_over(struct crew *crew, const struct order *order, struct reply *reply)
 {
-    crew->told |= order->kind == ORDER_LAYER;
+    crew->ranks_know |= order->kind == ORDER_LAYER;
     if (!crew->modelled)
         return tell(crew, order, reply);
     modelled_ranks_do(crew->modelled, order, reply);
@@ -219,7 +219,7 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
     }
     if (!crew->modelled && !crew->ranks.pid)
         TRY(start(crew));
-    if (order->kind != ORDER_LAYER && crew->has_layer && !crew->told) {
+    if (order->kind != ORDER_LAYER && crew->has_layer && !crew->ranks_know) {
         TRY(hand_over(crew, &crew->layer, reply));
         if (reply->state != TRIAL_OK)
             return OK;
@@ -244,7 +244,7 @@ int crew_relaunch(struct crew *crew, uint32_t number)
         modelled_ranks_relaunch(crew->modelled, number);
     if (crew->ranks.pid)
         end(crew);
-    crew->told = false;
+    crew->ranks_know = false;
     return OK;
 }
 

@@ -34,7 +34,7 @@ static int find_cluster(const struct study_ask *ask, struct cluster *out)
 }
 
 /* Reads how fast the ranks of shares by speed are, as `tune` finds it in what `probe` measured. */
-static int learn_speeds(const struct cluster *cluster, struct space *space)
+static int learn_speeds(const struct cluster *cluster, struct layer_plans *space)
 {
     struct load *speeds;
 
@@ -91,7 +91,7 @@ void modelled_layer_choose(struct modelled_layer *l, size_t setting)
 
 int modelled_layer_time(struct modelled_layer *l, const uint64_t *capacities, size_t count)
 {
-    const struct space *space = l->space;
+    const struct layer_plans *space = l->space;
 
     TRY(step_times_open(&(struct step_times_ask){ .cluster = &l->cluster,
                                                   .shape = &space->shape,
@@ -117,7 +117,7 @@ double modelled_layer_ns(const struct modelled_layer *l, uint64_t capacity, int 
 
 bool modelled_layer_bucket(const struct modelled_layer *l, uint32_t bucket, struct true_bucket *out)
 {
-    out->capacity = space_capacity(l->space, bucket);
+    out->capacity = layer_plans_capacity(l->space, bucket);
     out->arm_count = l->space->arm_count;
     out->default_arm = l->space->default_arm;
     out->best_ns = NAN;

@@ -12,7 +12,8 @@ struct modelled_layer {
     struct tune_options options;
     struct cluster cluster;
     struct tune_request request;
-    struct space *space; /* of the request: the setting that is looked at, the first one at first */
+    struct layer_plans
+        *space; /* of the request: the setting that is looked at, the first one at first */
     struct step_times times;
     double sigma; /* of noise */
     uint64_t seed;

@@ -374,16 +374,16 @@ static const char *behind(struct paper *p, const char *at, char wanted)
 
 /* Calls visit for each combination of values in "a = linear 2dh; d = 1 2 4"; "1..8" are all numbers
  * from 1 to 8, "Base:512" and "[100 W]:0" are 512 and 0 by other names. */
-static void for_each(struct paper *p, const char *ranges,
+static void for_each(struct paper *p, const char *buckets,
                      void (*visit)(struct paper *p, const void *arg, double *out), const void *arg,
                      double *out)
 {
     int mark = p->bound_count;
     struct binding *b;
-    const char *end = skip_to(ranges, ";)"), *at = behind(p, skip_to(ranges, "="), '=');
+    const char *end = skip_to(buckets, ";)"), *at = behind(p, skip_to(buckets, "="), '=');
 
-    next(&ranges);
-    b = bind(p, ranges);
+    next(&buckets);
+    b = bind(p, buckets);
     while (next(&at) && at < end && !p->rc) {
         bool quoted = *at == '[';
         const char *word_end = at + quoted + strcspn(at + quoted, quoted ? "]" : ": ;)");
@@ -454,11 +454,11 @@ static double call(struct paper *p, const char *name, int bytes, const char *at)
     }
     for (size_t i = 0; i < sizeof(folds) / sizeof(folds[0]); i++)
         if (is_name(name, bytes, folds[i].name)) {
-            const char *ranges = skip_to(at, ";)");
+            const char *buckets = skip_to(at, ";)");
 
             value = folds[i].first;
-            if (*ranges == ';')
-                for_each(p, ranges + 1, folds[i].visit, at, &value);
+            if (*buckets == ';')
+                for_each(p, buckets + 1, folds[i].visit, at, &value);
             else
                 folds[i].visit(p, at, &value);
             return value;

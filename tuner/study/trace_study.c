@@ -79,7 +79,7 @@ static int oracle(const struct trace_replay *r, double *ns)
 /* Tunes a table beforehand, and takes each step by what it says. */
 static int by_table(struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
-    const struct space *space = r->layer.space;
+    const struct layer_plans *space = r->layer.space;
     struct noise noise = modelled_layer_noise(&r->layer, run);
     struct search *search;
 
@@ -115,14 +115,14 @@ static double no_time(void *self)
 static bool train_step(const struct trace_replay *r, struct live *live, struct noise *noise,
                        size_t step, double *ns)
 {
-    const struct space *space = r->layer.space;
+    const struct layer_plans *space = r->layer.space;
 
     for (size_t tries = 0; tries <= space->arm_count; tries++) {
         struct moe_plan plan = MOE_PLAN_INIT;
         int arm;
 
         live_ask(live, r->trace.capacities[step], &plan);
-        arm = space_arm(space, &plan);
+        arm = layer_plans_arm(space, &plan);
         *ns = arm < 0 ? NAN : step_ns(r, step, arm);
         if (!isnan(*ns)) {
             live_tell(live, noise_sample(noise, *ns));
@@ -136,16 +136,16 @@ static bool train_step(const struct trace_replay *r, struct live *live, struct n
 static int by_trainer(const struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
     char cluster[CLUSTER_TEXT_BYTES];
-    struct live_setup setup = { .dry_run = true,
-                                .cluster = cluster,
-                                .shape = r->layer.space->shape,
-                                .axes = r->layer.options.axes,
-                                .window = r->layer.space->window,
-                                .seed = (uint32_t)(r->layer.seed + run),
-                                .share = r->ask->share,
-                                .margin = r->layer.options.margin,
-                                .harm = r->layer.options.harm,
-                                .now_us = no_time };
+    struct table_setup setup = { .dry_run = true,
+                                 .cluster = cluster,
+                                 .shape = r->layer.space->shape,
+                                 .axes = r->layer.options.axes,
+                                 .window = r->layer.space->window,
+                                 .seed = (uint32_t)(r->layer.seed + run),
+                                 .share = r->ask->share,
+                                 .margin = r->layer.options.margin,
+                                 .harm = r->layer.options.harm,
+                                 .now_us = no_time };
     struct noise noise = modelled_layer_noise(&r->layer, run);
     size_t step = 0, steps = r->trace.steps;
     struct live *live;
@@ -244,7 +244,7 @@ static int time_steps(struct trace_replay *r)
     for (size_t i = 0; i < r->trace.steps; i++)
         capacities[i] = r->trace.capacities[i];
     for (size_t i = 0; i < r->bucket_count; i++)
-        capacities[r->trace.steps + i] = space_capacity(r->layer.space, r->buckets[i]);
+        capacities[r->trace.steps + i] = layer_plans_capacity(r->layer.space, r->buckets[i]);
     rc = modelled_layer_time(&r->layer, capacities, count);
     free(capacities);
     return rc;

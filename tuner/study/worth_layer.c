@@ -41,7 +41,7 @@ static const double hour_sd = .025;
 
 struct worth_work {
     const struct tune_request *request;
-    const struct space *space;
+    const struct layer_plans *space;
     double capacities[WORTH_BUCKETS_MAX], weights[WORTH_BUCKETS_MAX], *log_ns;
     uint32_t bucket[WORTH_BUCKETS_MAX];
     struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX];
@@ -55,7 +55,7 @@ struct worth_work {
  * counts alike, as in what tune says of its table. */
 static int list_buckets(struct worth_work *w)
 {
-    const struct space *space = w->space;
+    const struct layer_plans *space = w->space;
     size_t all = space->anchor_count, n = all < WORTH_BUCKETS_MAX ? all : WORTH_BUCKETS_MAX;
     uint32_t *sorted = calloc(all + 1, sizeof(*sorted));
     double below, above;
@@ -67,7 +67,7 @@ static int list_buckets(struct worth_work *w)
     sort_numbers(sorted, all);
     for (size_t i = 0; i < n; i++) {
         w->bucket[i] = sorted[n > 1 ? i * (all - 1) / (n - 1) : 0];
-        w->capacities[i] = (double)space_capacity(space, w->bucket[i]);
+        w->capacities[i] = (double)layer_plans_capacity(space, w->bucket[i]);
     }
     free(sorted);
     below = log(fmax(space->first, .5) * space->window);
@@ -141,7 +141,7 @@ static int model_plans(struct worth_work *w, const struct cluster *model)
     TRY(step_times_open(&ask, &times));
     for (size_t b = 0; b < count; b++)
         for (size_t arm = 0; arm < n; arm++)
-            w->log_ns[b * n + arm] = space_fits(w->space, (int)arm, w->bucket[b])
+            w->log_ns[b * n + arm] = layer_plans_fits(w->space, (int)arm, w->bucket[b])
                                          ? log(step_times_at(&times, capacities[b])[arm])
                                          : (double)NAN;
     step_times_close(&times);
@@ -361,7 +361,7 @@ static int estimate(struct worth_work *w, const struct cluster *model, struct cr
 }
 
 int worth_layer(const struct cluster *model, struct crew *real, struct progress *progress,
-                const struct tune_request *request, const struct space *space,
+                const struct tune_request *request, const struct layer_plans *space,
                 struct worth_layer *out)
 {
     struct worth_work *w = calloc(1, sizeof(*w));

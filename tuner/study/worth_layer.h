@@ -20,7 +20,7 @@ struct worth_layer {
  * `progress` tells which ones, and knows until when.  Where the budget ends or a plan fails the
  * steps that there are count.  UNSUPPORTED after a message where the default plan cannot run. */
 int worth_layer(const struct cluster *model, struct crew *real, struct progress *progress,
-                const struct tune_request *request, const struct space *space,
+                const struct tune_request *request, const struct layer_plans *space,
                 struct worth_layer *out);
 
 #endif

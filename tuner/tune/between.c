@@ -10,7 +10,7 @@
 
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 {
-    return arm >= 0 && space_fits(sweep->space, arm, bucket);
+    return arm >= 0 && layer_plans_fits(sweep->space, arm, bucket);
 }
 
 /* The side with another plan, where the other side has the default.  NULL: both or neither have it.
@@ -19,8 +19,8 @@ static const struct entry_row *only_other(struct sweep *sweep, const struct entr
                                           const struct entry_row *high)
 {
     int default_arm = sweep->space->default_arm;
-    bool low_default = space_arm(sweep->space, &low->plan) == default_arm;
-    bool high_default = space_arm(sweep->space, &high->plan) == default_arm;
+    bool low_default = layer_plans_arm(sweep->space, &low->plan) == default_arm;
+    bool high_default = layer_plans_arm(sweep->space, &high->plan) == default_arm;
 
     if (default_arm < 0 || low_default == high_default)
         return NULL;
@@ -90,7 +90,7 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         return;
     dictionary_infer_other(&sweep->dictionary, usable, out);
     if (out->no_other || out->other_us > 0 || !below || !above ||
-        !fits(sweep, out->bucket, space_arm(sweep->space, plan)))
+        !fits(sweep, out->bucket, layer_plans_arm(sweep->space, plan)))
         return;
     out->other = *plan;
     out->other_us =
@@ -108,15 +108,15 @@ static uint32_t expected_turn(struct sweep *sweep, const struct entry_row *low,
                               const struct entry_row *high)
 {
     const struct dictionary *d = &sweep->dictionary;
-    int low_arm = space_arm(sweep->space, &low->plan);
-    int high_arm = space_arm(sweep->space, &high->plan);
+    int low_arm = layer_plans_arm(sweep->space, &low->plan);
+    int high_arm = layer_plans_arm(sweep->space, &high->plan);
     double middle = (double)low->capacity * (double)high->capacity;
     double lost = 0, least = 0; /* by the lower side's plan up to here, as logarithms */
     uint32_t turn = low->bucket + 1, nearer = turn;
     bool modelled = false;
 
     for (uint32_t b = low->bucket + 1; b < high->bucket && low_arm != high_arm; b++) {
-        double place = (double)space_capacity(sweep->space, b), longer;
+        double place = (double)layer_plans_capacity(sweep->space, b), longer;
 
         nearer = place * place < middle ? b + 1 : nearer;
         if (!fits(sweep, b, low_arm) || !fits(sweep, b, high_arm))
@@ -142,7 +142,7 @@ static int seems_faster(struct sweep *sweep, const struct entry_row *side,
                         const struct moe_plan *plan, bool *faster)
 {
     static const double little = 0.01;
-    int arms[2] = { space_arm(sweep->space, plan), sweep->space->default_arm };
+    int arms[2] = { layer_plans_arm(sweep->space, plan), sweep->space->default_arm };
     uint32_t counts[2] = { 0 }, pairs;
     double log_ns[2][PAIRS_MAX];
     struct bucket b;
@@ -150,11 +150,11 @@ static int seems_faster(struct sweep *sweep, const struct entry_row *side,
 
     bucket_init(&b, &sweep->dictionary, side->bucket);
     rc = bucket_load(&b);
-    for (uint32_t i = 0; i < b.told_count && !rc; i++)
+    for (uint32_t i = 0; i < b.sample_count && !rc; i++)
         for (int k = 0; k < 2; k++)
-            if (b.told[i].arm == arms[k] && b.told[i].kind != SAMPLE_SEARCH &&
+            if (b.samples[i].arm == arms[k] && b.samples[i].kind != SAMPLE_SEARCH &&
                 counts[k] < PAIRS_MAX)
-                log_ns[k][counts[k]++] = log((double)b.told[i].ns);
+                log_ns[k][counts[k]++] = log((double)b.samples[i].ns);
     bucket_forget(&b);
     pairs = counts[0] < counts[1] ? counts[0] : counts[1];
     for (uint32_t i = 0; i < pairs; i++)
@@ -200,8 +200,8 @@ static void infer_arm(struct sweep *sweep, const struct entry_row *low,
 bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t turn, uint32_t bucket, struct entry_row *out)
 {
-    int low_arm = space_arm(sweep->space, &low->plan);
-    int high_arm = space_arm(sweep->space, &high->plan);
+    int low_arm = layer_plans_arm(sweep->space, &low->plan);
+    int high_arm = layer_plans_arm(sweep->space, &high->plan);
     int default_arm = sweep->space->default_arm;
     int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];

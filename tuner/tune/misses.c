@@ -102,7 +102,7 @@ static const char *what_is_missing(const struct entry_row *entry, double share, 
 }
 
 /* Where software has changed since, nothing holds, as recognise() has it. */
-static int look_up(struct store *store, const struct cluster *here, const struct space *space,
+static int look_up(struct store *store, const struct cluster *here, const struct layer_plans *space,
                    uint32_t bucket, struct entry_row *entry)
 {
     struct cluster known;
@@ -179,7 +179,7 @@ int misses_list(struct tune_request *r, struct store *store, const struct cluste
     for (size_t i = 0; i < r->space_count; i++)
         r->spaces[i].anchor_count = 0;
     for (size_t i = 0; i < e.count; i++) {
-        struct space *space = &r->spaces[e.list[i].space];
+        struct layer_plans *space = &r->spaces[e.list[i].space];
 
         space->anchors[space->anchor_count++] = e.list[i].bucket;
     }

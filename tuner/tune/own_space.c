@@ -29,7 +29,7 @@ static void add_value(char text[ROOM], size_t axis, uint32_t value)
         text_add(text, ROOM, " %" PRIu32, value);
 }
 
-static void add_axis(char text[ROOM], const struct space *space, size_t axis)
+static void add_axis(char text[ROOM], const struct layer_plans *space, size_t axis)
 {
     uint32_t most = 0;
 
@@ -48,7 +48,7 @@ static void add_axis(char text[ROOM], const struct space *space, size_t axis)
     text_add(text, ROOM, " live\n");
 }
 
-int own_space_text(const struct space *space, char text[ROOM])
+int own_space_text(const struct layer_plans *space, char text[ROOM])
 {
     uint32_t bucket[DECLARATION_KEY_EDGES_MAX];
     size_t count = space->anchor_count;
@@ -76,7 +76,7 @@ int own_space_text(const struct space *space, char text[ROOM])
     sort_numbers(bucket, count);
     text_add(text, ROOM, "key capacity edges");
     for (size_t i = 0; i < count; i++)
-        text_add(text, ROOM, " %" PRIu64, space_capacity(space, bucket[i]));
+        text_add(text, ROOM, " %" PRIu64, layer_plans_capacity(space, bucket[i]));
     /* Where a line before was cut nothing follows it. */
     if (!text_add(text, ROOM, "\n"))
         return fail(ERR_ARGUMENT, "the text of this layer's space is longer than %d bytes",

@@ -21,7 +21,7 @@ struct logs {
 };
 
 struct setting {
-    const struct space *space;
+    const struct layer_plans *space;
     struct logs *steps; /* of the space's buckets */
 };
 
@@ -36,7 +36,7 @@ static int note_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-static int open_setting(const struct space *space, struct store *store, int64_t cluster,
+static int open_setting(const struct layer_plans *space, struct store *store, int64_t cluster,
                         struct setting *out)
 {
     size_t count = space->last - space->first + 1;
@@ -51,7 +51,7 @@ static int open_setting(const struct space *space, struct store *store, int64_t 
     return store_entries(store, cluster, shape, note_entry, out);
 }
 
-static bool same_layer(const struct space *a, const struct space *b)
+static bool same_layer(const struct layer_plans *a, const struct layer_plans *b)
 {
     struct moe_shape x = a->shape, y = b->shape;
 

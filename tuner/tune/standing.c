@@ -5,7 +5,7 @@
 #include "array.h"
 #include "bucket.h"
 #include "host.h"
-#include "launch_choice.h"
+#include "launch_decision.h"
 #include "pairs.h"
 #include "plan.h"
 #include "random.h"
@@ -49,10 +49,10 @@ struct entries {
 
 struct settling {
     struct sweep *sweep;
-    struct standing_bucket *seats;
-    int seat_count;
+    struct standing_bucket *buckets;
+    int bucket_count;
     uint32_t first, last; /* of the measured buckets, whichever the sweep was asked for */
-    bool leaves_out;      /* some of them have no seat, for the sweep was not asked for them */
+    bool leaves_out;      /* some of them have are left out: the sweep was not asked for them */
     bool other_effort;    /* some were measured with another effort than this tuning's */
     bool again;           /* the series has ended, and its undecided buckets go on */
     int rivals[ROUNDS_STATICS_MAX], rival_count;
@@ -60,7 +60,7 @@ struct settling {
     int64_t settled; /* the last run whose decisions stay unless they are shown to be slower; 0 */
     struct calibration found; /* of this cluster's claims */
     struct rounds *rounds;
-    struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
+    struct rounds_verdict left[ROUNDS_BUCKETS_MAX]; /* in each bucket, once the rounds decide */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
 
     /* Where trainers cannot switch some axes; plans of equal values of these are one `launch`. */
@@ -72,7 +72,7 @@ struct settling {
     int chosen, usual; /* launches; the default plan's, or -1 */
 };
 
-static const struct space *space_of(const struct settling *s)
+static const struct layer_plans *space_of(const struct settling *s)
 {
     return s->sweep->space;
 }
@@ -105,7 +105,7 @@ static bool read_rivals(struct settling *s)
     memcpy(text, s->row.rivals, sizeof(text));
     for (s->rival_count = 0; (word = strsep(&rest, ";")) && *word; s->rival_count++) {
         if (s->rival_count == ROUNDS_STATICS_MAX || plan_parse(word, &plan) ||
-            (s->rivals[s->rival_count] = space_arm(space_of(s), &plan)) < 0)
+            (s->rivals[s->rival_count] = layer_plans_arm(space_of(s), &plan)) < 0)
             return false;
     }
     return s->rival_count > 0;
@@ -123,12 +123,13 @@ static bool goes_on(struct settling *s)
 
 /* ---- buckets */
 
-/* A seat for each bucket that was measured.  While there is no room for seats it counts them. */
-static int add_seat(void *self, const struct entry_row *e)
+/* A bucket for each bucket that was measured.  While there is no room for buckets it counts them.
+ */
+static int add_bucket(void *self, const struct entry_row *e)
 {
     struct settling *s = self;
-    const struct space *space = space_of(s);
-    int arm = space_arm(space, &e->plan);
+    const struct layer_plans *space = space_of(s);
+    int arm = layer_plans_arm(space, &e->plan);
     bool asked_for = arm >= 0 && e->bucket >= space->first && e->bucket <= space->last;
 
     if (e->window != space->window || e->inferred ||
@@ -140,72 +141,72 @@ static int add_seat(void *self, const struct entry_row *e)
     s->last = e->bucket > s->last ? e->bucket : s->last;
     if (!asked_for || entry_is(e, ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED | ENTRY_UNSOUND))
         return OK;
-    if (s->seats) {
-        struct standing_bucket *seat = &s->seats[s->seat_count];
+    if (s->buckets) {
+        struct standing_bucket *at = &s->buckets[s->bucket_count];
 
-        bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
-        seat->bucket.capacity = e->capacity;
-        seat->published = seat->arm = arm;
+        bucket_init(&at->bucket, &s->sweep->dictionary, e->bucket);
+        at->bucket.capacity = e->capacity;
+        at->published = at->arm = arm;
     }
-    s->seat_count++;
+    s->bucket_count++;
     return OK;
 }
 
-static int open_seats(struct settling *s)
+static int open_buckets(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
 
     int count;
 
-    TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
-    s->seats = calloc((size_t)s->seat_count + 1, sizeof(*s->seats));
-    if (!s->seats)
-        return fail(ERR_NOMEM, "%d buckets", s->seat_count);
-    s->seat_count = 0;
-    TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
-    count = s->seat_count;
+    TRY(store_entries(d->store, d->cluster, d->shape, add_bucket, s));
+    s->buckets = calloc((size_t)s->bucket_count + 1, sizeof(*s->buckets));
+    if (!s->buckets)
+        return fail(ERR_NOMEM, "%d buckets", s->bucket_count);
+    s->bucket_count = 0;
+    TRY(store_entries(d->store, d->cluster, d->shape, add_bucket, s));
+    count = s->bucket_count;
     if (count <= ROUNDS_BUCKETS_MAX)
         return OK;
     /* Of too many buckets only every n-th takes part, because a round would not end. */
     for (int i = 0; i < ROUNDS_BUCKETS_MAX; i++)
-        s->seats[i] = s->seats[(size_t)i * (size_t)count / ROUNDS_BUCKETS_MAX];
-    s->seat_count = ROUNDS_BUCKETS_MAX;
+        s->buckets[i] = s->buckets[(size_t)i * (size_t)count / ROUNDS_BUCKETS_MAX];
+    s->bucket_count = ROUNDS_BUCKETS_MAX;
     return OK;
 }
 
 /* The middle between two buckets, and the edges of the range, on a scale of log c. */
 static double border_below(const struct settling *s, int i)
 {
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
 
-    if (i == s->seat_count)
+    if (i == s->bucket_count)
         return log((double)(space->last + 1) * space->window);
     if (i == 0)
         return log(fmax(space->first, 0.5) * space->window);
-    return (log((double)s->seats[i - 1].bucket.capacity) +
-            log((double)s->seats[i].bucket.capacity)) /
+    return (log((double)s->buckets[i - 1].bucket.capacity) +
+            log((double)s->buckets[i].bucket.capacity)) /
            2;
 }
 
-/* The seat that stands for a bucket. */
-static int nearest_seat(const struct settling *s, uint32_t bucket)
+/* The bucket that stands for a bucket. */
+static int nearest_bucket(const struct settling *s, uint32_t bucket)
 {
-    double at = log((double)space_capacity(space_of(s), bucket));
+    double at = log((double)layer_plans_capacity(space_of(s), bucket));
     int nearest = 0;
 
-    while (nearest + 1 < s->seat_count && border_below(s, nearest + 1) <= at)
+    while (nearest + 1 < s->bucket_count && border_below(s, nearest + 1) <= at)
         nearest++;
     return nearest;
 }
 
-/* The median of the default's samples in a seat, or of all, before any rounds. */
-static double usual_ns(const struct settling *s, const struct standing_bucket *seat)
+/* The median of the default's samples in a bucket, or of all, before any rounds. */
+static double usual_ns(const struct settling *s, const struct standing_bucket *at)
 {
     double values[256], all[256];
     size_t count = 0, others = 0;
 
-    for (uint32_t k = 0; k < seat->bucket.told_count; k++) {
-        const struct counted_sample *told = &seat->bucket.told[k];
+    for (uint32_t k = 0; k < at->bucket.sample_count; k++) {
+        const struct counted_sample *told = &at->bucket.samples[k];
 
         if (told->kind == SAMPLE_ROUNDS)
             continue;
@@ -230,7 +231,7 @@ static int weigh(struct settling *s)
     for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
         double count = (double)traffic_unpinned(&traffic->buckets[i]);
 
-        s->seats[nearest_seat(s, traffic->buckets[i].bucket)].weight += count;
+        s->buckets[nearest_bucket(s, traffic->buckets[i].bucket)].weight += count;
         asked += count;
     }
     if (request->weights.count) {
@@ -241,15 +242,15 @@ static int weigh(struct settling *s)
         rc = traffic_weights(&request->weights, &space_of(s)->shape, space_of(s)->window, weights,
                              buckets);
         for (uint32_t b = 0; b < buckets && !rc; b++)
-            s->seats[nearest_seat(s, b)].weight += weights[b];
+            s->buckets[nearest_bucket(s, b)].weight += weights[b];
         free(weights);
     }
-    for (int i = 0; i < s->seat_count && !(asked > 0); i++)
-        s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
+    for (int i = 0; i < s->bucket_count && !(asked > 0); i++)
+        s->buckets[i].weight = border_below(s, i + 1) - border_below(s, i);
     /* A launch is judged by the time of all steps together, a free table by each bucket's. */
-    for (int i = 0; i < s->seat_count; i++)
-        s->seats[i].played =
-            request->fixed ? s->seats[i].weight * usual_ns(s, &s->seats[i]) : s->seats[i].weight;
+    for (int i = 0; i < s->bucket_count; i++)
+        s->buckets[i].played = request->fixed ? s->buckets[i].weight * usual_ns(s, &s->buckets[i])
+                                              : s->buckets[i].weight;
     return rc;
 }
 
@@ -286,19 +287,19 @@ static int find_settled(struct settling *s)
 {
     struct row_list runs;
 
-    for (int i = 0; i < s->seat_count && s->again; i++)
-        s->seats[i].settled = s->seats[i].arm == s->seats[i].published;
+    for (int i = 0; i < s->bucket_count && s->again; i++)
+        s->buckets[i].settled = s->buckets[i].arm == s->buckets[i].published;
     if (s->again || (!is_cut_off(s) && calibration_is_too_sure(&s->found, s->row.kappa)))
         return OK;
     TRY(store_runs(s->sweep->campaign->store, &runs));
     s->settled = settled_run(s, &runs);
-    for (int i = 0; i < s->seat_count && s->settled; i++) {
-        struct standing_bucket *seat = &s->seats[i];
-        int64_t decided = seat->bucket.entry.run;
+    for (int i = 0; i < s->bucket_count && s->settled; i++) {
+        struct standing_bucket *at = &s->buckets[i];
+        int64_t decided = at->bucket.entry.run;
 
-        seat->settled = decided <= s->settled;
+        at->settled = decided <= s->settled;
         EACH_ROW (run_row, run, runs)
-            seat->settled = seat->settled || (run->id == decided && !strcmp(run->search, "verify"));
+            at->settled = at->settled || (run->id == decided && !strcmp(run->search, "verify"));
     }
     free(runs.rows);
     return OK;
@@ -308,35 +309,35 @@ static int find_settled(struct settling *s)
  * is not slower than the default; the rounds may yet show it. */
 static int find_candidates(struct settling *s)
 {
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
 
-    for (int i = 0; i < s->seat_count; i++) {
-        struct standing_bucket *seat = &s->seats[i];
-        struct bucket *b = &seat->bucket;
+    for (int i = 0; i < s->bucket_count; i++) {
+        struct standing_bucket *at = &s->buckets[i];
+        struct bucket *b = &at->bucket;
         int arm, favoured = -1;
 
         TRY(bucket_load(b));
         for (int k = 0; k < (int)space->arm_count; k++)
-            seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
+            at->usable[k] = b->attempts[k].usable && layer_plans_fits(space, k, b->key.bucket);
         if (s->again) { /* its pairs are in the series */
-            arm = b->entry.likely.struct_size ? space_arm(space, &b->entry.likely) : -1;
-            seat->arm = arm >= 0 && seat->usable[arm] ? arm : seat->published;
+            arm = b->entry.likely.struct_size ? layer_plans_arm(space, &b->entry.likely) : -1;
+            at->arm = arm >= 0 && at->usable[arm] ? arm : at->published;
             continue;
         }
-        TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
+        TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &at->first, &at->belief));
         if (b->entry.search_winner.struct_size)
-            favoured = space_arm(space, &b->entry.search_winner);
+            favoured = layer_plans_arm(space, &b->entry.search_winner);
         /* What an earlier run gave up stays so.  What the search favoured when it was there is the
          * candidate, even where it has changed its mind since. */
-        if (seat->published == space->default_arm &&
+        if (at->published == space->default_arm &&
             b->entry.run >= s->sweep->dictionary.pairs_since) {
             if (arm < 0)
                 arm = favoured;
-            if (arm >= 0 && seat->usable[arm])
-                seat->arm = arm;
+            if (arm >= 0 && at->usable[arm])
+                at->arm = arm;
         }
-        if (arm != seat->arm)
-            seat->first.count = 0;
+        if (arm != at->arm)
+            at->first.count = 0;
     }
     return OK;
 }
@@ -379,7 +380,7 @@ static uint32_t fixed_apart(const struct settling *s, int a, int b)
 
 static void find_launches(struct settling *s)
 {
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
     int first[SEARCH_ARMS_MAX];
 
     s->launch_count = 0;
@@ -395,27 +396,29 @@ static void find_launches(struct settling *s)
     s->usual = space->default_arm < 0 ? -1 : (int)s->launch_of[space->default_arm];
 }
 
-/* By what all that was sampled says, with no other bucket than the seat's in the search's mind. */
-static struct search *visit_seat(struct settling *s, int i)
+/* By what all that was sampled says, with no other bucket than the bucket's in the search's mind.
+ */
+static struct search *search_at(struct settling *s, int i)
 {
-    struct standing_bucket *seat = &s->seats[i];
+    struct standing_bucket *at = &s->buckets[i];
 
     for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++)
-        seat->bucket.attempts[arm].usable = seat->usable[arm];
-    bucket_open(&seat->bucket, false);
+        at->bucket.attempts[arm].usable = at->usable[arm];
+    bucket_open(&at->bucket, false);
     return s->sweep->dictionary.search;
 }
 
-/* Leaves launches of which some plan has room in each bucket where any has, also between seats. */
+/* Leaves launches of which some plan has room in each bucket where any has, also between buckets.
+ */
 static void rule_out(const struct settling *s, double *totals)
 {
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
 
     for (uint32_t b = space->first; b <= space->last; b++) {
         bool fits[SEARCH_ARMS_MAX] = { false }, any = false;
 
         for (int arm = 0; arm < (int)space->arm_count; arm++) {
-            fits[s->launch_of[arm]] = fits[s->launch_of[arm]] || space_fits(space, arm, b);
+            fits[s->launch_of[arm]] = fits[s->launch_of[arm]] || layer_plans_fits(space, arm, b);
             any = any || fits[s->launch_of[arm]];
         }
         for (uint32_t l = 0; l < s->launch_count && any; l++)
@@ -423,24 +426,24 @@ static void rule_out(const struct settling *s, double *totals)
     }
 }
 
-/* Chooses the launch that takes least over all seats, and in each seat its best plan. */
+/* Chooses the launch that takes least over all buckets, and in each bucket its best plan. */
 static int choose_launch(struct settling *s)
 {
     uint32_t apart[SEARCH_ARMS_MAX] = { 0 };
     double totals[SEARCH_ARMS_MAX] = { 0 };
-    int *live = calloc((size_t)s->launch_count * (size_t)s->seat_count, sizeof(*live));
+    int *live = calloc((size_t)s->launch_count * (size_t)s->bucket_count, sizeof(*live));
 
     if (!live)
-        return fail(ERR_NOMEM, "launches of %d buckets", s->seat_count);
-    for (int i = 0; i < s->seat_count; i++) {
-        struct search *visit = visit_seat(s, i);
+        return fail(ERR_NOMEM, "launches of %d buckets", s->bucket_count);
+    for (int i = 0; i < s->bucket_count; i++) {
+        struct search *visit = search_at(s, i);
 
         for (uint32_t l = 0; l < s->launch_count; l++) {
             int arm = launch_live(visit, s->launch_of, (int)l);
 
-            live[(size_t)l * (size_t)s->seat_count + (size_t)i] = arm;
+            live[(size_t)l * (size_t)s->bucket_count + (size_t)i] = arm;
             totals[l] +=
-                arm < 0 ? (double)NAN : s->seats[i].weight * exp(search_level(visit, arm).mean);
+                arm < 0 ? (double)NAN : s->buckets[i].weight * exp(search_level(visit, arm).mean);
         }
     }
     rule_out(s, totals);
@@ -452,12 +455,12 @@ static int choose_launch(struct settling *s)
              "plan's have none another one is told");
         s->chosen = s->usual;
     }
-    for (int i = 0; i < s->seat_count && s->chosen >= 0; i++) {
-        int arm = live[(size_t)s->chosen * (size_t)s->seat_count + (size_t)i];
+    for (int i = 0; i < s->bucket_count && s->chosen >= 0; i++) {
+        int arm = live[(size_t)s->chosen * (size_t)s->bucket_count + (size_t)i];
 
-        if (arm != s->seats[i].arm)
-            s->seats[i].first.count = 0;
-        s->seats[i].arm = arm >= 0 ? arm : s->seats[i].published;
+        if (arm != s->buckets[i].arm)
+            s->buckets[i].first.count = 0;
+        s->buckets[i].arm = arm >= 0 ? arm : s->buckets[i].published;
     }
     free(live);
     return OK;
@@ -472,16 +475,16 @@ static bool read_plans(struct settling *s)
 
     memcpy(text, s->fixed.plans, sizeof(text));
     for (; (word = strsep(&rest, ";")) && *word; count++)
-        if (count == s->seat_count || plan_parse(word, &plan) ||
-            (arms[count] = space_arm(space_of(s), &plan)) < 0)
+        if (count == s->bucket_count || plan_parse(word, &plan) ||
+            (arms[count] = layer_plans_arm(space_of(s), &plan)) < 0)
             return false;
     for (int i = 0; i < count; i++) {
-        if (arms[i] != s->seats[i].arm)
-            s->seats[i].first.count = 0;
-        s->seats[i].arm = arms[i];
+        if (arms[i] != s->buckets[i].arm)
+            s->buckets[i].first.count = 0;
+        s->buckets[i].arm = arms[i];
         s->chosen = (int)s->launch_of[arms[i]];
     }
-    return count > 0 && count == s->seat_count;
+    return count > 0 && count == s->bucket_count;
 }
 
 /* What the rounds hold against the default is of one launch; that of the default may change from
@@ -499,16 +502,16 @@ static int hold_launch(struct settling *s, bool goes_on)
         memcpy(s->fixed.asked, s->asked, sizeof(s->fixed.asked));
         s->fixed.price = (struct gain)GAIN_UNKNOWN;
         *s->fixed.plans = 0;
-        launch_words(s, &space_of(s)->arms[s->seats[0].arm], s->fixed.launch);
-        for (int i = 0; i < s->seat_count; i++)
+        launch_words(s, &space_of(s)->arms[s->buckets[0].arm], s->fixed.launch);
+        for (int i = 0; i < s->bucket_count; i++)
             text_add(s->fixed.plans, sizeof(s->fixed.plans), "%s%s", i ? ";" : "",
-                     PLAN_TEXT(&space_of(s)->arms[s->seats[i].arm]));
+                     PLAN_TEXT(&space_of(s)->arms[s->buckets[i].arm]));
         TRY(store_fixed_put(s->sweep->campaign->store, &s->fixed));
     }
-    for (int i = 0; i < s->seat_count; i++) {
-        s->seats[i].settled = false;
+    for (int i = 0; i < s->bucket_count; i++) {
+        s->buckets[i].settled = false;
         for (int arm = 0; arm < (int)space_of(s)->arm_count && !is_whole(s); arm++)
-            s->seats[i].usable[arm] &= (int)s->launch_of[arm] == s->usual;
+            s->buckets[i].usable[arm] &= (int)s->launch_of[arm] == s->usual;
     }
     return OK;
 }
@@ -516,42 +519,43 @@ static int hold_launch(struct settling *s, bool goes_on)
 /* What trainers would save that could switch the fixed axes as well, by all samples. */
 static int find_price(struct settling *s)
 {
-    struct launch_part *parts = calloc((size_t)s->seat_count, sizeof(*parts));
+    struct launch_part *parts = calloc((size_t)s->bucket_count, sizeof(*parts));
     struct entry_row anew;
-    int rc = parts ? OK : fail(ERR_NOMEM, "%d buckets", s->seat_count);
+    int rc = parts ? OK : fail(ERR_NOMEM, "%d buckets", s->bucket_count);
 
-    for (int i = 0; i < s->seat_count && rc >= 0; i++) {
-        rc = visit_redecide(s->sweep, s->seats[i].bucket.key.bucket, s->left[i].arm, &anew);
+    for (int i = 0; i < s->bucket_count && rc >= 0; i++) {
+        rc = visit_redecide(s->sweep, s->buckets[i].bucket.key.bucket, s->left[i].arm, &anew);
         if (rc == OK)
             parts[i] =
-                launch_part_of(s->sweep->dictionary.search, s->left[i].arm, s->seats[i].weight);
+                launch_part_of(s->sweep->dictionary.search, s->left[i].arm, s->buckets[i].weight);
     }
     if (rc >= 0)
-        s->fixed.price = launch_price(parts, (size_t)s->seat_count);
+        s->fixed.price = launch_price(parts, (size_t)s->bucket_count);
     free(parts);
     return rc < 0 ? rc : OK;
 }
 
-static bool has_seat(const struct settling *s, uint32_t bucket)
+static bool is_included(const struct settling *s, uint32_t bucket)
 {
-    for (int i = 0; i < s->seat_count; i++)
-        if (s->seats[i].bucket.key.bucket == bucket)
+    for (int i = 0; i < s->bucket_count; i++)
+        if (s->buckets[i].bucket.key.bucket == bucket)
             return true;
     return false;
 }
 
-/* Gives a bucket without a seat the plan of the seat that stands for it, or one that runs there
+/* Gives a bucket without a bucket the plan of the bucket that stands for it, or one that runs there
  * instead; no entry where none does. */
 static int place_one(struct settling *s, const struct entry_row *e, int arm, const char *why)
 {
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
     bool inferred = entry_is(e, ENTRY_OPEN | ENTRY_IMPORTED | ENTRY_UNSOUND);
     struct entry_row anew;
     int rc = UNSUPPORTED, best = arm;
 
-    if (arm >= 0 && !space_fits(space, arm, e->bucket))
+    if (arm >= 0 && !layer_plans_fits(space, arm, e->bucket))
         for (int other = best = -1; ++other < (int)space->arm_count;)
-            if (s->launch_of[other] == s->launch_of[arm] && space_fits(space, other, e->bucket) &&
+            if (s->launch_of[other] == s->launch_of[arm] &&
+                layer_plans_fits(space, other, e->bucket) &&
                 (best < 0 || dictionary_expected_us(&s->sweep->dictionary, e->bucket, other) <
                                  dictionary_expected_us(&s->sweep->dictionary, e->bucket, best)))
                 best = other;
@@ -576,30 +580,30 @@ static int list_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* No entry of the table, whoever made it, is of another launch than what the seats are left with.
- * `reset`: they all get the default plan, seats as well, until rounds say more. */
+/* No entry of the table, whoever made it, is of another launch than what the buckets are left with.
+ * `reset`: they all get the default plan, buckets as well, until rounds say more. */
 static int place_rest(struct settling *s, bool reset)
 {
     const struct dictionary *d = &s->sweep->dictionary;
-    const struct space *space = space_of(s);
+    const struct layer_plans *space = space_of(s);
     int default_arm = space->default_arm;
     struct entries all = { NULL, 0 };
     int rc = store_entries(d->store, d->cluster, d->shape, list_entry, &all);
 
     for (size_t i = 0; i < all.count && !rc; i++) {
         const struct entry_row *e = &all.list[i];
-        int now = space_arm(space, &e->plan), arm = default_arm;
+        int now = layer_plans_arm(space, &e->plan), arm = default_arm;
 
         if (e->window != space->window || dictionary_pin(d, e->bucket) ||
-            (!reset && has_seat(s, e->bucket)))
+            (!reset && is_included(s, e->bucket)))
             continue;
         if (!reset && s->fixed.whole)
-            arm = s->left[nearest_seat(s, e->bucket)].arm;
+            arm = s->left[nearest_bucket(s, e->bucket)].arm;
         else if (!reset && now >= 0 && (int)s->launch_of[now] == s->usual)
             continue;
         /* Where the default cannot run another plan stays until a launch is chosen. */
         if (reset &&
-            (arm < 0 || !space_fits(space, arm, e->bucket) || !strcmp(e->decision, "alone")))
+            (arm < 0 || !layer_plans_fits(space, arm, e->bucket) || !strcmp(e->decision, "alone")))
             continue;
         if (now != arm)
             rc = place_one(s, e, arm, reset ? "other axes are fixed" : "one launch for all");
@@ -618,7 +622,7 @@ static int change_axes(struct settling *s)
 
     if (!s->changed)
         return OK;
-    rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &row);
+    rc = store_standing_get(d->store, d->cluster, d->shape, d->buckets.window, &row);
     if (rc < 0)
         return rc;
     TRY(place_rest(s, true));
@@ -635,18 +639,18 @@ static int change_axes(struct settling *s)
 
 /* ---- a series of rounds */
 
-static void describe_seats(const struct settling *s, struct rounds_bucket *out)
+static void describe_buckets(const struct settling *s, struct rounds_bucket *out)
 {
-    for (int i = 0; i < s->seat_count; i++) {
-        const struct standing_bucket *seat = &s->seats[i];
+    for (int i = 0; i < s->bucket_count; i++) {
+        const struct standing_bucket *at = &s->buckets[i];
 
-        out[i] = (struct rounds_bucket){ seat->played,
-                                         seat->bucket.capacity,
-                                         seat->arm,
-                                         seat->usable,
-                                         seat->first.count ? &seat->first : NULL,
-                                         seat->belief,
-                                         seat->settled };
+        out[i] = (struct rounds_bucket){ at->played,
+                                         at->bucket.capacity,
+                                         at->arm,
+                                         at->usable,
+                                         at->first.count ? &at->first : NULL,
+                                         at->belief,
+                                         at->settled };
     }
 }
 
@@ -677,9 +681,9 @@ static int begin_series(struct settling *s)
                                     .static_gain = GAIN_UNKNOWN,
                                     .first_round = next,
                                     .kappa = kappa };
-    describe_seats(s, buckets);
+    describe_buckets(s, buckets);
     s->rival_count =
-        rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
+        rounds_statics(d->search, buckets, s->bucket_count, space_of(s)->default_arm, s->rivals);
     if (s->sweep->request->fixed && !is_whole(s)) { /* others cannot run in its place */
         int count = 0;
 
@@ -701,7 +705,7 @@ static int open_rounds(struct settling *s)
     const struct effort *effort = s->sweep->request->effort;
     uint32_t first = s->row.first_round;
     struct rounds_setup setup = { .buckets = buckets,
-                                  .bucket_count = s->seat_count,
+                                  .bucket_count = s->bucket_count,
                                   .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
@@ -712,15 +716,15 @@ static int open_rounds(struct settling *s)
                                   .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
 
-    for (int i = 0; i < s->seat_count; i++)
-        for (uint32_t k = 0; k < s->seats[i].bucket.told_count; k++)
-            setup.steps_max += s->seats[i].bucket.told[k].kind == SAMPLE_SEARCH;
+    for (int i = 0; i < s->bucket_count; i++)
+        for (uint32_t k = 0; k < s->buckets[i].bucket.sample_count; k++)
+            setup.steps_max += s->buckets[i].bucket.samples[k].kind == SAMPLE_SEARCH;
     /* Ranks that somebody else launched cannot be launched anew: what is said is of this launch. */
     if (!s->sweep->campaign->world) {
         setup.launch_cycles = effort->launch_cycles;
         setup.launches = effort->launches - 1;
     }
-    describe_seats(s, buckets);
+    describe_buckets(s, buckets);
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -728,16 +732,16 @@ static int open_rounds(struct settling *s)
     /* Samples lie by bucket; whether enough is known was asked round by round.  Of an earlier
      * series there are none, for each has its own numbers. */
     for (uint32_t round = first; round - first < SERIES_STRIDE; round++)
-        for (int i = 0; i < s->seat_count; i++) {
-            const struct bucket *b = &s->seats[i].bucket;
+        for (int i = 0; i < s->bucket_count; i++) {
+            const struct bucket *b = &s->buckets[i].bucket;
 
-            for (uint32_t k = 0; k < b->told_count; k++)
-                if (b->told[k].kind != SAMPLE_ROUNDS || b->told[k].round != round)
+            for (uint32_t k = 0; k < b->sample_count; k++)
+                if (b->samples[k].kind != SAMPLE_ROUNDS || b->samples[k].round != round)
                     continue;
                 else if (s->again)
-                    rounds_recall(s->rounds, i, b->told[k].arm, round - first, b->told[k].ns);
+                    rounds_recall(s->rounds, i, b->samples[k].arm, round - first, b->samples[k].ns);
                 else
-                    rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
+                    rounds_tell(s->rounds, i, b->samples[k].arm, b->samples[k].ns);
         }
     if (s->again)
         rounds_go_on(s->rounds);
@@ -751,9 +755,9 @@ static int play(struct settling *s)
     double before = c->progress.compared;
     uint32_t known = s->again ? s->rounds->steps : 0;
     struct campaign_step step;
-    int seat, arm, rc;
+    int at, arm, rc;
 
-    while (rounds_next(s->rounds, &seat, &arm)) {
+    while (rounds_next(s->rounds, &at, &arm)) {
         int launch = rounds_launch(s->rounds);
 
         if (launch && launch != s->launch) {
@@ -772,7 +776,7 @@ static int play(struct settling *s)
             TRY(crew_relaunch(c->crew, s->row.first_round + (uint32_t)launch));
             s->launch = launch;
         }
-        rc = visit_step(s->sweep, &s->seats[seat].bucket.attempts[arm], SAMPLE_ROUNDS,
+        rc = visit_step(s->sweep, &s->buckets[at].bucket.attempts[arm], SAMPLE_ROUNDS,
                         s->row.first_round + s->rounds->round, &step);
         /* What all contestants have shown is known by then, and a budget is no reason to lose it.
          */
@@ -781,9 +785,9 @@ static int play(struct settling *s)
             break;
         TRY(rc);
         if (!step.ns)
-            rounds_drop(s->rounds, seat, arm);
+            rounds_drop(s->rounds, at, arm);
         else if (step.counts)
-            rounds_tell(s->rounds, seat, arm, step.ns);
+            rounds_tell(s->rounds, at, arm, step.ns);
         c->progress.compared =
             before + (c->progress.done - before) *
                          fmin(1, (double)(s->rounds->steps - known) / s->rounds->setup.steps_max);
@@ -797,22 +801,22 @@ static int play(struct settling *s)
  * searched more thoroughly in an earlier run stays so: a few more samples take nothing away. */
 static int write_entry(struct settling *s, int i)
 {
-    struct standing_bucket *seat = &s->seats[i];
-    const struct rounds_left *left = &s->left[i];
-    struct entry_row *e = &seat->bucket.entry, anew;
+    struct standing_bucket *at = &s->buckets[i];
+    const struct rounds_verdict *left = &s->left[i];
+    struct entry_row *e = &at->bucket.entry, anew;
     int default_arm = space_of(s)->default_arm;
     bool alone =
-        default_arm < 0 || !seat->usable[default_arm] || !seat->bucket.attempts[default_arm].usable;
+        default_arm < 0 || !at->usable[default_arm] || !at->bucket.attempts[default_arm].usable;
     const char *word = alone                        ? "alone"
                        : left->arm == default_arm   ? "default"
-                       : left->as == LEFT_AS_STATIC ? "static"
-                       : left->arm == seat->published && !strcmp(e->decision, "incumbent")
+                       : left->as == VERDICT_STATIC ? "static"
+                       : left->arm == at->published && !strcmp(e->decision, "incumbent")
                            ? "incumbent"
                        : left->word.proof == PROOF_FASTER ? "adopted"
                                                           : "likely";
     int rc;
 
-    if (left->as == LEFT_SETTLED)
+    if (left->as == VERDICT_CONFIRMED)
         return OK;
     rc = visit_redecide(s->sweep, e->bucket, left->arm, &anew);
     if (rc)
@@ -834,9 +838,9 @@ static int write_entry(struct settling *s, int i)
         visit_claim_nothing(s->sweep, &anew);
     *e = anew;
     return store_entry_put(s->sweep->campaign->store, e,
-                           left->arm == seat->published ? NULL
-                           : s->fixed.whole             ? "one launch for all"
-                           : left->as == LEFT_AS_SHARED
+                           left->arm == at->published ? NULL
+                           : s->fixed.whole           ? "one launch for all"
+                           : left->as == VERDICT_SHARED
                                ? "rounds: the plan on both sides is as good"
                                : "rounds");
 }
@@ -848,11 +852,11 @@ static double seconds_to_decide(const struct settling *s)
     const struct run_row *run = &s->sweep->campaign->run.row;
     double timed = (double)(run->samples_search + run->samples_default), seconds = 0, most = 0;
 
-    for (int i = 0; i < s->seat_count; i++) {
+    for (int i = 0; i < s->bucket_count; i++) {
         const struct doubt *doubt = &s->left[i].doubt;
         double cycles = doubt->arm >= 0 && isfinite(doubt->pairs) ? fmin(doubt->pairs, left) : 0;
 
-        seconds += cycles * s->seats[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
+        seconds += cycles * s->buckets[i].bucket.entry.default_us * (2 - doubt->gain) * 1e-6;
         most = fmax(most, cycles);
     }
     if (timed > 0) /* steps that warm up take as long, and there were so many of them so far */
@@ -867,9 +871,9 @@ static bool takes_static(const struct settling *s)
 {
     bool takes = false;
 
-    for (int i = 0; i < s->seat_count; i++)
-        takes |=
-            s->left[i].as == LEFT_AS_STATIC || !strcmp(s->seats[i].bucket.entry.decision, "static");
+    for (int i = 0; i < s->bucket_count; i++)
+        takes |= s->left[i].as == VERDICT_STATIC ||
+                 !strcmp(s->buckets[i].bucket.entry.decision, "static");
     return takes;
 }
 
@@ -890,17 +894,17 @@ static int settle(struct settling *s)
     TRY(play(s));
     if (is_whole(s)) {
         lost = rounds_result(s->rounds).over_default.high < 0;
-        s->fixed.whole = rounds_obey_whole(s->rounds, s->left);
+        s->fixed.whole = rounds_decide_whole(s->rounds, s->left);
     } else {
-        lost = rounds_obey(s->rounds, o->margin, o->harm, s->left);
+        lost = rounds_decide(s->rounds, o->margin, o->harm, s->left);
         s->fixed.whole = false;
     }
-    for (int i = 0; i < s->seat_count; i++) {
-        was_tuned = was_tuned || s->seats[i].published != default_arm;
+    for (int i = 0; i < s->bucket_count; i++) {
+        was_tuned = was_tuned || s->buckets[i].published != default_arm;
         is_tuned = is_tuned || s->left[i].arm != default_arm;
     }
     s->row.given_up = lost && was_tuned && !is_tuned;
-    for (int i = 0; i < s->seat_count; i++)
+    for (int i = 0; i < s->bucket_count; i++)
         TRY(write_entry(s, i));
     if (s->sweep->request->fixed) {
         TRY(place_rest(s, false));
@@ -961,7 +965,7 @@ static int find_fixed(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
     char axes[FIXED_AXES_BYTES];
-    int rc = store_fixed_get(d->store, d->cluster, d->shape, d->ranges.window, &s->fixed);
+    int rc = store_fixed_get(d->store, d->cluster, d->shape, d->buckets.window, &s->fixed);
 
     if (rc < 0)
         return rc;
@@ -990,7 +994,7 @@ int standing_is_one_launch(struct sweep *sweep, bool *whole)
 static int find_standing(struct settling *s, bool *known)
 {
     const struct dictionary *d = &s->sweep->dictionary;
-    int rc = store_standing_get(d->store, d->cluster, d->shape, d->ranges.window, &s->row);
+    int rc = store_standing_get(d->store, d->cluster, d->shape, d->buckets.window, &s->row);
 
     *known = false;
     TRY(find_calibration(s));
@@ -998,8 +1002,8 @@ static int find_standing(struct settling *s, bool *known)
     if (rc || s->sweep->result.measured || s->changed || s->weighed)
         return rc < 0 ? rc : OK;
     TRY(standing_is_current(d->store, &s->row, known));
-    if (!s->seats)
-        TRY(store_entries(d->store, d->cluster, d->shape, add_seat, s));
+    if (!s->buckets)
+        TRY(store_entries(d->store, d->cluster, d->shape, add_bucket, s));
     *known = *known && (is_part(s) || standing_is_whole(&s->row)) &&
              !calibration_is_too_sure(&s->found, s->row.kappa);
     s->again = *known && goes_on(s);
@@ -1035,10 +1039,10 @@ int standing_settle(struct sweep *sweep, struct standing *standing)
     int rc = find_fixed(&s);
 
     rc = rc ? rc : change_axes(&s);
-    rc = rc ? rc : open_seats(&s);
+    rc = rc ? rc : open_buckets(&s);
 
     *standing = (struct standing){ .why = "no bucket of this layer is measured" };
-    if (!rc && s.seat_count) {
+    if (!rc && s.bucket_count) {
         rc = find_standing(&s, &known);
         if (!rc && !known)
             rc = campaign_over(sweep->campaign) ? ERR_CUT : settle(&s);
@@ -1047,10 +1051,10 @@ int standing_settle(struct sweep *sweep, struct standing *standing)
             say_part(&s, standing);
     }
     standing->row = s.row;
-    for (int i = 0; s.seats && i < s.seat_count; i++)
-        bucket_forget(&s.seats[i].bucket);
+    for (int i = 0; s.buckets && i < s.bucket_count; i++)
+        bucket_forget(&s.buckets[i].bucket);
     free(s.rounds);
-    free(s.seats);
+    free(s.buckets);
     return rc;
 }
 

@@ -24,10 +24,10 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
 
     if (campaign_over(c))
         return ERR_CUT;
-    if (!sweep->told)
+    if (!sweep->ranks_know)
         TRY(campaign_layer(c, &sweep->space->shape, sweep->space->load,
                            sweep->request->memory_limit_bytes));
-    sweep->told = true;
+    sweep->ranks_know = true;
     return attempt_step(c, attempt, kind, round, out);
 }
 
@@ -57,14 +57,14 @@ static void show_leader(struct sweep *sweep)
 /* Brings the decision to where the last run left it; to its end if `measure`. */
 static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 {
-    const struct space *space = sweep->space;
+    const struct layer_plans *space = sweep->space;
     enum decision_purpose purpose;
     int arm;
 
     TRY(bucket_load(b));
     for (arm = 0; arm < (int)space->arm_count; arm++) {
         struct attempt *a = &b->attempts[arm];
-        int64_t bytes = a->usable ? space_bytes(space, arm, b->key.bucket) : 0;
+        int64_t bytes = a->usable ? layer_plans_bytes(space, arm, b->key.bucket) : 0;
 
         if (bytes <= space->memory_limit_bytes)
             continue;
@@ -138,7 +138,7 @@ static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure, st
 
 int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, struct entry_row *out)
 {
-    if (arm < 0 || !space_fits(sweep->space, arm, bucket))
+    if (arm < 0 || !layer_plans_fits(sweep->space, arm, bucket))
         return UNSUPPORTED;
     if (!inferred)
         return place(sweep, bucket, arm, false, out);
@@ -150,18 +150,18 @@ int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, st
 int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
                     struct normal *belief)
 {
-    const struct trial_of *trial;
+    const struct paired_proof *proof;
     struct bucket b;
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
     rc = decide(sweep, &b, false);
-    trial = decision_trial(&b.decision);
+    proof = decision_proof(&b.decision);
     *arm = -1;
-    if (trial) {
-        *arm = trial->arm;
-        *pairs = trial_pairs(trial);
-        *belief = trial->belief;
+    if (proof) {
+        *arm = proof->arm;
+        *pairs = proof_pairs(proof);
+        *belief = proof->belief;
     }
     bucket_forget(&b);
     return rc;
@@ -179,7 +179,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     if (sweep->request->fixed) {
         rc = dictionary_entry(&sweep->dictionary, bucket, &old);
         if (rc == OK && sweep->whole)
-            arm = space_arm(sweep->space, &old.plan);
+            arm = layer_plans_arm(sweep->space, &old.plan);
         rc = rc < 0 ? rc : place(sweep, bucket, arm, true, &entry);
     }
     if (rc == UNSUPPORTED)
@@ -253,14 +253,15 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 static int foresee(struct sweep *sweep, const struct entry_row *e, struct entry_row *out)
 {
     static const double little = 0.01;
-    const struct space *space = sweep->space;
+    const struct layer_plans *space = sweep->space;
     struct entry_row anew;
-    int arm = e->search_winner.struct_size ? space_arm(space, &e->search_winner) : -1, rc;
+    int arm = e->search_winner.struct_size ? layer_plans_arm(space, &e->search_winner) : -1, rc;
 
     *out = *e;
     if (e->run < sweep->first_run) /* rounds have judged it */
         return OK;
-    if (arm < 0 || arm == space->default_arm || space_arm(space, &e->plan) != space->default_arm)
+    if (arm < 0 || arm == space->default_arm ||
+        layer_plans_arm(space, &e->plan) != space->default_arm)
         return OK;
     rc = visit_redecide(sweep, e->bucket, arm, &anew);
     if (rc == OK && anew.gain.value > little)
@@ -313,7 +314,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     return OK;
 }
 
-static bool is_anchor(const struct space *space, uint32_t bucket)
+static bool is_anchor(const struct layer_plans *space, uint32_t bucket)
 {
     for (size_t i = 0; i < space->anchor_count; i++)
         if (space->anchors[i] == bucket)
@@ -366,14 +367,14 @@ struct probing {
 
 /* What failed in some bucket of the layer is no plan that another width would bring. */
 struct failures {
-    const struct space *space;
+    const struct layer_plans *space;
     bool failed[SEARCH_ARMS_MAX];
 };
 
 static int note_failure(void *self, const struct trial_row *trial)
 {
     struct failures *f = self;
-    int arm = space_arm(f->space, &trial->key.plan);
+    int arm = layer_plans_arm(f->space, &trial->key.plan);
 
     /* What was ruled out by arithmetic is so for each bucket by itself. */
     if (arm >= 0 && trial->state > TRIAL_OK && trial->state != TRIAL_RULED_OUT)
@@ -408,7 +409,7 @@ static double loss_of(const struct probing *p, uint64_t capacity, int arm)
 static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 {
     const struct dictionary *d = &sweep->dictionary;
-    const struct space *space = sweep->space;
+    const struct layer_plans *space = sweep->space;
     const struct moe_shape *s = &space->shape;
     uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
     uint32_t own = shape_window(s);
@@ -432,8 +433,8 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
         if (!b)
             p.lower_end = rows && rows < space->window ? rows : 1;
         for (int i = 0; i < (int)space->arm_count; i++)
-            p.usable[i] = !failures.failed[i] && space_fits(space, i, b);
-        arm = space_arm(space, &entry.plan);
+            p.usable[i] = !failures.failed[i] && layer_plans_fits(space, i, b);
+        arm = layer_plans_arm(space, &entry.plan);
         if (loss_of(&p, p.lower_end, arm) - loss_of(&p, entry.capacity, arm) <= TOO_WIDE_LOSS)
             continue;
         /* The widest half, quarter and so on in whose bucket the lower end does not lose. */
@@ -455,7 +456,7 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 
 static int visit_all(struct sweep *sweep)
 {
-    const struct space *space = sweep->space;
+    const struct layer_plans *space = sweep->space;
     struct entry_row entry;
 
     for (size_t i = 0; i < space->anchor_count; i++) {
@@ -517,7 +518,7 @@ static int forget_all(struct sweep *sweep)
         for (end = b; end <= sweep->space->last && !dictionary_pin(d, end);)
             end++;
         if (end > b)
-            TRY(store_expire(d->store, d->cluster, d->shape, d->ranges.window, b, end - 1,
+            TRY(store_expire(d->store, d->cluster, d->shape, d->buckets.window, b, end - 1,
                              "to be measured again"));
     }
     return OK;
@@ -526,7 +527,7 @@ static int forget_all(struct sweep *sweep)
 static int sweep_buckets(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
-    const struct space *space = sweep->space;
+    const struct layer_plans *space = sweep->space;
     int rc;
 
     TRY(standing_is_one_launch(sweep, &sweep->whole));
@@ -542,14 +543,14 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                       struct sweep *out)
 {
     const struct tune_options *o = request->options;
-    struct space *space = &request->spaces[number];
+    struct layer_plans *space = &request->spaces[number];
     /* The rounds prove what is published (standing.h), unless a budget ends before them. */
     uint32_t pairs = c->deadline_ns ? PAIRS_LEAST : PAIRS_BEFORE_ROUNDS;
     int rc;
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.row.id,
-                            .ranges = ranges_of(&space->shape, space->window),
+                            .buckets = buckets_of(&space->shape, space->window),
                             .arms = space->arms,
                             .arm_count = space->arm_count,
                             .default_arm = space->default_arm,
@@ -610,14 +611,14 @@ static int run_misses(struct sweep *sweeps, size_t count, const struct misses *m
         struct sweep *sweep = &sweeps[misses->list[i].space];
 
         if (last && last != sweep)
-            last->told = false; /* the ranks know one layer at a time */
+            last->ranks_know = false; /* the ranks know one layer at a time */
         last = sweep;
         rc = campaign_over(sweep->campaign) ? ERR_CUT : visit(sweep, misses->list[i].bucket);
     }
     if (rc && rc != ERR_CUT)
         return rc;
     for (size_t i = 0; i < count; i++) {
-        sweeps[i].told = false;
+        sweeps[i].ranks_know = false;
         rc = conclude_sweep(&sweeps[i], rc);
         if (rc && rc != ERR_CUT)
             return rc;

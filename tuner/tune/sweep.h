@@ -45,10 +45,10 @@ int sweep_misses(struct campaign *campaign, const struct tune_request *request,
 struct sweep {
     struct campaign *campaign; /* borrowed, as the request and its space */
     const struct tune_request *request;
-    struct space *space;
+    struct layer_plans *space;
     const struct traffic_layer *asked; /* what trainers asked for; NULL: nobody knows */
     struct dictionary dictionary;
-    bool told;         /* the ranks know the layer */
+    bool ranks_know;   /* the ranks know the layer */
     bool misses;       /* certain buckets alone */
     bool settled;      /* the rounds of the whole table have begun */
     int64_t first_run; /* the first that this one goes on with */

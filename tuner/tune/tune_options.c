@@ -308,21 +308,22 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
         !strncmp(r->cluster.comm_library, "NCCL", 4) ||
         (!strcmp(r->cluster.backend, "virtual") && !strcmp(virtual_kernels(&r->cluster), "cuda"));
     struct protocols protocols = cluster_protocols(&r->cluster);
-    struct space_setup setup = { .window = window ? window : shape_window(shape),
-                                 .buckets = buckets,
-                                 .max_factor = o->max_factor,
-                                 .arms = { .axes = r->own ? own_space_axes(ctas, protocols.usual)
-                                                          : tune_axes(o),
-                                           .library_a2a = cluster_has_library_a2a(&r->cluster),
-                                           .knows_ctas = ctas,
-                                           .protocols = protocols,
-                                           .foreign = o->exec,
-                                           .padded = r->own || graphs_steps_are(o->setup.graphs) },
-                                 .memory_limit_bytes = r->memory_limit_bytes,
-                                 .machine = tune_machine(&r->cluster),
-                                 .effort = r->effort };
+    struct layer_plans_setup setup = {
+        .window = window ? window : shape_window(shape),
+        .buckets = buckets,
+        .max_factor = o->max_factor,
+        .arms = { .axes = r->own ? own_space_axes(ctas, protocols.usual) : tune_axes(o),
+                  .library_a2a = cluster_has_library_a2a(&r->cluster),
+                  .knows_ctas = ctas,
+                  .protocols = protocols,
+                  .foreign = o->exec,
+                  .padded = r->own || graphs_steps_are(o->setup.graphs) },
+        .memory_limit_bytes = r->memory_limit_bytes,
+        .machine = tune_machine(&r->cluster),
+        .effort = r->effort
+    };
     char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
-    struct space *space = &r->spaces[r->space_count];
+    struct layer_plans *space = &r->spaces[r->space_count];
     struct moe_plan usual = plan_default(shape);
     struct load *load = NULL;
     int rc;
@@ -343,7 +344,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                     SHAPE_TEXT(shape));
     TRY(load_open(shape, setup.window, o->setup.seed, &o->load, &load));
     setup.needed = load_counts(load) ? load_most(load) : 0;
-    rc = space_open(shape, &setup, space);
+    rc = layer_plans_open(shape, &setup, space);
     if (rc) {
         load_close(load);
         return rc;
@@ -437,7 +438,7 @@ static int read_weights(struct tune_request *r)
     for (int i = 0; i < files->count; i++)
         TRY(traffic_read(files->items[i], &r->weights));
     for (size_t i = 0; i < r->space_count && files->count; i++) {
-        const struct space *space = &r->spaces[i];
+        const struct layer_plans *space = &r->spaces[i];
         size_t buckets = (size_t)space->last + 1;
         double *weights = calloc(buckets, sizeof(*weights));
         int rc = weights
@@ -486,7 +487,7 @@ int tune_request_fits(const struct tune_request *r, bool *none)
 
     *none = r->space_count > 0;
     for (size_t i = 0; i < r->space_count; i++) {
-        int64_t least = space_least_bytes(&r->spaces[i]);
+        int64_t least = layer_plans_least_bytes(&r->spaces[i]);
 
         if (least <= r->memory_limit_bytes) {
             *none = false;
@@ -513,17 +514,17 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
 
 uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
 {
-    const struct space *space = &r->spaces[number];
+    const struct layer_plans *space = &r->spaces[number];
 
     return r->options->misses.count
                ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
-               : space_paper_trials(space);
+               : layer_plans_paper_trials(space);
 }
 
 void tune_request_free(struct tune_request *request)
 {
     while (request->space_count)
-        space_close(&request->spaces[--request->space_count]);
+        layer_plans_close(&request->spaces[--request->space_count]);
     free(request->spaces);
     request->spaces = NULL;
     free(request->asked);

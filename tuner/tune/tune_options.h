@@ -4,8 +4,8 @@
 
 #include "campaign.h"
 #include "layer_options.h"
+#include "layer_plans.h"
 #include "search.h"
-#include "space.h"
 #include "store.h"
 #include "traffic.h"
 
@@ -44,7 +44,7 @@ struct tune_request {
      * axes. */
     const struct declaration *file_space, *declared;
     bool own;
-    struct space *spaces; /* one per layer */
+    struct layer_plans *spaces; /* one per layer */
     size_t space_count;
     /* What the files of --from-misses recorded, and each space's part of it. */
     struct traffic traffic;

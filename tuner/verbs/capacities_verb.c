@@ -201,7 +201,7 @@ static int print_text(const struct options *o, struct capacities_replay *r)
 
 /* ---- the verb */
 
-static int run(const struct verb_call *call, void *options)
+static int verb_capacities(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct capacities_replay r = { .path = call->arguments[0] };
@@ -257,5 +257,5 @@ const struct verb capacities_verb = {
     .options_size = sizeof(defaults),
     .notes = "Exit code 4: the database holds no such layer, or several.",
     .example = "capacities routing.jsonl --ranks 8 --slack 50",
-    .run = run,
+    .run = verb_capacities,
 };

@@ -1,7 +1,7 @@
 /* moetune diff: where two tables would tell a trainer something else. */
+#include "buckets.h"
 #include "grid.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "table_file.h"
@@ -64,7 +64,8 @@ static int end_line(struct difference *d)
     snprintf(buckets, sizeof(buckets), first == d->last ? "%u" : "%u-%u", first, d->last);
     TRY(grid_row(&d->grid, INK_PLAIN));
     TRY(grid_cell(&d->grid, "%s", buckets));
-    TRY(grid_cell(&d->grid, "%s", RANGE_TEXT(ranges_of(d->first.shape, window), first, d->last)));
+    TRY(grid_cell(&d->grid, "%s",
+                  BUCKETS_TEXT(buckets_of(d->first.shape, window), first, d->last)));
     TRY(grid_cell(&d->grid, "%s", d->a));
     return grid_cell(&d->grid, "%s", d->b);
 }
@@ -76,7 +77,7 @@ static int end_table(struct difference *d)
         return OK;
     printf("\nlayer    %s\ncluster  %.12s, buckets ", SHAPE_TEXT(d->first.shape), d->first.cluster);
     if (d->first.shape->space)
-        printf("by %s\n", ranges_key(ranges_of(d->first.shape, 1)));
+        printf("by %s\n", buckets_key(buckets_of(d->first.shape, 1)));
     else
         printf("of width %u\n", d->first.row->window);
     grid_print(&d->grid, stdout);
@@ -164,7 +165,7 @@ static int open_side(const char *path, struct diff_side *s)
     return rc == UNSUPPORTED ? OK : rc;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_diff(const struct verb_call *call, void *options)
 {
     struct diff_side a = { 0 }, b = { 0 };
     struct difference d = { .grid = GRID_OF(columns) };
@@ -197,5 +198,5 @@ const struct verb diff_verb = {
              "only one of them has, and buckets with another plan. A is the first file.",
     .notes = "Exit code 3: they differ.",
     .example = "diff before.jsonl moetune.db",
-    .run = run,
+    .run = verb_diff,
 };

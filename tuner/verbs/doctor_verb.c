@@ -57,7 +57,7 @@ static int on_rank(struct world *world, const void *options)
     return world_settle(world, rc);
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_doctor(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
@@ -77,5 +77,5 @@ const struct verb doctor_verb = {
     .options_size = sizeof(defaults),
     .notes = "Exit code 3: something is WRONG.",
     .example = "doctor --ranks 2",
-    .run = run,
+    .run = verb_doctor,
 };

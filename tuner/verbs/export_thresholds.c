@@ -127,7 +127,7 @@ static int weigh(struct collapse *c)
     size_t buckets;
 
     TRY(launch_weights(&c->options->traffic, &c->answers->shape, 1, &c->weight, &buckets));
-    traffic_even(c->answers->ranges, c->even, c->buckets);
+    traffic_even(c->answers->buckets, c->even, c->buckets);
     for (uint32_t b = 0; b < c->buckets && c->options->traffic.count; b++)
         c->asked += c->weight[b];
     return OK;
@@ -269,7 +269,7 @@ static uint32_t chosen_at(const struct collapse *c, const struct collapsed *one,
 
 static uint64_t from_of(const struct collapse *c, size_t range)
 {
-    return ranges_from(c->answers->ranges, (uint32_t)range * c->classes);
+    return buckets_from(c->answers->buckets, (uint32_t)range * c->classes);
 }
 
 /* The first range from which on another plan stands; c->ranges: it is the last one. */
@@ -474,9 +474,9 @@ int export_thresholds(struct store *store, const struct answers *answers,
     struct collapse c = { .store = store,
                           .answers = answers,
                           .options = options,
-                          .d = answers->ranges.declared,
-                          .buckets = (uint32_t)ranges_end(answers->ranges),
-                          .classes = ranges_classes(answers->ranges) };
+                          .d = answers->buckets.declared,
+                          .buckets = (uint32_t)buckets_end(answers->buckets),
+                          .classes = buckets_classes(answers->buckets) };
     int rc;
 
     c.ranges = c.buckets / c.classes;

@@ -12,7 +12,7 @@ struct thresholds_options {
     bool json;
 };
 
-/* `answers`: all ranges of a table of a declared space, of one class or of all; `store`: the
+/* `answers`: all buckets of a table of a declared space, of one class or of all; `store`: the
  * database that holds its samples.  ERR_ARGUMENT after one sentence: nothing is measured, no plans
  * reach so far, the traffic is of other layers. */
 int export_thresholds(struct store *store, const struct answers *answers,

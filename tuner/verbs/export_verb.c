@@ -32,7 +32,7 @@ static const struct format *const answer_formats[] = {
     &format_env,  &format_flags,    &format_dotted,     &format_toml,         &format_nested,
     &format_json, &format_vllm_moe, &format_sglang_moe, &format_sglang_deepep
 };
-/* The last one is about all ranges together, and needs the samples besides. */
+/* The last one is about all buckets together, and needs the samples besides. */
 enum { FORM_THRESHOLDS = FORM_ANSWERS + sizeof(answer_formats) / sizeof(answer_formats[0]) };
 
 struct options {
@@ -277,7 +277,7 @@ static int export_answers(const struct format *format, const char *table, const 
     return rc;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_export(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     char path[PATH_MAX], space[SPACE_NAME_BYTES];
@@ -326,5 +326,5 @@ const struct verb export_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "export -o table.jsonl",
-    .run = run,
+    .run = verb_export,
 };

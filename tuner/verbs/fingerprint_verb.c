@@ -131,7 +131,7 @@ static int on_rank(struct world *world, const void *options)
     return world_settle(world, rc);
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_fingerprint(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct cluster saved;
@@ -158,5 +158,5 @@ const struct verb fingerprint_verb = {
     .options_size = sizeof(defaults),
     .notes = "Exit code 3: --diff found a hard or soft field that differs.",
     .example = "fingerprint > cluster.txt; moetune fingerprint --diff cluster.txt",
-    .run = run,
+    .run = verb_fingerprint,
 };

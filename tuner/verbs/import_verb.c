@@ -1,9 +1,9 @@
 /* moetune import and merge: tables of other sites, files of lines or databases. */
+#include "buckets.h"
 #include "common_rows.h"
 #include "live.h"
 #include "machine.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -55,7 +55,7 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
         return;
     found = !store_shape_get(s->store, known->shape, &shape);
     printf("conflict: %s, %s: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
-           BUCKET_TEXT(ranges_of(&shape, known->window), known->bucket),
+           BUCKET_NAME(buckets_of(&shape, known->window), known->bucket),
            outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
     print_proof("known", known);
     print_proof("incoming", incoming);
@@ -112,7 +112,7 @@ static bool is_library(const char *name)
 static int find_here(const struct cluster *elsewhere, const char *device, struct cluster *out)
 {
     const char *name = elsewhere->compute_library;
-    struct live_setup program = { .layer = is_library(name) ? NULL : name };
+    struct table_setup program = { .layer = is_library(name) ? NULL : name };
     char text[CLUSTER_TEXT_BYTES];
 
     *out = machine_cluster(device, elsewhere->ranks, elsewhere->ranks_per_node);
@@ -154,7 +154,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
     return OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_import(const struct verb_call *call, void *options)
 {
     struct import_session s = { .options = options };
     int rc = OK;
@@ -192,7 +192,7 @@ const struct verb import_verb = {
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "import table.jsonl --dry-run",
-    .run = run,
+    .run = verb_import,
 };
 
 const struct verb merge_verb = {
@@ -204,5 +204,5 @@ const struct verb merge_verb = {
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "merge other.db --dry-run",
-    .run = run,
+    .run = verb_import,
 };

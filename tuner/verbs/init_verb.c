@@ -117,7 +117,7 @@ static int find_main(const char *name, const struct file **out)
                 *near ? near : "moetune init lists them");
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_init(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     const char *name = call->arguments[0], *folder = call->count > 1 ? call->arguments[1] : ".";
@@ -161,5 +161,5 @@ const struct verb init_verb = {
              "plan that it cannot run it says so; where moetune did not start it, it runs --plan. "
              "Those that were not run here say so, and which sources they follow.",
     .example = "init torch-moe my-layer",
-    .run = run,
+    .run = verb_init,
 };

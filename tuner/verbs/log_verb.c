@@ -1,7 +1,7 @@
 /* moetune log: what the dictionary said before, and why it changed its mind. */
+#include "buckets.h"
 #include "common_rows.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -28,7 +28,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .lines = 100 };
 
-static int run(const struct verb_call *call, void *options)
+static int verb_log(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     const struct entry_row *above = NULL; /* the one that was printed last */
@@ -60,7 +60,7 @@ static int run(const struct verb_call *call, void *options)
         above = was;
         printf("%s  %s  %s\n    was %s (%s%s), %.1f us against %.1f us\n",
                DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
-               BUCKET_TEXT(ranges_of(&shape, was->window), was->bucket), PLAN_TEXT(&was->plan),
+               BUCKET_NAME(buckets_of(&shape, was->window), was->bucket), PLAN_TEXT(&was->plan),
                UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
                was->default_us);
     }
@@ -83,5 +83,5 @@ const struct verb log_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "log -n 20",
-    .run = run,
+    .run = verb_log,
 };

@@ -363,7 +363,7 @@ static int check_named(const char *db)
     return db ? store_check_named(db, "--db") : OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_lookup(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     char space[SPACE_NAME_BYTES];
@@ -416,5 +416,5 @@ const struct verb lookup_verb = {
     .notes = "Exit code 4: only the default plan is known, or nothing of the launch in that range, "
              "or the table cannot compare plans where capacities differ.",
     .example = "lookup -c 300 --explain --db moetune.db",
-    .run = run,
+    .run = verb_lookup,
 };

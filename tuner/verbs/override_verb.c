@@ -1,20 +1,20 @@
 /* moetune override: plans that a person pins, whatever was measured. */
 #include "array.h"
+#include "buckets.h"
 #include "common_rows.h"
 #include "declaration.h"
 #include "gpu_list.h"
 #include "layer_options.h"
+#include "layer_plans.h"
 #include "plan.h"
 #include "quote.h"
-#include "ranges.h"
 #include "shape.h"
-#include "space.h"
 #include "space_file.h"
 #include "status.h"
 #include "store.h"
 #include "tables.h"
 #include "text.h"
-#include "told.h"
+#include "trainer_view.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -101,7 +101,7 @@ static int match(void *self, const struct entry_row *entry)
 static int find_layer(struct target *t)
 {
     const struct options *o = t->options;
-    struct told told;
+    struct trainer_view told;
     int rc;
 
     TRY(store_entries(t->store, 0, 0, match, t));
@@ -126,9 +126,9 @@ static int find_layer(struct target *t)
         }
         return rc;
     }
-    rc = told_read(t->store, &told);
-    t->row.window = o->window ? o->window : told_width(&told, t->row.cluster, t->row.shape);
-    told_free(&told);
+    rc = trainer_view_read(t->store, &told);
+    t->row.window = o->window ? o->window : trainer_view_width(&told, t->row.cluster, t->row.shape);
+    trainer_view_free(&told);
     return rc;
 }
 
@@ -206,7 +206,7 @@ static int read_range(struct target *t)
     if (!o->buckets == !o->key || (o->class && !o->key))
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
     if (!o->key)
-        return space_buckets(o->buckets, &t->row.first, &t->row.last);
+        return layer_plans_buckets(o->buckets, &t->row.first, &t->row.last);
     if (!d)
         return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
     TRY(space_key_read("key", o->key, &key));
@@ -214,7 +214,7 @@ static int read_range(struct target *t)
         TRY(space_class_read(o->class, &class));
     if (o->class && !d->class_edges)
         return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
-    ranges_find((struct ranges){ d, 1 }, key, class, &t->row.first);
+    buckets_find((struct buckets){ d, 1 }, key, class, &t->row.first);
     t->row.last = t->row.first;
     if (!o->class) /* all classes that the space has */
         t->row.last += declaration_classes(d) - 1;
@@ -251,10 +251,10 @@ static int read_plan(struct target *t)
 static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
-    struct ranges ranges = ranges_of(shape, row->window);
+    struct buckets buckets = buckets_of(shape, row->window);
 
-    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, ranges_key(ranges),
-           RANGE_TEXT(ranges, first, last), PLAN_TEXT(&row->plan));
+    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, buckets_key(buckets),
+           BUCKETS_TEXT(buckets, first, last), PLAN_TEXT(&row->plan));
 }
 
 /* Prints which pins of the range end now. */
@@ -279,16 +279,17 @@ static int print_ends(const struct target *t)
 
 static int set(struct target *t)
 {
-    struct ranges ranges;
+    struct buckets buckets;
     struct cluster cluster;
 
     TRY(choose_layer(t));
     TRY(read_range(t));
-    ranges = ranges_of(&t->shape, 1);
+    buckets = buckets_of(&t->shape, 1);
     /* A space has so many buckets and no more; taking pins away from beyond them does no harm. */
-    if (t->row.last >= ranges_end(ranges))
+    if (t->row.last >= buckets_end(buckets))
         return fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
-                    t->options->buckets, ranges.declared->name, (uint32_t)ranges_end(ranges) - 1);
+                    t->options->buckets, buckets.declared->name,
+                    (uint32_t)buckets_end(buckets) - 1);
     TRY(read_plan(t));
     TRY(find_layer(t));
     TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
@@ -357,7 +358,7 @@ static const struct {
     bool writes;
 } actions[] = { { "set", set, true }, { "unset", unset, true }, { "list", list, false } };
 
-static int run(const struct verb_call *call, void *options)
+static int verb_override(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct target t = { .options = o };
@@ -395,5 +396,5 @@ const struct verb override_verb = {
     .options_size = sizeof(defaults),
     .example = "override set --experts 2 --buckets 4:9 --plan \"r=1 d=2\" "
                "--why \"2dh hangs on node 7\"",
-    .run = run,
+    .run = verb_override,
 };

@@ -1,4 +1,5 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+#include "buckets.h"
 #include "exec_protocol.h"
 #include "json.h"
 #include "known.h"
@@ -6,7 +7,6 @@
 #include "own_space.h"
 #include "plan.h"
 #include "plan_worth.h"
-#include "ranges.h"
 #include "shape.h"
 #include "space_file.h"
 #include "space_print.h"
@@ -39,7 +39,7 @@ struct scale {
     double log_sum;
     uint32_t count;
     struct search *search;
-    const struct space *space;
+    const struct layer_plans *space;
 };
 
 /* Adds how wrong the search's guess is where the default plan has been measured. */
@@ -56,7 +56,7 @@ static int compare_default(void *self, const struct entry_row *entry)
 }
 
 /* Times are the search's estimates, scaled by the default plan's where that has been measured. */
-static int forecast_layer(const struct tune_request *r, const struct space *space,
+static int forecast_layer(const struct tune_request *r, const struct layer_plans *space,
                           struct store *store, struct forecast *f)
 {
     struct search_setup setup = { .shape = space->shape,
@@ -73,7 +73,7 @@ static int forecast_layer(const struct tune_request *r, const struct space *spac
 
     for (size_t i = 0; i < space->anchor_count; i++)
         for (size_t arm = 0; arm < space->arm_count; arm++) {
-            int64_t bytes = space_bytes(space, (int)arm, space->anchors[i]);
+            int64_t bytes = layer_plans_bytes(space, (int)arm, space->anchors[i]);
 
             if (bytes > space->memory_limit_bytes)
                 f->ruled_out++;
@@ -88,7 +88,7 @@ static int forecast_layer(const struct tune_request *r, const struct space *spac
     f->known = scale.count;
     f->wide = scale.count ? 1.5 : 4;
     for (size_t i = 0; i < space->anchor_count; i++) {
-        uint64_t capacity = space_capacity(space, space->anchors[i]);
+        uint64_t capacity = layer_plans_capacity(space, space->anchors[i]);
 
         f->steps += STEPS_PER_ANCHOR;
         f->seconds += STEPS_PER_ANCHOR * factor * 1e-9 *
@@ -98,7 +98,7 @@ static int forecast_layer(const struct tune_request *r, const struct space *spac
     return rc;
 }
 
-enum { RANGE_WIDTH = 28 }; /* of most ranges with a class */
+enum { RANGE_WIDTH = 28 }; /* of most buckets with a class */
 
 /* Prints a line for each bucket that trainers miss, in the order in which they would be measured.
  */
@@ -114,16 +114,16 @@ static void print_misses(const struct tune_request *r, const struct misses *miss
                d ? d->key : "capacity");
     for (size_t i = 0; i < misses->count; i++) {
         const struct miss *e = &misses->list[i];
-        const struct space *space = &r->spaces[e->space];
+        const struct layer_plans *space = &r->spaces[e->space];
 
         printf("%-9u %-*s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, width,
-               RANGE_TEXT(ranges_of(&space->shape, space->window), e->bucket, e->bucket), e->asked,
-               100 * e->share, e->why, SHAPE_TEXT(&space->shape));
+               BUCKETS_TEXT(buckets_of(&space->shape, space->window), e->bucket, e->bucket),
+               e->asked, 100 * e->share, e->why, SHAPE_TEXT(&space->shape));
     }
     printf("\n");
 }
 
-static void print_text(const struct tune_request *r, const struct space *space,
+static void print_text(const struct tune_request *r, const struct layer_plans *space,
                        const struct forecast *f)
 {
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
@@ -151,7 +151,7 @@ static void print_text(const struct tune_request *r, const struct space *space,
            f->known ? "from what is measured" : "a guess: nothing is measured yet");
 }
 
-static void print_json(const struct tune_request *r, const struct space *space,
+static void print_json(const struct tune_request *r, const struct layer_plans *space,
                        const struct forecast *f, bool first)
 {
     json_write(stdout, "%s{'shape': '%s', 'plans': [", first ? "" : ",\n",
@@ -246,7 +246,7 @@ static int print_own(const struct tune_request *r)
     return OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_plan(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
     struct cluster here = cluster_unknown(), known;
@@ -316,5 +316,5 @@ const struct verb plan_verb = {
     .options_size = sizeof(tune_defaults),
     .tables = tune_tables,
     .example = "plan --worth --experts 2 --model-dim 256 --hidden-dim 512",
-    .run = run,
+    .run = verb_plan,
 };

@@ -133,7 +133,7 @@ static struct tuning_time tuning_time(const struct worth_layer *l, const struct 
     return (struct tuning_time){ s / wide, s * wide };
 }
 
-static void print_advice(const struct worth *w, const struct space *space,
+static void print_advice(const struct worth *w, const struct layer_plans *space,
                          const struct tuning_time *t)
 {
     enum advice advice = advise(w);
@@ -158,14 +158,14 @@ static void print_advice(const struct worth *w, const struct space *space,
 }
 
 /* What a table of this layer is expected to say of itself. */
-static struct standing_row expected(const struct worth *w, const struct space *space)
+static struct standing_row expected(const struct worth *w, const struct layer_plans *space)
 {
     return (struct standing_row){ .gain = w->over_default,
                                   .static_gain = w->over_static,
                                   .static_plan = space->arms[w->static_arm] };
 }
 
-static void print_text(const struct worth_layer *l, const struct space *space,
+static void print_text(const struct worth_layer *l, const struct layer_plans *space,
                        const struct cluster *machine, bool measured, const struct tuning_time *t)
 {
     const struct worth *w = &l->worth;
@@ -195,7 +195,7 @@ static void print_text(const struct worth_layer *l, const struct space *space,
     printf("\n");
 }
 
-static void print_json(const struct worth_layer *l, const struct space *space,
+static void print_json(const struct worth_layer *l, const struct layer_plans *space,
                        const struct tuning_time *t, bool first)
 {
     const struct worth *w = &l->worth;
@@ -260,7 +260,7 @@ static int print_layers(const struct tune_request *r, const struct cluster *mode
     if (o->json)
         printf("[");
     for (size_t i = 0; i < r->space_count && !rc; i++) {
-        const struct space *space = &r->spaces[i];
+        const struct layer_plans *space = &r->spaces[i];
         struct worth_layer l;
         struct tuning_time t;
 

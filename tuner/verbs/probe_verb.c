@@ -347,7 +347,7 @@ static int check(const struct launch_where *where, const void *options)
     return rc;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_probe(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
@@ -367,5 +367,5 @@ const struct verb probe_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "probe --ranks 4 >machine.txt && moetune tune --sim machine.txt",
-    .run = run,
+    .run = verb_probe,
 };

@@ -44,7 +44,7 @@ static int prune(void *self, const struct entry_row *e)
     return o->dry ? OK : store_entry_end(p->store, e, "pruned");
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_prune(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     struct pruning p = { .options = o };
@@ -77,5 +77,5 @@ const struct verb prune_verb = {
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "prune --imported --dry-run",
-    .run = run,
+    .run = verb_prune,
 };

@@ -28,7 +28,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .folder = "moetune-report" };
 
-static int run(const struct verb_call *call, void *options)
+static int verb_report(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     char path[PATH_MAX];
@@ -64,5 +64,5 @@ const struct verb report_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "report --db moetune.db -o report; moetune report --format txt --shape \"H=4096\"",
-    .run = run,
+    .run = verb_report,
 };

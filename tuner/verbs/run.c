@@ -661,7 +661,7 @@ static int run_modelled(const struct run_options *o)
     return rc;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_run(const struct verb_call *call, void *options)
 {
     struct run_options *o = options;
 
@@ -697,5 +697,5 @@ const struct verb run_verb = {
              "its MoE layers: behind it weights can travel. A plan with w=cache gathers them\n"
              "into one room for all layers, forwards and again backwards.\n",
     .example = "run --ranks 4 --experts 2 --plan all --check",
-    .run = run,
+    .run = verb_run,
 };

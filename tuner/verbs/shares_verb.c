@@ -142,7 +142,7 @@ static void print_json(const struct options *o, const struct shares_asked *s)
     printf("}\n");
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_shares(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct shares_asked shares = { 0 };
@@ -183,5 +183,5 @@ const struct verb shares_verb = {
     .options_size = sizeof(defaults),
     .notes = "Exit code 4: how fast the ranks are is not known.",
     .example = "shares --batch 4096 --hidden 1024 --speeds 1,1.5,2",
-    .run = run,
+    .run = verb_shares,
 };

@@ -48,7 +48,7 @@ static int show(struct store *store, const char *path, const struct options *o)
     return tables_print_all(store, o->shape, o->every, &o->traffic, stdout);
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_show(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     char path[PATH_MAX];
@@ -85,5 +85,5 @@ const struct verb show_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "show --db moetune.db --every",
-    .run = run,
+    .run = verb_show,
 };

@@ -141,7 +141,7 @@ static int look_once(const char *path, const struct options *o, bool *running)
     return OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_status(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     bool running = false;
@@ -168,5 +168,5 @@ const struct verb status_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .example = "status --watch",
-    .run = run,
+    .run = verb_status,
 };

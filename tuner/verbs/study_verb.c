@@ -96,7 +96,7 @@ static int write_form(const struct study_result *result, const char *folder, con
     return OK;
 }
 
-static int run(const struct verb_call *call, void *options)
+static int verb_study(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     const struct study *study;
@@ -165,5 +165,5 @@ const struct verb study_verb = {
              "moetune-tables); without it one is made up, whose capacity swings 4.38 times as in "
              "Tutel's Figure 1.",
     .example = "study tutel --only table6",
-    .run = run,
+    .run = verb_study,
 };

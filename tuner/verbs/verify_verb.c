@@ -2,8 +2,8 @@
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
+#include "layer_plans.h"
 #include "plan.h"
-#include "space.h"
 #include "status.h"
 #include "text.h"
 #include "tune_options.h"
@@ -334,7 +334,7 @@ static int verify_all(struct verifying *v)
     return OK;
 }
 
-static int run(void *self)
+static int verify_tables(void *self)
 {
     struct verifying *v = self;
     struct campaign *c = &v->campaign;
@@ -375,7 +375,7 @@ static int prepare(void *self, const struct cluster *here)
     }
     TRY(load_options_check(&o->load));
     if (o->buckets)
-        TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
+        TRY(layer_plans_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
     TRY(tune_cluster(&o->setup, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.machine = tune_machine(&v->campaign.cluster);
@@ -418,7 +418,7 @@ static int start(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct verifying *v;
-    struct campaign_verb verb = { prepare, run, NULL };
+    struct campaign_verb verb = { prepare, verify_tables, NULL };
     char command[CAMPAIGN_COMMAND_BYTES] = "";
     int rc;
 

@@ -78,7 +78,7 @@ static void name_plans(struct verified_bucket *h)
                                          .shape = e->shape,
                                          .run = h->campaign->run.row.id,
                                          .first_run = h->terms->first_run,
-                                         .ranges = ranges_of(shape, e->window),
+                                         .buckets = buckets_of(shape, e->window),
                                          .arms = h->arms,
                                          .arm_count = (size_t)count,
                                          .default_arm = h->default_arm };
@@ -129,14 +129,14 @@ static int load_samples(struct verified_bucket *h)
     if (!resumed) {
         TRY(store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
                          SAMPLE_VERIFY, SAMPLE_VERIFY));
-        h->bucket.told_count = 0;
+        h->bucket.sample_count = 0;
     }
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         attempt_of(h, arm)->throttled = 0;
     /* What is said will rest on a verification's samples alone. */
-    for (uint32_t i = 0; i < h->bucket.told_count; i++)
-        if (h->bucket.told[i].kind == SAMPLE_VERIFY)
-            attempt_of(h, h->bucket.told[i].arm)->throttled += h->bucket.told[i].disturbed;
+    for (uint32_t i = 0; i < h->bucket.sample_count; i++)
+        if (h->bucket.samples[i].kind == SAMPLE_VERIFY)
+            attempt_of(h, h->bucket.samples[i].arm)->throttled += h->bucket.samples[i].disturbed;
     return rule_out(h);
 }
 
@@ -160,9 +160,9 @@ static void question_open(struct verified_bucket *h, struct question *q, int cou
     q->count = count;
     if (count)
         contest_open(&q->contest, &settings, count, holder, in_force);
-    for (uint32_t i = 0; i < h->bucket.told_count; i++)
-        if (h->bucket.told[i].kind == SAMPLE_VERIFY)
-            question_tell(q, h->bucket.told[i].arm, h->bucket.told[i].ns);
+    for (uint32_t i = 0; i < h->bucket.sample_count; i++)
+        if (h->bucket.samples[i].kind == SAMPLE_VERIFY)
+            question_tell(q, h->bucket.samples[i].arm, h->bucket.samples[i].ns);
 }
 
 /* The entry's plan is winner and incumbent in one: it stays unless the default beats it.  Where it

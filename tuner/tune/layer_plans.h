@@ -1,7 +1,7 @@
 /* What there is to try for one layer: plans, buckets, the buckets that are measured, and the memory
  * each plan needs.  Measures nothing. */
-#ifndef SPACE_H
-#define SPACE_H
+#ifndef LAYER_PLANS_H
+#define LAYER_PLANS_H
 
 #include "account.h"
 #include "arms.h"
@@ -9,7 +9,7 @@
 #include "moelookup.h"
 #include "search.h"
 
-struct space {
+struct layer_plans {
     struct moe_shape shape;
     struct load *load;            /* that is measured; NULL: tokens choose at random */
     uint32_t window, first, last; /* R; buckets, both included */
@@ -22,7 +22,7 @@ struct space {
     struct account_machine machine;
 };
 
-struct space_setup {
+struct layer_plans_setup {
     uint32_t window;
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
     double max_factor;   /* 0: as many rows as any expert needs */
@@ -34,28 +34,29 @@ struct space_setup {
 };
 
 /* ERR_ARGUMENT after a message. */
-int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out);
-void space_close(struct space *space);
+int layer_plans_open(const struct moe_shape *shape, const struct layer_plans_setup *setup,
+                     struct layer_plans *out);
+void layer_plans_close(struct layer_plans *space);
 
 /* "LO:HI", or one bucket.  ERR_ARGUMENT after a message. */
-int space_buckets(const char *text, uint32_t *first, uint32_t *last);
+int layer_plans_buckets(const char *text, uint32_t *first, uint32_t *last);
 
 /* The capacity that stands for a bucket: its upper edge. */
-uint64_t space_capacity(const struct space *space, uint32_t bucket);
+uint64_t layer_plans_capacity(const struct layer_plans *space, uint32_t bucket);
 
 /* Bytes one rank needs for an arm at a bucket: account_alone(). */
-int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
+int64_t layer_plans_bytes(const struct layer_plans *space, int arm, uint32_t bucket);
 
 /* Whether that is allowed. */
-bool space_fits(const struct space *space, int arm, uint32_t bucket);
+bool layer_plans_fits(const struct layer_plans *space, int arm, uint32_t bucket);
 
 /* What the arm needs that needs least, at the measured bucket where it needs least. */
-int64_t space_least_bytes(const struct space *space);
+int64_t layer_plans_least_bytes(const struct layer_plans *space);
 
 /* Every bucket's trials by the paper's count. */
-uint64_t space_paper_trials(const struct space *space);
+uint64_t layer_plans_paper_trials(const struct layer_plans *space);
 
 /* The index of a plan, or -1. */
-int space_arm(const struct space *space, const struct moe_plan *plan);
+int layer_plans_arm(const struct layer_plans *space, const struct moe_plan *plan);
 
 #endif

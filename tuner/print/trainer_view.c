@@ -1,5 +1,5 @@
 /* Reads all pins, and which width of each layer answers, once. */
-#include "told.h"
+#include "trainer_view.h"
 
 #include "array.h"
 #include "cluster.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct told_table {
+struct answering_table {
     int64_t cluster, shape;
     struct width width;
 };
@@ -17,12 +17,12 @@ struct told_table {
 /* Entries come by cluster, shape and width. */
 static int add_entry(void *self, const struct entry_row *e)
 {
-    struct told *t = self;
-    struct told_table *last = t->table_count ? &t->tables[t->table_count - 1] : NULL;
+    struct trainer_view *t = self;
+    struct answering_table *last = t->table_count ? &t->tables[t->table_count - 1] : NULL;
 
     if (!last || last->cluster != e->cluster || last->shape != e->shape ||
         last->width.window != e->window) {
-        const struct told_table fresh = { e->cluster, e->shape, { .window = e->window } };
+        const struct answering_table fresh = { e->cluster, e->shape, { .window = e->window } };
 
         ARRAY_APPEND(t->tables, t->table_count, fresh);
         last = &t->tables[t->table_count - 1];
@@ -32,50 +32,51 @@ static int add_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-int told_read(struct store *store, struct told *out)
+int trainer_view_read(struct store *store, struct trainer_view *out)
 {
     struct row_list pins;
 
-    *out = (struct told){ .pins = NULL };
+    *out = (struct trainer_view){ .pins = NULL };
     TRY(store_overrides(store, &pins));
     out->pins = pins.rows;
     out->pin_count = pins.count;
     return store_entries(store, 0, 0, add_entry, out);
 }
 
-void told_free(struct told *told)
+void trainer_view_free(struct trainer_view *told)
 {
     free(told->pins);
     free(told->tables);
 }
 
-const struct override_row *told_pin(const struct told *told, const struct entry_row *e)
+const struct override_row *trainer_view_pin(const struct trainer_view *told,
+                                            const struct entry_row *e)
 {
     const struct bucket_key key = { e->cluster, e->shape, e->window, e->bucket };
 
     return override_of((struct row_list){ told->pins, told->pin_count }, &key);
 }
 
-uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape)
+uint32_t trainer_view_width(const struct trainer_view *told, int64_t cluster, int64_t shape)
 {
-    const struct told_table *end = told->tables + told->table_count;
+    const struct answering_table *end = told->tables + told->table_count;
     const struct width *best = NULL;
     uint64_t widest = 0;
 
-    for (const struct told_table *t = told->tables; t < end; t++)
+    for (const struct answering_table *t = told->tables; t < end; t++)
         if (t->cluster == cluster && t->shape == shape && t->width.reach > widest)
             widest = t->width.reach;
-    for (const struct told_table *t = told->tables; t < end; t++)
+    for (const struct answering_table *t = told->tables; t < end; t++)
         if (t->cluster == cluster && t->shape == shape && !width_is_short(t->width.reach, widest) &&
             (!best || width_order(&t->width, best) < 0))
             best = &t->width;
     return best ? best->window : 0;
 }
 
-int told_why_silent(const struct told *told, struct store *store, const struct entry_row *e,
-                    char text[WHY_SILENT_BYTES])
+int trainer_view_why_silent(const struct trainer_view *told, struct store *store,
+                            const struct entry_row *e, char text[WHY_SILENT_BYTES])
 {
-    uint32_t answers = told_width(told, e->cluster, e->shape);
+    uint32_t answers = trainer_view_width(told, e->cluster, e->shape);
     struct cluster cluster;
     bool here;
 

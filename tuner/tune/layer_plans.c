@@ -1,9 +1,9 @@
 /* Lists the plans and buckets of one layer, and what memory plans need. */
-#include "space.h"
+#include "layer_plans.h"
 
+#include "buckets.h"
 #include "declaration.h"
 #include "plan.h"
-#include "ranges.h"
 #include "shape.h"
 #include "status.h"
 
@@ -13,7 +13,7 @@
 
 enum { BUCKETS_MAX = 1 << 20 };
 
-int space_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucket)
+int layer_plans_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucket)
 {
     char *end;
     unsigned long first = strtoul(text, &end, 10), last = first;
@@ -34,7 +34,7 @@ int space_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucke
 
 /* Lists the buckets to measure, so many per doubling of c (0: every bucket), and the last one.  A
  * sweep that is cut off has seen the whole range: that is why coarse ones come first. */
-static int list_anchors(struct space *space, double per_octave)
+static int list_anchors(struct layer_plans *space, double per_octave)
 {
     size_t room = space->last - space->first + 1;
     size_t stride = per_octave > 0 ? (size_t)ceil(per_octave) : 16;
@@ -46,7 +46,7 @@ static int list_anchors(struct space *space, double per_octave)
         uint32_t b = space->first;
 
         for (size_t i = 0;; i++) {
-            double capacity = (double)space_capacity(space, b) * exp2(1 / per_octave);
+            double capacity = (double)layer_plans_capacity(space, b) * exp2(1 / per_octave);
             uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
 
             if ((i % stride != 0 && b != space->last) == fine)
@@ -60,22 +60,23 @@ static int list_anchors(struct space *space, double per_octave)
     return OK;
 }
 
-int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out)
+int layer_plans_open(const struct moe_shape *shape, const struct layer_plans_setup *setup,
+                     struct layer_plans *out)
 {
-    struct space space = { .shape = *shape,
-                           .window = setup->window,
-                           .memory_limit_bytes = setup->memory_limit_bytes,
-                           .machine = setup->machine };
+    struct layer_plans space = { .shape = *shape,
+                                 .window = setup->window,
+                                 .memory_limit_bytes = setup->memory_limit_bytes,
+                                 .machine = setup->machine };
     struct moe_plan plans[SEARCH_ARMS_MAX], default_plan;
     int rc;
 
     TRY(shape_check(shape));
     if (shape->space)
-        space.last = (uint32_t)ranges_end(ranges_of(shape, 1)) - 1;
+        space.last = (uint32_t)buckets_end(buckets_of(shape, 1)) - 1;
     if (setup->window < 1 || setup->window > 1 << 20)
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
     if (setup->buckets)
-        TRY(space_buckets(setup->buckets, &space.first, &space.last));
+        TRY(layer_plans_buckets(setup->buckets, &space.first, &space.last));
     else if (!shape->space) {
         /* The buckets that capacity factors from 1 to max_factor reach, as the paper varies them.
          */
@@ -104,16 +105,16 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
         return fail(ERR_NOMEM, "the plans of a layer");
     memcpy(space.arms, plans, space.arm_count * sizeof(*plans));
     default_plan = plan_default(shape);
-    space.default_arm = space_arm(&space, &default_plan);
+    space.default_arm = layer_plans_arm(&space, &default_plan);
     TRY_OUT(list_anchors(&space, setup->effort->anchors_per_octave));
     *out = space;
     return OK;
 out:
-    space_close(&space);
+    layer_plans_close(&space);
     return rc;
 }
 
-void space_close(struct space *space)
+void layer_plans_close(struct layer_plans *space)
 {
     load_close(space->load);
     space->load = NULL;
@@ -123,41 +124,41 @@ void space_close(struct space *space)
     space->anchors = NULL;
 }
 
-uint64_t space_capacity(const struct space *space, uint32_t bucket)
+uint64_t layer_plans_capacity(const struct layer_plans *space, uint32_t bucket)
 {
-    return ranges_capacity(ranges_of(&space->shape, space->window), bucket);
+    return buckets_capacity(buckets_of(&space->shape, space->window), bucket);
 }
 
-int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
+int64_t layer_plans_bytes(const struct layer_plans *space, int arm, uint32_t bucket)
 {
     return account_alone(&space->shape, &space->machine, &space->arms[arm],
-                         space_capacity(space, bucket));
+                         layer_plans_capacity(space, bucket));
 }
 
-bool space_fits(const struct space *space, int arm, uint32_t bucket)
+bool layer_plans_fits(const struct layer_plans *space, int arm, uint32_t bucket)
 {
-    return space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
+    return layer_plans_bytes(space, arm, bucket) <= space->memory_limit_bytes;
 }
 
-int64_t space_least_bytes(const struct space *space)
+int64_t layer_plans_least_bytes(const struct layer_plans *space)
 {
     int64_t least = space->anchor_count ? INT64_MAX : 0; /* nothing is to be measured */
 
     for (size_t i = 0; i < space->anchor_count; i++)
         for (size_t arm = 0; arm < space->arm_count; arm++) {
-            int64_t bytes = space_bytes(space, (int)arm, space->anchors[i]);
+            int64_t bytes = layer_plans_bytes(space, (int)arm, space->anchors[i]);
 
             least = bytes < least ? bytes : least;
         }
     return least;
 }
 
-uint64_t space_paper_trials(const struct space *space)
+uint64_t layer_plans_paper_trials(const struct layer_plans *space)
 {
     return (uint64_t)shape_paper_trials(&space->shape) * (space->last - space->first + 1);
 }
 
-int space_arm(const struct space *space, const struct moe_plan *plan)
+int layer_plans_arm(const struct layer_plans *space, const struct moe_plan *plan)
 {
     return arms_find(space->arms, space->arm_count, plan);
 }

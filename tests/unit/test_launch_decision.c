@@ -1,6 +1,6 @@
 /* One launch for a whole table: the best one where times are known, the default where nothing is
  * faster, none in which a range cannot run, and the same again when what was shown is told anew. */
-#include "launch_choice.h"
+#include "launch_decision.h"
 
 #include "check.h"
 #include "random.h"
@@ -21,14 +21,14 @@ struct program {
     uint16_t value[ARMS * 2];
     struct points points;
     struct search *search[RANGES];
-    struct launch_choice *choice;
+    struct launch_decision *choice;
     struct launch_result result;
     uint32_t starts[LAUNCHES], all_starts;
-    struct told {
+    struct trainer_view {
         int launch, range, arm; /* range -1: a launch begins; arm: what for */
         int64_t ns;             /* 0: it cannot run */
     } told[TOLD_MAX];
-    size_t told_count;
+    size_t sample_count;
 };
 
 static struct program program;
@@ -60,34 +60,34 @@ static void draw_program(uint64_t drawn, double spread, double luck)
 static void open_choice(void)
 {
     struct program *p = &program;
-    struct launch_choice_setup setup = { .arm_count = ARMS,
-                                         .launch_of = p->launch_of,
-                                         .launch_count = LAUNCHES,
-                                         .apart = p->apart,
-                                         .margin = 0.01,
-                                         .seed = p->seed };
+    struct launch_decision_setup setup = { .arm_count = ARMS,
+                                           .launch_of = p->launch_of,
+                                           .launch_count = LAUNCHES,
+                                           .apart = p->apart,
+                                           .margin = 0.01,
+                                           .seed = p->seed };
     struct search_setup search = { .points = &p->points, .arm_count = ARMS, .seed = p->seed };
 
-    CHECK(!launch_choice_open(&setup, &p->choice));
+    CHECK(!launch_decision_open(&setup, &p->choice));
     for (size_t r = 0; r < RANGES; r++) {
         CHECK(!search_open(search_find("blind"), &search, &p->search[r]));
         search_visit(p->search[r], 1, NULL, false);
-        CHECK(launch_choice_add(p->choice, p->search[r], p->weight[r]) == (int)r);
+        CHECK(launch_decision_add(p->choice, p->search[r], p->weight[r]) == (int)r);
     }
 }
 
 static void close_choice(void)
 {
-    launch_choice_close(program.choice);
+    launch_decision_close(program.choice);
     for (size_t r = 0; r < RANGES; r++)
         search_close(program.search[r]);
 }
 
-static void note_told(struct told told)
+static void note_told(struct trainer_view told)
 {
-    CHECK(program.told_count < TOLD_MAX);
-    if (program.told_count < TOLD_MAX)
-        program.told[program.told_count++] = told;
+    CHECK(program.sample_count < TOLD_MAX);
+    if (program.sample_count < TOLD_MAX)
+        program.told[program.sample_count++] = told;
 }
 
 static void run_launch(int launch, enum decision_purpose purpose)
@@ -96,12 +96,12 @@ static void run_launch(int launch, enum decision_purpose purpose)
     double luck = p->luck * normal_draw(p->seed, p->draws++);
     int arm;
 
-    launch_choice_begin(p->choice, launch, purpose);
-    note_told((struct told){ launch, -1, (int)purpose, 0 });
+    launch_decision_begin(p->choice, launch, purpose);
+    note_told((struct trainer_view){ launch, -1, (int)purpose, 0 });
     for (int r = 0; r < RANGES; r++) {
         bool needed, shown[ARMS] = { false };
 
-        while ((arm = launch_choice_wants(p->choice, r, &needed)) >= 0) {
+        while ((arm = launch_decision_wants(p->choice, r, &needed)) >= 0) {
             double own = 0.002 * normal_draw(p->seed, p->draws++);
             int64_t ns = llround(exp(p->log_ns[r][arm] + luck + own));
 
@@ -112,13 +112,13 @@ static void run_launch(int launch, enum decision_purpose purpose)
             shown[arm] = true;
             ns = p->broken[r][arm] ? 0 : ns;
             if (ns)
-                CHECK(!launch_choice_tell(p->choice, r, arm, ns));
+                CHECK(!launch_decision_tell(p->choice, r, arm, ns));
             else
-                launch_choice_drop(p->choice, r, arm);
-            note_told((struct told){ launch, r, arm, ns });
+                launch_decision_drop(p->choice, r, arm);
+            note_told((struct trainer_view){ launch, r, arm, ns });
         }
     }
-    CHECK(!launch_choice_end(p->choice));
+    CHECK(!launch_decision_end(p->choice));
     p->starts[launch]++;
     p->all_starts++;
 }
@@ -129,12 +129,12 @@ static bool run(uint32_t most)
     enum decision_purpose purpose;
     int launch;
 
-    while ((launch = launch_choice_next(program.choice, &purpose)) != DECISION_DONE) {
+    while ((launch = launch_decision_next(program.choice, &purpose)) != DECISION_DONE) {
         if (program.all_starts >= most)
             return false;
         run_launch(launch, purpose);
     }
-    return launch_choice_result(program.choice, &program.result);
+    return launch_decision_result(program.choice, &program.result);
 }
 
 /* By the times themselves; `live`: under these plans, NULL: under the best ones that can run. */
@@ -158,7 +158,7 @@ static double total_told(void)
     int live[RANGES];
 
     for (int r = 0; r < RANGES; r++) {
-        live[r] = launch_choice_live(program.choice, program.result.launch, r);
+        live[r] = launch_decision_live(program.choice, program.result.launch, r);
         CHECK(live[r] >= 0 && (int)program.launch_of[live[r]] == program.result.launch);
         if (live[r] < 0)
             return NAN;
@@ -172,7 +172,7 @@ static struct gain price_told(void)
 
     for (int r = 0; r < RANGES; r++)
         parts[r] = launch_part_of(program.search[r],
-                                  launch_choice_live(program.choice, program.result.launch, r),
+                                  launch_decision_live(program.choice, program.result.launch, r),
                                   program.weight[r]);
     return launch_price(parts, RANGES);
 }
@@ -282,7 +282,7 @@ static void a_launch_in_which_a_range_cannot_run_is_out(void)
         open_choice();
         CHECK(run(1000));
         CHECK(program.result.launch == (whole ? 3 : 1));
-        CHECK(whole || launch_choice_live(program.choice, 1, 2) == 2 * LIVE - 1);
+        CHECK(whole || launch_decision_live(program.choice, 1, 2) == 2 * LIVE - 1);
         close_choice();
     }
     /* The default launch, too. */
@@ -305,9 +305,9 @@ static void a_range_that_cannot_run_rules_out_no_launch_for_ever(void)
     for (size_t i = 0; i < ARMS; i++)
         program.broken[1][i] = true;
     open_choice();
-    CHECK(!run(4 * LAUNCHES)); /* no launch runs all ranges */
+    CHECK(!run(4 * LAUNCHES)); /* no launch runs all buckets */
     CHECK(program.all_starts <= LAUNCHES);
-    launch_choice_weigh(program.choice, 1, 0);
+    launch_decision_weigh(program.choice, 1, 0);
     CHECK(run(1000));
     CHECK(program.result.launch == 2 && program.result.over_default.low > 0.1);
     close_choice();
@@ -324,29 +324,30 @@ static void what_was_shown_says_the_same_when_it_is_told_again(void)
         open_choice();
         CHECK(run(1000));
         first = program.result;
-        count = program.told_count;
+        count = program.sample_count;
         for (int r = 0; r < RANGES; r++)
-            live[r] = launch_choice_live(program.choice, first.launch, r);
+            live[r] = launch_decision_live(program.choice, first.launch, r);
         close_choice();
         open_choice();
         for (size_t t = 0; t < count; t++) {
-            const struct told *told = &program.told[t];
+            const struct trainer_view *told = &program.told[t];
 
             if (told->range < 0 && t)
-                CHECK(!launch_choice_end(program.choice));
+                CHECK(!launch_decision_end(program.choice));
             if (told->range < 0)
-                launch_choice_begin(program.choice, told->launch, (enum decision_purpose)told->arm);
+                launch_decision_begin(program.choice, told->launch,
+                                      (enum decision_purpose)told->arm);
             else
-                CHECK(!launch_choice_tell(program.choice, told->range, told->arm, told->ns));
+                CHECK(!launch_decision_tell(program.choice, told->range, told->arm, told->ns));
         }
-        CHECK(!launch_choice_end(program.choice));
+        CHECK(!launch_decision_end(program.choice));
         program.all_starts = 0;
         CHECK(run(0)); /* it wants no launch more */
         CHECK(program.result.launch == first.launch && program.result.word == first.word);
         CHECK(program.result.over_default.value == first.over_default.value);
         CHECK(program.result.pairs == first.pairs);
         for (int r = 0; r < RANGES; r++)
-            CHECK(launch_choice_live(program.choice, first.launch, r) == live[r]);
+            CHECK(launch_decision_live(program.choice, first.launch, r) == live[r]);
         close_choice();
     }
 }
@@ -360,7 +361,7 @@ static void dear_starts_are_fewer(void)
         for (int dear = 0; dear < 2; dear++) {
             draw_program(seed + i, 0.02, 0.03);
             open_choice();
-            launch_choice_cost(program.choice, dear ? 0.01 : 0);
+            launch_decision_cost(program.choice, dear ? 0.01 : 0);
             CHECK(run(1000));
             starts[dear] += program.all_starts;
             close_choice();
@@ -381,17 +382,17 @@ static void a_range_that_no_longer_counts_changes_the_choice(void)
     open_choice();
     CHECK(run(1000));
     CHECK(program.result.launch == 0);
-    launch_choice_weigh(program.choice, 0, 0);
+    launch_decision_weigh(program.choice, 0, 0);
     program.all_starts = 0;
     CHECK(run(1000));
     CHECK(program.result.launch == 1);
-    launch_choice_weigh(program.choice, 1, 0);
-    launch_choice_weigh(program.choice, 2, 0);
+    launch_decision_weigh(program.choice, 1, 0);
+    launch_decision_weigh(program.choice, 2, 0);
     {
         enum decision_purpose purpose;
 
-        CHECK(launch_choice_next(program.choice, &purpose) == DECISION_DONE);
-        CHECK(!launch_choice_result(program.choice, &program.result));
+        CHECK(launch_decision_next(program.choice, &purpose) == DECISION_DONE);
+        CHECK(!launch_decision_result(program.choice, &program.result));
     }
     close_choice();
 }

@@ -1,28 +1,28 @@
 /* Which launch of a program is best for its whole table.  A job has one set of restart values, a
- * table many ranges: the best launch is the one whose ranges, each under its best live plan, take
+ * table many buckets: the best launch is the one whose buckets, each under its best live plan, take
  * least time together, by how often each of them is asked for.
  *
  * It is a decision (decision.h) whose plans are launches.  A sample of one is what one process
- * shows: the sum over ranges of weight times time.  What the ranges' own searches believe of single
- * plans says which launch to start next; fresh pairs of processes say whether the chosen one is
- * faster than the default launch.  Pure: the same launches told again give the same state.
+ * shows: the sum over buckets of weight times time.  What the buckets' own searches believe of
+ * single plans says which launch to start next; fresh pairs of processes say whether the chosen one
+ * is faster than the default launch.  Pure: the same launches told again give the same state.
  *
- *     launch_choice_open(&setup, &c);  launch_choice_add(c, search, weight) for each range;
- *     while ((launch = launch_choice_next(c, &purpose)) != DECISION_DONE) {
- *         launch_choice_begin(c, launch, purpose);
- *         while a range has launch_choice_wants(c, range) >= 0
- *             launch_choice_tell(c, range, arm, ns);   or launch_choice_drop(c, range, arm)
- *         launch_choice_end(c);
+ *     launch_decision_open(&setup, &c);  launch_decision_add(c, search, weight) for each range;
+ *     while ((launch = launch_decision_next(c, &purpose)) != DECISION_DONE) {
+ *         launch_decision_begin(c, launch, purpose);
+ *         while a range has launch_decision_wants(c, range) >= 0
+ *             launch_decision_tell(c, range, arm, ns);   or launch_decision_drop(c, range, arm)
+ *         launch_decision_end(c);
  *     }
  */
-#ifndef LAUNCH_CHOICE_H
-#define LAUNCH_CHOICE_H
+#ifndef LAUNCH_DECISION_H
+#define LAUNCH_DECISION_H
 
 #include "decision.h"
 
-struct launch_choice;
+struct launch_decision;
 
-struct launch_choice_setup {
+struct launch_decision_setup {
     size_t arm_count;          /* plans */
     const uint32_t *launch_of; /* by arm: the launch that it needs; borrowed */
     size_t launch_count;
@@ -32,40 +32,42 @@ struct launch_choice_setup {
     uint64_t seed;
 };
 
-int launch_choice_open(const struct launch_choice_setup *setup, struct launch_choice **out);
-void launch_choice_close(struct launch_choice *choice); /* NULL is fine */
+int launch_decision_open(const struct launch_decision_setup *setup, struct launch_decision **out);
+void launch_decision_close(struct launch_decision *choice); /* NULL is fine */
 
 /* One more range, of this weight; `search`: borrowed, in a visit of its own.  Samples that the
- * range has are told by launch_choice_tell() alone.  Returns its number, or an error. */
-int launch_choice_add(struct launch_choice *choice, struct search *search, double weight);
+ * range has are told by launch_decision_tell() alone.  Returns its number, or an error. */
+int launch_decision_add(struct launch_decision *choice, struct search *search, double weight);
 /* Changes the weight; 0: the range counts no more.  What was told counts anew. */
-void launch_choice_weigh(struct launch_choice *choice, int range, double weight);
+void launch_decision_weigh(struct launch_decision *choice, int range, double weight);
 
 /* What a start costs, as a share of all that a launch may save. */
-void launch_choice_cost(struct launch_choice *choice, double share);
+void launch_decision_cost(struct launch_decision *choice, double share);
 
 /* The launch to start next and what for; DECISION_DONE: it is decided. */
-int launch_choice_next(struct launch_choice *choice, enum decision_purpose *purpose);
+int launch_decision_next(struct launch_decision *choice, enum decision_purpose *purpose);
 
-void launch_choice_begin(struct launch_choice *choice, int launch, enum decision_purpose purpose);
+void launch_decision_begin(struct launch_decision *choice, int launch,
+                           enum decision_purpose purpose);
 /* The arm that the launch under way is to show next in a range; -1: no more.  `needed`: the launch
  * is of little use without it. */
-int launch_choice_wants(struct launch_choice *choice, int range, bool *needed);
-int launch_choice_tell(struct launch_choice *choice, int range, int arm, int64_t ns);
-void launch_choice_drop(struct launch_choice *choice, int range, int arm); /* it cannot run there */
-int launch_choice_end(struct launch_choice *choice);
+int launch_decision_wants(struct launch_decision *choice, int range, bool *needed);
+int launch_decision_tell(struct launch_decision *choice, int range, int arm, int64_t ns);
+void launch_decision_drop(struct launch_decision *choice, int range,
+                          int arm); /* it cannot run there */
+int launch_decision_end(struct launch_decision *choice);
 
 /* What is believed of a plan in a range: its log(ns). */
-struct normal launch_choice_level(const struct launch_choice *choice, int range, int arm);
+struct normal launch_decision_level(const struct launch_decision *choice, int range, int arm);
 
 /* The best live plan of a launch in a range; -1: none can run. */
-int launch_choice_live(const struct launch_choice *choice, int launch, int range);
+int launch_decision_live(const struct launch_decision *choice, int launch, int range);
 
 struct launch_result {
     int launch; /* that is to be told */
     enum decision_word word;
     /* What it saves, by pairs of processes: over the default launch; over the best single plan for
-     * all ranges, which is fixed_arm (-1: not known). */
+     * all buckets, which is fixed_arm (-1: not known). */
     struct gain over_default, over_fixed;
     int fixed_arm;
     struct doubt doubt;       /* where the default stands; `arm` is a launch */
@@ -73,10 +75,10 @@ struct launch_result {
 };
 /* What the chosen launch saves in one range over the default plan, by pairs of processes; unknown
  * before there are some. */
-struct gain launch_choice_gain(const struct launch_choice *choice, int range);
+struct gain launch_decision_gain(const struct launch_decision *choice, int range);
 
-/* At any time: what would be published now.  False: no launch can run all ranges. */
-bool launch_choice_result(struct launch_choice *choice, struct launch_result *out);
+/* At any time: what would be published now.  False: no launch can run all buckets. */
+bool launch_decision_result(struct launch_decision *choice, struct launch_result *out);
 
 /* ---- what launches are worth by what is believed of their plans, however they are measured */
 
@@ -95,7 +97,7 @@ struct launch_part launch_part_of(struct search *visit, int arm, double weight);
 struct gain launch_price(const struct launch_part *parts, size_t count);
 
 /* The launch of least weighted time: of those as good within half a percent the default's, else the
- * nearest to it.  totals: by launch; NAN: it cannot run all ranges.  -1: none can. */
+ * nearest to it.  totals: by launch; NAN: it cannot run all buckets.  -1: none can. */
 int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch);
 
 #endif

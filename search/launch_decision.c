@@ -1,6 +1,6 @@
-/* Asks the ranges' searches what each launch may save, starts those that may be best, and has a
+/* Asks the buckets' searches what each launch may save, starts those that may be best, and has a
  * decision hold the best one against the default launch. */
-#include "launch_choice.h"
+#include "launch_decision.h"
 
 #include "array.h"
 #include "status.h"
@@ -50,14 +50,14 @@ struct line_up {
 };
 enum { CHOSEN, USUAL, LINE_UPS };
 
-struct launch_choice {
-    struct launch_choice_setup setup;
+struct launch_decision {
+    struct launch_decision_setup setup;
     struct search_model model; /* of `search`: leads its strategy here */
     struct search *search;     /* whose arms are launches */
     struct decision decision;
     uint32_t *apart; /* by launch */
-    struct range *ranges;
-    size_t range_count;
+    struct range *buckets;
+    size_t bucket_count;
     struct shown *shown;
     size_t shown_count;
     struct process *processes;
@@ -203,24 +203,24 @@ int launch_pick(const double *totals, const uint32_t *apart, size_t count, int d
 
 /* ---- what is believed of launches */
 
-static double weighted(const struct launch_choice *c, size_t range, double log_ns)
+static double weighted(const struct launch_decision *c, size_t range, double log_ns)
 {
-    return c->ranges[range].weight * exp(log_ns);
+    return c->buckets[range].weight * exp(log_ns);
 }
 
-static bool can_run(const struct launch_choice *c, size_t range, int arm, int launch)
+static bool can_run(const struct launch_decision *c, size_t range, int arm, int launch)
 {
-    return (int)c->setup.launch_of[arm] == launch && c->ranges[range].search->usable[arm];
+    return (int)c->setup.launch_of[arm] == launch && c->buckets[range].search->usable[arm];
 }
 
-static int find_live(const struct launch_choice *c, int launch, size_t range)
+static int find_live(const struct launch_decision *c, int launch, size_t range)
 {
-    return live_of(&c->ranges[range], c->setup.launch_of, launch, c->setup.apart);
+    return live_of(&c->buckets[range], c->setup.launch_of, launch, c->setup.apart);
 }
 
 /* The variance of one process's logarithm, as far as all that it shows shares it, by processes of
  * one launch that showed the same plans one after the other. */
-static double luck_of(const struct launch_choice *c, double *freedom)
+static double luck_of(const struct launch_decision *c, double *freedom)
 {
     double squares = usual_luck * usual_luck * usual_freedom;
 
@@ -232,7 +232,7 @@ static double luck_of(const struct launch_choice *c, double *freedom)
         for (size_t q = p; q-- > 0 && !before;)
             if (c->processes[q].launch == now->launch)
                 before = &c->processes[q];
-        for (size_t r = 0; r < c->range_count && before; r++) {
+        for (size_t r = 0; r < c->bucket_count && before; r++) {
             double apart = 0, weight = 0;
             uint32_t both = 0;
 
@@ -257,42 +257,42 @@ static double luck_of(const struct launch_choice *c, double *freedom)
     return squares / *freedom;
 }
 
-static void survey(struct launch_choice *c)
+static void survey(struct launch_decision *c)
 {
     double freedom, luck = luck_of(c, &freedom);
 
     if (c->surveyed)
         return;
     c->surveyed = true;
-    for (size_t r = 0; r < c->range_count; r++)
-        fit_range(&c->ranges[r]);
+    for (size_t r = 0; r < c->bucket_count; r++)
+        fit_range(&c->buckets[r]);
     for (size_t l = 0; l < c->setup.launch_count; l++)
-        c->beliefs[l] = (struct launch_belief){ .runs = c->range_count > 0 };
+        c->beliefs[l] = (struct launch_belief){ .runs = c->bucket_count > 0 };
     for (size_t p = 0; p < c->process_count; p++)
         c->beliefs[c->processes[p].launch].processes += c->processes[p].count > 0;
     for (size_t l = 0; l < c->setup.launch_count; l++) {
         struct launch_belief *b = &c->beliefs[l];
         double sum = 0, together = 0, apart = 0;
 
-        for (size_t r = 0; r < c->range_count; r++) {
-            int arm = c->ranges[r].weight > 0 ? find_live(c, (int)l, r) : 0;
+        for (size_t r = 0; r < c->bucket_count; r++) {
+            int arm = c->buckets[r].weight > 0 ? find_live(c, (int)l, r) : 0;
             struct normal level;
             double part;
 
-            if (!(c->ranges[r].weight > 0))
+            if (!(c->buckets[r].weight > 0))
                 continue;
             if (arm < 0) {
                 b->runs = false;
                 break;
             }
-            level = level_of(&c->ranges[r], arm);
+            level = level_of(&c->buckets[r], arm);
             part = weighted(c, r, level.mean);
             sum += part;
             together += part * level.sd;
             apart += part * part * level.sd * level.sd;
         }
         b->log_ns = log(sum);
-        /* Of a launch that never ran, what ranges expect may be wrong in all of them alike. */
+        /* Of a launch that never ran, what buckets expect may be wrong in all of them alike. */
         b->variance = b->processes ? fmax(luck / b->processes, apart / (sum * sum))
                                    : together * together / (sum * sum) + luck;
     }
@@ -300,9 +300,9 @@ static void survey(struct launch_choice *c)
 
 /* ---- the search among launches */
 
-static struct launch_choice *choice_of(const struct search *search)
+static struct launch_decision *choice_of(const struct search *search)
 {
-    return (struct launch_choice *)search->setup.model->self;
+    return (struct launch_decision *)search->setup.model->self;
 }
 
 static int launches_open(struct search *search)
@@ -319,7 +319,7 @@ static void launches_nothing(struct search *search)
 /* The launch of least expected time that can run, but one; `ran`: of those that ran. */
 static int best_launch(const struct search *search, bool ran, int but)
 {
-    struct launch_choice *c = choice_of(search);
+    struct launch_decision *c = choice_of(search);
     int best = -1;
 
     survey(c);
@@ -334,7 +334,7 @@ static int best_launch(const struct search *search, bool ran, int but)
 /* What may be left in the live plans of the launch that is best. */
 static const double live_worth = 0.004;
 
-static double worth_of(const struct launch_choice *c)
+static double worth_of(const struct launch_decision *c)
 {
     static const double least = 0.0005;
 
@@ -343,25 +343,25 @@ static double worth_of(const struct launch_choice *c)
 
 /* How much faster a launch is expected to get where it were known which of its live plans is best
  * in each range. */
-static double live_doubt(const struct launch_choice *c, int launch)
+static double live_doubt(const struct launch_decision *c, int launch)
 {
     double sum = 0, doubt = 0;
 
-    for (size_t r = 0; r < c->range_count; r++) {
-        struct search *s = c->ranges[r].search;
-        int live = c->ranges[r].weight > 0 ? find_live(c, launch, r) : -1;
+    for (size_t r = 0; r < c->bucket_count; r++) {
+        struct search *s = c->buckets[r].search;
+        int live = c->buckets[r].weight > 0 ? find_live(c, launch, r) : -1;
         double part, most = 0;
 
         if (live < 0)
             continue;
-        part = weighted(c, r, level_of(&c->ranges[r], live).mean);
+        part = weighted(c, r, level_of(&c->buckets[r], live).mean);
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
             struct normal over;
 
             if (arm == live || !can_run(c, r, arm, launch))
                 continue;
             over = search_compare(s, arm, live);
-            over.mean = level_of(&c->ranges[r], arm).mean - level_of(&c->ranges[r], live).mean;
+            over.mean = level_of(&c->buckets[r], arm).mean - level_of(&c->buckets[r], live).mean;
             most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
         }
         sum += part;
@@ -374,7 +374,7 @@ static double live_doubt(const struct launch_choice *c, int launch)
  * the best one take. */
 static int launches_next(struct search *search)
 {
-    struct launch_choice *c = choice_of(search);
+    struct launch_decision *c = choice_of(search);
     int usual = (int)c->setup.launch_of[c->setup.default_arm];
     int best = best_launch(search, true, -1), next = -1;
     double most = worth_of(c);
@@ -412,7 +412,7 @@ static void launches_tell(struct search *search, int launch, double log_ns, bool
 
 static struct normal launches_level(struct search *search, int launch)
 {
-    struct launch_choice *c = choice_of(search);
+    struct launch_decision *c = choice_of(search);
 
     survey(c);
     return (struct normal){ c->beliefs[launch].log_ns, sqrt(c->beliefs[launch].variance) };
@@ -453,9 +453,9 @@ static const struct search_ops launches_ops = {
 
 /* ---- memory */
 
-int launch_choice_open(const struct launch_choice_setup *setup, struct launch_choice **out)
+int launch_decision_open(const struct launch_decision_setup *setup, struct launch_decision **out)
 {
-    struct launch_choice *c = calloc(1, sizeof(*c));
+    struct launch_decision *c = calloc(1, sizeof(*c));
     struct decision_setup decided;
     struct search_setup search;
     size_t launches = setup->launch_count;
@@ -502,21 +502,21 @@ int launch_choice_open(const struct launch_choice_setup *setup, struct launch_ch
     *out = c;
     return OK;
 out:
-    launch_choice_close(c);
+    launch_decision_close(c);
     return rc;
 }
 
-void launch_choice_close(struct launch_choice *c)
+void launch_decision_close(struct launch_decision *c)
 {
     if (!c)
         return;
     search_close(c->search);
     for (int i = 0; i < LINE_UPS; i++)
         free(c->line_up[i].live);
-    for (size_t r = 0; r < c->range_count; r++)
-        free(c->ranges[r].tally);
+    for (size_t r = 0; r < c->bucket_count; r++)
+        free(c->buckets[r].tally);
     free(c->apart);
-    free(c->ranges);
+    free(c->buckets);
     free(c->shown);
     free(c->processes);
     free(c->beliefs);
@@ -526,7 +526,7 @@ void launch_choice_close(struct launch_choice *c)
 
 /* ---- what is held against each other */
 
-static int best_fixed(const struct launch_choice *c)
+static int best_fixed(const struct launch_decision *c)
 {
     double least = INFINITY;
     int best = c->setup.default_arm;
@@ -537,10 +537,10 @@ static int best_fixed(const struct launch_choice *c)
 
         if (launch != c->line_up[CHOSEN].launch && launch != c->line_up[USUAL].launch)
             continue;
-        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++)
-            if (c->ranges[r].weight > 0)
-                sum += c->ranges[r].search->usable[arm]
-                           ? weighted(c, r, level_of(&c->ranges[r], arm).mean)
+        for (size_t r = 0; r < c->bucket_count && sum < INFINITY; r++)
+            if (c->buckets[r].weight > 0)
+                sum += c->buckets[r].search->usable[arm]
+                           ? weighted(c, r, level_of(&c->buckets[r], arm).mean)
                            : INFINITY;
         if (sum < least) {
             least = sum;
@@ -551,33 +551,33 @@ static int best_fixed(const struct launch_choice *c)
 }
 
 /* Fixes what the candidate and the default launch show from here on. */
-static void line_up(struct launch_choice *c)
+static void line_up(struct launch_decision *c)
 {
     int launch[LINE_UPS];
 
     launch[USUAL] = c->decision.setup.default_arm;
     if (!c->search->usable[launch[USUAL]])
         launch[USUAL] = c->decision.winner; /* it stands alone */
-    launch[CHOSEN] = c->decision.trial_count ? c->decision.trials[0].arm : launch[USUAL];
+    launch[CHOSEN] = c->decision.proof_count ? c->decision.proofs[0].arm : launch[USUAL];
     for (int i = 0; i < LINE_UPS; i++) {
         c->line_up[i].launch = launch[i];
-        for (size_t r = 0; r < c->range_count; r++)
+        for (size_t r = 0; r < c->bucket_count; r++)
             c->line_up[i].live[r] = find_live(c, launch[i], r);
     }
     c->fixed_arm = best_fixed(c);
     c->lined_up = true;
 }
 
-static void break_up(struct launch_choice *c)
+static void break_up(struct launch_decision *c)
 {
     c->lined_up = false;
     c->decision.chosen = false;
-    c->decision.trial_count = 0;
+    c->decision.proof_count = 0;
     for (size_t p = 0; p < c->process_count; p++)
         c->processes[p].fresh = false;
 }
 
-static const struct line_up *line_up_of(const struct launch_choice *c, int launch)
+static const struct line_up *line_up_of(const struct launch_decision *c, int launch)
 {
     for (int i = 0; i < LINE_UPS && c->lined_up; i++)
         if (c->line_up[i].launch == launch)
@@ -585,19 +585,19 @@ static const struct line_up *line_up_of(const struct launch_choice *c, int launc
     return NULL;
 }
 
-struct normal launch_choice_level(const struct launch_choice *c, int range, int arm)
+struct normal launch_decision_level(const struct launch_decision *c, int range, int arm)
 {
-    return level_of(&c->ranges[range], arm);
+    return level_of(&c->buckets[range], arm);
 }
 
-int launch_choice_live(const struct launch_choice *c, int launch, int range)
+int launch_decision_live(const struct launch_decision *c, int launch, int range)
 {
     const struct line_up *of = line_up_of(c, launch);
 
     return of ? of->live[range] : find_live(c, launch, (size_t)range);
 }
 
-static const struct shown *find_shown(const struct launch_choice *c, const struct process *p,
+static const struct shown *find_shown(const struct launch_decision *c, const struct process *p,
                                       size_t range, int arm)
 {
     for (size_t i = p->first; i < p->first + p->count; i++)
@@ -608,15 +608,15 @@ static const struct shown *find_shown(const struct launch_choice *c, const struc
 
 /* The weighted time that a process showed under one plan for each range, or one for all where
  * `fixed` is not -1; in one range alone, or in all (-1).  NAN: it did not show them. */
-static double total_of(const struct launch_choice *c, const struct process *p, const int *live,
+static double total_of(const struct launch_decision *c, const struct process *p, const int *live,
                        int fixed, int range)
 {
     double sum = 0;
 
-    for (size_t r = 0; r < c->range_count; r++) {
+    for (size_t r = 0; r < c->bucket_count; r++) {
         const struct shown *s;
 
-        if (!(c->ranges[r].weight > 0) || (range >= 0 && range != (int)r))
+        if (!(c->buckets[r].weight > 0) || (range >= 0 && range != (int)r))
             continue;
         s = find_shown(c, p, r, fixed >= 0 ? fixed : live[r]);
         if (!s)
@@ -626,14 +626,14 @@ static double total_of(const struct launch_choice *c, const struct process *p, c
     return sum;
 }
 
-/* ---- ranges */
+/* ---- buckets */
 
-int launch_choice_add(struct launch_choice *c, struct search *search, double weight)
+int launch_decision_add(struct launch_decision *c, struct search *search, double weight)
 {
     struct range fresh = { .search = search, .weight = weight };
 
     for (int i = 0; i < LINE_UPS; i++) {
-        int *more = realloc(c->line_up[i].live, (c->range_count + 1) * sizeof(*more));
+        int *more = realloc(c->line_up[i].live, (c->bucket_count + 1) * sizeof(*more));
 
         if (!more)
             return fail(ERR_NOMEM, "a range");
@@ -642,21 +642,21 @@ int launch_choice_add(struct launch_choice *c, struct search *search, double wei
     fresh.tally = calloc(c->setup.arm_count, sizeof(*fresh.tally));
     if (!fresh.tally)
         return fail(ERR_NOMEM, "plans of a range");
-    ARRAY_APPEND(c->ranges, c->range_count, fresh);
+    ARRAY_APPEND(c->buckets, c->bucket_count, fresh);
     c->surveyed = false;
     if (weight > 0)
         break_up(c); /* what is to be compared has one range more */
-    return (int)c->range_count - 1;
+    return (int)c->bucket_count - 1;
 }
 
-void launch_choice_weigh(struct launch_choice *c, int range, double weight)
+void launch_decision_weigh(struct launch_decision *c, int range, double weight)
 {
-    c->ranges[range].weight = weight;
+    c->buckets[range].weight = weight;
     c->surveyed = false;
     break_up(c);
 }
 
-void launch_choice_cost(struct launch_choice *c, double share)
+void launch_decision_cost(struct launch_decision *c, double share)
 {
     c->cost = share;
     c->search->setup.worth = worth_of(c);
@@ -664,16 +664,16 @@ void launch_choice_cost(struct launch_choice *c, double share)
 
 /* ---- launches */
 
-static bool any_counts(const struct launch_choice *c)
+static bool any_counts(const struct launch_decision *c)
 {
-    for (size_t r = 0; r < c->range_count; r++)
-        if (c->ranges[r].weight > 0)
+    for (size_t r = 0; r < c->bucket_count; r++)
+        if (c->buckets[r].weight > 0)
             return true;
     return false;
 }
 
 /* Launches in which some range has no plan that can run are out, as long as that range counts. */
-static void rule_out(struct launch_choice *c)
+static void rule_out(struct launch_decision *c)
 {
     int usual = c->decision.setup.default_arm;
 
@@ -687,7 +687,7 @@ static void rule_out(struct launch_choice *c)
     }
 }
 
-int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
+int launch_decision_next(struct launch_decision *c, enum decision_purpose *purpose)
 {
     int next;
 
@@ -701,7 +701,7 @@ int launch_choice_next(struct launch_choice *c, enum decision_purpose *purpose)
     return next;
 }
 
-void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purpose purpose)
+void launch_decision_begin(struct launch_decision *c, int launch, enum decision_purpose purpose)
 {
     struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
 
@@ -712,7 +712,7 @@ void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purp
     if (purpose == DECISION_SAFETY && !c->lined_up) { /* as it was when this was asked for */
         enum decision_purpose again;
 
-        (void)launch_choice_next(c, &again);
+        (void)launch_decision_next(c, &again);
         if (!c->lined_up)
             line_up(c);
     } else if (purpose == DECISION_SEARCH && c->lined_up) {
@@ -724,15 +724,15 @@ void launch_choice_begin(struct launch_choice *c, int launch, enum decision_purp
                                                          .first = c->shown_count };
 }
 
-int launch_choice_wants(struct launch_choice *c, int range, bool *needed)
+int launch_decision_wants(struct launch_decision *c, int range, bool *needed)
 {
     const struct process *p = &c->processes[c->process_count - 1];
     const struct line_up *of = p->purpose == DECISION_SAFETY ? line_up_of(c, p->launch) : NULL;
-    struct search *s = c->ranges[range].search;
+    struct search *s = c->buckets[range].search;
     int first[3] = { -1, -1, -1 };
 
     *needed = true;
-    if (!c->under_way || !(c->ranges[range].weight > 0))
+    if (!c->under_way || !(c->buckets[range].weight > 0))
         return -1;
     first[0] = of ? of->live[range] : find_live(c, p->launch, (size_t)range);
     if (p->launch == (int)c->setup.launch_of[c->setup.default_arm])
@@ -752,10 +752,10 @@ int launch_choice_wants(struct launch_choice *c, int range, bool *needed)
     return search_inside(s, c->within, c->among);
 }
 
-int launch_choice_tell(struct launch_choice *c, int range, int arm, int64_t ns)
+int launch_decision_tell(struct launch_decision *c, int range, int arm, int64_t ns)
 {
     struct shown fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
-    struct tally *t = &c->ranges[range].tally[arm];
+    struct tally *t = &c->buckets[range].tally[arm];
     double off = fresh.log_ns - t->mean;
 
     t->mean += off / ++t->count;
@@ -765,13 +765,13 @@ int launch_choice_tell(struct launch_choice *c, int range, int arm, int64_t ns)
         ARRAY_APPEND(c->shown, c->shown_count, fresh);
         c->processes[c->process_count - 1].count++;
     }
-    search_add(c->ranges[range].search, arm, ns);
+    search_add(c->buckets[range].search, arm, ns);
     return OK;
 }
 
-void launch_choice_drop(struct launch_choice *c, int range, int arm)
+void launch_decision_drop(struct launch_decision *c, int range, int arm)
 {
-    search_drop(c->ranges[range].search, arm, true);
+    search_drop(c->buckets[range].search, arm, true);
     c->surveyed = false;
     for (int i = 0; i < LINE_UPS && c->lined_up; i++)
         if (c->line_up[i].live[range] == arm) {
@@ -782,7 +782,7 @@ void launch_choice_drop(struct launch_choice *c, int range, int arm)
         c->fixed_arm = -1;
 }
 
-int launch_choice_end(struct launch_choice *c)
+int launch_decision_end(struct launch_decision *c)
 {
     struct process *p = &c->processes[c->process_count - 1];
     const struct line_up *of = line_up_of(c, p->launch);
@@ -825,7 +825,7 @@ static struct gain gain_of(const struct pairs *pairs, double luck, double freedo
 /* Fresh processes of the chosen launch under its live plans against those that ran one plan
  * everywhere: within each process where that is a plan of the launch, else the n-th of both.
  * `range`: in that one alone; -1: weighted, in all. */
-static struct pairs pairs_with(const struct launch_choice *c, const struct line_up *chosen,
+static struct pairs pairs_with(const struct launch_decision *c, const struct line_up *chosen,
                                int plan, int range)
 {
     bool same = (int)c->setup.launch_of[plan] == chosen->launch;
@@ -853,7 +853,7 @@ static struct pairs pairs_with(const struct launch_choice *c, const struct line_
     return pairs;
 }
 
-struct gain launch_choice_gain(const struct launch_choice *c, int range)
+struct gain launch_decision_gain(const struct launch_decision *c, int range)
 {
     double freedom, luck = luck_of(c, &freedom);
     struct pairs pairs;
@@ -864,13 +864,13 @@ struct gain launch_choice_gain(const struct launch_choice *c, int range)
     return gain_of(&pairs, 2 * luck, freedom);
 }
 
-bool launch_choice_result(struct launch_choice *c, struct launch_result *out)
+bool launch_decision_result(struct launch_decision *c, struct launch_result *out)
 {
     struct launch_result r = { .over_default = GAIN_UNKNOWN,
                                .over_fixed = GAIN_UNKNOWN,
                                .fixed_arm = c->fixed_arm };
     struct decision_result decided;
-    const struct trial_of *trial;
+    const struct paired_proof *proof;
     const struct line_up *chosen;
     double freedom, luck;
 
@@ -885,12 +885,12 @@ bool launch_choice_result(struct launch_choice *c, struct launch_result *out)
     r.doubt = decided.doubt;
     r.launches = (uint32_t)c->process_count;
     luck = luck_of(c, &freedom);
-    trial = decision_trial(&c->decision);
+    proof = decision_proof(&c->decision);
     chosen = line_up_of(c, r.launch);
     if (r.launch == c->decision.setup.default_arm)
         r.over_default = (struct gain){ 0, 0, 0 };
-    if (trial && trial->arm == r.launch) {
-        struct pairs pairs = trial_pairs(trial);
+    if (proof && proof->arm == r.launch) {
+        struct pairs pairs = proof_pairs(proof);
 
         r.pairs = pairs.count;
         r.over_default = gain_of(&pairs, 2 * luck, freedom);
