@@ -1,10 +1,10 @@
-/* libmoelookup with MPI: one rank reads, every rank holds the same table.
+/* libmoelookup with MPI: one rank reads, every rank gets the same table.
  *
  *     struct moelookup *table;
  *     int status = moelookup_mpi_open(NULL, 0, MPI_COMM_WORLD, &table);
  *
- * Header only: the library itself knows no MPI.  Both functions are collective over `comm` and
- * return the same status on every rank, also where one rank alone has failed. */
+ * The library itself does not know MPI: these functions are in this header only.  All are
+ * collective over `comm` and return the same status on every rank, even if only one rank failed. */
 #ifndef MOELOOKUP_MPI_H
 #define MOELOOKUP_MPI_H
 
@@ -19,7 +19,7 @@
 #define MOELOOKUP_MPI_UNUSED
 #endif
 
-/* The worst status of all ranks; what went wrong inside MPI counts as input/output. */
+/* The worst status of all ranks.  A failure inside MPI counts as MOE_ERR_IO. */
 static MOELOOKUP_MPI_UNUSED int moelookup_mpi_settle(int status, MPI_Comm comm)
 {
     int worst = status;
@@ -28,7 +28,7 @@ static MOELOOKUP_MPI_UNUSED int moelookup_mpi_settle(int status, MPI_Comm comm)
                                                                                     : MOE_ERR_IO;
 }
 
-/* A count is an int, a table may be larger. */
+/* Broadcasts in parts: a count of MPI is an int, and a table may be larger. */
 static MOELOOKUP_MPI_UNUSED int moelookup_mpi_bytes(unsigned char *bytes, size_t size, int root,
                                                     MPI_Comm comm)
 {
@@ -43,8 +43,8 @@ static MOELOOKUP_MPI_UNUSED int moelookup_mpi_bytes(unsigned char *bytes, size_t
     return MOE_OK;
 }
 
-/* root's table to all: *out is a new table on every rank, root included.  `table` is read on root
- * only; NULL there is MOE_ERR_ARGUMENT everywhere. */
+/* Sends root's table to all ranks.  *out is a new table on every rank, root included.  `table` is
+ * read on root only; NULL there is MOE_ERR_ARGUMENT on all ranks. */
 static MOELOOKUP_MPI_UNUSED int moelookup_mpi_broadcast(const struct moelookup *table, int root,
                                                         MPI_Comm comm, struct moelookup **out)
 {
@@ -82,7 +82,8 @@ static MOELOOKUP_MPI_UNUSED int moelookup_mpi_broadcast(const struct moelookup *
     return status;
 }
 
-/* root opens, as moelookup_open does; nobody else reads a file or the environment's switches. */
+/* root opens a table as moelookup_open does, and sends it to all ranks.  No other rank reads a file
+ * or the environment variables of moelookup_open. */
 static MOELOOKUP_MPI_UNUSED int moelookup_mpi_open(const char *path_or_null, int root,
                                                    MPI_Comm comm, struct moelookup **out)
 {
@@ -96,15 +97,17 @@ static MOELOOKUP_MPI_UNUSED int moelookup_mpi_open(const char *path_or_null, int
     status = moelookup_mpi_settle(status, comm);
     if (status == MOE_OK)
         status = moelookup_mpi_broadcast(mine, root, comm, out);
-    /* One of the ranks speaks for all (MOELOOKUP_RECORD); a failure is said, and harms nobody. */
+    /* One rank records for all (MOELOOKUP_RECORD).  If that fails, a line says so, and nothing else
+     * happens. */
     if (status == MOE_OK && rank == root)
         (void)moelookup_record(*out, NULL);
     moelookup_close(mine);
     return status;
 }
 
-/* MOE_OK if every rank holds the same table; else MOE_ERR_AMBIGUOUS on every rank: they would run
- * different plans and wait for each other for ever.  Worth a call before the first step. */
+/* MOE_OK if every rank holds the same table, else MOE_ERR_AMBIGUOUS on every rank.  With different
+ * tables, ranks would run different plans and wait for each other for ever.  Call it before the
+ * first step. */
 static MOELOOKUP_MPI_UNUSED int moelookup_mpi_check(const struct moelookup *table, MPI_Comm comm)
 {
     unsigned char mine[32] = { 0 }, least[32], most[32];

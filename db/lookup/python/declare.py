@@ -1,8 +1,8 @@
 """Writes moelookup/_declared.py: what moelookup.h and moetune.h declare, as Python needs it.
 
-    declare.py >moelookup/_declared.py      # tests/program/test_python says when that is wanted
+    declare.py >moelookup/_declared.py      # tests/program/test_python fails when this is needed
 
-Who uses the package needs neither these headers nor a compiler.
+Users of the package need neither these headers nor a compiler.
 """
 
 import os
@@ -47,7 +47,7 @@ def without_comments(text):
 
 
 def python_type(declared):
-    """Of "const struct moe_shape *shape": what of it is not the name."""
+    """The type of "const struct moe_shape *shape", without the name, in ctypes."""
     kind, stars = re.sub(r"\b(const|struct|enum)\b", "", declared), declared.count("*")
     name = re.match(r"\s*(\w+)", kind)[1]
     stars += "[" in declared
@@ -64,7 +64,7 @@ def python_type(declared):
 
 
 def enums(text):
-    """NAME, then member and comment of each value from 0 on."""
+    """For each enum its name and its members: name, value, comment."""
     for name, body in re.findall(r"enum (\w+) \{(.*?)\};", text, re.S):
         members = re.findall(r"(\w+)\s*=\s*(-?\d+)\s*,?\s*(?:/\*(.*?)\*/)?", body, re.S)
         named = [one for one in without_comments(body).split(",") if one.strip()]
@@ -73,7 +73,7 @@ def enums(text):
 
 
 def write_words(text):
-    """Tuples of the words that texts have for an enum's values, without what their names share."""
+    """Writes a tuple of words for each enum: its members' names without their common prefix."""
     for name, members in enums(text):
         if name in ("moe_status", "moe_source"):
             continue

@@ -6,8 +6,8 @@
     plan = view.plan(capacity)                     # at every step
     plan.r, plan.d, plan.a                         # (1, 4, "linear")
 
-The contract is that of moelookup.h, of which this is a thin layer.  moelookup.torch shares a table
-between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
+This package is a thin layer over libmoelookup; moelookup.h is the contract.  moelookup.torch shares a
+table between the ranks of torch.distributed.  moelookup.tutel runs a Tutel layer with its plans.
 """
 
 from ._declared import Source

@@ -39,27 +39,27 @@ class Source(enum.IntEnum):
 
     # measured in this bucket
     EXACT = 0
-    # this bucket has no entry; another one inside the tuned range answers
+    # this bucket has no entry; another one in the tuned range answers
     NEIGHBOUR = 1
-    # before the first or beyond the last bucket: that one answers
+    # before the first bucket or after the last: that bucket answers
     CLAMPED = 2
-    # out of date: the software changed since, or steps became slower
+    # out of date: the software changed, or steps became slower
     STALE = 3
-    # pinned by a person, or MOELOOKUP_FORCE
+    # pinned by `moetune override` or MOELOOKUP_FORCE
     OVERRIDE = 4
-    # nothing is known, or MOELOOKUP_DISABLE
+    # nothing is known, or MOELOOKUP_DISABLE is set
     DEFAULT = 5
-    # this bucket lies between measured ones that agree
+    # not measured: this bucket lies between measured ones that agree
     INFERRED = 6
-    # measured at another site, on a cluster that is equal
+    # measured at another site, on an equal cluster
     IMPORTED = 7
-    # being measured: libmoetune's answer (moetune.h), never this library's
+    # being measured: only libmoetune (moetune.h) answers this
     TENTATIVE = 8
-    # capacities differ, and the table does not know what the best plan with r=0 and the best one
-    # with r >= 1 take: the default; see moelookup_get_uneven
+    # the default plan: experts have different capacities, and the table cannot compare the best
+    # plan with r=0 to the best with r >= 1; see moelookup_get_uneven
     UNCOMPARED = 9
-    # the entry's own numbers say that its plan is not faster than the default, or cannot be true:
-    # the default
+    # the default plan: by its own numbers the entry's plan is not faster than the default, or the
+    # numbers cannot be true
     UNSOUND = 10
     # the table knows nothing of this launch; see moelookup_bind_launch
     UNKNOWN_LAUNCH = 11

@@ -1,4 +1,4 @@
-"""Finds libmoelookup.so.1, or another library of ours, and what calls into it need."""
+"""Finds and loads libmoelookup.so.1, or libmoetune.so.1, and prepares calls into it."""
 
 import array
 import ctypes
@@ -17,9 +17,9 @@ UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
 
 
 class Error(Exception):
-    """What the library refuses, or that there is no library.
+    """The library refused a call, or was not found.
 
-    status is its negative enum moe_status, None where the library did not speak.
+    status is the library's negative enum moe_status; None if the error is not the library's.
     """
 
     def __init__(self, message: str, status: Optional[int] = None) -> None:
@@ -34,9 +34,9 @@ class Error(Exception):
 
 
 def _places(name: str, variable: str) -> Iterator[str]:
-    """Paths to try, in this order; a name without a folder is left to the dynamic linker."""
+    """Paths to try, in this order; the dynamic linker looks for a name without a folder."""
     chosen = os.environ.get(variable)
-    if chosen:  # and nothing else: another library than the one asked for would be a surprise
+    if chosen:  # and nothing else: another library than the chosen one would be a surprise
         yield chosen
         return
     here = os.path.dirname(os.path.abspath(__file__))
@@ -49,7 +49,7 @@ def _places(name: str, variable: str) -> Iterator[str]:
 
 
 def load(name: str, variable: str) -> ctypes.CDLL:
-    """variable: the environment's, that names a file."""
+    """variable: the environment variable that may name the file."""
     tried: List[str] = []
     for place in _places(name, variable):
         try:
@@ -64,7 +64,7 @@ def load(name: str, variable: str) -> ctypes.CDLL:
 
 
 def declare(library: Any, what: str, functions: Dict[str, Tuple[Any, List[Any]]]) -> None:
-    """Tells ctypes what the functions take and return; `what` must have all of them."""
+    """Declares what the functions take and return; the library `what` must have all of them."""
     try:
         for name, (result, arguments) in functions.items():
             function = getattr(library, name)
@@ -74,7 +74,7 @@ def declare(library: Any, what: str, functions: Dict[str, Tuple[Any, List[Any]]]
 
 
 class Library:
-    """The functions of the C library by name; get() is the one that is called at every step."""
+    """The functions of the C library by name; a trainer calls get() at every step."""
 
     def __init__(self) -> None:
         releasing = load(NAME, "MOELOOKUP_LIBRARY")
@@ -97,12 +97,12 @@ class Library:
 
 @functools.lru_cache(maxsize=None)
 def library() -> Library:
-    """Loaded at the first use, so that importing this package never fails; not kept if it fails."""
+    """Loads the library at its first use, so importing this package never fails."""
     return Library()
 
 
 def library_version() -> str:
-    """Of the C library that was loaded."""
+    """The version of the C library that was loaded."""
     return str(library().functions.moelookup_version().decode())
 
 
@@ -123,7 +123,7 @@ def c_text(name: str, value: bytes) -> bytes:
 
 
 def numbers(what: str, given: Any, kind: Any = ctypes.c_uint32, code: str = "I") -> Any:
-    """Whole numbers as an array of C: of a list, an array or a tensor, of rows one after the other."""
+    """An array of C of whole numbers from a list, an array or a tensor, row after row."""
     device = getattr(given, "device", None)
     if getattr(device, "type", "cpu") != "cpu":
         # Python's own filter shows it once for each line that calls.
@@ -143,7 +143,7 @@ def numbers(what: str, given: Any, kind: Any = ctypes.c_uint32, code: str = "I")
 
 
 def fill(kind: Any, **values: Any) -> Any:
-    """A struct of whole numbers, which knows its size."""
+    """A struct of whole numbers, with its struct_size."""
     return kind(sizeof(kind), **{name: whole(name, value) for name, value in values.items()})
 
 
@@ -151,9 +151,9 @@ _Self = TypeVar("_Self", bound="Owned")
 
 
 class Owned:
-    """A pointer that the library gave out, given back once.
+    """A pointer from the library, which is freed once.
 
-    Immutable otherwise, so threads share it and a copy is the thing itself.
+    It never changes otherwise: threads share it, and a copy is the object itself.
     """
 
     __slots__ = ("_pointer", "_owned", "_free", "__weakref__")
@@ -166,7 +166,7 @@ class Owned:
         self._pointer = pointer
 
     def close(self) -> None:
-        """May be called again; happens by itself when nobody holds the object any more."""
+        """Frees the pointer; may be called again.  An unused object closes itself."""
         try:
             address = self._owned.pop()
         except (AttributeError, IndexError):  # never came to be; closed before

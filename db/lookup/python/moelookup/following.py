@@ -1,5 +1,6 @@
-"""What a gate chooses: counts that are recorded, capacities that follow the experts, and routes that
-are known.  See moelookup.h for the rules."""
+"""What follows the choices of a gate: recorded counts, a capacity for each expert, known routes.
+
+moelookup.h has the rules."""
 
 import os
 import queue
@@ -53,8 +54,8 @@ def record_counts(
 ) -> Counts:
     """Opens a recorder: with moelookup.record_counts(...) as counts: counts.step(i, n).
 
-    None: the file that $MOELOOKUP_COUNTS names; where it names none, nothing is recorded.  With
-    tokens, T of each rank, all counts of a step are to add up to ranks * tokens * top_k.
+    None: the file that $MOELOOKUP_COUNTS names; if it is not set, nothing is recorded.  If tokens (T
+    of each rank) is given, the counts of a step must add up to ranks * tokens * top_k.
     """
     options = fill(
         moe_counts_options,
@@ -77,27 +78,27 @@ def record_counts(
 
 
 class State(NamedTuple):
-    """What is in force at a step.  All of it is the same on every rank."""
+    """What is in force at a step; all fields are the same on every rank."""
 
     rows: Tuple[int, ...]  # of each expert, from one source rank
-    key: int  # with key_r0, what view.plan_counts(state.rows) makes of the rows
+    key: int  # key and key_r0: what keys() makes of the rows
     total: int  # rows of all experts
-    fullest: int  # of the fullest rank; where a rank has one expert or less, the largest capacity
-    balanced: int  # the same if experts were dealt out by size
+    fullest: int  # rows of the fullest rank; if a rank has one expert or less, the largest capacity
+    balanced: int  # what fullest would be if experts were placed by size
     first: int  # step from which this is in force
-    pending: Optional[int]  # step from which other capacities are decided to be
+    pending: Optional[int]  # step from which other capacities hold; None: none are decided
     replans: int
     digest: int
-    dropped_ppm: int  # of all choices that were fed
-    key_r0: int = 0  # as key, of plans with r = 0: every rank computes the rows of all experts
+    dropped_ppm: int  # dropped per million of all choices that were fed
+    key_r0: int = 0  # for plans with r = 0: every rank computes the rows of all experts
 
 
 class Capacities(Owned):
-    """A capacity for each expert: its peak of the last steps, changed seldom and at the same step
-    on every rank.
+    """Gives each expert a capacity of its own: its peak of the last steps.
 
-    most: no expert gets more rows; start: before counts act (0: most); the others are those of
-    struct moe_capacities_options.  Calls of several threads follow each other.
+    Capacities change seldom, and at the same step on every rank.  most: no expert gets more rows.
+    start: rows before counts act (0: most).  The other arguments are those of struct
+    moe_capacities_options.  Several threads may call it, one at a time.
     """
 
     __slots__ = ("experts", "delta")
@@ -152,7 +153,7 @@ class Capacities(Owned):
         library().check(status, f"feed step {step}, {len(buffer)} counts")
 
     def at(self, step: int) -> State:
-        """What is in force at a step.  Its counts must have been fed up to step - delta."""
+        """What is in force at a step.  Counts must have been fed up to step - delta."""
         rows, now = POINTER(c_uint32)(), moe_capacities_state(sizeof(moe_capacities_state))
         status = library().functions.moe_capacities_at(
             self._live(), whole("step", step, UINT64_MAX), byref(rows), byref(now)
@@ -165,7 +166,7 @@ class Capacities(Owned):
         return State(**told)
 
     def save(self) -> bytes:
-        """All that it knows, for a checkpoint."""
+        """The whole state as bytes, for a checkpoint."""
         save, size = library().functions.moe_capacities_save, c_size_t()
         library().check(save(self._live(), None, byref(size)), "save")
         saved = create_string_buffer(size.value)
@@ -174,7 +175,7 @@ class Capacities(Owned):
 
     @classmethod
     def load(cls, saved: Union[bytes, bytearray, memoryview]) -> "Capacities":
-        """Goes on where save() was called, with the options of then."""
+        """Continues where save() was called, with the options of that time."""
         data, pointer = bytes(saved), c_void_p()
         status = library().functions.moe_capacities_load(data, len(data), byref(pointer))
         library().check(status, "load capacities")
@@ -194,8 +195,8 @@ class Beside:
             beside.counts(step, largest_counts)    # as soon as they are known; returns at once
             ...                                    # the rest of the step
 
-    Which answer a step gets does not depend on how the threads run.  The capacities are the
-    thread's until close().
+    The answer of a step does not depend on how the threads run.  Until close(), only the thread may
+    use the capacities.
     """
 
     def __init__(
@@ -223,11 +224,11 @@ class Beside:
                 self._answers.put((step + self._delta, None, error))
 
     def counts(self, step: int, counts: Any) -> None:
-        """Of each step in turn, after its answer; see Capacities.feed."""
+        """The counts of a step; for each step in turn, after its answer.  See Capacities.feed."""
         self._handed.put((step, list(counts)))
 
     def answer(self, step: int) -> Tuple[State, Optional[Plan]]:
-        """Each step is asked for once, in order."""
+        """State and plan of a step; ask for each step once, in order."""
         ready, answer, error = self._answers.get()
         if error is not None:
             raise error
@@ -245,10 +246,10 @@ class Beside:
 
 
 class Routes(Owned):
-    """Which experts the tokens of batches chose when they were last seen.
+    """Stores which experts the tokens of a batch chose when they were last seen.
 
-    rooms batches of at most `rows` tokens are kept; on, off (thousandths) and first_pass say when
-    they are worth using.
+    It has room for `rooms` batches of at most `rows` tokens.  on and off (thousandths) and first_pass
+    are the thresholds of decide().
     """
 
     __slots__ = ("top_k", "rows")
@@ -283,7 +284,7 @@ class Routes(Owned):
     def put(self, key: int, ids: Any) -> Tuple[int, int]:
         """Stores a batch's ids: rows of top_k experts, as lists or a tensor on the CPU.
 
-        Returns how many tokens chose the same experts as when they were put last, and of how many.
+        Returns how many tokens chose the same experts as last time, and how many were compared.
         """
         rows = ids.tolist() if hasattr(ids, "tolist") else ids
         flat: List[int] = []
@@ -306,7 +307,7 @@ class Routes(Owned):
         return same.value, compared.value
 
     def get(self, key: int) -> Optional[List[List[int]]]:
-        """What was put last under this key; None: nothing, or it had to go."""
+        """What was put last under this key; None: nothing, or it was forgotten to make room."""
         room = (c_int32 * (self.rows * self.top_k))()
         rows = c_uint32()
         status = library().functions.moe_routes_get(
@@ -317,7 +318,7 @@ class Routes(Owned):
         return [list(room[t * k : (t + 1) * k]) for t in range(rows.value)] or None
 
     def decide(self, number: int, same: int, total: int) -> bool:
-        """Whether to use known routes from here on; totals of pass `number`, summed over ranks."""
+        """Whether to use known routes from here on; same and total are sums over ranks."""
         on = c_uint32()
         said = (("pass", number), ("same", same), ("total", total))
         totals = [whole(name, value, UINT64_MAX) for name, value in said]

@@ -12,7 +12,7 @@ Words = Dict[str, Union[int, str]]
 
 
 def words(text: str) -> Words:
-    """ "E=8 dtype=f32": {"E": 8, "dtype": "f32"}; so layers and plans are written."""
+    """ "E=8 dtype=f32" becomes {"E": 8, "dtype": "f32"}: the text form of layers and plans."""
     pairs = (word.partition("=") for word in text.split())
     return {name: int(v) if re.fullmatch("-?[0-9]+", v) else v for name, _, v in pairs}
 
@@ -21,7 +21,7 @@ def words(text: str) -> Words:
 
 
 class Axes(Words):
-    """A plan's values by axis.  A name that is none of its axes is a KeyError that says which are."""
+    """A plan's values by axis.  For another name the KeyError lists the axes."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise KeyError(f"{name} is no axis of this plan: {', '.join(self) or 'it has none'}")
@@ -34,16 +34,16 @@ class Plan(NamedTuple):
     d: int = 1  # pipelining degree
     a: str = "linear"  # all-to-all: "linear", "2dh", "nccl", "rail" or "3dh"
     source: Source = Source.DEFAULT
-    bucket: int = 0  # the bucket it was measured for
+    bucket: int = 0  # the bucket for which it was measured
     time_us: float = 0.0
     default_us: float = 0.0
     ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
     e: str = "padded"  # which rows of experts are computed: "padded" or "sparse"
-    w: str = "keep"  # gathered weights: "keep" until backward, or "cache": gathered again
+    w: str = "keep"  # gathered weights: "keep" until backward; "cache": backward gathers them again
     proto: str = "auto"  # NCCL_PROTO of weights' communicators: "ll", "ll128", "simple"
 
     def __str__(self) -> str:
-        """The text form: r, d and a, and of the later axes those that are not as usual."""
+        """The text form: r, d and a; then the other axes that do not have their defaults."""
         usual = self._field_defaults
         later = [name for name in _AXES[3:] if getattr(self, name) != usual[name]]
         return " ".join(f"{name}={getattr(self, name)}" for name in (*_AXES[:3], *later))
@@ -54,7 +54,7 @@ _PLAN_WORDS = {"a": c.moe_a2a, "e": c.moe_experts, "w": c.moe_weights, "proto": 
 
 
 def parse_plan(text: str, source: Source) -> Plan:
-    """The reverse of str(plan)."""
+    """The plan of a text that str(plan) wrote."""
     said: Dict[str, Any] = dict(words(text))
     unknown = said.keys() - set(_AXES)
     if not {"r", "d", "a"} <= said.keys():
@@ -70,7 +70,7 @@ _EMPTY = bytes(c.moe_plan(sizeof(c.moe_plan), r=1, d=1, source=Source.DEFAULT))
 
 
 def new_plan() -> Any:
-    """An empty struct moe_plan to be filled; its bytes are for read_plan."""
+    """A struct moe_plan for the library to fill; read_plan reads its bytes."""
     return (c_char * len(_EMPTY)).from_buffer_copy(_EMPTY)
 
 
@@ -82,7 +82,7 @@ def read_plan(answer: bytes) -> Plan:
 
 
 def plan_struct(plan: Plan) -> bytes:
-    """A struct moe_plan, the other way."""
+    """The bytes of a struct moe_plan: what read_plan reads."""
     values = {name: said.index(getattr(plan, name)) for name, said in _PLAN_WORDS.items()}
     return bytes(c.moe_plan(sizeof(c.moe_plan), **dict(plan._asdict(), **values)))
 
@@ -110,9 +110,9 @@ class SpacePlan(Axes):
 
 
 def read_space_plan(plan: Any, plan_format: Any = None) -> SpacePlan:
-    """Of a struct moe_plan; what looks like an integer is int, as moetune.Asker has it.
+    """The plan of a struct moe_plan of a declared space; integers are int, as in moetune.Asker.
 
-    plan_format: of the library that knows the space; None: moelookup's."""
+    plan_format: the function of the library that knows the space; None: moelookup's."""
     room = create_string_buffer(512)
     plan_format = plan_format or library().functions.moe_plan_format
     library().check(min(plan_format(byref(plan), room, len(room)), 0), "plan")
@@ -142,17 +142,17 @@ class Shape(NamedTuple):
     tokens: int
     layout: str = "experts"  # what a rank holds: "experts", or "hidden": units of every expert
     shares: str = "equal"  # or by the ranks' speed: "tokens", "hidden" (units), "speed": both
-    layers: int = 0  # in a step; 0 = any
+    layers: int = 0  # equal MoE layers in a step; 0 = any
     groups: int = 0  # of experts; 0 = none
-    group_limit: int = 0  # a token's experts are of so many groups
-    router: str = "softmax"  # "sigmoid", "bilevel": a group, then a place in it, or "cosine"
-    order: str = "token"  # whose choices get slots first: or of the surest tokens, "priority"
+    group_limit: int = 0  # a token's experts come from so many groups
+    router: str = "softmax"  # or "sigmoid", "cosine", "bilevel": a group, then an expert in it
+    order: str = "token"  # who gets slots first; "priority": tokens with the largest gate probability
     projection: int = 0  # dimensions of a cosine router; 0 = 256, at most model_dim
-    combine: str = "sum"  # what a token gets: or "choices", a row for each of them
-    ranks_per_rack: int = 0  # of several nodes near each other; 0 = all are alike
+    combine: str = "sum"  # what a token gets; "choices": one row per choice
+    ranks_per_rack: int = 0  # a rack holds several nearby nodes; 0 = all are equally near
 
 
-# Fields of a Shape that are no numbers, and what they are by the number in the struct.
+# Fields of a Shape that are words: the words, by their number in the struct.
 _SHAPE_WORDS: Dict[str, Tuple[Any, ...]] = {
     "dtype": c.moe_dtype,
     "train": (False, True),
@@ -167,7 +167,7 @@ _C_NAMES = {"train": "pass"}  # where the struct has another name
 
 
 def checked_shape(given: Shape) -> Tuple[Shape, c.moe_shape]:
-    """Whole numbers and known words; what else must hold the library says."""
+    """Checks that numbers are whole and words known; the library checks the rest."""
     numbers = [name for name in Shape._fields if name not in _SHAPE_WORDS]
     values: Dict[str, Any] = {name: whole(name, getattr(given, name)) for name in numbers}
     shape = given._replace(train=bool(given.train), **values)
@@ -180,6 +180,6 @@ def checked_shape(given: Shape) -> Tuple[Shape, c.moe_shape]:
 
 
 def shape_words(shape: c.moe_shape) -> Dict[str, Any]:
-    """A struct moe_shape as bind() takes it."""
+    """The arguments of bind() for a struct moe_shape."""
     said = {name: getattr(shape, _C_NAMES.get(name, name)) for name in Shape._fields}
     return dict(said, **{name: known[said[name]] for name, known in _SHAPE_WORDS.items()})

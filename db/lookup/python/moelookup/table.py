@@ -40,14 +40,14 @@ _views: "weakref.WeakSet[_AnyView]" = weakref.WeakSet()
 
 @atexit.register
 def _flush_all() -> None:
-    """An interpreter that ends does not always close what is open, and C has no such moment."""
+    """An interpreter that ends may leave views open, and the C library does not see its end."""
     for view in list(_views):
         with contextlib.suppress(Exception):  # closed, or its disk is full: too late to say
             view.flush()
 
 
 class _AnyView(Owned):
-    """What views of both kinds do."""
+    """What View and SpaceView share."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class _AnyView(Owned):
         _views.add(self)
 
     def flush(self) -> None:
-        """Appends what was recorded since the last time; see Table.record."""
+        """Appends the look-ups since the last call to the file; see Table.record."""
         library().check(library().functions.moelookup_flush(self._live()), "flush")
 
     def _explained(self, what: str, explain: Any, *asked: Any) -> str:
@@ -68,7 +68,7 @@ class _AnyView(Owned):
 
 
 class View(_AnyView):
-    """One layer's dictionary.  Any number of threads may ask it."""
+    """The table of one layer.  Any number of threads may ask it."""
 
     __slots__ = ("shape", "_get", "_plans", "_rooms")
 
@@ -80,9 +80,9 @@ class View(_AnyView):
         self._rooms: List[Tuple[Any, Any]] = []
 
     def plan(self, capacity: int) -> Plan:
-        """The plan for this step's capacity, and why.
+        """The plan for this step's capacity; its source says where it comes from.
 
-        The same object for the same answer.  Never fails for a capacity that fits in 32 bits."""
+        Equal answers are the same object.  No capacity that fits in 32 bits is an error."""
         # Every line here is paid at every step.
         if capacity.__class__ is not int:
             capacity = operator.index(capacity)
@@ -104,11 +104,11 @@ class View(_AnyView):
             return self._remember(answer)
 
     def plan_uneven(self, key: int, key_r0: int) -> Plan:
-        """The plan where experts have capacities of their own: see moelookup_get_uneven.
+        """The plan for experts with different capacities: see moelookup_get_uneven.
 
-        key and key_r0 are those of moelookup.State: the equal capacities at which plans with
-        r >= 1 and with r = 0 take as long.  The faster of the best plans of both kinds, or the
-        default plan where the table cannot say which that is (Source.UNCOMPARED)."""
+        key and key_r0 are those of moelookup.State.  A plan with r >= 1 takes as long as at the
+        equal capacity key, a plan with r = 0 as long as at key_r0.  The faster one answers.  If the
+        table cannot say which is faster, the default plan does (Source.UNCOMPARED)."""
         buffer = new_plan()
         status = library().functions.moelookup_get_uneven(
             self._live(), whole("key", key), whole("key_r0", key_r0), byref(buffer)
@@ -118,17 +118,18 @@ class View(_AnyView):
         return self._plans.get(answer) or self._remember(answer)
 
     def plan_counts(self, counts: Any) -> Plan:
-        """The plan of a step that drops nothing and runs only the rows that there are.
+        """The plan of a step that drops no token and runs only rows that hold one.
 
-        counts: the rows that each rank sends to each expert, one row of E numbers a rank; or, an
-        upper limit, their largest over the ranks, E numbers.  A list, an array or a tensor; one on a
-        device is waited for, which a warning says.  Every rank must hand in the same numbers:
+        counts: the rows that each rank sends to each expert, one row of E numbers per rank.  Or E
+        numbers, for each expert the largest count of any rank: an upper limit.  A list, an array or
+        a tensor; reading a tensor on a device waits for the device, and a warning says so.  Every
+        rank must pass the same numbers:
 
             dist.all_gather_into_tensor(all_counts, counts)        # or
             dist.all_reduce(counts, dist.ReduceOp.MAX)
 
-        or moelookup.torch.plan_counts(view, counts), which reduces two numbers.  A layer that pads
-        every expert to the fullest one asks plan(fullest).  See moelookup_get_counts."""
+        moelookup.torch.plan_counts(view, counts) reduces two numbers instead.  A layer that pads
+        every expert to the fullest one calls plan(fullest).  See moelookup_get_counts."""
         buffer, held = new_plan(), numbers("counts", counts)
         status = library().functions.moelookup_get_counts(
             self._live(), held, len(held), byref(buffer)
@@ -150,18 +151,18 @@ class View(_AnyView):
         return self._plans.setdefault(answer, plan)
 
     def explain(self, capacity: int) -> str:
-        """One line that says which rung of the ladder answers and why."""
+        """One line: which source answers, and why."""
         explain = library().functions.moelookup_explain
         return self._explained("explain", explain, whole("capacity", capacity))
 
     def explain_uneven(self, key: int, key_r0: int) -> str:
-        """The same of plan_uneven."""
+        """explain() for plan_uneven."""
         explain = library().functions.moelookup_explain_uneven
         return self._explained("explain", explain, whole("key", key), whole("key_r0", key_r0))
 
 
 class SpaceView(_AnyView):
-    """The dictionary of a layer of a space that a program declares."""
+    """The table of a layer of a declared space."""
 
     __slots__ = ("layer",)
 
@@ -170,16 +171,16 @@ class SpaceView(_AnyView):
         self.layer = layer  # its words, as bind() takes them
 
     def plan(self, key: int, klass: float = math.nan) -> SpacePlan:
-        """The plan for this step's key and class, by the edges that the space says.
+        """The plan for this step's key and class; the space declares the buckets.
 
-        klass must be given where the space has one, and is not looked at elsewhere."""
+        klass must be given if the space has a class, and is ignored otherwise."""
         key, plan = whole("key", key, UINT64_MAX), new_plan()
         status = library().functions.moelookup_get_key(self._live(), key, klass, byref(plan))
         library().check(status, f"plan({key}, {klass}): the class, from 0 on, is the second number")
         return read_space_plan(plan)
 
     def explain(self, key: int, klass: float = math.nan) -> str:
-        """One line that says which rung of the ladder answers and why."""
+        """One line: which source answers, and why."""
         key, explain = whole("key", key, UINT64_MAX), library().functions.moelookup_explain_key
         return self._explained(f"explain({key}, {klass}): as plan()", explain, key, klass)
 
@@ -189,7 +190,7 @@ _LAYER_WORDS = {*_SIZES, "dtype", "train", "activation"}
 
 
 class Table(Owned):
-    """A set of tables, immutable once open.  Views outlive it."""
+    """A set of tables; it never changes once it is open.  Views outlive it."""
 
     __slots__ = ()
 
@@ -241,18 +242,19 @@ class Table(Owned):
         launch: Union[None, str, Mapping[str, Any]] = None,
         **words: Any,
     ) -> Union[View, SpaceView]:
-        """The layer's dictionary; where there is none, a view that answers the default plan.
+        """A view of the layer's table.  If no table fits, the view answers the default plan.
 
-        See moelookup_bind for what must be equal, and for the lines it says on standard error.
+        moelookup_bind says what must be equal, and what is printed on standard error.
 
-        space: "torch-moe" or "torch-moe@3f2a91c0", declared by a program.  Then words may be left
-        out as long as one layer of the space is left in the table; else the error names the words
-        in which those that are left differ.  Without a table, and with $MOELOOKUP_DISABLE, a name is
-        an Error; the text of the space, or its file as a pathlib.Path, is answered its default plan.
+        space: "torch-moe" or "torch-moe@3f2a91c0", declared by a program.  Words of the layer are
+        needed only if several layers of the space fit; the error names the words in which they
+        differ.  Without a table, and with $MOELOOKUP_DISABLE, a name is an Error.  Pass the text of
+        the space, or its file as a pathlib.Path, to get its default plan then.
 
-        launch: "backend=deepep ep=8", or {"backend": "deepep", "ep": 8}: the values of the restart
-        axes that this job has, those that are left out their defaults.  Then no plan has others; see
-        moelookup_bind_launch.  None: what $MOELOOKUP_LAUNCH says, else whatever the entries are of.
+        launch: "backend=deepep ep=8", or {"backend": "deepep", "ep": 8}: this job's values of the
+        axes that need a restart; axes that are left out have their defaults.  Then every plan has
+        these values; see moelookup_bind_launch.  None: $MOELOOKUP_LAUNCH, if it is set; else
+        plans may have any.
         """
         if isinstance(launch, Mapping):
             launch = " ".join(f"{axis}={value}" for axis, value in launch.items())
@@ -305,11 +307,11 @@ class Table(Owned):
             found.append((shape_words(shape), shape))
 
     def record(self, path: Union[None, str, bytes, "os.PathLike[str]"] = None) -> None:
-        """Views bound from here on count what they are asked, for `moetune tune --from-misses`.
+        """Views that are bound from here on count their look-ups, for `moetune tune --from-misses`.
 
-        A view writes it with flush(), when it is closed, and when the interpreter ends.  None: the
-        file that $MOELOOKUP_RECORD names, which open() looks at by itself.  Of several ranks one is
-        enough: all ask the same.
+        A view appends its counts to the file in flush(), when it is closed, and when the interpreter
+        ends.  None: the file that $MOELOOKUP_RECORD names; open() does this by itself.  Let one rank
+        record: all ranks ask the same.
         """
         name = None if path is None else c_text("path", os.fsencode(path))
         status = library().functions.moelookup_record(self._live(), name)
@@ -317,7 +319,7 @@ class Table(Owned):
         library().check(status, what)
 
     def digest(self) -> bytes:
-        """32 bytes; ranks with the same ones answer alike."""
+        """32 bytes; ranks with equal digests answer alike."""
         digest = create_string_buffer(32)
         library().check(library().functions.moelookup_digest(self._live(), digest), "digest")
         return digest.raw
@@ -355,7 +357,7 @@ def open(path: Union[None, str, bytes, "os.PathLike[str]"] = None) -> Table:
 
 
 def unpack(packed: Union[bytes, bytearray, memoryview]) -> Table:
-    """The reverse of Table.pack()."""
+    """The table that Table.pack() made the bytes of."""
     data = bytes(packed)
     pointer = c_void_p()
     library().check(library().functions.moelookup_unpack(data, len(data), byref(pointer)), "unpack")
@@ -365,7 +367,7 @@ def unpack(packed: Union[bytes, bytearray, memoryview]) -> Table:
 def capacity(
     factor: float, top_k: int, experts: int, tokens: int, needed: Optional[int] = None
 ) -> int:
-    """The capacity rule; see moe_capacity.  needed is wanted where factor is 0 or negative."""
+    """The capacity rule; see moe_capacity.  A factor of 0 or below requires needed."""
     if needed is None and not factor > 0:
         raise ValueError(f"factor is {factor}: then the rows that are needed must be given")
     rows: int = library().functions.moe_capacity(
@@ -379,10 +381,10 @@ def capacity(
 
 
 def keys(counts: Any, experts: int, ranks: int) -> Tuple[int, int]:
-    """The equal capacities that counts stand for: key and key_r0 of View.plan_uneven.
+    """The two equal capacities that View.plan_uneven takes, key and key_r0, from counts.
 
-    counts: as View.plan_counts takes them.  Of several ranks each may hand in its own E numbers, if
-    then the largest of either key over the ranks is taken."""
+    counts: as View.plan_counts takes them.  Or each rank passes its own E numbers; then take the
+    largest key and the largest key_r0 of all ranks."""
     key, key_r0, held = c_uint32(), c_uint32(), numbers("counts", counts)
     status = library().functions.moe_keys(
         held, len(held), whole("experts", experts), whole("ranks", ranks), byref(key), byref(key_r0)
@@ -392,7 +394,7 @@ def keys(counts: Any, experts: int, ranks: int) -> Tuple[int, int]:
 
 
 def window(top_k: int, experts: int, tokens: int) -> int:
-    """R, the width of a bucket where nobody says another one; see moe_window."""
+    """R, the default width of a bucket; see moe_window."""
     rows: int = library().functions.moe_window(
         whole("top_k", top_k), whole("experts", experts), whole("tokens", tokens, UINT64_MAX)
     )
@@ -400,7 +402,7 @@ def window(top_k: int, experts: int, tokens: int) -> int:
 
 
 def shares(speeds: Sequence[float], total: int, grain: int = 1) -> List[int]:
-    """What each rank gets of total, by its speed; see moe_shares."""
+    """Divides total among the ranks by their speeds; see moe_shares."""
     ranks = len(speeds)
     out = (c_uint64 * ranks)()
     status = library().functions.moe_shares(

@@ -1,7 +1,7 @@
 """One table on all ranks of a torch.distributed group.
 
-Every function is a collective: all ranks of the group call it, and it returns or raises on all of
-them, whichever rank met the error.
+Every function is a collective: all ranks of the group call it.  It returns on all of them, or raises
+on all of them, whichever rank met the error.
 """
 
 from typing import Any, Callable, List, Optional
@@ -14,19 +14,19 @@ from ._library import Error
 from .plan import Plan
 from .table import Table, View, keys
 
-_GOOD, _BAD = 1, 0  # what a rank says of itself
+_GOOD, _BAD = 1, 0  # a rank's own state
 
 
 def open(path: Any = None, group: Any = None, src: int = 0, device: Any = None) -> Table:
-    """moelookup.open() on rank src, whose table every rank gets."""
+    """moelookup.open() on rank src; every rank gets that table."""
     return _share(lambda: _table.open(path), group, src, device)
 
 
 def broadcast(table: Optional[Table], group: Any = None, src: int = 0, device: Any = None) -> Table:
-    """Rank src's table on every rank; on other ranks `table` is not looked at.
+    """Gives rank src's table to every rank; other ranks may pass None.
 
-    src counts in the whole world, as in torch.distributed.  device is where tensors must be for the
-    group's backend, by default the current CUDA device for nccl and else the CPU.
+    src is a rank of the whole world, as in torch.distributed.  device is where the group's backend
+    wants its tensors: by default the current CUDA device for nccl, else the CPU.
     """
 
     def given() -> Table:
@@ -38,7 +38,7 @@ def broadcast(table: Optional[Table], group: Any = None, src: int = 0, device: A
 
 
 def check(table: Table, group: Any = None, device: Any = None) -> None:
-    """Raises Error on every rank unless all of them hold the same table."""
+    """Raises Error on every rank, unless all ranks hold the same table."""
     if _alone():
         table.digest()
         return
@@ -46,11 +46,11 @@ def check(table: Table, group: Any = None, device: Any = None) -> None:
 
 
 def plan_counts(view: View, counts: Any, group: Any = None, device: Any = None) -> Plan:
-    """View.plan_counts() for the whole group, from what each rank knows by itself.
+    """View.plan_counts() for the whole group, when each rank knows its own counts only.
 
-    counts: the rows that this rank sends to each expert, E numbers.  The largest keys of all ranks
-    are the question, so that all get the same plan: an upper limit of what all counts together
-    would say.  One reduction of two numbers; over nccl it waits for the device."""
+    counts: the rows that this rank sends to each expert, E numbers.  The ranks reduce two numbers,
+    the largest keys, and get the same plan for them: an upper limit of all counts together.  Over
+    nccl the reduction waits for the device."""
     mine = keys(counts, view.shape.experts, view.shape.ranks)
     if not _alone():
         both = torch.tensor(mine, dtype=torch.int64, device=_device(group, device))
@@ -82,7 +82,7 @@ def _share(make: Callable[[], Table], group: Any, src: int, device: Any) -> Tabl
 
 
 def _send(make: Callable[[], Table], group: Any, src: int, where: Any) -> Table:
-    """An error travels in place of the table, then is raised."""
+    """Sends the table, or the error that it then raises."""
     error: Optional[Exception] = None
     try:
         table = make()
@@ -111,7 +111,7 @@ def _receive(group: Any, src: int, where: Any) -> bytes:
 
 
 def _agree(noun: str, digest: Callable[[], bytes], group: Any, where: Any) -> None:
-    """All ranks learn who has no digest, or another one than the group's first rank."""
+    """Raises on all ranks if a rank has no digest, or another one than the group's first rank."""
     error: Optional[Exception] = None
     try:
         mine = bytes([_GOOD]) + digest()

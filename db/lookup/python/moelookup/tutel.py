@@ -4,17 +4,17 @@
     self.planned = moelookup.tutel.Adapter(self.moe, view)
     y = self.planned(x)                                  # instead of self.moe(x)
 
-All ranks must choose alike, or their collectives wait for each other for ever.  They do if
-- they hold the same table (moelookup.torch.open or check) and bound the same shape,
-- with a capacity factor above 0: x has the same number of tokens on every rank in every step, or
-  inequivalent_tokens=True is passed, as Tutel asks for too,
-- they call the same layers in the same order with the same capacity_factor and top_k.
+All ranks must run the same plan, or their collectives wait for each other for ever.  Three conditions:
+- All ranks hold the same table (moelookup.torch.open or check) and bind the same shape.
+- With a capacity factor above 0, x has the same number of tokens on every rank in every step.  Or
+  pass inequivalent_tokens=True, which Tutel itself needs, too.
+- All ranks call the same layers in the same order, with the same capacity_factor and top_k.
 
-Every r that a table holds should have run once before a step is timed: Tutel makes its process
-groups at an r's first use.  For the hierarchical all-to-all export LOCAL_SIZE, ranks per node.
+Run each r of the table once before you time a step: Tutel makes its process groups at an r's first
+use.  For the hierarchical all-to-all export LOCAL_SIZE, the ranks per node.
 
-A call's capacity_factor=0 means that no token is dropped.  A Tutel of before August 2025 (its pull
-request 303) takes it for the gate's own factor instead; the adapter says so once, and goes on.
+A call's capacity_factor=0 drops no token.  A Tutel from before August 2025 (its pull request 303)
+takes 0 for the gate's own factor; the adapter prints that once and continues.
 """
 
 import functools
@@ -37,21 +37,20 @@ _routing_now = threading.local()  # .adapter: whose layer this thread runs, if i
 class Adapter:
     """Called like the layer.
 
-    capacity factor > 0: the capacity is known before the step, and its plan is run.
+    capacity factor > 0: the capacity is known before the step, and its plan runs.
 
-    capacity factor <= 0, or inequivalent_tokens: Tutel finds the capacity while it routes, when d
-    is already settled.  So d is that of the capacity before; r and a are this step's if its plan
-    has the same d (or is r=0, which has no chunks), and otherwise that earlier plan is run whole,
-    because r, d and a were only measured together.
+    capacity factor <= 0, or inequivalent_tokens: Tutel finds the capacity while it routes, and d is
+    fixed before that.  So d comes from the plan of the last step.  If this step's plan has the same d
+    (or r=0, which has no chunks), it runs.  Otherwise the last step's plan runs as a whole, because
+    r, d and a were measured together only.
 
     With activation recomputation the second forward must run the plan of the first.  For capacity
-    factors <= 0 that needs recompute=True and a call of next_step() after every optimizer step,
-    which is then where "the capacity before" moves on.
+    factors <= 0, pass recompute=True and call next_step() after every optimizer step.  Then "the last
+    step" is the one before the last next_step().
 
-    runnable_r: what the experts can run; by default layer.valid_rs for Tutel's ffn, and r=1 alone
-    for swiglu and for other experts, which do not look at r: Tutel's gated ones, and yours unless
-    you say so.  Where another r is the answer, or a=rail or a=3dh, which Tutel has not, r=1 d=1
-    a=linear is run.
+    runnable_r: the r that the experts can run.  By default layer.valid_rs for Tutel's ffn, and r=1
+    for swiglu and for other experts: Tutel's gated experts ignore r, and yours may, too.  If the
+    answer has another r, or an a that Tutel lacks (rail, 3dh), r=1 d=1 a=linear runs.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Adapter:
         return self._run_routed(run)
 
     def next_step(self) -> None:
-        """With recompute=True: the optimizer step is over, no forward of it will come again."""
+        """With recompute=True: the optimizer step is over; none of its forwards repeats."""
         self._before = self._next
 
     def _run(self, plan: Plan, run: Callable[..., Any]) -> Any:
@@ -137,7 +136,7 @@ class Adapter:
     def _route(
         self, original: Callable[..., Any], *scores: Any, alignment: int = 1, **options: Any
     ) -> Tuple[Any, Any]:
-        """Tutel's routing, with the plan chosen as soon as the capacity is known."""
+        """Tutel's routing; it chooses the plan as soon as the capacity is known."""
         counts_with = options.get("capacity_factor", self._factor)
         if counts_with != self._factor:
             say_once(
@@ -192,13 +191,13 @@ def say_once(text: str, said: Set[str] = set()) -> None:
 
 
 def experts_heed_r(layer: Any) -> bool:
-    """Whether they gather their weights as r says; the others compute something wrong for r != 1."""
+    """Whether the experts gather weights by r; others compute something wrong for r != 1."""
     experts = getattr(layer, "experts", None)
     return experts is None or type(experts).__name__ == "FusedExpertsNetwork"
 
 
 def _chunks(plan: Plan) -> int:
-    """r=0 has no all-to-all to overlap with, but Tutel would still pad the capacity for it."""
+    """r=0 has no all-to-all to overlap with, but Tutel would still pad the capacity for chunks."""
     return plan.d if plan.r else 1
 
 
@@ -207,7 +206,7 @@ def _product(sizes: Any) -> int:
 
 
 def _watch_routing(layer: Any) -> None:
-    """Puts a wrapper in place of Tutel's routing function, once; it acts only inside an Adapter."""
+    """Wraps Tutel's routing function, once; the wrapper acts only inside an Adapter."""
     names = _names_of_forward(layer)
     original = names[_ROUTING]
     if hasattr(original, "moelookup_original"):

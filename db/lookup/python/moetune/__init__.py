@@ -1,4 +1,4 @@
-"""Which plan is fastest for this step's expert capacity?  A trainer finds out while it trains.
+"""Which plan is fastest for this step's expert capacity?  Measures it while training goes on.
 
     with moetune.Tuner("moetune.db", experts=16, top_k=2, model_dim=1024, hidden_dim=4096,
                        ranks=1, ranks_per_node=1) as tuner:
@@ -6,10 +6,10 @@
         ...                                        # the step, under this plan
         tuner.tell(microseconds)                   # after it
 
-The contract is that of moetune.h, of which this is a thin layer.  moetune.torch is the same for the
-ranks of torch.distributed, moetune.tutel tunes a Tutel layer; attach() is a Tuner, or whoever
-started this program by `moetune tune --exec`; asker() is for programs whose plans moetune knows by a
-declared space.  What is learnt, moelookup looks up.
+This package is a thin layer over libmoetune; moetune.h is the contract.  moetune.torch does the same
+for the ranks of torch.distributed, and moetune.tutel tunes a Tutel layer.  attach() is a Tuner, or
+speaks with the `moetune tune --exec` that started this program.  asker() is for programs that declare
+a space of their own plans.  moelookup reads what was learnt.
 """
 
 from moelookup import Error, Plan, Shape, Source, capacity

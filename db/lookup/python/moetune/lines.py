@@ -1,4 +1,4 @@
-"""The line protocol of `moetune tune --exec` and `verify --exec`, spoken by the program that it started."""
+"""The line protocol of `moetune tune --exec` and `verify --exec`, from the program's side."""
 
 import contextlib
 import os
@@ -23,13 +23,13 @@ def is_attached() -> bool:
 
 
 def attached_window() -> int:
-    """The width of a bucket is the command's; 0: it does not say."""
+    """The width of a bucket, as the command says it; 0: the command does not say."""
     said = os.environ.get(_WINDOW, "")
     return int(said) if is_attached() and said.isdigit() else 0
 
 
 def check_attached(layer: Dict[str, Any]) -> None:
-    """Refuses a layer that is not the one that the command's flags name."""
+    """Raises Error if the command's flags name another layer than this one."""
     said = words(os.environ.get(_LAYER, ""))
     names = zip(("E", "k", "D", "H", "W", "dtype"), (*Shape._fields[:5], "dtype"))
     mine = {short: layer[name] for short, name in names if name in layer and short in said}
@@ -43,10 +43,10 @@ def check_attached(layer: Dict[str, Any]) -> None:
 
 
 def attach(db: Any = None, **layer: Any) -> Any:
-    """Whoever started this program by `moetune tune --exec`, else Tuner(db, **layer).
+    """Attached(), if `moetune tune --exec` started this program; else Tuner(db, **layer).
 
-    Both are asked and told alike, so a program that is run either way needs no change.  One process
-    of it attaches, for all its ranks; moetune.torch.Tuner sees to that.
+    Both have the same ask and tell, so a program needs no change to run either way.  One process
+    attaches for all ranks; moetune.torch.Tuner does that.
     """
     if is_attached():
         check_attached(layer)
@@ -81,7 +81,7 @@ class _Speaker:
     def close(self) -> None:
         for file in (self._to, self._answers):
             if file is not None:
-                with contextlib.suppress(OSError):  # every line was sent when it was written
+                with contextlib.suppress(OSError):  # every line was already flushed
                     file.close()
 
     def __enter__(self) -> Any:
@@ -114,9 +114,9 @@ class _Speaker:
 
 
 class Attached(_Speaker):
-    """A Tuner at the other end of two pipes: the layer and its database are those of the command.
+    """A Tuner at the other end of two pipes; the command says the layer and the database.
 
-    speaks=False is for ranks that only follow().
+    speaks=False is for ranks that only call follow().
     """
 
     order_bytes = 128
@@ -149,7 +149,7 @@ class Attached(_Speaker):
             raise Error(f"follow: no order for capacity {capacity}", -3)
         return parse_plan(plan, Source.TENTATIVE)
 
-    # As Tuner's: here every step is an exchange, and what those take is not counted.
+    # The same methods as Tuner's.  Here every step is an exchange, and its time is not counted.
 
     def until_due(self) -> int:
         return 0
@@ -165,12 +165,11 @@ class Attached(_Speaker):
 
 
 class Asker(_Speaker):
-    """A program whose plans are its own: `moetune tune --space FILE --exec` knows them by what the
-    space declares, and says which to run.
+    """Asks `moetune tune --space FILE --exec` for the plans that this program's space declares.
 
-    layer: the table's, as E, k, D, H, W, dtype: moetune's usual one in what the command's flags do
-    not name; launch: the values of the axes that need a restart, which stay what they are.  One
-    process speaks, for all its ranks; moetune.torch.Asker sees to that.
+    layer: the layer of the table, as E, k, D, H, W, dtype; moetune's defaults where the command's
+    flags name none.  launch: the values of the axes that need a restart; they do not change.  One
+    process speaks for all ranks; moetune.torch.Asker does that.
     """
 
     def __init__(self) -> None:
@@ -181,27 +180,26 @@ class Asker(_Speaker):
         self.launch = Axes(words(os.environ.get(_LAUNCH, "")))
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
-        """The value of every axis; None: this launch has shown what was wanted, and is to end.
+        """The value of every axis for this step; None: moetune needs no more steps, end the program.
 
-        key: this step's number of whatever the space has ranges of; skew: likewise of its class."""
+        key: this step's key of the space; skew: its class, if the space has one."""
         line = f"ask {whole('key', key, UINT64_MAX)}" + ("" if skew is None else f" {float(skew)!r}")
         word, plan = self._say(line, "plan", "end")
         self._asked = word == "plan"
         return Axes(words(plan)) if self._asked else None
 
     def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
-        """How long the step took, the slowest rank; bytes of memory it had; and what else a guard
-        is to look at."""
+        """The time of the step on the slowest rank; its bytes of memory; other numbers for guards."""
         said = repr(_time(time_us)) + (
             "" if memory is None else f" memory={whole('memory', memory, 2**63)}"
         )
         for name, value in measured.items():
-            said += f" {name}={float(value)!r}"  # also nan, which no guard lets pass
+            said += f" {name}={float(value)!r}"  # also nan; every guard refuses it
         self._answer("tell", said)
 
 
 class OnePlan(_Speaker):
-    """In place of an Asker where a person starts the program: one plan, some steps, printed."""
+    """Replaces an Asker if a person starts the program: runs one plan some steps, and prints times."""
 
     def __init__(self, plan: str, steps: int) -> None:
         super().__init__(speaks=False)
@@ -222,13 +220,13 @@ class OnePlan(_Speaker):
 
 
 def asker(plan: str, steps: int = 5) -> Union[Asker, OnePlan]:
-    """Whoever started this program by `moetune tune --space`, else this one plan."""
+    """An Asker, if `moetune tune --space` started this program; else this one plan."""
     return Asker() if os.environ.get(_SPACE) else OnePlan(plan, steps)
 
 
 def _open(name: str, mode: str) -> IO[str]:
-    """By its name, which stays true: a launcher may have closed the descriptor, and something else
-    have taken its number.  The number is for where /proc does not show moetune's process."""
+    """Opens the pipe by its name.  The number of its descriptor may be reused: a launcher may have
+    closed it.  The number serves where /proc does not show moetune's process."""
     try:
         return open(os.environ[name], mode, encoding="ascii")
     except OSError as error:

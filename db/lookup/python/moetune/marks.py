@@ -1,5 +1,4 @@
-"""Time between marks that work passes: on a CUDA stream by events, which are asked and never waited
-for, or on the host."""
+"""The time between marks: on a CUDA stream by events, which no step waits for, or on the host."""
 
 import time
 from typing import Any, List, Optional, Union
@@ -10,14 +9,13 @@ _POLL_S = 20e-6
 
 
 def is_captured() -> bool:
-    """Whether what is called now becomes a part of a CUDA graph: nothing runs there, so nothing has
-    a time, and who asks an event for one ends the capture."""
+    """Whether a CUDA graph is being captured.  Nothing runs then, so nothing has a time; asking an
+    event for its time would end the capture."""
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 class Marks:
-    """Time on the current CUDA stream, from the first mark to the second and, if there are more, from
-    the third to the fourth.
+    """Time on the current CUDA stream from the first mark to the second, plus third to fourth.
 
         marks = moetune.torch.Marks()    # before the step, and the first mark
         ...
@@ -44,7 +42,7 @@ class Marks:
         return all(event.query() for event in self._events)
 
     def us(self) -> Optional[float]:
-        """Where is_passed(); None: there is no time."""
+        """The microseconds, once is_passed(); None: there is no time."""
         events = self._events
         if len(events) != self._count or self._count % 2:
             return None
@@ -52,7 +50,7 @@ class Marks:
 
 
 class HostMarks:
-    """The same by the host's clock."""
+    """Marks by the host's clock."""
 
     def __init__(self) -> None:
         self._times = [time.perf_counter()]
@@ -72,7 +70,7 @@ class HostMarks:
 
 
 def waited_us(marks: Union[Marks, HostMarks]) -> Optional[float]:
-    """us(), however long the device takes: what was enqueued after the last mark goes on meanwhile."""
+    """us(), after waiting for the last mark; later work on the device continues meanwhile."""
     while not marks.is_passed():
         time.sleep(_POLL_S)
     return marks.us()

@@ -1,11 +1,11 @@
 """One tuner for all ranks of a torch.distributed group.
 
-Rank 0 of the group decides and writes the database.  What it decides goes to the others in orders,
-which also say when the next ones come: until then ranks run what they know, without a word to each
-other, and keep their times, whose largest rank 0 learns at the next exchange.  When that is depends
-on orders and on the number of steps alone, never on a capacity, so that all ranks come.
+Rank 0 of the group decides and writes the database.  At an exchange it sends orders to the other
+ranks; they also say when the next exchange is.  Until then all ranks run the plans that they know and
+keep their times.  At the next exchange rank 0 gets the largest time of each step.  The orders and the
+number of steps fix when an exchange is, never a capacity, so all ranks come.
 
-No step waits for a device: exchanges are of tensors on the host, and Marks are asked whether the
+No step waits for a device: tensors of an exchange lie on the host, and Marks only ask whether the
 device has passed them.
 """
 
@@ -34,17 +34,17 @@ from .marks import HostMarks, Marks, is_captured, waited_us
 from .tuner import ORDER_BYTES, ORDERS, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
-# What a rank says in place of a time; the largest counts.
+# A rank may tell one of these in place of a time; the largest counts.
 _NO_TIME, _FAILED, _WRONG = 1e200, 1e300, float("inf")
-_ORDERS_BYTES = 2 + ORDERS * ORDER_BYTES  # what they are comes first, then Tuner._lag
+_ORDERS_BYTES = 2 + ORDERS * ORDER_BYTES  # first their kind, then Tuner._lag
 _ORDERS, _ERROR = b"o", b"e"
-_WATCHED = 64  # steps that all ranks compare their inputs in once these have changed
+_WATCHED = 64  # for so many steps all ranks compare their inputs, once inputs have changed
 _LAG_MOST = 7
 _KEPT = 1024  # buckets of keys
 
 
 class _Step:
-    """Since the last exchange."""
+    """A step since the last exchange."""
 
     __slots__ = ("capacity", "value", "plan", "asked", "alike", "time")
 
@@ -57,24 +57,24 @@ class _Step:
 
 
 class Tuner:
-    """moetune.Tuner, on every rank of the group: it gives the same plan on all ranks, which call
-    ask() and tell() alike, for the same capacities.
+    """moetune.Tuner for a group of ranks: it gives the same plan on all of them.
 
-    Few calls of ask() are collectives: those that may try a plan, and one in 64 steps or more, which
-    is when drift is noticed.  There all ranks learn what is wrong on any of
-    them, and all raise: another capacity, a number that is no time.  tell() and fail() are none; on
-    every rank flush() gathers what was told so far.
+    All ranks call ask() and tell() alike, for the same capacities.  Few calls of ask() are
+    collectives (exchanges): those that may try a plan, and one in 64 to 1,024 steps, where drift is
+    noticed.  At an exchange all ranks raise if one asked for another capacity, or told a number that
+    is no time.  tell() and fail() are no collectives.  flush() is one; it gathers what was told.
 
-    group: by default the whole world.  Over nccl exchanges, a reduce and a broadcast, would wait for
-    the device: there a gloo group of the same ranks is made for them (of a part of the world by torch
-    2.1 or newer).  device: where tensors must be for the group's backend; then exchanges are the
-    group's own.  ranks, ranks_per_node, cluster: by default the group's size, torchrun's
-    LOCAL_WORLD_SIZE (else all ranks are on one node), and what torch knows of the machine.
+    group: by default the whole world.  An exchange, a reduce and a broadcast, would wait for the
+        device over nccl.  So a gloo group of the same ranks carries it; for a part of the world this
+        needs torch 2.1.
+    device: where the group's backend wants its tensors; then the group itself carries exchanges.
+    ranks, ranks_per_node, cluster: by default the group's size, torchrun's LOCAL_WORLD_SIZE (else all
+        ranks are on one node), and what torch knows of the machine.
 
-    While a CUDA graph is captured, ask() gives the best plan known and no exchange, and nothing is
-    learnt of the step.  All ranks capture the same steps: one that did not would wait for the others.
+    While a CUDA graph is captured, ask() gives the best plan known, without an exchange, and the step
+    teaches nothing.  All ranks must capture the same steps: another rank would wait for the others.
 
-    Under `moetune tune --exec` rank 0 speaks with that, and its database and layer count.
+    Under `moetune tune --exec`, rank 0 speaks with that command, which says the database and layer.
     """
 
     def __init__(
@@ -94,21 +94,21 @@ class Tuner:
         self._where = None if alone else _device(talk, device)
         self.rank = 0 if alone else dist.get_rank(talk)
         self._first = 0 if alone or talk is None else dist.get_global_rank(talk, 0)
-        self._quiet = 0  # steps from here on that are no exchange
-        self._known: Dict[int, Any] = {}  # by capacity, what was known() since the last exchange
-        self._later: List[int] = []  # capacities of which it is to be asked once more
+        self._quiet = 0  # steps before the next exchange
+        self._known: Dict[int, Any] = {}  # by capacity, answers of known() since the last exchange
+        self._later: List[int] = []  # capacities for which known() is still to be called
         self._buckets: Dict[Tuple[int, float], int] = {}
         self._steps: List[_Step] = []
-        # Steps that the host is ahead of the device: so many run what is known between a plan that is
-        # tried and the exchange that learns its time.
+        # How many steps the host is ahead of the device.  So many steps run known plans between a
+        # tried plan and the exchange that learns its time.
         self._lag = self._held = 0
         self._resolved = 0  # steps whose times are numbers
-        self._captured = False  # the last step that was asked for
-        self._point: Optional[Tuple[int, float]] = None  # of a space, while it is asked for
-        self._plans: Dict[int, Any] = {}  # by bucket, the last one that was not tried: alike on all ranks
+        self._captured = False  # whether the last step was captured
+        self._point: Optional[Tuple[int, float]] = None  # key and class of a space, during ask_key()
+        self._plans: Dict[int, Any] = {}  # by bucket, the last plan that was no trial
         self._usual: Any = None if layer.get("space") else Plan()
         self._took_s, self._why, self._wrong = 0.0, "", 0.0
-        self.value: Optional[int] = None  # that agreed() was given last on all ranks; None: alone
+        self.value: Optional[int] = None  # the last one of agreed() on all ranks; None: one process
         self._asked_with: Optional[int] = None
         self._watched = 0  # steps in which each value is compared
         layer["ranks"] = ranks or (1 if alone else dist.get_world_size(group))
@@ -117,7 +117,7 @@ class Tuner:
         self._tuner: Any = None
 
         def digest() -> bytes:
-            """Also what all ranks must have said alike."""
+            """Covers the arguments that must be the same on all ranks."""
             self._tuner, self.shape = _open(db, self.rank, layer)
             # A bucket's width.  Buckets of a space are asked for by their numbers.
             self.window = attached_window() or layer.get("window") or _window(self.shape)
@@ -136,7 +136,7 @@ class Tuner:
             raise
 
     def ask(self, capacity: int) -> Plan:
-        """The same plan on every rank; all ask for the same capacity."""
+        """The plan for this step, the same on every rank.  All ranks ask for the same capacity."""
         self._captured = is_captured()
         if self._captured:
             return self._standing(capacity)
@@ -154,15 +154,15 @@ class Tuner:
         return self._begin(_Step(capacity, self._asked_with, plan, asked, alike))
 
     def ask_counts(self, counts: Any) -> Plan:
-        """ask() for a step that drops nothing: counts are those of moelookup's View.plan_counts, the
+        """ask() for a step that drops no token; counts are those of moelookup's View.plan_counts, the
         same on every rank."""
         return self.ask(keys(counts, self.shape.experts, self.shape.ranks)[0])
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
-        """ask() of a declared space, {"chunks": 2, ...}: all ranks ask for the same key and class.
+        """ask() in a declared space: {"chunks": 2, ...}.  All ranks ask for the same key and class.
 
-        Steps that are no exchange are learnt as of one key in each range: ranges are to be so narrow
-        that times in them are alike."""
+        Between exchanges, all steps of a bucket are learnt as if they had one key.  So declare
+        buckets so narrow that their times are alike."""
         if not isinstance(self._tuner, _Tuner):
             raise Error("ask_key: under `moetune tune --exec` an Asker asks for a space's plans", -1)
         try:
@@ -187,17 +187,18 @@ class Tuner:
         return plan
 
     def agreed(self, value: int) -> int:
-        """For an ask whose capacity follows from what may differ between ranks, as the rows of an
-        input: what to take in its place.  That is the value itself where ranks exchange, and all
-        raise if theirs differ; else the last one that all ranks had, so that all ask alike."""
+        """A value that may differ between ranks, such as an input's rows, made the same on all.
+
+        At an exchange it is the value itself, and all ranks raise if values differ.  Between
+        exchanges it is the last value that all ranks had, so all ask for the same capacity."""
         self._asked_with = value
         return value if self.value is None or self._is_due() else self.value
 
     def tell(self, time_us: Union[None, float, Marks]) -> bool:
-        """How long the step took on this rank; what counts is the longest.  Marks: what they say once
-        the device has passed them.
+        """How long the step took on this rank; the longest time of all ranks counts.  Marks give their
+        time once the device has passed them.
 
-        None: there is no time of it here (then False is returned), and nothing is learnt of it."""
+        None: this rank has no time; then the step teaches nothing.  Returns whether a time counts."""
         if time_us is None:
             self._note(_NO_TIME)
         elif isinstance(time_us, Marks):
@@ -207,17 +208,17 @@ class Tuner:
         return time_us is not None and not self._captured
 
     def fail(self, why: str = "") -> None:
-        """Instead of tell(), on one rank or on more: the plan cannot be run."""
+        """Instead of tell(), on one rank or more: the plan cannot run."""
         self._why = why
         self._note(_FAILED)
 
     def refuse(self, why: str) -> None:
-        """fail(), where all ranks do so alike: the next ask() hears of it."""
+        """fail() that all ranks call: the next ask() already knows of it."""
         self.fail(why)
         self._quiet = self._held = 0
 
     def flush(self) -> None:
-        """A collective: rank 0 learns what was told."""
+        """A collective: rank 0 learns all times that were told."""
         if self._alone:
             for step in self._steps:
                 if isinstance(step.time, Marks):
@@ -231,11 +232,11 @@ class Tuner:
         self._steps = under_way
 
     def status(self) -> Status:
-        """Rank 0's, as of the last exchange; other ranks know nothing."""
+        """The status at the last exchange, on rank 0; on other ranks it is empty."""
         return self._tuner.status() if self.rank == 0 else Status()
 
     def close(self) -> None:
-        """On rank 0 what is known is published; flush() comes first if all ranks are well."""
+        """Rank 0 publishes what is known.  Call flush() first, if all ranks are well."""
         if self._tuner is not None:
             self._tuner.close()
 
@@ -258,9 +259,9 @@ class Tuner:
         return step.plan
 
     def _quietly(self, capacity: int) -> Any:
-        """What the library says of a capacity stands until the next exchange, and it counts the other
-        steps just before that: a call costs ten times as much beside a trainer's step, which leaves
-        nothing of it in a cache, as beside another call."""
+        """The library's answer for a capacity holds until the next exchange, so it is asked once, and
+        for the other steps just before the exchange.  After a trainer's step its data is in no cache,
+        and a call costs ten times as much as right after another call."""
         plan = self._known.get(capacity)
         if plan is None:
             self._catch_up()
@@ -276,14 +277,14 @@ class Tuner:
             self._tuner.known(capacity)
 
     def _standing(self, capacity: int) -> Any:
-        """What every rank knows by itself."""
+        """The plan that every rank knows without an exchange."""
         plan = self._plans.get(capacity // self.window, self._usual)
         if plan is None:
             raise Error("ask: of this space no plan is known yet: run a step before a graph is captured")
         return _own(plan)
 
     def _note(self, mine: Union[float, Marks]) -> None:
-        """A time, or what is said in its place."""
+        """Notes a time, or what is told in its place."""
         if self._captured:
             return
         step = self._steps[-1] if self._steps else None
@@ -300,7 +301,7 @@ class Tuner:
             self._resolve()
 
     def _resolve(self) -> None:
-        """Marks that were passed become numbers: there may be a thousand steps between exchanges."""
+        """Turns passed Marks into numbers: there may be a thousand steps between exchanges."""
         while self._resolved < len(self._steps):
             step = self._steps[self._resolved]
             if isinstance(step.time, Marks):
@@ -312,10 +313,10 @@ class Tuner:
     # ---- one process
 
     def _ask_alone(self, capacity: int) -> Plan:
-        """Until the device has passed the step that was asked for last, what is known runs."""
+        """Runs known plans until the device has passed the last step that was asked for."""
         self._learn_alone()
         asked = not any(step.asked and step.time is not None for step in self._steps)
-        if not asked and not isinstance(self._tuner, _Tuner):  # whoever attached it wants each step
+        if not asked and not isinstance(self._tuner, _Tuner):  # an attached command wants each step
             self.flush()
             asked = True
         if asked:
@@ -325,7 +326,7 @@ class Tuner:
         return self._begin(_Step(capacity, None, plan, asked, alike=True))
 
     def _learn_alone(self) -> None:
-        """Of steps in their order, up to one that the device has not passed."""
+        """Learns steps in their order, up to the first that the device has not passed."""
         while self._steps and self._steps[0].time is not None:
             step = self._steps[0]
             if isinstance(step.time, Marks) and not step.time.is_passed():
@@ -336,11 +337,11 @@ class Tuner:
     # ---- exchanges
 
     def _is_due(self) -> bool:
-        """Whether the next step is an exchange, whatever is asked for."""
+        """Whether the next step is an exchange; the capacity does not matter."""
         return self._alone or not self._held and (not self._quiet or self._watched > 0)
 
     def _exchange(self, capacity: Optional[int]) -> Any:
-        """Times go to rank 0, and an order comes from there."""
+        """Sends times to rank 0, and gets its orders."""
         steps, self._steps, self._resolved = self._steps, [], 0
         begin = time.perf_counter()
         self._catch_up()
@@ -376,7 +377,7 @@ class Tuner:
         return None if capacity is None else self._obey(orders[2:], capacity, steps)
 
     def _decide(self, capacity: Optional[int], steps: List[_Step], said: List[float]) -> bytes:
-        least_s, times = -said[0], said[5:]  # who came last did not wait: that is what it takes
+        least_s, times = -said[0], said[5:]  # the rank that came last did not wait
         if said[1] != -said[2]:
             raise ValueError(
                 "ask: another capacity on another rank: each must have as many tokens, or Tutel's"
@@ -384,18 +385,18 @@ class Tuner:
             )
         if said[3]:
             raise ValueError(_NO_SUCH_TIME)
-        if said[4] and isinstance(self._tuner, _Tuner):  # whoever attached it wants each step
+        if said[4] and isinstance(self._tuner, _Tuner):  # an attached command wants each step
             self._lag = min(2 * self._lag + 1, _LAG_MOST)
         for step, us in zip(steps, times):
             self._learn(step, us)
         if capacity is not None:
             self._ask_tuner(capacity)
-        # Only now: else what was saved up for a plan is spent on the exchange that is to try it.
+        # Only now: earlier, the exchange would spend what was saved up for the plan that it tries.
         self._tuner.spent(1e6 * least_s)
         return b"" if capacity is None else bytes(self._tuner.orders())
 
     def _ask_tuner(self, capacity: int) -> Any:
-        """By its key where there is one: how times follow it is learnt, too."""
+        """Asks by the key, if there is one: the library also learns how times follow it."""
         return self._tuner.ask_key(*self._point) if self._point else self._tuner.ask(capacity)
 
     def _learn(self, step: _Step, us: float) -> None:
@@ -420,13 +421,13 @@ class Tuner:
 
 
 def _own(plan: Any) -> Any:
-    """What its caller does to it is no business of later steps, for which it is kept."""
+    """A copy: the plan is kept for later steps, and the caller may change what it gets."""
     return plan if isinstance(plan, Plan) else copy.copy(plan)
 
 
 def _settle(steps: List[_Step]) -> float:
-    """Marks become numbers at an exchange.  1: the device was not past the step that was asked for,
-    which was waited for; of others that it is not past nothing is learnt."""
+    """Turns Marks into numbers at an exchange.  Waits for the step that was asked for, and returns 1
+    if it had to; other steps that the device has not passed teach nothing."""
     late = 0.0
     for step in steps:
         if isinstance(step.time, Marks) and not step.time.is_passed():
@@ -446,7 +447,7 @@ def _time_of(said: Union[None, float, Marks]) -> float:
 
 
 def _gloo_beside(group: Any) -> Any:
-    """For an nccl group one of the same ranks whose tensors are the host's; None: there is none."""
+    """For an nccl group, a gloo group of the same ranks, whose tensors lie on the host; else None."""
     if str(dist.get_backend(group)).lower() != "nccl":
         return None
     if dist.get_world_size(group) == dist.get_world_size():
@@ -459,13 +460,17 @@ def _gloo_beside(group: Any) -> Any:
 
 
 class Asker:
-    """moetune.asker() on every rank of the group: rank 0 speaks, all get its plans, and all raise
-    if it cannot.  Every method is a collective, which all ranks call alike.
+    """moetune.asker() for a group of ranks: rank 0 speaks, and all ranks get its plans or raise.
 
-    plan, steps: what is run where moetune did not start the program; then by_hand is True.  clock:
-    what timed() measures: "host", from an idle device to an idle device, with what launches cost and
-    with caches as the step before left them; "events", between two CUDA events, with a cold cache;
-    "graph", the same of a CUDA graph, which the step must allow, for trainers that replay graphs.
+    Every method is a collective, which all ranks call alike.
+
+    plan, steps: the plan to run, and how often, if moetune did not start the program.  Then by_hand
+        is True.
+    clock: what timed() measures.
+        "host": from an idle device to an idle device; includes launching kernels, and caches are as
+        the last step left them.
+        "events": between two CUDA events, with a cold cache.
+        "graph": as "events", for a CUDA graph of the step, for trainers that replay graphs.
     """
 
     def __init__(
@@ -481,7 +486,7 @@ class Asker:
         if clock != "host" and not torch.cuda.is_available():
             raise ValueError(f"clock is {clock!r}: only a GPU has it, and torch sees none")
         self._clock = clock
-        self._other, self._others_bytes = None, 0  # what fills the device's cache
+        self._other, self._others_bytes = None, 0  # fills the device's cache
         self._alone, self._group = _alone(), group
         self._where = None if self._alone else _device(group, device)
         self.rank = 0 if self._alone else dist.get_rank(group)
@@ -502,15 +507,15 @@ class Asker:
         self.layer, self.launch, self.by_hand = self._on_first(begin)
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
-        # Rank 0's key as well: whether a step warms up must not differ between ranks.
+        # Rank 0's key as well: all ranks must agree whether a step warms up.
         self._asked = self._on_first(lambda: (key, self._asker.ask(key, skew)))
         plan: Optional[Words] = self._asked[1]
         return plan
 
     def timed(self, step: Callable[..., Any], *arguments: Any) -> Tuple[float, Optional[int]]:
-        """What tell() takes: microseconds of step(*arguments) here, and on a GPU the most bytes.
+        """What tell() takes: microseconds of step(*arguments) on this rank, and on a GPU peak bytes.
 
-        All ranks begin together.  At the first time of a plan under a key the step runs once more
+        All ranks begin together.  When a plan runs under a key for the first time, the step runs once
         before, to warm up."""
         run: Callable[[], Any] = functools.partial(step, *arguments)
         if self._asked not in self._warm:
@@ -519,7 +524,7 @@ class Asker:
         if self._clock == "host":
             return self._time(run, HostMarks)
         most = 0
-        self._cool()  # it is there whenever bytes are counted
+        self._cool()  # its buffer exists whenever bytes are counted
         if self._clock == "graph":
             run, most = _graph_of(run)
             self._time(run, HostMarks)  # the first replay also uploads the graph
@@ -534,11 +539,11 @@ class Asker:
         reduce: Optional[Mapping[str, Callable[[List[float]], float]]] = None,
         **measured: float,
     ) -> None:
-        """The longest time and the most memory of all ranks, and of each other number the largest.
+        """Tells the longest time, the most memory and the largest of each other number of all ranks.
 
-        reduce: where that is not the worst one, by name: reduce={"tokens_per_s": min} is what
-        `--guard "tokens_per_s>=900"` wants; sum and others that take a list do, too.  nan on one
-        rank is nan, which no guard lets pass."""
+        reduce: another reduction, by name, if the largest is not the worst.  `--guard
+        "tokens_per_s>=900"` wants reduce={"tokens_per_s": min}; sum and other functions of a list work,
+        too.  nan on one rank gives nan, which every guard refuses."""
         ways = reduce or {}
         for name in ways.keys() - measured.keys():
             raise ValueError(f"tell: reduce names {name}, which is not told")
@@ -572,7 +577,7 @@ class Asker:
         return marks.us() or 0.0, torch.cuda.max_memory_allocated() if cuda else None
 
     def _cool(self) -> None:
-        """Writes as many bytes as the device's second-level cache holds."""
+        """Overwrites the device's second-level cache."""
         if self._other is None:
             properties = torch.cuda.get_device_properties(torch.cuda.current_device())
             # Older versions of torch do not say.
@@ -581,7 +586,7 @@ class Asker:
         self._other.zero_()
 
     def _of_ranks(self, mine: List[float]) -> List[List[float]]:
-        """Of each number what every rank says."""
+        """For each number, the values of all ranks."""
         tensor = torch.tensor(mine, dtype=torch.float64, device=self._where)
         said = [tensor]
         if not self._alone:
@@ -590,7 +595,7 @@ class Asker:
         return [list(values) for values in zip(*(one.tolist() for one in said))]
 
     def _on_first(self, call: Callable[[], Any]) -> Any:
-        """What the call gives on rank 0, or its error, on all."""
+        """Calls on rank 0; gives the result, or raises the error, on all ranks."""
         said: List[Any] = [None]
         if self.rank == 0:
             try:
@@ -607,8 +612,8 @@ class Asker:
 
 
 def _from(first: int, value: Any, group: Any, where: Any) -> Any:
-    """Rank first's value on all ranks.  torch's broadcast_object_list does it by way of numpy, which
-    torch is installed without."""
+    """Rank first's value on all ranks.  torch's broadcast_object_list needs numpy, which may be
+    missing."""
     packed = pickle.dumps(value) if dist.get_rank() == first else b""
     size = torch.tensor([len(packed)], dtype=torch.int64, device=where)
     dist.broadcast(size, first, group=group)
@@ -618,8 +623,9 @@ def _from(first: int, value: Any, group: Any, where: Any) -> Any:
 
 
 def join_ranks() -> Any:
-    """The ranks that torchrun or its like started: each on a GPU of its own, over nccl, or without
-    GPUs over gloo.  The device."""
+    """Joins the ranks that torchrun or a similar launcher started, and returns this rank's device.
+
+    With GPUs each rank has one of its own, and nccl is used; without GPUs gloo."""
     if not torch.cuda.is_available():
         dist.init_process_group("gloo")
         return torch.device("cpu")
@@ -630,7 +636,7 @@ def join_ranks() -> Any:
 
 
 def _graph_of(run: Callable[[], Any]) -> Tuple[Callable[[], Any], int]:
-    """What replays it, and how many bytes it had while it was captured: a replay shows none."""
+    """A function that replays the graph, and its bytes during capture: a replay shows none."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.reset_peak_memory_stats()
     with torch.cuda.graph(graph):
@@ -639,7 +645,7 @@ def _graph_of(run: Callable[[], Any]) -> Tuple[Callable[[], Any], int]:
 
 
 def _reduced(values: List[float], way: Optional[Callable[[List[float]], float]] = None) -> float:
-    """min and max would forget what is not a number."""
+    """nan, if a value is: min and max would lose it."""
     return math.nan if any(map(math.isnan, values)) else (way or max)(values)
 
 
@@ -667,7 +673,7 @@ def _ranks_per_node(ranks: int) -> int:
 
 
 def describe_machine(group: Any = None) -> str:
-    """The lines of `moetune fingerprint` that torch knows; another machine has another table."""
+    """The lines of `moetune fingerprint` that torch knows.  Each machine has a table of its own."""
     lines = []
     if torch.cuda.is_available():
         lines.append(f"device = {torch.cuda.get_device_name()}")

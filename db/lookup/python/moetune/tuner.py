@@ -21,56 +21,59 @@ from moelookup.plan import (
 from moelookup.table import keys
 
 NAME = "libmoetune.so.1"
-ORDER_BYTES, ORDERS = 32, 9  # of one; how many an exchange may have
-US_MOST = 1e12  # no time is longer
-NEVER = 2**32 - 1  # of rest()
+ORDER_BYTES, ORDERS = 32, 9  # bytes of an order; orders of an exchange, at most
+US_MOST = 1e12  # the longest time
+NEVER = 2**32 - 1  # the steps that rest() returns for a decided bucket
 _FAILED = 1e300  # MOETUNE_FAILED
 
 
 class Status(NamedTuple):
-    """What has become of it; see struct moetune_status."""
+    """How far the tuner has come; see struct moetune_status."""
 
     looking_up: bool = False  # another process writes the database, or writing it failed
-    steps: int = 0  # told
-    tried: int = 0  # of them under a plan that was not the best known one
+    steps: int = 0  # steps whose time was told
+    tried: int = 0  # steps whose plan was not the best known one
     time_us: float = 0.0  # of all steps told
-    cost_us: float = 0.0  # of exploring
-    own_us: float = 0.0  # of that, what the library took
+    cost_us: float = 0.0  # what exploring cost
+    own_us: float = 0.0  # the library's own part of cost_us
     decided: int = 0  # buckets that have an entry
-    open: int = 0  # buckets that were asked for and have none yet
+    open: int = 0  # buckets that were asked for and have no entry yet
     alarms: int = 0  # entries that turned stale because their plan became slower
-    replaced: int = 0  # entries whose plan changed after that
+    replaced: int = 0  # entries whose plan changed after such an alarm
 
 
 @functools.lru_cache(maxsize=None)
 def _functions() -> Any:
-    """Loaded at the first use; gives the interpreter's lock back while it searches or writes."""
+    """Loads the library at its first use; calls release the interpreter's lock."""
     functions = load(NAME, "MOETUNE_LIBRARY")
     declare(functions, "libmoetune", moetune_functions)
     return functions
 
 
 def library_version() -> str:
-    """Of the C library that was loaded."""
+    """The version of the C library that was loaded."""
     return str(_functions().moetune_version().decode())
 
 
 class Tuner(Owned):
-    """Answers at every step, and learns from what it is told.
+    """Answers at every step, and learns from the times that it is told.
 
-    db: the database, made if it is not there; None: $MOETUNE_DB, else $MOELOOKUP_DB,
-    else below $XDG_DATA_HOME or $HOME.
-    The layer's shape is that of moelookup's Table.bind.  Rank 0 decides and writes; other ranks open
-    no file, and only follow() works there.  moetune.torch.Tuner carries the orders.
+    The words of the layer are those of moelookup's Table.bind.  Rank 0 decides and writes; other
+    ranks open no file, and can only follow().  moetune.torch.Tuner carries the orders between ranks.
 
-    layer: what runs the layer, with its version, "tutel 0.3, torch 2.3, nccl 2.20": times of one
-    implementation say nothing of another.  cluster: what the machine is, as `moetune fingerprint`
-    prints it, or the lines of it that you know, "device = NVIDIA H200".  axes: those that may vary,
-    "r,d"; None: all.  space: instead, the text of a space with live axes alone (moetune-spaces(7));
-    then ask_key() answers, plans are SpacePlans, and capacities are bucket()s.  share: of training
-    time that exploring may cost.  margin: a plan in force is replaced by one that is better by this
-    share.  harm: the greatest chance for a plan to be slower than the default.  window: R, the
-    width of a bucket; 0: moelookup.window() of the layer.
+    db: the database; it is made if it does not exist.  None: $MOETUNE_DB, else $MOELOOKUP_DB, else
+        below $XDG_DATA_HOME or $HOME.
+    layer: the code that runs the layer, with its version: "tutel 0.3, torch 2.3, nccl 2.20".  Each
+        code has a table of its own.
+    cluster: the machine, as `moetune fingerprint` prints it, or only the lines that you know:
+        "device = NVIDIA H200".
+    axes: the axes that may vary, "r,d"; None: all.
+    space: instead of axes, the text of a space whose axes are all live (moetune-spaces(7)).  Then
+        ask_key() answers with SpacePlans, and bucket() gives the capacities.
+    share: of training time that exploring may cost.
+    margin: a better plan replaces the plan in force if it is faster by this share.
+    harm: the largest chance of a plan to be slower than the default plan.
+    window: R, the width of a bucket; 0: moelookup.window() of the layer.
 
     Belongs to one thread at a time, and to the process that made it.
     """
@@ -165,12 +168,11 @@ class Tuner(Owned):
         return self._read(plan)
 
     def ask_counts(self, counts: Any) -> Plan:
-        """ask() for a step that drops nothing: counts are those of moelookup's View.plan_counts, the
-        same on every rank."""
+        """ask() for a step that drops no token; counts are those of moelookup's View.plan_counts."""
         return self.ask(keys(counts, self.shape.experts, self.shape.ranks)[0])
 
     def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
-        """The plan for this step of a declared space, {"chunks": 2, ...}, as SpaceView.plan has it."""
+        """ask() in a declared space: {"chunks": 2, ...}, as SpaceView.plan gives it."""
         plan = new_plan()
         key = whole("key", key, UINT64_MAX)
         status = _functions().moetune_ask_key(self._live(), key, klass, plan)
@@ -179,7 +181,7 @@ class Tuner(Owned):
         return answer
 
     def bucket(self, key: int, klass: float = 0.0) -> int:
-        """What stands for key and class where the other functions take a capacity."""
+        """The number of the bucket of key and class; other functions take it as the capacity."""
         bucket = c_uint32()
         key = whole("key", key, UINT64_MAX)
         status = _functions().moetune_bucket(self._live(), key, klass, byref(bucket))
@@ -187,12 +189,12 @@ class Tuner(Owned):
         return bucket.value
 
     def tell(self, time_us: float) -> None:
-        """How long the step took; on many ranks, the longest of them."""
+        """How long the step took; with several ranks, the longest time of all."""
         status = _functions().moetune_tell(self._live(), _time(time_us))
         library().check(status, "tell: nothing was asked")
 
     def fail(self, why: str = "") -> None:
-        """Instead of tell(): the plan cannot be run.  It is not tried again in this bucket."""
+        """Instead of tell(): the plan cannot run.  It is not tried again in this bucket."""
         status = _functions().moetune_tell(self._live(), _FAILED)
         library().check(status, "fail: nothing was asked")
 
@@ -203,7 +205,7 @@ class Tuner(Owned):
         return order.raw
 
     def follow(self, order: bytes, capacity: int) -> Plan:
-        """Another rank's order as a plan; an Error if it is none for this capacity."""
+        """The plan of rank 0's order; an Error if the order is for another capacity."""
         if len(order) != ORDER_BYTES:
             raise ValueError(f"an order has {ORDER_BYTES} bytes, not {len(order)}")
         plan, rows = new_plan(), whole("capacity", capacity)
@@ -212,8 +214,8 @@ class Tuner(Owned):
         return self._read(plan)
 
     def until_due(self) -> int:
-        """So many steps from here on are no exchange.  Until then what known() says of a capacity
-        stands, and it may be called for them, in their order, just before the exchange."""
+        """How many steps there are before the next exchange.  Until then known() does not change its
+        answers; it may be called for those steps, in their order, just before the exchange."""
         steps = int(_functions().moetune_until_due(self._live()))
         library().check(min(steps, 0), "until_due")
         return steps
@@ -226,22 +228,22 @@ class Tuner(Owned):
         return self._read(plan)
 
     def orders(self) -> bytes:
-        """The last answer, and what ranks must know to run without exchanges."""
+        """The last answer, and what has changed in other buckets, for obey() on all ranks."""
         orders, count = create_string_buffer(ORDERS * ORDER_BYTES), c_uint32()
         status = _functions().moetune_orders(self._live(), orders, ORDERS, byref(count))
         library().check(status, "orders")
         return orders.raw[: count.value * ORDER_BYTES]
 
     def obey(self, orders: bytes, capacity: int) -> Plan:
-        """Rank 0's orders as this step's plan, on every rank; bytes may follow them."""
+        """This step's plan from rank 0's orders, on every rank; more bytes may follow them."""
         plan, rows, room = new_plan(), whole("capacity", capacity), len(orders) // ORDER_BYTES
         status = _functions().moetune_obey(self._live(), bytes(orders), room, rows, plan)
         library().check(status, f"obey: orders for capacity {rows}")
         return self._read(plan)
 
     def rest(self, capacity: int) -> Tuple[Plan, int]:
-        """The best plan known in the capacity's bucket, and for how many steps nothing else will be
-        answered there (NEVER: as long as steps take what they should)."""
+        """The best plan known in the capacity's bucket, and for how many steps it stays the answer
+        (NEVER: until steps are slower than the entry says)."""
         plan, steps = new_plan(), c_uint32()
         rows = whole("capacity", capacity)
         status = _functions().moetune_rest(self._live(), rows, plan, byref(steps))
@@ -249,8 +251,8 @@ class Tuner(Owned):
         return self._read(plan), steps.value
 
     def passed(self, capacity: int, plan: Plan, time_us: Optional[float]) -> None:
-        """A step that was not asked for, under a plan that known() or rest() had named; None: which
-        could not be run."""
+        """Tells a step that was not asked for, with the plan of known() or rest(); None: it could not
+        run."""
         rows = whole("capacity", capacity)
         text = plan_struct(plan) if self._declared is None else self._declared[str(plan)]
         told = _FAILED if time_us is None else _time(time_us)
@@ -258,7 +260,7 @@ class Tuner(Owned):
         library().check(status, f"passed {capacity}")
 
     def spent(self, us: float) -> None:
-        """What exchanges between ranks took, which counts like the library's own time."""
+        """The time of exchanges between ranks, which counts as the library's own time."""
         library().check(_functions().moetune_spent(self._live(), float(us)), "spent")
 
     def status(self) -> Status:
@@ -269,7 +271,7 @@ class Tuner(Owned):
 
 
 def _share(name: str, value: float) -> float:
-    """To the library 0 is what it takes when nothing is said, and what is below 0 is none."""
+    """For the library, 0 means its default and a number below 0 means none."""
     number = float(value)
     if not 0 <= number <= 1:
         raise ValueError(f"{name} is {value}: it must be from 0 to 1")

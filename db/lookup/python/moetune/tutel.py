@@ -5,13 +5,12 @@
     y = self.tuned(x)                                         # instead of self.moe(x)
     self.tuned.close()                                        # at the end
 
-What is measured is this layer's forward and backward alone, wherever in the model it lies: with
-CUDA events on a GPU, which no step waits for, with a clock on a CPU; the longest time of all ranks
-counts.  The rules of
-moelookup.tutel hold: all ranks call the same layers in the same order with the same capacity.
+It measures this layer's forward and backward only, wherever the layer lies in the model.  On a GPU it
+uses CUDA events, which no step waits for; on a CPU a clock.  The longest time of all ranks counts.  As
+in moelookup.tutel, all ranks call the same layers in the same order with the same capacity.
 
-It needs torch 2.0: older ones do not tell when the last gradient of a layer is there.
-moelookup.tutel runs with any.
+It needs torch 2.0: older versions do not say when the last gradient of a layer is ready.
+moelookup.tutel runs with any version.
 """
 
 import contextlib
@@ -34,26 +33,29 @@ if not hasattr(torch.autograd.graph, "register_multi_grad_hook"):
 _DEFAULT = Plan()
 _ALL_TO_ALLS = ("linear", "2dh")  # Tutel's
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_WARM_CHUNKS = 2  # any number above 1 goes another way through Tutel than 1
+_WARM_CHUNKS = 2  # Tutel runs other code for 1 chunk than for more
 
 
 class Tuned:
-    """Called like the layer; asks before it runs, and tells at the next call.
+    """Called like the layer; asks before the layer runs, and tells at the next call.
 
-    Calls that compute no gradients (evaluation; unless train=False) learn nothing and run the best
-    plan known.  So do both forwards of a reentrant checkpoint; the second one of another kind
-    (use_reentrant=False) runs the plan of the first, and counts as a part of its backward.  A call whose backward pass has not come to its end by the next one teaches nothing
-    either: of several micro-batches under way at once, the layer is not measured.
+    Calls that compute no gradients (evaluation, unless train=False) run the best plan known and teach
+    nothing.  So do both forwards of a reentrant checkpoint.  With use_reentrant=False, the second
+    forward runs the plan of the first and counts as a part of its backward.  A call teaches nothing
+    either if its backward is not over by the next call, as with several micro-batches at once.
 
-    Of several layers alike one is tuned, and the others run what it found: those that are given the
+    Of several equal layers, one is tuned and the others run what it found.  Equal are layers with the
     same database and arguments while the first is open, and adapters made by also(layer).  Layers of
-    another shape want a database of their own.
+    another shape need a database of their own.
 
-    axes: those that are tuned; by default r, d on a GPU, and a where there are several nodes.
-    Tutel's CPU path has no chunks.  dropless: capacity factors of 0 or below, or inequivalent_tokens,
-    are used; there d is settled before the capacity is known, and stays 1.  runnable_r: see
-    moelookup.tutel.Adapter.  Other arguments are moetune.torch.Tuner's; the shape is the layer's,
-    save the activation, which Tutel does not tell.  tuner: one that is open, in place of all that.
+    axes: the axes to tune.  By default r; d on a GPU (Tutel's CPU path has no chunks); a if there are
+        several nodes.
+    dropless: whether calls use capacity factors of 0 or below, or inequivalent_tokens.  Then d is
+        fixed before the capacity is known, and stays 1.
+    runnable_r: see moelookup.tutel.Adapter.
+    tuner: an open tuner, instead of all other arguments.
+    Other arguments are those of moetune.torch.Tuner.  The layer gives the shape, except for the
+    activation, which Tutel does not tell.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Tuned:
 
     @property
     def runnable_r(self) -> Collection[int]:
-        """What is tuned of r; other answers are refused."""
+        """The r that are tuned; other answers are refused."""
         return self._adapter.runnable_r
 
     def also(self, layer: Any, **options: Any) -> Adapter:
@@ -130,7 +132,7 @@ class Tuned:
         return status
 
     def close(self) -> None:
-        """Every rank: the last call's time is told, and what is known is published."""
+        """Tells the last call's time and publishes what is known.  Call it on every rank."""
         if self._first:
             return
         _tuned.pop(self._name, None)
@@ -153,7 +155,7 @@ class Tuned:
         return self._adapter(input, **options)
 
     def _tell(self) -> None:
-        """All ranks do, if one does."""
+        """Tells the last call's time; if one rank does, all do."""
         watch, self._watch = self._watch, None
         if watch is None or not self._asking.pending:
             return
@@ -190,11 +192,11 @@ class Tuned:
                 self._run(x, _Fixed(self.tuner.shape, plan), {"capacity_factor": 1.0})
 
 
-# Those that are open in this process, by database and arguments.
+# The open Tuned of this process, by database and arguments.
 _tuned: "weakref.WeakValueDictionary[str, Tuned]" = weakref.WeakValueDictionary()
 
 
-# ---- what an Adapter takes for a view
+# ---- what an Adapter takes in place of a view
 
 
 class _Fixed:
@@ -206,7 +208,7 @@ class _Fixed:
 
 
 class _Known:
-    """What the tuner has answered for good, by bucket; the same on all ranks, as its answers are."""
+    """The tuner's answers that were no trials, by bucket; the same on all ranks."""
 
     def __init__(self, tuner: Any) -> None:
         self._tuner, self.shape, self._window = tuner, tuner.shape, tuner.window
@@ -216,7 +218,7 @@ class _Known:
         return self._plans.get(capacity // self._window, _DEFAULT)
 
     def tokens(self, count: int) -> int:
-        """Of the last training step that ranks agreed on: theirs may differ here."""
+        """The tokens of the last training step that ranks agreed on: here they may differ."""
         return getattr(self._tuner, "value", None) or count
 
     def learn(self, capacity: int, plan: Plan) -> None:
@@ -225,7 +227,7 @@ class _Known:
 
 
 class _Asking:
-    """The tuner, asked until it names a plan that the layer can run."""
+    """Asks the tuner until it names a plan that the layer can run."""
 
     def __init__(self, tuner: Any, known: _Known) -> None:
         self.shape, self.tuner, self.known = tuner.shape, tuner, known
@@ -235,7 +237,7 @@ class _Asking:
         self.last = _Fixed(self.shape, _DEFAULT)
 
     def tokens(self, count: int) -> int:
-        """Ranks whose plans differ wait for each other for ever, so none follows a number of its own."""
+        """Ranks with different plans would wait for ever, so no rank decides by a number of its own."""
         return int(getattr(self.tuner, "agreed", int)(count))
 
     def plan(self, capacity: int) -> Plan:
@@ -269,7 +271,7 @@ class _Asking:
 
 
 class _Watch:
-    """Forward and backward of one call; what happens between them is not counted."""
+    """Times forward and backward of one call, without what happens between them."""
 
     def __init__(self, clock: Any, spoilt: bool) -> None:
         self._spoilt = spoilt  # its backward pass may be part of a larger one
@@ -278,7 +280,7 @@ class _Watch:
         self._wanted = 2
 
     def follow(self, result: Any, inputs: Optional[List[Any]]) -> None:
-        """The forward pass is over; inputs: whose gradients the backward pass computes."""
+        """The forward pass is over.  inputs: the tensors whose gradients backward computes."""
         self._mark()
         if inputs is None:
             return
@@ -292,7 +294,7 @@ class _Watch:
         return len(self._marks) < self._wanted
 
     def marks(self) -> Any:
-        """None: it did not come to its end."""
+        """The marks; None: the call did not come to its end."""
         for hook in self._hooks:
             hook.remove()
         return self._marks if len(self._marks) == self._wanted and not self._spoilt else None
@@ -302,7 +304,7 @@ class _Watch:
 
 
 def _inside_backward() -> bool:
-    """There a forward is one that ran before."""
+    """Whether backward runs: a forward inside it repeats an earlier one."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
@@ -320,8 +322,8 @@ def _check_kind(layer: Any) -> None:
 
 
 def layer_shape(layer: Any, **given: Any) -> Dict[str, Any]:
-    """The layer's shape as moetune has it.  Given may be what the layer does not say, as its
-    activation, which is a guess; what it does say may not be contradicted."""
+    """The layer's shape in moetune's words.  `given` adds what the layer does not say, and its
+    activation, which is a guess.  It must not contradict the layer."""
     shape = _said_shape(layer, given.get("hidden_dim"))
     for name in shape.keys() & given.keys() - {"activation"}:
         if shape[name] != given[name]:
@@ -355,7 +357,7 @@ def _said_shape(layer: Any, hidden_given: Optional[int]) -> Dict[str, Any]:
 
 
 def _said_router(layer: Any) -> Dict[str, Any]:
-    """What of its gate is not usual: shapes without these words are what they were."""
+    """The words of the shape for an unusual gate; other gates add none."""
     said: Dict[str, Any] = {}
     projector = getattr(layer.gates[0], "cosine_projector", None)
     if getattr(layer, "batch_prioritized_routing", False):
@@ -366,12 +368,12 @@ def _said_router(layer: Any) -> Dict[str, Any]:
 
 
 def implementation(layer: Any) -> str:
-    """What runs the layer, with its version: a part of the table's name."""
+    """The code that runs the layer, with its version: a part of the table's name."""
     return f"tutel {_tutel_version()}, torch {torch.__version__}, {type(layer.experts).__name__}"
 
 
 def _tutel_version() -> str:
-    """Tutel has called itself 0.4 since 2025: pip knows the commit where it installed from git."""
+    """The version and, if pip installed it from git, the commit: Tutel has been 0.4 since 2025."""
     try:
         tutel = importlib.metadata.distribution("tutel")
     except importlib.metadata.PackageNotFoundError:
@@ -393,7 +395,7 @@ def _axes(layer: Any, dropless: bool, options: Dict[str, Any]) -> str:
 
 
 def _names(axes: str) -> List[str]:
-    """ "r,a=linear:2dh": r and a."""
+    """ "r,a=linear:2dh" gives r and a."""
     return [word.partition("=")[0] for word in axes.split(",")]
 
 
@@ -407,7 +409,7 @@ def _device_of(layer: Any) -> Any:
 
 @contextlib.contextmanager
 def _untouched(layer: Any) -> Iterator[None]:
-    """Without the gate's noise, which would take from the random numbers, and as it was after."""
+    """Runs without the gate's noise, which would use up random numbers, and restores the layer."""
     names = ("adaptive_degree", "a2a_ffn_overlap_degree", "use_2dh", "training")
     before = {name: getattr(layer, name) for name in names}
     layer.eval()
