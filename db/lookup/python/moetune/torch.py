@@ -61,15 +61,19 @@ class Tuner:
 
     All ranks call ask() and tell() alike, for the same capacities.  Few calls of ask() are
     collectives (exchanges): those that may try a plan, and one in 64 to 1,024 steps, where drift is
-    noticed.  At an exchange all ranks raise if one asked for another capacity, or told a number that
-    is no time.  tell() and fail() are no collectives.  flush() is one; it gathers what was told.
+    noticed.  The last exchange fixes the step of the next one, so ranks meet there even if they ask
+    for different capacities.  All ranks then raise, also if one told a number that is no time.
+    tell() and fail() are no collectives.  flush() is an exchange without a plan.
 
     group: by default the whole world.  An exchange, a reduce and a broadcast, would wait for the
-        device over nccl.  So a gloo group of the same ranks carries it; for a part of the world this
-        needs torch 2.1.
+        device over nccl.  So a gloo group of the same ranks carries it.  $GLOO_SOCKET_IFNAME chooses
+        its network; for a part of the world it needs torch 2.1.
     device: where the group's backend wants its tensors; then the group itself carries exchanges.
     ranks, ranks_per_node, cluster: by default the group's size, torchrun's LOCAL_WORLD_SIZE (else all
         ranks are on one node), and what torch knows of the machine.
+
+    The host may run ahead of its GPU by some steps.  So many steps run known plans between a tried
+    plan and the exchange that learns its time.
 
     While a CUDA graph is captured, ask() gives the best plan known, without an exchange, and the step
     teaches nothing.  All ranks must capture the same steps: another rank would wait for the others.
@@ -462,7 +466,11 @@ def _gloo_beside(group: Any) -> Any:
 class Asker:
     """moetune.asker() for a group of ranks: rank 0 speaks, and all ranks get its plans or raise.
 
-    Every method is a collective, which all ranks call alike.
+    Every method is a collective, which all ranks call alike.  So all ranks must find out that a plan
+    cannot run (fail()) before one of them waits for another.  Let a later error end the program:
+    moetune records it as a failed trial.  Let the program also end if values of `launch` cannot work
+    at all.  After four such launches moetune tries no plan with them; fail() rejects one plan in one
+    bucket only.
 
     plan, steps: the plan to run, and how often, if moetune did not start the program.  Then by_hand
         is True.
@@ -507,6 +515,11 @@ class Asker:
         self.layer, self.launch, self.by_hand = self._on_first(begin)
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
+        """The value of every axis for this step, the same on all ranks; None: end the program.
+
+        skew: the class, if the space has one: a number that all ranks agree on before the plan is
+        known.  In torch-moe it is the largest over the mean rows of an expert; a trainer sums one
+        count per expert over its ranks for it, too."""
         # Rank 0's key as well: all ranks must agree whether a step warms up.
         self._asked = self._on_first(lambda: (key, self._asker.ask(key, skew)))
         plan: Optional[Words] = self._asked[1]

@@ -40,7 +40,7 @@ class Tuned:
     """Called like the layer; asks before the layer runs, and tells at the next call.
 
     Calls that compute no gradients (evaluation, unless train=False) run the best plan known and teach
-    nothing.  So do both forwards of a reentrant checkpoint.  With use_reentrant=False, the second
+    nothing.  So do both forwards of a reentrant checkpoint: use use_reentrant=False.  Then the second
     forward runs the plan of the first and counts as a part of its backward.  A call teaches nothing
     either if its backward is not over by the next call, as with several micro-batches at once.
 
@@ -48,11 +48,17 @@ class Tuned:
     same database and arguments while the first is open, and adapters made by also(layer).  Layers of
     another shape need a database of their own.
 
+    A table holds for any number of tokens; tokens= only sets the default width of buckets.  All ranks
+    must have the same number, or pass inequivalent_tokens=True.  If numbers differ all the same,
+    ranks run the plan of the last number that all had, and all raise at the next exchange.  After a
+    change on all ranks, the next 64 steps are exchanges.
+
     axes: the axes to tune.  By default r; d on a GPU (Tutel's CPU path has no chunks); a if there are
-        several nodes.
+        several nodes: pass ranks_per_node, and export LOCAL_SIZE.
     dropless: whether calls use capacity factors of 0 or below, or inequivalent_tokens.  Then d is
         fixed before the capacity is known, and stays 1.
-    runnable_r: see moelookup.tutel.Adapter.
+    runnable_r: the r that the experts support, [0, 1, 2].  By default all for Tutel's ffn, and 1 for
+        other experts, which ignore r and would compute something wrong.
     tuner: an open tuner, instead of all other arguments.
     Other arguments are those of moetune.torch.Tuner.  The layer gives the shape, except for the
     activation, which Tutel does not tell.
