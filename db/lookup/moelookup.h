@@ -495,8 +495,8 @@ MOELOOKUP_API uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t expe
                                     uint64_t tokens, uint64_t needed);
 
 /* The default R: the largest power of two up to 128 that leaves at least 8 buckets below the
- * capacity of factor 1.  So a bucket in use is at most an eighth as wide as its
- * capacities are large.  1 if no power fits; 128 if tokens is 0, unknown. */
+ * capacity of factor 1.  So a bucket in use is at most an eighth as wide as its capacities are
+ * large.  1 if no power fits; 128 if tokens is 0, unknown. */
 MOELOOKUP_API uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tokens);
 
 /* Divides `total` (tokens of a batch, hidden columns) among ranks of different speeds.  out[q] is
@@ -569,7 +569,7 @@ struct moe_capacities_state {
                         * largest expert first, each to the rank with least rows */
     uint64_t first;    /* step from which this is in force; 0: from the start */
     uint64_t pending;  /* step from which other capacities hold; UINT64_MAX: none are decided */
-    uint64_t replans;  /* number of re-plans so far */
+    uint64_t replans;  /* re-plans that led to what is in force */
     uint64_t digest;   /* of the options, all capacities up to now, and their steps */
     uint32_t dropped_ppm; /* dropped per million of all choices that were fed */
     uint32_t key_r0;      /* as key, for plans with r = 0, where every rank computes the rows of all
