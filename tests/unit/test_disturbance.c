@@ -237,16 +237,16 @@ static void what_the_kernel_does_not_tell_is_said(void)
 {
     struct findings found = { .count = 0 };
 
-    doctor_account(true, true, &found);
-    CHECK(found.count == 1 && says(&found, 0, FINDING_FINE, "is told"));
+    doctor_disturbance(true, true, &found);
+    CHECK(found.count == 1 && says(&found, 0, FINDING_FINE, "reports what"));
     found.count = 0;
-    doctor_account(false, true, &found);
-    CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "schedstat is not told"));
+    doctor_disturbance(false, true, &found);
+    CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "does not report /proc/self/schedstat"));
     found.count = 0;
-    doctor_account(true, false, &found);
-    CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "steal in /proc/stat is not told"));
+    doctor_disturbance(true, false, &found);
+    CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "does not report steal in /proc/stat"));
     found.count = 0;
-    doctor_account(false, false, &found);
+    doctor_disturbance(false, false, &found);
     CHECK(found.count == 2);
 }
 

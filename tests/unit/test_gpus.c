@@ -80,10 +80,10 @@ static void each_fault_is_one_finding_with_effect_and_cure(void)
         enum finding_level level;
         const char *says;
     } faults[] = {
-        { offsetof(struct gpu_condition, out_of_reach), 2, FINDING_NOTE, "2 of 4 GPUs of abacus" },
+        { offsetof(struct gpu_condition, out_of_reach), 2, FINDING_NOTE, "reach 2 of 4 GPUs of abacus" },
         { offsetof(struct gpu_condition, persistence), 0, FINDING_NOTE, "persistence: off" },
         { offsetof(struct gpu_condition, copies_beside), 0, FINDING_NOTE,
-          "copies within the GPU: on its multiprocessors, on abacus (rank 2)" },
+          "copies within the GPU: they use its multiprocessors, on abacus (rank 2)" },
         { offsetof(struct gpu_condition, mig), 1, FINDING_NOTE, "MIG: the GPU of rank 2" },
         { offsetof(struct gpu_condition, busy_percent), 40, FINDING_WRONG, "40 % on abacus" },
     };
@@ -162,7 +162,7 @@ static void a_driver_that_is_too_old_is_told_even_where_the_bus_shows_no_gpu(voi
                          .runtime = 13000 };
     struct findings found = { .count = 0 };
 
-    gpu_doctor_none(&none, false, &found);
+    gpu_doctor_without_gpus(&none, false, &found);
     CHECK(found.count == 1 && found.list[0].level == FINDING_NOTE);
     CHECK(found.count == 1 && strstr(found.list[0].cure, "a newer driver, or moetune built with"));
 }
@@ -177,7 +177,7 @@ static void without_an_answering_gpu_there_is_one_plain_line(void)
             const char *cure;
 
             none.built = built;
-            gpu_doctor_none(&none, on_the_bus, &found);
+            gpu_doctor_without_gpus(&none, on_the_bus, &found);
             CHECK(found.count == 1 && strstr(found.list[0].what, "no NVIDIA driver"));
             CHECK(found.list[0].level == (on_the_bus ? FINDING_NOTE : FINDING_FINE));
             cure = found.list[0].cure ? found.list[0].cure : "";

@@ -1,4 +1,4 @@
-/* Asks the CUDA runtime, cuBLAS and NCCL which GPUs there are and what drives them. */
+/* Lists GPUs and versions of libraries, by the CUDA runtime, cuBLAS and NCCL. */
 #include "gpu_list.h"
 
 #include "cuda.h"
@@ -19,8 +19,8 @@ static void add_gpu(struct gpus *gpus, int ordinal)
         return;
     if (properties.major < CUDA_LEAST_CAPABILITY)
         text_put(gpus->why, sizeof(gpus->why),
-                 "%s (%s) has compute capability %d.%d, %d.0 is the least; "
-                 "CUDA_VISIBLE_DEVICES may hide it",
+                 "%s (%s) has compute capability %d.%d, but moetune needs %d.0: hide this GPU by "
+                 "CUDA_VISIBLE_DEVICES",
                  TEXT_SHORT(properties.name, 60), gpu->bus, properties.major, properties.minor,
                  CUDA_LEAST_CAPABILITY);
     text_put(gpu->name, sizeof(gpu->name), "%s", properties.name);
@@ -29,6 +29,7 @@ static void add_gpu(struct gpus *gpus, int ordinal)
     gpus->count++;
 }
 
+/* Writes why no GPU works. */
 static void explain(struct gpus *gpus, cudaError_t code)
 {
     if (!gpus->driver)
@@ -53,7 +54,7 @@ void cuda_gpus(struct gpus *out)
         add_gpu(out, i);
     (void)cudaDriverGetVersion(&out->driver); /* 0 without a driver */
     (void)cudaRuntimeGetVersion(&out->runtime);
-    /* These are slow to load: only where they will be used. */
+    /* These libraries load slowly, so ask them only where they will be used. */
     if (out->count)
         (void)ncclGetVersion(&out->nccl);
     if (out->count && !cuda_blas_version(&major, &minor))
@@ -67,10 +68,10 @@ void cuda_gpus(struct gpus *out)
             out->reaches[i][j] = reaches;
         }
     if (*out->why)
-        out->count = 0; /* ranks take GPUs by their numbers: all of them are fit, or none is */
+        out->count = 0; /* ranks take GPUs by their numbers, so all must be usable */
     else if (!out->count)
         explain(out, code);
-    (void)cudaGetLastError(); /* what was asked here is nobody else's failure */
+    (void)cudaGetLastError(); /* so that later calls do not report an error of these */
 }
 
 int cuda_gpus_copies_beside(void)

@@ -1,4 +1,4 @@
-/* Gathers what the host of every rank says of itself, and compares it. */
+/* Gathers what each rank reports of its host, compares the hosts, and makes one cluster of them. */
 #include "discover.h"
 
 #include "gpu_list.h"
@@ -11,7 +11,8 @@
 
 enum { DISCOVER_MS = 60000 };
 
-/* Measures the spread of the dates at which ranks leave a barrier: the least of a few. */
+/* Measures by how much the ranks' dates differ when they leave a barrier; takes the least of five
+ * tries. */
 static int measure_skew(struct world *world, int64_t *skew_us)
 {
     *skew_us = INT64_MAX;
@@ -66,12 +67,13 @@ void discovery_free(struct discovery *discovery)
     discovery->facts = NULL;
 }
 
-/* ---- comparing */
+/* ---- comparing hosts */
 
+/* A text of struct host_facts that should be the same on all hosts. */
 static const struct comparison {
     const char *name;
     size_t offset;
-    bool fatal;
+    bool fatal; /* ranks that differ in it may not run together */
 } comparisons[] = {
     { "program (its file)", offsetof(struct host_facts, build), true },
     { "MPI", offsetof(struct host_facts, comm_library), true },
@@ -105,7 +107,7 @@ int discovery_check(const struct discovery *d)
             rc = ERR_LAUNCH;
     }
     if (!d->cluster.ranks_per_node)
-        note("hosts hold different numbers of ranks: the 2dh all-to-all does not apply");
+        note("hosts have different numbers of ranks: the 2dh all-to-all does not apply");
     return rc;
 }
 
@@ -127,11 +129,12 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to)
     }
 }
 
-/* ---- from outside */
+/* ---- for a process that is no rank */
 
-/* Starts ranks there that describe themselves, and reads what they print until they are gone. */
-static int ask_ranks(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
-                     uint32_t ranks_per_rack, struct cluster *out)
+/* Starts ranks that run `moetune fingerprint`, and reads what they print until they end. */
+static int fingerprint_by_ranks(const struct launch_where *where, const char *device,
+                                uint32_t ranks_per_node, uint32_t ranks_per_rack,
+                                struct cluster *out)
 {
     char per_node[16], per_rack[16], how[128];
     char line[CLUSTER_TEXT_BYTES / 4], text[2 * CLUSTER_TEXT_BYTES] = "";
@@ -151,17 +154,20 @@ static int ask_ranks(const struct launch_where *where, const char *device, uint3
             whole && strlen(line) < sizeof(line) - 1 && text_add(text, sizeof(text), "%s\n", line);
     launch_end(&ranks, rc == ERR_LAUNCH, how, sizeof(how));
     if (rc == UNSUPPORTED)
-        rc = fail(ERR_LAUNCH, "the ranks do not describe themselves within %d s",
+        rc = fail(ERR_LAUNCH,
+                  "the ranks did not describe their hosts within %d s: a host, or the network "
+                  "between them, hangs",
                   DISCOVER_MS / 1000);
     else
         rc = *text && whole ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
     if (!rc)
-        rc = cluster_parse(text, "what the ranks say", out);
+        rc = cluster_parse(text, "what the ranks print", out);
     if (rc) {
         launch_reach(where);
         return rc;
     }
-    /* What some database of theirs knows besides is not what the caller's does. */
+    /* The ranks' database may have measured the model's numbers; the caller uses its own database.
+     */
     found.memory_gib = out->memory_gib;
     cluster_take_model(out, &found);
     return OK;
@@ -176,7 +182,7 @@ int discover_place(const struct launch_where *where, const char *device, uint32_
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     ranks);
     if (where->elsewhere)
-        return ask_ranks(where, device, ranks_per_node, ranks_per_rack, out);
+        return fingerprint_by_ranks(where, device, ranks_per_node, ranks_per_rack, out);
     *out = machine_cluster(gpus_device(device), ranks, ranks_per_node ? ranks_per_node : ranks);
     out->ranks_per_rack = ranks_per_rack;
     return OK;

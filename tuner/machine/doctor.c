@@ -1,4 +1,5 @@
-/* Checks of ranks and hosts: each looks at one thing and adds one finding. */
+/* The checks of `moetune doctor`: each examines one thing, for instance load, clocks or NCCL, and
+ * adds one finding with its effect and its cure. */
 #include "doctor.h"
 
 #include "allowance.h"
@@ -25,13 +26,13 @@
 
 static const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
-/* What is thought of one thing that was looked at. */
+/* How serious a finding is, what it does to measurements, and how to cure it.  A plain value. */
 struct judgement {
     enum finding_level level;
-    const char *effect, *cure; /* NULL where it is fine */
+    const char *effect, *cure; /* literals; NULL for FINDING_FINE */
 };
 
-static const struct judgement finding_fine = { FINDING_FINE, NULL, NULL };
+static const struct judgement all_is_fine = { FINDING_FINE, NULL, NULL };
 
 __attribute__((format(printf, 3, 4))) static void
 findings_add(struct findings *out, struct judgement judgement, const char *format, ...)
@@ -63,8 +64,8 @@ static const struct file_system {
 };
 enum { NETWORK_FILE_SYSTEMS = sizeof(network_file_systems) / sizeof(network_file_systems[0]) };
 
-/* The nearest folder above the file that exists. */
-static void folder_of(const char *path, char *folder, size_t size)
+/* Finds the nearest folder above the file that exists. */
+static void existing_folder_of(const char *path, char *folder, size_t size)
 {
     char *slash;
 
@@ -79,20 +80,20 @@ static void folder_of(const char *path, char *folder, size_t size)
 
 void doctor_database(const char *path, struct findings *out)
 {
-    static const struct judgement denied = { FINDING_WRONG, "nothing can be remembered",
-                                             "--db in a folder of your own" };
+    static const struct judgement denied = { FINDING_WRONG, "moetune cannot store what it measures",
+                                             "--db in a folder where you may write" };
     static const struct judgement shared = {
-        FINDING_WRONG, "locks are unreliable there: two tuners may damage the database",
-        "--db on a local disk; share the exported or published table instead"
+        FINDING_WRONG, "locks do not work reliably there: two tuners may damage the database",
+        "--db on a local disk; share the exported or published table instead of the database"
     };
-    static const struct judgement full = { FINDING_WRONG, "the sweep ends at the first write",
-                                           "free some space, or --db elsewhere" };
+    static const struct judgement full = { FINDING_WRONG, "tune stops at its first write",
+                                           "free some space, or --db on another disk" };
     char folder[PATH_MAX];
     struct statfs fs;
     uint64_t mib;
     int i = 0;
 
-    folder_of(path, folder, sizeof(folder));
+    existing_folder_of(path, folder, sizeof(folder));
     if (access(folder, W_OK) || (!access(path, F_OK) && access(path, W_OK)))
         findings_add(out, denied, "database: %s cannot be written: %s", path, strerror(errno));
     if (statfs(folder, &fs)) {
@@ -104,37 +105,38 @@ void doctor_database(const char *path, struct findings *out)
     if (i < NETWORK_FILE_SYSTEMS)
         findings_add(out, shared, "database: %s is on %s", folder, network_file_systems[i].name);
     else
-        findings_add(out, finding_fine, "database: %s is on a local file system", folder);
+        findings_add(out, all_is_fine, "database: %s is on a local file system", folder);
     mib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >> 20;
-    findings_add(out, mib < 64 ? full : finding_fine, "database: %llu MiB free in %s",
+    findings_add(out, mib < 64 ? full : all_is_fine, "database: %llu MiB free in %s",
                  (unsigned long long)mib, folder);
 }
 
-/* ---- what a host is busy with */
+/* ---- how busy a host is */
 
-/* Seconds that all cores together were busy since the machine started; false where nobody says. */
-static bool busy_s(double *seconds)
+/* Reads the seconds that all cores together were busy since the machine started.  False where
+ * /proc/stat does not say. */
+static bool read_busy_seconds(double *seconds)
 {
     unsigned long long user, nice, system, idle, wait, irq, soft;
     FILE *file = fopen("/proc/stat", "r");
-    bool told = file && fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice,
-                               &system, &idle, &wait, &irq, &soft) == 7;
+    bool known = file && fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice,
+                                &system, &idle, &wait, &irq, &soft) == 7;
 
-    if (told)
+    if (known)
         *seconds = (double)(user + nice + system + irq + soft) / (double)sysconf(_SC_CLK_TCK);
     if (file)
         fclose(file);
-    return told;
+    return known;
 }
 
 enum { LOAD_PERCENT_MOST = 25 };
 
-/* Looks at the work of others, as a share of the cores.  The first figure of loadavg is a minute's,
- * in which moetune itself may have run: where it is high, the cores that work while this process
- * sleeps count. */
-static double load_here(void)
+/* Measures the load of other programs, as a share of the cores.  The first figure of loadavg covers
+ * a minute, in which moetune itself may have run.  Where it is high, only cores that work while
+ * this process sleeps count. */
+static double measure_load(void)
 {
-    enum { LOOK_US = 400000 };
+    enum { WATCH_US = 400000 };
     double load = 0, before, after;
     FILE *file = fopen("/proc/loadavg", "r");
     int64_t begin_ns;
@@ -144,9 +146,9 @@ static double load_here(void)
     if (file)
         fclose(file);
     begin_ns = host_clock_ns();
-    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && busy_s(&before)) {
-        usleep(LOOK_US);
-        if (busy_s(&after))
+    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && read_busy_seconds(&before)) {
+        usleep(WATCH_US);
+        if (read_busy_seconds(&after))
             load = fmin(load, (after - before) / ((double)(host_clock_ns() - begin_ns) * 1e-9));
     }
     return load / allowance_cores();
@@ -154,12 +156,13 @@ static double load_here(void)
 
 void doctor_note_load(void)
 {
-    double load = load_here();
+    double load = measure_load();
 
     if (load * 100 > LOAD_PERCENT_MOST)
-        note("%.0f %% of this machine's cores are busy with other programs: less can be decided "
-             "(moetune doctor)",
-             load * 100);
+        note(
+            "other programs keep %.0f %% of this machine's cores busy: measurements are noisy, and "
+            "fewer plans can be proven; see `moetune doctor`",
+            load * 100);
 }
 
 #if defined(__x86_64__)
@@ -170,9 +173,9 @@ static bool is_one_of(const char *word, const char *const *words)
     return *words;
 }
 
-/* Does the processor have wider vectors than these kernels use?  OpenBLAS calls kernels by the
- * processor that they were written for. */
-static bool could_be_wider(const char *core)
+/* Does the processor have wider vectors than these kernels use?  OpenBLAS names kernels after the
+ * processor for which they were written. */
+static bool has_wider_kernels(const char *core)
 {
     static const char *const avx512[] = { "SkylakeX", "Cooperlake", "SapphireRapids", NULL };
     static const char *const avx2[] = { "Haswell", "Zen", "Excavator", NULL };
@@ -183,37 +186,37 @@ static bool could_be_wider(const char *core)
                                  : __builtin_cpu_supports("avx2");
 }
 
-static const char *wider_core(void)
+static const char *wider_kernels_cure(void)
 {
     return __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX, for trainers too"
                                              : "OPENBLAS_CORETYPE=Haswell, for trainers too";
 }
 #else
-static bool could_be_wider(const char *core)
+static bool has_wider_kernels(const char *core)
 {
     (void)core;
     return false;
 }
 
-static const char *wider_core(void)
+static const char *wider_kernels_cure(void)
 {
     return NULL;
 }
 #endif
 
-void doctor_account(bool waits, bool steal, struct findings *out)
+void doctor_disturbance(bool waits, bool steal, struct findings *out)
 {
     static const struct judgement blind = {
-        FINDING_NOTE, "steps that other processes slow down count like all others",
-        "an idle machine; a kernel or a container that shows it"
+        FINDING_NOTE, "moetune cannot recognise disturbed steps, so they count like all others",
+        "an idle machine; or a kernel or container that shows this file"
     };
 
     if (waits && steal)
-        findings_add(out, finding_fine, "disturbance: what other processes take is told");
+        findings_add(out, all_is_fine, "disturbance: the kernel reports what other processes take");
     if (!waits)
-        findings_add(out, blind, "disturbance: /proc/self/schedstat is not told");
+        findings_add(out, blind, "disturbance: the kernel does not report /proc/self/schedstat");
     if (!steal)
-        findings_add(out, blind, "disturbance: steal in /proc/stat is not told");
+        findings_add(out, blind, "disturbance: the kernel does not report steal in /proc/stat");
 }
 
 static void host_name(char *name, size_t size)
@@ -222,47 +225,48 @@ static void host_name(char *name, size_t size)
     gethostname(name, size - 1);
 }
 
-/* What a rank sees of its host now. */
+/* What a rank sees of its host now.  A plain value, so that ranks can gather it. */
 struct condition {
-    double load;
+    double load; /* of other programs, as a share of `cores` */
     int32_t cores;
-    char governor[32];
+    char governor[32]; /* of the first core's frequency */
 };
 
 static struct condition condition_here(void)
 {
-    struct condition c = { .load = load_here(), .cores = allowance_cores() };
+    struct condition c = { .load = measure_load(), .cores = allowance_cores() };
 
-    if (!first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", c.governor,
-                    sizeof(c.governor)))
+    if (!read_named_value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", c.governor,
+                          sizeof(c.governor)))
         snprintf(c.governor, sizeof(c.governor), "none");
     return c;
 }
 
-/* ranks 0: they are elsewhere. */
+/* Checks cores, load and frequency of one host.  ranks 0: the ranks run on other hosts. */
 static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, const char *host,
                        struct findings *out)
 {
     static const struct judgement late = {
         FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
-        "a core for each rank: fewer ranks, an idle machine, or a larger allocation"
+        "one core per rank: fewer ranks, an idle machine, or a larger allocation"
     };
     static const struct judgement shared = {
-        FINDING_WRONG, "ranks wait for each other's time slices: the table tells of the scheduler",
-        "as many ranks as cores at most; half as many lets compute and communication overlap"
+        FINDING_WRONG,
+        "ranks wait for each other's time slices: the table shows the scheduler, not the layer",
+        "at most one rank per core; half as many ranks let compute and communication overlap"
     };
     static const struct judgement crowded = {
-        FINDING_NOTE, "a rank's communication shares a core with its compute: less overlap",
-        "half as many ranks as cores, unless trainers run like this as well"
+        FINDING_NOTE, "communication and compute of a rank share a core, so they overlap less",
+        "half as many ranks as cores, unless trainers run like this, too"
     };
     static const struct judgement busy = {
-        FINDING_WRONG, "other work takes time from some steps and not from others",
-        "wait until the machine is idle, or tune in an allocation "
-        "of its own"
+        FINDING_WRONG, "other programs slow some steps down and not others",
+        "wait until the machine is idle, or tune in an allocation of your own"
     };
-    static const struct judgement slow = { FINDING_NOTE,
-                                           "the first steps of a trial run at another clock",
-                                           "cpupower frequency-set -g performance" };
+    static const struct judgement slow = {
+        FINDING_NOTE, "the first steps of a trial run at another clock than later ones",
+        "cpupower frequency-set -g performance"
+    };
     const char *rank_s = ranks == 1 ? "" : "s", *core_s = c->cores == 1 ? "" : "s";
     uint32_t cores = (uint32_t)c->cores;
     double busy_cores = c->load * c->cores;
@@ -271,31 +275,31 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
     /* The core of a rank that computes on a GPU does nothing but queue kernels and wait. */
     if (on_gpus) {
         if (ranks)
-            findings_add(out, ranks + busy_cores > c->cores ? late : finding_fine,
+            findings_add(out, ranks + busy_cores > c->cores ? late : all_is_fine,
                          "cores: %u rank%s on %u core%s of %s, %.0f of them busy", ranks, rank_s,
                          cores, core_s, host, busy_cores);
         return;
     }
     if (ranks)
-        findings_add(out, ranks > cores ? shared : (2 * ranks > cores ? crowded : finding_fine),
+        findings_add(out, ranks > cores ? shared : (2 * ranks > cores ? crowded : all_is_fine),
                      "cores: %u rank%s on %u core%s of %s", ranks, rank_s, cores, core_s, host);
-    findings_add(out, c->load * 100 > LOAD_PERCENT_MOST ? busy : finding_fine,
+    findings_add(out, c->load * 100 > LOAD_PERCENT_MOST ? busy : all_is_fine,
                  "load: %.0f %% of the cores of %s are busy", c->load * 100, host);
-    findings_add(out, steady ? finding_fine : slow, "frequency: governor of %s is %s", host,
+    findings_add(out, steady ? all_is_fine : slow, "frequency: governor of %s is %s", host,
                  c->governor);
 }
 
-/* Checks what exchanges and products of ranks that compute on cores depend on. */
-static void check_settings(bool on_gpus, struct findings *out)
+/* Checks what slows exchanges and products of ranks that compute on cores: an MPI that yields, slow
+ * BLAS kernels, disturbances that the kernel does not report. */
+static void check_environment(bool on_gpus, struct findings *out)
 {
     static const struct judgement yields = {
-        FINDING_WRONG, "every test of a message gives the core away: nothing overlaps any more",
-        "unset it; moetune waits by itself where ranks share cores"
+        FINDING_WRONG, "each test for a message gives the core away, so nothing overlaps any more",
+        "unset the variable; where ranks share cores, moetune itself gives way while it waits"
     };
-    const struct judgement slower = {
-        FINDING_NOTE, "products run at half of the processor's speed, or a quarter of it",
-        wider_core()
-    };
+    const struct judgement slower = { FINDING_NOTE,
+                                      "products run at half or a quarter of the processor's speed",
+                                      wider_kernels_cure() };
     const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle"), *core = blas_core();
     char library[64];
 
@@ -306,9 +310,9 @@ static void check_settings(bool on_gpus, struct findings *out)
         strcmp(yield, "false") != 0)
         findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
     /* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
-    findings_add(out, core && could_be_wider(core) ? slower : finding_fine,
+    findings_add(out, core && has_wider_kernels(core) ? slower : all_is_fine,
                  "BLAS: OpenBLAS runs its %s kernels", core ? core : "plain");
-    doctor_account(disturbance_waits_are_known(), disturbance_steal_is_known(), out);
+    doctor_disturbance(disturbance_waits_are_known(), disturbance_steal_is_known(), out);
 }
 
 void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
@@ -318,10 +322,10 @@ void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
 
     host_name(host, sizeof(host));
     check_host(on_gpus, ranks, &here, host, out);
-    check_settings(on_gpus, out);
+    check_environment(on_gpus, out);
 }
 
-/* ---- GPUs: each row of a table looks at one thing */
+/* ---- GPUs: each row of gpu_checks examines one thing */
 
 static struct gpu_condition gpu_condition_here(const struct gpus *gpus)
 {
@@ -351,56 +355,58 @@ static struct gpu_condition gpu_condition_here(const struct gpus *gpus)
     return c;
 }
 
-/* Each of these says what is wrong with one rank's GPU, and returns true if anything is. */
+/* Each of these functions checks one rank's GPU for one fault, and returns true if it has the
+ * fault. `what` describes the fault. */
 
 static bool out_of_reach(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    snprintf(what, size, "peer access: %d of %d GPUs of %s are out of rank %u's reach",
-             c->out_of_reach, c->seen, c->host, rank);
+    snprintf(what, size, "peer access: rank %u cannot reach %d of %d GPUs of %s", rank,
+             c->out_of_reach, c->seen, c->host);
     return c->out_of_reach > 0;
 }
 
-static bool cut_into_instances(const struct gpu_condition *c, uint32_t rank, char *what,
-                               size_t size)
+static bool is_mig_instance(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    snprintf(what, size, "MIG: the GPU of rank %u on %s is cut into instances", rank, c->host);
+    snprintf(what, size, "MIG: the GPU of rank %u on %s is split into instances", rank, c->host);
     return c->mig == 1;
 }
 
-static bool not_persistent(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool is_not_persistent(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
     snprintf(what, size, "persistence: off on %s (rank %u)", c->host, rank);
     return c->persistence == 0;
 }
 
-static bool busy(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool gpu_is_busy(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    snprintf(what, size, "GPU load: %d %% on %s (rank %u), and no rank has begun", c->busy_percent,
-             c->host, rank);
+    snprintf(what, size, "GPU load: %d %% on %s (rank %u), before any rank has begun",
+             c->busy_percent, c->host, rank);
     return c->busy_percent > 5;
 }
 
-static bool clock_held_back(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool clock_is_held_back(const struct gpu_condition *c, uint32_t rank, char *what,
+                               size_t size)
 {
     snprintf(what, size, "GPU clock: %d of %d MHz on %s (rank %u), held back by %s", c->clock_mhz,
              c->clock_max_mhz, c->host, rank, c->throttled);
     return *c->throttled;
 }
 
-static bool copies_in_kernels(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool copies_use_multiprocessors(const struct gpu_condition *c, uint32_t rank, char *what,
+                                       size_t size)
 {
-    snprintf(what, size, "copies within the GPU: on its multiprocessors, on %s (rank %u)", c->host,
-             rank);
+    snprintf(what, size, "copies within the GPU: they use its multiprocessors, on %s (rank %u)",
+             c->host, rank);
     return c->copies_beside == 0;
 }
 
-/* Each of these says of rank 0 that all is well, where no rank has the fault; false: nothing is to
- * be said. */
+/* Each of these functions describes rank 0's GPU where no rank has the fault.  False: there is
+ * nothing to report. */
 
-static bool all_within_reach(const struct gpu_condition *c, char *what, size_t size)
+static bool peers_are_reached(const struct gpu_condition *c, char *what, size_t size)
 {
     snprintf(what, size, "peer access: every GPU reaches every other, %s",
-             c->links > 0 ? "by NVLink" : "not known by what");
+             c->links > 0 ? "by NVLink" : "the kind of link is not known");
     return c->seen > 1;
 }
 
@@ -410,71 +416,75 @@ static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
         snprintf(what, size, "GPU clock: %d of %d MHz now, not held back", c->clock_mhz,
                  c->clock_max_mhz);
     else
-        snprintf(what, size, "GPU clock: not known, the management library (NVML) is not there");
+        snprintf(what, size,
+                 "GPU clock: not known, because NVIDIA's management library (NVML) is missing");
     return true;
 }
 
 static bool copies_beside(const struct gpu_condition *c, char *what, size_t size)
 {
-    snprintf(what, size, "copies within the GPU: beside kernels, by copy engines");
+    snprintf(what, size, "copies within the GPU: copy engines run them beside kernels");
     return c->copies_beside == 1;
 }
 
+/* One fault that a GPU may have: how to find it, and what it means. */
 static const struct gpu_check {
     bool (*wrong)(const struct gpu_condition *c, uint32_t rank, char *what, size_t size);
-    bool (*fine)(const struct gpu_condition *c, char *what, size_t size); /* NULL: nothing */
+    bool (*fine)(const struct gpu_condition *c, char *what, size_t size); /* NULL: never reported */
     struct judgement judgement;
 } gpu_checks[] = {
     { out_of_reach,
-      all_within_reach,
+      peers_are_reached,
       { FINDING_NOTE, "exchanges inside the node go through the host's memory",
-        "nvidia-smi topo -p2p rw says why; often IOMMU or ACS settings, or a container's "
-        "limits" } },
-    { cut_into_instances,
+        "nvidia-smi topo -p2p rw shows why; often IOMMU or ACS settings, or limits of a "
+        "container" } },
+    { is_mig_instance,
       NULL,
       { FINDING_NOTE,
-        "an instance has a part of the multiprocessors, memory and cache; NCCL does not join two "
-        "of one GPU",
+        "an instance has only a part of the multiprocessors, memory and cache; NCCL cannot join "
+        "two instances of one GPU",
         "tune on whole GPUs, unless trainers run in instances too" } },
-    { not_persistent,
+    { is_not_persistent,
       NULL,
-      { FINDING_NOTE, "between ranks the driver unloads: each start takes seconds, clocks reset",
+      { FINDING_NOTE,
+        "the driver unloads while no program runs: each launch then takes seconds, and clocks "
+        "reset",
         "nvidia-smi -pm 1, or nvidia-persistenced" } },
-    { busy,
+    { gpu_is_busy,
       NULL,
-      { FINDING_WRONG, "another program's kernels take time from some steps and not from others",
+      { FINDING_WRONG, "another program's kernels slow some steps down and not others",
         "wait until the GPU is idle (nvidia-smi names the program)" } },
-    { copies_in_kernels,
+    { copies_use_multiprocessors,
       copies_beside,
       { FINDING_NOTE,
-        "exchanges of ranks that share it, or of virtual ones by copy engines, take time from "
-        "products as those between GPUs do not",
-        "a GPU for each rank; or --copy-ctas N, which says how much is taken" } },
-    { clock_held_back,
+        "exchanges of ranks that share this GPU slow products down, and so do virtual ranks' "
+        "copies by a copy engine; exchanges between GPUs do not",
+        "one GPU per rank; for virtual ranks --copy-ctas N, which fixes how much copies take" } },
+    { clock_is_held_back,
       clock_now,
       { FINDING_NOTE,
-        "the clock follows heat and power: the same plan is faster or slower by turns",
-        "better cooling, or a clock that can be held: nvidia-smi -lgc MHZ" } },
+        "the clock follows heat and power, so the same plan is sometimes faster, sometimes slower",
+        "better cooling, or a fixed clock that the GPU can hold: nvidia-smi -lgc MHZ" } },
 };
 
 void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
 {
     static const struct judgement older = {
-        FINDING_NOTE, "what the newer runtime offers may be missing or slower",
-        "a driver of at least the runtime's version"
+        FINDING_NOTE, "features of the newer runtime may be missing or slower",
+        "a driver that is at least as new as the runtime"
     };
     static const struct judgement shared = {
         FINDING_WRONG,
-        "kernels of different ranks take turns, and their exchanges are copies in one memory: no "
-        "time is a cluster's",
+        "kernels of different ranks take turns, and their exchanges are copies in one memory: the "
+        "times are not those of a cluster",
         "one rank per GPU: --ranks, or the launcher's slots"
     };
     static const struct judgement lacking = {
-        FINDING_WRONG, "only ranks that share a GPU can exchange, by copies (--wire ce)",
+        FINDING_WRONG, "without NCCL, only ranks that share a GPU can exchange (--wire ce)",
         "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
     };
     static const struct judgement alone = {
-        FINDING_NOTE, "one rank needs none; several could only share a GPU",
+        FINDING_NOTE, "one rank needs no NCCL; several ranks could only share a GPU",
         "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
     };
     const struct gpu_condition *c = &ranks[0];
@@ -486,7 +496,7 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
                  c->nccl % 100);
     findings_add(out,
                  !c->nccl ? (count > 1 ? lacking : alone)
-                          : (c->driver < c->runtime ? older : finding_fine),
+                          : (c->driver < c->runtime ? older : all_is_fine),
                  "GPU libraries: CUDA %d.%d, a driver for %d.%d, %s", c->runtime / 1000,
                  c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, nccl);
     for (uint32_t i = 1; i < count && !sharing; i++)
@@ -497,45 +507,49 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
                              ranks[i].name, ranks[i].bus, ranks[i].host);
         }
     if (!sharing)
-        findings_add(out, finding_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
+        findings_add(out, all_is_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
                      c->name, count, count > 1 ? "s" : "", c->seen, c->host);
-    findings_add(out, finding_fine,
-                 "launches: timed as those of a host that the GPU waits for; --graphs ahead if the "
-                 "trainer's host is ahead of it (no step waits for a result), on if it replays "
-                 "graphs");
+    findings_add(
+        out, all_is_fine,
+        "kernel launches: timed as if the GPU waits for the host; use --graphs ahead if the "
+        "trainer's host runs ahead, --graphs on if the trainer replays graphs");
     for (size_t k = 0; k < sizeof(gpu_checks) / sizeof(gpu_checks[0]); k++) {
         const struct gpu_check *check = &gpu_checks[k];
         char what[sizeof(out->list[0].what)];
-        uint32_t i = 0; /* the first rank that has it */
+        uint32_t i = 0; /* the first rank with the fault */
 
         while (i < count && !check->wrong(&ranks[i], i, what, sizeof(what)))
             i++;
         if (i < count)
             findings_add(out, check->judgement, "%s", what);
         else if (check->fine && check->fine(c, what, sizeof(what)))
-            findings_add(out, finding_fine, "%s", what);
+            findings_add(out, all_is_fine, "%s", what);
     }
 }
 
-void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out)
+void gpu_doctor_without_gpus(const struct gpus *gpus, bool on_the_bus, struct findings *out)
 {
     bool too_old = gpus->driver && gpus->driver / 1000 < gpus->runtime / 1000;
     const struct judgement unused = {
-        FINDING_NOTE, "ranks compute on cores although there is a GPU: the table is a CPU's",
+        FINDING_NOTE,
+        "ranks compute on CPU cores although there is a GPU: the table is one for CPUs",
         !gpus->built ? "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
-        : too_old ? "a newer driver, or moetune built with a CUDA that this one knows (CUDA_HOME)"
-                  : "load the NVIDIA driver; give the container its GPUs; "
-                    "CUDA_VISIBLE_DEVICES may hide them"
+        : too_old
+            ? "a newer driver, or moetune built with a CUDA that this driver knows (CUDA_HOME)"
+            : "load the NVIDIA driver; give the container its GPUs; "
+              "CUDA_VISIBLE_DEVICES may hide them"
     };
 
     if (gpus->count)
-        findings_add(out, finding_fine, "GPU: %s answers, but not on every rank, or --device host",
+        findings_add(out, all_is_fine,
+                     "GPU: %s works, but ranks compute on CPU cores: not every rank has a GPU, or "
+                     "--device host",
                      gpus->list[0].name);
     else
-        findings_add(out, on_the_bus || too_old ? unused : finding_fine, "GPU: %s", gpus->why);
+        findings_add(out, on_the_bus || too_old ? unused : all_is_fine, "GPU: %s", gpus->why);
 }
 
-/* ---- over ranks */
+/* ---- checks that compare ranks */
 
 static bool on_gpus(const struct discovery *d)
 {
@@ -544,29 +558,30 @@ static bool on_gpus(const struct discovery *d)
 
 static void check_network(const struct discovery *d, struct findings *out)
 {
+    /* Which library chooses the network, and the variable by which a user overrules it. */
     static const struct chooser {
         const char *name, *variable;
         struct judgement unknown;
     } choosers[] = {
         { "MPI",
           "OMPI_MCA_btl_tcp_if_include",
-          { FINDING_NOTE, "messages may take a slow or a management network",
-            "--launcher-args \"--mca btl_tcp_if_include NET/BITS\" if they do" } },
+          { FINDING_NOTE, "messages may take a slow network, or the one for management",
+            "if they do: --launcher-args \"--mca btl_tcp_if_include NET/BITS\"" } },
         { "NCCL",
           "NCCL_SOCKET_IFNAME",
-          { FINDING_NOTE, "exchanges may take a slow or a management network",
-            "NCCL_DEBUG=INFO says which; NCCL_SOCKET_IFNAME or NCCL_IB_HCA choose another" } },
+          { FINDING_NOTE, "exchanges may take a slow network, or the one for management",
+            "NCCL_DEBUG=INFO shows which; NCCL_SOCKET_IFNAME or NCCL_IB_HCA choose another" } },
     };
     const struct chooser *c = &choosers[on_gpus(d)];
     const char *chosen = getenv(c->variable);
 
     if (d->cluster.nodes < 2)
-        findings_add(out, finding_fine, "network: one node, none is used");
+        findings_add(out, all_is_fine, "network: not used, all ranks are on one node");
     else if (chosen)
-        findings_add(out, finding_fine, "network: %s (%s)", chosen, d->cluster.link_between);
+        findings_add(out, all_is_fine, "network: %s (%s)", chosen, d->cluster.link_between);
     else
-        findings_add(out, strstr(d->cluster.link_between, "InfiniBand") ? finding_fine : c->unknown,
-                     "network: %s chooses; the default route is %s", c->name,
+        findings_add(out, strstr(d->cluster.link_between, "InfiniBand") ? all_is_fine : c->unknown,
+                     "network: %s chooses it; the default route is %s", c->name,
                      d->cluster.link_between);
 }
 
@@ -574,8 +589,8 @@ static int check_collective(struct world *world, struct findings *out)
 {
     enum { TIMES = 101 };
     static const struct judgement slow = {
-        FINDING_NOTE, "steps below this many microseconds cannot be told apart",
-        "look at cores and load first; then at the network"
+        FINDING_NOTE, "moetune cannot tell steps apart that are shorter than this",
+        "check cores and load first, then the network"
     };
     int64_t times[TIMES], median;
 
@@ -587,12 +602,13 @@ static int check_collective(struct world *world, struct findings *out)
     }
     median = spread_of(times, TIMES).median_ns;
     TRY(world_max(world, &median, 1));
-    findings_add(out, median > 1000000 ? slow : finding_fine,
-                 "collective: an empty one takes %.1f us (median)", (double)median * 1e-3);
+    findings_add(out, median > 1000000 ? slow : all_is_fine,
+                 "collective: an empty one takes %.1f us (median of %d)", (double)median * 1e-3,
+                 TIMES);
     return OK;
 }
 
-/* Says the same on every rank, whatever each of them sees. */
+/* Adds the same findings on every rank, because all ranks compare the gathered conditions. */
 static int check_gpus(struct world *world, const struct discovery *d, struct findings *out)
 {
     struct gpus gpus = gpus_here();
@@ -607,7 +623,7 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
     if (!rc && on_gpus(d))
         gpu_doctor_ranks(all, d->ranks, out);
     else if (!rc)
-        gpu_doctor_none(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
+        gpu_doctor_without_gpus(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
     free(all);
     return rc;
 }
@@ -615,15 +631,14 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
 int doctor_ranks(struct world *world, const struct discovery *d, struct findings *out)
 {
     static const struct judgement unequal = {
-        FINDING_WRONG, "ranks may hang, or measure two programs",
+        FINDING_WRONG, "ranks may hang, or measure different programs",
         "install the same moetune and libraries on every host"
     };
-    static const struct judgement apart = {
-        FINDING_NOTE,
-        "none on times (each rank uses its own clock); dates of "
-        "rows and files mislead",
-        "run ntp or chrony on every host"
-    };
+    static const struct judgement apart = { FINDING_NOTE,
+                                            "dates of rows and files mislead; measured times stay "
+                                            "right, because each rank uses its own "
+                                            "clock",
+                                            "run ntp or chrony on every host" };
     struct condition mine = condition_here(), *all;
     int rc;
 
@@ -635,23 +650,23 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
     if (!rc) {
         log_only(world_topology(world)->rank == 0);
         if (discovery_check(d))
-            findings_add(out, unequal, "programs: hosts differ, see above");
+            findings_add(out, unequal, "programs: hosts differ, see the messages above");
         else
-            findings_add(out, finding_fine, "programs: the same moetune, %s and %s on every host",
+            findings_add(out, all_is_fine, "programs: the same moetune, %s and %s on every host",
                          d->cluster.comm_library, d->cluster.compute_library);
         log_only(true);
-        /* A host is checked once, where its first rank is: ranks of one host are neighbours. */
+        /* Each host is checked once, at its first rank: ranks of one host are neighbours. */
         for (uint32_t i = 0, next; i < d->ranks; i = next) {
             next = i + 1;
             while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
                 next++;
             check_host(on_gpus(d), next - i, &all[i], d->facts[i].host, out);
         }
-        findings_add(out, d->clock_skew_us > 1000000 ? apart : finding_fine,
-                     "clocks: at most %.3f s between the ranks' dates",
+        findings_add(out, d->clock_skew_us > 1000000 ? apart : all_is_fine,
+                     "clocks: the dates of the ranks differ by at most %.3f s",
                      (double)d->clock_skew_us * 1e-6);
         check_network(d, out);
-        check_settings(on_gpus(d), out);
+        check_environment(on_gpus(d), out);
         rc = check_gpus(world, d, out);
     }
     if (!rc)
@@ -660,7 +675,7 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
     return rc;
 }
 
-/* ---- */
+/* ---- output */
 
 enum finding_level findings_worst(const struct findings *findings)
 {

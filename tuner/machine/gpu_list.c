@@ -1,5 +1,5 @@
-/* Answers about GPUs that are the same in programs with and without the CUDA unit: without it there
- * are none. */
+/* Answers questions about GPUs in programs with and without the CUDA unit; without it there are no
+ * GPUs. */
 #include "gpu_list.h"
 
 #include "blas.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BUSY_PERCENT = 5, LOOKS = 20 };
+enum { BUSY_PERCENT = 5, BUSY_CHECKS = 20 };
 
 struct gpus gpus_here(void)
 {
@@ -68,11 +68,12 @@ int gpus_check_device(const char *device, bool elsewhere)
     if (!strcmp(device, "auto") || !strcmp(device, "host")) {
         if (elsewhere || blas_version() || !strcmp(gpus_device(device), "cuda"))
             return OK;
-        return fail(ERR_DEVICE, "device host: ranks that compute on cores need OpenBLAS, and this "
-                                "moetune was built without it (BLAS=0, or none was found)");
+        return fail(ERR_DEVICE,
+                    "device host: ranks that compute on cores need OpenBLAS, but this "
+                    "moetune was built without it (BLAS=0, or none was found)");
     }
     if (strcmp(device, "cuda") != 0)
-        return fail(ERR_ARGUMENT, "no device \"%s\": auto, host or cuda is wanted", device);
+        return fail(ERR_ARGUMENT, "no device \"%s\": give --device auto, host or cuda", device);
     gpus = gpus_here();
     if (!gpus.built)
         return fail(ERR_ARGUMENT, "--device cuda: %s", gpus.why);
@@ -92,17 +93,17 @@ int gpus_agree_device(struct world *world, const char *device, const char **out)
     return OK;
 }
 
-/* Returns the least that is seen within some seconds: NVML averages over the last one, in which
- * ranks of an earlier run may have ended. */
-static int least_busy_percent(const struct nvml *nvml)
+/* Returns the lowest load of some seconds: NVML averages over the last second, in which ranks of an
+ * earlier run may still have worked. */
+static int min_busy_percent(const struct nvml *nvml)
 {
-    static const struct timespec between_looks = { .tv_nsec = 200000000 };
+    static const struct timespec pause = { .tv_nsec = 200000000 };
     int least = nvml_busy_percent(nvml);
 
-    for (int i = 1; i < LOOKS && least > BUSY_PERCENT; i++) {
+    for (int i = 1; i < BUSY_CHECKS && least > BUSY_PERCENT; i++) {
         int now;
 
-        nanosleep(&between_looks, NULL);
+        nanosleep(&pause, NULL);
         now = nvml_busy_percent(nvml);
         least = now < least ? now : least;
     }
@@ -113,18 +114,18 @@ int gpu_check_ready(const struct gpu *gpu)
 {
     struct nvml *nvml = nvml_open(gpu->bus);
     bool is_cut = nvml_mig(nvml) == 1;
-    int busy = is_cut ? 0 : least_busy_percent(nvml);
+    int busy = is_cut ? 0 : min_busy_percent(nvml);
 
     nvml_close(nvml);
     if (is_cut)
         return fail(ERR_DEVICE,
-                    "%s (%s) is cut into MIG instances, and a part of a GPU is measured only with "
-                    "--oversubscribe",
+                    "%s (%s) is split into MIG instances: moetune measures a part of a GPU only "
+                    "with --oversubscribe",
                     gpu->name, gpu->bus);
     if (busy > BUSY_PERCENT)
         return fail(ERR_DEVICE,
-                    "%s (%s) is %d %% busy with another program (nvidia-smi names it), and is "
-                    "shared only with --oversubscribe",
+                    "%s (%s) is %d %% busy with another program: wait until it ends (nvidia-smi "
+                    "names it), or share the GPU with --oversubscribe",
                     gpu->name, gpu->bus, busy);
     return OK;
 }

@@ -1,4 +1,5 @@
-/* Reads lists of hosts and host files; nothing of them ever reaches a shell. */
+/* Reads lists of hosts, host files and the tasks of a Slurm job.  No word of them ever reaches a
+ * shell. */
 #include "hosts.h"
 
 #include "input_file.h"
@@ -19,29 +20,31 @@ static int read_slots(const char *text, size_t length, const char *origin, uint3
 
     for (size_t i = 0; i < length && value <= SLOTS_MAX; i++) {
         if (text[i] < '0' || text[i] > '9')
-            return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no number of ranks", origin, (int)length,
-                        text);
+            return fail(ERR_ARGUMENT,
+                        "%s: \"%.*s\" is no number of ranks (write HOST:RANKS, as a:8)", origin,
+                        (int)length, text);
         value = value * 10 + (uint32_t)(text[i] - '0');
     }
     if (!value || value > SLOTS_MAX)
-        return fail(ERR_ARGUMENT, "%s: \"%.*s\" ranks on a host: 1 to %d", origin, (int)length,
-                    text, SLOTS_MAX);
+        return fail(ERR_ARGUMENT, "%s: \"%.*s\" ranks on one host: 1 to %d are possible", origin,
+                    (int)length, text, SLOTS_MAX);
     *slots = value;
     return OK;
 }
 
-static int add(struct hosts *hosts, const char *name, size_t length, uint32_t slots,
-               const char *origin)
+static int add_host(struct hosts *hosts, const char *name, size_t length, uint32_t slots,
+                    const char *origin)
 {
-    /* What DNS and IPv4 need.  A leading dash would be an option. */
+    /* The letters of DNS names and IPv4 addresses.  A name with a leading dash would be an option.
+     */
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
 
     if (!length)
-        return fail(ERR_ARGUMENT, "%s: a host without a name", origin);
+        return fail(ERR_ARGUMENT, "%s: a host has no name (write HOST, or HOST:RANKS)", origin);
     if (length >= HOST_NAME_BYTES)
-        return fail(ERR_ARGUMENT, "%s: a host name of %zu bytes: at most %d", origin, length,
-                    HOST_NAME_BYTES - 1);
+        return fail(ERR_ARGUMENT, "%s: a host name has %zu bytes; at most %d are possible", origin,
+                    length, HOST_NAME_BYTES - 1);
     if (*name == '-' || *name == '.' || strspn(name, allowed) < length)
         return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no host name", origin, (int)length, name);
     hosts->slots += slots;
@@ -66,7 +69,7 @@ static int add_word(struct hosts *hosts, const char *word, size_t length, const 
 
     if (colon)
         TRY(read_slots(colon + 1, length - name - 1, origin, &slots));
-    return add(hosts, word, name, slots, origin);
+    return add_host(hosts, word, name, slots, origin);
 }
 
 static int read_list(const char *text, struct hosts *hosts)
@@ -81,13 +84,15 @@ static int read_list(const char *text, struct hosts *hosts)
     }
 }
 
+/* What read_line() needs while input_lines() reads a host file. */
 struct host_file {
     const char *path;
     struct hosts *hosts;
 };
 
-/* Reads a line of Open MPI's form and Slurm's: a name, then perhaps "slots=8". */
-static int on_line(void *self, const char *line, size_t length, uint32_t number)
+/* Adds the host of one line, which Open MPI and Slurm write alike: a name, then perhaps "slots=8".
+ */
+static int read_line(void *self, const char *line, size_t length, uint32_t number)
 {
     static const char blank[] = " \t\r\n";
     const struct host_file *file = self;
@@ -97,7 +102,7 @@ static int on_line(void *self, const char *line, size_t length, uint32_t number)
     (void)length;
     text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(file->path, 400), number);
     if (!text_put(copy, sizeof(copy), "%s", line))
-        return fail(ERR_FORMAT, "%s: too long", origin);
+        return fail(ERR_FORMAT, "%s: the line is longer than %d bytes", origin, LINE_BYTES - 1);
     copy[strcspn(copy, "#")] = 0;
     name = copy + strspn(copy, blank);
     if (!*name)
@@ -110,10 +115,10 @@ static int on_line(void *self, const char *line, size_t length, uint32_t number)
     if (!*more)
         return add_word(file->hosts, name, strlen(name), origin);
     if (strncmp(more, "slots=", 6) != 0)
-        return fail(ERR_FORMAT, "%s: \"%s\" is not understood; a line reads \"name slots=8\"",
+        return fail(ERR_FORMAT, "%s: \"%s\" is not understood; write the line as \"name slots=8\"",
                     origin, more);
     TRY(read_slots(more + 6, strlen(more + 6), origin, &slots));
-    return add(file->hosts, name, strlen(name), slots, origin);
+    return add_host(file->hosts, name, strlen(name), slots, origin);
 }
 
 int hosts_read(const char *given, struct hosts *out)
@@ -128,9 +133,9 @@ int hosts_read(const char *given, struct hosts *out)
     if (stat(given, &info) || !S_ISREG(info.st_mode)) {
         rc = read_list(given, &hosts);
     } else {
-        rc = input_lines(given, on_line, &file);
+        rc = input_lines(given, read_line, &file);
         if (!rc && !hosts.count)
-            rc = fail(ERR_FORMAT, "%s names no host", given);
+            rc = fail(ERR_FORMAT, "%s: the file names no host", given);
     }
     if (rc)
         hosts_free(&hosts);
@@ -156,19 +161,19 @@ char *hosts_format(const struct hosts *hosts)
     return text;
 }
 
-/* ---- Slurm: how many tasks it gives to each node, as mpirun reads it */
+/* ---- Slurm: how many tasks it gives to each node; mpirun reads the same variable */
 
-/* Ranks laid on nodes, one node after the other. */
+/* The state while ranks are put on nodes, one node after the other. */
 struct node_filling {
-    uint32_t wanted; /* 0: no limit */
-    uint32_t room, ranks, nodes;
-    uint32_t each; /* on the first node */
-    bool differ;   /* on another node */
+    uint32_t wanted;             /* ranks to start; 0: as many as have room */
+    uint32_t room, ranks, nodes; /* room on all nodes; ranks put so far, and nodes that have some */
+    uint32_t each;               /* ranks on the first node */
+    bool differ;                 /* another node got another number */
 };
 
 enum { NUMBER_MAX = 1000000 };
 
-static bool number_at(const char **text, uint32_t *out)
+static bool parse_number(const char **text, uint32_t *out)
 {
     char *end;
     unsigned long value;
@@ -181,40 +186,42 @@ static bool number_at(const char **text, uint32_t *out)
     return value > 0 && value <= NUMBER_MAX;
 }
 
-static void add_node(struct node_filling *s, uint32_t room)
+static void add_node(struct node_filling *filling, uint32_t room)
 {
-    uint32_t left = s->wanted - s->ranks, here = s->wanted && left < room ? left : room;
+    uint32_t left = filling->wanted - filling->ranks,
+             here = filling->wanted && left < room ? left : room;
 
-    s->room += room;
+    filling->room += room;
     if (!here)
         return;
-    if (!s->nodes++)
-        s->each = here;
-    s->differ |= here != s->each;
-    s->ranks += here;
+    if (!filling->nodes++)
+        filling->each = here;
+    filling->differ |= here != filling->each;
+    filling->ranks += here;
 }
 
-/* "4(x2),3": two nodes with room for four, one with room for three. */
-static bool spread_parse(const char *text, struct node_filling *out)
+/* Reads SLURM_TASKS_PER_NODE: "4(x2),3" is two nodes with room for four, one with room for three.
+ */
+static bool parse_tasks_per_node(const char *text, struct node_filling *out)
 {
-    struct node_filling s = *out;
+    struct node_filling filling = *out;
     uint32_t room, times, nodes = 0;
 
     do {
         times = 1;
-        if (!number_at(&text, &room))
+        if (!parse_number(&text, &room))
             return false;
         if (text[0] == '(' && text[1] == 'x') {
             text += 2;
-            if (!number_at(&text, &times) || *text++ != ')')
+            if (!parse_number(&text, &times) || *text++ != ')')
                 return false;
         }
         if ((nodes += times) > NUMBER_MAX || (uint64_t)nodes * room > NUMBER_MAX)
             return false;
         while (times--)
-            add_node(&s, room);
+            add_node(&filling, room);
     } while (*text++ == ',');
-    *out = s;
+    *out = filling;
     return text[-1] == 0;
 }
 
@@ -227,26 +234,26 @@ int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node)
 {
     const char *text = getenv("SLURM_TASKS_PER_NODE");
     const char *task = getenv("SLURM_PROCID");
-    struct node_filling s = { .wanted = wanted };
+    struct node_filling filling = { .wanted = wanted };
 
     if (!slurm_job())
         return OK;
-    /* Tasks of one step that MPI knows nothing of would each start ranks, on the same cores.  The
-     * first may: it is also what a shell in an allocation is, however many tasks that was asked for
-     * with. */
+    /* If MPI does not know the tasks of srun, each task would start ranks, on the same cores.  Task
+     * 0 may: a shell inside an allocation is also task 0, however many tasks the allocation has. */
     if (task && atoi(task) > 0)
         return fail(ERR_ARGUMENT,
-                    "srun started this several times (task %d), and MPI does not know: srun "
-                    "--mpi=pmix, or no srun at all",
+                    "srun started moetune several times (this is task %d), but MPI does not know "
+                    "of it: use srun --mpi=pmix, or start moetune without srun",
                     atoi(task));
-    if (!spread_parse(text, &s))
+    if (!parse_tasks_per_node(text, &filling))
         return fail(ERR_ARGUMENT,
-                    "SLURM_TASKS_PER_NODE is \"%s\": numbers such as 4(x2),3 are wanted",
+                    "SLURM_TASKS_PER_NODE=\"%s\" is not understood; Slurm writes it as 4(x2),3",
                     TEXT_SHORT(text, 80));
-    if (s.nodes > 1 && wanted > s.ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u, but this job has room for %u (%s)", wanted, s.room,
-                    TEXT_SHORT(text, 80));
-    *ranks = wanted ? wanted : s.ranks;
-    *ranks_per_node = s.nodes == 1 ? *ranks : (s.differ ? 0 : s.each);
+    if (filling.nodes > 1 && wanted > filling.ranks)
+        return fail(ERR_ARGUMENT,
+                    "--ranks %u, but this job has room for %u (SLURM_TASKS_PER_NODE=%s)", wanted,
+                    filling.room, TEXT_SHORT(text, 80));
+    *ranks = wanted ? wanted : filling.ranks;
+    *ranks_per_node = filling.nodes == 1 ? *ranks : (filling.differ ? 0 : filling.each);
     return OK;
 }

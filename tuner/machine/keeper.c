@@ -1,5 +1,5 @@
-/* Starts a launcher from a process in between, which waits for it, adopts what it leaves behind,
- * and kills that. */
+/* The keeper: starts a launcher, waits for it, adopts the processes that it leaves behind, and
+ * kills them. */
 #include "keeper.h"
 
 #include <dirent.h>
@@ -16,10 +16,10 @@
 
 /* Open MPI 4.1 may wait for its own threads for ever when it is ended while ranks start. */
 enum { FORCE_S = 8 };
-/* What a launcher that ended by itself leaves (daemons on their way out), and what was killed. */
+/* How long left-over daemons may take to end by themselves, and killed processes to disappear. */
 enum { GRACE_MS = 2000, GONE_MS = 5000 };
 
-static volatile sig_atomic_t launcher, told;
+static volatile sig_atomic_t launcher, is_asked_to_end;
 
 static void on_signal(int number)
 {
@@ -29,7 +29,7 @@ static void on_signal(int number)
     }
     kill(launcher, number);
     if (number == SIGTERM) {
-        told = true;
+        is_asked_to_end = true;
         alarm(FORCE_S);
     }
 }
@@ -65,10 +65,10 @@ static void kill_children(void)
         closedir(all);
 }
 
-/* Orphans below this process become its children. */
-static void end_the_rest(void)
+/* Ends the processes that the launcher left behind: they have become children of this process. */
+static void kill_leftovers(void)
 {
-    int grace_ms = told ? 0 : GRACE_MS;
+    int grace_ms = is_asked_to_end ? 0 : GRACE_MS;
 
     for (int ms = 0; ms < grace_ms + GONE_MS; ms += 10) {
         pid_t ended;
@@ -84,10 +84,10 @@ static void end_the_rest(void)
     }
 }
 
-/* A batch system may send these to every process of a job: they are for the supervisor.  The
- * launcher gets them as it would without this process. */
-static const int others[] = { SIGHUP, SIGUSR1 };
-enum { OTHERS = sizeof(others) / sizeof(others[0]) };
+/* A batch system may send these signals to every process of a job.  The supervisor acts on them, so
+ * the keeper ignores them; the launcher has the actions that it would have without a keeper. */
+static const int ignored[] = { SIGHUP, SIGUSR1 };
+enum { IGNORED = sizeof(ignored) / sizeof(ignored[0]) };
 
 static const int caught[] = { SIGINT, SIGTERM, SIGALRM };
 enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
@@ -95,16 +95,17 @@ enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
 void keeper_become(pid_t supervisor, void (*become)(const void *self), const void *self)
 {
     struct sigaction action = { .sa_handler = on_signal };
-    void (*before[OTHERS])(int);
+    void (*old_actions[IGNORED])(int);
     sigset_t all, old;
-    int status = 0, nowhere;
+    int status = 0, dev_null;
 
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &old); /* until it is known who is to hear of them */
+    sigprocmask(SIG_BLOCK, &all,
+                &old); /* until `launcher` is known, to which handlers forward them */
     prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
-    for (int i = 0; i < OTHERS; i++)
-        before[i] = signal(others[i], SIG_IGN);
+    for (int i = 0; i < IGNORED; i++)
+        old_actions[i] = signal(ignored[i], SIG_IGN);
     for (int i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, NULL);
     if (getppid() != supervisor)
@@ -112,10 +113,10 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     launcher = fork();
     if (launcher == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
-        for (int i = 0; i < OTHERS; i++)
-            signal(others[i], before[i] == SIG_IGN ? SIG_IGN : SIG_DFL);
-        /* Until it has become the launcher it would pass signals on, to nobody's process 0: to its
-         * whole group, this keeper included, for ever. */
+        for (int i = 0; i < IGNORED; i++)
+            signal(ignored[i], old_actions[i] == SIG_IGN ? SIG_IGN : SIG_DFL);
+        /* Until it has become the launcher it would forward signals to process 0: to its whole
+         * group, this keeper included, for ever. */
         for (int i = 0; i < CAUGHT; i++)
             signal(caught[i], SIG_DFL);
         sigprocmask(SIG_SETMASK, &old, NULL);
@@ -123,16 +124,16 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     }
     if (launcher < 0)
         _exit(127);
-    /* What the supervisor has open is not to stay open because of this process: pipes, and a lock.
-     */
-    nowhere = open("/dev/null", O_RDWR);
-    dup2(nowhere, STDIN_FILENO);
-    dup2(nowhere, STDOUT_FILENO);
+    /* Close what the supervisor has open: its pipes and its lock must not stay open because of this
+     * process. */
+    dev_null = open("/dev/null", O_RDWR);
+    dup2(dev_null, STDIN_FILENO);
+    dup2(dev_null, STDOUT_FILENO);
     for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
         close(fd);
     sigprocmask(SIG_SETMASK, &old, NULL);
     while (waitpid((pid_t)launcher, &status, 0) < 0 && errno == EINTR)
         ;
-    end_the_rest();
+    kill_leftovers();
     _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }

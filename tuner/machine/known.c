@@ -1,4 +1,4 @@
-/* Reads what a database knows of a cluster; one that is damaged, or not there yet, knows nothing.
+/* Reads what a database knows of a cluster.  A damaged or missing database counts as an empty one.
  */
 #include "known.h"
 

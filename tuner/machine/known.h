@@ -1,16 +1,17 @@
-/* What a database already knows, for verbs that do not need one. */
+/* Reads what a database knows of a cluster, for verbs that work without a database, too. */
 #ifndef KNOWN_H
 #define KNOWN_H
 
 #include "cluster.h"
 #include "store.h"
 
-/* The database for reading, `use` beside STORE_CONSULT as store_path() has it; NULL, silently,
- * where there is none or it is damaged. */
+/* Opens the database for reading; the caller closes it.  given: its path (NULL: the default); use:
+ * flags of store_path(), to which STORE_CONSULT is added.  NULL, silently, where there is no
+ * database or it is damaged. */
 struct store *known_open(const char *given, unsigned use);
 
-/* This cluster as it is kept there, with what `probe` measured of it; false if it is not.  A store
- * of NULL knows nothing. */
+/* Reads this cluster from the database, with the numbers that `probe` measured.  False if the
+ * database does not have it, or store is NULL. */
 bool known_cluster(struct store *store, const struct cluster *here, struct cluster *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Starts ranks by what launcher.h says, and waits for them. */
+/* Starts ranks through the launcher of launcher.h, forwards their output, waits for them, and names
+ * hosts that cannot be reached. */
 #include "launch.h"
 
 #include "allowance.h"
@@ -21,7 +22,8 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 4096 };
-/* Hosts that are visited at once, and how long one may take. */
+/* launch_reach(): hosts that are visited at once, the time of one visit, and failed second visits.
+ */
 enum { VISITS = 32, VISIT_MS = 30000, SECOND_VISITS = 3 };
 
 void launch_on_stop(void (*handler)(int number))
@@ -33,12 +35,12 @@ void launch_on_stop(void (*handler)(int number))
         sigaction(numbers[i], &action, NULL);
 }
 
-static volatile sig_atomic_t child;
+static volatile sig_atomic_t running_keeper;
 
-static void pass_on(int number)
+static void forward_signal(int number)
 {
-    if (child > 0)
-        kill((pid_t)child, number);
+    if (running_keeper > 0)
+        kill((pid_t)running_keeper, number);
 }
 
 static void command_free(struct command *c)
@@ -48,8 +50,8 @@ static void command_free(struct command *c)
     free(c);
 }
 
-/* Whatever a user says of cores is how ranks are to run. */
-static bool says_where(const char *arguments)
+/* Does the user choose the cores of ranks?  Then moetune binds none. */
+static bool chooses_cores(const char *arguments)
 {
     static const char *const words[] = { "bind", "map-by", "cpu", "rankfile", "-rf" };
 
@@ -59,8 +61,9 @@ static bool says_where(const char *arguments)
     return false;
 }
 
-/* No launcher binds a rank: on other hosts and in an allocation that is for their owners to say,
- * and here ranks do it themselves, once they know that they compute on cores. */
+/* Makes the command line.  The launcher never binds ranks: on other hosts and in an allocation
+ * their owners decide that, and on this machine ranks bind themselves, once they know that they
+ * compute on cores. */
 static int command_make(const struct launch_where *where, char **argv, struct command **out)
 {
     struct command *c = calloc(1, sizeof(*c));
@@ -70,18 +73,21 @@ static int command_make(const struct launch_where *where, char **argv, struct co
     if (!c)
         return fail(ERR_NOMEM, "the launcher's arguments");
     snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
-    c->bind = !where->elsewhere && !says_where(where->arguments);
-    TRY_OUT(launcher_words(where, c));
+    c->bind = !where->elsewhere && !chooses_cores(where->arguments);
+    TRY_OUT(launcher_add_words(where, c));
     length = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
     if (length <= 0) {
-        rc = fail(ERR_LAUNCH, "this program's own file is not known: %s", strerror(errno));
+        rc = fail(ERR_LAUNCH, "cannot read the path of this program (/proc/self/exe): %s",
+                  strerror(errno));
         goto out;
     }
     c->words[c->count++] = c->self;
     for (; n < ARGUMENTS_MAX && argv[n]; n++)
         c->words[c->count++] = argv[n];
     if (argv[n]) {
-        rc = fail(ERR_ARGUMENT, "more than %d arguments cannot be passed to ranks", ARGUMENTS_MAX);
+        rc =
+            fail(ERR_ARGUMENT, "the command line has more than %d arguments; ranks cannot get more",
+                 ARGUMENTS_MAX);
         goto out;
     }
     *out = c;
@@ -92,19 +98,18 @@ out:
 }
 
 /* OpenBLAS starts a thread for each core before main() begins, and each spins for a tenth of a
- * second.  Ranks use none of them (blas_stay_in_thread()), so those that start on this machine are
- * told to start none, unless the user has set this variable.  The second one says that the first is
- * not his. */
+ * second.  Ranks use none of them (blas_stay_in_thread()).  So ranks on this machine get
+ * BLAS_THREADS=1, unless the user has set it.  BLAS_THREADS_ARE_OURS marks that moetune set it. */
 #define BLAS_THREADS "OPENBLAS_NUM_THREADS"
 #define BLAS_THREADS_ARE_OURS "MOETUNE_ONE_THREAD"
 
 static void start_without_blas_threads(const struct command *c)
 {
-    bool said = getenv(BLAS_THREADS) != NULL;
+    bool is_set = getenv(BLAS_THREADS) != NULL;
 
     for (int i = 0; i < c->count; i++) /* mpirun -x sets variables, too */
-        said |= strstr(c->words[i], BLAS_THREADS) != NULL;
-    if (said)
+        is_set |= strstr(c->words[i], BLAS_THREADS) != NULL;
+    if (is_set)
         return;
     setenv(BLAS_THREADS, "1", true);
     setenv(BLAS_THREADS_ARE_OURS, "1", true);
@@ -127,7 +132,7 @@ static void become_launcher(const void *self)
         setenv(OWN_CORES_VARIABLE, "1", true);
     else
         unsetenv(OWN_CORES_VARIABLE);
-    launcher_become(c);
+    launcher_exec(c);
 }
 
 /* A launcher passes on a rank's exit code, or 128 + the signal that killed one. */
@@ -142,11 +147,11 @@ void launch_describe_end(int status, const char *one, const char *all, char *how
         snprintf(how, size, "%s ended with exit code %d", all, code);
 }
 
-/* Starts the launcher's keeper.  `streams`: its input, output and errors; it then has a process
- * group of its own, which no interrupt from the terminal reaches.  NULL: it shares the caller's
- * terminal, but for its output where `output` is not -1. */
-static int spawn(const struct launch_where *where, char **argv, const int streams[3], int output,
-                 pid_t *out)
+/* Starts the keeper, which starts the launcher.  `streams`: its input, output and errors; it then
+ * has a process group of its own, which no interrupt from the terminal reaches.  streams NULL: it
+ * shares the caller's terminal; only its output goes to `output`, unless that is -1. */
+static int start_keeper(const struct launch_where *where, char **argv, const int streams[3],
+                        int output, pid_t *out)
 {
     pid_t supervisor = getpid(), pid;
     struct command *command = NULL;
@@ -175,62 +180,63 @@ static void describe_ranks(int status, char *how, size_t size)
     launch_describe_end(status, "a rank", "the ranks", how, size);
 }
 
-/* Passes on what is there to be read: > 0 if it was something, 0 at the end.  Whatever cannot be
- * written is taken away all the same, for ranks wait on a full pipe; *trouble is errno then. */
-static ssize_t pass_output(int from, int *trouble)
+/* Copies what is ready in the pipe `from` to standard output: > 0 if that was something, 0 at the
+ * end. If a write fails, *write_error is its errno, and the bytes are dropped: ranks would wait on
+ * a full pipe. */
+static ssize_t forward_output(int from, int *write_error)
 {
     char bytes[16384];
     ssize_t n = read(from, bytes, sizeof(bytes)), done = 0;
 
-    while (done < n && !*trouble) {
+    while (done < n && !*write_error) {
         ssize_t wrote = write(STDOUT_FILENO, bytes + done, (size_t)(n - done));
 
         if (wrote < 0 && errno != EINTR)
-            *trouble = errno;
+            *write_error = errno;
         done += wrote > 0 ? wrote : 0;
     }
     return n < 0 && errno == EINTR ? 1 : n;
 }
 
-/* Passes output on until the ranks are gone: what they left behind may hold the pipe open for
- * longer. */
-static int pass_all_output(pid_t pid, int from, int *trouble, int *status)
+/* Forwards output until the ranks have ended, not until the pipe's end: processes that they left
+ * behind may hold the pipe open for longer. */
+static int forward_all_output(pid_t pid, int from, int *write_error, int *status)
 {
     struct pollfd wait = { .fd = from, .events = POLLIN };
     bool gone = false, open = from >= 0;
 
     while (open && !gone) {
         if (poll(&wait, 1, 100) > 0)
-            open = pass_output(from, trouble) > 0;
+            open = forward_output(from, write_error) > 0;
         gone = waitpid(pid, status, WNOHANG) == pid;
     }
     while (open && poll(&wait, 1, 0) > 0)
-        open = pass_output(from, trouble) > 0;
+        open = forward_output(from, write_error) > 0;
     while (!gone && waitpid(pid, status, 0) < 0)
         if (errno != EINTR)
-            return fail(ERR_LAUNCH, "lost the ranks: %s", strerror(errno));
+            return fail(ERR_LAUNCH, "cannot wait for the ranks: %s", strerror(errno));
     return OK;
 }
 
-/* A launcher does not say that it could not write what a rank had printed: unless that goes to a
- * terminal it passes through here. */
+/* Runs ranks to their end.  Output that does not go to a terminal passes through this process,
+ * because a launcher does not report that it could not write it. */
 static int run_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
-    struct sigaction action = { .sa_handler = pass_on };
-    int output[2] = { -1, -1 }, status, trouble = 0, rc;
+    struct sigaction action = { .sa_handler = forward_signal };
+    int output[2] = { -1, -1 }, status, write_error = 0, rc;
     char how[128];
     pid_t pid;
 
     if (!isatty(STDOUT_FILENO) && pipe2(output, O_CLOEXEC))
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-    rc = spawn(where, argv, NULL, output[1], &pid);
+        return fail(ERR_LAUNCH, "cannot open a pipe to the ranks: %s", strerror(errno));
+    rc = start_keeper(where, argv, NULL, output[1], &pid);
     if (output[1] >= 0)
         close(output[1]);
     if (!rc) {
-        child = pid;
+        running_keeper = pid;
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
-        rc = pass_all_output(pid, output[0], &trouble, &status);
+        rc = forward_all_output(pid, output[0], &write_error, &status);
     }
     if (output[0] >= 0)
         close(output[0]);
@@ -239,7 +245,9 @@ static int run_ranks(const struct launch_where *where, char **argv, int *exit_co
         return ERR_LAUNCH;
     if (WIFEXITED(status) && WEXITSTATUS(status) < 128) {
         *exit_code = WEXITSTATUS(status);
-        return *exit_code || !trouble ? OK : fail(ERR_IO, "standard output: %s", strerror(trouble));
+        return *exit_code || !write_error
+                   ? OK
+                   : fail(ERR_IO, "cannot write to standard output: %s", strerror(write_error));
     }
     describe_ranks(status, how, sizeof(how));
     return fail(ERR_LAUNCH, "%s", how);
@@ -251,14 +259,14 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
     pid_t pid;
 
     if (pipe2(to, O_CLOEXEC))
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+        return fail(ERR_LAUNCH, "cannot open a pipe to the ranks: %s", strerror(errno));
     if (pipe2(from, O_CLOEXEC)) {
-        rc = fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+        rc = fail(ERR_LAUNCH, "cannot open a pipe to the ranks: %s", strerror(errno));
         close(to[0]);
         close(to[1]);
         return rc;
     }
-    rc = spawn(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, -1, &pid);
+    rc = start_keeper(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, -1, &pid);
     close(to[0]);
     close(from[1]);
     if (rc) {
@@ -286,8 +294,8 @@ int launch_write(struct launched *ranks, const char *line)
     return OK;
 }
 
-/* Takes a whole line out of the buffer, if there is one. */
-static bool take_line(struct launched *ranks, char *line, size_t size)
+/* Moves the first whole line out of the buffer, if there is one; a full buffer counts as a line. */
+static bool pop_line(struct launched *ranks, char *line, size_t size)
 {
     char *end = memchr(ranks->buffer, '\n', ranks->buffered);
     size_t length, used;
@@ -307,18 +315,18 @@ int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size)
     struct pollfd wait = { .fd = ranks->from, .events = POLLIN };
     ssize_t n;
 
-    if (take_line(ranks, line, size))
+    if (pop_line(ranks, line, size))
         return OK;
-    if (poll(&wait, 1, timeout_ms) <= 0) /* nothing yet, or a signal: the caller looks around */
+    if (poll(&wait, 1, timeout_ms) <= 0) /* nothing yet, or a signal, which the caller checks */
         return UNSUPPORTED;
     n = read(ranks->from, ranks->buffer + ranks->buffered, sizeof(ranks->buffer) - ranks->buffered);
     if (n <= 0)
         return n < 0 && errno == EINTR ? UNSUPPORTED : ERR_LAUNCH;
     ranks->buffered += (size_t)n;
-    return take_line(ranks, line, size) ? OK : UNSUPPORTED;
+    return pop_line(ranks, line, size) ? OK : UNSUPPORTED;
 }
 
-static bool gone_within(pid_t pid, int ms, int *status)
+static bool ends_within(pid_t pid, int ms, int *status)
 {
     for (int waited = 0; waited < ms; waited += 10) {
         if (waitpid(pid, status, WNOHANG) == pid)
@@ -333,7 +341,7 @@ enum { GENTLE_MS = 10000 };
 static void end_keeper(pid_t pid, int *status)
 {
     kill(pid, SIGTERM);
-    if (!gone_within(pid, KEEPER_ENDS_MS, status)) {
+    if (!ends_within(pid, KEEPER_ENDS_MS, status)) {
         kill(-pid, SIGKILL);
         waitpid(pid, status, 0);
     }
@@ -347,16 +355,16 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
         return;
     close(ranks->to);
     close(ranks->from);
-    if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status))
+    if (!gently || !ends_within(ranks->pid, GENTLE_MS, &status))
         end_keeper(ranks->pid, &status);
     if (how)
         describe_ranks(status, how, size);
     *ranks = (struct launched){ 0 };
 }
 
-/* ---- places */
+/* ---- where ranks run */
 
-/* How many ranks each host gets, where hosts are filled one after the other; 0: they differ. */
+/* How many ranks each host gets when hosts are filled one after the other; 0: they differ. */
 static uint32_t ranks_per_host(const struct hosts *hosts, uint32_t ranks)
 {
     uint32_t each = hosts->list[0].slots;
@@ -394,8 +402,8 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
         TRY(hosts_read(hosts_given, hosts));
         rc = ranks_given <= hosts->slots
                  ? OK
-                 : fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given,
-                        hosts->slots);
+                 : fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u (HOST:RANKS)",
+                        ranks_given, hosts->slots);
         out->ranks = ranks_given ? ranks_given : hosts->slots;
         out->ranks_per_node = ranks_per_host(hosts, out->ranks);
         out->hosts = hosts;
@@ -405,50 +413,50 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     if (!rc)
         rc = launcher_check(out);
     if (!rc && out->ranks > RANKS_MAX)
-        rc = fail(ERR_ARGUMENT, "--ranks %u: at most %d can be started", out->ranks, RANKS_MAX);
+        rc = fail(ERR_ARGUMENT, "--ranks %u: moetune starts at most %d", out->ranks, RANKS_MAX);
     if (rc)
         hosts_free(hosts);
     return rc;
 }
 
-/* Starts `moetune --version` on one host alone, and silences it: what it says when it fails is said
- * better by us.  0: it could not be started. */
-static pid_t visit(const struct launch_where *where, size_t at)
+/* Starts `moetune --version` on one host alone, without its output: launch_reach() prints a clearer
+ * message.  0: it could not be started. */
+static pid_t start_visit(const struct launch_where *where, size_t at)
 {
     char *arguments[] = { "moetune", "--version", NULL };
     struct hosts one = { .list = &where->hosts->list[at], .count = 1, .slots = 1 };
     struct launch_where there = { .ranks = 1, .hosts = &one, .arguments = where->arguments };
-    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int dev_null = open("/dev/null", O_RDWR | O_CLOEXEC);
     pid_t pid = 0;
 
-    if (spawn(&there, arguments, (const int[]){ nowhere, nowhere, nowhere }, -1, &pid))
+    if (start_keeper(&there, arguments, (const int[]){ dev_null, dev_null, dev_null }, -1, &pid))
         pid = 0;
-    close(nowhere);
+    close(dev_null);
     return pid;
 }
 
-enum { CAME_BACK, REFUSED, SILENT };
+enum { VISIT_OK, VISIT_FAILED, VISIT_TIMED_OUT };
 
-static int outcome_of_visit(pid_t pid)
+static int finish_visit(pid_t pid)
 {
     int status = 0;
 
     if (pid <= 0)
-        return REFUSED;
-    if (gone_within(pid, VISIT_MS, &status))
-        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CAME_BACK : REFUSED;
+        return VISIT_FAILED;
+    if (ends_within(pid, VISIT_MS, &status))
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? VISIT_OK : VISIT_FAILED;
     end_keeper(pid, &status);
-    return SILENT;
+    return VISIT_TIMED_OUT;
 }
 
-/* Hosts are visited side by side.  Launchers that start and end beside each other on one machine
- * may stumble: Open MPI's removes the folder in which the other one just makes its own.  Of 450
- * that ran three at a time 7 failed.  So who is refused is visited once more, alone; but not after
- * SECOND_VISITS in vain, as where a whole network is down. */
+/* Visits hosts side by side.  Launchers that start and end at the same time on one machine may
+ * fail: Open MPI's removes the folder in which the other one just makes its own.  7 of 450 failed
+ * that ran three at a time.  So a host whose visit failed is visited once more, alone.  After
+ * SECOND_VISITS such visits failed, too, a whole network may be down, and there are no more. */
 int launch_reach(const struct launch_where *where)
 {
     size_t count = where->hosts ? where->hosts->count : 0;
-    int rc = OK, in_vain = 0;
+    int rc = OK, failed_again = 0;
 
     for (size_t from = 0; from < count; from += VISITS) {
         size_t n = count - from < VISITS ? count - from : VISITS;
@@ -456,18 +464,18 @@ int launch_reach(const struct launch_where *where)
         pid_t pids[VISITS];
 
         for (size_t i = 0; i < n; i++)
-            pids[i] = visit(where, from + i);
+            pids[i] = start_visit(where, from + i);
         for (size_t i = 0; i < n; i++)
-            outcomes[i] = outcome_of_visit(pids[i]);
+            outcomes[i] = finish_visit(pids[i]);
         for (size_t i = 0; i < n; i++) {
-            if (outcomes[i] == REFUSED && in_vain < SECOND_VISITS) {
-                outcomes[i] = outcome_of_visit(visit(where, from + i));
-                in_vain += outcomes[i] != CAME_BACK;
+            if (outcomes[i] == VISIT_FAILED && failed_again < SECOND_VISITS) {
+                outcomes[i] = finish_visit(start_visit(where, from + i));
+                failed_again += outcomes[i] != VISIT_OK;
             }
-            if (outcomes[i] != CAME_BACK)
+            if (outcomes[i] != VISIT_OK)
                 rc = fail(ERR_LAUNCH,
-                          "host %s cannot be reached, or has no moetune of its own at the same "
-                          "place (tried: mpirun --host %s:1 -np 1 moetune --version)",
+                          "host %s cannot be reached, or has no moetune at the same path: try "
+                          "mpirun --host %s:1 -np 1 moetune --version",
                           where->hosts->list[from + i].name, where->hosts->list[from + i].name);
         }
     }
@@ -478,7 +486,7 @@ int launch_verb(const struct launch_where *where, char **argv)
 {
     int code, rc = run_ranks(where, argv, &code);
 
-    if (rc == ERR_IO) /* no fault of the ranks */
+    if (rc == ERR_IO) /* the ranks are not to blame */
         return rc;
     if (rc || code == 1)
         launch_reach(where);

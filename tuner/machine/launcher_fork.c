@@ -1,5 +1,5 @@
-/* Ranks of this host alone, by fork, for a moetune that was built without an MPI: this very program
- * again, which forks when it opens its world (comm/forked). */
+/* The launcher of a moetune that was built without an MPI: it starts ranks on this host alone.  It
+ * runs this program again, which forks its ranks when it opens its world (comm/forked). */
 #include "launcher.h"
 
 #include "forked.h"
@@ -34,8 +34,9 @@ static bool is_this_host(const char *name)
            (strlen(name) == length && !strncmp(name, here, length));
 }
 
-/* Every rank that another launcher started would start ranks of its own. */
-static bool started_by_another(void)
+/* Did another launcher, as mpirun, start several of these?  Then each would fork ranks of its own.
+ */
+static bool is_rank_of_other_launcher(void)
 {
     static const char *const later[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
@@ -48,21 +49,21 @@ static bool started_by_another(void)
 
 int launcher_check(struct launch_where *where)
 {
-    static const char none[] =
-        "and this moetune was built without one: build it from source where an MPI is";
+    static const char no_mpi[] =
+        "but this moetune was built without one: build it from source where an MPI is";
 
-    if (started_by_another())
+    if (is_rank_of_other_launcher())
         return fail(ERR_ARGUMENT,
-                    "ranks that a launcher starts need an MPI to meet, %s: without "
-                    "the launcher it forks its ranks itself",
-                    none);
+                    "ranks that a launcher starts need an MPI, %s.  Without a launcher, moetune "
+                    "forks its ranks itself",
+                    no_mpi);
     if (where->arguments)
-        return fail(ERR_ARGUMENT, "--launcher-args are for mpirun, which belongs to an MPI, %s",
-                    none);
+        return fail(ERR_ARGUMENT, "--launcher-args are words for mpirun, which needs an MPI, %s",
+                    no_mpi);
     if (where->hosts && (where->hosts->count > 1 || !is_this_host(where->hosts->list[0].name)))
-        return fail(ERR_ARGUMENT, "ranks beyond this host need an MPI, %s", none);
+        return fail(ERR_ARGUMENT, "ranks on other hosts than this one need an MPI, %s", no_mpi);
     if (where->ranks_per_node != where->ranks)
-        return fail(ERR_ARGUMENT, "ranks on several nodes need an MPI, %s", none);
+        return fail(ERR_ARGUMENT, "ranks on several nodes need an MPI, %s", no_mpi);
     if (where->hosts) {
         where->hosts = NULL;
         where->elsewhere = false;
@@ -70,13 +71,13 @@ int launcher_check(struct launch_where *where)
     return OK;
 }
 
-int launcher_words(const struct launch_where *where, struct command *c)
+int launcher_add_words(const struct launch_where *where, struct command *c)
 {
     (void)where, (void)c;
     return OK;
 }
 
-void launcher_become(const struct command *c)
+void launcher_exec(const struct command *c)
 {
     setenv(FORKED_RANKS, c->ranks, true);
     unsetenv(FORKED_RANK);

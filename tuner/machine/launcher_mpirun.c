@@ -1,4 +1,4 @@
-/* Ranks by mpirun, here and on other hosts. */
+/* The launcher of a moetune with an MPI: mpirun, on this host and on others. */
 #include "launcher.h"
 
 #include "status.h"
@@ -30,16 +30,18 @@ int launcher_check(struct launch_where *where)
     return OK;
 }
 
-int launcher_words(const struct launch_where *where, struct command *c)
+int launcher_add_words(const struct launch_where *where, struct command *c)
 {
     char *at;
+
     c->words[c->count++] = "mpirun";
     if (geteuid() == 0)
         c->words[c->count++] = "--allow-run-as-root";
     c->words[c->count++] = "--bind-to";
     c->words[c->count++] = "none";
     c->words[c->count++] = "--oversubscribe";
-    /* What went wrong, our ranks say.  Open MPI 4 hears it; 5 has no --quiet and ends at one. */
+    /* Our ranks print what went wrong, so mpirun need not.  Open MPI 4 obeys this; Open MPI 5
+     * ignores it, but refuses --quiet. */
     c->words[c->count++] = "--mca";
     c->words[c->count++] = "orte_execute_quiet";
     c->words[c->count++] = "1";
@@ -54,19 +56,21 @@ int launcher_words(const struct launch_where *where, struct command *c)
     }
     if (!where->arguments)
         return OK;
-    /* Blanks separate; there are no quotes, since there is no shell. */
+    /* Blanks separate words.  Quotes have no meaning, because there is no shell. */
     c->more = strdup(where->arguments);
     if (!c->more)
         return fail(ERR_NOMEM, "the launcher's arguments");
     for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
         if (c->count >= LAUNCHER_ARGUMENTS - 1)
-            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
+            return fail(ERR_ARGUMENT,
+                        "--launcher-args has too many words: mpirun gets at most %d in all",
+                        LAUNCHER_ARGUMENTS - 1);
         c->words[c->count++] = word;
     }
     return OK;
 }
 
-void launcher_become(const struct command *c)
+void launcher_exec(const struct command *c)
 {
     execvp("mpirun", (char *const *)c->words);
     fprintf(stderr, "moetune: cannot start mpirun: %s (is Open MPI installed? try: make deps)\n",

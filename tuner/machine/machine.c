@@ -1,4 +1,5 @@
-/* Reads what this machine is from /proc, /sys, the versions of libraries, and the environment. */
+/* Reads what this machine is from /proc, /sys, versions of libraries and the environment, and makes
+ * one cluster of such descriptions. */
 #include "machine.h"
 
 #include "allowance.h"
@@ -20,12 +21,12 @@
 
 extern char **environ;
 
-/* Of our own version, "0.9" of "0.9.3": the last number changes nothing that is timed, and a table
- * stays what it is.  Whoever changes how kernels or steps run changes the number before it. */
+/* The length of "0.9" in our version "0.9.3".  A change of the last number leaves tables valid, so
+ * a change of how kernels or steps run must change the number before it. */
 #define SERIES ((int)(strrchr(MOETUNE_VERSION, '.') - MOETUNE_VERSION))
 
-/* Returns what stands behind "NAME:" and blanks; NULL if the line is of another name. */
-static const char *value_behind(const char *line, const char *name)
+/* Returns the text after "NAME:" and blanks; NULL if the line has another name. */
+static const char *value_after(const char *line, const char *name)
 {
     size_t length = strlen(name);
 
@@ -38,7 +39,7 @@ static const char *value_behind(const char *line, const char *name)
     return line + strspn(line, " \t");
 }
 
-bool first_line(const char *path, const char *name, char *text, size_t size)
+bool read_named_value(const char *path, const char *name, char *text, size_t size)
 {
     FILE *file = fopen(path, "r");
     const char *value = NULL;
@@ -46,7 +47,7 @@ bool first_line(const char *path, const char *name, char *text, size_t size)
 
     *text = 0;
     while (file && !value && fgets(line, sizeof(line), file))
-        value = value_behind(line, name);
+        value = value_after(line, name);
     if (value)
         text_put(text, size, "%.*s", (int)strcspn(value, "\n"), value);
     if (file)
@@ -59,10 +60,10 @@ static int compare_words(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Does the variable change how fast ranks compute or talk?  Launchers set others of the same
- * prefixes that name a job, a socket or a file, or say how ranks are started and bound (as every
- * launch of ours does alike): those say nothing of speed. */
-static bool concerns_speed(const char *variable)
+/* Does the variable change how fast ranks compute or communicate?  Launchers set more variables
+ * with the same prefixes: they name a job, a socket or a file, or how ranks are started and bound,
+ * which every launch of ours does alike.  Those do not change speed. */
+static bool affects_speed(const char *variable)
 {
     static const char *const prefixes[] = { "OMPI_MCA_", "OPENBLAS_", "OMP_NUM", "GOTO_NUM",
                                             "NCCL_",     "UCX_",      "CUDA_",   "FI_",
@@ -82,13 +83,13 @@ static bool concerns_speed(const char *variable)
     return concerns;
 }
 
-static void environment(char *text, size_t size)
+static void describe_environment(char *text, size_t size)
 {
     const char *found[64] = { 0 };
     size_t count = 0;
 
     for (char **e = environ; *e && count < 64; e++)
-        if (concerns_speed(*e))
+        if (affects_speed(*e))
             found[count++] = *e;
     qsort(found, count, sizeof(*found), compare_words);
     text[0] = 0;
@@ -101,31 +102,31 @@ static void environment(char *text, size_t size)
             *c = '?';
 }
 
-/* ---- what /sys knows */
+/* ---- caches and networks, from /sys */
 
-/* "L1d 32K, L2 1024K, L3 32768K" of the first core. */
-static void caches(char *text, size_t size)
+/* Describes the caches of the first core: "L1d 32K, L2 1024K, L3 32768K". */
+static void describe_caches(char *text, size_t size)
 {
     *text = 0;
     for (int i = 0; i < 8; i++) {
         char path[96], level[8], kind[32], bytes[16];
 
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        if (!first_line(path, "", level, sizeof(level)))
+        if (!read_named_value(path, "", level, sizeof(level)))
             return;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
-        if (!first_line(path, "", kind, sizeof(kind)) || !strcmp(kind, "Instruction"))
+        if (!read_named_value(path, "", kind, sizeof(kind)) || !strcmp(kind, "Instruction"))
             continue;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (first_line(path, "", bytes, sizeof(bytes)))
+        if (read_named_value(path, "", bytes, sizeof(bytes)))
             text_add(text, size, "%sL%s%s %s", *text ? ", " : "", level,
                      !strcmp(kind, "Data") ? "d" : "", bytes);
     }
 }
 
-/* Describes InfiniBand where there is any; else the link that leads away by default, else any that
+/* Describes InfiniBand where there is any; else the link of the default route, else any link that
  * is up. */
-static void network(char *text, size_t size)
+static void describe_network(char *text, size_t size)
 {
     char path[192], rate[48], line[256], name[80], destination[16], state[16], speed[16];
     DIR *list = opendir("/sys/class/infiniband");
@@ -136,7 +137,7 @@ static void network(char *text, size_t size)
 
     while (list && !found && (entry = readdir(list))) {
         snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", entry->d_name);
-        found = first_line(path, "", rate, sizeof(rate)); /* "200 Gb/sec (4X HDR)" */
+        found = read_named_value(path, "", rate, sizeof(rate)); /* "200 Gb/sec (4X HDR)" */
     }
     if (list)
         closedir(list);
@@ -155,7 +156,7 @@ static void network(char *text, size_t size)
     while (list && !found && (entry = readdir(list))) {
         snprintf(name, sizeof(name), "%.64s", entry->d_name);
         snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", name);
-        found = strcmp(name, "lo") != 0 && first_line(path, "", state, sizeof(state)) &&
+        found = strcmp(name, "lo") != 0 && read_named_value(path, "", state, sizeof(state)) &&
                 !strcmp(state, "up");
     }
     if (list)
@@ -164,7 +165,7 @@ static void network(char *text, size_t size)
         return;
 
     snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-    if (first_line(path, "", speed, sizeof(speed)))
+    if (read_named_value(path, "", speed, sizeof(speed)))
         megabits = atol(speed);
     if (megabits >= 1000 && megabits % 1000 == 0)
         snprintf(text, size, "Ethernet %ld Gb/s", megabits / 1000);
@@ -174,11 +175,12 @@ static void network(char *text, size_t size)
         snprintf(text, size, "Ethernet");
 }
 
-/* ---- GPUs on the bus: models come from the drivers, links from the bus.  Which of them are joined
- * by NVLink or xGMI only their vendors' libraries say, and not every build has one. */
+/* ---- GPUs on the PCI bus: models come from the drivers, PCIe links from the bus.  Only the
+ * vendors' libraries know NVLink or xGMI, and not every build has one. */
 
 enum { PATH_BYTES = 512, KIND_BYTES = 128, KINDS = 8 };
 
+/* A vendor of GPUs: its PCI id, its name, and the name of its links between GPUs. */
 static const struct vendor {
     const char *id, *name, *fabric;
 } vendors[] = { { "0x10de", "NVIDIA", "NVLink" }, { "0x1002", "AMD", "xGMI" } };
@@ -189,10 +191,10 @@ static void read_property(const char *root, const char *device, const char *name
     char path[PATH_BYTES];
 
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, device, name);
-    first_line(path, "", text, size);
+    read_named_value(path, "", text, size);
 }
 
-/* "NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown)"; false if the device is no GPU. */
+/* Describes a device as "NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown)"; false if it is no GPU. */
 static bool describe_device(const char *root, const char *device, char *text, size_t size)
 {
     char class[16], id[16], path[PATH_BYTES], model[64], full[80], speed[32], width[16], link[48];
@@ -210,7 +212,7 @@ static bool describe_device(const char *root, const char *device, char *text, si
     read_property(root, device, "product_name", model, sizeof(model));
     if (!*model) {
         snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, device);
-        first_line(path, "Model", model, sizeof(model));
+        read_named_value(path, "Model", model, sizeof(model));
     }
     named = strstr(model, vendor->name) != NULL;
     if (!*model)
@@ -218,7 +220,7 @@ static bool describe_device(const char *root, const char *device, char *text, si
     else
         snprintf(full, sizeof(full), "%s%s%s", named ? "" : vendor->name, named ? "" : " ", model);
 
-    /* What the device and its slot can do: a link that is idle may be slower now. */
+    /* The most that the device and its slot can do, because an idle link may be slower now. */
     read_property(root, device, "max_link_speed", speed, sizeof(speed));
     read_property(root, device, "max_link_width", width, sizeof(width));
     if (strtod(speed, NULL) > 0 && atoi(width) > 0 && atoi(width) < 255)
@@ -264,7 +266,8 @@ void gpus_describe(const char *root, char *text, size_t size)
 
 /* ---- this host */
 
-static void build(char hex[SHA256_HEX_BYTES])
+/* Computes the SHA-256 of this program's file; "" if it cannot be read. */
+static void hash_program(char hex[SHA256_HEX_BYTES])
 {
     FILE *file = fopen("/proc/self/exe", "r");
     uint8_t bytes[1 << 14], hash[SHA256_BYTES];
@@ -288,14 +291,14 @@ static void describe_processor(struct host_facts *out)
     char kib[64];
     int major = 0, minor = 0, patch = 0;
 
-    if (!first_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
-        first_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
-    first_line("/proc/meminfo", "MemTotal", kib, sizeof(kib));
+    if (!read_named_value("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
+        read_named_value("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
+    read_named_value("/proc/meminfo", "MemTotal", kib, sizeof(kib));
     out->free_bytes = allowance_free_bytes();
     out->memory_gib = (uint32_t)((atoll(kib) + (1 << 19)) >> 20);
     world_library(out->comm_library, sizeof(out->comm_library));
-    /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; all of it, with the kernels that it
-     * picked, belongs to the versions. */
+    /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3".  The whole text, with the kernels that
+     * OpenBLAS uses, goes into the versions. */
     if (sscanf(blas, "OpenBLAS %d.%d.%d", &major, &minor, &patch) == 3)
         snprintf(out->compute_library, sizeof(out->compute_library), "OpenBLAS %d.%d", major,
                  minor);
@@ -303,7 +306,7 @@ static void describe_processor(struct host_facts *out)
              TEXT_SHORT(blas, 127));
 }
 
-/* number < 0: the one that this process would use. */
+/* Describes the GPU with this number; number < 0: the GPU that this process would use. */
 static void describe_gpu(int number, struct host_facts *out)
 {
     struct gpus gpus = gpus_here();
@@ -331,7 +334,7 @@ static void describe_gpu(int number, struct host_facts *out)
         snprintf(out->comm_library, sizeof(out->comm_library), "no NCCL");
     snprintf(out->compute_library, sizeof(out->compute_library), "cuBLAS %d.%d", gpus.blas / 1000,
              gpus.blas / 10 % 100);
-    first_line("/sys/module/nvidia/version", "", driver, sizeof(driver));
+    read_named_value("/sys/module/nvidia/version", "", driver, sizeof(driver));
     snprintf(out->versions, sizeof(out->versions),
              "moetune %.*s, driver %s, CUDA %d.%d, NCCL patch %d", SERIES, MOETUNE_VERSION,
              *driver ? driver : "unknown", gpus.runtime / 1000, gpus.runtime / 10 % 100,
@@ -346,23 +349,23 @@ void machine_facts(const char *device, struct host_facts *out)
     gethostname(out->host, sizeof(out->host) - 1);
     snprintf(out->backend, sizeof(out->backend), "%s", device);
     out->cores = (uint32_t)allowance_cores();
-    caches(out->caches, sizeof(out->caches));
-    network(out->network, sizeof(out->network));
+    describe_caches(out->caches, sizeof(out->caches));
+    describe_network(out->network, sizeof(out->network));
     gpus_describe("", out->gpus, sizeof(out->gpus));
-    build(out->build);
+    hash_program(out->build);
     if (!strcmp(device, "cuda"))
         describe_gpu(-1, out);
     else
         describe_processor(out);
     if (!uname(&system))
         text_put(out->system, sizeof(out->system), "%s %s", system.sysname, system.release);
-    environment(out->environment, sizeof(out->environment));
+    describe_environment(out->environment, sizeof(out->environment));
 }
 
-/* ---- hosts into a cluster */
+/* ---- a cluster from the facts of ranks */
 
-/* Joins the different values of a text, in the order of their bytes: "A / B", in whatever order
- * hosts are listed.  Where one of them is not known, the whole is not, and `text` is left alone. */
+/* Joins the different values of a text as "A / B", sorted, so that the order of hosts does not
+ * matter. If one value is not known, `text` stays unchanged, which means not known. */
 static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
                  size_t size)
 {
@@ -373,7 +376,7 @@ static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, 
             return;
     *text = 0;
     do {
-        next = NULL; /* the first that comes after `last` */
+        next = NULL; /* the smallest value after `last` */
         for (uint32_t i = 0; i < ranks; i++) {
             const char *value = (const char *)&facts[i] + offset;
 
@@ -386,7 +389,7 @@ static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, 
     } while (next);
 }
 
-/* Ranks that share the memory of this one's device, itself included. */
+/* Counts the ranks that share the device memory of `one`, itself included. */
 static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
                              const struct host_facts *one)
 {
@@ -432,10 +435,10 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     c.nodes = ranks_per_node ? ranks / ranks_per_node : count_hosts(facts, ranks);
     c.device_units = units_of(&facts[0]);
     c.device_gib = facts[0].memory_gib;
-    /* Ranks wait for the slowest, and the smallest memory rules plans out. */
+    /* All ranks wait for the slowest one, and the smallest memory excludes plans. */
     for (uint32_t i = 0; i < ranks; i++) {
         uint32_t beside = ranks_beside(facts, ranks, &facts[i]);
-        /* A fifth is left for what the context of each rank, wires and libraries take on a GPU. */
+        /* A fifth stays free for what contexts of ranks, wires and libraries take on a GPU. */
         int64_t share = facts[i].free_bytes / beside / 10 * 8;
 
         c.device_units =
@@ -445,7 +448,8 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
             least = share;
         shared |= *facts[i].bus && beside > 1;
     }
-    /* A link that is not there is known: "unknown" would equal nothing. */
+    /* "none" where there is no such link: an unknown field would make it another cluster each time.
+     */
     snprintf(c.link_inside, sizeof(c.link_inside), c.nodes < ranks ? "shared memory" : "none");
     if (c.nodes < ranks && !strcmp(c.backend, "cuda"))
         JOIN(link, link_inside);
@@ -455,7 +459,7 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(device, device);
     JOIN(comm_library, comm_library);
     JOIN(compute_library, compute_library);
-    if (shared) { /* what they measure is of no cluster that has them apart */
+    if (shared) { /* their times are not those of ranks with a GPU each */
         snprintf(c.link_inside, sizeof(c.link_inside), "one GPU, shared");
         snprintf(c.comm_library, sizeof(c.comm_library), "copies in one GPU");
     }
@@ -463,7 +467,7 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(versions, versions);
     JOIN(environment, environment);
     JOIN(host, hosts);
-    if (least < INT64_MAX) /* else it is not known of any host, and stays so */
+    if (least < INT64_MAX) /* else no host knows it */
         c.memory_gib = floor((double)least * 0x1p-30 * 1000) / 1000;
     return c;
 }

@@ -1,4 +1,4 @@
-/* Opens a modelled device and links. */
+/* Opens the modelled device and the modelled links of one rank. */
 #include "model_engine.h"
 
 #include "sim_model.h"

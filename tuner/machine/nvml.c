@@ -1,13 +1,15 @@
-/* Loads NVIDIA's management library (libnvidia-ml.so.1) while the program runs, and asks it one
- * thing at a time. */
+/* Loads NVIDIA's management library (libnvidia-ml.so.1) at run time, and calls one function of it
+ * for each number. */
 #include "nvml.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The few declarations of nvml.h that are used; its ABI is stable by name and version suffix. */
-typedef void *device;
+/* Our own declarations of what NVIDIA's nvml.h declares; the ABI is stable by name and version
+ * suffix.
+ */
+typedef void *nvml_device;
 enum { CLOCK_SM = 1, LINKS_MOST = 18 };
 enum {
     SLOWED_BY_POWER = 0x4,
@@ -19,7 +21,7 @@ enum {
 
 struct nvml {
     void *library;
-    device gpu;
+    nvml_device gpu;
 };
 
 static void (*symbol(const struct nvml *nvml, const char *name))(void)
@@ -27,7 +29,8 @@ static void (*symbol(const struct nvml *nvml, const char *name))(void)
     void *found = nvml ? dlsym(nvml->library, name) : NULL;
     void (*function)(void);
 
-    memcpy(&function, &found, sizeof(function)); /* ISO C has no cast from one to the other */
+    memcpy(&function, &found,
+           sizeof(function)); /* ISO C has no cast from a data pointer to a function pointer */
     return function;
 }
 
@@ -35,14 +38,15 @@ struct nvml *nvml_open(const char *bus)
 {
     struct nvml *nvml = calloc(1, sizeof(*nvml));
     int (*init)(void);
-    int (*by_bus)(const char *bus, device *out);
+    int (*by_bus)(const char *bus, nvml_device *out);
 
     if (!nvml)
         return NULL;
     nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (nvml->library) {
         init = (int (*)(void))symbol(nvml, "nvmlInit_v2");
-        by_bus = (int (*)(const char *, device *))symbol(nvml, "nvmlDeviceGetHandleByPciBusId_v2");
+        by_bus =
+            (int (*)(const char *, nvml_device *))symbol(nvml, "nvmlDeviceGetHandleByPciBusId_v2");
         if (init && by_bus && !init()) {
             if (!by_bus(bus, &nvml->gpu))
                 return nvml;
@@ -70,11 +74,11 @@ void nvml_close(struct nvml *nvml)
     free(nvml);
 }
 
-/* Asks for one of several numbers of a kind, as of clocks. */
-static int ask_for(const struct nvml *nvml, const char *name, unsigned which)
+/* Calls a function that takes an index, for instance which clock, and returns a number. */
+static int read_indexed(const struct nvml *nvml, const char *name, unsigned which)
 {
-    int (*get)(device gpu, unsigned which, unsigned *value) =
-        (int (*)(device, unsigned, unsigned *))symbol(nvml, name);
+    int (*get)(nvml_device gpu, unsigned which, unsigned *value) =
+        (int (*)(nvml_device, unsigned, unsigned *))symbol(nvml, name);
     unsigned value = 0;
 
     return get && !get(nvml->gpu, which, &value) ? (int)value : -1;
@@ -82,18 +86,18 @@ static int ask_for(const struct nvml *nvml, const char *name, unsigned which)
 
 int nvml_clock_mhz(const struct nvml *nvml)
 {
-    return ask_for(nvml, "nvmlDeviceGetClockInfo", CLOCK_SM);
+    return read_indexed(nvml, "nvmlDeviceGetClockInfo", CLOCK_SM);
 }
 
 int nvml_clock_max_mhz(const struct nvml *nvml)
 {
-    return ask_for(nvml, "nvmlDeviceGetMaxClockInfo", CLOCK_SM);
+    return read_indexed(nvml, "nvmlDeviceGetMaxClockInfo", CLOCK_SM);
 }
 
 int nvml_persistence(const struct nvml *nvml)
 {
-    int (*get)(device gpu, unsigned *mode) =
-        (int (*)(device, unsigned *))symbol(nvml, "nvmlDeviceGetPersistenceMode");
+    int (*get)(nvml_device gpu, unsigned *mode) =
+        (int (*)(nvml_device, unsigned *))symbol(nvml, "nvmlDeviceGetPersistenceMode");
     unsigned mode = 0;
 
     return get && !get(nvml->gpu, &mode) ? (int)mode : -1;
@@ -101,8 +105,8 @@ int nvml_persistence(const struct nvml *nvml)
 
 int nvml_mig(const struct nvml *nvml)
 {
-    int (*get)(device gpu, unsigned *current, unsigned *pending) =
-        (int (*)(device, unsigned *, unsigned *))symbol(nvml, "nvmlDeviceGetMigMode");
+    int (*get)(nvml_device gpu, unsigned *current, unsigned *pending) =
+        (int (*)(nvml_device, unsigned *, unsigned *))symbol(nvml, "nvmlDeviceGetMigMode");
     unsigned current = 0, pending = 0;
 
     return get && !get(nvml->gpu, &current, &pending) ? (int)current : -1;
@@ -113,7 +117,7 @@ int nvml_links(const struct nvml *nvml)
     int up = 0;
 
     for (unsigned i = 0; i < LINKS_MOST; i++) {
-        int state = ask_for(nvml, "nvmlDeviceGetNvLinkState", i);
+        int state = read_indexed(nvml, "nvmlDeviceGetNvLinkState", i);
 
         if (state < 0)
             return i ? up : -1;
@@ -127,17 +131,17 @@ int nvml_busy_percent(const struct nvml *nvml)
     struct {
         unsigned units, memory;
     } busy = { 0, 0 };
-    int (*get)(device gpu, void *out) =
-        (int (*)(device, void *))symbol(nvml, "nvmlDeviceGetUtilizationRates");
+    int (*get)(nvml_device gpu, void *out) =
+        (int (*)(nvml_device, void *))symbol(nvml, "nvmlDeviceGetUtilizationRates");
 
     return get && !get(nvml->gpu, &busy) ? (int)busy.units : -1;
 }
 
 const char *nvml_throttled(const struct nvml *nvml)
 {
-    int (*get)(device gpu, unsigned long long *reasons) =
-        (int (*)(device, unsigned long long *))symbol(nvml,
-                                                      "nvmlDeviceGetCurrentClocksThrottleReasons");
+    int (*get)(nvml_device gpu, unsigned long long *reasons) =
+        (int (*)(nvml_device, unsigned long long *))symbol(
+            nvml, "nvmlDeviceGetCurrentClocksThrottleReasons");
     unsigned long long reasons = 0;
 
     if (!get || get(nvml->gpu, &reasons))

@@ -1,5 +1,6 @@
-/* Decides where ranks are to be, from options, the allocation of a batch system, and the GPUs there
- * are. */
+/* Decides where ranks run, from options, the allocation of a batch system, and the GPUs of this
+ * host.
+ */
 #include "place.h"
 
 #include "allowance.h"
@@ -27,8 +28,8 @@ const struct option_row place_rows[] = {
 };
 #undef AT
 
-/* How many ranks this machine has by itself: its GPUs, or 0 where they compute on its cores. */
-static uint32_t ranks_here(const char *device)
+/* The default number of ranks on this machine: one per GPU; 0 where ranks compute on cores. */
+static uint32_t ranks_by_gpus(const char *device)
 {
     return strcmp(gpus_device(device), "cuda") ? 0 : (uint32_t)gpus_here().count;
 }
@@ -46,7 +47,7 @@ int place_check_ready(const struct place_setup *s, const struct launch_where *wh
     return rc;
 }
 
-/* Each rank asks for its own GPU: it may be the only one that the launcher lets it see. */
+/* Each rank checks its own GPU, because the launcher may let it see no other. */
 int place_check_ready_started(const struct place_setup *s, struct world *world)
 {
     const char *device;
@@ -67,7 +68,7 @@ static int check_virtual(const struct place_setup *s)
 {
     TRY(virtual_check(&s->virtual, s->ranks_per_node, s->ranks_per_rack));
     return s->virtual.ranks && (s->ranks || s->hosts)
-               ? fail(ERR_ARGUMENT, "--virtual-ranks is one process: no HOSTS, no --ranks")
+               ? fail(ERR_ARGUMENT, "--virtual-ranks is one process: give no HOSTS and no --ranks")
                : OK;
 }
 
@@ -84,15 +85,14 @@ static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct l
         TRY(launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where));
         return gpus_check_device(s->device, where->elsewhere);
     }
-    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
+    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_by_gpus(s->device), hosts,
                      where));
     rc = gpus_check_device(s->device, where->elsewhere);
-    /* They spin while they wait for each other: so many take the machine from everybody, and what
-     * they measure is the scheduler. */
+    /* Ranks spin while they wait for each other.  More than these would block the machine for
+     * everybody, and they would measure the scheduler. */
     if (!rc && !s->oversubscribe && !where->elsewhere && where->ranks > RANKS_PER_CORE * cores)
         rc = fail(ERR_ARGUMENT,
-                  "--ranks %u on %u core%s: more than %d on each are only started with "
-                  "--oversubscribe",
+                  "--ranks %u on %u core%s: more than %d ranks per core need --oversubscribe",
                   where->ranks, cores, cores > 1 ? "s" : "", RANKS_PER_CORE);
     if (!rc && s->ranks_per_node && where->ranks % s->ranks_per_node)
         rc = fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", s->ranks_per_node,
@@ -112,11 +112,12 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
         virtual_cluster(&s->virtual, s->ranks_per_node, s->ranks_per_rack, &alone, here);
         return OK;
     }
-    /* A trainer may share GPUs on purpose; a table of such ranks should not come as a surprise. */
-    gpus = where->elsewhere ? 0 : ranks_here(s->device);
+    /* A trainer may share GPUs on purpose, but nobody should get such a table by surprise. */
+    gpus = where->elsewhere ? 0 : ranks_by_gpus(s->device);
     if (gpus && where->ranks > gpus)
-        note("%u ranks on %u GPU%s: they share them, and no time of an exchange is a link's",
-             where->ranks, gpus, gpus > 1 ? "s" : "");
+        note(
+            "%u ranks share %u GPU%s: their exchanges are copies, so times are not those of a link",
+            where->ranks, gpus, gpus > 1 ? "s" : "");
     return discover_place(where, s->device, s->ranks_per_node, s->ranks_per_rack, here);
 }
 
@@ -128,8 +129,8 @@ int place_check_started(const struct place_setup *s, const struct world *world)
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_virtual(s);
     if (!rc && s->virtual.ranks && t->ranks > 1)
-        rc =
-            fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d", t->ranks);
+        rc = fail(ERR_ARGUMENT, "--virtual-ranks is one process, but the launcher started %d",
+                  t->ranks);
     if (!rc && s->ranks && s->ranks != (uint32_t)t->ranks)
         rc = fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, t->ranks);
     log_only(true);

@@ -1,4 +1,5 @@
-/* Where the ranks of a verb are to be, and what is there, before any of them is started. */
+/* Decides where the ranks of a verb run, and finds out which cluster that is, before any rank
+ * starts. */
 #ifndef PLACE_H
 #define PLACE_H
 
@@ -8,7 +9,8 @@
 #include "virtual_ranks.h"
 #include "world.h"
 
-/* What the command line says; 0 and NULL: nothing. */
+/* The options of the command line that say where ranks run.  A plain value; texts are borrowed.  0
+ * and NULL: not given. */
 struct place_setup {
     const char *hosts, *launcher_arguments, *device;
     uint32_t ranks, ranks_per_node, ranks_per_rack;
@@ -16,37 +18,43 @@ struct place_setup {
     struct virtual_options virtual;
 };
 
-/* Options that fill struct place_setup, but for `hosts` and `virtual`, which has virtual_rows. */
+/* The options that fill struct place_setup, except `hosts` (an argument) and `virtual`
+ * (virtual_rows). */
 extern const struct option_row place_rows[];
 #define PLACE_DEFAULTS                                                                             \
     {                                                                                              \
-        .device = "auto", .virtual = { .ctas = COPY_CTAS }                                         \
+        .device = "auto", .virtual = {.ctas = COPY_CTAS }                                          \
     }
 
-/* The caller frees `hosts`, also after a failure. */
+/* Finds where ranks run, and which cluster that is.  The caller frees `hosts`, also after a
+ * failure. ERR_ARGUMENT, ERR_DEVICE or ERR_LAUNCH after a message. */
 int place_find(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where,
                struct cluster *here);
 
-/* Before anything is measured there: see gpu_check_ready(). */
+/* Checks, before ranks start, that the GPUs of this host are free to measure: see
+ * gpu_check_ready(). */
 int place_check_ready(const struct place_setup *setup, const struct launch_where *where);
 
-/* The same on ranks that run, for each of them the GPU it will use.  Collective. */
+/* Checks on running ranks that the GPU of each rank is free to measure: see gpu_check_ready().
+ * Collective; the same status on every rank. */
 int place_check_ready_started(const struct place_setup *setup, struct world *world);
 
-/* On a rank that a launcher started: ERR_ARGUMENT, on every rank after one message, for what it has
- * not done. */
+/* On ranks that a launcher started: checks that the options fit the launched ranks.  ERR_ARGUMENT
+ * on every rank, after one message. */
 int place_check_started(const struct place_setup *setup, const struct world *world);
 
-/* A verb that only runs on ranks, with HOSTS as its argument if it takes one.  On one of them: what
- * it does in their world.  Elsewhere `check` (NULL: nothing) may say no before any rank is started;
- * then they are, with this very command line, and the return is EXIT_CODE_OF_RANKS + their exit
- * code (see verb.h), or an error. */
+/* A verb that does all its work on ranks.  A plain value. */
 struct place_verb {
-    int (*check)(const struct launch_where *where, const void *options);
+    int (*check)(const struct launch_where *where,
+                 const void *options); /* before ranks start; NULL: none */
     int (*on_rank)(struct world *world, const void *options);
-    const void *options;
-    bool measures; /* GPUs are to be ours alone */
+    const void *options; /* for both; borrowed */
+    bool measures;       /* then GPUs must be free: gpu_check_ready() */
 };
+
+/* Runs such a verb; its first argument, if any, is HOSTS.  On a rank: on_rank() in the ranks'
+ * world. In another process: check(), then starts ranks with the same command line, and returns
+ * EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
 int place_run(struct place_setup *setup, const struct verb_call *call,
               const struct place_verb *verb);
 

@@ -1,4 +1,4 @@
-/* Reads speeds of ranks from where they stand. */
+/* Reads speeds of ranks from --speeds or a database, and shares them among ranks. */
 #include "speeds.h"
 
 #include "discover.h"
@@ -15,34 +15,34 @@ static int make_room(uint32_t ranks, double **speeds)
     return *speeds ? OK : fail(ERR_NOMEM, "the speeds of %u ranks", ranks);
 }
 
-int speeds_take(const char *list, double **speeds, uint32_t *ranks)
+int speeds_parse(const char *list, double **speeds, uint32_t *ranks)
 {
     const char *at = list;
     uint32_t count = 1;
-    double *taken;
+    double *parsed;
 
     for (const char *c = list; *c; c++)
         count += *c == ',';
 
-    TRY(make_room(count, &taken));
+    TRY(make_room(count, &parsed));
     for (uint32_t q = 0; q < count; q++) {
         char *end;
 
-        taken[q] = strtod(at, &end);
-        if (end == at || *end != (q + 1 < count ? ',' : 0) || !(taken[q] > 0) || isinf(taken[q])) {
-            free(taken);
+        parsed[q] = strtod(at, &end);
+        if (end == at || *end != (q + 1 < count ? ',' : 0) || !(parsed[q] > 0) ||
+            isinf(parsed[q])) {
+            free(parsed);
             return fail(ERR_ARGUMENT,
-                        "--speeds %s: numbers above 0 with commas between are wanted, one per rank",
-                        list);
+                        "--speeds %s: give one number above 0 per rank, with commas between", list);
         }
         at = end + 1;
     }
-    *speeds = taken;
+    *speeds = parsed;
     *ranks = count;
     return OK;
 }
 
-int speeds_known(const char *db, const struct cluster *here, double **speeds)
+int speeds_from_database(const char *db, const struct cluster *here, double **speeds)
 {
     struct cluster known = cluster_unknown();
     struct store *store = known_open(db, 0);
@@ -51,31 +51,32 @@ int speeds_known(const char *db, const struct cluster *here, double **speeds)
     store_close(store);
     if (known.ranks != here->ranks || !rank_speeds_known(&known))
         return fail(UNSUPPORTED,
-                    "the speeds of these ranks (%u) are not known: `moetune probe` measures them, "
-                    "or --speeds says them",
+                    "the speeds of these ranks (%u) are not known: `moetune probe` measures them; "
+                    "or give --speeds",
                     here->ranks);
     TRY(make_room(here->ranks, speeds));
     rank_speeds_list(known.rank_speeds_percent, *speeds);
     return OK;
 }
 
-/* Finds them on rank 0, which alone has a database. */
+/* Finds the speeds on rank 0, because only rank 0 has a database. */
 static int find_speeds(const char *list, const struct cluster *here, uint32_t ranks,
                        double **speeds)
 {
-    uint32_t said;
+    uint32_t given;
 
     if (!list && here->ranks == ranks)
-        return speeds_known(NULL, here, speeds);
+        return speeds_from_database(NULL, here, speeds);
     if (!list)
-        return fail(ERR_ARGUMENT, "--shares speed: ranks that are not there have no speeds but "
-                                  "those that --speeds says");
-    TRY(speeds_take(list, speeds, &said));
-    if (said == ranks)
+        return fail(ERR_ARGUMENT, "--shares speed: the speeds of ranks that do not exist are "
+                                  "not known: give --speeds");
+    TRY(speeds_parse(list, speeds, &given));
+    if (given == ranks)
         return OK;
     free(*speeds);
     *speeds = NULL;
-    return fail(ERR_ARGUMENT, "--speeds %s: of %u ranks, there are %u", list, said, ranks);
+    return fail(ERR_ARGUMENT, "--speeds %s: these are %u speeds, but there are %u ranks", list,
+                given, ranks);
 }
 
 int speeds_agree(struct world *world, const char *list, const struct place_setup *where,

@@ -1,4 +1,4 @@
-/* Makes a wire and a fingerprint from --virtual-ranks and --link. */
+/* Checks --virtual-ranks and --link, and makes a cluster, a world and an engine from them. */
 #include "virtual_ranks.h"
 
 #include "gpu_list.h"
@@ -26,12 +26,12 @@ const struct option_row virtual_rows[] = {
 
 enum { CTAS_MOST = 64 };
 
-static uint32_t per_node(const struct virtual_options *o, uint32_t ranks_per_node)
+static uint32_t ranks_on_node(const struct virtual_options *o, uint32_t ranks_per_node)
 {
     return ranks_per_node ? ranks_per_node : o->ranks;
 }
 
-/* "400" or "400,50" */
+/* Reads --link: "400" or "400,50". */
 static int parse_link(const char *text, struct virtual_link *out)
 {
     const char *end = text;
@@ -42,15 +42,15 @@ static int parse_link(const char *text, struct virtual_link *out)
         good = number_read(end + 1, &end, &out->between_gbs);
     if (!good || *end || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
         !(out->between_gbs >= 1e-3 && out->between_gbs <= 1e5))
-        return fail(ERR_ARGUMENT,
-                    "--link: GB/s as 400, or 400,50, from 0.001 to 100000 are wanted");
+        return fail(ERR_ARGUMENT, "--link %s: give GB/s as 400, or 400,50, from 0.001 to 100000",
+                    text);
     return OK;
 }
 
 static struct topology topology_of(const struct virtual_options *o, uint32_t ranks_per_node,
                                    uint32_t ranks_per_rack)
 {
-    return (struct topology){ 0, (int)o->ranks, (int)per_node(o, ranks_per_node),
+    return (struct topology){ 0, (int)o->ranks, (int)ranks_on_node(o, ranks_per_node),
                               (int)ranks_per_rack };
 }
 
@@ -61,30 +61,32 @@ int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint
 
     if (!o->ranks)
         return o->link || (o->ctas && o->ctas != COPY_CTAS)
-                   ? fail(ERR_ARGUMENT, "--link and --copy-ctas belong to --virtual-ranks")
+                   ? fail(ERR_ARGUMENT,
+                          "--link and --copy-ctas belong to --virtual-ranks: give that, too")
                    : OK;
     if (o->ranks < 2 || o->ranks > 4096)
-        return fail(ERR_ARGUMENT, "--virtual-ranks %u: from 2 to 4096 are wanted", o->ranks);
+        return fail(ERR_ARGUMENT, "--virtual-ranks %u: from 2 to 4096 are possible", o->ranks);
     if (o->ctas > CTAS_MOST)
         return fail(ERR_ARGUMENT, "--copy-ctas %u: at most %d", o->ctas, CTAS_MOST);
-    if (o->ranks % per_node(o, ranks_per_node))
+    if (o->ranks % ranks_on_node(o, ranks_per_node))
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     o->ranks);
     topology = topology_of(o, ranks_per_node, ranks_per_rack);
     if (ranks_per_rack && !topology_three_levels(&topology))
         return fail(ERR_ARGUMENT,
-                    "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
-                    "racks of several nodes",
-                    ranks_per_rack, o->ranks, per_node(o, ranks_per_node));
+                    "--ranks-per-rack %u: %u ranks with %u per node do not make several racks "
+                    "of several nodes",
+                    ranks_per_rack, o->ranks, ranks_on_node(o, ranks_per_node));
     if (!o->link)
-        return fail(ERR_ARGUMENT, "--virtual-ranks: --link GB/s must say how fast their link is");
+        return fail(ERR_ARGUMENT,
+                    "--virtual-ranks needs --link GB/s, the speed of the link between the ranks");
     return parse_link(o->link, &link);
 }
 
 void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
                      uint32_t ranks_per_rack, const struct cluster *here, struct cluster *out)
 {
-    uint32_t m = per_node(o, ranks_per_node);
+    uint32_t m = ranks_on_node(o, ranks_per_node);
     struct virtual_link link = { 0, 0, 0 };
     struct cluster c = *here;
 

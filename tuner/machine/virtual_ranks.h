@@ -1,6 +1,6 @@
-/* --virtual-ranks: one process is rank 0 of ranks that are not there.  Its kernels are real, its
- * traffic is copied at the pace of a link that the user states: what is measured is how much the
- * two slow each other down, not a cluster. */
+/* --virtual-ranks: one process is rank 0, and the other ranks do not exist.  Its kernels are real.
+ * Its messages are copies inside its memory, at the pace of a link that the user states.  This
+ * measures how much kernels and copies slow each other down; it does not measure a cluster. */
 #ifndef VIRTUAL_RANKS_H
 #define VIRTUAL_RANKS_H
 
@@ -8,33 +8,36 @@
 #include "engine.h"
 #include "options.h"
 
-/* Blocks that copy where nobody says how many.  Copies by an engine wait in kernels, which may find
- * no place beside products that fill the GPU: then d=1 wins by construction.  No GPU has told yet.
- */
+/* The default number of blocks that copy.  Copies by an engine wait in kernels, which may find no
+ * place beside products that fill the GPU; then d=1 wins by construction.  Not yet measured on a
+ * GPU. */
 enum { COPY_CTAS = 16 };
 
+/* The options of virtual ranks.  A plain value; the text is borrowed. */
 struct virtual_options {
-    uint32_t ranks, ctas; /* ranks 0: none are wanted; ctas 0: a copy engine */
-    const char *link;
+    uint32_t ranks, ctas; /* ranks 0: no virtual ranks; ctas 0: a copy engine copies */
+    const char *link;     /* --link, in GB/s; NULL: not given */
 };
 
 extern const struct option_row virtual_rows[]; /* of struct virtual_options */
 
-/* ERR_ARGUMENT after a message, also for a link without virtual ranks. */
+/* Checks the options.  ERR_ARGUMENT after a message, also for a link without virtual ranks. */
 int virtual_check(const struct virtual_options *options, uint32_t ranks_per_node,
                   uint32_t ranks_per_rack);
 
-/* The cluster that such a rank on `here` (one real rank) stands for. */
+/* Describes the cluster of these virtual ranks; `here` describes the machine, with one real rank.
+ */
 void virtual_cluster(const struct virtual_options *options, uint32_t ranks_per_node,
                      uint32_t ranks_per_rack, const struct cluster *here, struct cluster *out);
 
-/* Whose kernels a cluster's times are of: "host", "cuda" or "sim". */
+/* Which kernels a cluster's times come from: "host", "cuda" or "sim". */
 const char *virtual_kernels(const struct cluster *cluster);
-/* The same, but "cuda" for a model of GPUs: which layers and which storage are usual there. */
+/* Which device decides the defaults of a layer: as virtual_kernels(), but "cuda" for a model of
+ * GPUs. */
 const char *virtual_device(const struct cluster *cluster);
 
-/* A world of its own and an engine on it, of the rank that stands for all.  The caller closes both,
- * the engine first. */
+/* Opens a world and an engine for the one real rank, at place `rank`.  The caller closes both, the
+ * engine first. */
 int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node,
                  uint32_t ranks_per_rack, int rank, const char *device, struct world **world,
                  struct engine *engine);

@@ -55,14 +55,14 @@ static int find_speeds(const struct options *o, struct shares_asked *out)
     int rc;
 
     if (o->speeds)
-        return speeds_take(o->speeds, &out->speeds, &out->ranks);
+        return speeds_parse(o->speeds, &out->speeds, &out->ranks);
     /* Without a probe nothing is known, which is said below; a name of no file is a slip. */
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     rc = place_find(&o->where, &hosts, &where, &here);
     hosts_free(&hosts);
     TRY(rc);
     out->ranks = here.ranks;
-    return speeds_known(o->db, &here, &out->speeds);
+    return speeds_from_database(o->db, &here, &out->speeds);
 }
 
 /* ---- the shares */
