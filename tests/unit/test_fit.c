@@ -358,9 +358,9 @@ static void pace_and_quotas_are_seen_where_others_disturb(void)
 
         samples[i] = (struct own_sample){ ran * 3 / 2 + others, ran };
     }
-    CHECK(near(own_fit_ns(samples, COUNT, 1), 1.5e6, 0.01));
-    CHECK(near(own_fit_ns(samples, COUNT, 0.35), 1e6 / 0.35, 0.01));
-    CHECK(isnan(own_fit_ns(samples, 0, 1)));
+    CHECK(near(own_product_ns(samples, COUNT, 1), 1.5e6, 0.01));
+    CHECK(near(own_product_ns(samples, COUNT, 0.35), 1e6 / 0.35, 0.01));
+    CHECK(isnan(own_product_ns(samples, 0, 1)));
 }
 
 static void a_quota_is_what_most_of_its_periods_leave(void)

@@ -1,4 +1,5 @@
-/* Fits: a solver, and the link, the device and the noise whose constants it finds. */
+/* Fits the constants of a link, a device and its noise to measured times, with one solver for the
+ * first two. */
 #include "fits.h"
 
 #include "stats.h"
@@ -7,25 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- weighted least squares over every set of unknowns that may be zero, reweighted until
- * equations that are far off weigh little */
+/* ---- the solver: weighted least squares, tried with every set of unknowns that may be zero.  Each
+ * iteration gives equations that are far off less weight. */
 
-enum { ITERATIONS = 30, ALL = UNKNOWNS_MAX, SAMPLES_MAX = 64 };
+enum { ITERATIONS = 30, SAMPLES_MAX = 64 };
 
-/* Columns are scaled to length 1; a pivot below this is rounding. */
+/* Columns are scaled to length 1; a smaller pivot is only rounding. */
 static const double least_pivot = 1e-9;
 
 /* Deviations below this share count as if they were this large. */
 static const double least_deviation = 2e-3;
 
+/* The equations to solve; rows are borrowed.  Each column is scaled to length 1. */
 struct problem {
     const struct equation *rows;
     size_t count;
     int unknowns;
-    double scale[ALL]; /* of each column */
+    double scale[UNKNOWNS_MAX]; /* of each column */
 };
 
-static double part(const struct problem *p, size_t row, int column)
+static double scaled_part(const struct problem *p, size_t row, int column)
 {
     return p->rows[row].part[column] / p->scale[column];
 }
@@ -35,7 +37,7 @@ static double deviation(const struct problem *p, size_t row, const double *x)
     double sum = -1;
 
     for (int i = 0; i < p->unknowns; i++)
-        sum += part(p, row, i) * x[i];
+        sum += scaled_part(p, row, i) * x[i];
     return sum;
 }
 
@@ -44,7 +46,7 @@ static double weight(const struct problem *p, size_t row, const double *x)
     return p->rows[row].weight / fmax(fabs(deviation(p, row, x)), least_deviation);
 }
 
-static double cost(const struct problem *p, const double *weights_from, const double *x)
+static double weighted_cost(const struct problem *p, const double *weights_from, const double *x)
 {
     double sum = 0;
 
@@ -56,18 +58,18 @@ static double cost(const struct problem *p, const double *weights_from, const do
     return sum;
 }
 
-/* The normal equations of the columns in `set`; the others stand for x = 0. */
+/* Makes the normal equations of the columns in `set`; the other unknowns are 0. */
 static void normal_equations(const struct problem *p, const double *weights_from, unsigned set,
-                             double m[ALL][ALL + 1])
+                             double m[UNKNOWNS_MAX][UNKNOWNS_MAX + 1])
 {
-    memset(m, 0, ALL * sizeof(*m));
+    memset(m, 0, UNKNOWNS_MAX * sizeof(*m));
     for (size_t row = 0; row < p->count; row++) {
         double w = weight(p, row, weights_from);
 
         for (int i = 0; i < p->unknowns; i++) {
             for (int j = 0; j < p->unknowns; j++)
-                m[i][j] += w * part(p, row, i) * part(p, row, j);
-            m[i][ALL] += w * part(p, row, i);
+                m[i][j] += w * scaled_part(p, row, i) * scaled_part(p, row, j);
+            m[i][UNKNOWNS_MAX] += w * scaled_part(p, row, i);
         }
     }
     for (int i = 0; i < p->unknowns; i++)
@@ -76,14 +78,15 @@ static void normal_equations(const struct problem *p, const double *weights_from
                 m[i][j] = 0;
     for (int i = 0; i < p->unknowns; i++)
         if (!(set >> i & 1))
-            m[i][ALL] = 0;
+            m[i][UNKNOWNS_MAX] = 0;
 }
 
-/* Cholesky would do; elimination needs no second half.  The matrix is symmetric and not negative,
- * so its diagonal holds good pivots. */
-static bool eliminate(double m[ALL][ALL + 1], int n, double *x)
+/* Solves the normal equations by elimination, which is shorter than Cholesky's method.  The matrix
+ * is symmetric and not negative, so its diagonal elements are good pivots.  False: not determined.
+ */
+static bool eliminate(double m[UNKNOWNS_MAX][UNKNOWNS_MAX + 1], int n, double *x)
 {
-    double diagonal[ALL];
+    double diagonal[UNKNOWNS_MAX];
 
     for (int i = 0; i < n; i++)
         diagonal[i] = m[i][i];
@@ -93,13 +96,13 @@ static bool eliminate(double m[ALL][ALL + 1], int n, double *x)
         for (int j = i + 1; j < n; j++) {
             double factor = m[j][i] / m[i][i];
 
-            for (int k = i; k < ALL; k++)
+            for (int k = i; k < UNKNOWNS_MAX; k++)
                 m[j][k] -= factor * m[i][k];
-            m[j][ALL] -= factor * m[i][ALL];
+            m[j][UNKNOWNS_MAX] -= factor * m[i][UNKNOWNS_MAX];
         }
     }
     for (int i = n - 1; i >= 0; i--) {
-        x[i] = m[i][ALL];
+        x[i] = m[i][UNKNOWNS_MAX];
         for (int j = i + 1; j < n; j++)
             x[i] -= m[i][j] * x[j];
         x[i] /= m[i][i];
@@ -107,10 +110,12 @@ static bool eliminate(double m[ALL][ALL + 1], int n, double *x)
     return true;
 }
 
-/* Finds the best of all sets of unknowns that are not zero: with four of them, fifteen. */
+/* Finds the solution of least cost over all sets of unknowns that are not zero: 15 sets for 4
+ * unknowns.
+ */
 static bool solve(const struct problem *p, const double *weights_from, double *out)
 {
-    double least = INFINITY, m[ALL][ALL + 1], x[ALL];
+    double least = INFINITY, m[UNKNOWNS_MAX][UNKNOWNS_MAX + 1], x[UNKNOWNS_MAX];
 
     for (unsigned set = (1u << p->unknowns) - 1; set; set--) {
         bool is_legal;
@@ -119,7 +124,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
         normal_equations(p, weights_from, set, m);
         if (!eliminate(m, p->unknowns, x)) {
             if (set == (1u << p->unknowns) - 1)
-                return false; /* not all are determined */
+                return false; /* not all unknowns are determined */
             continue;
         }
         is_legal = true;
@@ -127,7 +132,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
             is_legal = is_legal && x[i] >= 0;
         if (!is_legal)
             continue;
-        now = cost(p, weights_from, x);
+        now = weighted_cost(p, weights_from, x);
         if (now < least) {
             least = now;
             memcpy(out, x, sizeof(x));
@@ -139,7 +144,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
 bool least_deviations(const struct equation *equations, size_t count, int unknowns, double *x)
 {
     struct problem p = { .rows = equations, .count = count, .unknowns = unknowns };
-    double now[ALL] = { 0 }, next[ALL] = { 0 };
+    double now[UNKNOWNS_MAX] = { 0 }, next[UNKNOWNS_MAX] = { 0 };
 
     for (int i = 0; i < unknowns; i++) {
         double sum = 0;
@@ -152,7 +157,7 @@ bool least_deviations(const struct equation *equations, size_t count, int unknow
     }
     if (!count)
         return false;
-    for (int i = 0; i < ITERATIONS; i++) { /* at x = 0 all deviations are 1 and all weights equal */
+    for (int i = 0; i < ITERATIONS; i++) { /* begins at x = 0, where all weights are equal */
         if (!solve(&p, now, next))
             return false;
         memcpy(now, next, sizeof(now));
@@ -162,8 +167,8 @@ bool least_deviations(const struct equation *equations, size_t count, int unknow
     return true;
 }
 
-/* ---- a link: one linear fit for every message size up to which issuing might decide, of which the
- * one that explains most wins */
+/* ---- a link: up to some message size the cost of issuing decides, above it the bandwidth.  Each
+ * size is tried as that limit; the fit with the least error wins. */
 
 static const struct link_fit no_link = { NAN, NAN, NAN, NAN, NAN };
 
@@ -174,8 +179,8 @@ double link_ns(const struct link_fit *fit, int messages, double bytes)
     return fit->latency_us * 1e3 + messages * fmax(fit->message_us * 1e3, port_ns);
 }
 
-/* The next larger size among the samples; INFINITY if there is none. */
-static double size_after(const struct link_sample *samples, size_t count, double bytes)
+/* Finds the next larger message size among the samples; INFINITY: there is none. */
+static double next_larger_size(const struct link_sample *samples, size_t count, double bytes)
 {
     double next = INFINITY;
 
@@ -185,17 +190,17 @@ static double size_after(const struct link_sample *samples, size_t count, double
     return next;
 }
 
-/* Where a link is no line, large messages decide: there are few of them, but they are what steps
- * wait for, and a link may let a burst through faster than it can go on. */
+/* Where times of a link are not on a line, large messages decide: they are few, but steps wait for
+ * them, and a link may let a short burst through faster than it can go on. */
 static double sample_weight(const struct link_sample *s)
 {
     return sqrt(s->ns);
 }
 
-/* Fits a link where up to `issued` bytes a message costs what issuing costs, and above it what the
- * port needs. */
-static bool fit_above(const struct link_sample *samples, size_t count, double issued,
-                      struct link_fit *out)
+/* Fits a link where a message of up to `issued` bytes takes the time to issue it, and a larger one
+ * the time that the port needs.  False: not determined. */
+static bool fit_issued_up_to(const struct link_sample *samples, size_t count, double issued,
+                             struct link_fit *out)
 {
     struct equation rows[SAMPLES_MAX];
     double x[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per byte */
@@ -245,14 +250,14 @@ struct link_fit link_fit(const struct link_sample *samples, size_t count)
             times[n++] = *s;
     }
 
-    /* The smallest messages always count as issued: where the port's cost of a message is the
-     * larger one, the two cannot be told apart, and it is a thread of ours that pays. */
-    for (double issued = size_after(times, n, 0);
-         isfinite(size_after(times, n, size_after(times, n, issued)));
-         issued = size_after(times, n, issued)) {
+    /* The smallest messages always count as issued.  If the port's cost of a message were larger,
+     * times could not tell the two costs apart. */
+    for (double issued = next_larger_size(times, n, 0);
+         isfinite(next_larger_size(times, n, next_larger_size(times, n, issued)));
+         issued = next_larger_size(times, n, issued)) {
         double error;
 
-        if (!fit_above(times, n, issued, &fit))
+        if (!fit_issued_up_to(times, n, issued, &fit))
             continue;
         error = total_error(&fit, times, n);
         if (error < least) {
@@ -268,22 +273,22 @@ struct link_fit link_fit(const struct link_sample *samples, size_t count)
     return best;
 }
 
-/* ---- a device: straight lines through times; its noise: medians of logarithms */
+/* ---- a device by straight lines through times, and its noise by medians of logarithms */
 
-/* A product this close to what its bytes take may be waiting for them. */
-static const double near_floor = 1.3;
+/* A product whose time is this close to the time of its bytes may wait for memory. */
+static const double near_floor_ratio = 1.3;
 
 struct product_fit product_fit(const struct product_sample *samples, size_t count)
 {
     struct equation rows[SAMPLES_MAX];
-    double x[UNKNOWNS_MAX]; /* ns per operation, and that times half_rows */
+    double x[UNKNOWNS_MAX]; /* ns per operation, and ns per operation times half_rows */
     size_t n = 0;
 
     for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
         const struct product_sample *s = &samples[i];
 
         if (s->smallest > 0 && s->ops > 0 && s->ns > 0 && isfinite(s->smallest) &&
-            isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor * s->floor_ns))
+            isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor_ratio * s->floor_ns))
             rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 },
                                            sqrt(s->ns) };
     }
@@ -299,7 +304,7 @@ double product_fit_ns(const struct product_fit *fit, const struct product_sample
     return fmax(ns, s->floor_ns);
 }
 
-double own_fit_ns(const struct own_sample *samples, size_t count, double quota_share)
+double own_product_ns(const struct own_sample *samples, size_t count, double quota_share)
 {
     int64_t ran[OWN_SAMPLES];
     double pace = INFINITY;
@@ -308,7 +313,7 @@ double own_fit_ns(const struct own_sample *samples, size_t count, double quota_s
         ran[i] = samples[i].ran_ns;
         pace = fmin(pace, (double)samples[i].ns / (double)ran[i]);
     }
-    /* A product longer than what the quota gives at a time has pauses in any case. */
+    /* A product longer than the quota's time of a period has pauses in any case. */
     if (quota_share < 1)
         pace = fmax(isfinite(pace) ? pace : 1, 1 / quota_share);
     return count ? (double)spread_of(ran, count).median_ns * pace : NAN;
@@ -320,15 +325,15 @@ double overlap_fit(double comm_ns, double compute_ns, double both_ns)
 
     if (!(comm_ns > 0 && compute_ns > 0 && both_ns > 0))
         return NAN;
-    /* While communication runs, 1 / (1 + slow-down) of the compute gets done. */
+    /* While communication runs, compute advances at 1 / (1 + slow-down) of its speed. */
     lost = (both_ns - compute_ns) / comm_ns;
     if (both_ns <= fmax(comm_ns, compute_ns))
         return 0;
     return lost < 1 ? fmin(lost / (1 - lost), OVERLAP_MOST) : OVERLAP_MOST;
 }
 
-/* The deviation of a normal distribution whose values differ so: half of all pairs differ by less
- * than 0.954 deviations. */
+/* Estimates the standard deviation from differences within rounds: of a normal distribution, half
+ * of all pairs differ by less than 0.954 deviations. */
 static double deviation_of_pairs(const double *logs, size_t rounds, size_t per_round)
 {
     size_t pairs = rounds * per_round * (per_round - 1) / 2, n = 0;
@@ -345,14 +350,14 @@ static double deviation_of_pairs(const double *logs, size_t rounds, size_t per_r
     return median / 0.9538726;
 }
 
-/* Is a step more than halfway, in logarithms, to three times the median?  Not if that is ordinary
- * noise. */
+/* Is a step, in logarithms, more than halfway to three times the median, and beyond ordinary noise?
+ */
 static bool is_outlier(double log_ratio, double sigma)
 {
     return log_ratio > fmax(log(3) / 2, 4 * sigma);
 }
 
-/* The mean of a round's logarithms without outliers; the middle if nothing is left. */
+/* The mean of a round's logarithms without outliers; `middle` if all are outliers. */
 static double round_mean(const double *logs, size_t count, double middle, double sigma)
 {
     double sum = 0;
@@ -371,7 +376,7 @@ static double percent(double share)
     return share < NOISE_MOST / 100.0 ? 100 * share : NOISE_MOST;
 }
 
-/* `logs` has room for as many again, and for one per round. */
+/* `logs` has room for twice its values, and for one more per round. */
 static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
 {
     size_t count = rounds * per_round, outliers = 0;
@@ -384,7 +389,7 @@ static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
         return (struct noise_fit){ NAN, NAN, NAN };
     for (size_t i = 0; i < count; i++)
         outliers += is_outlier(logs[i] - middle, sigma);
-    /* Rounds drift by what they differ by beyond what a mean of `per_round` steps does anyway. */
+    /* Drift is how much rounds differ, beyond how much means of `per_round` steps differ anyway. */
     for (size_t i = 0; i < rounds; i++)
         means[i] = copy[i] = round_mean(logs + i * per_round, per_round, middle, sigma);
     middle = median_of(copy, rounds);

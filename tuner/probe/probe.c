@@ -1,5 +1,5 @@
-/* Times kernels, exchanges and steps on the ranks, and turns the times into the model fields of a
- * cluster. */
+/* Measures kernels, exchanges and steps on the ranks, and turns the times into the model fields of
+ * a cluster. */
 #include "probe.h"
 
 #include "allowance.h"
@@ -19,11 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- the pauses that control groups account for, seen by a thread that is kept busy */
+/* ---- quotas: pauses of a busy thread for which its control group accounts */
 
 enum {
     PAUSES_MAX = 512,
-    PAUSE_NS = 100000, /* what is shorter is not looked at */
+    PAUSE_NS = 100000, /* shorter pauses are ignored */
 };
 
 static int64_t thread_ran_ns(void)
@@ -48,27 +48,27 @@ double quota_share(int64_t ns)
 {
     struct quota_pause pauses[PAUSES_MAX];
     size_t count = 0;
-    int64_t begin = host_clock_ns(), last = begin, now, held = allowance_here().held_ns;
+    int64_t begin = host_clock_ns(), last = begin, now, throttled_ns = allowance_here().held_ns;
 
     while ((now = host_clock_ns()) - begin < ns && count < PAUSES_MAX) {
         bool paused = now - last > PAUSE_NS;
-        int64_t held_now = paused ? allowance_here().held_ns : held;
+        int64_t throttled_now_ns = paused ? allowance_here().held_ns : throttled_ns;
 
-        if (held_now > held)
+        if (throttled_now_ns > throttled_ns)
             pauses[count++] = (struct quota_pause){ now, thread_ran_ns() };
-        held = held_now;
+        throttled_ns = throttled_now_ns;
         last = paused ? host_clock_ns() : now;
     }
     return quota_share_of(pauses, count);
 }
 
-/* ---- partners: each rank is in a ring with its group, where it exchanges with the neighbours on
- * both sides, or with everybody where they are few */
+/* ---- partners: the ranks of a group form a ring.  A rank exchanges with neighbours on both sides,
+ * or with the whole group if it is small. */
 
 const char *const link_level_words[] = { "inside", "between", NULL };
 
-/* How many ranks of the same node come before this one. */
-static int place_of(const int *node, int rank)
+/* The place of a rank on its node: how many ranks of the node come before it. */
+static int place_on_node(const int *node, int rank)
 {
     int place = 0;
 
@@ -79,11 +79,12 @@ static int place_of(const int *node, int rank)
 
 static bool in_group(const int *node, int rank, int place, enum link_level level, int q)
 {
-    return level == LINK_INSIDE ? node[q] == node[rank] : place_of(node, q) == place;
+    return level == LINK_INSIDE ? node[q] == node[rank] : place_on_node(node, q) == place;
 }
 
-/* The member of rank's group that lies `steps` ranks on, members counted in a ring. */
-static int member(const int *node, int ranks, int rank, int place, enum link_level level, int steps)
+/* The member of rank's group that is `steps` members further in the ring. */
+static int ring_member(const int *node, int ranks, int rank, int place, enum link_level level,
+                       int steps)
 {
     int q = rank;
 
@@ -97,26 +98,29 @@ static int member(const int *node, int ranks, int rank, int place, enum link_lev
 int partners_find(const int *node, int ranks, int rank, enum link_level level,
                   int partners[PARTNERS_MAX])
 {
-    int place = place_of(node, rank), group = 0, count = 0;
+    int place = place_on_node(node, rank), group = 0, count = 0;
 
     for (int q = 0; q < ranks; q++)
         group += in_group(node, rank, place, level, q);
     for (int step = 1; step < group && group - 1 <= PARTNERS_MAX; step++)
-        partners[count++] = member(node, ranks, rank, place, level, step);
+        partners[count++] = ring_member(node, ranks, rank, place, level, step);
     for (int step = 1; step <= PARTNERS_MAX / 2 && group - 1 > PARTNERS_MAX; step++) {
-        partners[count++] = member(node, ranks, rank, place, level, step);
-        partners[count++] = member(node, ranks, rank, place, level, group - step);
+        partners[count++] = ring_member(node, ranks, rank, place, level, step);
+        partners[count++] = ring_member(node, ranks, rank, place, level, group - step);
     }
     return count;
 }
 
-/* ---- what is timed: who exchanges with whom, kernels, messages of every size, both beside each
- * other, and the steps of a small layer */
+/* ---- the survey: kernels, messages of every size, both at the same time, and steps of a small
+ * layer
+ */
 
 enum { SURVEY_STEPS = 4 }; /* SUBJECT_STEPs: steps of the layer in one round */
 
+/* The state of one probe_open(): what it measures with, and its timetable.  probe_open() frees it.
+ */
 struct survey {
-    struct probe *probe; /* borrowed; hosts, nodes and the layer are written there */
+    struct probe *probe; /* borrowed; results go there */
     struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
     struct workbench bench;
@@ -124,19 +128,19 @@ struct survey {
     struct rig *rig;
     struct runner runner;
     int partners[LINK_LEVELS][PARTNERS_MAX], partner_count[LINK_LEVELS];
-    int most_partners[LINK_LEVELS]; /* over the ranks; 0: no rank has this kind of link */
+    int most_partners[LINK_LEVELS]; /* of any rank; 0: no rank has this kind of link */
 };
 
 enum {
-    COPY_BYTES = 32 << 20, /* past a processor's last cache, with as much to copy to */
-    COPY_CACHES = 4,       /* of a device that says how large its cache is */
+    COPY_BYTES = 32 << 20, /* larger than a processor's last cache, from and to alike */
+    COPY_CACHES = 4,       /* caches, of a device whose cache size is known */
     COPY_BYTES_LEAST = 8 << 20,
     TRAFFIC_BYTES = 8 << 20, /* of one exchange, per rank and direction */
-    LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
-    MANY = 4,                /* messages per partner, to tell latency from messages */
-    SPEEDS = 8,              /* halves of products per round for the ranks' own speeds */
+    LAUNCHES_IN_A_ROW = 512, /* a single one costs less than empty steps differ by */
+    MANY_PER_PARTNER = 4,    /* messages, to tell latency from the cost of messages */
+    SPEED_SUBJECTS = 8,      /* half products per round that show the ranks' own speeds */
     SHORT_BYTES = 16384,
-    TOO_LONG_NS = 40000000, /* longer messages are not tried any more */
+    TOO_LONG_NS = 40000000, /* above this, longer messages are not tried */
     OVERLAP_BYTES = 256 << 10,
     OVERLAP_NS = 4000000, /* of communication */
     OVERLAP_EXCHANGES = 16,
@@ -144,16 +148,18 @@ enum {
 };
 
 static const size_t message_bytes[] = { 8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304 };
-enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
+enum { MESSAGE_SIZES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
 
-/* Half a product of 64 rows takes a core about a millisecond, less than a scheduler's slice. */
-static const struct products on_cores = { MOE_F32, 512, 512, { 1, 4, 16, 64, 256, 512 }, 64 };
+/* Half a product of 64 rows takes a core about 1 ms, less than a time slice of the scheduler. */
+static const struct products products_on_cores = {
+    MOE_F32, 512, 512, { 1, 4, 16, 64, 256, 512 }, 64
+};
 
-/* From a few rows per expert to a full batch.  1,024 rows fill a GPU. */
-static const struct products on_gpu = { .rows = { 16, 128, 512, 2048, 4096, 8192 },
-                                        .beside = 1024 };
+/* From a few rows per expert to a full batch; 1,024 rows fill a GPU. */
+static const struct products products_on_gpu = { .rows = { 16, 128, 512, 2048, 4096, 8192 },
+                                                 .beside = 1024 };
 
-/* Writes each rank's host and node. */
+/* Finds each rank's host and node. */
 static int find_nodes(struct survey *s)
 {
     const struct topology *topology = world_topology(s->world);
@@ -206,16 +212,16 @@ static int add_kernels(struct survey *s)
 
     TRY(timetable_add(&s->table, SUBJECT_EMPTY, &x));
     TRY(timetable_add(&s->table, SUBJECT_LAUNCH, &x));
-    x->chore.launches = x->repeats = LAUNCHES;
+    x->chore.launches = x->repeats = LAUNCHES_IN_A_ROW;
     TRY(timetable_add(&s->table, SUBJECT_COPY, &x));
     x->chore.copies = 1;
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
         TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &x));
         x->chore.products = 1;
         x->chore.rows = s->probe->products.rows[i];
-        TRY(timetable_lengthen(&s->table, x));
+        TRY(timetable_choose_repeats(&s->table, x));
     }
-    for (int i = 0; i < SPEEDS; i++) {
+    for (int i = 0; i < SPEED_SUBJECTS; i++) {
         TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
         x->chore.halves = 1;
         x->chore.rows = s->probe->products.beside;
@@ -231,9 +237,9 @@ static int add_exchange(struct survey *s, enum subject_kind kind, enum link_leve
     (*out)->messages = copies * s->most_partners[level];
     (*out)->bytes = (double)bytes;
     (*out)->chore.exchanges = 1;
-    return world_settle(s->world,
-                        workbench_add(&s->bench, s->partners[level], s->partner_count[level],
-                                      copies, bytes, &(*out)->chore));
+    return world_settle(s->world, workbench_add_messages(&s->bench, s->partners[level],
+                                                         s->partner_count[level], copies, bytes,
+                                                         &(*out)->chore));
 }
 
 static bool fits(const struct survey *s, enum link_level level, int copies, size_t bytes)
@@ -243,67 +249,69 @@ static bool fits(const struct survey *s, enum link_level level, int copies, size
     return (size_t)copies * (size_t)s->most_partners[level] * bytes <= room;
 }
 
-static int add_size(struct survey *s, enum link_level level, int copies, size_t bytes, int64_t *ns)
+static int add_exchange_size(struct survey *s, enum link_level level, int copies, size_t bytes,
+                             int64_t *ns)
 {
     struct subject *x;
 
     TRY(add_exchange(s, SUBJECT_EXCHANGE, level, copies, bytes, &x));
-    TRY(timetable_try(&s->table, x, ns));
-    return *ns < TOO_LONG_NS ? timetable_lengthen(&s->table, x) : OK;
+    TRY(timetable_time_twice(&s->table, x, ns));
+    return *ns < TOO_LONG_NS ? timetable_choose_repeats(&s->table, x) : OK;
 }
 
-/* What a single try says of short messages on a busy machine may be far off: they are always
- * measured, or the fit would have too little to go by. */
+/* A single time on a busy machine may be far off.  So short messages are always measured; otherwise
+ * the fit could have too few samples. */
 static bool is_too_long(size_t bytes, int64_t ns)
 {
     return bytes > SHORT_BYTES && ns >= TOO_LONG_NS;
 }
 
-/* Adds sizes from small to large, so that a slow link is found out before it is asked for much. */
-static int add_sizes(struct survey *s, enum link_level level)
+/* Adds exchanges from small to large messages, so that a slow link shows before it must move much.
+ */
+static int add_exchange_sizes(struct survey *s, enum link_level level)
 {
     int64_t ns = 0, many_ns;
 
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < MESSAGE_SIZES; i++) {
         size_t bytes = message_bytes[i];
 
         if (!fits(s, level, 1, bytes) || is_too_long(bytes, ns))
             break;
-        TRY(add_size(s, level, 1, bytes, &ns));
-        if (fits(s, level, MANY, bytes) && !is_too_long(bytes, MANY * ns))
-            TRY(add_size(s, level, MANY, bytes, &many_ns));
+        TRY(add_exchange_size(s, level, 1, bytes, &ns));
+        if (fits(s, level, MANY_PER_PARTNER, bytes) && !is_too_long(bytes, MANY_PER_PARTNER * ns))
+            TRY(add_exchange_size(s, level, MANY_PER_PARTNER, bytes, &many_ns));
     }
     return OK;
 }
 
-static int at_most(int64_t value, int most)
+static int clamp_count(int64_t value, int most)
 {
     return value < 1 ? 1 : (value > most ? most : (int)value);
 }
 
-/* Adds communication, compute, and both at once.  Compute takes half as long again as
- * communication: it is then slowed for as long as that lasts. */
+/* Adds communication, compute, and both at the same time.  Compute takes 1.5 times as long as
+ * communication, so communication slows it down during its whole time. */
 static int add_overlap(struct survey *s, enum link_level level)
 {
     struct subject *comm, *compute, *both;
     const struct subject *x = NULL;
     int64_t exchange_ns, product_ns;
-    size_t bytes = 0; /* the largest of those that exchanges were tried with, up to a limit */
+    size_t bytes = 0; /* the largest message that exchanges tried, up to a limit */
 
     while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
         if (x->bytes <= OVERLAP_BYTES && x->bytes > (double)bytes)
             bytes = (size_t)x->bytes;
 
     TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
-    TRY(timetable_try(&s->table, comm, &exchange_ns));
-    comm->chore.exchanges = at_most(OVERLAP_NS / (exchange_ns + 1), OVERLAP_EXCHANGES);
+    TRY(timetable_time_twice(&s->table, comm, &exchange_ns));
+    comm->chore.exchanges = clamp_count(OVERLAP_NS / (exchange_ns + 1), OVERLAP_EXCHANGES);
     TRY(timetable_add(&s->table, SUBJECT_COMPUTE, &compute));
     compute->level = level;
     compute->chore.products = 1;
     compute->chore.rows = s->probe->products.beside;
-    TRY(timetable_try(&s->table, compute, &product_ns));
-    compute->chore.products =
-        at_most(comm->chore.exchanges * exchange_ns * 3 / 2 / (product_ns + 1), OVERLAP_PRODUCTS);
+    TRY(timetable_time_twice(&s->table, compute, &product_ns));
+    compute->chore.products = clamp_count(
+        comm->chore.exchanges * exchange_ns * 3 / 2 / (product_ns + 1), OVERLAP_PRODUCTS);
     TRY(add_exchange(s, SUBJECT_BOTH, level, 1, bytes, &both));
     both->chore.exchanges = comm->chore.exchanges;
     both->chore.products = compute->chore.products;
@@ -311,8 +319,8 @@ static int add_overlap(struct survey *s, enum link_level level)
     return OK;
 }
 
-/* Adds steps of a small layer with an expert per rank, cut in two chunks: kernels of every kind,
- * exchanges, and some of both at a time. */
+/* Adds steps of a small layer with one expert per rank and two chunks: kernels of every kind,
+ * exchanges, and some of both at the same time. */
 static int add_steps(struct survey *s, uint64_t seed)
 {
     const struct topology *t = world_topology(s->world);
@@ -342,29 +350,29 @@ static int add_steps(struct survey *s, uint64_t seed)
     return OK;
 }
 
-/* Opens a bench whose copies go past the last cache of every rank's device; less where ranks are
- * many and memory is small. */
+/* Opens a workbench whose copies are larger than the last cache of every rank's device; smaller
+ * where many ranks share a small memory. */
 static int open_bench(struct survey *s, const struct products *gpu)
 {
     struct device *device = s->engine->device;
     struct products *products = &s->probe->products;
-    /* Those beside this one may have devices of their own, but are few then. */
+    /* Ranks of this node count as sharing its memory; where each has its own GPU, they are few. */
     int64_t free_each = device_free_bytes(device) / world_neighbours(s->world) / 4;
     int64_t agreed[2] = { -free_each, (int64_t)device->cache_bytes * COPY_CACHES };
     size_t bytes = COPY_BYTES;
 
     TRY(world_max(s->world, agreed, 2));
     bytes = (int64_t)bytes < agreed[1] ? (size_t)agreed[1] : bytes;
-    *products = on_cores;
+    *products = products_on_cores;
     if (device->asynchronous) {
-        *products = on_gpu;
+        *products = products_on_gpu;
         products->dtype = gpu->dtype;
         products->model_dim = gpu->model_dim;
         products->hidden_dim = gpu->hidden_dim;
         snprintf(s->probe->model.gemm_dtype, sizeof(s->probe->model.gemm_dtype), "%s",
                  dtype_words[gpu->dtype]);
     }
-    /* Fewer rows first: copies that stay in a cache would say how fast that is. */
+    /* Reduce rows before copies: copies that fit into a cache would measure the cache. */
     for (uint64_t most = products->rows[PROBE_PRODUCTS - 1];
          most > products->beside && (int64_t)workbench_bytes(bytes, products) > -agreed[0];) {
         most /= 2;
@@ -379,7 +387,7 @@ static int open_bench(struct survey *s, const struct products *gpu)
     return OK;
 }
 
-/* ---- what the times say */
+/* ---- results: the model fields from the times */
 
 static void read_kernels(const struct survey *s, struct probe *p)
 {
@@ -387,7 +395,7 @@ static void read_kernels(const struct survey *s, struct probe *p)
     const struct subject *copy = timetable_find(t, SUBJECT_COPY, LINK_INSIDE, NULL), *x = NULL;
     double launch_ns = timetable_ns(t, timetable_find(t, SUBJECT_LAUNCH, LINK_INSIDE, NULL));
 
-    launch_ns = isnan(launch_ns) ? 0 : launch_ns; /* too little to be seen */
+    launch_ns = isnan(launch_ns) ? 0 : launch_ns; /* too short to measure */
     p->model.launch_us = launch_ns * 1e-3;
     p->model.memory_gbs = workbench_copy_bytes(&s->bench) / (timetable_ns(t, copy) - launch_ns);
     for (int i = 0; (x = timetable_find(t, SUBJECT_PRODUCT, LINK_INSIDE, x)); i++)
@@ -432,7 +440,7 @@ static void read_links(const struct survey *s, struct probe *p)
     p->model.message_between_us = between->message_us;
     p->model.bandwidth_between_gbs = between->bandwidth_gbs;
     p->model.half_between_kib = between->half_kib;
-    /* Where there are nodes, most of a step's communication is between them. */
+    /* With several nodes, most communication of a step is between nodes. */
     p->model.overlap_slowdown =
         p->links[s->most_partners[LINK_BETWEEN] ? LINK_BETWEEN : LINK_INSIDE].slower;
 }
@@ -453,15 +461,15 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* Reads what half a product takes of this rank.  A device of its own is not slowed by what else
- * goes on; a core may be held back by a quota, which all ranks look for at once: those of one group
- * share it. */
+/* Computes what half a product takes on this rank.  A GPU is the rank's own, so its median time
+ * counts. A core may have a quota.  All ranks measure it at the same time, because ranks of one
+ * control group share the quota. */
 static int own_half_ns(const struct survey *s, double *ns)
 {
     enum { PERIODS = 10, LEAST_NS = 300000000 };
     struct own_sample samples[OWN_SAMPLES];
     size_t count = timetable_own(&s->table, samples);
-    int64_t looking_ns = PERIODS * allowance_here().period_ns, times[OWN_SAMPLES];
+    int64_t watch_ns = PERIODS * allowance_here().period_ns, times[OWN_SAMPLES];
 
     if (s->engine->device->asynchronous) {
         for (size_t i = 0; i < count; i++)
@@ -469,9 +477,9 @@ static int own_half_ns(const struct survey *s, double *ns)
         *ns = count ? (double)spread_of(times, count).median_ns : NAN;
         return OK;
     }
-    TRY(world_max(s->world, &looking_ns, 1));
-    *ns = own_fit_ns(samples, count,
-                     !looking_ns ? 1 : quota_share(looking_ns > LEAST_NS ? looking_ns : LEAST_NS));
+    TRY(world_max(s->world, &watch_ns, 1));
+    *ns = own_product_ns(samples, count,
+                         !watch_ns ? 1 : quota_share(watch_ns > LEAST_NS ? watch_ns : LEAST_NS));
     return OK;
 }
 
@@ -496,8 +504,8 @@ static int read_speeds(const struct survey *s, struct probe *p)
     return rc;
 }
 
-/* Rounds the model's numbers to four digits, which say more than is known; a number that a cluster
- * may not have becomes unknown. */
+/* Rounds the model's numbers to four digits, which is more than the precision of the measurement. A
+ * number that is illegal for a cluster becomes unknown. */
 static void round_model(struct cluster *model)
 {
     for (size_t i = 0; i < cluster_field_count; i++) {
@@ -512,8 +520,8 @@ static void round_model(struct cluster *model)
     }
 }
 
-/* How long the model makes one step without noise: NAN, silently, if the description cannot be
- * modelled. */
+/* Computes how long the model takes for one step without noise; NAN, silently, if the cluster
+ * cannot be modelled. */
 static double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
                         const struct moe_plan *plan, uint64_t capacity)
 {
@@ -538,8 +546,8 @@ static double replay_ns(const struct cluster *cluster, const struct moe_shape *s
     return reply.state == TRIAL_OK ? (double)reply.ns : NAN;
 }
 
-/* Measures with a survey that holds probe, world and engine already; what it opens stays open, even
- * after a failure. */
+/* Measures everything.  The survey already has probe, world and engine; probe_open() closes what
+ * this opens, also after a failure. */
 static int measure(const struct probe_setup *setup, struct survey *s)
 {
     struct probe *p = s->probe;
@@ -550,7 +558,7 @@ static int measure(const struct probe_setup *setup, struct survey *s)
     TRY(add_kernels(s));
     for (enum link_level level = 0; level < LINK_LEVELS; level++)
         if (s->most_partners[level]) {
-            TRY(add_sizes(s, level));
+            TRY(add_exchange_sizes(s, level));
             TRY(add_overlap(s, level));
         }
     TRY(add_steps(s, setup->seed));
@@ -576,7 +584,9 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
 
     if (probe)
         probe->ranks = calloc((size_t)ranks, sizeof(*probe->ranks));
-    rc = survey && probe && probe->ranks ? OK : fail(ERR_NOMEM, "what is known of %d ranks", ranks);
+    rc = survey && probe && probe->ranks
+             ? OK
+             : fail(ERR_NOMEM, "what the probe finds of %d ranks", ranks);
     rc = world_settle(setup->world, rc);
     if (!rc) {
         probe->model = *known;

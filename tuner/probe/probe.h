@@ -1,8 +1,8 @@
-/* What a machine is like, measured on its ranks: the model fields of a cluster, and what they were
- * read from.
+/* `moetune probe`: measures on the ranks what links, kernels and products of a machine cost, and
+ * turns that into the model fields of a cluster.
  *
- * Everything is timed as a step is: from a barrier, the largest time over the ranks, on the streams
- * and the wire that steps use, in shuffled rounds, medians over rounds. */
+ * Everything is timed as steps are: from a barrier, on the streams and the wire of steps, as the
+ * largest time over the ranks, in shuffled rounds, as the median over rounds. */
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -12,35 +12,38 @@
 #include "moelookup.h"
 #include "world.h"
 
-/* With whom a rank exchanges when one kind of link is measured.  Pure; the same answer for all who
- * ask with the same nodes. */
+/* ---- partners: with which ranks a rank exchanges while one kind of link is measured */
+
 enum link_level { LINK_INSIDE, LINK_BETWEEN, LINK_LEVELS };
 extern const char *const link_level_words[];
 
-/* Enough to see how messages add up; with all of 2,047 others, memory would decide the sizes. */
+/* 8 partners show how the costs of messages add up; messages to all of 2,047 ranks would not fit
+ * into memory. */
 enum { PARTNERS_MAX = 8 };
 
-/* node[q] tells rank q's node from others.  Inside: ranks of the same node; between: the ranks that
- * have the same place in other nodes, so that all ranks of a node send at once.  Whoever is a
- * rank's partner has that rank as his.  Returns how many there are, 0 to PARTNERS_MAX. */
+/* Finds the partners of a rank; returns how many, 0 to PARTNERS_MAX.  node[q]: the number of rank
+ * q's node.  Inside: ranks of the same node.  Between: ranks at the same place of other nodes, so
+ * that all ranks of a node send at once.  Partners are mutual.  Pure: every rank computes the same.
+ */
 int partners_find(const int *node, int ranks, int rank, enum link_level level,
                   int partners[PARTNERS_MAX]);
 
-/* What a quota of processor time (cpu.max of a control group) leaves to a rank.  It strikes in
- * pauses, between which the rank is as fast as any, so the time of a product does not tell of it;
- * and others' programs make pauses that pass, which its account does. */
+/* ---- quotas of processor time (cpu.max of a control group).  A quota pauses a rank; between
+ * pauses the rank has full speed, so times of single products do not show the quota.  Other
+ * programs make pauses, too; the control group's own account tells them apart. */
 
-/* The share of a core that quotas leave to this thread, which keeps it busy for `ns`: some ten
- * periods say it.  1 if they did not hold it back. */
+/* Measures the share of a core that quotas leave to this thread, by keeping it busy for `ns`; about
+ * ten periods are enough.  1 if no quota paused it. */
 double quota_share(int64_t ns);
 
-/* A quota's pause has ended: periods begin there, with all that the quota gives. */
+/* The end of a quota's pause, where the next period begins.  A plain value. */
 struct quota_pause {
-    int64_t end_ns, ran_ns; /* ran: the thread, until then */
+    int64_t end_ns, ran_ns; /* on the host clock; processor time of the thread until then */
 };
 
-/* The median over the spans between such ends; 1 where there are none.  A span in which others took
- * so much that the quota was not used up says too little, and has company. */
+/* Computes the share of quota_share(): the median over the spans between ends of pauses; 1 for
+ * fewer than two ends.  In a span in
+ * which other programs ran much, the share is too small; the median ignores a few of these. */
 double quota_share_of(const struct quota_pause *pauses, size_t count);
 
 enum {
@@ -50,56 +53,60 @@ enum {
     PROBE_HOST_BYTES = 64
 };
 
-/* The products of a feed-forward network that are timed.  Cores multiply in f32, whatever rows are
- * stored in; a GPU's rate is that of one type, and far lower for narrow products. */
+/* Which products of a feed-forward network are timed.  Cores always multiply in f32.  A GPU has one
+ * rate per dtype, and narrow products are far slower.  A plain value. */
 struct products {
     uint32_t dtype, model_dim, hidden_dim;
     uint64_t rows[PROBE_PRODUCTS]; /* from few to many */
-    uint64_t beside;               /* rows, where exchanges or other ranks are measured besides */
+    uint64_t beside; /* rows of products that run beside exchanges, or show ranks' speeds */
 };
 
+/* What probe_open() measures, and on which ranks.  Borrowed for the call. */
 struct probe_setup {
     struct world *world;
     struct engine *engine;
-    struct products gpu; /* of a GPU: its type and two sides */
-    double seconds;      /* of rounds, about; at least PROBE_ROUNDS_LEAST are made */
+    struct products gpu; /* on GPUs: dtype, model_dim and hidden_dim of products */
+    double seconds;      /* about how long to measure; at least PROBE_ROUNDS_LEAST rounds */
     uint64_t seed;
     void (*tick)(void *self, uint32_t rounds, double seconds); /* after every round, on all ranks */
     void *self;
 };
 
+/* What was found of one rank.  A plain value. */
 struct probe_rank {
     char host[PROBE_HOST_BYTES];
-    int node;     /* another number for another node */
-    double speed; /* rate of its products, as a share of the fastest rank's */
+    int node;     /* ranks of one node have the same number */
+    double speed; /* speed of its products, as a share of the fastest rank's */
 };
 
+/* The samples of one kind of link, and the constants fitted to them.  A plain value. */
 struct probe_link {
     struct link_sample samples[PROBE_EXCHANGES];
     size_t count;
     struct link_fit fit;
-    double slower; /* overlap_fit of exchanges beside products */
+    double slower; /* overlap_fit() of exchanges beside products */
 };
 
+/* Everything that a probe found.  probe_open() makes it whole; probe_close() frees it. */
 struct probe {
-    struct cluster model; /* what was known, and its model fields; NAN where nothing came out */
+    struct cluster model; /* the known cluster with its model fields; NAN: not determined */
     struct probe_link links[LINK_LEVELS];
-    struct products products; /* that were timed */
+    struct products products; /* which products were timed */
     struct product_sample product_samples[PROBE_PRODUCTS];
     struct product_fit product;
-    struct moe_shape shape; /* of the layer whose steps noise was read from */
+    struct moe_shape shape; /* the layer whose steps showed the noise; its plan and capacity */
     struct moe_plan plan;
     uint64_t capacity;
-    double step_ns, replay_ns; /* its step measured; as the model has it */
-    struct probe_rank *ranks;
+    double step_ns, replay_ns; /* its step: measured median, and as the model computes it */
+    struct probe_rank *ranks;  /* owned */
     int rank_count;
     uint32_t rounds;
-    double seconds;
-    int copies_beside; /* -1; who opened it may know more: gpus_copies_beside() */
+    double seconds;    /* that the rounds took */
+    int copies_beside; /* -1: not known; the caller may set it, from gpus_copies_beside() */
 };
 
-/* Collective; the same status and the same numbers on every rank.  `known` is the cluster without
- * its model fields. */
+/* Measures.  Collective; the same status and the same numbers on every rank.  `known`: the cluster
+ * without its model fields. */
 int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out);
 void probe_close(struct probe *probe); /* NULL is fine */
 

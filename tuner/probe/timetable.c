@@ -1,4 +1,5 @@
-/* Times chores: first tries to see how long each takes, then shuffled rounds, then medians. */
+/* Times the subjects of a probe: first single times, which say how often to repeat each, then
+ * shuffled rounds; computes medians. */
 #include "timetable.h"
 
 #include "host.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORTH_NS = 2000000, REPEATS_MOST = 32 };
+/* One time should take so long, with at most so many repeats. */
+enum { LONG_ENOUGH_NS = 2000000, REPEATS_MOST = 32 };
 
 int timetable_add(struct timetable *table, enum subject_kind kind, struct subject **out)
 {
@@ -23,13 +25,15 @@ int timetable_add(struct timetable *table, enum subject_kind kind, struct subjec
     return OK;
 }
 
-struct turn {
+/* The argument of run_chore(): what to run, and this rank's own time, which it writes. */
+struct timed_chore {
     struct timetable *table;
     const struct subject *subject;
     struct own_sample own;
 };
 
-static int64_t ran_ns(void)
+/* Processor time of this process so far. */
+static int64_t process_ran_ns(void)
 {
     struct timespec t;
 
@@ -37,49 +41,50 @@ static int64_t ran_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int take_turn(void *self)
+static int run_chore(void *self)
 {
-    struct turn *turn = self;
-    struct device *device = turn->table->bench->engine->device;
-    int64_t begin = device_now_ns(device), ran = ran_ns();
-    int rc = workbench_do(turn->table->bench, &turn->subject->chore);
+    struct timed_chore *timed_chore = self;
+    struct device *device = timed_chore->table->bench->engine->device;
+    int64_t begin = device_now_ns(device), ran_before_ns = process_ran_ns();
+    int rc = workbench_run(timed_chore->table->bench, &timed_chore->subject->chore);
 
-    turn->own = (struct own_sample){ device_now_ns(device) - begin, ran_ns() - ran };
+    timed_chore->own =
+        (struct own_sample){ device_now_ns(device) - begin, process_ran_ns() - ran_before_ns };
     return rc;
 }
 
-static int time_one(struct timetable *table, const struct subject *s, int64_t *ns,
-                    struct own_sample *own)
+static int time_subject(struct timetable *table, const struct subject *s, int64_t *ns,
+                        struct own_sample *own)
 {
-    struct turn turn = { .table = table, .subject = s };
+    struct timed_chore timed_chore = { .table = table, .subject = s };
     struct measured measured;
 
     if (s->kind == SUBJECT_STEP)
         return runner_step(table->runner, STEP_BOTH, ns);
-    TRY(measure_once(table->world, table->bench->engine, NULL, take_turn, &turn, &measured));
+    TRY(measure_once(table->world, table->bench->engine, NULL, run_chore, &timed_chore, &measured));
     *ns = measured.ns;
-    *own = turn.own;
+    *own = timed_chore.own;
     return OK;
 }
 
-int timetable_try(struct timetable *table, struct subject *s, int64_t *ns)
+int timetable_time_twice(struct timetable *table, struct subject *s, int64_t *ns)
 {
     int64_t first, again;
     struct own_sample own;
 
-    TRY(time_one(table, s, &first, &own));
-    TRY(time_one(table, s, &first, &own));
-    TRY(time_one(table, s, &again, &own));
+    TRY(time_subject(table, s, &first, &own));
+    TRY(time_subject(table, s, &first, &own));
+    TRY(time_subject(table, s, &again, &own));
     *ns = again < first ? again : first;
     return OK;
 }
 
-int timetable_lengthen(struct timetable *table, struct subject *s)
+int timetable_choose_repeats(struct timetable *table, struct subject *s)
 {
     int64_t ns, factor;
 
-    TRY(timetable_try(table, s, &ns));
-    factor = WORTH_NS / (ns > 0 ? ns : 1);
+    TRY(timetable_time_twice(table, s, &ns));
+    factor = LONG_ENOUGH_NS / (ns > 0 ? ns : 1);
     factor = factor < 1 ? 1 : (factor > REPEATS_MOST ? REPEATS_MOST : factor);
     s->chore.exchanges *= (int)factor;
     s->chore.products *= (int)factor;
@@ -102,10 +107,11 @@ int timetable_run(struct timetable *table, double seconds, uint32_t least, uint6
         for (int i = 0; i < table->count; i++) {
             struct subject *s = &table->subjects[order[i]];
 
-            TRY(time_one(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
+            TRY(time_subject(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
         }
         table->rounds++;
-        spent = host_clock_ns() - begin; /* a rank that went by its own would stop alone */
+        spent = host_clock_ns() -
+                begin; /* agreed: ranks that used their own clocks would stop at different rounds */
         TRY(world_max(table->world, &spent, 1));
         table->seconds = (double)spent * 1e-9;
         if (tick)

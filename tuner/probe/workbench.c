@@ -1,5 +1,5 @@
-/* The memory of chores, and tasks queued in the order in which a step of the layer would queue
- * them. */
+/* Allocates the memory of chores, and queues their tasks in the order in which a step of a layer
+ * would queue them. */
 #include "workbench.h"
 
 #include "moelookup.h"
@@ -24,7 +24,7 @@ static size_t product_elements(const struct products *p)
     return 2 * weight_elements(p) + rows * (2 * (size_t)p->model_dim + p->hidden_dim);
 }
 
-static size_t whole_rows(size_t bytes)
+static size_t round_to_rows(size_t bytes)
 {
     size_t row = ROW_FLOATS * sizeof(float);
 
@@ -33,14 +33,14 @@ static size_t whole_rows(size_t bytes)
 
 size_t workbench_bytes(size_t bytes, const struct products *products)
 {
-    return 2 * whole_rows(bytes) + product_elements(products) * dtype_bytes(products->dtype);
+    return 2 * round_to_rows(bytes) + product_elements(products) * dtype_bytes(products->dtype);
 }
 
-/* Writes all memory: what was never written is all one page of zeros, and products of zeros may be
- * faster than others. */
+/* Writes all memory: memory that was never written is one shared page of zeros, and products of
+ * zeros may be faster than others. */
 static int fill_memory(struct workbench *b)
 {
-    enum { BLOCK = (1 << 20) - 3 }; /* elements, which come again and again */
+    enum { BLOCK = (1 << 20) - 3 }; /* elements, repeated over the memory */
     const struct products *p = &b->products;
     size_t width = dtype_bytes(p->dtype), bytes = product_elements(p) * width;
     char *to = b->weights[0], *values = malloc(BLOCK * width);
@@ -63,20 +63,20 @@ static int fill_memory(struct workbench *b)
 int workbench_open(struct engine *engine, size_t bytes, const struct products *products,
                    struct workbench *out)
 {
-    struct workbench b = { .engine = engine, .bytes = whole_rows(bytes), .products = *products };
-    size_t width = dtype_bytes(products->dtype), most = products->rows[PROBE_PRODUCTS - 1];
-    char *next;
+    struct workbench b = { .engine = engine, .bytes = round_to_rows(bytes), .products = *products };
+    size_t width = dtype_bytes(products->dtype), most_rows = products->rows[PROBE_PRODUCTS - 1];
+    char *free_place;
     int rc;
 
     TRY_OUT(engine_alloc(engine, workbench_bytes(bytes, products), &b.memory));
     b.from = b.memory;
     b.to = b.from + b.bytes;
-    next = b.to + b.bytes;
-    for (int i = 0; i < 2; i++, next += weight_elements(products) * width)
-        b.weights[i] = next;
+    free_place = b.to + b.bytes;
+    for (int i = 0; i < 2; i++, free_place += weight_elements(products) * width)
+        b.weights[i] = free_place;
     for (int i = 0; i < 3; i++) {
-        b.rows[i] = next;
-        next += most * (i == 1 ? products->hidden_dim : products->model_dim) * width;
+        b.rows[i] = free_place;
+        free_place += most_rows * (i == 1 ? products->hidden_dim : products->model_dim) * width;
     }
     TRY_OUT(event_open(engine->device, &b.comm));
     TRY_OUT(event_open(engine->device, &b.compute));
@@ -98,8 +98,8 @@ void workbench_close(struct workbench *b)
     *b = (struct workbench){ 0 };
 }
 
-int workbench_add(struct workbench *b, const int *peers, int count, int copies, size_t bytes,
-                  struct chore *chore)
+int workbench_add_messages(struct workbench *b, const int *peers, int count, int copies,
+                           size_t bytes, struct chore *chore)
 {
     size_t at = 0;
 
@@ -131,7 +131,8 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* Queues half a product as padded.c does: weights by hidden unit, transposed on the way in. */
+/* Queues half a product as padded.c does: weights are stored by hidden unit, so the first half (not
+ * `out`) transposes them. */
 static int queue_half(struct workbench *b, uint64_t rows, bool out)
 {
     const struct products *p = &b->products;
@@ -148,7 +149,7 @@ static int queue_half(struct workbench *b, uint64_t rows, bool out)
     return launch_gemm(b->engine->compute, &gemm);
 }
 
-/* Queues a copy row by row, as encode and the stride copies move tokens. */
+/* Queues a copy row by row, as encode and the strided copies of a layer move tokens. */
 static int queue_copy(struct workbench *b)
 {
     return launch_move(b->engine->compute,
@@ -163,7 +164,7 @@ static int queue_copy(struct workbench *b)
                                        .to = b->to });
 }
 
-static int queue(struct workbench *b, const struct chore *chore)
+static int queue_chore(struct workbench *b, const struct chore *chore)
 {
     struct engine *engine = b->engine;
 
@@ -179,14 +180,14 @@ static int queue(struct workbench *b, const struct chore *chore)
         TRY(queue_copy(b));
     for (int i = 0; i < chore->launches; i++)
         TRY(launch_fill(engine->compute, &(struct fill){ b->to, sizeof(float) }));
-    /* So that a chore without work wakes the same threads as one with it. */
+    /* Events make a chore without work wake the same threads as one with work. */
     TRY(event_record(b->comm, engine->comm));
     return event_record(b->compute, engine->compute);
 }
 
-int workbench_do(struct workbench *b, const struct chore *chore)
+int workbench_run(struct workbench *b, const struct chore *chore)
 {
-    int rc = queue(b, chore), synced = engine_sync(b->engine);
+    int rc = queue_chore(b, chore), synced = engine_sync(b->engine);
 
     return rc ? rc : synced;
 }
