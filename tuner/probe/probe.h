@@ -42,8 +42,8 @@ struct quota_pause {
 };
 
 /* Computes the share of quota_share(): the median over the spans between ends of pauses; 1 for
- * fewer than two ends.  In a span in
- * which other programs ran much, the share is too small; the median ignores a few of these. */
+ * fewer than two ends.  In a span in which other programs ran much, the share is
+ * too small; the median ignores a few of these. */
 double quota_share_of(const struct quota_pause *pauses, size_t count);
 
 enum {

@@ -1,5 +1,5 @@
-/* Three ways to reach the ranks (started here, around us, modelled), and one way to find out that
- * they are lost. */
+/* Sends orders to ranks that it started, that a launcher started, or that are modelled, and
+ * recognises ranks that hang or died. */
 #include "crew.h"
 
 #include "fault.h"
@@ -18,17 +18,18 @@
 
 struct crew {
     struct crew_setup setup;
-    struct worker *worker;           /* in this process, of ranks around us */
-    struct modelled_ranks *modelled; /* in this process */
-    struct launched ranks;
-    bool reached; /* the ranks have answered once since they were started */
-    bool lost; /* they died, hung, or could do no more: those that are started next replace them */
-    int64_t started_ns, launch_ns; /* on the host clock; from then on until that answer, 0: none */
-    struct order layer;            /* the last ORDER_LAYER, for ranks that are started later */
+    struct worker *worker;           /* rank 0 of ranks that a launcher started; NULL: others */
+    struct modelled_ranks *modelled; /* NULL: ranks are real */
+    struct launched ranks;           /* ranks that the crew started */
+    bool answered;                   /* the ranks have replied at least once since their launch */
+    bool lost;                       /* they died, hung or broke; the next launch replaces them */
+    int64_t started_ns;              /* when the launch began, on the host clock */
+    int64_t launch_ns;               /* how long it took until the first reply; 0: none yet */
+    struct order layer;              /* the last ORDER_LAYER, for the next launch */
     bool has_layer;
-    bool ranks_know; /* the ranks that run know it */
-    uint64_t steps;  /* that were timed */
-    int64_t opened_ns;
+    bool layer_is_set; /* the running ranks got `layer` */
+    uint64_t steps;    /* timed so far */
+    int64_t opened_ns; /* on the host clock */
 };
 
 int crew_open(const struct crew_setup *setup, struct crew **out)
@@ -50,7 +51,8 @@ int crew_open(const struct crew_setup *setup, struct crew **out)
     return rc;
 }
 
-static int start(struct crew *crew)
+/* Launches ranks that run `moetune serve`. */
+static int start_ranks(struct crew *crew)
 {
     const struct virtual_options *virtual = &crew->setup.virtual;
     char per_node[16], per_rack[16], ranks[16], ctas[16];
@@ -77,12 +79,14 @@ static int start(struct crew *crew)
     snprintf(per_rack, sizeof(per_rack), "%u", crew->setup.ranks_per_rack);
     snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
     snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);
-    crew->reached = crew->ranks_know = false;
+    crew->answered = crew->layer_is_set = false;
     crew->started_ns = host_clock_ns();
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }
 
-static void lose(struct crew *crew, enum trial_state state, const char *why, struct reply *reply)
+/* Ends ranks that hang or died, and makes the reply that they did not send. */
+static void end_lost_ranks(struct crew *crew, enum trial_state state, const char *why,
+                           struct reply *reply)
 {
     char how[128] = "";
 
@@ -95,48 +99,51 @@ static void lose(struct crew *crew, enum trial_state state, const char *why, str
         text_put(reply->message, sizeof(reply->message), "%s: %s", why, how);
 }
 
-/* The first answer waits for a launcher too, which a trial's time limit says nothing about. */
+/* The first reply waits for the launcher, too, so its time limit is longer. */
 enum { LAUNCH_S = 60 };
 
-static double patience_s(const struct crew *crew)
+static double time_limit_s(const struct crew *crew)
 {
-    return crew->setup.timeout_s + (crew->reached ? 0 : LAUNCH_S);
+    return crew->setup.timeout_s + (crew->answered ? 0 : LAUNCH_S);
 }
 
-/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
-static bool stopped(const struct crew *crew)
+/* Has a signal stopped the whole job?  A batch system signals every process at once, so the plan
+ * that was running is not to blame. */
+static bool is_stopped(const struct crew *crew)
 {
     return crew->setup.stop && *crew->setup.stop;
 }
 
-/* The next reply among whatever else ranks print. */
-static int await(struct crew *crew, struct reply *reply)
+/* Waits for the next reply; notes other lines that ranks print.  ERR_CUT: the deadline passed;
+ * UNSUPPORTED: no reply within the time limit; ERR_LAUNCH: the ranks ended, or the job is stopped.
+ */
+static int await_reply(struct crew *crew, struct reply *reply)
 {
     static const int64_t first_ns = 10000000000;
-    int64_t deadline = host_clock_ns() + (int64_t)(patience_s(crew) * 1e9);
+    int64_t deadline = host_clock_ns() + (int64_t)(time_limit_s(crew) * 1e9);
     int64_t budget_ns = crew->setup.deadline_ns - crew->opened_ns;
-    int64_t spent_at = crew->setup.deadline_ns;
+    int64_t budget_end_ns = crew->setup.deadline_ns;
     char line[WORK_LINE_BYTES];
     int rc;
 
-    /* Every run is to get on, so its first step may take as long again as the budget, or first_ns.
-     */
+    /* Every run shall make progress, so its first step gets the whole budget once more, or
+     * first_ns. */
     if (!crew->steps)
-        spent_at += budget_ns > first_ns ? budget_ns : first_ns;
+        budget_end_ns += budget_ns > first_ns ? budget_ns : first_ns;
     for (;;) {
         rc = launch_read(&crew->ranks, 1000, line, sizeof(line));
         if (rc == OK && !reply_parse(line, reply)) {
-            if (!crew->reached)
+            if (!crew->answered)
                 crew->launch_ns = host_clock_ns() - crew->started_ns;
-            crew->reached = true;
+            crew->answered = true;
             return OK;
         }
         if (rc == OK)
-            note("a rank says: %s", TEXT_SHORT(line, 200));
-        if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
-            return ERR_LAUNCH; /* while they are being started there is no step to finish */
-        if (crew->setup.deadline_ns && host_clock_ns() >= spent_at)
-            return ERR_CUT; /* however long the order may still take */
+            note("a rank printed: %s", TEXT_SHORT(line, 200));
+        if (rc == ERR_LAUNCH || (is_stopped(crew) && !crew->answered))
+            return ERR_LAUNCH; /* during a launch there is no step to finish */
+        if (crew->setup.deadline_ns && host_clock_ns() >= budget_end_ns)
+            return ERR_CUT; /* even in the middle of the order */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)
@@ -144,7 +151,8 @@ static int await(struct crew *crew, struct reply *reply)
     }
 }
 
-static int tell(struct crew *crew, const struct order *order, struct reply *reply)
+/* Sends an order to ranks that the crew started, and handles every way to get no reply. */
+static int send_order(struct crew *crew, const struct order *order, struct reply *reply)
 {
     char line[WORK_LINE_BYTES];
     int rc;
@@ -152,36 +160,37 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
     order_format(order, line);
     rc = launch_write(&crew->ranks, line);
     if (!rc)
-        rc = await(crew, reply);
+        rc = await_reply(crew, reply);
     if (rc == ERR_CUT) {
-        lose(crew, TRIAL_TIMEOUT, "the budget is spent", reply);
+        end_lost_ranks(crew, TRIAL_TIMEOUT, "the budget is spent", reply);
         return rc;
     }
     crew->steps += !rc && order->kind == ORDER_STEP && reply->state == TRIAL_OK;
     if (rc == UNSUPPORTED) {
-        snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)", patience_s(crew));
-        lose(crew, TRIAL_TIMEOUT, line, reply);
+        snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)", time_limit_s(crew));
+        end_lost_ranks(crew, TRIAL_TIMEOUT, line, reply);
     } else if (rc) {
-        lose(crew, TRIAL_CRASHED, "lost the ranks", reply);
+        end_lost_ranks(crew, TRIAL_CRASHED, "lost the ranks", reply);
     } else if (reply->broken) {
         launch_end(&crew->ranks, true, NULL, 0);
         crew->lost = true;
     }
-    if (rc == ERR_LAUNCH && stopped(crew))
+    if (rc == ERR_LAUNCH && is_stopped(crew))
         return ERR_CUT;
-    if (rc && !crew->reached) {
+    if (rc && !crew->answered) {
         launch_reach(&crew->setup.where);
         return fail(ERR_LAUNCH, "the ranks did not start: %s", reply->message);
     }
-    /* A host that is gone says nothing of the plan, and without it nothing can go on. */
+    /* If a host is gone, the plan is not to blame, and the run cannot go on without it. */
     return rc && launch_reach(&crew->setup.where) ? ERR_CUT : OK;
 }
 
-static void give_up(int number)
+/* Handles SIGALRM on rank 0 of a launcher's ranks: ends this process, and with it the job. */
+static void exit_on_hang(int number)
 {
     static const char text[] =
-        "moetune: no answer within --trial-timeout: the ranks hang.  The same "
-        "command goes on; after three attempts without that trial\n";
+        "moetune: the ranks hang: no answer within --trial-timeout.  Run the same command "
+        "again: it goes on, and after three attempts it skips that trial\n";
 
     (void)number;
     if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
@@ -189,12 +198,12 @@ static void give_up(int number)
     _exit(75);
 }
 
-/* Hands an order to ranks that run. */
-static int hand_over(struct crew *crew, const struct order *order, struct reply *reply)
+/* Executes an order on running or modelled ranks. */
+static int run_order(struct crew *crew, const struct order *order, struct reply *reply)
 {
-    crew->ranks_know |= order->kind == ORDER_LAYER;
+    crew->layer_is_set |= order->kind == ORDER_LAYER;
     if (!crew->modelled)
-        return tell(crew, order, reply);
+        return send_order(crew, order, reply);
     modelled_ranks_do(crew->modelled, order, reply);
     return OK;
 }
@@ -208,26 +217,26 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
         crew->has_layer = true;
     }
     if (crew->setup.world) {
-        /* Nobody outlives ranks that hang when this is one of them: the job ends, and can be
-         * resumed. */
-        signal(SIGALRM, give_up);
+        /* This process is one of the ranks, so it cannot survive if they hang: the job then ends,
+         * and can be resumed. */
+        signal(SIGALRM, exit_on_hang);
         alarm((unsigned)crew->setup.timeout_s + 1);
         rc = worker_lead(crew->worker, order, reply);
         alarm(0);
         TRY(rc);
-        return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
+        return reply->broken ? fail(ERR_WIRE, "the ranks cannot go on: %s", reply->message) : OK;
     }
     if (!crew->modelled && !crew->ranks.pid)
-        TRY(start(crew));
-    if (order->kind != ORDER_LAYER && crew->has_layer && !crew->ranks_know) {
-        TRY(hand_over(crew, &crew->layer, reply));
+        TRY(start_ranks(crew));
+    if (order->kind != ORDER_LAYER && crew->has_layer && !crew->layer_is_set) {
+        TRY(run_order(crew, &crew->layer, reply));
         if (reply->state != TRIAL_OK)
             return OK;
     }
-    return hand_over(crew, order, reply);
+    return run_order(crew, order, reply);
 }
 
-static void end(struct crew *crew)
+static void end_ranks(struct crew *crew)
 {
     struct order quit = { .kind = ORDER_QUIT };
     char line[WORK_LINE_BYTES];
@@ -243,8 +252,8 @@ int crew_relaunch(struct crew *crew, uint32_t number)
     if (crew->modelled)
         modelled_ranks_relaunch(crew->modelled, number);
     if (crew->ranks.pid)
-        end(crew);
-    crew->ranks_know = false;
+        end_ranks(crew);
+    crew->layer_is_set = false;
     return OK;
 }
 
@@ -265,6 +274,6 @@ void crew_close(struct crew *crew)
     worker_close(crew->worker);
     modelled_ranks_close(crew->modelled);
     if (crew->ranks.pid)
-        end(crew);
+        end_ranks(crew);
     free(crew);
 }

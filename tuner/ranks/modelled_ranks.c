@@ -1,4 +1,6 @@
-/* One modelled worker for each class of ranks, and the slowest one's answer. */
+/* Executes orders on modelled ranks: one worker for each class of ranks; the slowest one's time
+ * counts.
+ */
 #include "modelled_ranks.h"
 
 #include "rank_speeds.h"
@@ -14,7 +16,7 @@
 struct rank_classes rank_classes_of(const struct moe_shape *shape, const double *speeds,
                                     uint32_t ranks)
 {
-    struct rank_classes list = { .count = 0 };
+    struct rank_classes classes = { .count = 0 };
     double slowest;
 
     if (shape->shares == MOE_SHARES_EQUAL || !speeds)
@@ -26,12 +28,12 @@ struct rank_classes rank_classes_of(const struct moe_shape *shape, const double 
         double pace = speeds[q] / slowest;
         int i = 0;
 
-        while (i < list.count && list.at[i].pace != pace)
+        while (i < classes.count && classes.at[i].pace != pace)
             i++;
-        if (i == list.count)
-            list.at[list.count++] = (struct rank_class){ (int)q, pace };
+        if (i == classes.count)
+            classes.at[classes.count++] = (struct rank_class){ (int)q, pace };
     }
-    return list;
+    return classes;
 }
 
 struct cluster cluster_at_pace(struct cluster c, double pace)
@@ -42,16 +44,17 @@ struct cluster cluster_at_pace(struct cluster c, double pace)
     return c;
 }
 
+/* One worker runs for each class of the present layer; they have begun launch `launch`. */
 struct modelled_ranks {
     struct cluster cluster;
     uint64_t seed;
-    double *speeds; /* of all ranks; NULL: not known */
+    double *speeds; /* of all ranks, owned; NULL: not known */
     struct rank_classes classes;
     uint32_t launch;
     struct worker *workers[RANK_CLASSES_MOST];
 };
 
-/* ---- their workers */
+/* ---- the workers of the classes */
 
 static void close_workers(struct modelled_ranks *m)
 {
@@ -59,24 +62,25 @@ static void close_workers(struct modelled_ranks *m)
         worker_close(m->workers[--m->classes.count]);
 }
 
-/* A worker for each class that the layer has; all of them or none. */
+/* Opens a worker for each class of the layer: all of them or none. */
 static int set_classes(struct modelled_ranks *m, const struct moe_shape *shape)
 {
-    struct rank_classes list = rank_classes_of(shape, m->speeds, m->cluster.ranks);
-    bool same = m->classes.count == list.count;
+    struct rank_classes classes = rank_classes_of(shape, m->speeds, m->cluster.ranks);
+    bool same = m->classes.count == classes.count;
     int rc;
 
-    for (int i = 0; i < list.count && same; i++)
-        same = m->classes.at[i].rank == list.at[i].rank && m->classes.at[i].pace == list.at[i].pace;
+    for (int i = 0; i < classes.count && same; i++)
+        same = m->classes.at[i].rank == classes.at[i].rank &&
+               m->classes.at[i].pace == classes.at[i].pace;
     if (same)
         return OK;
     close_workers(m);
-    for (int i = 0; i < list.count; i++) {
-        struct cluster c = cluster_at_pace(m->cluster, list.at[i].pace);
+    for (int i = 0; i < classes.count; i++) {
+        struct cluster c = cluster_at_pace(m->cluster, classes.at[i].pace);
 
-        TRY_OUT(worker_open_model(&c, list.at[i].rank, m->speeds, m->seed, &m->workers[i]));
+        TRY_OUT(worker_open_model(&c, classes.at[i].rank, m->speeds, m->seed, &m->workers[i]));
         worker_relaunch(m->workers[i], m->launch);
-        m->classes.at[m->classes.count++] = list.at[i];
+        m->classes.at[m->classes.count++] = classes.at[i];
     }
     return OK;
 out:
@@ -132,19 +136,20 @@ uint64_t modelled_ranks_kernels(const struct modelled_ranks *m)
 
 /* ---- orders */
 
-static void take_most(int64_t *most, int64_t value)
+/* Raises *most to `value` if that is larger. */
+static void raise_to(int64_t *most, int64_t value)
 {
     if (value > *most)
         *most = value;
 }
 
-/* Numbers of the reply are the most over the ranks, as on real ones. */
+/* Each number of the reply is the largest over the ranks, as on real ranks. */
 void modelled_ranks_do(struct modelled_ranks *m, const struct order *order, struct reply *reply)
 {
     if (order->kind == ORDER_LAYER)
         set_classes(m, &order->shape);
     *reply = (struct reply){ .state = m->classes.count ? TRIAL_OK : TRIAL_FAILED,
-                             .message = "there is no room for the model" };
+                             .message = "out of memory for the modelled ranks" };
     if (m->classes.count)
         worker_do(m->workers[0], order, reply);
     for (int i = 1; i < m->classes.count && reply->state == TRIAL_OK; i++) {
@@ -155,18 +160,18 @@ void modelled_ranks_do(struct modelled_ranks *m, const struct order *order, stru
             *reply = one;
             return;
         }
-        take_most(&reply->ns, one.ns);
-        take_most(&reply->memory_bytes, one.memory_bytes);
-        take_most(&reply->sent_bytes, one.sent_bytes);
-        take_most(&reply->messages, one.messages);
-        take_most(&reply->node_rows, one.node_rows);
-        take_most(&reply->compute_ns, one.compute_ns);
-        take_most(&reply->comm_ns, one.comm_ns);
-        take_most(&reply->lost_ns, one.lost_ns);
+        raise_to(&reply->ns, one.ns);
+        raise_to(&reply->memory_bytes, one.memory_bytes);
+        raise_to(&reply->sent_bytes, one.sent_bytes);
+        raise_to(&reply->messages, one.messages);
+        raise_to(&reply->node_rows, one.node_rows);
+        raise_to(&reply->compute_ns, one.compute_ns);
+        raise_to(&reply->comm_ns, one.comm_ns);
+        raise_to(&reply->lost_ns, one.lost_ns);
         for (int k = 0; k < PHASE_COUNT; k++) {
-            take_most(&reply->phases[k].ns, one.phases[k].ns);
-            take_most(&reply->phases[k].low_ns, one.phases[k].low_ns);
-            take_most(&reply->phases[k].high_ns, one.phases[k].high_ns);
+            raise_to(&reply->phases[k].ns, one.phases[k].ns);
+            raise_to(&reply->phases[k].low_ns, one.phases[k].low_ns);
+            raise_to(&reply->phases[k].high_ns, one.phases[k].high_ns);
         }
     }
 }

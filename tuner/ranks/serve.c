@@ -1,5 +1,5 @@
-/* moetune serve: what ranks run that a tuner has started.  Orders come as lines on rank 0's
- * standard input, replies go to its standard output. */
+/* `moetune serve`, which a tuner starts on its ranks: rank 0 reads orders as lines of its standard
+ * input, and prints the replies of all ranks to its standard output. */
 #include "launch.h"
 #include "status.h"
 #include "text.h"
@@ -27,8 +27,8 @@ static const struct option_row rows[] = {
 
 static const struct serve_options defaults = { .device = "auto" };
 
-/* Reads orders until QUIT, the end of input, or ranks that can do no more. */
-static int lead(struct worker *worker)
+/* Reads and executes orders until QUIT, the end of input, or ranks that are broken. */
+static int serve_orders(struct worker *worker)
 {
     struct order order = { .kind = ORDER_QUIT };
     char line[WORK_LINE_BYTES];
@@ -38,7 +38,8 @@ static int lead(struct worker *worker)
         if (!fgets(line, sizeof(line), stdin))
             order = (struct order){ .kind = ORDER_QUIT };
         else if (order_parse(line, &order))
-            return fail(ERR_FORMAT, "not an order: %s", TEXT_SHORT(line, 80));
+            return fail(ERR_FORMAT, "standard input: this line is no order: %s",
+                        TEXT_SHORT(line, 80));
         TRY(worker_lead(worker, &order, &reply));
         reply_format(&reply, line);
         printf("%s\n", line);
@@ -56,14 +57,14 @@ static int serve(const struct verb_call *call, void *options)
 
     (void)call;
     launch_on_stop(SIG_IGN);
-    signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
+    signal(SIGTERM, SIG_DFL); /* mpirun ends ranks that hang with it */
     TRY(o->virtual.ranks ? world_open(0, 0, &world)
                          : world_open((int)o->ranks_per_node, (int)o->ranks_per_rack, &world));
     rc = o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->ranks_per_rack,
                                                 o->device, &worker)
                           : worker_open(world, o->device, &worker);
     if (!rc)
-        rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
+        rc = world_topology(world)->rank == 0 ? serve_orders(worker) : worker_follow(worker);
     worker_close(worker);
     world_close(world);
     return rc;
@@ -71,8 +72,9 @@ static int serve(const struct verb_call *call, void *options)
 
 const struct verb serve_verb = {
     .name = "serve",
-    .about = "What ranks run that a tuner has started: orders on standard input, replies on "
-             "standard output.",
+    .about =
+        "A tuner starts this on its ranks: it reads orders from standard input and prints replies "
+        "to standard output.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

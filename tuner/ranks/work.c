@@ -1,4 +1,4 @@
-/* Writes orders and replies as text, and reads them. */
+/* Formats orders and replies as lines of text, and parses them. */
 #include "work.h"
 
 #include "cluster.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an order of a layer may say: a word for each value of a member that is not 0. */
+/* Words of ORDER_LAYER: each stands for a value, other than 0, of a member. */
 static const struct {
     const char *word;
     size_t offset;
@@ -22,12 +22,13 @@ static const struct {
               { "phases", offsetof(struct order, phases), true } };
 enum { FLAGS = sizeof(flags) / sizeof(flags[0]), FLAG_WORDS_BYTES = 32 };
 
-static uint32_t *flagged(struct order *order, int i)
+/* The member of an order that word i sets. */
+static uint32_t *flag_member(struct order *order, int i)
 {
     return (uint32_t *)((char *)order + flags[i].offset);
 }
 
-/* Words of others are left alone: an order of an older moetune says none. */
+/* Unknown words are ignored; an order of an older moetune has no words. */
 static void parse_flags(const char *words, size_t length, struct order *out)
 {
     while (length) {
@@ -35,7 +36,7 @@ static void parse_flags(const char *words, size_t length, struct order *out)
 
         for (int i = 0; i < FLAGS; i++)
             if (word == strlen(flags[i].word) && !strncmp(words, flags[i].word, word))
-                *flagged(out, i) = flags[i].value;
+                *flag_member(out, i) = flags[i].value;
         words += step;
         length -= step < length ? step : length;
     }
@@ -48,7 +49,7 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
     size_t used = 0;
 
     for (int i = 0; i < FLAGS; i++)
-        if (*flagged(&copy, i) == flags[i].value)
+        if (*flag_member(&copy, i) == flags[i].value)
             used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%s", used ? " " : "",
                                      flags[i].word);
     shape_format(&order->shape, shape, sizeof(shape));
@@ -68,7 +69,7 @@ int order_parse(const char *line, struct order *out)
     size_t flags_length, load_length;
     int kind, n;
 
-    _Static_assert(sizeof(shape) == 344 && sizeof(plan) == 312, "as many as sscanf is told");
+    _Static_assert(sizeof(shape) == 344 && sizeof(plan) == 312, "sscanf() below has these widths");
 
     n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%343[^|]|%311[^|]|",
                &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
@@ -77,7 +78,7 @@ int order_parse(const char *line, struct order *out)
         return ERR_FORMAT;
     if (n > 5 && plan_parse(plan, &order.plan))
         return ERR_FORMAT;
-    /* What follows the third bar, after the plan: flags, and the load, which is mostly none. */
+    /* After the third bar, which ends the plan: flags, and the load, which most orders lack. */
     for (int bars = 3; bars && *rest; rest++)
         bars -= *rest == '|';
     flags_length = strcspn(rest, "|\n");
@@ -125,7 +126,7 @@ int reply_parse(const char *line, struct reply *out)
         !used)
         return ERR_FORMAT;
     r.state = (enum trial_state)state;
-    /* A message may have any characters; what went well has none. */
+    /* A message may have any characters, also bars; a reply with TRIAL_OK has no message. */
     rest = line + used + strcspn(line + used, r.state == TRIAL_OK ? "|\n" : "\n");
     text_put(r.message, sizeof(r.message), "%.*s", (int)(rest - (line + used)), line + used);
     for (int i = 0; i < PHASE_COUNT && (i || *rest == '|'); i++) { /* all phases, or none */

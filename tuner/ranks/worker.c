@@ -1,4 +1,4 @@
-/* Executes orders on a rank; prepared plans stay open until memory is short. */
+/* Executes orders on one rank.  Prepared plans stay open until memory is short. */
 #include "worker.h"
 
 #include "account.h"
@@ -21,43 +21,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPEN_MAX = 64 };
+enum { RUNNERS_MAX = 64 };
 
 struct worker {
     struct world *world;
-    bool owns_world, phases; /* wanted */
-    uint32_t steps_are;      /* of this layer */
+    bool owns_world, phases; /* phases: time them, as the layer's order says */
+    uint32_t steps_are;      /* enum steps_are of this layer */
     struct engine engine;
     struct data data;
-    const double *speeds; /* of modelled ranks, borrowed; NULL: orders tell them */
-    struct load *load;    /* of data; NULL: none */
+    const double *speeds; /* of modelled ranks, borrowed; NULL: the layer's load has them */
+    struct load *load;    /* of `data`; NULL: no load was given */
     struct rig *rig;
-    struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
+    struct rig *check_rig; /* where plans are checked, all at one capacity with one reference */
     struct account_machine machine;
-    int64_t sharers;              /* ranks whose device has the same memory, this one included */
-    int64_t memory_limit_bytes;   /* of all that is allocated for the layer */
-    uint32_t launch;              /* of modelled ranks: which one it is */
-    struct runner open[OPEN_MAX]; /* most recently used first */
-    int open_count;
-    struct moe_plan checked[SEARCH_ARMS_MAX];
+    int64_t ranks_on_device;            /* ranks that share its memory, this one included */
+    int64_t memory_limit_bytes;         /* of the layer and all its plans together */
+    uint32_t launch;                    /* of modelled ranks: the number of the launch */
+    struct runner runners[RUNNERS_MAX]; /* most recently used first */
+    int runner_count;
+    struct moe_plan checked_plans[SEARCH_ARMS_MAX];
     int checked_count;
     struct nvml *nvml;         /* of this rank's GPU; NULL: not known */
-    int clock_most_mhz;        /* it was seen to have */
-    struct disturbance *watch; /* of its cores; NULL: modelled, or on a GPU */
-    char said[200];            /* the last failure on this rank */
+    int clock_seen_max_mhz;    /* the highest clock seen so far */
+    struct disturbance *watch; /* of this rank's cores; NULL: modelled, or on a GPU */
+    char message[200];         /* the last failure on this rank */
 };
 
-static void hear(void *self, const char *line)
+/* A log_hook that stores the message for the reply, without line ends and bars. */
+static void store_message(void *self, const char *line)
 {
     struct worker *worker = self;
 
-    text_put(worker->said, sizeof(worker->said), "%s", line);
-    for (char *c = worker->said; *c; c++)
+    text_put(worker->message, sizeof(worker->message), "%s", line);
+    for (char *c = worker->message; *c; c++)
         if (*c == '\n' || *c == '|')
             *c = ' ';
 }
 
-static void look_at_device(struct worker *worker)
+static void read_device(struct worker *worker)
 {
     const struct engine *engine = &worker->engine;
     struct gpus gpus;
@@ -68,18 +69,18 @@ static void look_at_device(struct worker *worker)
         .checks = !engine->device->modelled && !engine->wire->pretends,
         .cache_bytes = engine->device->cache_bytes,
     };
-    worker->sharers = world_neighbours(worker->world);
+    worker->ranks_on_device = world_neighbours(worker->world);
     if (!engine->device->asynchronous)
         return;
     gpus = gpus_here();
     own = gpus_own(&gpus);
     if (gpus.count)
-        worker->sharers = (worker->sharers + gpus.count - 1) / gpus.count;
+        worker->ranks_on_device = (worker->ranks_on_device + gpus.count - 1) / gpus.count;
     if (own >= 0)
         worker->nvml = nvml_open(gpus.list[own].bus);
 }
 
-/* Collective: where the cores of one rank are watched, those of all are. */
+/* Watches this rank's cores for disturbances.  Collective: all ranks are watched, or none. */
 static int open_watch(struct world *world, struct worker *worker)
 {
     double cores;
@@ -95,7 +96,7 @@ int worker_open(struct world *world, const char *device, struct worker **out)
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
 
-    /* What is closed goes back to the machine: glibc would keep ever larger pieces of it. */
+    /* Return freed memory to the system; by default glibc keeps larger and larger pieces. */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (!rc) {
         worker->world = world;
@@ -105,7 +106,7 @@ int worker_open(struct world *world, const char *device, struct worker **out)
     TRY_OUT(gpus_agree_device(world, device, &device));
     TRY_OUT(engine_open(world, device, NULL, &worker->engine));
     TRY_OUT(open_watch(world, worker));
-    look_at_device(worker);
+    read_device(worker);
     *out = worker;
     return OK;
 out:
@@ -124,7 +125,7 @@ int worker_open_model(const struct cluster *cluster, int rank, const double *spe
     worker->speeds = speeds;
     TRY_OUT(fault_setup(0));
     TRY_OUT(model_engine_open(cluster, rank, seed, &worker->world, &worker->engine));
-    look_at_device(worker);
+    read_device(worker);
     *out = worker;
     return OK;
 out:
@@ -142,7 +143,7 @@ int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_pe
     TRY_OUT(virtual_open(virtual, ranks_per_node, ranks_per_rack, 0, device, &worker->world,
                          &worker->engine));
     worker->owns_world = true;
-    look_at_device(worker);
+    read_device(worker);
     TRY_OUT(open_watch(worker->world, worker));
     *out = worker;
     return OK;
@@ -151,18 +152,18 @@ out:
     return rc;
 }
 
-/* What can be opened again. */
-static void close_kept(struct worker *worker)
+/* Closes what can be opened again: prepared plans, and the rig for checks. */
+static void close_reopenable(struct worker *worker)
 {
-    while (worker->open_count)
-        runner_close(&worker->open[--worker->open_count]);
-    rig_close(worker->proof);
-    worker->proof = NULL;
+    while (worker->runner_count)
+        runner_close(&worker->runners[--worker->runner_count]);
+    rig_close(worker->check_rig);
+    worker->check_rig = NULL;
 }
 
 static void close_layer(struct worker *worker)
 {
-    close_kept(worker);
+    close_reopenable(worker);
     rig_close(worker->rig);
     worker->rig = NULL;
     load_close(worker->load);
@@ -198,50 +199,50 @@ static int open_rig(struct worker *worker, const struct data *data, struct rig *
     return OK;
 }
 
-static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
+static int fail_memory(const char *what, int64_t needed, int64_t there, const char *how)
 {
     return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, ACCOUNT_TEXT(needed),
                 ACCOUNT_TEXT(there), how);
 }
 
-/* Collective, before `more` bytes are allocated: a rank that took what is not there would be ended
- * by the kernel, and perhaps others with it. */
-static int ask_for(struct worker *worker, const char *what, int64_t more)
+/* Checks, before `more` bytes are allocated, that they are free on every rank.  Collective. Without
+ * this check the kernel might kill the rank, and others with it. */
+static int check_free_memory(struct worker *worker, const char *what, int64_t more)
 {
     int64_t least;
 
-    TRY(world_barrier(worker->world)); /* what the others have closed is free */
-    least = -(device_free_bytes(worker->engine.device) / worker->sharers);
+    TRY(world_barrier(worker->world)); /* memory that other ranks closed is free now */
+    least = -(device_free_bytes(worker->engine.device) / worker->ranks_on_device);
     TRY(world_max(worker->world, &least, 1));
-    return more > -least ? refuse(what, more, -least, "free") : OK;
+    return more > -least ? fail_memory(what, more, -least, "free") : OK;
 }
 
-/* What can be opened again, and what the wire keeps for other plans and layers, may be all that is
- * missing.  UNSUPPORTED: nothing was kept, and what was said of the lack stands. */
-static int give_back(struct worker *worker)
+/* Frees what can be opened again, and what the wire keeps for other plans and layers: that may be
+ * enough.  UNSUPPORTED: there was nothing to free, and the message about the lack stays. */
+static int free_reopenable(struct worker *worker)
 {
-    bool kept = worker->open_count || worker->proof;
+    bool has_any = worker->runner_count || worker->check_rig;
     int trimmed;
 
-    close_kept(worker);
+    close_reopenable(worker);
     trimmed = wire_trim(worker->engine.wire);
-    if (trimmed == UNSUPPORTED && kept)
+    if (trimmed == UNSUPPORTED && has_any)
         trimmed = OK;
     if (!trimmed)
-        worker->said[0] = 0; /* by the attempt that lacked it */
+        worker->message[0] = 0; /* drop the message of the attempt that lacked memory */
     return trimmed;
 }
 
 static int open_layer(struct worker *worker, int64_t bytes)
 {
-    TRY(ask_for(worker, "the layer", bytes));
+    TRY(check_free_memory(worker, "the layer", bytes));
     return open_rig(worker, &worker->data, &worker->rig);
 }
 
 static int set_layer(struct worker *worker, const struct order *order)
 {
     int64_t bytes;
-    int rc, given;
+    int rc, freed;
 
     close_layer(worker);
     worker->steps_are = order->steps_are;
@@ -265,18 +266,18 @@ static int set_layer(struct worker *worker, const struct order *order)
     worker->machine.between = worker->data.between;
     bytes = account_layer(&order->shape, &worker->machine);
     if (bytes > worker->memory_limit_bytes)
-        return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
+        return fail_memory("the layer", bytes, worker->memory_limit_bytes, "allowed");
     rc = open_layer(worker, bytes);
     if (rc != ERR_NOMEM)
         return rc;
-    given = give_back(worker);
-    return given ? (given < 0 ? given : rc) : open_layer(worker, bytes);
+    freed = free_reopenable(worker);
+    return freed ? (freed < 0 ? freed : rc) : open_layer(worker, bytes);
 }
 
 static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
 {
     for (int i = 0; i < worker->checked_count; i++)
-        if (plan_equal(&worker->checked[i], plan))
+        if (plan_equal(&worker->checked_plans[i], plan))
             return true;
     return false;
 }
@@ -284,38 +285,38 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
 /* Compares a plan with the reference, once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
-    /* Without the load, for which a smaller layer may have too few columns: rig_check_some() sees
-     * what the load does. */
+    /* The check runs without the load, for which a smaller layer may have too few columns.
+     * rig_check_some() checks with the load. */
     struct data data = { .shape = reference_shape(worker->data.shape),
                          .seed = worker->data.seed,
                          .speeds = worker->data.speeds };
-    struct runner proof = { 0 };
+    struct runner runner = { 0 };
     double error;
     int rc;
 
     if (!worker->machine.checks || was_checked(worker, plan))
         return OK;
-    if (!worker->proof) {
-        TRY(open_rig(worker, &data, &worker->proof));
-        rig_set_capacity(worker->proof, reference_capacity(&data.shape));
+    if (!worker->check_rig) {
+        TRY(open_rig(worker, &data, &worker->check_rig));
+        rig_set_capacity(worker->check_rig, reference_capacity(&data.shape));
     }
-    TRY(runner_open(worker->proof, plan, &proof));
-    rc = rig_check(worker->proof, proof.exec, &error);
-    runner_close(&proof);
+    TRY(runner_open(worker->check_rig, plan, &runner));
+    rc = rig_check(worker->check_rig, runner.exec, &error);
+    runner_close(&runner);
     if (!rc && worker->checked_count < SEARCH_ARMS_MAX)
-        worker->checked[worker->checked_count++] = *plan;
+        worker->checked_plans[worker->checked_count++] = *plan;
     return rc;
 }
 
-static void to_front(struct worker *worker, int i)
+static void move_to_front(struct worker *worker, int i)
 {
-    struct runner runner = worker->open[i];
+    struct runner runner = worker->runners[i];
 
-    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(runner));
-    worker->open[0] = runner;
+    memmove(worker->runners + 1, worker->runners, (size_t)i * sizeof(runner));
+    worker->runners[0] = runner;
 }
 
-/* Closes plans until this one has room.  It decides from agreed numbers only: all ranks close the
+/* Closes plans until the order's plan has room.  Only agreed numbers decide, so all ranks close the
  * same plans. */
 static int make_room(struct worker *worker, const struct order *order)
 {
@@ -324,27 +325,29 @@ static int make_room(struct worker *worker, const struct order *order)
     int64_t layer = account_layer(shape, machine), check = 0;
     int64_t needed = account_alone(shape, machine, &order->plan, order->capacity);
 
-    for (int i = 0; i < worker->open_count; i++)
-        needed = account_sum(needed, worker->open[i].memory_bytes - layer);
-    while (worker->open_count &&
-           (needed > worker->memory_limit_bytes || worker->open_count == OPEN_MAX)) {
-        needed -= worker->open[worker->open_count - 1].memory_bytes - layer;
-        runner_close(&worker->open[--worker->open_count]);
+    for (int i = 0; i < worker->runner_count; i++)
+        needed = account_sum(needed, worker->runners[i].memory_bytes - layer);
+    while (worker->runner_count &&
+           (needed > worker->memory_limit_bytes || worker->runner_count == RUNNERS_MAX)) {
+        needed -= worker->runners[worker->runner_count - 1].memory_bytes - layer;
+        runner_close(&worker->runners[--worker->runner_count]);
     }
     if (!was_checked(worker, &order->plan))
         check = account_check(shape, machine, &order->plan);
-    return ask_for(worker, "this plan",
-                   account_sum(check, account_plan(shape, machine, &order->plan, order->capacity)));
+    return check_free_memory(
+        worker, "this plan",
+        account_sum(check, account_plan(shape, machine, &order->plan, order->capacity)));
 }
 
-static int take_phases(const struct worker *worker, struct runner *runner, struct reply *reply)
+static int measure_phases(const struct worker *worker, struct runner *runner, struct reply *reply)
 {
     struct phase_times samples[PHASE_SAMPLES_LEAST];
     struct phase_spreads spreads;
 
     if (!worker->phases)
         return OK;
-    for (int i = -1; i < PHASE_SAMPLES_LEAST; i++) /* the first one makes what dates take */
+    for (int i = -1; i < PHASE_SAMPLES_LEAST;
+         i++) /* the first call allocates what time stamps need */
         TRY(runner_phases(runner, &samples[i < 0 ? 0 : i]));
     TRY(world_settle(worker->world, phases_spread(samples, PHASE_SAMPLES_LEAST, &spreads)));
     for (int i = 0; i < PHASE_COUNT; i++)
@@ -354,7 +357,9 @@ static int take_phases(const struct worker *worker, struct runner *runner, struc
     return OK;
 }
 
-/* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
+/* Opens and warms up a plan; warm-up steps also time compute alone and communication alone, once
+ * each.
+ */
 static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct runner runner = { 0 };
@@ -368,62 +373,62 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     if (worker->machine.checks)
         TRY_OUT(rig_spoil(worker->rig));
     TRY_OUT(runner_warm(&runner, 1));
-    /* What the warming step gave, at the layer's real size. */
+    /* Check the result of the warm-up step, at the layer's real size. */
     if (worker->machine.checks)
         TRY_OUT(rig_check_some(worker->rig, runner.exec, &error));
     TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
     TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;
-    TRY_OUT(take_phases(worker, &runner, reply));
-    worker->open[worker->open_count++] = runner;
-    to_front(worker, worker->open_count - 1);
+    TRY_OUT(measure_phases(worker, &runner, reply));
+    worker->runners[worker->runner_count++] = runner;
+    move_to_front(worker, worker->runner_count - 1);
     return OK;
 out:
     runner_close(&runner);
     return rc;
 }
 
-/* The order's plan is then the first of those that are open. */
+/* Opens the order's plan unless it is open, and makes it the first of `runners`. */
 static int prepare_steps(struct worker *worker, const struct order *order, struct reply *reply)
 {
     int64_t alone =
         account_alone(&worker->data.shape, &worker->machine, &order->plan, order->capacity);
-    int rc, given;
+    int rc, freed;
 
-    for (int i = 0; i < worker->open_count; i++)
-        if (worker->open[i].capacity == order->capacity &&
-            plan_equal(&worker->open[i].plan, &order->plan)) {
-            to_front(worker, i);
+    for (int i = 0; i < worker->runner_count; i++)
+        if (worker->runners[i].capacity == order->capacity &&
+            plan_equal(&worker->runners[i].plan, &order->plan)) {
+            move_to_front(worker, i);
             return OK;
         }
     if (alone > worker->memory_limit_bytes)
-        return refuse("this plan", alone, worker->memory_limit_bytes, "allowed");
+        return fail_memory("this plan", alone, worker->memory_limit_bytes, "allowed");
     rc = open_plan(worker, order, reply);
     if (rc != ERR_NOMEM)
         return rc;
-    given = give_back(worker);
-    if (given)
-        return given < 0 ? given : rc;
+    freed = free_reopenable(worker);
+    if (freed)
+        return freed < 0 ? freed : rc;
     reply->warm_steps = 0;
     return open_plan(worker, order, reply);
 }
 
-/* Says what held the step back, right after it, when the clock is still what it was.  Where one
- * rank does not know its clock, the slowest is not known. */
-static int look_around(struct worker *worker, struct reply *reply)
+/* Finds out what disturbed the step, right after it, while the GPU's clock is still the same.  If
+ * one rank does not know its clock, the slowest clock is not known. */
+static int read_disturbances(struct worker *worker, struct reply *reply)
 {
     bool hot = fault_hit("throttle"), disturbed = fault_hit("disturb");
     int clock_mhz = nvml_clock_mhz(worker->nvml);
-    /* A quarter below the highest clock that was seen: it has not come up yet, or something else
+    /* A quarter below the highest clock seen so far: the clock has not risen yet, or something else
      * than heat and power holds it down. */
-    bool slow = clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_most_mhz;
+    bool slow = clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_seen_max_mhz;
     bool throttled = !slow && nvml_throttled(worker->nvml);
     int64_t agreed[4] = { -(int64_t)clock_mhz, hot || slow || throttled, hot || disturbed,
                           disturbed };
 
-    if (clock_mhz > worker->clock_most_mhz)
-        worker->clock_most_mhz = clock_mhz;
-    /* Every rank returns here or none does. */
+    if (clock_mhz > worker->clock_seen_max_mhz)
+        worker->clock_seen_max_mhz = clock_mhz;
+    /* All ranks return here, or none. */
     if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&
         !fault_expected("disturb"))
         return OK;
@@ -436,9 +441,10 @@ static int look_around(struct worker *worker, struct reply *reply)
     return OK;
 }
 
-/* One number for each plan of each layer at each capacity in each launch.  From texts, in which an
- * axis or a word that comes later changes nothing. */
-static uint64_t luck_of(const struct worker *worker, const struct order *order)
+/* A number for each plan of each layer at each capacity in each launch, by which a modelled rank
+ * draws its difference between launches.  It is made from texts, so that later axes and words of a
+ * layer leave it unchanged. */
+static uint64_t launch_noise_seed(const struct worker *worker, const struct order *order)
 {
     uint64_t number = random_bits(worker->launch, order->capacity);
     char layer[SHAPE_TEXT_BYTES];
@@ -451,9 +457,9 @@ static uint64_t luck_of(const struct worker *worker, const struct order *order)
     return number;
 }
 
-static int run_steps(struct worker *worker, const struct order *order, struct reply *reply)
+static int execute_order(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    struct runner *runner = worker->open;
+    struct runner *runner = worker->runners;
     struct measured step;
 
     if (order->kind == ORDER_QUIT)
@@ -463,7 +469,7 @@ static int run_steps(struct worker *worker, const struct order *order, struct re
     if (!worker->rig)
         return fail(ERR_ARGUMENT, "no layer is set up");
     if (worker->engine.device->modelled) {
-        sim_set_luck(worker->engine.device, luck_of(worker, order));
+        sim_set_luck(worker->engine.device, launch_noise_seed(worker, order));
         if (order->sample)
             sim_draw(worker->engine.device, order->sample);
     }
@@ -475,10 +481,10 @@ static int run_steps(struct worker *worker, const struct order *order, struct re
     TRY(runner_watch(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;
-    return look_around(worker, reply);
+    return read_disturbances(worker, reply);
 }
 
-static enum trial_state state_of(int rc)
+static enum trial_state trial_state_of(int rc)
 {
     switch (rc) {
     case OK: return TRIAL_OK;
@@ -488,15 +494,15 @@ static enum trial_state state_of(int rc)
     }
 }
 
-/* What the first rank that had something to say said. */
+/* Writes the message of the first rank that has one into the reply. */
 static void gather_message(struct worker *worker, struct reply *reply)
 {
-    size_t ranks = (size_t)world_topology(worker->world)->ranks, each = sizeof(worker->said);
+    size_t ranks = (size_t)world_topology(worker->world)->ranks, each = sizeof(worker->message);
     char *all = calloc(ranks, each);
     int rc = world_settle(worker->world, all ? OK : ERR_NOMEM);
 
     if (!rc)
-        rc = world_gather(worker->world, worker->said, all, each);
+        rc = world_gather(worker->world, worker->message, all, each);
     for (size_t q = 0; q < ranks && !rc && !*reply->message; q++)
         if (all[q * each])
             text_put(reply->message, sizeof(reply->message), "rank %zu: %s", q, all + q * each);
@@ -508,11 +514,11 @@ void worker_do(struct worker *worker, const struct order *order, struct reply *r
     int rc;
 
     *reply = (struct reply){ 0 };
-    worker->said[0] = 0;
-    log_to(hear, worker);
-    rc = run_steps(worker, order, reply);
+    worker->message[0] = 0;
+    log_to(store_message, worker);
+    rc = execute_order(worker, order, reply);
     log_to(NULL, NULL);
-    reply->state = state_of(rc);
+    reply->state = trial_state_of(rc);
     if (rc)
         gather_message(worker, reply);
     reply->broken = world_alarmed(worker->world) || rc == ERR_WIRE || rc == ERR_DEVICE;
@@ -523,7 +529,7 @@ uint64_t worker_kernels(const struct worker *worker)
     return worker->engine.device->kernels;
 }
 
-/* The first rank sends the order to all others.  Only an order of a layer has a load to send. */
+/* Rank 0 sends the order to all other ranks; only ORDER_LAYER sends a load. */
 static int share_order(struct worker *worker, struct order *order)
 {
     TRY(world_receive_order(worker->world, order, offsetof(struct order, load)));

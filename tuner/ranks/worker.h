@@ -1,39 +1,46 @@
-/* The ranks' side of the tuner: keeps a layer and its prepared plans, and does what it is told. */
+/* The worker: one rank's side of the tuner.  It holds a layer and its prepared plans, and executes
+ * orders. */
 #ifndef WORKER_H
 #define WORKER_H
 
 #include "virtual_ranks.h"
 #include "work.h"
 
+/* One rank with its layer and plans.  An open function makes it whole; worker_close() frees it. */
 struct worker;
 
-/* On the ranks of an open world; device: see gpus_agree_device(). */
+/* Opens the worker of a real rank.  Collective over the ranks of an open world, which is borrowed.
+ * device: see gpus_agree_device(). */
 int worker_open(struct world *world, const char *device, struct worker **out);
 
-/* One process that is one rank of a modelled cluster; modelled_ranks.h has all of them.  `speeds`
- * of all ranks are borrowed; NULL: not known. */
+/* Opens the worker of one modelled rank; modelled_ranks.h runs all ranks.  `speeds` of all ranks
+ * are borrowed until it is closed; NULL: not known. */
 int worker_open_model(const struct cluster *cluster, int rank, const double *speeds, uint64_t seed,
                       struct worker **out);
 
-/* One process beside ranks that are not there. */
+/* Opens the worker of the one real rank of virtual ranks (virtual_ranks.h). */
 int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
                         uint32_t ranks_per_rack, const char *device, struct worker **out);
+
+/* Closes a worker with its layer; NULL is fine. */
 void worker_close(struct worker *worker);
 
-/* A modelled rank is started anew, as this launch (0: the first): it has no layer, and its luck is
- * another (launch_noise_percent).  The noise of its steps goes on. */
+/* Begins another launch of a modelled rank (0: the first).  It then has no layer, and draws another
+ * difference between launches (launch_noise_percent).  The noise of its steps continues. */
 void worker_relaunch(struct worker *worker, uint32_t number);
 
-/* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a
- * state in it, never the end. */
+/* Executes an order.  Collective: every rank calls it with the same order, and gets the same reply.
+ * A failure is a state in the reply; it never ends the rank. */
 void worker_do(struct worker *worker, const struct order *order, struct reply *reply);
 
-uint64_t worker_kernels(const struct worker *worker); /* issued so far */
+/* Counts the kernels issued so far. */
+uint64_t worker_kernels(const struct worker *worker);
 
-/* Ranks other than 0 take orders from rank 0 until ORDER_QUIT. */
+/* For ranks other than 0: executes rank 0's orders until ORDER_QUIT, or until the ranks are broken.
+ */
 int worker_follow(struct worker *worker);
 
-/* Rank 0's side of that: hands the order to the others, then takes part. */
+/* For rank 0: sends an order to all other ranks, and executes it with them. */
 int worker_lead(struct worker *worker, const struct order *order, struct reply *reply);
 
 #endif
