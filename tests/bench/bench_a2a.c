@@ -1,5 +1,5 @@
-/* Our all-to-alls, timed inside their stream, against every MPI_Alltoall algorithm that Open MPI
- * has for the same buffers; started by mpirun with --mca coll_tuned_use_dynamic_rules 1. */
+/* Times our all-to-alls inside their stream, against every MPI_Alltoall algorithm of Open MPI on
+ * the same buffers.  Started by mpirun with --mca coll_tuned_use_dynamic_rules 1. */
 #include "a2a.h"
 #include "engine.h"
 #include "host.h"

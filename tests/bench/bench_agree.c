@@ -1,7 +1,7 @@
-/* Two sweeps of the same layers, one exhaustive: where does the other agree?
- *   bench_agree EXHAUSTIVE.db OTHER.db
- * Per bucket: the same winner, or one whose median lies inside the 95 % interval of the exhaustive
- * winner's median (both from the exhaustive rounds), counts as agreement. */
+/* Compares two sweeps of the same layers, one of them exhaustive: in which buckets does the other
+ * agree? bench_agree EXHAUSTIVE.db OTHER.db They agree in a bucket if the winner is the same, or if
+ * the winner's median lies inside the 95 % interval of the exhaustive winner's median (both from
+ * the exhaustive rounds). */
 #include "plan.h"
 #include "shape.h"
 #include "stats.h"

@@ -1,12 +1,11 @@
-/* What tables claim, on made-up clusters whose truth is known: `tune` as a whole, from the first
- * step of the search to the last launch, with ranks that only say what they would take
+/* Checks what tables claim, on made-up clusters whose truth is known.  It runs `tune` as a whole,
+ * from the first step of the search to the last launch, with ranks that answer from made-up times
  * (made_ranks.h).
  *
  *     bench_claims [--cases=N] [--seed=N] [--noise=PERCENT] [--luck=PERCENT] [SECTION]...
  *
- * claims: gains over the default plan, as entries have them, beside those of launches that tune did
- *   not see, and of their mean.
- * alike: all plans take the same time; nothing is to be found.
+ * claims: compares the gains of entries over the default plan with gains in launches that tune did
+ * not see, and with their mean. alike: all plans take the same time, so there is nothing to find.
  * table: 511 narrow buckets, of which few are measured: regret of those, and between them. */
 #include "arms.h"
 #include "command_words.h"

@@ -1,5 +1,5 @@
-/* Host kernels against what the machine can do: memcpy for those that move, bare OpenBLAS for the
- * experts.  "speed" is theirs / ours for the same traffic or the same products. */
+/* Compares host kernels with what the machine can do: kernels that move with memcpy, experts with
+ * bare OpenBLAS.  "speed" is the rival's time / ours for the same traffic or the same products. */
 #include "rivals.h"
 
 #include "random.h"

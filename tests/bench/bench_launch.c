@@ -1,16 +1,17 @@
-/* How good the choice of one launch for a whole table is (search/launch_decision.h), on made-up
- * programs whose truth is known, beside an exhaustive pass: every launch three times, each showing
- * every plan in every range, and the least mean wins.
+/* Measures how good the choice of one launch for a whole table is (search/launch_decision.h), on
+ * made-up programs whose truth is known.  The rival is an exhaustive pass: it runs every launch
+ * three times with every plan in every range, and takes the least mean.
  *
  *     bench_launch [--draws N] [--seed N] [LAUNCHESxLIVExRANGES]...
  *
  * A program has one or two restart axes and up to two live ones.  Neighbouring values differ by 3
  * to 10 % of a step; how, changes from range to range.  A process shows each plan in each range
- * once: a sample of five steps, which scatter by 3 % each.  Launch luck: a process is faster or
- * slower by so much, all of it alike, each plan and range by itself, or half and half, as drawn.
+ * once: a sample of five steps, which scatter by 3 % each.  Differences
+ * between launches: a process is faster or slower as a whole, or in each plan and range by itself,
+ * or half and half, as drawn.
  *
- * Regret: the true weighted time of the launch that is told, under the live plans that are told,
- * over that of the best launch under its best plans, minus 1. */
+ * Regret: the true weighted time of the published launch with its published live plans, over that
+ * of the best launch with its best plans, minus 1. */
 #include "launch_decision.h"
 #include "random.h"
 #include "surface.h"

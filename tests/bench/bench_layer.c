@@ -1,6 +1,6 @@
-/* A whole training step under every plan against the same layer as a user would write it: blocking
- * MPI_Alltoall, one product per expert, no chunks, no streams.  E = W, ReLU, f32; started by
- * mpirun. The two are checked against each other first. */
+/* Compares a whole training step under every plan with the same layer as a user would write it:
+ * blocking MPI_Alltoall, one product per expert, no chunks, no streams.  E = W, ReLU, f32.  Started
+ * by mpirun.  First checks the two against each other. */
 #include "measure.h"
 #include "rig.h"
 #include "shape.h"

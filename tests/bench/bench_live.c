@@ -1,10 +1,10 @@
-/* What it costs to be tuned while training, and what it brings, next to what people do by hand.
+/* Measures what tuning while training costs and brings, against what people do by hand.
  *
  *     bench_live FOLDER-OF-CLUSTERS [STEPS]
  *
- * Training is simulated: a capacity wanders by a factor of 4.38 over 14 buckets, steps take what
- * the sim back end says of a modelled cluster, with 5 % noise and 1 % outliers.  Regret is the time
- * beyond that of the best plan at every step.  Some trainings have a cost model that is broken: see
+ * Training is simulated: a capacity wanders by a factor of 4.38 over 14 buckets, the sim back end
+ * computes its steps on a modelled cluster, with 5 % noise and 1 % outliers.  Regret is the time
+ * beyond that of the best plan at every step.  Some trainings have a broken cost model: see
  * broken_model.h. */
 #include "broken_model.h"
 #include "modelled.h"

@@ -1,4 +1,4 @@
-/* What a look-up costs a trainer, against what it would otherwise do.
+/* Measures what a look-up costs a trainer, against what the trainer would do without it.
  *
  *     bench_lookup            every comparison
  *     bench_lookup table FILE writes the database that bench_lookup.py asks */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a look-up costs a trainer in Python: the binding, a bare ctypes call, a dict.
+"""Measures what a look-up costs a trainer in Python: the binding, a bare ctypes call, a dict.
 
     MOELOOKUP_LIBRARY=build/cpu/libmoelookup.so.1 PYTHONPATH=db/lookup/python tests/bench/bench_lookup.py TABLE
 

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Tables of declared spaces beside every legal plan of them: programs of `moetune init`.
+"""Compares tables of declared spaces with every legal plan of them, for programs of `moetune init`.
 
     PYTHONPATH=db/lookup/python python3 tests/bench/bench_programs.py build/cpu/moetune hf-moe ...
 
 For each size of a program `moetune tune --exec` writes a table, as its README says.  A visit starts
-the same command anew, once for each value of axes that need a restart, and speaks with it in place
-of moetune: all plans take turns, in a new order each time, for some steps in every range.  All
-ranges have the same plan at a time, as in a program that knows one plan: what one range leaves in
-caches and in the allocator the next one finds, and that may be 10 % of a short step.  A visit is
-one observation, for what a process happens to get favours one plan or another as long as it lives.
-How many there are is fixed beforehand: PROGRAMS_VISITS (12); half of them come before the tuning,
-half after it, for the machine changes within minutes.  The best plan is chosen anew for each visit
-by all the others: by the samples that chose it the best of several looks faster than it is.  At
-last `moetune verify --exec` says what it finds.
+the same command anew, once for each value of axes that need a restart, and talks to it in place of
+moetune.  All plans take turns, in a new order each time, for some steps in every range.  All ranges
+have the same plan at a time, as in a program that knows one plan: caches and the allocator keep
+what one range left, which may be 10 % of a short step of the next.  A visit counts as one sample,
+because launches differ: each favours other plans.  The number of visits is fixed beforehand:
+PROGRAMS_VISITS (12).  Half of them come before the tuning and half after it, because the machine
+changes within minutes.  For each visit, all other visits choose the best plan: on the samples that
+chose it, the best of several plans looks faster than it is.  At last `moetune verify --exec` runs.
 """
 
 import bisect

@@ -1,12 +1,13 @@
-/* How good the published plans are and what they cost, on made-up clusters whose truth is known:
- * search and decision together, every step counted, the default plan's included.
+/* Measures how good the published plans are and how many steps they cost, on made-up clusters whose
+ * truth is known.  Search and decision run together, and every step counts, those of the default
+ * plan, too.
  *
  *     bench_search [--quick] [--cases=N] [--seed=N] [--guided] [--only="noise 5 %"] [--luck=SD]
  * [regret|claims|neighbours|stress|pockets|time]...
  *
  * Regret: the true time of the plan chosen over that of the best usable plan, minus 1.  The true
- * time is that over many launches of the ranks; one launch, in which all is measured, makes each
- * plan in each bucket a little slower or faster (--luck, a deviation of log time). */
+ * time is the mean over many launches of the ranks.  All is measured in one launch, which makes
+ * each plan in each bucket a little slower or faster (--luck, a deviation of log time). */
 #include "command_words.h"
 #include "entrants.h"
 #include "further_launches.h"

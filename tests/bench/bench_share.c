@@ -1,4 +1,4 @@
-/* What importing a table costs, against putting the same rows into the same tables of SQLite. */
+/* Times the import of a table against inserting the same rows into the same tables of SQLite. */
 #include "cluster.h"
 #include "export.h"
 #include "import.h"

@@ -1,6 +1,6 @@
-/* How good a search without a cost model is, on made-up spaces whose truth is known, beside what
- * people do without one, given as many steps: plans drawn at random, successive halving; and beside
- * a pass over all plans.
+/* Measures how good a search without a cost model is, on made-up spaces whose truth is known.  Its
+ * rivals get as many steps: random plans and successive halving.  Another rival is a pass over all
+ * plans.
  *
  *     bench_space [--spaces N] [--seed N] [plans]...
  *

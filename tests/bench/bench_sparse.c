@@ -1,5 +1,6 @@
-/* Experts without padding beside padded ones, forward and backward, on one rank and one thread: the
- * less even the load, the more rows of padding are left out.  "time" is ours / theirs. */
+/* Compares experts without padding with padded ones, forward and backward, on one rank and one
+ * thread.  The less even the load, the more rows of padding are left out.  "time" is ours / theirs.
+ */
 #include "rivals.h"
 
 #include "expert_step.h"

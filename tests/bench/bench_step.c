@@ -1,7 +1,7 @@
-/* One rank's steps against the bare products in them.  A forward step: everything around the
+/* Compares one rank's steps with the bare products in them.  A forward step: everything around the
  * all-to-alls and the products (T=1024, D=H=512, E=8, k=2).  Experts in a training step, with one
- * chunk and with eight: the same loop by hand, in blocks of 256 rows, and whether rows take the
- * same time however many there are.  ReLU, f32. */
+ * chunk and with eight, against the same loop by hand in blocks of 256 rows; and whether a row
+ * takes the same time however many rows there are.  ReLU, f32. */
 #include "rivals.h"
 
 #include "convert.h"

@@ -1,5 +1,5 @@
-/* What a commit costs with and without the journal, and what a damaged database loses where the
- * journal, the snapshot, or neither is there: the reasons why both are kept. */
+/* Times a commit with and without the journal, and shows what a damaged database loses without the
+ * journal, the snapshot, or both: the reasons to keep both. */
 #include "check.h"
 #include "random.h"
 #include "rivals.h"

@@ -1,9 +1,8 @@
-/* Does the published table tell the truth?  Every legal plan is timed afresh beside what the table
- * says, in several launches of such ranks, by the same steps as tune takes; samples go into no
- * database.
+/* Checks whether a published table is true.  It times every legal plan anew, in several launches of
+ * the same ranks, by the same steps as tune, and compares.  No sample goes into a database.
  *   bench_truth measure --name NAME --launches N --out FILE TABLE.db [HOSTS]
  *   bench_truth verdict FILE
- * `measure` adds a line to FILE; `verdict` holds all its lines against what is required. */
+ * `measure` adds a line to FILE; `verdict` compares all its lines with the required limits. */
 #include "arms.h"
 #include "cluster.h"
 #include "crew.h"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What being tuned costs a Tutel layer once its bucket is decided: Tuned over the plain layer, which
-runs the same plan, in interleaved blocks of steps on 4 gloo ranks.
+"""Measures what the tuner costs a Tutel layer once its bucket is decided: Tuned against the plain layer
+under the same plan, in interleaved blocks of steps on 4 gloo ranks.
 
     python3 tests/bench/bench_tutel.py [PAIRS]
 
-Where Tutel is not installed a layer takes its place that exchanges by torch's all_to_all and
-multiplies by the same matrices.  Tokens are as many as make a step of about 25 ms.
+Without Tutel, a stand-in layer exchanges by torch's all_to_all and multiplies by the same matrices.
+The number of tokens makes a step of about 25 ms.
 """
 
 import os

@@ -1,4 +1,5 @@
-/* What experts with rows of their own save, under a skewed load, by turns in one run:
+/* Measures what experts with different numbers of rows save under a skewed load, by turns in one
+ * run:
  * - capacities that were agreed, the counts of the load, beside steps in which all have the largest
  *   one, and beside those in which all have the capacity by which a table answers;
  * - rows without padding (e=sparse), beside padded steps that drop nothing either; and, of real

@@ -1,4 +1,4 @@
-/* Parts options from words. */
+/* Splits the words of a benchmark's command line into options and sections. */
 #include "command_words.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The command line of a benchmark: options, and the names of the sections that are wanted. */
+/* The command line of a benchmark: its options, and the names of the sections to run. */
 #ifndef COMMAND_WORDS_H
 #define COMMAND_WORDS_H
 

@@ -1,4 +1,4 @@
-/* Strategies that are compared: how each of them tunes one bucket. */
+/* Tunes one bucket by each of the compared strategies. */
 #include "entrants.h"
 
 #include "stats.h"

@@ -1,4 +1,4 @@
-/* Plays the rounds of one table. */
+/* Plays the rounds of one table over several made-up launches. */
 #include "further_launches.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What follows a sweep: the plans that were chosen meet the default in further launches of the
- * ranks, as `tune` lets them (tuner/tune/standing.c). */
+/* What follows a sweep in `tune` (tuner/tune/standing.c): the chosen plans are compared with the
+ * default in further launches of the ranks. */
 #ifndef FURTHER_LAUNCHES_H
 #define FURTHER_LAUNCHES_H
 

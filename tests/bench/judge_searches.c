@@ -1,6 +1,5 @@
-/* How good the plans are that each search finds, where the truth is known: every strategy tunes the
- * same buckets by the same noisy clock, and what it would publish is judged by the truth; likewise
- * the table that `tune` made, and what each axis has to offer.
+/* Judges the plans that each search finds by true times.  Every strategy tunes the same buckets by
+ * the same noisy clock.  Also judges the table that `tune` made, and how much each axis can gain.
  *   judge_searches --ranks 256 --experts 64 --noise 10 (--help) */
 #include "common_rows.h"
 #include "json.h"

@@ -1,4 +1,4 @@
-/* A crew that knows what its ranks would take. */
+/* A crew (tuner/ranks/crew.h) that answers each order from made-up times. */
 #include "made_ranks.h"
 
 #include "crew.h"

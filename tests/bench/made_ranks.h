@@ -1,6 +1,6 @@
-/* Ranks that answer from made-up times instead of running anything: a program that is linked with
- * --wrap for the functions of crew.h has them in place of all ranks.  For what `tune` as a whole
- * makes of times whose truth is known. */
+/* Ranks that answer from made-up times instead of running anything.  A program that is linked with
+ * --wrap for the functions of crew.h has them instead of real ranks.  They test what `tune` as a
+ * whole makes of times whose truth is known. */
 #ifndef MADE_RANKS_H
 #define MADE_RANKS_H
 

@@ -1,4 +1,4 @@
-/* Draws a space: which axes there are, and what each of their values costs. */
+/* Draws a made-up space: its axes, and what each of their values costs. */
 #include "made_space.h"
 
 #include "random.h"

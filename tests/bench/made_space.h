@@ -1,5 +1,5 @@
-/* A made-up space of plans whose true times are known: axes of numbers and of words, what each does
- * to a step, what pairs of them do together, and cliffs. */
+/* A made-up space of plans with known true times: axes of numbers and of words, their effects on a
+ * step, effects of pairs of axes, and cliffs. */
 #ifndef MADE_SPACE_H
 #define MADE_SPACE_H
 

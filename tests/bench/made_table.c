@@ -1,4 +1,4 @@
-/* Describes a surface's machine to `moetune tune`, and runs it. */
+/* Describes a surface's machine to `moetune tune`, and runs `tune` on it. */
 #include "made_table.h"
 
 #include "cluster.h"

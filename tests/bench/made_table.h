@@ -1,5 +1,5 @@
-/* `tune` as a whole on a made-up cluster and layer, for a program that is linked as made_ranks.h
- * says. */
+/* Runs `tune` as a whole on a made-up cluster and layer, in a program that is linked as
+ * made_ranks.h says. */
 #ifndef MADE_TABLE_H
 #define MADE_TABLE_H
 

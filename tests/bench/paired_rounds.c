@@ -1,5 +1,5 @@
-/* Paired rounds: robust times of each launch, rivals chosen by the other launches, Student's
- * intervals. */
+/* Compares plans in paired rounds: robust times of each launch, rivals that other launches choose,
+ * Student's intervals. */
 #include "paired_rounds.h"
 
 #include "pairs.h"

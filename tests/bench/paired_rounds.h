@@ -1,13 +1,12 @@
-/* Rounds of timed steps over several launches of the ranks, every plan once per round at every
- * bucket, and what they say of a table of plans.  Pure: knows nothing of ranks and databases.
+/* Judges a table of plans by rounds of timed steps over several launches of the ranks; a round
+ * times every plan once in every bucket.  Pure: knows nothing of ranks and databases.
  *
- * Plans are compared within a round: the round's level, the median over its plans, is taken out
- * first, so that a disturbance which hits all of them cancels.  Over the rounds of a launch the
- * middle half is averaged: a step three times as long decides nothing.  What a process happens to
- * get (memory, cores, ports) favours one plan or another for as long as it lives, so a launch is
- * one observation, and an interval is Student's over launches: it speaks of the mean over all of
- * them. Their number has to be fixed before the first one: who goes on until it looks right has no
- * interval. */
+ * Plans are compared within a round.  The median over the round's plans is removed first, so a
+ * disturbance that hits all plans cancels.  The middle half of the rounds of a launch is averaged,
+ * so a step that takes three times as long decides nothing.  A process gets its memory, cores and
+ * ports once, and they favour other plans in each launch.  So a launch counts as one sample, and an
+ * interval is Student's over launches, for their mean.  The number of launches must be fixed before
+ * the first one; otherwise the interval is not valid. */
 #ifndef PAIRED_ROUNDS_H
 #define PAIRED_ROUNDS_H
 

@@ -1,4 +1,5 @@
-/* Two ways to do one thing, timed by turns in one run: machines are noisy, ratios are not. */
+/* Times two ways to do one thing by turns in one run, because machines are noisy and ratios are
+ * not. */
 #ifndef RIVALS_H
 #define RIVALS_H
 

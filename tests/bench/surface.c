@@ -1,4 +1,4 @@
-/* The truth behind the search's simulations. */
+/* Computes the true step times behind the search's simulations. */
 #include "surface.h"
 
 #include "arms.h"

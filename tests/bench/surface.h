@@ -1,7 +1,7 @@
-/* A made-up cluster and layer whose true step times are known, and a noisy clock to read them by.
+/* A made-up cluster and layer with known true step times, which a noisy clock measures.
  * Its formulas are not those of search/costs.c: two streams are played through chunk by chunk,
  * GEMMs come in tiles and saturate, messages switch protocol, nodes and links work at once.
- * A foreign machine goes further: no formula says which of its plans is faster. */
+ * A foreign machine goes further: no formula predicts which of its plans is faster. */
 #ifndef SURFACE_H
 #define SURFACE_H
 

@@ -1,4 +1,4 @@
-/* Collects entries, and adds up the steps of runs. */
+/* Reads the entries of a table, and adds up the steps of its runs. */
 #include "table_rows.h"
 
 #include "status.h"

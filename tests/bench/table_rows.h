@@ -1,4 +1,4 @@
-/* What a database says of a table: its entries, and what all runs in it cost. */
+/* What a database says of a table: its entries, and the steps that all its runs cost. */
 #ifndef TABLE_ROWS_H
 #define TABLE_ROWS_H
 

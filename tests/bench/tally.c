@@ -1,4 +1,4 @@
-/* Adds up what strategies did, and prints a line of each. */
+/* Adds up the results of strategies, and prints one line for each. */
 #include "tally.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What strategies did in many buckets: means and quantiles, as lines of a table. */
+/* Results of strategies over many buckets: means and quantiles, printed as lines of a table. */
 #ifndef TALLY_H
 #define TALLY_H
 

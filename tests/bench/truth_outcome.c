@@ -1,4 +1,4 @@
-/* How a claim is judged; what came of one setting, as a line of a CSV file. */
+/* Judges a claim of a table, and reads and writes the result as a line of a CSV file. */
 #include "truth_outcome.h"
 
 #include "status.h"

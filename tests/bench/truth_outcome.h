@@ -1,4 +1,4 @@
-/* What came of one setting of bench_truth: a line of its file. */
+/* One result of bench_truth: a line of its file. */
 #ifndef TRUTH_OUTCOME_H
 #define TRUTH_OUTCOME_H
 

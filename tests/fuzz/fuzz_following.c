@@ -1,6 +1,6 @@
-/* Hostile calls for what a trainer calls at every step: capacities that follow the experts, routes
- * that are known.  An input is a letter and then a program of calls ("c", "r"), or what
- * moe_capacities_save has written ("s"; a second time with its checksum made right). */
+/* Makes hostile calls of functions that a trainer calls at every step: capacities that follow the
+ * experts, and known routes.  An input is a letter and then a program of calls ("c", "r"), or bytes
+ * that moe_capacities_save wrote ("s", which is also tried with a corrected checksum). */
 #include "fuzzer.h"
 #include "moelookup.h"
 #include "sha256.h"

@@ -1,5 +1,5 @@
-/* Hostile tables for the importer.  Most inputs are mended so that checksum, counts, hashes and
- * order are right: what lies behind those checks is what is looked for. */
+/* Feeds hostile tables to the importer.  Most inputs are mended so that checksum, counts, hashes
+ * and order are right, so that the tests reach the code behind those checks. */
 #include "cluster.h"
 #include "declaration.h"
 #include "export.h"

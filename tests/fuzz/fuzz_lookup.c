@@ -1,4 +1,4 @@
-/* Hostile bytes for everything that reads bytes from elsewhere: packed tables, databases, plans. */
+/* Feeds hostile bytes to everything that reads foreign bytes: packed tables, databases, plans. */
 #include "cluster.h"
 #include "declaration.h"
 #include "fuzzer.h"

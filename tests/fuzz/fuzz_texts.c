@@ -1,6 +1,6 @@
-/* Hostile texts for every small reader: an input is the name of a reader, a space, and what it is
- * given; or the latter alone, where FUZZ_ONLY names the reader.  What is accepted must come back
- * the same when it is written and read again. */
+/* Feeds hostile texts to every small reader.  An input is the name of a reader, a blank, and the
+ * reader's text; with FUZZ_ONLY, which names the reader, it is only the text.  An accepted text
+ * must come back the same when it is written and read again. */
 #include "capacity_trace.h"
 #include "cluster.h"
 #include "counts_replay.h"

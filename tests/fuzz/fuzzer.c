@@ -1,4 +1,4 @@
-/* Seeds, mutations, the loop, and what is left when something went wrong. */
+/* The main loop of every fuzzer: seeds, mutations, and what it writes when something went wrong. */
 #include "fuzzer.h"
 
 #include "random.h"

@@ -1,4 +1,5 @@
-/* Hostile bytes for what reads bytes from elsewhere: what every fuzzer here has in common.
+/* What all fuzzers of this folder share: the loop that feeds hostile bytes to a reader of foreign
+ * bytes.
  *
  *     fuzz_NAME FILE...                  gives it these inputs, and starts from them, too
  *     fuzz_NAME --seconds N [--seed S]   makes inputs from its seeds and those FILEs, for that long

@@ -1,4 +1,4 @@
-/* Changes to exported tables that know their lines, members, hashes and checksum. */
+/* Damages exported tables, with knowledge of their lines, members, hashes and checksum. */
 #include "import_damage.h"
 
 #include "cluster.h"

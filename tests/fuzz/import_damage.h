@@ -1,4 +1,4 @@
-/* What damages an exported table so that more than its checksum is looked at. */
+/* Damages an exported table so that the importer checks more than its checksum. */
 #ifndef IMPORT_DAMAGE_H
 #define IMPORT_DAMAGE_H
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plays a program of the space that test_space writes: costs are made up, over axes that vary while it runs and axes that
-need a restart, and each launch has luck of its own.  $LOG gets a line for each launch, step and answer; $STEP is code that
-runs before a step and may set `slower`, `why` it fails, and what `extra` is told; $START is run before the first one."""
+"""Plays a program of the space that test_space writes, with made-up costs.  Some axes vary while it runs, others need a
+restart, and launches differ by chance.  $LOG gets a line for each launch, step and answer; $STEP is code that
+runs before a step and may set `slower`, `why` it fails, and which `extra` numbers it reports; $START is run before the first one."""
 import hashlib
 import itertools
 import os

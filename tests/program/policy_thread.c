@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one thread hands to the other, in rings: no step is further ahead of another one than
- * delta. */
+/* Passes counts and answers between the trainer and the policy thread in rings; no step is more
+ * than delta steps ahead of another. */
 struct handed {
     uint64_t step;
     uint32_t *counts;

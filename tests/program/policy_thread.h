@@ -1,6 +1,6 @@
-/* Capacities and plans beside the steps: a thread of its own feeds the counts of step t, and has
- * the answer for step t + delta ready before a trainer comes to it.  The trainer waits only where
- * that takes longer than delta steps.
+/* Decides capacities and plans on a thread beside the steps of a trainer.  The thread reads the
+ * counts of step t, and makes the answer for step t + delta.  The trainer waits only if that takes
+ * longer than delta steps.
  *
  *     policy_open(&setup, &policy);
  *     for (step = first;; step++) {

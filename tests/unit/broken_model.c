@@ -1,4 +1,4 @@
-/* What stands between a strategy and its beliefs. */
+/* Wraps the functions between a search and its cost model, and breaks what they return. */
 #include "broken_model.h"
 
 #include "costs.h"

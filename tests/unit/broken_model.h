@@ -1,6 +1,6 @@
-/* Breaks what the strategies believe where it is made: in the costs that guided starts from, and in
- * the posterior of blind.  A program has it that is linked with --wrap for the functions that
- * broken_model.c names. */
+/* Breaks the beliefs of the search strategies at their source: the costs from which guided starts,
+ * and the posterior of blind.  A program gets it when it is linked with --wrap for the functions
+ * that broken_model.c names. */
 #ifndef BROKEN_MODEL_H
 #define BROKEN_MODEL_H
 

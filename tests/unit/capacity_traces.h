@@ -1,4 +1,4 @@
-/* Seeded traces of what gates choose: as drifts, noise of a real batch, bursts. */
+/* Makes seeded traces of what gates choose: with drifts, noise of a real batch, bursts. */
 #ifndef CAPACITY_TRACES_H
 #define CAPACITY_TRACES_H
 

@@ -1,5 +1,5 @@
-/* Every way in which an entry's own numbers forbid its plan, and every word that it may say; and
- * what looks alike and is right.  Of an entry of another plan than the default. */
+/* Lists every way in which an entry's own numbers forbid its plan, every word that an entry may
+ * have, and entries that look alike but are right.  All have another plan than the default. */
 #ifndef CLAIM_FAULTS_H
 #define CLAIM_FAULTS_H
 

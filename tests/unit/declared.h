@@ -1,4 +1,4 @@
-/* What tests of declared spaces share. */
+/* Helper functions that tests of declared spaces share. */
 #ifndef DECLARED_H
 #define DECLARED_H
 

@@ -1,4 +1,5 @@
-/* The experts' step by both families of kernels, called as the executor would launch them. */
+/* Runs a step of the experts by padded kernels and by kernels without padding, in the order in
+ * which the executor would launch them. */
 #include "expert_step.h"
 
 #include "random.h"

@@ -1,5 +1,5 @@
-/* A step of the experts alone, forward and backward, on one rank: by padded kernels, as the
- * executor runs them at r=0, and by those without padding. */
+/* Runs a step of the experts alone, forward and backward, on one rank: by padded kernels, as the
+ * executor does at r=0, and by kernels without padding. */
 #ifndef EXPERT_STEP_H
 #define EXPERT_STEP_H
 

@@ -1,6 +1,6 @@
-/* Of every entry of a modelled cluster's table that holds the capacity of factor 1: what its plan
- * takes there, not at its bucket's edge, in percent of the default plan's time.
- *   factor_one CLUSTER DATABASE */
+/* Prints how long the plans of a modelled cluster's table take at the capacity of factor 1, in
+ * percent of the default plan's time: for each entry whose bucket holds that capacity, not at the
+ * bucket's edge. factor_one CLUSTER DATABASE */
 #include "cluster.h"
 #include "crew.h"
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* Tests that write files, into a folder that is gone afterwards, and draw numbers from a seed. */
+/* For tests that write files or draw numbers: a folder that is removed afterwards, and a seed. */
 #ifndef FOLDER_H
 #define FOLDER_H
 

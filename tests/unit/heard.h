@@ -1,5 +1,5 @@
-/* What is said while log_to(listen, NULL) holds, by any thread: so many lines, and the last of
- * them. Read when the threads have ended. */
+/* Counts the messages of all threads while log_to(listen, NULL) holds, and keeps the last one. Read
+ * them when the threads have ended. */
 #ifndef HEARD_H
 #define HEARD_H
 

@@ -1,4 +1,5 @@
-/* Does each collective by transfers of its own, and sums behind them. */
+/* The wire of library_wire.h: performs each collective by point-to-point transfers, and adds sums
+ * on the host. */
 #include "library_wire.h"
 
 #include "host.h"

@@ -1,5 +1,5 @@
-/* A wire whose library has gathers, sums and all-to-alls of its own, as NCCL's has: over another
- * wire, on the host.  It shows that such calls get what they need. */
+/* A test wire, on the host over another wire, whose library has its own gathers, sums and
+ * all-to-alls, as NCCL has.  It shows that such calls get the right arguments. */
 #ifndef LIBRARY_WIRE_H
 #define LIBRARY_WIRE_H
 

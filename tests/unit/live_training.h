@@ -1,4 +1,5 @@
-/* A small layer with a plan that is clearly the best, and a training run that asks and tells. */
+/* Plays a training that asks for plans and reports times, of a small layer with one clearly best
+ * plan. */
 #ifndef LIVE_TRAINING_H
 #define LIVE_TRAINING_H
 

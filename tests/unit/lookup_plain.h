@@ -1,4 +1,4 @@
-/* Tables drawn by chance as a test knows them, and written through the store. */
+/* Draws random tables, which a test knows in plain form, and writes them through the store. */
 #ifndef LOOKUP_PLAIN_H
 #define LOOKUP_PLAIN_H
 

@@ -1,4 +1,4 @@
-/* A table whose look-ups are recorded, and what is in the record. */
+/* Makes a table whose look-ups are recorded, and reads the record. */
 #ifndef LOOKUP_RECORDING_H
 #define LOOKUP_RECORDING_H
 

@@ -1,4 +1,5 @@
-/* Tables to test with: made through the store in a folder of their own, opened, asked, packed. */
+/* Makes tables for tests, through the store in a folder of their own; opens, asks and packs them.
+ */
 #ifndef TABLES_FOR_TESTS_H
 #define TABLES_FOR_TESTS_H
 

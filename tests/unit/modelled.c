@@ -1,4 +1,4 @@
-/* A table of the sim back end's step times. */
+/* Fills the table of modelled.h with step times of the sim back end. */
 #include "modelled.h"
 
 #include "arms.h"

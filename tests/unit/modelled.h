@@ -1,5 +1,5 @@
-/* Step times of a layer on a modelled cluster: every plan at every capacity, without noise, as the
- * executor on the sim back end takes them. */
+/* The step times of a layer on a modelled cluster, without noise: the executor on the sim back end
+ * runs every plan at every capacity. */
 #ifndef MODELLED_H
 #define MODELLED_H
 

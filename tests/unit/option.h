@@ -1,4 +1,4 @@
-/* What follows a word of the command line. */
+/* Reads the word that follows an option of the command line. */
 #ifndef OPTION_H
 #define OPTION_H
 

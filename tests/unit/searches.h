@@ -1,4 +1,4 @@
-/* Searches to test with, and shapes whose experts are shared by so many ranks. */
+/* Makes searches for tests, and shapes whose experts are shared by a given number of ranks. */
 #ifndef SEARCHES_H
 #define SEARCHES_H
 

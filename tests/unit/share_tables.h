@@ -1,4 +1,4 @@
-/* Databases and exported tables to test with. */
+/* Makes databases and exported tables for tests. */
 #ifndef SHARE_TABLES_H
 #define SHARE_TABLES_H
 

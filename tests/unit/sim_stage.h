@@ -1,4 +1,4 @@
-/* A device and a wire of a modelled cluster, and a layer on them. */
+/* Opens a device and a wire of a modelled cluster, and a layer on them. */
 #ifndef SIM_STAGE_H
 #define SIM_STAGE_H
 

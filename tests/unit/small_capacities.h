@@ -1,4 +1,4 @@
-/* Controllers of few experts, with options and counts that are drawn by a key. */
+/* Makes controllers of capacities for a few experts, with options and counts drawn by a key. */
 #ifndef SMALL_CAPACITIES_H
 #define SMALL_CAPACITIES_H
 

@@ -1,4 +1,4 @@
-/* A cluster of two nodes to test with. */
+/* Describes a cluster of two nodes, for tests. */
 #ifndef SMALL_CLUSTER_H
 #define SMALL_CLUSTER_H
 

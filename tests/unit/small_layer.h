@@ -1,4 +1,5 @@
-/* A layer to ask which plans it can run: so many experts on so many ranks. */
+/* Describes a small layer by its numbers of experts and ranks, for tests of which plans it can run.
+ */
 #ifndef SMALL_LAYER_H
 #define SMALL_LAYER_H
 

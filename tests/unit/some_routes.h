@@ -1,4 +1,4 @@
-/* Some tokens through some router, and what its gates should be, in double precision. */
+/* Routes a few tokens by any router, and computes its gates in double precision. */
 #ifndef SOME_ROUTES_H
 #define SOME_ROUTES_H
 

@@ -1,5 +1,5 @@
-/* Declared spaces drawn at random, and what is legal in them, found the plain way: every
- * combination, with each condition read from its text anew. */
+/* Draws random declared spaces, and finds their legal plans in a plain way: it tries every
+ * combination, and reads each condition from its text anew. */
 #ifndef SOME_SPACES_H
 #define SOME_SPACES_H
 

@@ -1,4 +1,4 @@
-/* Rows to fill databases with, and databases as bytes and as SQL. */
+/* Makes rows to fill databases with, and reads databases as bytes and as SQL. */
 #ifndef STORE_ROWS_H
 #define STORE_ROWS_H
 

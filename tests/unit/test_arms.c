@@ -1,4 +1,5 @@
-/* The plans that a search chooses from, by the axes that vary; and what the costs make of rail. */
+/* Tests which plans a search chooses from, by the axes that vary, and what the cost model says of
+ * a=rail. */
 #include "check.h"
 #include "heard.h"
 

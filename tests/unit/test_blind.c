@@ -1,5 +1,5 @@
-/* The search without a cost model: its belief beside the plain solution, what it learns of axes,
- * and what it finds on spaces whose truth is known. */
+/* Tests the search without a cost model: its belief against a plain solution, what it learns of
+ * axes, and what it finds on spaces whose true times are known. */
 #include "check.h"
 
 #include "decision.h"

@@ -1,6 +1,6 @@
-/* No defect of a model may publish a plan that measured slower than the default: broken_model.h
- * breaks what the strategies believe.  Nor may tune infer such a plan between measured buckets
- * where the default's advantage jumps.
+/* Tests that a broken cost model (broken_model.h) never makes a search publish a plan that measured
+ * slower than the default.  Also tests that tune does not infer such a plan between measured
+ * buckets where the default's advantage jumps.
  *
  *     test_broken_models [--full]      1,920 buckets, or 10,080; 475 inferred ones, or 9,000 */
 #include "check.h"

@@ -1,5 +1,5 @@
-/* The controller of capacities against a slow and plain one, on random feeds, and what it refuses.
- */
+/* Tests the controller of capacities against a slow and plain one on random feeds, and tests which
+ * arguments it refuses. */
 #include "check.h"
 #include "heard.h"
 

@@ -1,4 +1,5 @@
-/* Kill and resume: a controller goes on from what it saved, and from nothing else. */
+/* Tests kill and resume of the controller of capacities: it continues from what it saved, and
+ * refuses anything else. */
 #include "folder.h"
 #include "small_capacities.h"
 

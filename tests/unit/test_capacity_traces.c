@@ -1,5 +1,5 @@
-/* What the controller comes to on drifts and bursts, beside one capacity for all and beside the
- * rule of DynaMoE's authors; MOETUNE_TEST_VERBOSE=1 prints it. */
+/* Tests the controller of capacities on drifts and bursts, against one capacity for all experts and
+ * against the rule of DynaMoE's authors; MOETUNE_TEST_VERBOSE=1 prints the figures. */
 #include "capacity_traces.h"
 #include "check.h"
 #include "counts_replay.h"

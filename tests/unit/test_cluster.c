@@ -1,4 +1,4 @@
-/* Descriptions of clusters: read, written, refused, hashed. */
+/* Tests texts that describe clusters: they are read, written, hashed, and refused if wrong. */
 #include "small_cluster.h"
 
 #include "random.h"

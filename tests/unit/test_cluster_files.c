@@ -1,5 +1,5 @@
-/* Files of modelled clusters against each other: those of one machine, and one with itself under
- * another type. */
+/* Compares files of modelled clusters: files of the same machine with each other, and one file with
+ * itself under another dtype. */
 #include "check.h"
 
 #include "modelled.h"

@@ -1,4 +1,4 @@
-/* All-to-alls, gathers and agreement on real ranks; started by mpirun. */
+/* Tests all-to-alls, gathers and agreement on real ranks; started by mpirun. */
 #include "check.h"
 
 #include "a2a.h"

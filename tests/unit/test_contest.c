@@ -1,4 +1,4 @@
-/* The contest: how often it is wrong, how soon it ends, and the statistics it rests on. */
+/* Tests the contest between plans: how often it is wrong, how soon it ends, and its statistics. */
 #include "check.h"
 
 #include "contest.h"

@@ -1,6 +1,6 @@
-/* Counts that a trainer records: the file has the bytes that a plain recorder gives, which keeps
- * every line and follows the rule as it is written down; it stays short, evenly spread, and whole,
- * also where the disk is full. */
+/* Tests the file of counts that a trainer records.  It has the bytes of a plain recorder, which
+ * keeps every line and follows the written rule.  It stays short, evenly spread and whole, also
+ * where the disk is full. */
 #include "folder.h"
 
 #include "counts_file.h"

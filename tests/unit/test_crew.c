@@ -1,5 +1,5 @@
-/* Launches of the ranks: the next order starts new ones, which know the layer and have a luck of
- * their own. */
+/* Tests launches of the ranks: the next order starts new ranks, which get the layer and another
+ * difference between launches. */
 #include "small_cluster.h"
 
 #include "crew.h"

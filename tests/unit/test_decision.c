@@ -1,4 +1,4 @@
-/* The rule by which a plan gets into the dictionary. */
+/* Tests the rule by which a plan gets into the table. */
 #include "check.h"
 
 #include "decision.h"

@@ -1,4 +1,5 @@
-/* Texts of declared spaces: what they say, how they come out, and why one is refused. */
+/* Tests texts of declared spaces: what they mean, how they are written again, and why one is
+ * refused. */
 #include "declaration.h"
 
 #include "check.h"

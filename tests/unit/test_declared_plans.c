@@ -1,5 +1,5 @@
-/* Plans and buckets of declared spaces, compared with spaces drawn at random and judged the plain
- * way, and the spaces that a process knows. */
+/* Tests plans and buckets of declared spaces against random spaces that are judged in a plain way,
+ * and tests the list of spaces that a process knows. */
 #include "buckets.h"
 #include "check.h"
 #include "declared.h"

@@ -1,5 +1,5 @@
-/* What other processes take of a step, out of the kernel's texts, and which cores are a rank's own.
- */
+/* Tests how much of a step other processes take, read from texts of the kernel, and which cores
+ * belong to a rank. */
 #include "check.h"
 
 #include "disturbance.h"
@@ -241,7 +241,8 @@ static void what_the_kernel_does_not_tell_is_said(void)
     CHECK(found.count == 1 && says(&found, 0, FINDING_FINE, "reports what"));
     found.count = 0;
     doctor_disturbance(false, true, &found);
-    CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "does not report /proc/self/schedstat"));
+    CHECK(found.count == 1 &&
+          says(&found, 0, FINDING_NOTE, "does not report /proc/self/schedstat"));
     found.count = 0;
     doctor_disturbance(true, false, &found);
     CHECK(found.count == 1 && says(&found, 0, FINDING_NOTE, "does not report steal in /proc/stat"));

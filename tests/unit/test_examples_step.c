@@ -1,5 +1,5 @@
-/* How a step runs: the examples of tuner/layer/README.md, comm/README.md and kernels/README.md hold
- * what the code computes. */
+/* Checks the worked examples of tuner/layer/README.md, comm/README.md and kernels/README.md, which
+ * show how a step runs, against the code. */
 #include "worked_example.h"
 
 #include "a2a.h"

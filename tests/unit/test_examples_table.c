@@ -1,5 +1,5 @@
-/* How a table comes about: the examples of search/README.md, db/README.md and tuner/README.md hold
- * what the code computes. */
+/* Checks the worked examples of search/README.md, db/README.md and tuner/README.md, which show how
+ * a table comes about, against the code. */
 #include "worked_example.h"
 
 #include "contest.h"

@@ -1,7 +1,7 @@
-/* Every legal plan on real ranks gives what the plain reference gives; started by mpirun.
- *     test_exec [--full] [--device host|cuda] [--wire NAME]
+/* Tests that every legal plan on real ranks gives what the plain reference gives; started by
+ * mpirun. test_exec [--full] [--device host|cuda] [--wire NAME]
  *
- * Where steps can be graphs they are run as graphs too, with other data than was captured.
+ * Steps that can be graphs also run as graphs, with other data than was captured.
  * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
  * seeded tenth of the rest. */

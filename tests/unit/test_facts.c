@@ -1,4 +1,5 @@
-/* What a host may use, read from control groups, and what cluster its facts make. */
+/* Tests what a host may use, read from control groups, and which cluster the facts of its ranks
+ * make. */
 #include "check.h"
 
 #include "allowance.h"

@@ -1,6 +1,5 @@
-/* Constants of a machine from times: what is known comes out again, what is not told stays unknown;
- * and who exchanges with whom to get the times.
- */
+/* Tests the fits of `moetune probe`: they find known constants again, and leave undetermined ones
+ * unknown.  Also tests which ranks exchange with each other to get the times. */
 #include "check.h"
 
 #include "fits.h"

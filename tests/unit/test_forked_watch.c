@@ -1,4 +1,5 @@
-/* Who watches forked ranks ends with them, even if its alarm goes off between two of its waits. */
+/* Tests that the process that watches forked ranks ends with them, even if its alarm goes off
+ * between two waits. */
 #include "check.h"
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-/* Reading files as others do that may be wrong, and names of files. */
+/* Tests reading of files that others may have written wrongly, and names of files. */
 #include "check.h"
 
 #include "format.h"

@@ -1,4 +1,4 @@
-/* What is said of GPUs, from conditions that are invented here, so that no GPU is needed. */
+/* Tests what moetune prints of GPUs, from invented conditions, so no GPU is needed. */
 #include "check.h"
 
 #include "doctor.h"
@@ -80,7 +80,8 @@ static void each_fault_is_one_finding_with_effect_and_cure(void)
         enum finding_level level;
         const char *says;
     } faults[] = {
-        { offsetof(struct gpu_condition, out_of_reach), 2, FINDING_NOTE, "reach 2 of 4 GPUs of abacus" },
+        { offsetof(struct gpu_condition, out_of_reach), 2, FINDING_NOTE,
+          "reach 2 of 4 GPUs of abacus" },
         { offsetof(struct gpu_condition, persistence), 0, FINDING_NOTE, "persistence: off" },
         { offsetof(struct gpu_condition, copies_beside), 0, FINDING_NOTE,
           "copies within the GPU: they use its multiprocessors, on abacus (rank 2)" },

@@ -1,4 +1,4 @@
-/* What slowed a measurement down: heat, and other processes. */
+/* Tests what is recorded when heat or other processes slow a measurement down. */
 #include "check.h"
 
 #include "heat.h"

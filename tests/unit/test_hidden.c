@@ -1,6 +1,6 @@
-/* Experts cut by hidden units give what the plain reference gives, whatever each rank has of units
- * and tokens, and send exactly what their formulas say; started by mpirun.
- *     test_hidden [--device host|cuda] [--wire NAME] [--rounds N] */
+/* Tests experts that are divided by hidden units.  They give what the plain reference gives,
+ * however units and tokens are divided among ranks, and send exactly the bytes of their formulas;
+ * started by mpirun. test_hidden [--device host|cuda] [--wire NAME] [--rounds N] */
 #include "account.h"
 #include "library_wire.h"
 #include "option.h"

@@ -1,4 +1,4 @@
-/* JSON is read strictly, and its numbers survive. */
+/* Tests that JSON is read strictly, and that its numbers stay exact. */
 #include "check.h"
 #include "heard.h"
 

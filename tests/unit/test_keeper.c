@@ -1,4 +1,5 @@
-/* The process between a supervisor and its launcher, and the lines that pass through it. */
+/* Tests the keeper, the process between a supervisor and its launcher, and the lines that pass
+ * through it. */
 #include "keeper.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* Each host kernel against the plainest loop that says the same, on random inputs. */
+/* Tests each host kernel against the plainest loop that computes the same, on random inputs. */
 #include "check.h"
 
 #include "host.h"

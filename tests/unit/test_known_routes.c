@@ -1,4 +1,5 @@
-/* The cache of routes against a list that is searched from end to end, and when it is used. */
+/* Tests the cache of routes against a list that is searched from end to end, and tests when the
+ * cache is used. */
 #include "check.h"
 
 #include "moelookup.h"

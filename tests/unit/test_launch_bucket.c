@@ -1,4 +1,5 @@
-/* A range of a program's space: what is told when time is up, and when it is given up. */
+/* Tests one bucket of a program's space: what is published when time is up, and when the bucket is
+ * given up. */
 #include "launch_bucket.h"
 
 #include "store_rows.h"

@@ -1,4 +1,4 @@
-/* How many steps of a launch make a sample: beside trying all numbers. */
+/* Tests how many steps of a launch make a sample, against trying all numbers. */
 #include "launches.h"
 
 #include "check.h"

@@ -1,5 +1,6 @@
-/* One launch for a whole table: the best one where times are known, the default where nothing is
- * faster, none in which a range cannot run, and the same again when what was shown is told anew. */
+/* Tests the choice of one launch for a whole table.  It is the best one where times are known, the
+ * default where nothing is faster, and never one in which a bucket cannot run.  The same results
+ * give the same choice again. */
 #include "launch_decision.h"
 
 #include "check.h"

@@ -1,4 +1,5 @@
-/* Which launch a table takes by what is believed of its plans, and what the others would save. */
+/* Tests which launch a table takes, by what the search believes of its plans, and how much the
+ * other launches would save. */
 #include "check.h"
 
 #include "launch_decision.h"

@@ -1,4 +1,4 @@
-/* Several layers in a step on a modelled cluster: what hides behind what is computed between them.
+/* Tests several layers in a step on a modelled cluster: what hides behind the compute between them.
  */
 #include "small_cluster.h"
 

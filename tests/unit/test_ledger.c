@@ -1,4 +1,4 @@
-/* What a verification leaves of an entry that it did not refute. */
+/* Tests what a verification leaves of an entry that it did not refute. */
 #include "check.h"
 
 #include "ledger.h"

@@ -1,4 +1,4 @@
-/* Which plans a layer can run, and that every row of it is computed once by each. */
+/* Tests which plans a layer can run, and that each of them computes every row once. */
 #include "check.h"
 #include "heard.h"
 #include "small_layer.h"

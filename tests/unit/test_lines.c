@@ -1,4 +1,5 @@
-/* What programs say, what must hold of it, and the command lines of launches. */
+/* Tests the lines that programs of --exec write, what must hold of them, and the command lines of
+ * launches. */
 #include "launches.h"
 #include "lines.h"
 

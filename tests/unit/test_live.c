@@ -1,4 +1,5 @@
-/* Tuning while training: buckets are decided, published, gone on with, and what it costs. */
+/* Tests tuning while training: buckets are decided, published and resumed, and the tuner keeps its
+ * budget. */
 #include "live_training.h"
 
 #include "claim_faults.h"

@@ -1,5 +1,5 @@
-/* Tuning while training: callers that ask for nonsense, stop telling, or have plans that fail or
- * are pinned. */
+/* Tests tuning while training with difficult callers: they ask for nonsense, stop reporting times,
+ * or have plans that fail or are pinned. */
 #include "live_training.h"
 
 #include <math.h>

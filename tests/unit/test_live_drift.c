@@ -1,5 +1,5 @@
-/* Tuning while training: a plan that became slower is found out, and noise is not taken for that.
- */
+/* Tests tuning while training: the tuner notices a plan that became slower, and does not take noise
+ * for that. */
 #include "live_training.h"
 
 #include "drift.h"

@@ -1,4 +1,4 @@
-/* Tuning while training: several trainers of one database, and trainers that are killed. */
+/* Tests tuning while training: several trainers use one database, and trainers are killed. */
 #include "live_training.h"
 #include "text.h"
 

@@ -1,4 +1,4 @@
-/* Tuning while training on several ranks, which exchange orders and times now and then. */
+/* Tests tuning while training on several ranks, which exchange orders and times now and then. */
 #include "live_training.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What a tuner costs that trains with a broken model: at no step more than its share beyond the
- * default plan.  The Makefile links it with broken_model.h. */
+/* Tests what a tuner with a broken cost model costs a training: at no step more than its share
+ * beyond the default plan.  The Makefile links it with broken_model.h. */
 #include "live_training.h"
 
 #include "arms.h"

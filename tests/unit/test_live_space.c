@@ -1,5 +1,5 @@
-/* Tuning while training in a space that the program declares: what is found is what trying every
- * plan finds, on one rank and on two that exchange seldom; what became slower is found out. */
+/* Tests tuning while training in a space that the program declares, on one rank, and on two ranks
+ * that seldom exchange.  It finds what trying every plan finds, and notices what became slower. */
 #include "live_training.h"
 
 #include "declaration.h"

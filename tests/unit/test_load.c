@@ -1,5 +1,5 @@
-/* The gate chooses what a load says, on every rank and for every type; counts have the skew asked
- * for; files that say no load are refused with the line. */
+/* Tests the load of experts: the gate chooses what a load says, on every rank and for every dtype;
+ * counts have the requested skew; a file that is no load is refused with its line. */
 #include "check.h"
 #include "heard.h"
 

@@ -1,4 +1,5 @@
-/* What is lent ends when all have given it back, and not before; with threads for ranks. */
+/* Tests that lent memory is freed when all borrowers have returned it, and not before; threads play
+ * ranks. */
 #include "check.h"
 
 #include "push.h"

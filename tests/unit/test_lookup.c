@@ -1,5 +1,5 @@
-/* The look-up library: its structs and arguments, threads and processes that ask, the capacity
- * rule. */
+/* Tests the look-up library: its structs and arguments, threads and processes that ask, and the
+ * capacity rule. */
 #include "lookup_tables.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Which table of a file, and of several, a layer is bound to. */
+/* Tests which table of a file, and of several files, a layer is bound to. */
 #include "lookup_tables.h"
 
 /* ---- finding the dictionary */

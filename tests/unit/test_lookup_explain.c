@@ -1,4 +1,4 @@
-/* The look-up library explains what it answers. */
+/* Tests how the look-up library explains its answers. */
 #include "lookup_plain.h"
 
 static bool explains(const struct moelookup_view *view, uint32_t capacity)

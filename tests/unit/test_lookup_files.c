@@ -1,4 +1,5 @@
-/* Files that hold tables, and files that only claim to: every kind of damage and of name. */
+/* Tests files that hold tables and files that only claim to, with every kind of damage and of name.
+ */
 #include "lookup_tables.h"
 
 #include <dirent.h>

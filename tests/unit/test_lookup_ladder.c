@@ -1,4 +1,5 @@
-/* The look-up library against a plain reading of its header: linear scans over what was written. */
+/* Tests the look-up library against a plain reading of its header: linear scans over the written
+ * entries. */
 #include "lookup_plain.h"
 
 /* ---- the plain reading of the header: linear scans */

@@ -1,5 +1,5 @@
-/* Answers inside a launch: against a plain walk over random tables, packed and not; what is said
- * and refused; bytes that are not ours. */
+/* Tests answers inside a launch against a plain walk over random tables, packed and not; messages
+ * and refusals; and foreign bytes. */
 #include "lookup_tables.h"
 
 #include "declaration.h"

@@ -1,4 +1,5 @@
-/* Ranks that share a table: equal on all, an error on all, never a hang; started by mpirun. */
+/* Tests ranks that share a table: all get the same table, or all get an error, and none hangs;
+ * started by mpirun. */
 #include "check.h"
 #include "moelookup_mpi.h"
 

@@ -1,4 +1,5 @@
-/* Packed bytes, cut and flipped at every place: an error or an identical table. */
+/* Tests packed bytes that are cut and flipped at every place: the result is an error or an
+ * identical table. */
 #include "lookup_tables.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* The record of what was asked: counted, written, and by whom. */
+/* Tests the record of what trainers asked for: what is counted, when it is written, and by which
+ * process. */
 #include "lookup_recording.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* The look-up library and spaces that a program declares: which there are, keys and classes, the
- * ladder against a plain walk, values, and who must not be answered. */
+/* Tests the look-up library with spaces that a program declares: which spaces there are, keys and
+ * classes, the ladder against a plain walk, values, and which callers must get no answer. */
 #include "lookup_tables.h"
 
 #include "declaration.h"

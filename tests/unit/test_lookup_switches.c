@@ -1,4 +1,5 @@
-/* What the environment asks of the look-up library, where it looks for files, and what it says. */
+/* Tests the environment variables of the look-up library, where it looks for files, and what it
+ * prints. */
 #include "lookup_tables.h"
 
 /* ---- environment */

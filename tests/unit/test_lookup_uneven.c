@@ -1,5 +1,5 @@
-/* Look-ups where experts' capacities differ, on tables of which the true times are known: the
- * faster one of both kinds of plans answers, and the default plan where the table cannot tell. */
+/* Tests look-ups where experts' capacities differ, on tables whose true times are known.  The
+ * faster one of both kinds of plans answers, or the default plan where the table cannot tell. */
 #include "lookup_tables.h"
 
 enum { WINDOW = 64, FIRST = 8, LAST = 40, PER_TEST = 4000 };

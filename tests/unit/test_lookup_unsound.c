@@ -1,5 +1,5 @@
-/* Entries whose own numbers forbid their plan: whatever they say, and wherever they lie, the
- * default plan answers and says why. */
+/* Tests unsound entries, whose own numbers forbid their plan.  Whatever they say and wherever they
+ * lie, the default plan answers, with the reason. */
 #include "lookup_tables.h"
 
 #include "claim_faults.h"

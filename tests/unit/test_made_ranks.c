@@ -1,4 +1,5 @@
-/* `tune` as a whole on ranks whose times, and whose launches' costs, are made up (made_ranks.h). */
+/* Tests `tune` as a whole on ranks whose times, and the costs of whose launches, are made up
+ * (made_ranks.h). */
 #include "folder.h"
 #include "made_ranks.h"
 #include "plan.h"

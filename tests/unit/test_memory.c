@@ -1,4 +1,4 @@
-/* What ranks allocate, and what they do where there is too little of it; two ranks, started by
+/* Tests what ranks allocate, and what they do if there is too little memory; two ranks, started by
  * mpirun. */
 #include "check.h"
 

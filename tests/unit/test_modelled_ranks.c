@@ -1,4 +1,4 @@
-/* Modelled clusters whose ranks are not equally fast. */
+/* Tests modelled clusters whose ranks have different speeds. */
 #include "small_cluster.h"
 
 #include "engine.h"

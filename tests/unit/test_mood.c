@@ -1,4 +1,5 @@
-/* The mood of a machine: when it turned, and that a search is not led astray by it. */
+/* Tests shared noise, which makes all plans slower for a while: the search notices when it changes,
+ * and is not misled by it. */
 #include "check.h"
 
 #include "decision.h"

@@ -1,5 +1,5 @@
-/* moetune's own plans as a declared space: the same plans as the search's, for layers drawn at
- * random. */
+/* Tests moetune's own plans as a declared space: they are the same plans as the search's, for
+ * random layers. */
 #include "check.h"
 
 #include "own_space.h"

@@ -1,4 +1,4 @@
-/* What rounds say of a table, on made-up times whose truth is known, and of what it claims. */
+/* Tests what rounds say of a table and of its claims, on made-up times whose truth is known. */
 #include "check.h"
 
 #include "paired_rounds.h"

@@ -1,4 +1,5 @@
-/* Who has what of a step: tokens and hidden units add up, as even as can be or by speed. */
+/* Tests how a step's work is divided: tokens and hidden units add up, and are divided as evenly as
+ * possible or by speed. */
 #include "check.h"
 
 #include "parts.h"

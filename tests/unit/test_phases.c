@@ -1,4 +1,5 @@
-/* Where a step's time goes, on modelled clusters; among them SMILE's, whose Table 3 says it. */
+/* Tests where a step's time goes, on modelled clusters; one of them is SMILE's, whose Table 3
+ * publishes it. */
 #include "small_cluster.h"
 
 #include "plan.h"

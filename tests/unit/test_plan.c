@@ -1,4 +1,4 @@
-/* Plans as text, as packed bytes, and as the values of their axes. */
+/* Tests plans as text, as packed bytes, and as values of their axes. */
 #include "check.h"
 
 #include "plan.h"

@@ -1,5 +1,5 @@
-/* A trainer's loop with its policy on a thread of its own, on a virtual clock: how long a step
- * waits for the answer, and that the answers are those of a trainer that asks in between. */
+/* Tests a trainer's loop whose policy runs on its own thread, on a virtual clock: how long a step
+ * waits for its answer, and that the answers are those of a trainer that asks between steps. */
 #include "check.h"
 
 #include "policy_thread.h"

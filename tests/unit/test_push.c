@@ -1,5 +1,5 @@
-/* The protocol of copies into other ranks' memory, with threads for ranks, host streams for a
- * GPU's, and pointers for handles of memory. */
+/* Tests the protocol of copies into other ranks' memory.  Threads play ranks, host streams play
+ * those of a GPU, and pointers play memory handles. */
 #include "check.h"
 #include "heard.h"
 

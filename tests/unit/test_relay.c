@@ -1,6 +1,6 @@
-/* a=rail sends between nodes exactly what its formula says, whatever r and d are, and drops what
- * linear drops; started by mpirun.
- *     test_relay [--device host|cuda] [--wire NAME] [--rounds N] */
+/* Tests that a=rail sends between nodes exactly the bytes of its formula for every r and d, and
+ * drops the tokens that a=linear drops; started by mpirun. test_relay [--device host|cuda] [--wire
+ * NAME] [--rounds N] */
 #include "option.h"
 #include "random.h"
 #include "relay.h"

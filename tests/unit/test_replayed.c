@@ -1,6 +1,6 @@
-/* Steps that were recorded, on real ranks: what the gate chooses in each of them is, expert by
- * expert and over all ranks, what the file counts, for random files, types and routers; and a plan
- * gives what the plain reference gives.  Started by mpirun, or alone. */
+/* Tests recorded steps on real ranks, with random files, dtypes and routers.  In each step the gate
+ * chooses what the file counts, for each expert and over all ranks, and a plan gives what the plain
+ * reference gives.  Started by mpirun, or alone. */
 #include "load.h"
 #include "option.h"
 #include "random.h"

@@ -1,4 +1,5 @@
-/* The table as a whole: who meets whom, and whether intervals hold what they promise. */
+/* Tests the last comparison of a whole table: which plans are compared, and whether confidence
+ * intervals keep their promise. */
 #include "check.h"
 
 #include "random.h"

@@ -1,5 +1,5 @@
-/* The host's gate against the plainest code that says the same: choices of all routers by sorting,
- * gradients by differences, the loss of balance in double precision. */
+/* Tests the host's gate against the plainest code that computes the same: choices of all routers by
+ * sorting, gradients by differences, the balance loss in double precision. */
 #include "check.h"
 
 #include "some_routes.h"

@@ -1,8 +1,8 @@
-/* Layers with other routers than a softmax over all experts, on real ranks: every plan gives what
- * the plain reference gives, and drops what every other plan drops; and known routes that are equal
- * give the same bits; started by mpirun.
- *     test_routers [--brief] [--device host|cuda] [--wire NAME]
- * --brief: each router with one type only, forward and backward. */
+/* Tests layers with other routers than a softmax over all experts, on real ranks.  Every plan gives
+ * what the plain reference gives, and drops the same tokens as every other plan.  Equal known
+ * routes give the same bits.  Started by mpirun. test_routers [--brief] [--device host|cuda]
+ * [--wire NAME]
+ * --brief: each router with one dtype only, forward and backward. */
 #include "option.h"
 #include "random.h"
 #include "rig.h"

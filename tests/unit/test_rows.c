@@ -1,5 +1,5 @@
-/* Kernels on rows that differ from expert to expert, each against the plainest loop that says the
- * same, on random inputs; and the text and the sums of capacities. */
+/* Tests kernels on rows that differ from expert to expert, each against the plainest loop that
+ * computes the same, on random inputs; and the text and sums of capacities. */
 #include "check.h"
 
 #include "capacities.h"

@@ -1,4 +1,4 @@
-/* The schedule on a virtual clock: what overlaps, and what does not. */
+/* Tests the schedule of a step on a virtual clock: what overlaps, and what does not. */
 #include "check.h"
 
 #include "exec.h"

@@ -1,4 +1,4 @@
-/* Searches: what holds for every strategy, and for the exhaustive and the guided one. */
+/* Tests searches: what must hold for every strategy, and for the exhaustive and the guided one. */
 #include "searches.h"
 
 #include "costs.h"

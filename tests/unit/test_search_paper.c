@@ -1,4 +1,4 @@
-/* The search of the paper finds the least within its count. */
+/* Tests that the search of the paper finds the fastest plan within its count of trials. */
 #include "searches.h"
 
 #include "plan.h"

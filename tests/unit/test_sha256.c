@@ -1,4 +1,4 @@
-/* SHA-256 against the standard's answers, and against itself. */
+/* Tests SHA-256 against the standard's test values, and against itself. */
 #include "check.h"
 
 #include "sha256.h"

@@ -1,4 +1,5 @@
-/* Layers: as text, which cannot be, and how many rows their experts get. */
+/* Tests descriptions of layers: as text, which ones are illegal, and how many rows their experts
+ * get. */
 #include "check.h"
 #include "heard.h"
 #include "small_layer.h"

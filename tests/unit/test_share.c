@@ -1,4 +1,5 @@
-/* Exported tables: round trips, what answers after an import, and which of two entries stays. */
+/* Tests exported tables: round trips, which entries answer after an import, and which of two
+ * entries stays. */
 #include "share_tables.h"
 
 #include "claim_faults.h"

@@ -1,4 +1,4 @@
-/* Exported tables that are damaged, or say what cannot be, are refused. */
+/* Tests that exported tables that are damaged, or contradict themselves, are refused. */
 #include "share_tables.h"
 
 /* Refused, or as good as what any other site might have sent. */

@@ -1,4 +1,4 @@
-/* Standings in exported tables: which one stays, and which ones are refused. */
+/* Tests standings in exported tables: which one stays, and which ones are refused. */
 #include "share_tables.h"
 
 #include <unistd.h>

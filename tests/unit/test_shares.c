@@ -1,4 +1,4 @@
-/* Work divided among ranks by their speeds. */
+/* Tests work that is divided among ranks by their speeds. */
 #include "check.h"
 
 #include "moelookup.h"

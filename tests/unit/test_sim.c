@@ -1,4 +1,5 @@
-/* Modelled clusters: how long exchanges and steps take, and what streams cost each other. */
+/* Tests modelled clusters: how long exchanges and steps take, and how much streams slow each other
+ * down. */
 #include "sim_stage.h"
 
 #include "host.h"

@@ -1,4 +1,4 @@
-/* How long kernels take on a modelled cluster, by their operations and their bytes. */
+/* Tests how long kernels take on a modelled cluster, by their operations and their bytes. */
 #include "sim_stage.h"
 
 /* What one task takes on a fresh device. */

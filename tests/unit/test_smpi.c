@@ -1,5 +1,5 @@
-/* Modelled exchanges beside those of SimGrid's SMPI, which tests/program/test_smpi collects in the
- * file that is the one argument. */
+/* Compares modelled exchanges with those of SimGrid's SMPI, which tests/program/test_smpi collects
+ * in the file that is the one argument. */
 #include "small_cluster.h"
 
 #include "a2a.h"

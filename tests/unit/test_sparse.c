@@ -1,5 +1,5 @@
-/* The kernels without padding against plain loops over choices in double precision, and against the
- * padded ones, on random inputs. */
+/* Tests kernels without padding on random inputs, against plain loops over choices in double
+ * precision, and against padded kernels. */
 #include "check.h"
 
 #include "expert_step.h"

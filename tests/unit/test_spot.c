@@ -1,5 +1,5 @@
-/* Some tokens of a step, computed anew: what they must become is what the whole reference says, and
- * kernels that are wrong for large layers alone are found.  Started by mpirun. */
+/* Tests the check that computes some tokens of a step anew.  It expects what the whole reference
+ * says, and finds kernels that are wrong for large layers alone.  Started by mpirun. */
 #include "check.h"
 
 #include "judge.h"

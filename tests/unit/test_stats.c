@@ -1,4 +1,4 @@
-/* Medians, their intervals and quantiles, by counting and by sorting. */
+/* Tests medians, their confidence intervals and quantiles, against counting and sorting. */
 #include "check.h"
 
 #include "overlap.h"

@@ -1,4 +1,4 @@
-/* The database: what is written is read, replaced, expired, published. */
+/* Tests the database: what is written is read, replaced, made stale and published. */
 #include "store_rows.h"
 
 #include "declaration.h"

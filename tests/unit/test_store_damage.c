@@ -1,4 +1,4 @@
-/* Databases that others hold, that are damaged, or that are no databases of ours. */
+/* Tests databases that others have locked, that are damaged, or that are not ours. */
 #include "store_rows.h"
 
 #include "store_inside.h"

@@ -1,4 +1,4 @@
-/* Host streams and events: order, hand-over, failures.  Also run under ThreadSanitizer. */
+/* Tests host streams and events: order, hand-over, failures.  Also runs under ThreadSanitizer. */
 #include "check.h"
 
 #include "host.h"

@@ -1,4 +1,4 @@
-/* Text in rooms of a fixed size; points of time; numbers that people write. */
+/* Tests texts in buffers of fixed size, points of time, and numbers that people write. */
 #include "text.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* A table as a few switch points: they are the best ones, and what they lose is said honestly. */
+/* Tests a table as a few switch points: they are the best ones, and the reported loss is true. */
 #include "thresholds.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* Records that are damaged, and records that are added up. */
+/* Tests records of traffic that are damaged, and records that are added up. */
 #include "lookup_recording.h"
 
 #include "traffic.h"

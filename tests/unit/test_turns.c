@@ -1,5 +1,5 @@
-/* Slots by importance, choices that are known before their gate, and what a cosine router and a
- * loss for each choice need besides: the host's kernels against the plainest code. */
+/* Tests the host's kernels against the plainest code: slots by importance, choices that are known
+ * before their gate, and what a cosine router and a loss for each choice need. */
 #include "check.h"
 
 #include "some_routes.h"

@@ -1,6 +1,6 @@
-/* Experts with capacities of their own, on real ranks; started by mpirun.  Every plan gives what
- * the plain reference gives, forward and backward, and sends the bytes of the formula; equal
- * capacities give the bits that one capacity gives, also by the kernels and tables of unequal ones.
+/* Tests experts with different capacities, on real ranks; started by mpirun.  Every plan gives what
+ * the plain reference gives, forward and backward, and sends the bytes of the formula.  Equal
+ * capacities give the same bits as one capacity, also by the kernels and tables for unequal ones.
  *     test_uneven [--device host|cuda] [--wire NAME] [--rounds N, settings for each number of
  * experts]
  */

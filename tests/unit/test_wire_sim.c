@@ -1,4 +1,4 @@
-/* What a modelled cluster may say of its links besides latency, messages and bandwidth. */
+/* Tests properties of modelled links other than latency, messages and bandwidth. */
 #include "small_cluster.h"
 
 #include "a2a.h"

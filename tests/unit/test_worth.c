@@ -1,5 +1,5 @@
-/* What tuning is expected to save, on modelled machines whose truth is known: the description that
- * is believed is another one than that by which steps are taken, and steps have noise. */
+/* Tests what tuning is expected to save, on modelled machines whose truth is known.  The search
+ * believes another description than the one that makes the steps, and steps have noise. */
 #include "check.h"
 
 #include "cluster.h"

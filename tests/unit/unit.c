@@ -1,5 +1,6 @@
-/* Many unit tests as one program, which is linked once.  Each name of a test is a link to this
- * program; the name that it is started by says which test runs, or else its first word does. */
+/* Makes one program of many unit tests, so that they are linked once.  Each test's name is a link
+ * to this program.  The name that starts the program selects the test; if it selects none, the
+ * first argument does. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The worked example of a folder's README.md: the lines "name = value   # remark" between
- * "```example" and "```".  A test takes from there what is given, computes the rest by calling the
- * code, and compares it digit by digit with what the README says. */
+ * "```example" and "```".  A test reads the given values there, computes the rest by calling the
+ * code, and compares every digit with the README. */
 #ifndef WORKED_EXAMPLE_H
 #define WORKED_EXAMPLE_H
 

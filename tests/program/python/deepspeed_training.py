@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""moetune.torch.Tuner around DeepSpeed's MoE layer, in a training of four gloo ranks:
+"""Runs moetune.torch.Tuner around DeepSpeed's MoE layer, in a training of four gloo ranks:
 
     torchrun --nproc_per_node 4 deepspeed_training.py FOLDER [STEPS]
     torchrun --nproc_per_node 4 deepspeed_training.py FOLDER --blocks PAIRS

@@ -1,4 +1,4 @@
-"""Answers in the forms of other programs, read here by the rules of those programs."""
+"""Tests export to the file formats of other programs, which the test reads by those programs' rules."""
 
 import argparse
 import hashlib

@@ -1,4 +1,4 @@
-"""moetune.torch.Asker, by which the programs of moetune init ask and tell, on ranks of torch."""
+"""Tests moetune.torch.Asker, by which programs of moetune init ask for plans and report times, on torch's ranks."""
 
 from init_case import Programs
 from space_case import Launch, Space

@@ -1,4 +1,4 @@
-"""A program that moetune init writes, on ranks that the test starts; the test plays moetune."""
+"""The base of tests of moetune init: runs a program that it wrote on ranks, and plays moetune."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""moetune init deepep: with a stand-in that has the arguments of DeepEP 2.1.0, and asserts what its
+"""Tests moetune init deepep with a stand-in that has the arguments of DeepEP 2.1.0, and asserts what its
 sources assert."""
 
 import os

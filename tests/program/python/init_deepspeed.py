@@ -1,5 +1,5 @@
-"""moetune init deepspeed and autoep: with stand-ins for DeepSpeed and transformers, and with
-DeepSpeed itself, where it is installed (test_clients has both)."""
+"""Tests moetune init deepspeed and autoep with stand-ins for DeepSpeed and transformers, and with
+DeepSpeed itself where it is installed (test_clients has both)."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""moetune init hf-moe: with a stand-in for transformers, and with transformers itself where it is
+"""Tests moetune init hf-moe with a stand-in for transformers, and with transformers itself where it is
 new enough."""
 
 import os

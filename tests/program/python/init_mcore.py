@@ -1,4 +1,4 @@
-"""moetune init mcore, beside Megatron-Core itself: its configuration and its parser run without a GPU."""
+"""Tests moetune init mcore with Megatron-Core itself, whose configuration and parser run without a GPU."""
 
 import functools
 import itertools

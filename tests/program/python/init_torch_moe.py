@@ -1,4 +1,4 @@
-"""moetune init torch-moe: every plan is compared with a plain loop on fresh numbers before it is
+"""Tests moetune init torch-moe: every plan is compared with a plain loop on fresh numbers before it is
 timed."""
 
 import re

@@ -1,4 +1,4 @@
-"""moetune init tutel: with a stand-in that heeds what Tutel would not check, and with Tutel."""
+"""Tests moetune init tutel with a stand-in that checks what Tutel does not check, and with Tutel."""
 
 import os
 import unittest

@@ -1,4 +1,4 @@
-"""moetune init: what it lists, writes and refuses."""
+"""Tests what moetune init lists, writes and refuses."""
 
 import itertools
 import os

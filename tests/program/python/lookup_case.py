@@ -1,4 +1,4 @@
-"""A table to ask, and the test case that has it open."""
+"""Makes a table to ask, and the test case that has it open."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What Python knows of the C headers is what they say, and its texts are those of the library."""
+"""Tests that Python's declarations agree with the C headers, and its texts with those of the library."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Capacities that follow the experts, and routes that are known, from Python."""
+"""Tests capacities that follow the experts, and known routes, from Python."""
 
 import array
 import ctypes

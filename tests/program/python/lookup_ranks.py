@@ -1,4 +1,4 @@
-"""moelookup on many ranks: with torch each is a process; without it a thread and a stand-in."""
+"""Tests moelookup on many ranks: processes with torch, or threads with a stand-in for torch."""
 
 import importlib.util
 import os

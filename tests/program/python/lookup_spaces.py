@@ -1,4 +1,4 @@
-"""Views of spaces that a program declares."""
+"""Tests moelookup's views of spaces that a program declares."""
 
 import copy
 import hashlib

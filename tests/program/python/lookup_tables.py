@@ -1,4 +1,4 @@
-"""moelookup's tables, the capacity rule, how the library is found, and the wheel."""
+"""Tests moelookup's tables, the capacity rule, how the library is found, and the wheel."""
 
 import array
 import copy

@@ -1,4 +1,4 @@
-"""moelookup's adapter for Tutel, with a layer that stands in for Tutel's."""
+"""Tests moelookup's adapter for Tutel, with a stand-in for Tutel's layer."""
 
 import io
 from unittest import mock

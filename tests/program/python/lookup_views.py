@@ -1,4 +1,4 @@
-"""moelookup's views: what they answer, remember and refuse."""
+"""Tests what moelookup's views answer, remember and refuse."""
 
 import importlib.util
 import os

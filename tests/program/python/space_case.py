@@ -1,4 +1,5 @@
-"""A space read by a few lines of its own, and a moetune that walks its plans through programs."""
+"""For tests of programs with a space: reads the space by a few lines of its own, and plays a moetune that asks
+programs to run its plans."""
 
 import contextlib
 import itertools

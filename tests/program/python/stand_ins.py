@@ -1,4 +1,4 @@
-"""What stands in for torch where it is not installed, and for Tutel's layer."""
+"""Stand-ins for torch, where it is not installed, and for Tutel's layer."""
 
 import threading
 import types

@@ -1,4 +1,4 @@
-"""What the tests of both packages need: an environment, a silent standard error, a Python process."""
+"""Helpers for tests of both packages: an environment, a silent standard error, a Python process."""
 
 import contextlib
 import os

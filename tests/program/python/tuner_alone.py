@@ -1,4 +1,4 @@
-"""moetune's tuners in one process."""
+"""Tests moetune's tuners in one process."""
 
 import itertools
 import os

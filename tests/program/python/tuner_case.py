@@ -1,4 +1,4 @@
-"""A layer to tune, how long its plans take, and a moetune that answers."""
+"""For tests of tuners: a layer, the times of its plans, and a moetune that answers."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
-"""Tuners whose host runs ahead of a GPU: nothing waits for the device, and over nccl no tensor is on it.
+"""Tests tuners whose host runs ahead of a GPU: nothing waits for the device, and over nccl no tensor is on it.
 
-The GPU is a stand-in: what is enqueued takes its time on a clock that the host shares."""
+The GPU is a stand-in: enqueued work takes time on a clock that the host shares."""
 
 import contextlib
 import sys

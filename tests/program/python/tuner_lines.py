@@ -1,4 +1,4 @@
-"""moetune tune --exec, and what a program and it say to each other."""
+"""Tests the lines that moetune tune --exec and a program write to each other."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""moetune's tuners on many ranks: threads, and processes where torch is installed."""
+"""Tests moetune's tuners on many ranks: threads, and processes where torch is installed."""
 
 import importlib
 import itertools

@@ -1,4 +1,4 @@
-"""A torch that knows what tuners need of it, and a test that puts it beside torch itself.
+"""A stand-in for torch with the parts that tuners need, and a test that compares it with torch itself.
 
 Ranks are threads; a tensor is a list of numbers, or a shape that gradients hang on.  What torch
 leaves open, as a reduce does the tensors of other ranks than its own, is wrong here."""

@@ -1,4 +1,4 @@
-"""moetune's adapter for Tutel, with a layer that stands in for Tutel's, and with Tutel itself."""
+"""Tests moetune's adapter for Tutel, with a stand-in for Tutel's layer, and with Tutel itself."""
 
 import io
 import os

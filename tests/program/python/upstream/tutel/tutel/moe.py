@@ -1,4 +1,4 @@
-"""A layer of Tutel that heeds what Tutel would not check: which r it has; no chunks on cores."""
+"""A stand-in for Tutel's layer that checks what Tutel does not check: which r it has; no chunks on cores."""
 
 import torch, torch.distributed as dist
 
