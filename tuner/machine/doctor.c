@@ -270,6 +270,7 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
     const char *rank_s = ranks == 1 ? "" : "s", *core_s = c->cores == 1 ? "" : "s";
     uint32_t cores = (uint32_t)c->cores;
     double busy_cores = c->load * c->cores;
+    struct judgement room = all_is_fine;
     bool steady = !strcmp(c->governor, "performance") || !strcmp(c->governor, "none");
 
     /* The core of a rank that computes on a GPU does nothing but queue kernels and wait. */
@@ -280,9 +281,13 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
                          cores, core_s, host, busy_cores);
         return;
     }
+    if (ranks > cores)
+        room = shared;
+    else if (2 * ranks > cores)
+        room = crowded;
     if (ranks)
-        findings_add(out, ranks > cores ? shared : (2 * ranks > cores ? crowded : all_is_fine),
-                     "cores: %u rank%s on %u core%s of %s", ranks, rank_s, cores, core_s, host);
+        findings_add(out, room, "cores: %u rank%s on %u core%s of %s", ranks, rank_s, cores, core_s,
+                     host);
     findings_add(out, c->load * 100 > LOAD_PERCENT_MOST ? busy : all_is_fine,
                  "load: %.0f %% of the cores of %s are busy", c->load * 100, host);
     findings_add(out, steady ? all_is_fine : slow, "frequency: governor of %s is %s", host,
@@ -467,17 +472,12 @@ static const struct gpu_check {
         "better cooling, or a fixed clock that the GPU can hold: nvidia-smi -lgc MHZ" } },
 };
 
-void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
+/* Checks CUDA, its driver and NCCL, as rank 0 sees them. */
+static void check_gpu_libraries(const struct gpu_condition *c, uint32_t ranks, struct findings *out)
 {
     static const struct judgement older = {
         FINDING_NOTE, "features of the newer runtime may be missing or slower",
         "a driver that is at least as new as the runtime"
-    };
-    static const struct judgement shared = {
-        FINDING_WRONG,
-        "kernels of different ranks take turns, and their exchanges are copies in one memory: the "
-        "times are not those of a cluster",
-        "one rank per GPU: --ranks, or the launcher's slots"
     };
     static const struct judgement lacking = {
         FINDING_WRONG, "without NCCL, only ranks that share a GPU can exchange (--wire ce)",
@@ -487,18 +487,33 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
         FINDING_NOTE, "one rank needs no NCCL; several ranks could only share a GPU",
         "pip install nvidia-nccl-cu13 (CUDA 12: -cu12), or a package of the system; 2.22.3 or newer"
     };
-    const struct gpu_condition *c = &ranks[0];
+    struct judgement judgement = all_is_fine;
     char nccl[40] = "no NCCL that can be used";
-    bool sharing = false;
 
     if (c->nccl)
         snprintf(nccl, sizeof(nccl), "NCCL %d.%d.%d", c->nccl / 10000, c->nccl / 100 % 100,
                  c->nccl % 100);
-    findings_add(out,
-                 !c->nccl ? (count > 1 ? lacking : alone)
-                          : (c->driver < c->runtime ? older : all_is_fine),
-                 "GPU libraries: CUDA %d.%d, a driver for %d.%d, %s", c->runtime / 1000,
-                 c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100, nccl);
+    if (!c->nccl)
+        judgement = ranks > 1 ? lacking : alone;
+    else if (c->driver < c->runtime)
+        judgement = older;
+    findings_add(out, judgement, "GPU libraries: CUDA %d.%d, a driver for %d.%d, %s",
+                 c->runtime / 1000, c->runtime / 10 % 100, c->driver / 1000, c->driver / 10 % 100,
+                 nccl);
+}
+
+/* Checks that no two ranks share a GPU; names the first pair that does. */
+static void check_gpu_sharing(const struct gpu_condition *ranks, uint32_t count,
+                              struct findings *out)
+{
+    static const struct judgement shared = {
+        FINDING_WRONG,
+        "kernels of different ranks take turns, and their exchanges are copies in one memory: the "
+        "times are not those of a cluster",
+        "one rank per GPU: --ranks, or the launcher's slots"
+    };
+    bool sharing = false;
+
     for (uint32_t i = 1; i < count && !sharing; i++)
         for (uint32_t j = 0; j < i && !sharing; j++) {
             sharing = !strcmp(ranks[i].host, ranks[j].host) && !strcmp(ranks[i].bus, ranks[j].bus);
@@ -508,7 +523,15 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
         }
     if (!sharing)
         findings_add(out, all_is_fine, "GPUs: %s, one for each of %u rank%s; %d seen on %s",
-                     c->name, count, count > 1 ? "s" : "", c->seen, c->host);
+                     ranks->name, count, count > 1 ? "s" : "", ranks->seen, ranks->host);
+}
+
+void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
+{
+    const struct gpu_condition *c = &ranks[0];
+
+    check_gpu_libraries(c, count, out);
+    check_gpu_sharing(ranks, count, out);
     findings_add(
         out, all_is_fine,
         "kernel launches: timed as if the GPU waits for the host; use --graphs ahead if the "
@@ -530,16 +553,17 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
 void gpu_doctor_without_gpus(const struct gpus *gpus, bool on_the_bus, struct findings *out)
 {
     bool too_old = gpus->driver && gpus->driver / 1000 < gpus->runtime / 1000;
-    const struct judgement unused = {
+    struct judgement unused = {
         FINDING_NOTE,
         "ranks compute on CPU cores although there is a GPU: the table is one for CPUs",
-        !gpus->built ? "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
-        : too_old
-            ? "a newer driver, or moetune built with a CUDA that this driver knows (CUDA_HOME)"
-            : "load the NVIDIA driver; give the container its GPUs; "
-              "CUDA_VISIBLE_DEVICES may hide them"
+        "load the NVIDIA driver; give the container its GPUs; CUDA_VISIBLE_DEVICES may hide them"
     };
 
+    if (!gpus->built)
+        unused.cure = "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)";
+    else if (too_old)
+        unused.cure = "a newer driver, or moetune built with a CUDA that this driver knows "
+                      "(CUDA_HOME)";
     if (gpus->count)
         findings_add(out, all_is_fine,
                      "GPU: %s works, but ranks compute on CPU cores: not every rank has a GPU, or "

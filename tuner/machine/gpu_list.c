@@ -68,9 +68,8 @@ int gpus_check_device(const char *device, bool elsewhere)
     if (!strcmp(device, "auto") || !strcmp(device, "host")) {
         if (elsewhere || blas_version() || !strcmp(gpus_device(device), "cuda"))
             return OK;
-        return fail(ERR_DEVICE,
-                    "device host: ranks that compute on cores need OpenBLAS, but this "
-                    "moetune was built without it (BLAS=0, or none was found)");
+        return fail(ERR_DEVICE, "device host: ranks that compute on cores need OpenBLAS, but this "
+                                "moetune was built without it (BLAS=0, or none was found)");
     }
     if (strcmp(device, "cuda") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\": give --device auto, host or cuda", device);

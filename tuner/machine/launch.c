@@ -98,8 +98,9 @@ out:
 }
 
 /* OpenBLAS starts a thread for each core before main() begins, and each spins for a tenth of a
- * second.  Ranks use none of them (blas_stay_in_thread()).  So ranks on this machine get
- * BLAS_THREADS=1, unless the user has set it.  BLAS_THREADS_ARE_OURS marks that moetune set it. */
+ * second.  Ranks use none of them (blas_stay_in_thread()).  So ranks on this machine get the
+ * variable BLAS_THREADS with 1, unless the user has set it.  BLAS_THREADS_ARE_OURS marks that
+ * moetune set it. */
 #define BLAS_THREADS "OPENBLAS_NUM_THREADS"
 #define BLAS_THREADS_ARE_OURS "MOETUNE_ONE_THREAD"
 
@@ -389,11 +390,11 @@ uint32_t launch_ranks_on(uint32_t cores)
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
                  uint32_t ranks_here, struct hosts *hosts, struct launch_where *out)
 {
-    uint32_t ranks = ranks_given  ? ranks_given
-                     : ranks_here ? ranks_here
-                                  : launch_ranks_on((uint32_t)allowance_cores());
+    uint32_t ranks = ranks_given ? ranks_given : ranks_here;
     int rc;
 
+    if (!ranks)
+        ranks = launch_ranks_on((uint32_t)allowance_cores());
     *hosts = (struct hosts){ .count = 0 };
     *out = (struct launch_where){ .ranks = ranks, .arguments = arguments };
     out->ranks_per_node = out->ranks;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* crew.h says what one is. */
 struct crew {
     struct crew_setup setup;
     struct worker *worker;           /* rank 0 of ranks that a launcher started; NULL: others */

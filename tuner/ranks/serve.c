@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+/* The options of `moetune serve`, as the tuner gives them.  A plain value. */
 struct serve_options {
     uint32_t ranks_per_node, ranks_per_rack;
     const char *device;

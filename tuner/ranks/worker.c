@@ -23,6 +23,7 @@
 
 enum { RUNNERS_MAX = 64 };
 
+/* worker.h says what one is.  `runners` are the prepared plans of the open layer `rig`. */
 struct worker {
     struct world *world;
     bool owns_world, phases; /* phases: time them, as the layer's order says */
@@ -271,7 +272,9 @@ static int set_layer(struct worker *worker, const struct order *order)
     if (rc != ERR_NOMEM)
         return rc;
     freed = free_reopenable(worker);
-    return freed ? (freed < 0 ? freed : rc) : open_layer(worker, bytes);
+    if (freed)
+        return freed < 0 ? freed : rc;
+    return open_layer(worker, bytes);
 }
 
 static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
