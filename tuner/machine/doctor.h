@@ -55,7 +55,7 @@ struct gpu_condition {
     int32_t out_of_reach; /* seen GPUs whose memory this GPU's kernels cannot address */
     int32_t clock_mhz, clock_max_mhz, persistence, mig, links, busy_percent;
     int32_t copies_beside; /* gpus_copies_beside(), on rank 0 only: that test wants an idle GPU */
-    int32_t driver, runtime, nccl; /* as struct gpus has them */
+    int32_t driver, runtime, nccl; /* numbers as in struct gpus */
 };
 
 /* Adds findings about the GPUs of all ranks; ranks[i] is rank i's. */
