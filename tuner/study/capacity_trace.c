@@ -1,4 +1,4 @@
-/* Reads traces of capacities, and makes one up. */
+/* Reads the capacities of a training from a file, or makes them up. */
 #include "capacity_trace.h"
 
 #include "counts_file.h"
@@ -12,7 +12,7 @@
 
 enum { TRACE_BYTES_MAX = 1 << 28 };
 
-static int add(struct capacity_trace *t, size_t *room, uint32_t capacity)
+static int add_step(struct capacity_trace *t, size_t *room, uint32_t capacity)
 {
     if (t->steps == *room) {
         uint32_t *more;
@@ -20,16 +20,16 @@ static int add(struct capacity_trace *t, size_t *room, uint32_t capacity)
         *room = 2 * *room + 1024;
         more = realloc(t->capacities, *room * sizeof(*more));
         if (!more)
-            return fail(ERR_NOMEM, "%zu steps", *room);
+            return fail(ERR_NOMEM, "the capacities of %zu steps", *room);
         t->capacities = more;
     }
     t->capacities[t->steps++] = capacity;
     return OK;
 }
 
-static int read_lines(const char *text, const char *path, struct capacity_trace *t)
+static int parse_lines(const char *text, const char *path, struct capacity_trace *t)
 {
-    uint32_t number = 0;
+    uint32_t line_number = 0;
     size_t room = 0;
 
     for (const char *at = text; *at; at += *at == '\n') {
@@ -39,21 +39,21 @@ static int read_lines(const char *text, const char *path, struct capacity_trace 
         char *end = NULL;
         unsigned long value = *word >= '0' && *word <= '9' ? strtoul(word, &end, 10) : 0;
 
-        number++;
+        line_number++;
         if (*rest && *rest != '#' && *rest != '\n')
-            return fail(ERR_ARGUMENT, "%s:%u: one capacity is wanted, not \"%.*s\"", path, number,
-                        (int)(line < 40 ? line : 40), word);
+            return fail(ERR_ARGUMENT, "%s:%u: a line has one capacity, not \"%.*s\"", path,
+                        line_number, (int)(line < 40 ? line : 40), word);
         if (length && (value < 1 || value > TRACE_CAPACITY_MOST || end != word + length))
-            return fail(ERR_ARGUMENT, "%s:%u: a capacity from 1 to %d is wanted, not \"%.*s\"",
-                        path, number, TRACE_CAPACITY_MOST, (int)(length < 40 ? length : 40), word);
+            return fail(ERR_ARGUMENT, "%s:%u: \"%.*s\" is no capacity from 1 to %d", path,
+                        line_number, (int)(length < 40 ? length : 40), word, TRACE_CAPACITY_MOST);
         if (length)
-            TRY(add(t, &room, (uint32_t)value));
+            TRY(add_step(t, &room, (uint32_t)value));
         at += strcspn(at, "\n");
     }
-    return t->steps ? OK : fail(ERR_ARGUMENT, "%s holds no capacity", path);
+    return t->steps ? OK : fail(ERR_ARGUMENT, "%s has no line with a capacity", path);
 }
 
-/* Reads what a gate chose, and makes it the capacities that drop nothing. */
+/* Reads counts that a gate chose.  A step's capacity is the count of its fullest expert. */
 static int parse_counts(const char *text, const char *path, const struct moe_shape *shape,
                         struct capacity_trace *t)
 {
@@ -64,8 +64,8 @@ static int parse_counts(const char *text, const char *path, const struct moe_sha
     if (counts_parse(text, path, shape->ranks, &counts))
         return ERR_ARGUMENT;
     if (counts.experts != shape->experts)
-        rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", path, counts.experts,
-                  SHAPE_TEXT(shape));
+        rc = fail(ERR_ARGUMENT, "%s has counts of %u experts, but the layer is %s", path,
+                  counts.experts, SHAPE_TEXT(shape));
     for (size_t i = 0; i < counts.steps && !rc; i++) {
         const uint32_t *rows = counts.counts + i * counts.experts;
         uint32_t largest = 1;
@@ -73,8 +73,8 @@ static int parse_counts(const char *text, const char *path, const struct moe_sha
         for (uint32_t e = 0; e < counts.experts; e++)
             largest = rows[e] > largest ? rows[e] : largest;
         rc = largest <= TRACE_CAPACITY_MOST
-                 ? add(t, &room, largest)
-                 : fail(ERR_ARGUMENT, "%s: step %zu: an expert has %u rows; %d are the most", path,
+                 ? add_step(t, &room, largest)
+                 : fail(ERR_ARGUMENT, "%s: step %zu: an expert has %u rows, more than %d", path,
                         i + 1, largest, TRACE_CAPACITY_MOST);
     }
     counts_free(&counts);
@@ -90,11 +90,11 @@ int capacity_trace_read(const char *path, const struct moe_shape *shape, struct 
 
     TRY(input_read(path, TRACE_BYTES_MAX, &text, &length));
     if (strlen(text) != length)
-        rc = fail(ERR_ARGUMENT, "%s is no text", path);
+        rc = fail(ERR_ARGUMENT, "%s is no text file: it has a zero byte", path);
     else if (text[strspn(text, " \t\r\n")] == '{')
         rc = parse_counts(text, path, shape, &t);
     else
-        rc = read_lines(text, path, &t);
+        rc = parse_lines(text, path, &t);
     free(text);
     if (rc)
         capacity_trace_free(&t);
@@ -114,12 +114,12 @@ int capacity_trace_swing(const struct moe_shape *shape, size_t steps, struct cap
 {
     struct capacity_trace t = { .steps = 0 };
     size_t room = 0;
-    int rc = shape->tokens ? OK : fail(ERR_ARGUMENT, "--tokens 0: no capacity swings");
+    int rc = shape->tokens ? OK : fail(ERR_ARGUMENT, "--tokens 0: no capacity can change");
 
     for (size_t i = 0; i < steps && !rc; i++)
-        rc = add(&t, &room,
-                 (uint32_t)moe_capacity(swing_factor(i, steps), shape->top_k, shape->experts,
-                                        shape->tokens, 0));
+        rc = add_step(&t, &room,
+                      (uint32_t)moe_capacity(swing_factor(i, steps), shape->top_k, shape->experts,
+                                             shape->tokens, 0));
     if (rc)
         capacity_trace_free(&t);
     else

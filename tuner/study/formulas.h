@@ -1,38 +1,50 @@
-/* What a paper's study computes beside steps of a layer: formulas that its lines call by name. */
+/* Formulas that a line of a .study file calls by name, "typical_mean(W, a, d)", for numbers that no
+ * expression over one step can say.  formulas.c has one function for each, with its source. */
 #ifndef FORMULAS_H
 #define FORMULAS_H
 
 #include "cluster.h"
 #include "counts_replay.h"
 
-/* A rule for capacities is an enum counts_way, or one capacity that is held. */
-enum { FORMULA_ARGUMENTS = 3, FORMULA_KEPT = 16, FORMULA_HELD = COUNTS_WAYS };
+/* FORMULA_HELD is one more rule for capacities behind those of enum counts_way: all experts hold
+ * one capacity for the whole training. */
+enum { FORMULA_ARGUMENTS = 3, FORMULA_CACHE = 16, FORMULA_VALUES = 24, FORMULA_HELD = COUNTS_WAYS };
 
-enum formula_kept { KEPT_TYPICAL, KEPT_TRAINING };
+enum formula_cached { CACHED_TYPICAL_LAYERS, CACHED_TRAINING };
 
-/* On one machine; what took long to compute is kept for the next call. */
+/* What the formulas of one study share: the machine, and results that took long to compute.  The
+ * caller sets the machine, which is borrowed, and calls formulas_close(). */
 struct formulas {
     const struct cluster *machine;
     struct {
-        enum formula_kept of;
-        double key[2], values[24];
-    } kept[FORMULA_KEPT];
-    int kept_count;
-    struct counts_trace trace; /* DynaMoE's Figure 8, once it is made */
+        enum formula_cached kind;
+        double key[2]; /* the arguments that the values depend on */
+        double values[FORMULA_VALUES];
+    } cache[FORMULA_CACHE];
+    int cached;                /* entries of `cache` that are filled */
+    struct counts_trace trace; /* DynaMoE's Figure 8; no steps until a formula needs it */
 };
 void formulas_close(struct formulas *formulas);
 
-struct formula {
-    const char *name;
-    int arguments;
-    int (*of)(struct formulas *formulas, int part, const double *arguments, double *out);
-    int part; /* of several numbers that are computed together */
+/* One call of a formula: a plain value that borrows `formulas`. */
+struct formula_call {
+    struct formulas *formulas;
+    double arguments[FORMULA_ARGUMENTS];
+    int output; /* which of the numbers that the function computes together */
 };
 
-extern const struct formula formula_list[]; /* ends with a NULL name; formulas.c explains each */
+/* One name that lines may call.  Several names share a function and differ in `output`. */
+struct formula {
+    const char *name;
+    int arguments; /* how many it takes */
+    int (*compute)(const struct formula_call *call, double *out);
+    int output;
+};
 
-/* Two ranks that take so many seconds for the proxy task of HEXA-MoE's Table 3; else as `machine`,
- * whose rate of products becomes that of the slower one. */
+extern const struct formula formula_list[]; /* ends with a NULL name */
+
+/* Writes `machine` with two ranks of unequal speed.  seconds: what each rank takes for the proxy
+ * task of HEXA-MoE's Table 3.  The machine's GFLOP/s become those of the slower rank. */
 int formula_unequal(const struct cluster *machine, const double seconds[2], struct cluster *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Draws choices of a gate whose shares drift. */
+/* Draws the choices of a gate whose shares of tokens per expert drift from step to step. */
 #include "made_traces.h"
 
 #include "random.h"
@@ -9,24 +9,27 @@
 void made_draw(uint64_t key, uint64_t step, const double *share, uint32_t experts, uint32_t choices,
                uint32_t *counts)
 {
-    uint16_t at[1 << 12]; /* which expert a 4096th of all choices falls on */
-    double sum = 0, all = 0;
+    /* 12 random bits choose a slot, and the slot's expert is chosen: one draw of 64 bits is enough
+     * for 5 choices. */
+    enum { SLOT_BITS = 12, SLOTS = 1 << SLOT_BITS, CHOICES_PER_DRAW = 5 };
+    uint16_t expert_of[SLOTS];
+    double before = 0, all = 0; /* shares of the experts before e, and of all */
     uint32_t e = 0;
 
     for (uint32_t i = 0; i < experts; i++) {
         counts[i] = 0;
         all += share[i];
     }
-    for (uint32_t i = 0; i < 1 << 12; i++) {
-        while (e + 1 < experts && (sum + share[e]) / all * (1 << 12) <= i + .5)
-            sum += share[e++];
-        at[i] = (uint16_t)e;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        while (e + 1 < experts && (before + share[e]) / all * SLOTS <= slot + .5)
+            before += share[e++];
+        expert_of[slot] = (uint16_t)e;
     }
-    for (uint32_t i = 0; i < choices; i += 5) {
+    for (uint32_t i = 0; i < choices; i += CHOICES_PER_DRAW) {
         uint64_t bits = random_bits(key + step, i);
 
-        for (uint32_t j = i; j < i + 5 && j < choices; j++, bits >>= 12)
-            counts[at[bits & 4095]]++;
+        for (uint32_t j = i; j < i + CHOICES_PER_DRAW && j < choices; j++, bits >>= SLOT_BITS)
+            counts[expert_of[bits & (SLOTS - 1)]]++;
     }
 }
 
@@ -40,15 +43,17 @@ int made_trace_open(uint32_t experts, uint32_t ranks, size_t steps, uint32_t cho
                               .choices = choices };
 
     if (!t.counts)
-        return fail(ERR_NOMEM, "%zu steps of %u experts", steps, experts);
+        return fail(ERR_NOMEM, "a trace of %zu steps of %u experts", steps, experts);
     *out = t;
     return OK;
 }
 
 int made_figure_8(uint64_t seed, uint32_t epoch_steps, uint32_t choices, struct counts_trace *out)
 {
-    static const double epoch[] = { 0, 60, 110, 150, 250, 400, 470, 500 };
-    static const double factor[][8] = {
+    enum { EXPERTS = 8, RANKS = 4, EPOCHS = 500 };
+    /* From the authors' program: at these epochs, each expert's load over the mean load. */
+    static const double epochs[] = { 0, 60, 110, 150, 250, 400, 470, EPOCHS };
+    static const double loads[][EXPERTS] = {
         { 1, 1, 1, 1, 1, 1, 1, 1 },
         { 1.34, 1.3, .82, 1, .87, .92, .95, .8 },
         { 1.6, 1.5, .73, .95, .82, .85, .85, .7 },
@@ -58,18 +63,18 @@ int made_figure_8(uint64_t seed, uint32_t epoch_steps, uint32_t choices, struct 
         { 2.2, 1.9, .12, 1, .58, 1.18, .83, .19 },
         { 2.2, 1.9, .12, 1, .58, 1.18, .83, .19 },
     };
-    int part = 0;
+    int part = 0; /* the step lies between epochs[part] and epochs[part + 1] */
 
-    TRY(made_trace_open(8, 4, 500 * (size_t)epoch_steps, choices, out));
+    TRY(made_trace_open(EXPERTS, RANKS, EPOCHS * (size_t)epoch_steps, choices, out));
     for (size_t step = 0; step < out->steps; step++) {
-        double now = (double)step / epoch_steps, share[8], along;
+        double epoch = (double)step / epoch_steps, share[EXPERTS], along;
 
-        while (now >= epoch[part + 1])
+        while (epoch >= epochs[part + 1])
             part++;
-        along = (now - epoch[part]) / (epoch[part + 1] - epoch[part]);
-        for (int e = 0; e < 8; e++)
-            share[e] = factor[part][e] * (1 - along) + factor[part + 1][e] * along;
-        made_draw(seed, step, share, 8, choices, out->counts + 8 * step);
+        along = (epoch - epochs[part]) / (epochs[part + 1] - epochs[part]);
+        for (int e = 0; e < EXPERTS; e++)
+            share[e] = loads[part][e] * (1 - along) + loads[part + 1][e] * along;
+        made_draw(seed, step, share, EXPERTS, choices, out->counts + EXPERTS * step);
     }
     return OK;
 }

@@ -1,4 +1,4 @@
-/* Turns what a study is asked into a layer of `tune`, and its plans into times. */
+/* Turns a study's options into a layer of `tune`, and the layer's plans into true times. */
 #include "modelled_layer.h"
 
 #include "layer_options.h"
@@ -21,20 +21,21 @@ static int find_cluster(const struct study_ask *ask, struct cluster *out)
             TRY(cluster_resize(out, ranks));
         TRY(cluster_check_model(out, "the paper's cluster"));
     }
-    /* Racks are a word of the shape that no option of a layer says. */
+    /* A layer's options have no racks; they belong to the cluster. */
     if (!ranks_per_rack)
         return OK;
     out->ranks_per_rack = ranks_per_rack;
     return rank_layout_has_racks(cluster_layout(out))
                ? OK
                : fail(ERR_ARGUMENT,
-                      "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
-                      "racks of several nodes",
+                      "--ranks-per-rack %u: %u ranks, %u on a node, do not make several racks of "
+                      "several nodes each",
                       ranks_per_rack, out->ranks, out->ranks_per_node);
 }
 
-/* Reads how fast the ranks of shares by speed are, as `tune` finds it in what `probe` measured. */
-static int learn_speeds(const struct cluster *cluster, struct layer_plans *space)
+/* Sets how fast the ranks are, for a layer with shares by speed: from the cluster's file, where
+ * `tune` uses what `probe` measured. */
+static int set_rank_speeds(const struct cluster *cluster, struct layer_plans *space)
 {
     struct load *speeds;
 
@@ -57,12 +58,14 @@ int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *l)
                                   .sigma = ask->noise_percent / 100,
                                   .seed = ask->tune.setup.seed };
     if (ask->tune.shapes.count + ask->tune.models.count > 1)
-        return fail(ERR_ARGUMENT, "one layer is wanted: a single --shape or --model");
+        return fail(ERR_ARGUMENT,
+                    "%d layers are named, and this takes one: a single --shape or --model",
+                    ask->tune.shapes.count + ask->tune.models.count);
     TRY(load_options_check(&ask->tune.load));
     TRY(find_cluster(ask, &l->cluster));
     if (!ask->tune.shapes.count && !ask->tune.models.count &&
         !memcmp(layer, &tune_defaults.layer, sizeof(*layer))) {
-        /* That of Tutel's Figure 1, whose numbers are of this storage. */
+        /* The layer of Tutel's Figure 1, whose numbers are in f32. */
         layer->dtype = MOE_F32;
         layer->experts = 16;
         layer->tokens = 512;
@@ -70,7 +73,7 @@ int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *l)
     }
     TRY(tune_request_make(&l->options, &l->cluster, &l->request));
     for (size_t i = 0; i < l->request.space_count && !rc; i++)
-        rc = learn_speeds(&l->cluster, &l->request.spaces[i]);
+        rc = set_rank_speeds(&l->cluster, &l->request.spaces[i]);
     modelled_layer_choose(l, 0);
     if (rc)
         modelled_layer_close(l);

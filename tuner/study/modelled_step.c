@@ -1,4 +1,5 @@
-/* Runs the executor on the virtual clock. */
+/* Opens one modelled rank of each class, runs the step on its virtual clock, and takes the largest
+ * times: ranks of one class take equally long. */
 #include "modelled_step.h"
 
 #include "a2a.h"
@@ -14,24 +15,26 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct stage {
+/* One modelled rank with all that a step needs.  model_rank_close() frees it, half-opened ones
+ * too. */
+struct model_rank {
     struct world *world;
     struct engine engine;
     struct rig *rig;
-    struct runner runner, known;
+    struct runner runner, known_runner; /* the step; the step with known routes */
 };
 
-static void stage_close(struct stage *s)
+static void model_rank_close(struct model_rank *s)
 {
-    runner_close(&s->known);
+    runner_close(&s->known_runner);
     runner_close(&s->runner);
     rig_close(s->rig);
     engine_close(&s->engine);
     world_close(s->world);
 }
 
-static int stage_open(const struct cluster *c, int rank, const struct modelled_ask *ask,
-                      const double *speeds, struct stage *s)
+static int model_rank_open(const struct cluster *c, int rank, const struct modelled_ask *ask,
+                           const double *speeds, struct model_rank *s)
 {
     struct data data = { .shape = ask->shape, .speeds = speeds };
 
@@ -45,22 +48,24 @@ static int stage_open(const struct cluster *c, int rank, const struct modelled_a
     return runner_open(s->rig, &ask->plan, &s->runner);
 }
 
-static int time_known(struct stage *s, struct modelled_step *out)
+static int time_known_routes(struct model_rank *s, struct modelled_step *out)
 {
     int64_t begin, ns;
 
     s->rig->routes = ROUTES_KEEP;
-    TRY(runner_open(s->rig, &s->runner.plan, &s->known));
-    TRY(rig_know(s->rig, s->runner.exec, s->known.exec));
-    TRY(runner_step(&s->known, STEP_BOTH, &ns));
+    TRY(runner_open(s->rig, &s->runner.plan, &s->known_runner));
+    TRY(rig_know(s->rig, s->runner.exec, s->known_runner.exec));
+    TRY(runner_step(&s->known_runner, STEP_BOTH, &ns));
     out->known_ns = (double)ns;
+
+    /* The gate alone, on the same clock. */
     begin = device_now_ns(s->engine.device);
     TRY(rig_route(s->rig, s->runner.exec));
     out->gate_ns = (double)(device_now_ns(s->engine.device) - begin);
     return OK;
 }
 
-static int time_steps(struct stage *s, bool known, struct modelled_step *out)
+static int time_steps(struct model_rank *s, bool known_routes, struct modelled_step *out)
 {
     struct phase_times phases;
     int64_t ns[STEP_MODES];
@@ -78,12 +83,12 @@ static int time_steps(struct stage *s, bool known, struct modelled_step *out)
                                    .gate_ns = NAN };
     for (int i = 0; i < PHASE_COUNT; i++)
         out->phase_ns[i] = (double)phases.ns[i];
-    return known ? time_known(s, out) : OK;
+    return known_routes ? time_known_routes(s, out) : OK;
 }
 
 /* ---- all ranks */
 
-/* Runs one rank of its class; what the slower class takes is what all wait for. */
+/* Runs one rank of the class, and raises `all` to its numbers: all ranks wait for the slowest. */
 static int run_class(const struct cluster *c, const struct rank_class *class,
                      const struct modelled_ask *ask, const double *speeds,
                      struct modelled_step *all)
@@ -92,12 +97,12 @@ static int run_class(const struct cluster *c, const struct rank_class *class,
     int rank =
         ask->capacities.rows ? capacities_fullest(&ask->capacities, &ask->shape) : class->rank;
     struct modelled_step one = { .ns = NAN };
-    struct stage s = { 0 };
-    int rc = stage_open(&paced, rank, ask, speeds, &s);
+    struct model_rank s = { 0 };
+    int rc = model_rank_open(&paced, rank, ask, speeds, &s);
 
     if (!rc)
-        rc = time_steps(&s, ask->known, &one);
-    stage_close(&s);
+        rc = time_steps(&s, ask->known_routes, &one);
+    model_rank_close(&s);
     TRY(rc);
     all->ns = fmax(all->ns, one.ns);
     all->compute_ns = fmax(all->compute_ns, one.compute_ns);
@@ -111,9 +116,10 @@ static int run_class(const struct cluster *c, const struct rank_class *class,
     return OK;
 }
 
-/* Sets up the machine as the shape wants it, and how fast its ranks are: the caller's to free. */
-static int set_up(const struct cluster *machine, const struct modelled_ask *given,
-                  struct cluster *c, struct modelled_ask *ask, double **speeds)
+/* Resizes the machine to the shape's ranks, and lists how fast these are; NULL: equally fast.  The
+ * caller frees `speeds`. */
+static int fit_machine(const struct cluster *machine, const struct modelled_ask *given,
+                       struct cluster *c, struct modelled_ask *ask, double **speeds)
 {
     *c = *machine;
     *ask = *given;
@@ -125,7 +131,7 @@ static int set_up(const struct cluster *machine, const struct modelled_ask *give
         return OK;
     *speeds = calloc(c->ranks, sizeof(**speeds));
     if (!*speeds)
-        return fail(ERR_NOMEM, "speeds of %u ranks", c->ranks);
+        return fail(ERR_NOMEM, "the speeds of %u ranks", c->ranks);
     rank_speeds_list(c->rank_speeds_percent, *speeds);
     return OK;
 }
@@ -147,8 +153,8 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
     double *speeds;
     int rc = OK;
 
-    TRY(set_up(machine, given, &c, &ask, &speeds));
-    if (plan_check(&ask.plan, &ask.shape)) { /* has said why */
+    TRY(fit_machine(machine, given, &c, &ask, &speeds));
+    if (plan_check(&ask.plan, &ask.shape)) { /* which has printed why */
         rc = ERR_ARGUMENT;
     } else if (bytes_of(&ask, speeds) <= c.memory_gib * 0x1p30) {
         struct rank_classes classes = rank_classes_of(&ask.shape, speeds, c.ranks);
@@ -173,17 +179,17 @@ int modelled_bytes(const struct cluster *machine, const struct modelled_ask *giv
     struct cluster c;
     double *speeds;
 
-    TRY(set_up(machine, given, &c, &ask, &speeds));
+    TRY(fit_machine(machine, given, &c, &ask, &speeds));
     *out = bytes_of(&ask, speeds);
     free(speeds);
     return OK;
 }
 
-/* Memory of a modelled device, which is never looked at. */
+/* Buffers of a modelled device: nothing reads or writes them. */
 static char send[1], recv[1], scratch[1];
 
 static int open_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, bool naive,
-                    uint64_t bytes, struct stage *s, struct a2a **out)
+                    uint64_t bytes, struct model_rank *s, struct a2a **out)
 {
     struct cluster c = *machine;
     struct a2a_call call = { .dtype = MOE_F32,
@@ -202,7 +208,7 @@ static int open_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, b
 int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,
                     double *out)
 {
-    struct stage s = { 0 };
+    struct model_rank s = { 0 };
     struct a2a *a2a = NULL;
     int rc;
 
@@ -212,15 +218,16 @@ int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, u
     *out = (double)device_now_ns(s.engine.device);
 out:
     a2a_close(a2a);
-    stage_close(&s);
+    model_rank_close(&s);
     return rc;
 }
 
-/* Times all of it without its last exchange, by which blocks leave the node. */
+/* Times the whole all-to-all, then its last exchange, by which blocks leave the node, and subtracts
+ * the second time from the first. */
 int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool naive,
                             uint64_t bytes, double *out)
 {
-    struct stage s = { 0 };
+    struct model_rank s = { 0 };
     struct a2a *a2a = NULL;
     int64_t all;
     int rc;
@@ -234,6 +241,6 @@ int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool 
     *out = (double)(2 * all - device_now_ns(s.engine.device));
 out:
     a2a_close(a2a);
-    stage_close(&s);
+    model_rank_close(&s);
     return rc;
 }

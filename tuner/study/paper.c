@@ -1,5 +1,5 @@
-/* A paper's study: reads the lines of NAME.study and computes each cell of its tables.  README.md
- * explains the language. */
+/* Interprets the lines of a NAME.study file: reads the paper's tables, and computes each cell from
+ * steps on the modelled cluster.  README.md explains the language. */
 #include "baseline.h"
 #include "formulas.h"
 #include "modelled_step.h"
@@ -15,33 +15,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BOUND = 64, NAME_BYTES = 64 };
+enum { BOUND_MAX = 64, NAME_BYTES = 64 };
 
-/* A name and what it stands for: an expression, evaluated wherever the name is used, or a value
- * with the word that stood for it. */
+/* A name that lines define, and its meaning: an expression, which is evaluated wherever the name is
+ * used, or a number.  All text lies in the study's lines and is not terminated. */
 struct binding {
-    const char *name, *expression, *word;
+    const char *name;
+    const char *expression; /* NULL: `value` holds */
+    const char *word;       /* that stood for the number, as "linear"; NULL: none did */
     int name_bytes, word_bytes;
     double value;
 };
 
-/* A step that was computed: cells ask for the same steps again and again. */
-struct known_step {
+/* One step that was computed, with what was asked for: cells need the same steps again and again.
+ */
+struct cached_step {
     struct modelled_ask ask;
-    double seconds[2];
+    double seconds[2]; /* of two unequal devices, as formula_unequal() takes them; 0: equal ranks */
     struct modelled_step step;
 };
 
+/* One evaluation of a study's lines.  paper_fill() opens it, and frees `uses`, `cached` and
+ * `formulas`. */
 struct paper {
     const struct study *study;
     struct formulas formulas;
-    struct study_table *table;        /* that is filled */
-    struct binding bound[MOST_BOUND]; /* the last one of a name holds */
+    struct study_table *table;       /* that the lines fill now; the caller's */
+    struct binding bound[BOUND_MAX]; /* names in force; the last one of a name holds */
     int bound_count;
-    size_t *uses; /* of each line: cells that it has filled */
-    struct known_step *known;
-    size_t known_count, known_room;
-    int rc;
+    size_t *uses; /* for each line, how many cells it has filled */
+    struct cached_step *cached;
+    size_t cached_count, cached_room;
+    int rc; /* of the first failure; evaluation goes on with NAN */
 };
 
 /* ---- lines */
@@ -51,41 +56,42 @@ static int indent_of(const char *line)
     return (int)strspn(line, " ");
 }
 
-/* Returns what follows the word on this line; NULL: another word begins it. */
-static const char *after(const char *line, const char *word)
+/* Returns the text after the word that begins this line; NULL: the line begins otherwise. */
+static const char *text_after(const char *line, const char *word)
 {
     size_t bytes = strlen(word);
 
     return strncmp(line, word, bytes) ? NULL : line + bytes;
 }
 
-/* Returns the line at which the next table begins: those from the i-th on belong to one before it.
- */
+/* Returns the first line from the i-th on that begins a table, or the end of the lines. */
 static size_t table_end(const char *const *lines, size_t i)
 {
-    while (lines[i] && !after(lines[i], "table "))
+    while (lines[i] && !text_after(lines[i], "table "))
         i++;
     return i;
 }
 
-/* "note @NAME" is the text that stands in "text NAME ..." lines. */
+/* Adds a note to the table's assumptions.  "@NAME" stands for the lines "text NAME ...". */
 static void add_note(const char *const *lines, const char *note, struct study_row *row)
 {
     size_t bytes = strlen(row->assumptions);
     char begin[NAME_BYTES];
 
-    if (*note != '@') { /* two spaces behind a sentence, one behind a word */
-        text_add(row->assumptions, sizeof(row->assumptions), "%s%s",
-                 !bytes                               ? ""
-                 : row->assumptions[bytes - 1] == '.' ? "  "
-                                                      : " ",
-                 note);
+    if (*note != '@') {
+        const char *space = " "; /* between words; two after a sentence */
+
+        if (!bytes)
+            space = "";
+        else if (row->assumptions[bytes - 1] == '.')
+            space = "  ";
+        text_add(row->assumptions, sizeof(row->assumptions), "%s%s", space, note);
         return;
     }
     snprintf(begin, sizeof(begin), "text %s ", note + 1);
     for (; *lines; lines++)
-        if (after(*lines, begin))
-            add_note(lines, after(*lines, begin), row);
+        if (text_after(*lines, begin))
+            add_note(lines, text_after(*lines, begin), row);
 }
 
 int paper_tables(const struct study *study, struct study_row **out)
@@ -94,28 +100,29 @@ int paper_tables(const struct study *study, struct study_row **out)
     size_t count = 0;
 
     for (const char *const *line = study->lines; *line; line++)
-        count += after(*line, "table ") != NULL;
+        count += text_after(*line, "table ") != NULL;
     rows = calloc(count + 1, sizeof(*rows));
     if (!rows)
         return fail(ERR_NOMEM, "tables of %s", study->name);
     for (const char *const *line = study->lines; *line; line++) {
         const char *text;
 
-        if ((text = after(*line, "table "))) {
+        if ((text = text_after(*line, "table "))) {
             row = row ? row + 1 : rows;
             snprintf(row->name, sizeof(row->name), "%s", text);
-        } else if ((text = after(*line, "title "))) {
+        } else if ((text = text_after(*line, "title "))) {
             snprintf(row->title, sizeof(row->title), "%s", text);
-        } else if ((text = after(*line, "unit "))) {
+        } else if ((text = text_after(*line, "unit "))) {
             snprintf(row->unit, sizeof(row->unit), "%s", text);
-        } else if ((text = after(*line, "plot "))) {
+        } else if ((text = text_after(*line, "plot "))) {
             if (!text_put(row->plot, sizeof(row->plot), "%s", text)) {
                 free(rows);
-                return fail(ERR_ARGUMENT, "%s.study: a plot's line is too long", study->name);
+                return fail(ERR_ARGUMENT, "%s.study: the plot line of %s is too long", study->name,
+                            row->name);
             }
-        } else if ((text = after(*line, "not yet "))) {
+        } else if ((text = text_after(*line, "not yet "))) {
             snprintf(row->not_yet, sizeof(row->not_yet), "%s", text);
-        } else if ((text = after(*line, "note "))) {
+        } else if ((text = text_after(*line, "note "))) {
             add_note(study->lines, text, row);
         }
     }
@@ -125,7 +132,8 @@ int paper_tables(const struct study *study, struct study_row **out)
 
 /* ---- names */
 
-static double wrong(struct paper *p, const char *what, const char *at)
+/* Reports the first failure only, with the text where it lies.  Returns NAN. */
+static double fail_at(struct paper *p, const char *what, const char *at)
 {
     if (!p->rc)
         p->rc = fail(ERR_ARGUMENT, "%s.study: %s at \"%.40s\"", p->study->name, what, at);
@@ -137,6 +145,7 @@ static bool is_name(const char *name, int bytes, const char *word)
     return (size_t)bytes == strlen(word) && !memcmp(name, word, (size_t)bytes);
 }
 
+/* Returns how long the name is that begins here; 0: no name does. */
 static int name_bytes(const char *text)
 {
     int n = 0;
@@ -154,10 +163,11 @@ static struct binding *find_bound(struct paper *p, const char *name, int bytes)
     return NULL;
 }
 
+/* Puts a name in force.  The caller sets its meaning, and ends it by restoring p->bound_count. */
 static struct binding *bind(struct paper *p, const char *name)
 {
-    if (p->bound_count == MOST_BOUND) {
-        wrong(p, "too many names in force", name);
+    if (p->bound_count == BOUND_MAX) {
+        fail_at(p, "too many names are in force", name);
         p->bound_count--;
     }
     p->bound[p->bound_count] = (struct binding){ .name = name, .name_bytes = name_bytes(name) };
@@ -168,21 +178,23 @@ static struct binding *bind(struct paper *p, const char *name)
 
 static double value_of(struct paper *p, const char *expression);
 
-static double setting(struct paper *p, const char *name, double usual)
+static double setting_value(struct paper *p, const char *name, double default_value)
 {
     const struct binding *b = find_bound(p, name, (int)strlen(name));
 
-    return !b ? usual : b->expression ? value_of(p, b->expression) : b->value;
+    if (!b)
+        return default_value;
+    return b->expression ? value_of(p, b->expression) : b->value;
 }
 
 #define SHAPE(member) offsetof(struct modelled_ask, shape.member)
 #define PLAN(member) offsetof(struct modelled_ask, plan.member)
 
-/* Letters are those of a shape's and a plan's text. */
+/* Names that set a member of the step's shape or plan, with the letters of their texts ("E=8"). */
 static const struct {
     const char *name;
     size_t offset; /* of a uint32_t */
-    double usual;
+    double default_value;
 } settings[] = {
     { "E", SHAPE(experts), 1 },
     { "k", SHAPE(top_k), 2 },
@@ -206,65 +218,68 @@ static const struct {
     { "w", PLAN(w), MOE_KEEP },
 };
 
-/* Asks for the step that the names in force describe.  f is the capacity factor; dense and rigid:
- * baselines; known: with known routes, too; seconds, other_seconds: of two unequal devices. */
-static void ask_step(struct paper *p, struct known_step *out)
+/* Describes the step that the names in force ask for, but does not compute it.  Besides `settings`
+ * there are f, the capacity factor; dense=1 and rigid=1, the baselines; known=1, which times known
+ * routes, too; seconds and other_seconds, the times of two unequal devices. */
+static void describe_step(struct paper *p, struct cached_step *out)
 {
     struct modelled_ask *ask = &out->ask;
 
-    memset(out, 0, sizeof(*out)); /* it is compared byte by byte */
+    memset(out, 0, sizeof(*out)); /* find_step() compares bytes */
     ask->shape.struct_size = sizeof(ask->shape);
     ask->plan.struct_size = sizeof(ask->plan);
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         *(uint32_t *)((char *)ask + settings[i].offset) =
-            (uint32_t)setting(p, settings[i].name, settings[i].usual);
-    ask->capacities.most = moe_capacity(setting(p, "f", 1), ask->shape.top_k, ask->shape.experts,
-                                        ask->shape.tokens, 0);
-    ask->baseline = (setting(p, "dense", 0) > 0 ? BASELINE_DENSE : 0) |
-                    (setting(p, "rigid", 0) > 0 ? BASELINE_RIGID : 0);
-    ask->known = setting(p, "known", 0) > 0;
-    out->seconds[0] = setting(p, "seconds", 0);
-    out->seconds[1] = setting(p, "other_seconds", 0);
+            (uint32_t)setting_value(p, settings[i].name, settings[i].default_value);
+    ask->capacities.most = moe_capacity(setting_value(p, "f", 1), ask->shape.top_k,
+                                        ask->shape.experts, ask->shape.tokens, 0);
+    ask->baseline = (setting_value(p, "dense", 0) > 0 ? BASELINE_DENSE : 0) |
+                    (setting_value(p, "rigid", 0) > 0 ? BASELINE_RIGID : 0);
+    ask->known_routes = setting_value(p, "known", 0) > 0;
+    out->seconds[0] = setting_value(p, "seconds", 0);
+    out->seconds[1] = setting_value(p, "other_seconds", 0);
 }
 
+/* Returns the step that the names in force describe; computes it the first time. */
 static const struct modelled_step *find_step(struct paper *p)
 {
     static const struct modelled_step none;
-    struct known_step asked;
+    struct cached_step wanted;
     struct cluster unequal;
     const struct cluster *machine = p->formulas.machine;
 
-    ask_step(p, &asked);
-    for (size_t i = 0; i < p->known_count; i++)
-        if (!memcmp(&p->known[i].ask, &asked.ask, sizeof(asked.ask)) &&
-            p->known[i].seconds[0] == asked.seconds[0] &&
-            p->known[i].seconds[1] == asked.seconds[1])
-            return &p->known[i].step;
-    if (!p->rc && asked.seconds[0] > 0) {
-        p->rc = formula_unequal(machine, asked.seconds, &unequal);
+    describe_step(p, &wanted);
+    for (size_t i = 0; i < p->cached_count; i++)
+        if (!memcmp(&p->cached[i].ask, &wanted.ask, sizeof(wanted.ask)) &&
+            p->cached[i].seconds[0] == wanted.seconds[0] &&
+            p->cached[i].seconds[1] == wanted.seconds[1])
+            return &p->cached[i].step;
+    if (!p->rc && wanted.seconds[0] > 0) {
+        p->rc = formula_unequal(machine, wanted.seconds, &unequal);
         machine = &unequal;
     }
     if (!p->rc)
-        p->rc = modelled_step_of(machine, &asked.ask, &asked.step);
-    if (!p->rc && p->known_count == p->known_room) {
-        size_t room = p->known_room ? 2 * p->known_room : 64;
-        void *known = realloc(p->known, room * sizeof(*p->known));
+        p->rc = modelled_step_of(machine, &wanted.ask, &wanted.step);
+    if (!p->rc && p->cached_count == p->cached_room) {
+        size_t room = p->cached_room ? 2 * p->cached_room : 64;
+        void *cached = realloc(p->cached, room * sizeof(*p->cached));
 
-        if (known) {
-            p->known = known;
-            p->known_room = room;
+        if (cached) {
+            p->cached = cached;
+            p->cached_room = room;
         } else {
             p->rc = fail(ERR_NOMEM, "%zu steps", room);
         }
     }
     if (p->rc)
         return &none;
-    p->known[p->known_count] = asked;
-    return &p->known[p->known_count++].step;
+    p->cached[p->cached_count] = wanted;
+    return &p->cached[p->cached_count++].step;
 }
 
 #define STEP(member) offsetof(struct modelled_step, member)
 
+/* Names of what the described step takes. */
 static const struct {
     const char *name;
     size_t offset; /* of a double */
@@ -284,6 +299,7 @@ static const struct {
     { "experts_phase_ns", STEP(phase_ns[PHASE_EXPERTS]) },
 };
 
+/* Words that stand for a number: values of axes and of shapes, and rules for capacities. */
 static const struct {
     const char *name;
     double value;
@@ -314,10 +330,11 @@ static const struct {
     { "held", FORMULA_HELD },
 };
 
+/* Returns the value of a name: bound by a line, a quantity of the step, or a word. */
 static double named_value(struct paper *p, const char *name, int bytes)
 {
     const struct binding *b = find_bound(p, name, bytes);
-    struct known_step asked;
+    struct cached_step wanted;
     double value = NAN;
 
     if (b)
@@ -330,13 +347,13 @@ static double named_value(struct paper *p, const char *name, int bytes)
             return words[i].value;
     if (is_name(name, bytes, "ranks_per_node"))
         return p->formulas.machine->ranks_per_node;
-    ask_step(p, &asked);
+    describe_step(p, &wanted);
     if (is_name(name, bytes, "router_rows"))
-        return shape_gate_columns(&asked.ask.shape);
+        return shape_gate_columns(&wanted.ask.shape);
     if (!is_name(name, bytes, "bytes"))
-        return wrong(p, "an unknown name", name);
+        return fail_at(p, "an unknown name", name);
     if (!p->rc)
-        p->rc = modelled_bytes(p->formulas.machine, &asked.ask, &value);
+        p->rc = modelled_bytes(p->formulas.machine, &wanted.ask, &value);
     return value;
 }
 
@@ -349,45 +366,49 @@ static double value_of(struct paper *p, const char *expression)
     return sum_at(p, &expression);
 }
 
-static char next(const char **at)
+/* Moves to the next character that is no space, and returns it. */
+static char skip_spaces(const char **at)
 {
     *at += strspn(*at, " ");
     return **at;
 }
 
-/* Passes what stands before one of these characters, outside of all brackets. */
-static const char *skip_to(const char *at, const char *stops)
+/* Returns the first of these characters that lies outside all brackets, or the text's end. */
+static const char *find_outside(const char *at, const char *stops)
 {
     for (int depth = 0; *at && (depth || !strchr(stops, *at)); at++)
         depth += (*at == '(' || *at == '[') - (*at == ')' || *at == ']');
     return at;
 }
 
-/* Returns what is behind the character that must stand here; the line's end is never passed. */
-static const char *behind(struct paper *p, const char *at, char wanted)
+/* Returns the text after the wanted character, which must stand here.  If another one does, fails
+ * and returns the text's end. */
+static const char *skip_char(struct paper *p, const char *at, char wanted)
 {
     if (*at == wanted)
         return at + 1;
-    wrong(p, (char[]){ 'n', 'o', ' ', wanted, '\0' }, at);
+    fail_at(p, (char[]){ 'n', 'o', ' ', wanted, '\0' }, at);
     return at + strlen(at);
 }
 
-/* Calls visit for each combination of values in "a = linear 2dh; d = 1 2 4"; "1..8" are all numbers
- * from 1 to 8, "Base:512" and "[100 W]:0" are 512 and 0 by other names. */
-static void for_each(struct paper *p, const char *buckets,
+/* Calls visit for each combination of values in "a = linear 2dh; d = 1 2 4".  "1..8" stands for the
+ * numbers 1 to 8.  "Base:512" is 512 and "[100 W]:0" is 0, and titles show the word. */
+static void for_each(struct paper *p, const char *ranges,
                      void (*visit)(struct paper *p, const void *arg, double *out), const void *arg,
                      double *out)
 {
-    int mark = p->bound_count;
+    int bound_before = p->bound_count;
     struct binding *b;
-    const char *end = skip_to(buckets, ";)"), *at = behind(p, skip_to(buckets, "="), '=');
+    const char *end = find_outside(ranges, ";)");
+    const char *at = skip_char(p, find_outside(ranges, "="), '=');
 
-    next(&buckets);
-    b = bind(p, buckets);
-    while (next(&at) && at < end && !p->rc) {
+    skip_spaces(&ranges);
+    b = bind(p, ranges);
+    while (skip_spaces(&at) && at < end && !p->rc) {
         bool quoted = *at == '[';
         const char *word_end = at + quoted + strcspn(at + quoted, quoted ? "]" : ": ;)");
-        const char *value = quoted ? behind(p, word_end, ']') : word_end, *dots = strstr(at, "..");
+        const char *value = quoted ? skip_char(p, word_end, ']') : word_end,
+                   *dots = strstr(at, "..");
         double last;
 
         b->word = at + quoted;
@@ -400,9 +421,12 @@ static void for_each(struct paper *p, const char *buckets,
             last = value_of(p, dots + 2);
         }
         for (; b->value <= last && !p->rc; b->value++)
-            *end == ';' ? for_each(p, end + 1, visit, arg, out) : visit(p, arg, out);
+            if (*end == ';')
+                for_each(p, end + 1, visit, arg, out);
+            else
+                visit(p, arg, out);
     }
-    p->bound_count = mark;
+    p->bound_count = bound_before;
 }
 
 static void add_up(struct paper *p, const void *expression, double *out)
@@ -410,15 +434,15 @@ static void add_up(struct paper *p, const void *expression, double *out)
     *out += value_of(p, expression);
 }
 
-/* Takes the least of the numbers that there are: a plan that does not fit into the memory has none.
- */
+/* Lowers *out to the least of the expressions.  fmin() passes over NAN, the time of a plan that
+ * does not fit into the memory. */
 static void find_least(struct paper *p, const void *expression, double *out)
 {
     const char *at = expression;
 
     do
         *out = fmin(*out, sum_at(p, &at));
-    while (next(&at) == ',' && at++);
+    while (skip_spaces(&at) == ',' && at++);
 }
 
 static void find_most(struct paper *p, const void *expression, double *out)
@@ -427,38 +451,40 @@ static void find_most(struct paper *p, const void *expression, double *out)
 
     do
         *out = fmax(*out, sum_at(p, &at));
-    while (next(&at) == ',' && at++);
+    while (skip_spaces(&at) == ',' && at++);
 }
 
+/* Functions over several values, "min(ns; d = 1 2 4)". */
 static const struct {
     const char *name;
     void (*visit)(struct paper *p, const void *expression, double *out);
-    double first;
+    double first; /* the result so far before the first value */
 } folds[] = { { "sum", add_up, 0 }, { "min", find_least, NAN }, { "max", find_most, NAN } };
 
-/* `at` is behind the opening bracket. */
-static double call(struct paper *p, const char *name, int bytes, const char *at)
+/* Evaluates a call, "min(ns; d = 1 2)"; `at` is behind its opening bracket. */
+static double call_value(struct paper *p, const char *name, int bytes, const char *at)
 {
-    double value = NAN, arguments[FORMULA_ARGUMENTS] = { 0 };
+    struct formula_call formula_call = { .formulas = &p->formulas };
+    double value = NAN;
 
     if (is_name(name, bytes, "pick")) { /* pick(i, first, second ...) */
         for (int i = (int)sum_at(p, &at); i >= 0 && *at == ','; i--)
-            at = i ? skip_to(at + 1, ",)") : at + 1;
+            at = i ? find_outside(at + 1, ",)") : at + 1;
         return value_of(p, at);
     }
     if (is_name(name, bytes, "if")) { /* if(above 0, then, else) */
         bool is_above = sum_at(p, &at) > 0;
 
-        at = behind(p, at, ',');
-        return value_of(p, is_above ? at : behind(p, skip_to(at, ",)"), ','));
+        at = skip_char(p, at, ',');
+        return value_of(p, is_above ? at : skip_char(p, find_outside(at, ",)"), ','));
     }
     for (size_t i = 0; i < sizeof(folds) / sizeof(folds[0]); i++)
         if (is_name(name, bytes, folds[i].name)) {
-            const char *buckets = skip_to(at, ";)");
+            const char *ranges = find_outside(at, ";)");
 
             value = folds[i].first;
-            if (*buckets == ';')
-                for_each(p, buckets + 1, folds[i].visit, at, &value);
+            if (*ranges == ';')
+                for_each(p, ranges + 1, folds[i].visit, at, &value);
             else
                 folds[i].visit(p, at, &value);
             return value;
@@ -466,29 +492,31 @@ static double call(struct paper *p, const char *name, int bytes, const char *at)
     for (const struct formula *f = formula_list; f->name; f++)
         if (is_name(name, bytes, f->name)) {
             for (int i = 0; i < f->arguments && !p->rc; i++) {
-                at = i ? behind(p, at, ',') : at;
-                arguments[i] = sum_at(p, &at);
-                next(&at);
+                at = i ? skip_char(p, at, ',') : at;
+                formula_call.arguments[i] = sum_at(p, &at);
+                skip_spaces(&at);
             }
+            formula_call.output = f->output;
             if (!p->rc)
-                p->rc = f->of(&p->formulas, f->part, arguments, &value);
+                p->rc = f->compute(&formula_call, &value);
             return value;
         }
-    return wrong(p, "an unknown formula", name);
+    return fail_at(p, "an unknown formula", name);
 }
 
-/* Reads a number, a name, a call, or a sum in brackets; "ns[r=4, d=1]": as if r was 4 and d 1. */
+/* Evaluates a number, a name, a call, or a sum in brackets.  "ns[r=4, d=1]" is ns with r=4 and d=1
+ * in force. */
 static double operand_at(struct paper *p, const char **at)
 {
     const char *name = *at;
     char *end;
-    int mark = p->bound_count, bytes;
+    int bound_before = p->bound_count, bytes;
     double value;
 
-    if (next(&name) == '(') {
+    if (skip_spaces(&name) == '(') {
         *at = name + 1;
         value = sum_at(p, at);
-        *at = behind(p, skip_to(*at, ")"), ')');
+        *at = skip_char(p, find_outside(*at, ")"), ')');
         return value;
     }
     value = strtod(name, &end);
@@ -499,12 +527,12 @@ static double operand_at(struct paper *p, const char **at)
     bytes = name_bytes(name);
     if (!bytes) {
         *at = name + strlen(name);
-        return wrong(p, "no expression", name);
+        return fail_at(p, "no expression", name);
     }
     *at = name + bytes;
     if (**at == '(') {
-        value = call(p, name, bytes, *at + 1);
-        *at = behind(p, skip_to(*at + 1, ")"), ')');
+        value = call_value(p, name, bytes, *at + 1);
+        *at = skip_char(p, find_outside(*at + 1, ")"), ')');
         return value;
     }
     if (**at == '[') {
@@ -515,25 +543,26 @@ static double operand_at(struct paper *p, const char **at)
 
         do {
             inner++;
-            next(&inner);
+            skip_spaces(&inner);
             names[count] = inner;
-            inner = behind(p, skip_to(inner, "="), '=');
+            inner = skip_char(p, find_outside(inner, "="), '=');
             values[count++] = sum_at(p, &inner);
-        } while (next(&inner) == ',' && count < 8);
+        } while (skip_spaces(&inner) == ',' && count < 8);
         for (int i = 0; i < count; i++)
             bind(p, names[i])->value = values[i];
-        *at = behind(p, skip_to(*at + 1, "]"), ']');
+        *at = skip_char(p, find_outside(*at + 1, "]"), ']');
     }
     value = named_value(p, name, bytes);
-    p->bound_count = mark;
+    p->bound_count = bound_before;
     return value;
 }
 
+/* Evaluates "a * b / c"; moves `at` behind it. */
 static double product_at(struct paper *p, const char **at)
 {
     double value = operand_at(p, at);
 
-    while (next(at) == '*' || **at == '/') {
+    while (skip_spaces(at) == '*' || **at == '/') {
         bool times = *(*at)++ == '*';
         double other = operand_at(p, at);
 
@@ -542,11 +571,12 @@ static double product_at(struct paper *p, const char **at)
     return value;
 }
 
+/* Evaluates "a + b - c"; moves `at` behind it. */
 static double sum_at(struct paper *p, const char **at)
 {
     double value = product_at(p, at);
 
-    while (next(at) == '+' || **at == '-') {
+    while (skip_spaces(at) == '+' || **at == '-') {
         bool plus = *(*at)++ == '+';
         double other = product_at(p, at);
 
@@ -557,8 +587,9 @@ static double sum_at(struct paper *p, const char **at)
 
 /* ---- cells */
 
-/* Writes "{W} GPUs" as the names in force have it. */
-static void fill_in(struct paper *p, const char *text, const char *end, char *out, size_t room)
+/* Writes the text from `text` to `end` without outer spaces, and with "{W}" replaced by the word or
+ * the value of W. */
+static void expand_names(struct paper *p, const char *text, const char *end, char *out, size_t room)
 {
     text += strspn(text, " ");
     while (end > text && end[-1] == ' ')
@@ -571,19 +602,19 @@ static void fill_in(struct paper *p, const char *text, const char *end, char *ou
             continue;
         }
         if (!b)
-            wrong(p, "an unknown name", text);
+            fail_at(p, "an unknown name", text);
         else if (b->word)
             text_add(out, room, "%.*s", b->word_bytes, b->word);
         else
             text_add(out, room, "%g", b->expression ? value_of(p, b->expression) : b->value);
-        text = behind(p, skip_to(text, "}"), '}') - 1;
+        text = skip_char(p, find_outside(text, "}"), '}') - 1;
     }
 }
 
-/* Returns the value of the expression behind "=", else the number of this cell in a list with one
- * for each that the line fills, which goes on in lines that begin with "|".  "-": none; "12*",
- * "=*": the cluster was fitted to it. */
-static double published_at(struct paper *p, size_t line, const char *list, bool *fitted)
+/* Returns the published number of the cell that this line fills now; NAN: none was published.
+ * `list` is "= EXPRESSION", or one number for each cell that the line fills, "-" for none; such a
+ * list goes on in lines that begin with "|".  "12*" or "=*": the cluster was fitted to it. */
+static double published_value(struct paper *p, size_t line, const char *list, bool *fitted)
 {
     size_t skip = p->uses[line]++;
     double value;
@@ -612,20 +643,23 @@ static double published_at(struct paper *p, size_t line, const char *list, bool 
 /* Fills the cell of a line ROW | COLUMN | EXPRESSION | PUBLISHED. */
 static void fill_cell(struct paper *p, size_t line)
 {
-    const char *row = p->study->lines[line], *column = behind(p, skip_to(row, "|"), '|');
-    const char *expression = behind(p, skip_to(column, "|"), '|'), *list = strchr(expression, '|');
+    const char *row = p->study->lines[line], *column = skip_char(p, find_outside(row, "|"), '|');
+    const char *expression = skip_char(p, find_outside(column, "|"), '|');
+    const char *list = strchr(expression, '|');
     struct study_cell cell;
     bool fitted;
 
     if (p->rc)
         return;
-    fill_in(p, row, column - 1, cell.row, sizeof(cell.row));
-    fill_in(p, column, expression - 1, cell.column, sizeof(cell.column));
+    expand_names(p, row, column - 1, cell.row, sizeof(cell.row));
+    expand_names(p, column, expression - 1, cell.column, sizeof(cell.column));
     cell.value = value_of(p, expression);
     list = list ? list + 1 : "";
     list += strspn(list, " ");
-    cell.published = published_at(p, line, list, &fitted);
-    cell.mark = isnan(cell.published) ? STUDY_UNPUBLISHED : fitted ? STUDY_FITTED : STUDY_PREDICTED;
+    cell.published = published_value(p, line, list, &fitted);
+    cell.mark = fitted ? STUDY_FITTED : STUDY_PREDICTED;
+    if (isnan(cell.published))
+        cell.mark = STUDY_UNPUBLISHED;
     if (!p->rc)
         p->rc = study_put(p->table, &cell);
 }
@@ -633,55 +667,62 @@ static void fill_cell(struct paper *p, size_t line)
 /* Binds the names of "E = 2 * W; D = 4096" to their expressions. */
 static void define(struct paper *p, const char *line)
 {
-    while (next(&line)) {
-        bind(p, line)->expression = behind(p, skip_to(line, "="), '=');
-        line = skip_to(line, ";");
+    while (skip_spaces(&line)) {
+        bind(p, line)->expression = skip_char(p, find_outside(line, "="), '=');
+        line = find_outside(line, ";");
         line += *line == ';';
     }
 }
 
+/* Lines of a study from `first` up to, not including, `end`. */
 struct paper_block {
     size_t first, end;
 };
 
-static void run_block(struct paper *p, const void *lines_of, double *unused)
+/* Runs the lines of a block: loops, definitions and cells.  for_each() calls it for the body of a
+ * loop, hence the arguments. */
+static void run_block(struct paper *p, const void *block_arg, double *unused)
 {
-    static const char *const head[] = { "title ", "unit ", "plot ", "note ", "not yet ", "|" };
-    const struct paper_block *block = lines_of;
-    int mark = p->bound_count;
+    /* paper_tables() and published_value() have read these. */
+    static const char *const other_lines[] = {
+        "title ", "unit ", "plot ", "note ", "not yet ", "|"
+    };
+    const struct paper_block *block = block_arg;
+    int bound_before = p->bound_count;
 
     for (size_t i = block->first; i < block->end && !p->rc; i++) {
         const char *line = p->study->lines[i] + indent_of(p->study->lines[i]);
         size_t k = 0;
 
-        while (k < sizeof(head) / sizeof(head[0]) && !after(line, head[k]))
+        while (k < sizeof(other_lines) / sizeof(other_lines[0]) &&
+               !text_after(line, other_lines[k]))
             k++;
-        if (k < sizeof(head) / sizeof(head[0]))
+        if (k < sizeof(other_lines) / sizeof(other_lines[0]))
             continue;
-        if (after(line, "for ")) {
+        if (text_after(line, "for ")) {
             struct paper_block body = { i + 1, i + 1 };
 
             while (body.end < block->end &&
                    indent_of(p->study->lines[body.end]) > indent_of(p->study->lines[i]))
                 body.end++;
-            for_each(p, after(line, "for "), run_block, &body, unused);
+            for_each(p, text_after(line, "for "), run_block, &body, unused);
             i = body.end - 1;
         } else if (strchr(line, '|')) {
             fill_cell(p, i);
         } else if (strchr(line, '=')) {
             define(p, line);
         } else {
-            wrong(p, "an unknown line", line);
+            fail_at(p, "an unknown line", line);
         }
     }
-    p->bound_count = mark;
+    p->bound_count = bound_before;
 }
 
 int paper_fill(const struct study *study, const struct cluster *machine, const char *only,
                struct study_table *tables)
 {
     struct paper p = { .study = study, .formulas = { .machine = machine } };
-    size_t head = table_end(study->lines, 0), end = head;
+    size_t first_table = table_end(study->lines, 0), end = first_table;
     double unused = 0;
 
     while (study->lines[end])
@@ -689,18 +730,18 @@ int paper_fill(const struct study *study, const struct cluster *machine, const c
     p.uses = calloc(end + 1, sizeof(*p.uses));
     if (!p.uses)
         return fail(ERR_NOMEM, "%zu lines", end);
-    for (size_t i = 0; i < head; i++)
-        if (strchr(study->lines[i], '=') && !after(study->lines[i], "text "))
+    for (size_t i = 0; i < first_table; i++)
+        if (strchr(study->lines[i], '=') && !text_after(study->lines[i], "text "))
             define(&p, study->lines[i]);
-    for (size_t i = head; study->lines[i] && !p.rc; i = end, tables++) {
+    for (size_t i = first_table; study->lines[i] && !p.rc; i = end, tables++) {
         end = table_end(study->lines, i + 1);
         p.table = tables;
-        if (!only || !strcmp(after(study->lines[i], "table "), only))
+        if (!only || !strcmp(text_after(study->lines[i], "table "), only))
             run_block(&p, &(struct paper_block){ i + 1, end }, &unused);
-        p.known_count = 0;
+        p.cached_count = 0;
     }
     free(p.uses);
-    free(p.known);
+    free(p.cached);
     formulas_close(&p.formulas);
     return p.rc;
 }

@@ -1,4 +1,4 @@
-/* Lets the modelled ranks run each plan once at each capacity. */
+/* Has modelled ranks run each plan once at each capacity. */
 #include "step_times.h"
 
 #include "crew.h"
@@ -15,13 +15,14 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int ask(struct crew *crew, const struct order *order, double *ns)
+/* Sends an order to the ranks.  *ns is NAN if there is too little memory. */
+static int send_order(struct crew *crew, const struct order *order, double *ns)
 {
     struct reply reply;
 
     TRY(crew_do(crew, order, &reply));
     if (reply.state != TRIAL_OK && reply.state != TRIAL_NO_MEMORY)
-        return fail(ERR_DEVICE, "a modelled step: %s", reply.message);
+        return fail(ERR_DEVICE, "a modelled step failed: %s", reply.message);
     *ns = reply.state == TRIAL_OK ? (double)reply.ns : NAN;
     return OK;
 }
@@ -34,13 +35,13 @@ static int run_all(const struct step_times_ask *a, struct step_times *t, struct 
     double ns;
 
     TRY(load_text(a->load, order.load));
-    TRY(ask(crew, &order, &ns));
+    TRY(send_order(crew, &order, &ns));
     order.kind = ORDER_STEP;
     for (size_t i = 0; i < t->count; i++)
         for (size_t arm = 0; arm < t->arm_count; arm++) {
             order.capacity = t->capacities[i];
             order.plan = t->arms[arm];
-            TRY(ask(crew, &order, &t->ns[i * t->arm_count + arm]));
+            TRY(send_order(crew, &order, &t->ns[i * t->arm_count + arm]));
         }
     return OK;
 }
@@ -55,17 +56,18 @@ int step_times_open(const struct step_times_ask *a, struct step_times *out)
     cluster_silence(&silent);
     t.capacities = malloc(a->count * sizeof(*t.capacities));
     t.ns = malloc(a->count * a->arm_count * sizeof(*t.ns));
-    TRY_OUT(t.capacities && t.ns ? OK
-                                 : fail(ERR_NOMEM, "%zu modelled times", a->count * a->arm_count));
+    TRY_OUT(t.capacities && t.ns
+                ? OK
+                : fail(ERR_NOMEM, "%zu modelled step times", a->count * a->arm_count));
     memcpy(t.capacities, a->capacities, a->count * sizeof(*t.capacities));
     qsort(t.capacities, a->count, sizeof(*t.capacities), by_size);
-    for (size_t i = 0; i < a->count; i++) /* each is kept once */
+    for (size_t i = 0; i < a->count; i++) /* without repetitions */
         if (!t.count || t.capacities[t.count - 1] != t.capacities[i])
             t.capacities[t.count++] = t.capacities[i];
     TRY_OUT(crew_open(&(struct crew_setup){ .model = &silent, .seed = 1 }, &crew));
     TRY_OUT(run_all(a, &t, crew));
     *out = t;
-    t = (struct step_times){ .count = 0 };
+    t = (struct step_times){ .count = 0 }; /* the caller has the arrays now */
 out:
     crew_close(crew);
     step_times_close(&t);
@@ -81,7 +83,7 @@ void step_times_close(struct step_times *times)
 
 const double *step_times_at(const struct step_times *t, uint64_t capacity)
 {
-    size_t low = 0, high = t->count; /* it is in between, if it is not less than all */
+    size_t low = 0, high = t->count; /* the answer is in [low, high) */
 
     while (high - low > 1) {
         size_t middle = (low + high) / 2;

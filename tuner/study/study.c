@@ -1,4 +1,4 @@
-/* Finds a study, gives it a machine and fills its tables. */
+/* The list of studies; finds one, reads the cluster it runs on, and fills its tables. */
 #include "study.h"
 
 #include "status.h"
@@ -10,7 +10,8 @@
 
 const char *const study_mark_words[] = { "fitted", "predicted", "not published" };
 
-/* Files that the build quotes: a cluster of tests/data/clusters as one text, a study's lines. */
+/* The build makes these .inc files: a cluster of tests/data/clusters as one string, the lines of a
+ * NAME.study as strings. */
 static const char ndm_a100[] =
 #include <ndm-a100.inc>
     ;
@@ -44,8 +45,8 @@ const struct study study_tutel = {
     .name = "tutel",
     .paper = "Tutel: Adaptive Mixture-of-Experts at Scale (arXiv 2206.03382)",
     .assumptions =
-        "k=2, f=1 and f32 where the paper does not say; training: forward and backward.  "
-        "Times are those of our executor on a virtual clock.",
+        "k=2, f=1 and f32 where the paper does not say.  A step is forward and backward.  "
+        "Our executor takes the times on a virtual clock.",
     .most_ranks = 2048,
     .machine = ndm_a100,
     .lines = tutel_lines,
@@ -55,9 +56,9 @@ static const struct study study_hexa = {
     .name = "hexa",
     .paper = "HEXA-MoE: Efficient and Heterogeneous-aware MoE Acceleration with ZERO Computation "
              "Redundancy (arXiv 2411.01288)",
-    .assumptions = "The cluster was invented, by data sheets: nothing in it is fitted to the "
-                   "paper.  Times are those of our executor on a virtual clock, bytes those that "
-                   "its layer allocates; f=1 where the paper does not say.",
+    .assumptions = "The cluster was invented from data sheets: nothing in it is fitted to the "
+                   "paper.  Our executor takes the times on a virtual clock; bytes are what its "
+                   "layer allocates.  f=1 where the paper does not say.",
     .most_ranks = 4,
     .machine = workstation_4x4090,
     .lines = hexa_lines,
@@ -66,8 +67,8 @@ static const struct study study_hexa = {
 static const struct study study_smile = {
     .name = "smile",
     .paper = "SMILE: Scaling Mixture-of-Experts with Efficient Bi-level Routing (arXiv 2212.05191)",
-    .assumptions = "GELU and f32.  Times are those of our executor on a virtual "
-                   "clock.  Table 3's exchanges and the scaling by nodes fitted the cluster.",
+    .assumptions = "GELU and f32.  Our executor takes the times on a virtual clock.  The cluster "
+                   "is fitted to Table 3's exchanges and to the scaling by nodes.",
     .most_ranks = 128,
     .machine = p4d_16_nccl210,
     .lines = smile_lines,
@@ -77,10 +78,10 @@ static const struct study study_dynamoe = {
     .name = "dynamoe",
     .paper = "DynaMoE: Optimizing Mixture of Experts using Dynamic Recompilations (arXiv "
              "2205.01848)",
-    .assumptions = "The cluster was invented, by data sheets: nothing in it is fitted to the "
-                   "paper.  The paper's layers are CNNs and MLPs of sizes that it does not give; "
-                   "ours is E=8 k=1 D=1024 H=4096, 1024 tokens per GPU, f32, training, r=1 d=1 "
-                   "a=linear.  Times are those of our executor on a virtual clock.",
+    .assumptions = "The cluster was invented from data sheets: nothing in it is fitted to the "
+                   "paper.  The paper's layers are CNNs and MLPs, and it does not give their "
+                   "sizes.  Our layer is E=8 k=1 D=1024 H=4096, 1024 tokens per GPU, f32, "
+                   "training, r=1 d=1 a=linear.  Our executor takes the times on a virtual clock.",
     .most_ranks = 4,
     .machine = p100_4,
     .lines = dynamoe_lines,
@@ -91,7 +92,7 @@ const struct study *const studies[] = { &study_tutel,   &study_hexa,  &study_smi
 
 enum { NAMES_BYTES = 600 };
 
-/* "a, b, c". */
+/* Adds a name to a list, "a, b, c". */
 static void add_name(char names[NAMES_BYTES], const char *name)
 {
     text_add(names, NAMES_BYTES, "%s%s", *names ? ", " : "", name);
@@ -108,7 +109,7 @@ int study_find(const char *name, const struct study **out)
             return OK;
         }
     }
-    return fail(ERR_ARGUMENT, "no study \"%s\"; there is %s", name, names);
+    return fail(ERR_ARGUMENT, "no study is named \"%s\"; the studies are %s", name, names);
 }
 
 static int check_only(const struct study_result *result)
@@ -120,10 +121,12 @@ static int check_only(const struct study_result *result)
             return OK;
         add_name(names, result->rows[i].name);
     }
-    return fail(ERR_ARGUMENT, "--only %s: %s has %s", result->only, result->study->name, names);
+    return fail(ERR_ARGUMENT, "--only %s: the study %s has no such table; its tables are %s",
+                result->only, result->study->name, names);
 }
 
-/* Reads the study's cluster, or that of the file `sim`, and checks that it can model the study. */
+/* Reads the cluster of the file `sim`, or the study's own if `sim` is NULL, and checks that it can
+ * model the study. */
 static int find_machine(const struct study *study, const char *sim, struct cluster *out)
 {
     const char *origin = sim ? sim : "the study's own cluster";
@@ -132,9 +135,11 @@ static int find_machine(const struct study *study, const char *sim, struct clust
 
     TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine, origin, out));
     if (!out->ranks_per_node)
-        return fail(ERR_ARGUMENT, "%s: ranks_per_node is wanted, of nodes that are alike", origin);
+        return fail(ERR_ARGUMENT, "%s: a study needs ranks_per_node, and nodes that are alike",
+                    origin);
     if (study->most_ranks > out->ranks_per_node && study->most_ranks % out->ranks_per_node)
-        return fail(ERR_ARGUMENT, "%s: the study %s has %u ranks, no whole number of nodes of %u",
+        return fail(ERR_ARGUMENT,
+                    "%s: the study %s models %u ranks, which is no whole number of nodes of %u",
                     origin, study->name, study->most_ranks, out->ranks_per_node);
     large = *out;
     TRY(cluster_resize(&large, study->most_ranks));
@@ -143,14 +148,14 @@ static int find_machine(const struct study *study, const char *sim, struct clust
             add_name(names, cluster_fields[i].name);
     if (*names)
         return fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names);
-    cluster_silence(out); /* noise would be compared with what was published */
+    cluster_silence(out); /* the published numbers are compared with times without noise */
     snprintf(out->backend, sizeof(out->backend), "sim");
     return OK;
 }
 
-/* Takes "fitted" from numbers of another cluster, of which none was chosen by what the paper says.
- */
-static int judge_machine(struct study_result *result)
+/* Marks "fitted" numbers as predicted, with a remark, if the machine is not the study's own: nobody
+ * fitted another cluster to the paper. */
+static int mark_other_machine(struct study_result *result)
 {
     char text[CLUSTER_TEXT_BYTES], own_text[CLUSTER_TEXT_BYTES];
     struct cluster own;
@@ -161,8 +166,8 @@ static int judge_machine(struct study_result *result)
     if (!strcmp(text, own_text))
         return OK;
     snprintf(result->remark, sizeof(result->remark),
-             "This is not the cluster of the study, %s: nothing was fitted to it, and what is said "
-             "of the study's cluster is not said of this one.",
+             "The study's own cluster is %s.  This is another one, and nothing in it was fitted to "
+             "the paper.  The notes below are about the study's own cluster.",
              own.name);
     for (size_t i = 0; *result->rows[i].name; i++)
         for (size_t k = 0; k < result->tables[i].count; k++)
@@ -176,7 +181,7 @@ bool study_shows(const struct study_result *result, size_t i)
     return !result->only || !strcmp(result->rows[i].name, result->only);
 }
 
-/* Gives each row of the study an empty table. */
+/* Lists the study's rows in the result, each with an empty table. */
 static int open_tables(const struct study *study, struct study_result *result)
 {
     size_t count = 0;
@@ -193,7 +198,7 @@ static int open_tables(const struct study *study, struct study_result *result)
     for (count = 0; result->rows && *result->rows[count].name; count++)
         continue;
     result->tables = calloc(count + 1, sizeof(*result->tables));
-    return result->rows && result->tables ? OK : fail(ERR_NOMEM, "a study");
+    return result->rows && result->tables ? OK : fail(ERR_NOMEM, "the tables of a study");
 }
 
 int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out)
@@ -209,7 +214,7 @@ int study_run(const struct study *study, const struct study_ask *ask, struct stu
         TRY_OUT(find_machine(study, ask->sim, &result.machine));
         TRY_OUT(paper_fill(study, &result.machine, ask->only, result.tables));
         if (ask->sim)
-            TRY_OUT(judge_machine(&result));
+            TRY_OUT(mark_other_machine(&result));
     }
     *out = result;
     return OK;
@@ -235,7 +240,7 @@ int study_put(struct study_table *t, const struct study_cell *cell)
         void *cells = realloc(t->cells, room * sizeof(*t->cells));
 
         if (!cells)
-            return fail(ERR_NOMEM, "%zu cells", room);
+            return fail(ERR_NOMEM, "%zu cells of a table", room);
         t->cells = cells;
         t->room = room;
     }

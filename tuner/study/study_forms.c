@@ -1,4 +1,5 @@
-/* A study as text for a terminal, as JSON, and as one page with pictures. */
+/* Prints the numbers of a study in three forms: text for a terminal, JSON, and one HTML page with
+ * pictures that gnuplot draws. */
 #include "gnuplot.h"
 #include "json.h"
 #include "output_file.h"
@@ -12,13 +13,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows and columns of a table, in the order of their first cells. */
+/* The columns of a table, each as its first cell; borrowed from the table. */
 struct form_grid {
     const struct study_table *table;
     const struct study_cell *columns[32];
     int count;
 };
 
+/* Returns the first cell of this row and this column, of which one may be NULL: any. */
 static const struct study_cell *find_cell(const struct study_table *t, const char *row,
                                           const char *column)
 {
@@ -46,7 +48,7 @@ static bool begins_row(const struct study_table *t, size_t i)
 
 enum { VALUE_BYTES = 32 };
 
-/* Four digits are more than any model is good for. */
+/* Writes three or four digits: no model is better than that.  "-" for NAN. */
 static const char *value_text(double value, char room[VALUE_BYTES])
 {
     if (isnan(value))
@@ -71,19 +73,20 @@ const char *study_title(const struct study *study)
     return study->paper ? study->paper : study->summary;
 }
 
-/* ---- how near it is to what was published */
+/* ---- how near our numbers are to the published ones */
 
 enum nearness { NEAR, FAIR, FAR, NEARNESSES };
 static const double near_percent = 10, fair_percent = 25;
 
-/* By mark: how many of the published numbers are how near, and the furthest one. */
+/* How near the cells of one mark are to the published numbers, and which is the furthest. */
 struct study_score {
     uint32_t cells[STUDY_MARKS][NEARNESSES];
-    const struct study_cell *furthest[STUDY_MARKS];
-    double off[STUDY_MARKS];
+    const struct study_cell *furthest[STUDY_MARKS]; /* borrowed; NULL: no cell counts */
+    double off[STUDY_MARKS];                        /* of the furthest, as off_percent() */
 };
 
-/* What is counted in percent is off by points; all else by a share of the published number. */
+/* Returns how far our number is off: in percentage points if it counts percent, else in percent of
+ * the published number.  NAN: the cell does not count. */
 static double off_percent(const struct study_row *row, const struct study_cell *cell)
 {
     bool percent = *row->unit == '%' || strchr(cell->column, '%');
@@ -92,7 +95,7 @@ static double off_percent(const struct study_row *row, const struct study_cell *
         return INFINITY;
     if (percent)
         return fabs(cell->value - cell->published);
-    if (cell->published == 0) /* 0 beside 0 is by definition */
+    if (cell->published == 0) /* 0 beside 0 is so by definition, and no success of a model */
         return cell->value == 0 ? NAN : INFINITY;
     return 100 * fabs(cell->value / cell->published - 1);
 }
@@ -129,8 +132,8 @@ static struct study_score score_all(const struct study_result *r)
     return all;
 }
 
-/* "31 of 78 predictions are within 10 % of the paper, 52 within 25 %"; "" where it has no number.
- */
+/* Writes "31 of 78 predictions are within 10 % of the paper, 52 within 25 %", and the same of
+ * fitted numbers.  "" if the paper has no numbers. */
 enum { SCORE_BYTES = 240 };
 static const char *score_text(const struct study_result *r, char text[SCORE_BYTES])
 {
@@ -144,8 +147,8 @@ static const char *score_text(const struct study_result *r, char text[SCORE_BYTE
                  all.cells[STUDY_PREDICTED][NEAR], predicted, near_percent,
                  all.cells[STUDY_PREDICTED][NEAR] + all.cells[STUDY_PREDICTED][FAIR], fair_percent);
     if (fitted)
-        text_add(text, SCORE_BYTES, "%s%u of %u fitted ones within %g %%", predicted ? "; " : "",
-                 all.cells[STUDY_FITTED][NEAR], fitted, near_percent);
+        text_add(text, SCORE_BYTES, "%s%u of %u fitted numbers are within %g %%",
+                 predicted ? "; " : "", all.cells[STUDY_FITTED][NEAR], fitted, near_percent);
     return text;
 }
 
@@ -178,13 +181,18 @@ static void print_grid(const struct study_table *t, FILE *to)
 
 void study_print(const struct study_result *r, FILE *to)
 {
+    char score[SCORE_BYTES];
+
     fprintf(to, "%s\nMODELLED on %s: %s\n", study_title(r->study), r->machine.name,
             r->study->assumptions);
     if (*r->remark)
         fprintf(to, "%s\n", r->remark);
-    if (*score_text(r, (char[SCORE_BYTES]){ 0 }))
-        fprintf(to, "%s\n", score_text(r, (char[SCORE_BYTES]){ 0 }));
-    fputs(r->study->paper ? "(published), (fitted*)\n\n" : "\n", to);
+    if (*score_text(r, score))
+        fprintf(to, "%s\n", score);
+    fputs(r->study->paper ? "In brackets: the published number; * marks one to which ours was "
+                            "fitted.\n\n"
+                          : "\n",
+          to);
     for (size_t i = 0; *r->rows[i].name; i++) {
         const struct study_row *row = &r->rows[i];
 
@@ -248,26 +256,29 @@ void study_json(const struct study_result *r, FILE *to)
 
 enum { PLOT_NAMES_MAX = 32 };
 
-/* What `plot [across] LABEL; NAME; ...` asks for: a curve for each column over the rows, or across:
- * for each row over the columns.  Columns and rows that it names are those that are shown; where it
- * names none of a kind, all are that have most of their numbers. */
+/* The picture of one table, as its line `plot [across] LABEL; NAME; ...` describes it.  Each column
+ * is a curve over the rows; with `across` each row is a curve over the columns.  A NAME picks a row
+ * or a column.  If no curve is picked, all are shown; if no place is picked, all places with
+ * numbers of at least half of the curves are shown.  Names are borrowed from the table. */
 struct study_plot {
     const struct study_table *table;
-    char label[64];
-    const char *curves[PLOT_NAMES_MAX], *places[PLOT_NAMES_MAX];
+    char label[64];                     /* of the y axis */
+    const char *curves[PLOT_NAMES_MAX]; /* names in the table */
+    const char *places[PLOT_NAMES_MAX]; /* names along the x axis, in the table */
     int curve_count, place_count;
     bool across;
 };
 
+/* Returns the cell of a curve at a place; NULL: the table has none. */
 static const struct study_cell *plotted(const struct study_plot *p, int curve, int place)
 {
-    const char *one = p->curves[curve], *other = p->places[place];
-
-    return find_cell(p->table, p->across ? one : other, p->across ? other : one);
+    if (p->across)
+        return find_cell(p->table, p->curves[curve], p->places[place]);
+    return find_cell(p->table, p->places[place], p->curves[curve]);
 }
 
-/* The table's own copy of a name of a row, or of a column; NULL: there is none.  `text` is not
- * terminated. */
+/* Returns the table's own copy of the name of a row, or of a column; NULL: the table has no such
+ * name.  `text` is not terminated. */
 static const char *name_in(const struct study_table *t, bool row, const char *text, size_t length)
 {
     for (size_t i = 0; i < t->count; i++) {
@@ -290,7 +301,7 @@ static void add_all_names(const struct study_table *t, bool rows, const char **n
     }
 }
 
-/* ERR_ARGUMENT for a name that the table has not. */
+/* Reads a table's `plot` line.  ERR_ARGUMENT for a name that the table does not have. */
 static int read_plot(const struct study_row *row, const struct study_table *t, struct study_plot *p)
 {
     static const char across[] = "across ";
@@ -311,7 +322,7 @@ static int read_plot(const struct study_row *row, const struct study_table *t, s
         is_row = !name;
         name = name ? name : name_in(t, true, at, length);
         if (!name)
-            return fail(ERR_ARGUMENT, "%s: its plot wants \"%.*s\", which is no row and no column",
+            return fail(ERR_ARGUMENT, "%s: its plot names \"%.*s\", which is no row and no column",
                         row->name, (int)length, at);
         if (is_row == p->across && p->curve_count < PLOT_NAMES_MAX)
             p->curves[p->curve_count++] = name;
@@ -325,11 +336,11 @@ static int read_plot(const struct study_row *row, const struct study_table *t, s
 
         add_all_names(t, !p->across, p->places, &p->place_count);
         for (int place = 0; place < p->place_count; place++) {
-            int there = 0;
+            int cells = 0;
 
             for (int curve = 0; curve < p->curve_count; curve++)
-                there += plotted(p, curve, place) != NULL;
-            if (2 * there >= p->curve_count)
+                cells += plotted(p, curve, place) != NULL;
+            if (2 * cells >= p->curve_count)
                 p->places[kept++] = p->places[place];
         }
         p->place_count = kept;
@@ -337,7 +348,8 @@ static int read_plot(const struct study_row *row, const struct study_table *t, s
     return OK;
 }
 
-/* "1 MiB, 64 GPUs" and "1 MiB, 128 GPUs" are of one group, "32 MiB, 64 GPUs" of another one. */
+/* Places form groups: "1 MiB, 64 GPUs" and "1 MiB, 128 GPUs" are one group, "32 MiB, 64 GPUs" is
+ * another.  Returns the length of the group's name. */
 static size_t group_length(const char *place)
 {
     const char *last = strrchr(place, ',');
@@ -350,7 +362,7 @@ static bool has_digit(const char *text, size_t length)
     return strcspn(text, "0123456789") < length;
 }
 
-/* A line joins numbers along an axis, in a group, and no words. */
+/* Returns whether a line joins this place to the one before: both are numbers of one group. */
 static bool joins(const struct study_plot *p, int place)
 {
     const char *name = p->places[place], *before = place ? p->places[place - 1] : "";
@@ -361,7 +373,7 @@ static bool joins(const struct study_plot *p, int place)
            has_digit(before + group, strlen(before + group));
 }
 
-/* Where each group has several places, its name is said once. */
+/* Returns whether all groups have several places; then each group's name is written once. */
 static bool has_groups(const struct study_plot *p)
 {
     bool grouped = true;
@@ -372,7 +384,7 @@ static bool has_groups(const struct study_plot *p)
     return grouped;
 }
 
-/* What is left of a place's name: "64 GPUs". */
+/* Returns a place's name without that of its group: "64 GPUs". */
 static const char *in_group(const struct study_plot *p, int place)
 {
     const char *name = p->places[place];
@@ -383,7 +395,8 @@ static const char *in_group(const struct study_plot *p, int place)
     return name + strspn(name, " ");
 }
 
-/* " GPUs", where all places are a number and that: it is said once, too. */
+/* Returns the unit of all places, " GPUs", if each is a number and this unit; else "".  The unit
+ * becomes the axis's label. */
 static const char *common_unit(const struct study_plot *p)
 {
     const char *unit = NULL;
@@ -399,6 +412,7 @@ static const char *common_unit(const struct study_plot *p)
     return unit ? unit : "";
 }
 
+/* Writes a block for each curve; gnuplot/study.gp says which column is what. */
 static void plot_data(const struct study_plot *p, FILE *to)
 {
     for (int curve = 0; curve < p->curve_count; curve++) {
@@ -424,12 +438,13 @@ static void plot_data(const struct study_plot *p, FILE *to)
     }
 }
 
-/* What the script must know: the names of places, and whether a scale of logarithms shows more. */
+/* Writes what the script needs of this table: the names of the places, and whether the y axis is
+ * logarithmic. */
 static void plot_settings(const struct study_plot *p, FILE *to)
 {
     const char *unit = common_unit(p);
     double least = INFINITY, most = 0;
-    size_t letters = 0;
+    size_t letters = 0; /* of all tics: many are written upright */
     bool marked[STUDY_MARKS] = { false };
 
     fputs("set xtics (", to);
@@ -481,7 +496,7 @@ enum { PICTURE_BYTES = 64 };
 static const char *picture_name(const struct study_result *r, size_t row, char room[PICTURE_BYTES])
 {
     text_put(room, PICTURE_BYTES, "%s_%s", r->study->name, r->rows[row].name);
-    for (char *c = room; *c; c++) /* section3.2: an ending begins with a point */
+    for (char *c = room; *c; c++) /* "section3.2": what follows a point is taken for an ending */
         *c = *c == '.' ? '_' : *c;
     return room;
 }
@@ -507,8 +522,8 @@ static int draw_table(const struct study_result *r, size_t row, const char *fold
     picture_name(r, row, name);
     TRY(create_file(folder, name, "dat", &file));
     fprintf(file.to,
-            "# %s: %s\n# place; ours; published, and predicted by ours; published, and ours "
-            "was fitted to it; what the place is\n",
+            "# %s: %s\n# place; ours; published, and ours predicts it; published, and ours was "
+            "fitted to it; what the place is\n",
             r->rows[row].name, r->rows[row].title);
     plot_data(&plot, file.to);
     TRY(output_end(&file, OK, NULL, false));
@@ -576,7 +591,8 @@ static void page_table(const struct study_table *t, FILE *to)
     fputs("</table></div>\n", to);
 }
 
-/* One line for each table that has published numbers: how near ours are, and the furthest one. */
+/* Writes a line for each table with published numbers and each mark: how near our numbers are, and
+ * which is the furthest. */
 static void page_scores(const struct study_result *r, FILE *to)
 {
     static const char *const words[] = {
@@ -614,13 +630,13 @@ static void page_scores(const struct study_result *r, FILE *to)
                        cell->column);
         }
     }
-    fputs(
-        "</table></div>\n<p class=\"soft\">Off by a share of the published number; what is counted "
-        "in percent is off by points.  What is missed, and why, is in tuner/study/README.md.</p>\n",
-        to);
+    fputs("</table></div>\n<p class=\"soft\">A distance is a share of the published number.  Of "
+          "numbers in percent it is in percentage points.  tuner/study/README.md says why numbers "
+          "are missed.</p>\n",
+          to);
 }
 
-/* The picture, and its numbers below; without one the numbers alone. */
+/* Writes a table's picture with its numbers folded below, or the numbers alone. */
 static void page_plot(const struct study_result *r, size_t row, FILE *to)
 {
     bool drawn = r->folder && *r->rows[row].plot, published = false;
@@ -631,12 +647,11 @@ static void page_plot(const struct study_result *r, size_t row, FILE *to)
     if (drawn) {
         fprintf(to, "<figure id=\"%s_plot\">\n", r->rows[row].name);
         page_picture(r->folder, picture_name(r, row, name), "svg", r->rows[row].title, "small", to);
-        fprintf(to,
-                "<figcaption>%s</figcaption>\n</figure>\n<details><summary>The numbers</summary>\n",
-                published
-                    ? "Full lines: ours, modelled.  Broken lines: published; a ring where ours is "
-                      "a prediction, a cross where ours was fitted to it."
-                    : "Ours, modelled; the paper has no numbers.");
+        fprintf(
+            to, "<figcaption>%s</figcaption>\n</figure>\n<details><summary>The numbers</summary>\n",
+            published ? "Full lines: our modelled numbers.  Broken lines: published numbers.  A "
+                        "ring: ours is a prediction.  A cross: ours was fitted to it."
+                      : "Our modelled numbers; the paper publishes none.");
     }
     page_table(&r->tables[row], to);
     if (drawn)
@@ -646,15 +661,14 @@ static void page_plot(const struct study_result *r, size_t row, FILE *to)
 void study_page(const struct study_result *r, FILE *to)
 {
     char cluster[CLUSTER_TEXT_BYTES], title[48];
-    bool marks = false;
+    bool marks = false; /* the marks that all pictures share are written once */
 
     text_put(title, sizeof(title), "moetune study %s", r->study->name);
     page_begin(title, to);
     html_write(to, "<p class='soft'>%s</p>\n<p class='note'>%s</p>\n", study_title(r->study),
                r->study->paper
-                   ? "MODELLED: no number of ours was measured.  Below each is the paper's, "
-                     "and what ours is: fitted, if it was chosen by the paper's, or "
-                     "predicted."
+                   ? "MODELLED: none of our numbers was measured.  Below each stands the paper's "
+                     "number.  Fitted: ours was chosen to agree with it.  Predicted: it was not."
                    : "MODELLED: no number was measured.");
     page_scores(r, to);
     html_write(to, "<p>%s</p>\n", r->study->assumptions);

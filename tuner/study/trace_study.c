@@ -1,4 +1,5 @@
-/* Replays the capacities of a training under plans that are chosen in several ways. */
+/* `study trace`: replays the capacities of a training, and compares policies that choose the plan
+ * of each step: the default, one static plan, a table, a trainer that tunes, the best plan. */
 #include "capacity_trace.h"
 #include "live.h"
 #include "modelled_layer.h"
@@ -11,19 +12,21 @@
 
 enum { SWING_STEPS = 20000 };
 
+/* One replay.  run() opens it and frees its arrays. */
 struct trace_replay {
     const struct study_ask *ask;
     struct modelled_layer layer;
     struct capacity_trace trace;
-    uint32_t *buckets; /* that the trace asks for, in the order it does; each once */
+    uint32_t *buckets; /* that the trace needs, in the order of its steps, each once */
     size_t bucket_count;
-    int *arm_of; /* by bucket - first: the table */
-    uint32_t first;
+    uint32_t first_bucket; /* the smallest of them */
+    int *arm_of;           /* the table: an arm for each bucket, from first_bucket on */
 };
 
-/* What a way of choosing plans comes to. */
+/* What a training costs under one policy. */
 struct policy_cost {
-    double ns, trials; /* of all steps; steps that were there to find out */
+    double ns;     /* true time of all steps */
+    double trials; /* steps that tuning took; NAN: the policy does not tune */
 };
 
 static double step_ns(const struct trace_replay *r, size_t step, int arm)
@@ -42,6 +45,8 @@ static double sum_ns(const struct trace_replay *r, int arm)
 
 /* ---- one plan, or the best of each step */
 
+/* Returns the arm with the smallest time of all steps, or -1: none fits into the memory at every
+ * step. */
 static int best_static(const struct trace_replay *r, double *ns)
 {
     int best = -1;
@@ -58,7 +63,8 @@ static int best_static(const struct trace_replay *r, double *ns)
     return best;
 }
 
-static int oracle(const struct trace_replay *r, double *ns)
+/* Sums the times of each step's best plan. */
+static int sum_best(const struct trace_replay *r, double *ns)
 {
     *ns = 0;
     for (size_t i = 0; i < r->trace.steps; i++) {
@@ -67,7 +73,7 @@ static int oracle(const struct trace_replay *r, double *ns)
         for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++)
             least = fmin(least, step_ns(r, i, arm));
         if (isnan(least))
-            return fail(ERR_ARGUMENT, "step %zu: at c=%u no plan fits into %s", i + 1,
+            return fail(ERR_ARGUMENT, "step %zu: no plan at c=%u fits into %s of memory", i + 1,
                         r->trace.capacities[i], ACCOUNT_TEXT(r->layer.space->memory_limit_bytes));
         *ns += least;
     }
@@ -76,8 +82,8 @@ static int oracle(const struct trace_replay *r, double *ns)
 
 /* ---- a table */
 
-/* Tunes a table beforehand, and takes each step by what it says. */
-static int by_table(struct trace_replay *r, uint32_t run, struct policy_cost *out)
+/* Tunes a table before the training, and takes each step under its bucket's plan. */
+static int add_table(struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
     const struct layer_plans *space = r->layer.space;
     struct noise noise = modelled_layer_noise(&r->layer, run);
@@ -88,30 +94,33 @@ static int by_table(struct trace_replay *r, uint32_t run, struct policy_cost *ou
         struct true_bucket bucket;
         struct bucket_outcome outcome = { .arm = space->default_arm };
 
-        /* Its upper edge may be beyond what memory allows, where the trace's capacity is not. */
+        /* At the bucket's upper end no plan may fit into the memory, although plans fit at the
+         * trace's capacity. */
         if (modelled_layer_bucket(&r->layer, r->buckets[i], &bucket))
             outcome =
                 true_bucket_tune(&bucket, search, &noise, r->layer.request.effort->patience, NULL);
-        r->arm_of[r->buckets[i] - r->first] = outcome.arm;
+        r->arm_of[r->buckets[i] - r->first_bucket] = outcome.arm;
         out->trials += outcome.samples;
     }
     search_close(search);
     for (size_t i = 0; i < r->trace.steps; i++)
-        out->ns += step_ns(r, i, r->arm_of[r->trace.capacities[i] / space->window - r->first]);
+        out->ns +=
+            step_ns(r, i, r->arm_of[r->trace.capacities[i] / space->window - r->first_bucket]);
     return OK;
 }
 
 /* ---- a trainer that tunes */
 
-/* What the library itself takes would make the figures depend on this machine. */
+/* The clock of the library: it stands still, because time of this machine must not change results.
+ */
 static double no_time(void *self)
 {
     (void)self;
     return 0;
 }
 
-/* Takes one step; the tuner is told of a plan that does not fit, and asked for another one.  False:
- * none fits. */
+/* Takes one step under the plan that the library gives.  Reports a plan that does not fit into the
+ * memory, and asks for another one.  Returns false if none fits. */
 static bool train_step(const struct trace_replay *r, struct live *live, struct noise *noise,
                        size_t step, double *ns)
 {
@@ -128,12 +137,13 @@ static bool train_step(const struct trace_replay *r, struct live *live, struct n
             live_tell(live, noise_sample(noise, *ns));
             return true;
         }
-        live_failed(live, TRIAL_NO_MEMORY, "more memory than there is");
+        live_failed(live, TRIAL_NO_MEMORY, "the plan does not fit into the memory");
     }
     return false;
 }
 
-static int by_trainer(const struct trace_replay *r, uint32_t run, struct policy_cost *out)
+/* Trains with libmoetune, which begins with the default plan and tries others. */
+static int add_trainer(const struct trace_replay *r, uint32_t run, struct policy_cost *out)
 {
     char cluster[CLUSTER_TEXT_BYTES];
     struct table_setup setup = { .dry_run = true,
@@ -154,7 +164,7 @@ static int by_trainer(const struct trace_replay *r, uint32_t run, struct policy_
 
     cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
     TRY(live_open(&setup, &live));
-    heard = log_only(false); /* what drifts in a simulation is no news */
+    heard = log_only(false); /* messages about drift are no news in a simulation */
     for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
         out->ns += ns;
     log_only(heard);
@@ -162,48 +172,49 @@ static int by_trainer(const struct trace_replay *r, uint32_t run, struct policy_
     live_close(live);
     return step == steps
                ? OK
-               : fail(ERR_ARGUMENT, "step %zu: at c=%u the trainer finds no plan that fits",
+               : fail(ERR_ARGUMENT,
+                      "step %zu: the trainer finds no plan at c=%u that fits into the memory",
                       step + 1, r->trace.capacities[step]);
 }
 
 /* ---- all of them */
 
-static int put_way(struct study_table *table, const char *row, struct policy_cost way,
-                   double default_ns, double oracle_ns)
+static int put_policy(struct study_table *table, const char *row, struct policy_cost policy,
+                      double default_ns, double best_ns)
 {
-    TRY(study_put_value(table, row, "time, ms", way.ns * 1e-6));
-    TRY(study_put_value(table, row, "of default, %", 100 * way.ns / default_ns));
-    TRY(study_put_value(table, row, "above best, %", 100 * (way.ns / oracle_ns - 1)));
-    return isnan(way.trials) ? OK : study_put_value(table, row, "trials", way.trials);
+    TRY(study_put_value(table, row, "time, ms", policy.ns * 1e-6));
+    TRY(study_put_value(table, row, "of default, %", 100 * policy.ns / default_ns));
+    TRY(study_put_value(table, row, "above best, %", 100 * (policy.ns / best_ns - 1)));
+    return isnan(policy.trials) ? OK : study_put_value(table, row, "trials", policy.trials);
 }
 
-static int put_all(struct trace_replay *r, struct study_table *out)
+static int put_policies(struct trace_replay *r, struct study_table *out)
 {
     struct policy_cost usual = { sum_ns(r, r->layer.space->default_arm), NAN };
-    struct policy_cost fixed = { NAN, NAN }, best = { NAN, NAN }, table = { 0, 0 },
-                       trainer = { 0, 0 };
+    struct policy_cost fixed = { NAN, NAN }, best = { NAN, NAN };
+    struct policy_cost table = { 0, 0 }, trainer = { 0, 0 }; /* sums over the runs, then means */
     double runs = r->ask->seeds;
     char name[48] = "best static plan";
     int arm;
 
-    TRY(oracle(r, &best.ns));
+    TRY(sum_best(r, &best.ns));
     arm = best_static(r, &fixed.ns);
     if (arm >= 0)
         snprintf(name, sizeof(name), "static: %s", PLAN_TEXT(&r->layer.space->arms[arm]));
     for (uint32_t run = 0; run < r->ask->seeds; run++) {
-        TRY(by_table(r, run, &table));
-        TRY(by_trainer(r, run, &trainer));
+        TRY(add_table(r, run, &table));
+        TRY(add_trainer(r, run, &trainer));
     }
     table = (struct policy_cost){ table.ns / runs, table.trials / runs };
     trainer = (struct policy_cost){ trainer.ns / runs, trainer.trials / runs };
-    TRY(put_way(out, "default plan", usual, usual.ns, best.ns));
-    TRY(put_way(out, name, fixed, usual.ns, best.ns));
-    TRY(put_way(out, "table of tune", table, usual.ns, best.ns));
-    TRY(put_way(out, "trainer that tunes", trainer, usual.ns, best.ns));
-    return put_way(out, "best plan of each step", best, usual.ns, best.ns);
+    TRY(put_policy(out, "default plan", usual, usual.ns, best.ns));
+    TRY(put_policy(out, name, fixed, usual.ns, best.ns));
+    TRY(put_policy(out, "table of tune", table, usual.ns, best.ns));
+    TRY(put_policy(out, "trainer that tunes", trainer, usual.ns, best.ns));
+    return put_policy(out, "best plan of each step", best, usual.ns, best.ns);
 }
 
-/* Lists the buckets between the least and the most capacity that the trace asks for. */
+/* Lists the buckets of the trace's steps, and finds its smallest and largest capacity. */
 static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
 {
     uint32_t window = r->layer.space->window;
@@ -214,8 +225,8 @@ static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
         *least = r->trace.capacities[i] < *least ? r->trace.capacities[i] : *least;
         *most = r->trace.capacities[i] > *most ? r->trace.capacities[i] : *most;
     }
-    r->first = *least / window;
-    room = *most / window - r->first + 1;
+    r->first_bucket = *least / window;
+    room = *most / window - r->first_bucket + 1;
     r->buckets = malloc(room * sizeof(*r->buckets));
     r->arm_of = malloc(room * sizeof(*r->arm_of));
     if (!r->buckets || !r->arm_of)
@@ -225,14 +236,15 @@ static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
     for (size_t i = 0; i < r->trace.steps; i++) {
         uint32_t bucket = r->trace.capacities[i] / window;
 
-        if (r->arm_of[bucket - r->first] < 0)
+        if (r->arm_of[bucket - r->first_bucket] < 0)
             r->buckets[r->bucket_count++] = bucket;
-        r->arm_of[bucket - r->first] = 0;
+        r->arm_of[bucket - r->first_bucket] = 0;
     }
     return OK;
 }
 
-/* Times every plan at the trace's capacities, and where its buckets are measured. */
+/* Computes the true times of every plan: at the trace's capacities, and at those at which tune
+ * measures its buckets. */
 static int time_steps(struct trace_replay *r)
 {
     size_t count = r->trace.steps + r->bucket_count;
@@ -240,7 +252,7 @@ static int time_steps(struct trace_replay *r)
     int rc;
 
     if (!capacities)
-        return fail(ERR_NOMEM, "%zu steps", count);
+        return fail(ERR_NOMEM, "the capacities of %zu steps", count);
     for (size_t i = 0; i < r->trace.steps; i++)
         capacities[i] = r->trace.capacities[i];
     for (size_t i = 0; i < r->bucket_count; i++)
@@ -264,12 +276,11 @@ static int replay(struct trace_replay *r, struct study_result *result)
     snprintf(result->remark, sizeof(result->remark),
              "%s: %zu plans; %s: %zu steps, c from %u to %u (%.2f times), %zu buckets of width %u; "
              "noise %g %%, seeds %llu to %llu, share %g",
-             SHAPE_TEXT(shape), r->layer.space->arm_count,
-             file ? file : "two waves that are made up", r->trace.steps, least, most,
-             (double)most / least, r->bucket_count, r->layer.space->window, r->ask->noise_percent,
-             (unsigned long long)r->layer.seed,
+             SHAPE_TEXT(shape), r->layer.space->arm_count, file ? file : "two made-up waves",
+             r->trace.steps, least, most, (double)most / least, r->bucket_count,
+             r->layer.space->window, r->ask->noise_percent, (unsigned long long)r->layer.seed,
              (unsigned long long)(r->layer.seed + r->ask->seeds - 1), r->ask->share);
-    return put_all(r, &result->tables[0]);
+    return put_policies(r, &result->tables[0]);
 }
 
 static int run(const struct study_ask *ask, struct study_result *result)
@@ -289,11 +300,12 @@ static int run(const struct study_ask *ask, struct study_result *result)
 
 static const struct study_row rows[] = {
     { "times", "A training under plans that are chosen in several ways", "ms, %",
-      "Noise decides what is chosen; times are true ones.  Static: the plan whose sum is least.  "
-      "Table: each bucket that the trace asks for is tuned beforehand, as `tune` does.  Trainer: "
-      "libmoetune, told of the cluster, which begins with the default plan and tries others while "
-      "it trains.  Trials: the table's steps, before the training; the trainer's steps under other "
-      "plans than the best known one, whose time is in its sum.  Both are means over the seeds." },
+      "Tuning sees step times with noise; the times below are true ones.  Static: the one plan "
+      "with the smallest time of all steps.  Table: `tune` measures each bucket of the trace "
+      "before the training.  Trainer: libmoetune knows the cluster, begins with the default plan "
+      "and tries others while it trains.  Trials of the table: steps that `tune` takes before the "
+      "training.  Trials of the trainer: steps under other plans than the best known one; their "
+      "time is in its sum.  Table and trainer are means over the seeds." },
     { .name = "" },
 };
 
@@ -301,7 +313,7 @@ const struct study study_trace = {
     .name = "trace",
     .argument = "[FILE]",
     .summary = "What a training takes whose capacity changes, under plans chosen in several ways",
-    .assumptions = "Times are those of our executor on a virtual clock.",
+    .assumptions = "Our executor takes the times on a virtual clock.",
     .run = run,
     .rows = rows,
 };

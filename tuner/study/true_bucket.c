@@ -1,4 +1,4 @@
-/* Asks the decision what to run next, and tells it the true time with noise. */
+/* Runs a decision against true times with noise: it asks for plans, and gets one time for each. */
 #include "true_bucket.h"
 
 #include "store.h"
@@ -37,7 +37,7 @@ struct bucket_outcome true_bucket_tune(const struct true_bucket *b, struct searc
     struct decision_result result;
     struct entry_row entry;
     enum decision_purpose purpose;
-    struct decision own;
+    struct decision own; /* if the caller does not want to see it */
     int arm;
 
     if (!decision)
@@ -49,7 +49,7 @@ struct bucket_outcome true_bucket_tune(const struct true_bucket *b, struct searc
         samples++;
         searched += purpose == DECISION_SEARCH;
     }
-    if (!decision_result(decision, &result))
+    if (!decision_result(decision, &result)) /* impossible: an arm is usable */
         abort();
     out = true_bucket_outcome(b, result.arm);
     out.lost = lost;

@@ -1,5 +1,5 @@
-/* A bucket whose true times are known is tuned by noisy ones, as `tune` would: what it would
- * publish, and what the truth says of that. */
+/* Tunes one bucket with noisy step times, as `tune` does, and judges the published plan by the true
+ * times. */
 #ifndef TRUE_BUCKET_H
 #define TRUE_BUCKET_H
 
@@ -8,37 +8,41 @@
 #include "search.h"
 #include "stats.h"
 
-/* What came of one bucket. */
+/* The result of tuning one bucket: a plain value.  Shares are of a step's time. */
 struct bucket_outcome {
-    int arm; /* that would be published */
-    double regret, bound, lost;
-    double harm;                /* slower than the default by this share */
-    uint32_t samples, searched; /* steps; those that the search asked for */
-    bool first, bounded;
-    bool undecided;   /* as entry_is_undecided() has it */
-    struct gain gain; /* claimed, over the default */
+    int arm;           /* that tune would publish */
+    double regret;     /* share of time that the arm takes more than the best arm; a true number */
+    double harm;       /* share of time that the arm takes more than the default; a true number */
+    double bound;      /* what the decision says that another plan may gain at most */
+    double lost;       /* regret summed over all steps that tuning took, in steps */
+    uint32_t samples;  /* steps that tuning took */
+    uint32_t searched; /* those of them that the search asked for */
+    bool first;        /* of its layer; set by the caller */
+    bool bounded;      /* `bound` is known */
+    bool undecided;    /* entry_is_undecided() of the entry */
+    struct gain gain;  /* that the entry claims over the default */
 };
 
+/* One bucket and the true times of its plans: a plain value that the caller fills. */
 struct true_bucket {
     uint64_t capacity;
     size_t arm_count;
     int default_arm;
-    double best_ns; /* the least of the usable arms */
-    /* By arm. */
-    double ns[SEARCH_ARMS_MAX];
-    double seen_ns[SEARCH_ARMS_MAX]; /* what a search is told, with noise */
+    double best_ns;                  /* the smallest of the usable arms' times */
+    double ns[SEARCH_ARMS_MAX];      /* true times */
+    double seen_ns[SEARCH_ARMS_MAX]; /* what a step takes on average while tuning; noise is added */
     bool usable[SEARCH_ARMS_MAX];
 };
 
-/* How much slower than the best arm that one is, as a share. */
+/* Returns the share of time that an arm takes more than the best arm. */
 double true_bucket_regret(const struct true_bucket *bucket, int arm);
 
-/* What the truth says of an arm that is published; nothing of how it was found. */
+/* Judges an arm by the true times.  Sets arm, regret and harm; the other members are 0. */
 struct bucket_outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
 
-/* By search and decision together, every step counted.  `patience`: as decision_setup has it.
- * The search must be one that can say something of a bucket with a usable arm.  `decision`: how it
- * ended; NULL: nobody asks. */
+/* Tunes the bucket by search and decision, and judges the arm that they publish.  At least one arm
+ * must be usable.  `patience`: see struct decision_setup.  `decision` gets the decision as it
+ * ended; it may be NULL. */
 struct bucket_outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
                                        struct noise *noise, uint32_t patience,
                                        struct decision *decision);

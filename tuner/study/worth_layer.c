@@ -1,4 +1,5 @@
-/* Times every plan of a layer on modelled ranks, and the few that tell most on real ones. */
+/* Times every plan of a layer on modelled ranks, and on real ranks the few plans whose steps say
+ * most about what tuning will save. */
 #include "worth_layer.h"
 
 #include "common_rows.h"
@@ -16,43 +17,46 @@
 #include <string.h>
 
 enum {
-    BUCKETS_TIMED = 3, /* the ends of the range and its middle: errors in between are alike */
-    PASSES_LEAST = 2,  /* over these buckets; each visit has a launch of the ranks of its own */
+    BUCKETS_TIMED = 3, /* both ends of the range and its middle: errors in between are alike */
+    PASSES_LEAST = 2,  /* over these buckets; each visit of a bucket has a launch of its own */
     PASSES_MOST = 6,
-    ROUNDS_LEAST = 7,
+    ROUNDS_LEAST = 7, /* of a visit: one step of each of its plans */
     ROUNDS_MOST = 15,
-    PATIENCE = 2 /* how often a step that something else held back is taken again */
+    STEP_RETRIES = 2 /* of a step that heat or another process held back */
 };
 
-/* A plan's middle of rounds is to be off by no more, in log time: then no further round is taken.
- */
-static const double precise = .01;
+/* A visit ends when the error of a plan's median over the rounds is below this, in log time. */
+static const double precise_sd = .01;
 
-/* An interval of what is saved that is wider than this has another pass, if it is not the last. */
+/* The passes end when the interval of what tuning saves is narrower than this share. */
 static const double narrow = .15;
 
-/* The luck of a launch of the ranks, in log time of a plan (.7 to 2.6 % were seen); a busy machine
- * has more of it.  This guess counts like so many differences between launches. */
-static const double luck_sd = .015, luck_freedom = 4;
+/* How much the same plan differs between launches, in log time: a guess until launches were
+ * compared.  We saw .7 to 2.6 %, and more on busy machines.  The guess counts like so many
+ * differences between launches (degrees of freedom). */
+static const double launch_sd = .015, launch_freedom = 4;
 
-/* And that of another hour, in which the table is tuned and used: bench-truth saw what two plans
- * make of each other change by 4.5 % of their times in the minutes between. */
+/* How much the ratio of two plans differs in another hour, in which the table is tuned and used:
+ * bench-truth saw 4.5 % of the times within minutes. */
 static const double hour_sd = .025;
 
+/* One estimate, as worth_layer() makes and frees it. */
 struct worth_work {
     const struct tune_request *request;
     const struct layer_plans *space;
-    double capacities[WORTH_BUCKETS_MAX], weights[WORTH_BUCKETS_MAX], *log_ns;
+    double capacities[WORTH_BUCKETS_MAX]; /* of the buckets, ascending */
+    double weights[WORTH_BUCKETS_MAX];    /* of the buckets, in log c */
+    double *log_ns;                       /* modelled, (buckets, arms); NAN: cannot run */
     uint32_t bucket[WORTH_BUCKETS_MAX];
-    struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX];
+    struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX]; /* medians of visits */
     struct progress *progress;
-    uint32_t taken; /* steps */
+    uint32_t taken; /* real steps so far */
     struct search_setup search;
     struct worth_setup setup;
 };
 
-/* The buckets that tune would measure, evenly fewer of them where they are many.  Every factor of c
- * counts alike, as in what tune says of its table. */
+/* Lists the buckets that tune would measure, or an even selection if they are too many.  Weights
+ * give each doubling of c the same weight, as in the gain that tune prints. */
 static int list_buckets(struct worth_work *w)
 {
     const struct layer_plans *space = w->space;
@@ -61,7 +65,7 @@ static int list_buckets(struct worth_work *w)
     double below, above;
 
     if (!sorted)
-        return fail(ERR_NOMEM, "%zu buckets", all);
+        return fail(ERR_NOMEM, "the estimate of %zu buckets", all);
     for (size_t i = 0; i < all; i++)
         sorted[i] = space->anchors[i];
     sort_numbers(sorted, all);
@@ -97,7 +101,7 @@ static int set_layer(const struct worth_work *w, struct crew *real)
                : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
 }
 
-/* NAN: the plan cannot run there. */
+/* Takes one real step.  *log_ns is NAN if the plan cannot run in this bucket. */
 static int step(const struct worth_work *w, struct crew *real, size_t bucket, int arm,
                 double *log_ns)
 {
@@ -105,14 +109,14 @@ static int step(const struct worth_work *w, struct crew *real, size_t bucket, in
                            .capacity = (uint64_t)w->capacities[bucket],
                            .plan = w->space->arms[arm] };
     struct reply reply;
-    int again = PATIENCE;
+    int retries = STEP_RETRIES;
 
     progress_show(w->progress, "c=%.0f %s", w->capacities[bucket],
                   PLAN_WORDS(&w->space->arms[arm]));
     do {
         TRY(crew_do(real, &order, &reply));
         w->progress->steps++;
-    } while (reply.state == TRIAL_OK && again-- &&
+    } while (reply.state == TRIAL_OK && retries-- &&
              (reply.gpu.throttled || heat_lost_much(reply.ns, reply.lost_ns)));
     *log_ns = reply.state == TRIAL_OK && reply.ns > 0 ? log((double)reply.ns) : (double)NAN;
     if (reply.state != TRIAL_OK)
@@ -121,7 +125,7 @@ static int step(const struct worth_work *w, struct crew *real, size_t bucket, in
     return OK;
 }
 
-/* Every plan, without noise. */
+/* Models every plan at every bucket, without noise. */
 static int model_plans(struct worth_work *w, const struct cluster *model)
 {
     size_t n = w->space->arm_count, count = w->setup.bucket_count;
@@ -148,42 +152,46 @@ static int model_plans(struct worth_work *w, const struct cluster *model)
     return OK;
 }
 
-/* Rounds of steps in one launch: plans of one bucket, back to back in shuffled order. */
-struct rounds_taken {
-    int arms[WORTH_PLANS_MAX], plans, count;
-    double off[WORTH_PLANS_MAX][ROUNDS_MOST]; /* of a plan's log time from its round's level */
-    double levels[ROUNDS_MOST]; /* the mean over plans: what slows all of them alike */
+/* One visit of a bucket, in one launch: rounds that step each plan once, in shuffled order. */
+struct visit_rounds {
+    int arms[WORTH_PLANS_MAX], plans; /* of the visit */
+    int count;                        /* rounds so far */
+    double levels[ROUNDS_MOST];       /* mean log time of a round: what slows all plans alike */
+    double off[WORTH_PLANS_MAX][ROUNDS_MOST]; /* a plan's log time less its round's level */
 };
 
-/* The middle of each plan's rounds, and the variance of such a middle, whose rounds are taken to be
- * alike for all plans: outliers decide neither. */
-static double middles(const struct rounds_taken *r, double middle[WORTH_PLANS_MAX])
+/* Writes the median of each plan over the rounds, and returns the variance of such a median.  All
+ * plans are assumed to have the same noise.  Medians keep outliers out of both. */
+static double plan_medians(const struct visit_rounds *r, double median[WORTH_PLANS_MAX])
 {
-    double apart[WORTH_PLANS_MAX * ROUNDS_MOST], off[ROUNDS_MOST], sd;
+    static const double sd_over_mad = 1.4826;      /* of normal numbers; mad: median distance */
+    static const double median_over_mean = 1.5708; /* pi / 2: their variances, of normal numbers */
+    double distance[WORTH_PLANS_MAX * ROUNDS_MOST], off[ROUNDS_MOST], sd;
+    int freedom = r->plans > 1 ? r->plans - 1 : 1; /* a round's level takes one */
     size_t n = 0;
 
     for (int i = 0; i < r->plans; i++) {
         memcpy(off, r->off[i], sizeof(off));
-        middle[i] = median_of(off, (size_t)r->count);
+        median[i] = median_of(off, (size_t)r->count);
         for (int round = 0; round < r->count; round++)
-            apart[n++] = fabs(r->off[i][round] - middle[i]);
+            distance[n++] = fabs(r->off[i][round] - median[i]);
     }
-    sd = 1.4826 * median_of(apart, n); /* of normal numbers; their median varies by pi / 2 of what
-                                        * their mean does */
-    return 1.5708 * sd * sd * r->plans / (r->plans > 1 ? r->plans - 1 : 1) / r->count;
+    sd = sd_over_mad * median_of(distance, n);
+    return median_over_mean * sd * sd * r->plans / freedom / r->count;
 }
 
-/* What fails is taken for a plan that cannot run there; then others are chosen. */
+/* Takes the rounds of one visit.  A plan that fails counts as one that cannot run in this bucket;
+ * then the visit begins again with other plans. */
 static int take_rounds(struct worth_work *w, struct crew *real, size_t bucket,
-                       struct rounds_taken *r)
+                       struct visit_rounds *r)
 {
     int order[WORTH_PLANS_MAX];
-    double middle[WORTH_PLANS_MAX];
+    double median[WORTH_PLANS_MAX];
 
-    *r = (struct rounds_taken){ .count = 0 };
+    *r = (struct visit_rounds){ .count = 0 };
     r->plans = worth_plans(&w->setup, bucket, r->arms);
     while (r->count < ROUNDS_LEAST ||
-           (r->count < ROUNDS_MOST && middles(r, middle) > precise * precise)) {
+           (r->count < ROUNDS_MOST && plan_medians(r, median) > precise_sd * precise_sd)) {
         double log_ns[WORTH_PLANS_MAX], *level = &r->levels[r->count];
 
         measure_order(w->setup.seed + bucket, (uint64_t)r->count, r->plans, order);
@@ -194,7 +202,8 @@ static int take_rounds(struct worth_work *w, struct crew *real, size_t bucket,
             if (!isnan(log_ns[order[i]]))
                 continue;
             if (arm == w->space->default_arm)
-                return fail(ERR_DEVICE, "the default plan fails on the ranks");
+                return fail(ERR_DEVICE, "the default plan fails on the ranks at c=%.0f",
+                            w->capacities[bucket]);
             w->log_ns[bucket * w->space->arm_count + (size_t)arm] = NAN;
             return take_rounds(w, real, bucket, r);
         }
@@ -207,27 +216,28 @@ static int take_rounds(struct worth_work *w, struct crew *real, size_t bucket,
     return OK;
 }
 
-static int time_bucket(struct worth_work *w, struct crew *real, size_t bucket, uint32_t launch)
+/* Visits a bucket, and adds the median of each of its plans to w->steps. */
+static int visit_bucket(struct worth_work *w, struct crew *real, size_t bucket, uint32_t launch)
 {
-    struct rounds_taken r;
-    double middle[WORTH_PLANS_MAX], variance, level;
+    struct visit_rounds r;
+    double median[WORTH_PLANS_MAX], variance, level;
 
     TRY(take_rounds(w, real, bucket, &r));
-    variance = middles(&r, middle);
+    variance = plan_medians(&r, median);
     level = median_of(r.levels, (size_t)r.count);
     for (int i = 0; i < r.plans; i++)
         w->steps[w->setup.step_count++] =
             (struct observation){ .arm = r.arms[i],
                                   .visit = launch,
                                   .log_c = log(w->capacities[bucket]),
-                                  .log_ns = level + middle[i],
+                                  .log_ns = level + median[i],
                                   .variance = variance,
-                                  .offset_variance = 1 }; /* only ratios are looked at */
+                                  .offset_variance = 1 }; /* large: only ratios count */
     w->taken += (uint32_t)(r.count * r.plans);
     return OK;
 }
 
-/* Where the steps of a launch end that begin there. */
+/* Returns the end of the steps of one launch, whose first is steps[first]. */
 static size_t end_of_launch(const struct worth_work *w, size_t first)
 {
     size_t end = first;
@@ -237,11 +247,12 @@ static size_t end_of_launch(const struct worth_work *w, size_t first)
     return end;
 }
 
-/* What launches add to what steps vary by: how far plans of one bucket differ from launch to launch
- * beyond that. */
-static double luck_of_launches(const struct worth_work *w)
+/* Returns the variance of a plan between launches, beyond the noise of its steps.  For every two
+ * launches that timed the same bucket, it sums the squared deviations of the plans' differences
+ * from their mean, and subtracts what noise explains. */
+static double launch_variance(const struct worth_work *w)
 {
-    double squares = luck_freedom * luck_sd * luck_sd, freedom = luck_freedom;
+    double squares = launch_freedom * launch_sd * launch_sd, freedom = launch_freedom;
     size_t count = w->setup.step_count;
 
     for (size_t i = 0; i < count; i = end_of_launch(w, i))
@@ -252,36 +263,37 @@ static double luck_of_launches(const struct worth_work *w)
             if (a->log_c != b->log_c)
                 continue;
             for (; a < w->steps + end_of_launch(w, i) && b < w->steps + count; a++, b++)
-                if (a->arm == b->arm) { /* else one of them failed in between */
+                if (a->arm == b->arm) { /* otherwise a plan failed in between */
                     sum += a->log_ns - b->log_ns;
                     sum_squares += (a->log_ns - b->log_ns) * (a->log_ns - b->log_ns);
                     within += a->variance + b->variance;
                     n++;
                 }
-            if (n > 1) { /* a difference has the luck of both launches in it */
+            if (n > 1) { /* halved: a difference has the variance of two launches */
                 squares += (sum_squares - sum * sum / n - (n - 1) * within / n) / 2;
                 freedom += n - 1;
             }
         }
-    return fmax(luck_sd * luck_sd / 4, squares / freedom);
+    return fmax(launch_sd * launch_sd / 4, squares / freedom);
 }
 
+/* Estimates what tuning saves, from the model and the real steps so far. */
 static int expect(struct worth_work *w, struct worth *out)
 {
     struct observation steps[sizeof(w->steps) / sizeof(w->steps[0])];
-    double luck = luck_of_launches(w);
+    double between_launches = launch_variance(w);
 
     for (size_t i = 0; i < w->setup.step_count; i++) {
         steps[i] = w->steps[i];
-        steps[i].variance += luck;
+        steps[i].variance += between_launches;
     }
     w->setup.steps = steps;
-    w->setup.luck = luck + hour_sd * hour_sd;
+    w->setup.luck = between_launches + hour_sd * hour_sd;
     return worth_of(&w->setup, out);
 }
 
-/* Passes over the buckets until what is expected is known well enough.  Where the budget ends, the
- * steps that there are count, and without any the model is believed. */
+/* Passes over the buckets until the estimate is narrow enough.  If the time is up, the steps so far
+ * count; without any, the model alone does. */
 static int time_plans(struct worth_work *w, struct crew *real, struct worth *out)
 {
     size_t n = w->setup.bucket_count, timed = n < BUCKETS_TIMED ? n : BUCKETS_TIMED;
@@ -295,7 +307,7 @@ static int time_plans(struct worth_work *w, struct crew *real, struct worth *out
             else
                 rc = launch ? crew_relaunch(real, launch) : OK;
             if (!rc)
-                rc = time_bucket(w, real, timed > 1 ? i * (n - 1) / (timed - 1) : 0, launch);
+                rc = visit_bucket(w, real, timed > 1 ? i * (n - 1) / (timed - 1) : 0, launch);
         }
         if (pass + 1 < PASSES_LEAST || rc)
             continue;
@@ -304,10 +316,11 @@ static int time_plans(struct worth_work *w, struct crew *real, struct worth *out
             break;
     }
     if (rc == ERR_CUT)
-        note("the budget was spent before enough steps were taken: bounds are wider");
+        note("the time was up before enough steps were taken: the interval is wider");
     return rc == ERR_CUT ? OK : rc;
 }
 
+/* Returns the modelled log time of the plan and the bucket of an observation. */
 static double log_modelled(const struct worth_work *w, const struct observation *o)
 {
     size_t b = 0;
@@ -317,7 +330,8 @@ static double log_modelled(const struct worth_work *w, const struct observation 
     return w->log_ns[b * w->space->arm_count + (size_t)o->arm];
 }
 
-/* Of the default plan at all buckets; its steps say how fast the machine is beside its model. */
+/* Returns the sum over the buckets of one step of the default plan, in seconds.  Modelled times are
+ * corrected by the mean ratio of real to modelled steps. */
 static double default_seconds(const struct worth_work *w)
 {
     size_t n = w->space->arm_count, count = 0;
@@ -343,11 +357,11 @@ static int estimate(struct worth_work *w, const struct cluster *model, struct cr
     if (!rc)
         rc = expect(w, &out->worth);
     if (rc == UNSUPPORTED)
-        return fail(rc, "%s: the default plan cannot run there, so nothing is compared with it",
+        return fail(rc, "%s: the default plan cannot run, so there is nothing to compare with",
                     SHAPE_TEXT(&w->space->shape));
     out->buckets = w->setup.bucket_count;
     out->plans = w->space->arm_count;
-    for (size_t i = 0; i < w->setup.step_count; i++) /* each plan at a bucket once */
+    for (size_t i = 0; i < w->setup.step_count; i++) /* counts each plan and bucket once */
         for (size_t k = 0; k <= i; k++)
             if (w->steps[k].arm == w->steps[i].arm && w->steps[k].log_c == w->steps[i].log_c) {
                 out->timed_plans += k == i;
@@ -365,7 +379,7 @@ int worth_layer(const struct cluster *model, struct crew *real, struct progress 
                 struct worth_layer *out)
 {
     struct worth_work *w = calloc(1, sizeof(*w));
-    int rc = w ? OK : fail(ERR_NOMEM, "what %zu plans take", space->arm_count);
+    int rc = w ? OK : fail(ERR_NOMEM, "the estimate of %zu plans", space->arm_count);
 
     *out = (struct worth_layer){ .steps = 0 };
     if (!rc) {
@@ -384,7 +398,8 @@ int worth_layer(const struct cluster *model, struct crew *real, struct progress 
                                          .log_ns = w->log_ns,
                                          .margin = request->options->margin,
                                          .seed = request->options->setup.seed };
-        rc = w->log_ns ? list_buckets(w) : fail(ERR_NOMEM, "%zu plans", space->arm_count);
+        rc = w->log_ns ? list_buckets(w)
+                       : fail(ERR_NOMEM, "the estimate of %zu plans", space->arm_count);
     }
     if (!rc)
         rc = estimate(w, model, real, out);
