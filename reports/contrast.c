@@ -1,5 +1,5 @@
-/* Ratios of step times of two plans, in buckets where both were measured or between such buckets.
- */
+/* Step times of all plans in all buckets of a layer, gaps interpolated, and what follows from their
+ * ratios. */
 #include "contrast.h"
 
 #include "plan.h"
@@ -22,8 +22,8 @@ struct step_time contrast_trial(const struct trial_facts *trial)
                                (uint32_t)heat_counted(&trial->heat) };
 }
 
-/* An entry counts the disturbed steps of the default plan, too; where its own trial is not there,
- * that count is all there is to tell. */
+/* An entry's count of disturbed steps includes those of the default plan.  It is used only if the
+ * plan's own trial is missing. */
 struct step_time contrast_entry(const struct layer_facts *layer, const struct entry_row *entry)
 {
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &entry->plan);
@@ -35,7 +35,7 @@ struct step_time contrast_entry(const struct layer_facts *layer, const struct en
     };
 }
 
-/* The interval is that of the gain, as if the plan's own time were certain. */
+/* The interval comes from that of the gain, as if the time of the entry's plan were certain. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
     struct moe_plan default_plan = plan_default(&layer->shape);
@@ -53,7 +53,8 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* Returns a step that was timed in this bucket, or that its entry tells of. */
+/* Returns the step time that the entry has, or that was timed in its bucket; `unknown` otherwise.
+ */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
@@ -70,13 +71,13 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
 /* ---- every plan at every bucket */
 
 struct contrasts {
-    struct moe_plan *plans; /* timed somewhere, or told of by an entry; sorted */
+    struct moe_plan *plans; /* that were timed somewhere, or that an entry has; plan_order() */
     size_t plan_count;
-    struct step_time *steps; /* a row of all entries for every plan */
+    struct step_time *steps; /* (plans, entries) */
     struct ranked {
         struct moe_plan plan;
-        double log_mean; /* of its times over the table's; -INFINITY: the rounds say so */
-    } * ranked;          /* the best first */
+        double log_mean; /* struct improvement; -INFINITY: the best plan of the rounds */
+    } * ranked;          /* static plans, the best first */
     size_t ranked_count;
 };
 
@@ -86,7 +87,7 @@ static int list_plans(const struct layer_facts *layer, struct contrasts *c)
 
     c->plans = calloc(room, sizeof(*c->plans));
     if (!c->plans)
-        return fail(ERR_NOMEM, "%zu plans", room);
+        return fail(ERR_NOMEM, "the list of %zu plans", room);
     c->plans[c->plan_count++] = plan_default(&layer->shape);
     for (size_t i = 0; i < layer->plan_count; i++)
         c->plans[c->plan_count++] = layer->plans[i];
@@ -101,7 +102,7 @@ static int order_plans(const void *a, const void *b)
     return plan_order(a, b);
 }
 
-/* NULL: nothing is known of that plan. */
+/* Returns the plan's times, one for each entry; NULL: nothing is known of the plan. */
 static struct step_time *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     const struct contrasts *c = layer->contrasts;
@@ -111,22 +112,24 @@ static struct step_time *row_of(const struct layer_facts *layer, const struct mo
     return at ? c->steps + (size_t)(at - c->plans) * layer->entry_count : NULL;
 }
 
-/* Ratios between two buckets are interpolated; beyond the first and the last one they stay the
- * same. */
+/* Interpolates a ratio over log c between the entries `low` and `high`.  If one of them is `none`,
+ * returns the ratio of the other. */
 static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
                       size_t high, size_t none)
 {
     double part;
 
-    if (low == none || high == none)
-        return low != none ? ratios[low] : (high != none ? ratios[high] : (double)NAN);
+    if (low == none)
+        return high == none ? (double)NAN : ratios[high];
+    if (high == none)
+        return ratios[low];
     part = log(((double)entries[at].capacity + 1) / ((double)entries[low].capacity + 1)) /
            log(((double)entries[high].capacity + 1) / ((double)entries[low].capacity + 1));
     return ratios[low] + part * (ratios[high] - ratios[low]);
 }
 
-/* Fills the gaps of one row from the nearest measured buckets on both sides where its ratio to the
- * default plan is known. */
+/* Fills the gaps of one plan's times in measured buckets: from the nearest buckets on both sides in
+ * which its ratio to the default plan is known. */
 static void interpolate(const struct layer_facts *layer, struct step_time *row,
                         const struct step_time *default_steps, double *log_ratios)
 {
@@ -157,7 +160,7 @@ static int fill_steps(const struct layer_facts *layer)
     c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));
     if (!c->steps || !log_ratios) {
         free(log_ratios);
-        return fail(ERR_NOMEM, "%zu plans in %zu buckets", c->plan_count, n);
+        return fail(ERR_NOMEM, "the times of %zu plans in %zu buckets", c->plan_count, n);
     }
     for (size_t i = 0; i < c->plan_count; i++)
         for (size_t j = 0; j < n; j++)
@@ -214,7 +217,7 @@ size_t contrast_axes(const struct layer_facts *layer)
     return layer->buckets.declared ? layer->buckets.declared->axes : plan_axis_count;
 }
 
-/* The plan with its default on one axis. */
+/* Returns the plan with the default's value on one axis. */
 static struct moe_plan without_axis(const struct layer_facts *layer, struct moe_plan plan,
                                     size_t axis)
 {
@@ -268,7 +271,7 @@ static int rank_plans(const struct layer_facts *layer)
 
     c->ranked = calloc(layer->plan_count + 1, sizeof(*c->ranked));
     if (!c->ranked)
-        return fail(ERR_NOMEM, "%zu plans", layer->plan_count);
+        return fail(ERR_NOMEM, "the order of %zu plans", layer->plan_count);
     for (size_t i = 0; i < layer->plan_count; i++) {
         struct improvement one = contrast_static(layer, &layer->plans[i]);
         bool first = layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan);
@@ -312,7 +315,7 @@ void contrast_free(struct layer_facts *layer)
 
 double contrast_single_step(const struct spread *steps)
 {
-    static const double two_sided = 1.96, p95 = 1.645;
+    static const double two_sided = 1.96, p95 = 1.645; /* of a normal distribution, in deviations */
 
     if (steps->count < 2)
         return 1;
@@ -326,10 +329,11 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
     double most = 1 - 1 / fmax(1, trial->row.key.plan.d);
     double slow = isfinite(step->high_us) ? step->high_us : step->us;
     double fast = isfinite(step->low_us) ? step->low_us : step->us;
-    double blur = contrast_single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
+    double halves_error =
+        contrast_single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
     struct hidden hidden = { (compute + comm - step->us) / shorter,
-                             (compute + comm - slow - blur) / shorter,
-                             (compute + comm - fast + blur) / shorter };
+                             (compute + comm - slow - halves_error) / shorter,
+                             (compute + comm - fast + halves_error) / shorter };
 
     if (!(compute > 0) || !(comm > 0) || !(step->us > 0) || hidden.high < 0 || hidden.low > most)
         return (struct hidden){ NAN, NAN, NAN };
@@ -337,7 +341,7 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
                             fmin(hidden.high, most) };
 }
 
-/* ---- over what was asked */
+/* ---- gain by traffic */
 
 struct traffic_gain contrast_traffic(const struct layer_facts *layer)
 {

@@ -1,5 +1,5 @@
-/* Each way is a function that changes rows after a step; all of them start from the same rows and
- * are judged alike. */
+/* Replays recorded counts.  Each rule is a function that changes the experts' rows before a step;
+ * all rules start from the same rows, and their steps are counted alike. */
 #include "counts_replay.h"
 
 #include "capacity_setting.h"
@@ -13,13 +13,15 @@ const char *const counts_words[] = { "followed", "static", "ema" };
 const char *const counts_names[] = { "followed", "static, factor 2.5", "DynaMoE's EMA rule" };
 const double counts_static_factor = 2.5;
 
-/* ---- the ways */
+/* ---- the rules */
 
+/* One replay.  counts_replay() opens and frees it. */
 struct replay_run {
     const struct counts_trace *trace;
-    struct moe_capacities *controller; /* of all ways: it knows where experts lie */
-    struct capacity_setting setting;   /* the rows of now */
-    double *factor, *need; /* of the EMA rule: alpha, and the average of what experts need */
+    struct moe_capacities *controller; /* for every rule: it knows on which rank an expert lies */
+    struct capacity_setting setting;   /* the rows in force */
+    double *factor; /* (E) of the EMA rule: its alpha, capacity over the even share */
+    double *need;   /* (E) of the EMA rule: moving average of count over the even share */
 };
 
 static const uint32_t *counts_of(const struct counts_trace *t, size_t step)
@@ -27,14 +29,15 @@ static const uint32_t *counts_of(const struct counts_trace *t, size_t step)
     return t->counts + step * t->experts;
 }
 
-static double even(const struct counts_trace *t)
+/* Returns the choices that an even gate gives each expert. */
+static double even_share(const struct counts_trace *t)
 {
     return t->choices / t->experts;
 }
 
 static uint32_t rows_for(const struct counts_trace *t, double factor)
 {
-    double rows = ceil(factor * even(t) - 1e-9);
+    double rows = ceil(factor * even_share(t) - 1e-9);
 
     return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
 }
@@ -59,9 +62,9 @@ static int follow(struct replay_run *r, size_t step)
     return OK;
 }
 
-/* FlexFlow's branch mixture-of-experts, 32b75946c, examples/cpp/mixture_of_experts: an average with
- * gamma .99 of what an expert needs; where it leaves .6 to .92 of alpha, alpha becomes 1.25 of it,
- * at most 4. */
+/* The EMA rule, from FlexFlow's branch mixture-of-experts, 32b75946c,
+ * examples/cpp/mixture_of_experts.  It averages what an expert needs with gamma .99.  When the
+ * average leaves .6 to .92 of alpha, alpha becomes 1.25 of it, at most 4. */
 static void change_by_average(struct replay_run *r, size_t step)
 {
     static const double gamma = .99, high = .92, low = .6, overhead = 1.25, most = 4;
@@ -71,7 +74,7 @@ static void change_by_average(struct replay_run *r, size_t step)
     for (uint32_t e = 0; e < r->trace->experts; e++) {
         double *alpha = &r->factor[e], *need = &r->need[e];
 
-        *need = gamma * *need + (1 - gamma) * counts[e] / even(r->trace);
+        *need = gamma * *need + (1 - gamma) * counts[e] / even_share(r->trace);
         if ((*need > high * *alpha && *alpha < most) || *need < low * *alpha) {
             *alpha = fmin(overhead * *need, most);
             r->setting.rows[e] = rows_for(r->trace, *alpha);
@@ -85,8 +88,7 @@ static void change_by_average(struct replay_run *r, size_t step)
 
 /* ---- replaying */
 
-/* Opens a run under these options with what the trace says, and with a static factor's rows where
- * they leave it open. */
+/* Opens a replay.  Options that are 0 are taken from the trace and the static factor. */
 static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
                     enum counts_way way, struct replay_run *r)
 {
@@ -108,17 +110,17 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
     r->factor = calloc(t->experts, sizeof(*r->factor));
     r->need = calloc(t->experts, sizeof(*r->need));
     if (!r->setting.rows || !r->factor || !r->need)
-        return fail(ERR_NOMEM, "%u experts", t->experts);
+        return fail(ERR_NOMEM, "the capacities of %u experts", t->experts);
     for (uint32_t e = 0; e < t->experts; e++) {
         r->setting.rows[e] = way == COUNTS_STATIC ? fixed : o.start;
-        r->factor[e] = o.start / even(t);
+        r->factor[e] = o.start / even_share(t);
         r->need[e] = 1;
     }
     capacities_derive(r->controller, &r->setting);
     return OK;
 }
 
-/* Says what the step comes to under the rows of now; `replans`: so many there were before it. */
+/* Counts the step under the rows in force.  `replans`: how often rows had changed before it. */
 static struct counts_step step_of(const struct replay_run *r, size_t step, size_t replans)
 {
     const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
@@ -143,7 +145,7 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
                   void (*on_step)(void *self, const struct counts_step *step), void *self,
                   struct counts_sum *out)
 {
-    uint32_t used = trace->ranks < trace->experts ? trace->ranks : trace->experts;
+    uint32_t used_ranks = trace->ranks < trace->experts ? trace->ranks : trace->experts;
     double all_rows = 0, fullest = 0, balanced = 0, choices = 0, dropped = 0, ms = 0;
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
     const uint32_t *rows;
@@ -173,8 +175,8 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
                                 .replans = run.setting.replans,
                                 .factor = all_rows / choices,
                                 .dropped_share = dropped / choices,
-                                .fullest_factor = fullest * used / choices,
-                                .balanced_factor = balanced * used / choices,
+                                .fullest_factor = fullest * used_ranks / choices,
+                                .balanced_factor = balanced * used_ranks / choices,
                                 .step_ms = ms / (double)trace->steps };
     if (way == COUNTS_FOLLOWED &&
         !moe_capacities_at(run.controller, trace->steps - 1, &rows, &state))

@@ -1,4 +1,5 @@
-/* Routes a rank's tokens once, and gives slots in both orders. */
+/* Routes a rank's tokens once with a made-up gate, gives slots in both orders, and counts what is
+ * dropped. */
 #include "drops.h"
 
 #include "random.h"
@@ -8,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What finds no slot at a capacity factor, as shares of all. */
+/* What gets no slot at one capacity factor. */
 struct drops {
     double factor;
     uint64_t capacity;
-    double choices;
-    double gate[2]; /* of the gates as the layer takes them: by token, by priority */
+    double choices; /* share of choices, the same in both orders */
+    double token_gate,
+        priority_gate; /* share of the gates' weight, in token order and by priority */
 };
 
 enum { DROP_FACTORS = 2 };
@@ -21,10 +23,10 @@ static const double factors[DROP_FACTORS] = { 1, 0.5 };
 
 enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
 
-/* ---- what experts get */
+/* ---- the load of the experts */
 
-/* Expert e gets as much as (e+1)^-a of expert 0: finds the a by which the largest is so many times
- * the mean. */
+/* Gives expert e (e+1)^-a times the load of expert 0.  Finds the a at which the largest load is
+ * `skew` times the mean. */
 static void fill_skew(double skew, double *popularity, uint32_t experts)
 {
     double low = 0, high = 64;
@@ -40,7 +42,7 @@ static void fill_skew(double skew, double *popularity, uint32_t experts)
         popularity[e] = pow(e + 1, -low);
 }
 
-/* Reads "counts 12 7 ...", whatever stands between them; false: they are not of these experts. */
+/* Reads "counts 12 7 ..." up to ';'.  Returns false unless there is one count for each expert. */
 static bool fill_counts(const char *text, double *popularity, uint32_t experts)
 {
     uint32_t n = 0;
@@ -51,13 +53,13 @@ static bool fill_counts(const char *text, double *popularity, uint32_t experts)
          at += strcspn(at, "0123456789;")) {
         char *end;
 
-        popularity[n++] = strtod(at, &end) + 1e-3; /* who got none may get some */
+        popularity[n++] = strtod(at, &end) + 1e-3; /* an expert without tokens may get some */
         at = end;
     }
     return n == experts;
 }
 
-/* The load of the last entry that has one. */
+/* Returns the load of the last entry that has one, or "". */
 static const char *load_of(const struct layer_facts *layer)
 {
     const char *load = "";
@@ -80,14 +82,14 @@ int drops_read(struct store *store, struct layer_facts *layer)
         return OK;
     layer->popularity = calloc(experts, sizeof(*layer->popularity));
     if (!layer->popularity)
-        return fail(ERR_NOMEM, "what %u experts get", experts);
+        return fail(ERR_NOMEM, "the load of %u experts", experts);
     if (!strncmp(load, skew, strlen(skew))) {
         fill_skew(strtod(load + strlen(skew), NULL), layer->popularity, experts);
         return OK;
     }
     rc = store_load_get(store, load, text, sizeof(text));
     known = !rc && fill_counts(text, layer->popularity, experts);
-    if (!known) { /* it came from elsewhere: its skew is in its name */
+    if (!known) { /* counts of another database: the load's name has at least its skew */
         fill_skew(strtod(load + strlen(counts), NULL), layer->popularity, experts);
         rc = rc == UNSUPPORTED ? OK : rc;
     }
@@ -96,24 +98,26 @@ int drops_read(struct store *store, struct layer_facts *layer)
 
 /* ---- routing */
 
+/* The tokens of one rank with their choices.  drops_of() opens and frees it. */
 struct routed {
     uint32_t tokens, experts, top_k;
-    double *logits;     /* (E) of the token at hand */
-    int32_t *expert;    /* (T,k) */
-    double *gate;       /* (T,k) */
-    double *importance; /* (T) */
-    uint32_t *turn;     /* (T) */
-    uint64_t *filled;   /* (E) */
+    double *logits;     /* (E) of the token that is routed now */
+    int32_t *expert;    /* (T,k) the choices, best first */
+    double *gate;       /* (T,k) as the layer weights them */
+    double *importance; /* (T) probability of the first choice */
+    uint32_t *turn;     /* (T) tokens by priority */
+    uint64_t *filled;   /* (E) slots in use */
 };
 
-static double noise(uint64_t token, uint32_t expert)
+static double logit_noise(uint64_t token, uint32_t expert)
 {
     uint64_t bits = random_bits(20, token << 24 | expert);
 
-    return -log(-log(((double)(bits >> 12) + 0.5) * 0x1p-52)); /* Gumbel's */
+    return -log(-log(((double)(bits >> 12) + 0.5) * 0x1p-52)); /* of Gumbel's distribution */
 }
 
-static uint32_t best_left(const struct routed *r, const int32_t *chosen, uint32_t count)
+/* Returns the expert with the largest logit that the token has not chosen yet. */
+static uint32_t next_choice(const struct routed *r, const int32_t *chosen, uint32_t count)
 {
     uint32_t best = r->experts;
 
@@ -134,9 +138,9 @@ static void route_token(struct routed *r, const double *popularity, uint32_t t)
     double *gate = r->gate + (size_t)t * r->top_k, all = 0, chosen = 0;
 
     for (uint32_t e = 0; e < r->experts; e++)
-        r->logits[e] = (popularity ? log(popularity[e]) : 0) + noise(t, e);
+        r->logits[e] = (popularity ? log(popularity[e]) : 0) + logit_noise(t, e);
     for (uint32_t j = 0; j < r->top_k; j++) {
-        expert[j] = (int32_t)best_left(r, expert, j);
+        expert[j] = (int32_t)next_choice(r, expert, j);
         gate[j] = exp(r->logits[expert[j]] - r->logits[expert[0]]);
         chosen += gate[j];
     }
@@ -147,7 +151,7 @@ static void route_token(struct routed *r, const double *popularity, uint32_t t)
         gate[j] /= r->top_k > 1 ? chosen : all;
 }
 
-/* Orders tokens by their importance, those of equal importance as they lie. */
+/* Orders tokens by importance, the largest first; equal ones by their number. */
 static int by_importance(const void *a, const void *b, void *importance)
 {
     const double *of = importance;
@@ -161,7 +165,7 @@ static int by_importance(const void *a, const void *b, void *importance)
 static bool route_all(const struct layer_facts *layer, struct routed *r)
 {
     const struct moe_shape *s = &layer->shape;
-    double a_second = 0x1p28 / ((double)s->experts * s->top_k * s->top_k); /* tokens that take it */
+    double a_second = 0x1p28 / ((double)s->experts * s->top_k * s->top_k); /* tokens in about 1 s */
     size_t choices;
 
     *r = (struct routed){ .tokens = (uint32_t)fmin(fmin(s->tokens, TOKENS_MOST), a_second),
@@ -187,11 +191,12 @@ static bool route_all(const struct layer_facts *layer, struct routed *r)
 
 /* ---- slots */
 
+/* Shares of all choices, and of the weight of all gates. */
 struct drop_shares {
     double choices, gate;
 };
 
-/* Sums up what finds no slot; turn NULL: tokens come as they lie. */
+/* Returns what gets no slot when tokens come in this order; turn NULL: by their number. */
 static struct drop_shares dropped_shares(const struct routed *r, const uint32_t *turn,
                                          uint64_t capacity)
 {
@@ -211,8 +216,8 @@ static struct drop_shares dropped_shares(const struct routed *r, const uint32_t 
     return (struct drop_shares){ lost.choices / all.choices, lost.gate / all.gate };
 }
 
-/* Routes a rank's tokens, at most 4,096 of them, by a softmax gate whose logits are what experts
- * get, as a logarithm, plus seeded noise.  False: there is nothing to route, or no memory. */
+/* Routes at most TOKENS_MOST tokens by a softmax gate.  Its logits are the logarithm of the
+ * experts' load plus seeded noise.  Returns false if there is no token, or no memory. */
 static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
 {
     struct routed r;
@@ -223,8 +228,7 @@ static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACT
         struct drop_shares token = dropped_shares(&r, NULL, capacity),
                            priority = dropped_shares(&r, r.turn, capacity);
 
-        out[i] =
-            (struct drops){ factors[i], capacity, token.choices, { token.gate, priority.gate } };
+        out[i] = (struct drops){ factors[i], capacity, token.choices, token.gate, priority.gate };
     }
     free(r.logits);
     free(r.expert);
@@ -245,17 +249,18 @@ void drops_remarks(const struct layer_facts *layer, struct remarks *out)
     if (layer->shape.experts < 2 || !drops_of(layer, drops))
         return;
     line = out->lines[out->count++];
-    used = (size_t)snprintf(line, REMARK_BYTES, "Slots by priority: with a seeded softmax gate%s%s",
-                            layer->popularity ? " and the load " : " to which experts are alike",
+    used = (size_t)snprintf(line, REMARK_BYTES,
+                            "Slots by priority: a seeded softmax gate %s%s routes tokens.",
+                            layer->popularity ? "under the load " : "without preferred experts",
                             layer->popularity ? load_of(layer) : "");
     for (int i = 0; i < DROP_FACTORS; i++) {
         const struct drops *d = &drops[i];
 
         used += (size_t)snprintf(line + used, REMARK_BYTES - used,
-                                 "%s capacity factor %g (c=%llu) %.1f %% of the choices find no "
+                                 "  At capacity factor %g (c=%llu) %.1f %% of the choices get no "
                                  "slot; they carry %.1f %% of the gates' weight with order=token, "
                                  "%.1f %% with order=priority.",
-                                 i ? " At" : ", at", d->factor, (unsigned long long)d->capacity,
-                                 100 * d->choices, 100 * d->gate[0], 100 * d->gate[1]);
+                                 d->factor, (unsigned long long)d->capacity, 100 * d->choices,
+                                 100 * d->token_gate, 100 * d->priority_gate);
     }
 }

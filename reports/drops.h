@@ -1,17 +1,19 @@
-/* What slots by priority (order=priority) keep that slots in token order drop.  Both drop as many
- * choices.  Of probabilities priority saves some; of gates that are divided by their sum
- * over k > 1 choices it may lose some: a sure token's second choice keeps its slot, and its gate is
- * small, while an unsure one's, of almost one half, is dropped. */
+/* Compares the two orders in which choices get slots: token order, and priority (order=priority).
+ * Both drop equally many choices, but of different weight.  With gates that are probabilities,
+ * priority drops less weight.  With gates that are divided by their sum over k > 1 choices it may
+ * drop more: the small second gate of a sure token gets a slot, while an unsure token's second
+ * gate, almost one half, is dropped. */
 #ifndef DROPS_H
 #define DROPS_H
 
 #include "remarks.h"
 
-/* What experts get, as the load that the layer's entries were measured under says it, into the
- * layer: `popularity` (E), NULL where they were chosen at random. */
+/* Sets the layer's `popularity` (E) from the load that its entries were measured under; NULL if
+ * tokens chose experts at random.  ERR_NOMEM, and errors of the store. */
 int drops_read(struct store *store, struct layer_facts *layer);
 
-/* One line about it. */
+/* Writes one line about the layer: what both orders drop at two capacity factors.  Writes none for
+ * a layer with one expert. */
 void drops_remarks(const struct layer_facts *layer, struct remarks *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Reads the store into arrays, with one query per table, and joins what belongs together. */
+/* Reads the store into arrays with one query per table, joins steps with trials, and cuts the
+ * arrays into layers. */
 #include "facts.h"
 
 #include "array.h"
@@ -15,13 +16,13 @@
 
 /* ---- trials */
 
-/* What samples are added to while they are read. */
-struct sampling {
+/* Trials while their samples are read. */
+struct sample_reader {
     struct trial_list *trials;
-    struct pile {
+    struct step_list {
         int64_t *ns;
         size_t count;
-    } * piles; /* steps that count, of each trial */
+    } * steps; /* of each trial, those that count */
 };
 
 static int add_trial(void *self, const struct trial_row *trial)
@@ -33,10 +34,10 @@ static int add_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static void forget_steps(struct trial_facts *trial, struct pile *pile)
+static void remove_steps(struct trial_facts *trial, struct step_list *steps)
 {
     *trial = (struct trial_facts){ .row = trial->row };
-    pile->count = 0;
+    steps->count = 0;
 }
 
 static int order_id(const void *id, const void *trial)
@@ -48,16 +49,16 @@ static int order_id(const void *id, const void *trial)
 
 static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
 {
-    struct sampling *s = self;
+    struct sample_reader *s = self;
     struct trial_facts *t =
         bsearch(&of->id, s->trials->items, s->trials->count, sizeof(*t), order_id);
-    struct pile *pile;
+    struct step_list *steps;
 
     if (!t)
         return OK;
-    pile = &s->piles[t - s->trials->items];
-    if (strcmp(t->load, sample->load) != 0)
-        forget_steps(t, pile);
+    steps = &s->steps[t - s->trials->items];
+    if (strcmp(t->load, sample->load) != 0) /* steps under another load cannot be compared */
+        remove_steps(t, steps);
     memcpy(t->load, sample->load, sizeof(t->load));
     heat_add(&t->heat, sample);
     t->taken_ns += sample->ns;
@@ -65,11 +66,12 @@ static int add_sample(void *self, const struct trial_row *of, const struct sampl
     t->contest_steps += sample->kind == SAMPLE_CONTEST;
     t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
-        ARRAY_APPEND(pile->ns, pile->count, sample->ns);
+        ARRAY_APPEND(steps->ns, steps->count, sample->ns);
     return OK;
 }
 
-static int forget_other_loads(struct store *store, struct sampling *s)
+/* Removes the steps of trials whose load is not that of their bucket's entry. */
+static int remove_other_loads(struct store *store, struct sample_reader *s)
 {
     for (size_t i = 0; i < s->trials->count; i++) {
         struct trial_facts *t = &s->trials->items[i];
@@ -82,7 +84,7 @@ static int forget_other_loads(struct store *store, struct sampling *s)
         if (rc < 0)
             return rc;
         if (!rc && strcmp(e.load, t->load) != 0)
-            forget_steps(t, &s->piles[i]);
+            remove_steps(t, &s->steps[i]);
     }
     return OK;
 }
@@ -90,26 +92,26 @@ static int forget_other_loads(struct store *store, struct sampling *s)
 int trials_read(struct store *store, const struct trial_key *of, bool as_decided,
                 struct trial_list *out)
 {
-    struct sampling s = { .trials = out };
+    struct sample_reader s = { .trials = out };
     int rc;
 
     *out = (struct trial_list){ NULL, 0 };
     TRY(store_trials(store, of->cluster, of->shape, of->window, of->bucket, add_trial, out));
     if (!out->count)
         return OK;
-    s.piles = calloc(out->count, sizeof(*s.piles));
-    if (!s.piles)
-        return fail(ERR_NOMEM, "steps of %zu trials", out->count);
+    s.steps = calloc(out->count, sizeof(*s.steps));
+    if (!s.steps)
+        return fail(ERR_NOMEM, "the steps of %zu trials", out->count);
     rc = of->bucket == UINT32_MAX
              ? store_samples_all(store, add_sample, &s)
              : store_samples(store, of->cluster, of->shape, of->window, of->bucket, add_sample, &s);
     if (!rc && as_decided)
-        rc = forget_other_loads(store, &s);
+        rc = remove_other_loads(store, &s);
     for (size_t i = 0; i < out->count; i++) {
-        out->items[i].steps = spread_of(s.piles[i].ns, s.piles[i].count);
-        free(s.piles[i].ns);
+        out->items[i].steps = spread_of(s.steps[i].ns, s.steps[i].count);
+        free(s.steps[i].ns);
     }
-    free(s.piles);
+    free(s.steps);
     return rc;
 }
 
@@ -176,8 +178,9 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
 {
     struct plan_range r = { .buckets = (uint32_t)count, .gain = GAIN_UNKNOWN };
+    double log_us[2] = { 0 }, log_default_us[2] = { 0 }; /* sums: no claim, claim */
+    double mean = 0, low = 0, high = 0;
     bool claims;
-    double log_us[2] = { 0 }, log_default_us[2] = { 0 }, mean = 0, low = 0, high = 0;
 
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
@@ -193,7 +196,7 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
             high += log1p(-e->gain.high);
         }
     }
-    /* Of those that claim something, as the gain: else a row would contradict itself. */
+    /* Times are of the same entries as the gain; otherwise a row would contradict itself. */
     r.time_us = exp(log_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
     r.default_us = exp(log_default_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
     if (r.claims)
@@ -225,17 +228,18 @@ bool plan_range_worth(const struct entry_row *entries, size_t count, char text[S
 void plan_range_found(const struct plan_range *range, const struct entry_row *entries,
                       unsigned but_for, char text[FOUND_BYTES])
 {
-    /* Words of decision.h that a stranger would not understand are said in others. */
-    const char *decision = UTF8_LINE(entries->decision);
+    const char *decision = UTF8_LINE(entries->decision), *words = decision;
 
+    /* Two words of decision.h need other words for people. */
+    if (!strcmp(decision, "incumbent"))
+        words = "kept";
+    else if (!strcmp(decision, "alone"))
+        words = "default cannot run";
     if (range->buckets > 1)
         text_put(text, FOUND_BYTES, "%u of %u measured", range->buckets - range->states[0],
                  range->buckets);
     else
-        text_put(text, FOUND_BYTES, "%s",
-                 !strcmp(decision, "incumbent") ? "kept"
-                 : !strcmp(decision, "alone")   ? "default cannot run"
-                                                : decision);
+        text_put(text, FOUND_BYTES, "%s", words);
     for (int i = 1; i < ENTRY_STATE_COUNT; i++)
         if (!range->states[i] || 1u << i & but_for)
             continue;
@@ -247,7 +251,7 @@ void plan_range_found(const struct plan_range *range, const struct entry_row *en
         text_add(text, FOUND_BYTES, ", disturbed");
 }
 
-/* ---- all of it, and its order */
+/* ---- the whole database, and its order */
 
 static int add_entry(void *self, const struct entry_row *entry)
 {
@@ -257,7 +261,7 @@ static int add_entry(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* Phases come by trial, and the trials are still in that order here. */
+/* Phases are read in the order of trials; call it before the trials are sorted otherwise. */
 static int read_phases(struct store *store, struct facts *f)
 {
     struct row_list list;
@@ -274,12 +278,13 @@ static int read_phases(struct store *store, struct facts *f)
     return OK;
 }
 
-/* What names a layer. */
+/* What makes a layer of struct facts: entries and trials with the same key belong together. */
 struct layer_key {
     int64_t cluster, shape;
     uint32_t window, class;
 };
 
+/* How many classes the declared space of a shape has. */
 struct classes {
     int64_t shape;
     uint32_t count;
@@ -293,7 +298,8 @@ static uint32_t class_of(const struct facts *f, int64_t shape, uint32_t bucket)
     return 0;
 }
 
-static int note_classes(struct store *store, int64_t id, struct facts *f)
+/* Adds the classes of a shape, unless they are known or it has no declared space. */
+static int add_classes(struct store *store, int64_t id, struct facts *f)
 {
     const struct declaration *d;
     struct moe_shape shape;
@@ -313,10 +319,10 @@ static int read_classes(struct store *store, struct facts *f)
 {
     for (size_t i = 0; i < f->entry_count; i++)
         if (!i || f->entries[i].shape != f->entries[i - 1].shape)
-            TRY(note_classes(store, f->entries[i].shape, f));
+            TRY(add_classes(store, f->entries[i].shape, f));
     for (size_t i = 0; i < f->trial_count; i++)
         if (!i || f->trials[i].row.key.shape != f->trials[i - 1].row.key.shape)
-            TRY(note_classes(store, f->trials[i].row.key.shape, f));
+            TRY(add_classes(store, f->trials[i].row.key.shape, f));
     return OK;
 }
 
@@ -391,7 +397,8 @@ size_t facts_distinct_plans(struct moe_plan *plans, size_t count)
     return kept;
 }
 
-static int name_layer(struct store *store, const struct layer_key *key, struct layer_facts *layer)
+/* Reads what a layer's key stands for, and the comparison of its table as a whole. */
+static int read_layer(struct store *store, const struct layer_key *key, struct layer_facts *layer)
 {
     int rc;
 
@@ -411,7 +418,8 @@ static int name_layer(struct store *store, const struct layer_key *key, struct l
 
 /* ---- loads */
 
-static bool moves_no_tokens(const struct moe_plan *plan, uint32_t experts)
+/* Returns whether the plan is r=0 with these experts and no other axis changed. */
+static bool is_plain_r0(const struct moe_plan *plan, uint32_t experts)
 {
     struct moe_plan wanted = plan_default(NULL);
 
@@ -420,7 +428,7 @@ static bool moves_no_tokens(const struct moe_plan *plan, uint32_t experts)
     return plan_equal(plan, &wanted);
 }
 
-/* "skew 2", or "max/mean 1.83 1a2b3c4d"; 0: another kind. */
+/* Returns largest over mean of a load: "skew 2", or "max/mean 1.83 1a2b3c4d".  0: another kind. */
 static double skew_of(const char *load)
 {
     static const char *const words[] = { "skew ", "max/mean " };
@@ -431,12 +439,12 @@ static double skew_of(const char *load)
     return 0;
 }
 
-/* The samples of one bucket: those of padded and of sparse experts under each load. */
+/* The samples of one bucket: of padded and of sparse experts, under each load. */
 struct loaded {
-    struct loaded_pile {
+    struct loaded_steps {
         char load[LOAD_NAME_BYTES];
         uint32_t experts; /* enum moe_experts */
-        struct pile steps;
+        struct step_list steps;
     } * items;
     size_t count;
 };
@@ -445,11 +453,11 @@ static int add_loaded(void *self, const struct trial_row *trial, const struct sa
 {
     const struct moe_plan *plan = &trial->key.plan;
     struct loaded *l = self;
-    struct loaded_pile fresh = { .experts = plan->e };
-    struct pile *steps;
+    struct loaded_steps fresh = { .experts = plan->e };
+    struct step_list *steps;
     size_t i = 0;
 
-    if (!moves_no_tokens(plan, plan->e) || sample->gpu.throttled == SAMPLE_SET_ASIDE ||
+    if (!is_plain_r0(plan, plan->e) || sample->gpu.throttled == SAMPLE_SET_ASIDE ||
         !(skew_of(sample->load) > 0))
         return OK;
     while (i < l->count &&
@@ -463,11 +471,12 @@ static int add_loaded(void *self, const struct trial_row *trial, const struct sa
     return OK;
 }
 
+/* Adds a pair for each load under which both kinds of experts were timed. */
 static int pair_loads(const struct loaded *l, const struct trial_row *of, struct layer_facts *layer)
 {
     for (size_t i = 0; i < l->count; i++)
         for (size_t j = 0; j < l->count; j++) {
-            struct loaded_pile *a = &l->items[i], *b = &l->items[j];
+            struct loaded_steps *a = &l->items[i], *b = &l->items[j];
             struct load_pair pair = { skew_of(a->load), of->key.bucket, of->capacity,
                                       .padded.count = 0 };
 
@@ -497,7 +506,7 @@ static int read_loads(struct store *store, struct layer_facts *layer)
         struct loaded loaded = { NULL, 0 };
         int rc;
 
-        if (!moves_no_tokens(&of->key.plan, MOE_SPARSE))
+        if (!is_plain_r0(&of->key.plan, MOE_SPARSE))
             continue;
         rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->buckets.window,
                            of->key.bucket, add_loaded, &loaded);
@@ -544,11 +553,11 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
         for (; trial < f->trial_count; trial++, layer.trial_count++)
             if (at = trial_key(f, &f->trials[trial]), key_order(&at, &key) != 0)
                 break;
-        TRY(name_layer(store, &key, &layer));
+        TRY(read_layer(store, &key, &layer));
         if (!shape_agrees(&layer.shape, shape))
             continue;
         ARRAY_APPEND(f->layers, f->layer_count, layer);
-        kept = &f->layers[f->layer_count - 1]; /* what it holds is freed with all of them */
+        kept = &f->layers[f->layer_count - 1]; /* facts_free() frees its arrays after an error */
         for (size_t i = 0; i < kept->trial_count; i++) {
             const struct trial_facts *t = &kept->trials[i];
 
@@ -572,7 +581,7 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     struct row_list list;
     int rc;
 
-    if (shape && shape_parse(shape, &any)) /* only to say what is wrong with it */
+    if (shape && shape_parse(shape, &any)) /* prints what is wrong with the text */
         return ERR_ARGUMENT;
     TRY(store_runs(store, &list));
     f->runs = list.rows;
@@ -648,12 +657,12 @@ int facts_counts(struct facts *facts, const char *path)
             continue;
         layer->counts = calloc(1, sizeof(*layer->counts));
         if (!layer->counts)
-            return fail(ERR_NOMEM, "counts of experts");
+            return fail(ERR_NOMEM, "the counts of %u experts", experts);
         TRY(counts_read(path, layer->shape.ranks, layer->counts));
         found++;
     }
     if (!found)
-        note("%s counts %u experts; no layer of the report has as many", path, experts);
+        note("%s has counts of %u experts; no layer of the report has as many", path, experts);
     return found ? OK : UNSUPPORTED;
 }
 
@@ -674,7 +683,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
             if (t->window != layer->buckets.window || !shape_equal(&shape, &layer->shape))
                 continue;
             found = true;
-            /* The one that says T is meant, if there is one. */
+            /* Traffic that gives T is preferred. */
             if (!layer->traffic || t->shape.tokens)
                 layer->traffic = t;
         }
@@ -683,7 +692,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
     return nowhere;
 }
 
-/* ---- questions */
+/* ---- look-ups in a layer's facts */
 
 const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_t last,
                         char room[BUCKETS_TEXT_BYTES])

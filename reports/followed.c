@@ -1,4 +1,5 @@
-/* The controller on a layer's recorded counts, priced by the layer's table. */
+/* Replays a layer's recorded counts under each rule for capacities, and takes step times from the
+ * layer's table. */
 #include "followed.h"
 
 #include "status.h"
@@ -8,24 +9,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum whose { PUBLISHED, TOKENS, WEIGHTS, DEFAULT_PLAN };
+/* Which plan of an entry: the table's, the best one that moves tokens (r >= 1), the best one that
+ * moves weights (r = 0), or the default. */
+enum entry_plan { PUBLISHED, MOVES_TOKENS, MOVES_WEIGHTS, DEFAULT_PLAN };
 
-/* The step time of the plan that is published, of the best one that moves tokens, or weights, or of
- * the default plan. */
-static double time_of(const struct entry_row *e, enum whose whose)
+static double time_of(const struct entry_row *e, enum entry_plan which)
 {
-    if (whose == DEFAULT_PLAN)
+    bool published_moves_weights = e->plan.r == 0;
+
+    if (which == DEFAULT_PLAN)
         return e->default_us;
-    return whose == PUBLISHED || (whose == WEIGHTS) == (e->plan.r == 0) ? e->time_us : e->other_us;
+    if (which == PUBLISHED || (which == MOVES_WEIGHTS) == published_moves_weights)
+        return e->time_us;
+    return e->other_us;
 }
 
-static double ms_of(const struct layer_facts *layer, uint32_t key, enum whose whose)
+/* Interpolates the step time at a capacity between the layer's entries. */
+static double ms_of(const struct layer_facts *layer, uint32_t key, enum entry_plan which)
 {
     const struct entry_row *below = NULL;
 
     for (size_t i = 0; i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
-        double us = time_of(e, whose), part;
+        double us = time_of(e, which), below_us, part;
 
         if (!(us > 0))
             continue;
@@ -33,9 +39,11 @@ static double ms_of(const struct layer_facts *layer, uint32_t key, enum whose wh
             below = e;
             continue;
         }
-        part =
-            below ? (double)(key - below->capacity) / (double)(e->capacity - below->capacity) : 1;
-        return ((below ? time_of(below, whose) * (1 - part) : 0) + us * part) * 1e-3;
+        if (!below)
+            return us * 1e-3;
+        below_us = time_of(below, which);
+        part = (double)(key - below->capacity) / (double)(e->capacity - below->capacity);
+        return (below_us * (1 - part) + us * part) * 1e-3;
     }
     return NAN;
 }
@@ -48,13 +56,13 @@ double followed_ms(void *self, uint32_t key, uint32_t key_r0)
 
     if (layer->shape.layout == MOE_LAYOUT_HIDDEN)
         return ms_of(layer, key_r0, PUBLISHED);
-    /* Where all plans are of one kind they are the published ones. */
+    /* If the table has plans of one kind only, the published plan is the best of that kind. */
     for (size_t i = 0; i < layer->entry_count; i++)
         one_kind &= layer->entries[i].no_other;
     if (key == key_r0 || one_kind)
         return ms_of(layer, key, PUBLISHED);
-    tokens = ms_of(layer, key, TOKENS);
-    weights = ms_of(layer, key_r0, WEIGHTS);
+    tokens = ms_of(layer, key, MOVES_TOKENS);
+    weights = ms_of(layer, key_r0, MOVES_WEIGHTS);
     return isnan(tokens) || isnan(weights) ? ms_of(layer, key, DEFAULT_PLAN)
                                            : fmin(tokens, weights);
 }
@@ -91,14 +99,15 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
         snprintf(times, REMARK_BYTES, "%s", counts_remark(layer->counts));
     else if (isnan(followed) || isnan(fixed))
         snprintf(times, REMARK_BYTES,
-                 "What steps take at these capacities is not known: the table ends before the "
-                 "fullest rank's, or the static factor's.");
+                 "The step time at these capacities is not known: the table ends below the "
+                 "capacity of the fullest rank, or of the static factor.");
     else
         snprintf(
             times, REMARK_BYTES,
             "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
-            "static factor %.2g: %.1f %% less. With r >= 1 all ranks wait for the fullest; experts "
-            "dealt out by size would need %.3g rows per choice there instead of %.3g.",
+            "static factor %.2g: %.1f %% less.  With r >= 1 all ranks wait for the fullest rank.  "
+            "If experts were spread over the ranks by load, it would need %.3g rows per choice "
+            "instead of %.3g.",
             followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
             sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
 }
@@ -107,14 +116,15 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
 
 enum { BINS = 400 };
 
-/* Steps are many: of each part of them the largest. */
+/* Points of the plot.  There are too many steps to draw, so a point is the largest of several
+ * steps. series_followed() opens and frees it; each rule uses the arrays in turn. */
 struct bins {
     const struct counts_trace *trace;
-    double even;
-    size_t steps_each, count;
-    double *need, *factor; /* (BINS, E) */
-    /* (BINS), of the ways one after the other: */
-    double *mean, *ms, *dropped, *chosen;
+    double even;              /* choices per expert of an even gate */
+    size_t steps_each, count; /* steps of a bin; bins in use */
+    double *need, *factor;    /* (BINS, E) an expert's choices, and its rows, over `even` */
+    double *mean, *ms;        /* (BINS) rows of all experts over choices; step time */
+    double *dropped, *chosen; /* (BINS) sums of choices */
     const struct counts_price *price;
 };
 
@@ -164,7 +174,8 @@ static bool bins_open(const struct layer_facts *layer, const struct counts_price
     return b->need && b->factor && b->mean && b->ms && b->dropped && b->chosen;
 }
 
-static void write_way(struct series *s, const struct bins *b, int way)
+/* Writes the points of one rule, all experts together. */
+static void write_rule(struct series *s, const struct bins *b, int way)
 {
     series_block(s, counts_names[way]);
     for (size_t i = 0; i < b->count; i++) {
@@ -194,7 +205,7 @@ static void write_experts(struct series *s, const struct bins *b)
     }
 }
 
-/* The ways first, that of the experts' lines last, so that their bins are still there. */
+/* Replays all rules.  COUNTS_FOLLOWED is the last, because the experts' lines need its bins. */
 void series_followed(struct series *s)
 {
     static const enum counts_way order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
@@ -210,7 +221,7 @@ void series_followed(struct series *s)
             bins_clear(&bins);
             if (counts_replay(s->layer->counts, &options, order[i], &price, bins_add, &bins, &sum))
                 break;
-            write_way(s, &bins, order[i]);
+            write_rule(s, &bins, order[i]);
             if (order[i] == COUNTS_FOLLOWED)
                 write_experts(s, &bins);
         }

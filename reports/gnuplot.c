@@ -1,4 +1,4 @@
-/* Runs gnuplot as a few child processes, without a shell. */
+/* Runs gnuplot in a few child processes, without a shell, and sends them the scripts' names. */
 #include "gnuplot.h"
 
 #include "status.h"
@@ -16,23 +16,24 @@ enum { CHILDREN_MAX = 4, SCRIPTS_PER_CHILD = 8 };
 
 struct gnuplot_child {
     pid_t pid;
-    FILE *errors;   /* its standard error */
+    FILE *errors;   /* its standard output and error */
     FILE *commands; /* its standard input: what to draw */
 };
 
 struct gnuplot {
     const char *folder;
     const char *format;
-    size_t wanted, started, next;
+    size_t wanted, started; /* processes */
+    size_t next;            /* scripts so far */
     struct gnuplot_child children[CHILDREN_MAX];
-    struct sigaction before; /* one that died is told of by its exit code, not by SIGPIPE */
+    struct sigaction before; /* SIGPIPE is ignored: a process that died is found by its exit code */
 };
 
-/* Only returns if gnuplot cannot be started. */
+/* Turns the child process into gnuplot; never returns. */
 static void become_gnuplot(const struct gnuplot *g, int commands, FILE *errors)
 {
     char format[32];
-    /* -d: not the user's own settings */
+    /* -d: without the user's own settings */
     char *const arguments[] = { "gnuplot", "-d", "-e", format, "-", NULL };
 
     snprintf(format, sizeof(format), "format='%s'", g->format);
@@ -46,7 +47,7 @@ static void become_gnuplot(const struct gnuplot *g, int commands, FILE *errors)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-static int start(const struct gnuplot *g, struct gnuplot_child *out)
+static int start_child(const struct gnuplot *g, struct gnuplot_child *out)
 {
     struct gnuplot_child child = { .pid = -1, .errors = tmpfile() };
     int ends[2] = { -1, -1 };
@@ -69,15 +70,15 @@ static int start(const struct gnuplot *g, struct gnuplot_child *out)
     return fail(ERR_IO, "gnuplot cannot be started: %s", strerror(errno));
 }
 
-static int finish(struct gnuplot_child *child, const char *folder)
+static int end_child(struct gnuplot_child *child, const char *folder)
 {
-    char line[400], last[400] = "it said nothing";
+    char line[400], last[400] = "it failed without a message";
     int status = 0;
 
     fclose(child->commands); /* nothing more to draw */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
-    /* The last line that is not empty says what went wrong. */
+    /* gnuplot's last line that is not empty is its error message. */
     rewind(child->errors);
     while (fgets(line, sizeof(line), child->errors)) {
         line[strcspn(line, "\n")] = 0;
@@ -89,7 +90,7 @@ static int finish(struct gnuplot_child *child, const char *folder)
         return OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return fail(ERR_IO,
-                    "gnuplot is not installed (Debian: apt-get install gnuplot-nox): there are "
+                    "gnuplot is not installed (Debian: apt-get install gnuplot-nox), so there are "
                     "no pictures; data and scripts of the plots are in %s",
                     folder);
     return fail(ERR_IO, "gnuplot: %s", last);
@@ -104,7 +105,7 @@ int gnuplot_open(const char *folder, const char *format, size_t expected, struct
     size_t wanted = (expected + SCRIPTS_PER_CHILD - 1) / SCRIPTS_PER_CHILD;
 
     if (!g)
-        return fail(ERR_NOMEM, "gnuplot");
+        return fail(ERR_NOMEM, "the processes of gnuplot");
     g->folder = folder;
     g->format = format;
     g->wanted = wanted < most ? wanted : most;
@@ -118,7 +119,7 @@ int gnuplot_draw(struct gnuplot *g, const char *name)
     size_t at = g->next++ % g->wanted;
 
     if (at == g->started) {
-        TRY(start(g, &g->children[at]));
+        TRY(start_child(g, &g->children[at]));
         g->started++;
     }
     fprintf(g->children[at].commands, "load '%s.gp'\n", name);
@@ -133,8 +134,8 @@ int gnuplot_close(struct gnuplot *g)
     for (size_t i = 0; i < g->started; i++) {
         int ended;
 
-        log_only(!rc); /* they all say the same */
-        ended = finish(&g->children[i], g->folder);
+        log_only(!rc); /* one message is enough: they are alike */
+        ended = end_child(&g->children[i], g->folder);
         rc = rc ? rc : ended;
     }
     log_only(true);

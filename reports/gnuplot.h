@@ -1,17 +1,23 @@
-/* gnuplot at work in a folder, as a few processes in all that draw while scripts are still being
- * written. */
+/* Draws pictures with a few gnuplot processes, which work while the caller writes further scripts.
+ */
 #ifndef GNUPLOT_H
 #define GNUPLOT_H
 
 #include <stddef.h>
 
-/* The format is also what the pictures' names end with.  `expected`: about how many pictures; the
- * folder is borrowed. */
+/* Several gnuplot processes.  gnuplot_close() frees it. */
 struct gnuplot;
-int gnuplot_open(const char *folder, const char *format, size_t expected, struct gnuplot **out);
-int gnuplot_draw(struct gnuplot *g, const char *name); /* NAME.gp, which is there, some time soon */
 
-/* Waits for all of it.  ERR_IO if gnuplot is not there or says no. */
+/* format: "svg", "png", "pdf" or "txt", which also ends the pictures' names.  expected: about how
+ * many pictures there will be.  The folder is borrowed.  ERR_NOMEM. */
+int gnuplot_open(const char *folder, const char *format, size_t expected, struct gnuplot **out);
+
+/* Has a process draw the script FOLDER/NAME.gp, and does not wait.  ERR_IO if gnuplot cannot be
+ * started. */
+int gnuplot_draw(struct gnuplot *g, const char *name);
+
+/* Waits for all pictures, and frees g.  ERR_IO after a message if gnuplot is not installed or
+ * fails. */
 int gnuplot_close(struct gnuplot *g);
 
 #endif

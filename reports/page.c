@@ -1,5 +1,5 @@
-/* The report as one page of HTML: head, contents, a section per layer, and gnuplot's pictures in
- * it; html_write() escapes all text. */
+/* Writes the report as one HTML page: head, contents, and a section for each layer with gnuplot's
+ * pictures.  html_write() escapes all text. */
 #include "buckets.h"
 #include "drops.h"
 #include "followed.h"
@@ -33,14 +33,15 @@ void page_begin(const char *title, FILE *to)
     fprintf(to, "</style>\n</head>\n<body>\n<h1>%s</h1>\n", title);
 }
 
-/* Prints a paragraph for each; `class` is their style. */
+/* Writes a paragraph for each line; `class` is their style. */
 static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
 {
     for (int i = 0; i < remarks->count; i++)
         html_write(to, "<p class='%s'>%s</p>\n", class, remarks->lines[i]);
 }
 
-/* One warning, or a line that names several and opens. */
+/* Writes one warning as it is.  Several are folded under a line that names each by its text up to
+ * the first ':'. */
 static void print_warnings(const struct remarks *warnings, FILE *to)
 {
     if (warnings->count < 2) {
@@ -102,9 +103,9 @@ static void print_contents(const struct report *report, FILE *to)
     fputs("</ol></nav>\n", to);
 }
 
-/* ---- gnuplot's pictures: taken over line by line, for gnuplot writes one element per line */
+/* ---- gnuplot's pictures are copied line by line, because gnuplot writes one element per line */
 
-/* What is black is to be the page's colour of text; what is white its background. */
+/* Replacements in a picture: black becomes the page's text colour, and what is superfluous goes. */
 static const struct change {
     const char *from, *to;
 } changes[] = {
@@ -116,12 +117,13 @@ static const struct change {
     { "color='rgb(  0,   0,   0)'", "color='inherit'" },
     { "font-family=\"sans-serif\" ", "" },
     { " id=\"gnuplot_canvas\"", "" },
-    { " stroke-linecap=\"butt\" stroke-linejoin=\"miter\"", "" }, /* as it is anyway */
+    { " stroke-linecap=\"butt\" stroke-linejoin=\"miter\"", "" }, /* the default of SVG */
     { " stroke-width=\"1.00\"", "" },
     { "\t", "" },
 };
 enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
 
+/* Copies a line with its replacements. */
 static void put_line(const char *line, FILE *to)
 {
     while (*line) {
@@ -132,7 +134,7 @@ static void put_line(const char *line, FILE *to)
             if (*line == *changes[i].from &&
                 !strncmp(line, changes[i].from, strlen(changes[i].from)))
                 change = &changes[i];
-        /* Pictures are long, and most of them numbers: no change begins before one of these. */
+        /* Pictures are long, and mostly numbers.  Every replacement begins with one of these. */
         same = change ? 0 : 1 + strcspn(line + 1, "scf \t");
         fwrite(line, 1, same, to);
         line += same;
@@ -145,7 +147,8 @@ static void put_line(const char *line, FILE *to)
 
 static const char hover[] = "<text>~~";
 
-/* Makes a text that only the pointer is to find a disc with a title, which every browser shows. */
+/* Writes a text that is only for the pointer as an invisible disc with a title, which every browser
+ * shows.  Returns false for any other line. */
 static bool put_hover(const char *line, FILE *to)
 {
     const char *text = strstr(line, hover), *end = text ? strstr(text, "</text>") : NULL;
@@ -160,25 +163,26 @@ static bool put_hover(const char *line, FILE *to)
     return true;
 }
 
-enum part { PROLOGUE, BODY, MARKS };
+/* The parts of a picture: lines before its body, the body, and the definitions of its marks. */
+enum svg_part { PROLOGUE, BODY, MARKS };
 
-static void put_part(FILE *from, enum part wanted, FILE *to)
+/* Copies one part of a picture. */
+static void put_part(FILE *from, enum svg_part wanted, FILE *to)
 {
-    enum part part = PROLOGUE;
+    enum svg_part part = PROLOGUE;
     char *line = NULL;
     size_t room = 0;
 
     while (getline(&line, &room, from) > 0) {
-        enum part before = part;
+        enum svg_part before = part;
         bool closes = part == MARKS && strstr(line, "</defs>"), left_out;
 
         if (part == PROLOGUE)
             part = line[0] == '>' ? BODY : PROLOGUE;
         else if (strstr(line, "<defs>"))
             part = MARKS;
-        /* Title and description would be read aloud instead of the label; the rectangle is the
-         * white paper that a picture alone needs, and so are the white discs under points with
-         * error bars. */
+        /* Title and description would be read aloud instead of the label.  The rectangle and the
+         * discs under points with error bars are white paper, which only a picture alone needs. */
         left_out = !strncmp(line, "<title>", 7) || !strncmp(line, "<desc>", 6) ||
                    !strncmp(line, "<rect x=\"0\" y=\"0\"", 17) || strstr(line, "color='#FFFFFF'") ||
                    *line == '\n';
@@ -207,7 +211,7 @@ bool page_marks(const char *folder, const char *name, FILE *to)
     return true;
 }
 
-/* Those of any one picture will do. */
+/* Writes the marks of the first picture: all pictures have the same. */
 static void put_marks(const struct report *report, FILE *to)
 {
     bool found = false;
@@ -232,7 +236,7 @@ bool page_picture(const char *folder, const char *name, const char *ending, cons
     from = fopen(path, "r");
     if (!from)
         return false;
-    /* In gnuplot's own prologue, for pictures are of several sizes. */
+    /* gnuplot's prologue has the picture's size; sizes differ. */
     while (getline(&line, &room, from) > 0)
         if (sscanf(line, " viewBox=\"0 0 %d %d\"", &width, &height) == 2)
             break;
@@ -240,13 +244,14 @@ bool page_picture(const char *folder, const char *name, const char *ending, cons
     rewind(from);
     html_write(to, "<svg viewBox='0 0 %d %d' class='%s' role='img' aria-label='%s'>\n", width,
                height, class, title);
-    put_part(from, BODY, to); /* with gnuplot's own closing tag */
+    put_part(from, BODY, to); /* gnuplot's body has the closing tag */
     fclose(from);
     return true;
 }
 
 /* ---- plots */
 
+/* Writes the section's large plot, or all others, each with caption and formula. */
 static void print_plots(const struct report *report, const struct section *section, bool large,
                         FILE *to)
 {
@@ -270,7 +275,7 @@ static void print_plots(const struct report *report, const struct section *secti
     }
 }
 
-/* ---- the dictionary */
+/* ---- the table of plans */
 
 static void print_share(double share, const char *class, FILE *to)
 {
@@ -288,8 +293,8 @@ static void print_ms(double us, const char *class, FILE *to)
         html_write(to, "<td class='%s'>-</td>", class);
 }
 
-/* Prints a line of the table for the entries that share it.  How they were found is said as
- * `moetune show` has it. */
+/* Writes one row of the table for entries of neighbouring buckets with one plan.  `how` is worded
+ * as in `moetune show`. */
 static void dictionary_row(const struct layer_facts *layer, const struct entry_row *e, size_t count,
                            FILE *to)
 {
@@ -330,14 +335,14 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
         dictionary_row(layer, &e[i], end - i, to);
     }
     fprintf(to,
-            "</table></div>\n<p class=\"soft\">Step and saves are means of a row's buckets.  At "
-            "least: the low end of the 95 %% interval of what the row saves.%s</p>\n",
-            layer->stands ? "  The headline was timed apart, so it is no mean of the rows; each "
-                            "doubling of the capacity counts alike there."
+            "</table></div>\n<p class=\"soft\">Step, default and saves are means over the row's "
+            "buckets.  At least: the 95 %% lower bound of what the row saves.%s</p>\n",
+            layer->stands ? "  The headline is no mean of the rows: it was timed separately, and "
+                            "gives each doubling of the capacity the same weight."
                           : "");
 }
 
-/* Which axis matters: the one without which most is lost comes first. */
+/* Writes what each axis is worth, the most important axis first. */
 static void print_axes(const struct layer_facts *layer, FILE *to)
 {
     struct axis_worth axes[DECLARATION_AXES_MAX + 16], one;
@@ -354,19 +359,20 @@ static void print_axes(const struct layer_facts *layer, FILE *to)
         axes[at] = one;
         count++;
     }
-    if (count < 2) /* one alone makes all of the gain */
+    if (count < 2) /* a single axis makes the whole gain */
         return;
     fputs("<h3>Which axis matters</h3>\n<ul>\n", to);
     for (size_t i = 0; i < count; i++) {
         fprintf(to, "<li>With %s as in the default plan, ", axes[i].name);
         if (axes[i].timed)
-            fprintf(to, "a step takes %.1f %% %s, in the mean of %u bucket%s",
-                    100 * fabs(axes[i].without), axes[i].without < 0 ? "less" : "longer",
-                    axes[i].timed, axes[i].timed == 1 ? "" : "s");
-        if (!axes[i].timed)
+            fprintf(to, "a step takes %.1f %% %s, mean of %u bucket%s", 100 * fabs(axes[i].without),
+                    axes[i].without < 0 ? "less" : "longer", axes[i].timed,
+                    axes[i].timed == 1 ? "" : "s");
+        else
             fputs("no step was timed", to);
-        else if (axes[i].timed < axes[i].buckets)
-            fprintf(to, " (of %u where the plan differs there)", axes[i].buckets);
+        if (axes[i].timed && axes[i].timed < axes[i].buckets)
+            fprintf(to, " (%u buckets have another %s than the default)", axes[i].buckets,
+                    axes[i].name);
         fputs(".</li>\n", to);
     }
     fputs("</ul>\n", to);
@@ -397,7 +403,7 @@ static void print_next(const struct report *report, const struct layer_facts *la
         if (command)
             *command++ = 0;
         html_write(to, command ? "<li>%s:<br><code>" : "<li>%s", next.lines[i]);
-        while (command) { /* lines end between words, not behind the hyphens of an option */
+        while (command) { /* a line may break between words, not behind the hyphen of an option */
             size_t length = strcspn(command, " ");
             bool last = !command[length];
 
@@ -432,7 +438,7 @@ static void improvement_row(const struct scope *scope, uint32_t ranks,
     html_write(to, "<td class='n'>%u of %u</td></tr>\n", timed, compared);
 }
 
-/* The least number of ranks above `after`, or 0. */
+/* Returns the next larger number of ranks that a layer of the scope has, or 0. */
 static uint32_t next_ranks(const struct scope *scope, uint32_t after)
 {
     uint32_t next = 0;
@@ -453,17 +459,18 @@ static void print_improvement(const struct section *section, FILE *to)
     int count = series_lines(scope, lines);
 
     html_write(to,
-               "<details><summary>Improvement of the table over each static plan, r=0 or r=1, as a "
-               "table</summary><div class='scroll'><table>\n<tr><th class='n'>ranks</th>"
+               "<details><summary>How much longer each static plan takes than the table, r=0 or "
+               "r=1</summary><div class='scroll'><table>\n<tr><th class='n'>ranks</th>"
                "<th>static plan</th><th></th><th class='n'>d=1</th><th class='n'>d=2</th>"
                "<th class='n'>d=4</th><th class='n'>d=8</th><th class='n'>timed</th></tr>\n");
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
             for (int line = 0; line < count; line++)
                 improvement_row(scope, ranks, &lines[line], worst == 1, to);
-    fputs("</table></div><p class=\"soft\">Time of the static plan / time of the table's plan - 1 "
-          "over the measured buckets.  timed: in how many of the cells' buckets the static plan "
-          "was timed itself; elsewhere it is interpolated.  -: never timed.</p></details>\n",
+    fputs("</table></div><p class=\"soft\">A number is time of the static plan / time of the "
+          "table's plan - 1, mean or worst of the measured buckets.  timed: how many of the step "
+          "times behind a row were measured; the others are interpolated.  -: never timed.</p>"
+          "</details>\n",
           to);
 }
 
@@ -499,7 +506,8 @@ static void print_failures(const struct layer_facts *layer, FILE *to)
 
 /* ---- what if routing were limited */
 
-static void print_way(const struct moe_shape *shape, const struct trial_facts *t, FILE *to)
+/* Writes a cell: the best plan of a router and an all-to-all at one capacity. */
+static void print_best(const struct moe_shape *shape, const struct trial_facts *t, FILE *to)
 {
     const char *ends;
 
@@ -515,7 +523,7 @@ static void print_way(const struct moe_shape *shape, const struct trial_facts *t
             whatif_bytes(shape, t) / 1048576, t->row.key.plan.r, t->row.key.plan.d);
 }
 
-/* The ways of a pair of layers, capacity by capacity. */
+/* Writes the table of a pair of layers: a row for each capacity. */
 static void print_pair(const struct whatif_pair *pair, FILE *to)
 {
     struct whatif_row row = { .capacity = 0 };
@@ -534,7 +542,7 @@ static void print_pair(const struct whatif_pair *pair, FILE *to)
         html_write(to, "<tr><td class='n'>%" PRIu64 "</td>", row.capacity);
         for (int i = 0; i < WHATIF_WAYS; i++)
             if (whatif_tried(pair, i))
-                print_way(whatif_shape(pair, i), row.best[i], to);
+                print_best(whatif_shape(pair, i), row.best[i], to);
         for (int i = 0; i < 2; i++) {
             const char *ends = INTERVAL_BARE("%.1f", 100 * gains[i].low, 100 * gains[i].high);
 
@@ -585,7 +593,7 @@ static void print_headline(const struct section *section, FILE *to)
         fprintf(to, "of %u rows</p>\n", layer->buckets.window);
 }
 
-/* What these numbers rest on, and what is not drawn. */
+/* Writes what the section rests on, and which plots are missing, folded. */
 static void print_fine_print(const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
@@ -597,10 +605,10 @@ static void print_fine_print(const struct section *section, FILE *to)
     print_remarks(&remarks, "soft", to);
     if (scope_has_own(&section->scope) && spent.trials)
         fprintf(to,
-                "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
+                "<p class=\"soft\">Steps: %" PRIu64 " for the search, %" PRIu64
                 " against the default, %" PRIu64
-                " in rounds of the table.  The paper's search takes %" PRIu64
-                " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
+                " in rounds of the table.  The paper's search would take %" PRIu64
+                " trials for these buckets; trying every plan once would take %" PRIu64 ".</p>\n",
                 spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
     for (size_t i = 0; i < section->picture_count; i++) {
         const struct picture *p = &section->pictures[i];
@@ -656,7 +664,7 @@ static void print_section(const struct report *report, const struct section *sec
 
 /* ---- the end of the page */
 
-/* What a space declares, as its program wrote it. */
+/* Writes the text of each declared space, folded. */
 static void print_spaces(const struct facts *facts, FILE *to)
 {
     for (size_t i = 0; i < facts->layer_count; i++) {
@@ -674,11 +682,11 @@ static void print_spaces(const struct facts *facts, FILE *to)
 static void print_letters(FILE *to)
 {
     static const char *const letters[][2] = {
-        { "E, k", "experts in all; experts per token" },
+        { "E, k", "experts of the layer; experts per token" },
         { "T", "tokens per rank and step" },
         { "D, H", "model dimension; hidden dimension of an expert" },
         { "W, m", "ranks; ranks on each node (0: nodes differ)" },
-        { "c, R", "rows that one expert gets from one rank; capacities that share one answer" },
+        { "c, R", "rows that one expert gets from one rank; number of capacities in a bucket" },
         { "r", "0: weights move and tokens stay; above 0: each token goes to r ranks" },
         { "d", "chunks: one is computed while the next one travels" },
         { "a", "which all-to-all moves the tokens: linear, 2dh, nccl, rail, 3dh" },
@@ -713,7 +721,7 @@ static void print_runs(const struct facts *facts, FILE *to)
     fputs("</table></div></details>\n", to);
 }
 
-/* Of the newest run or decision: two pages of one database can be told apart by it. */
+/* Writes when the newest run or decision was, which distinguishes two pages of one database. */
 static void print_date(const struct facts *facts, FILE *to)
 {
     int64_t last_s = 0;
@@ -751,7 +759,6 @@ void page_write(const struct report *report, FILE *to)
         print_letters(to);
     print_runs(facts, to);
     html_write(
-        to,
-        "<p class='soft'>Every plot was drawn from a data file (.dat) by a script (.gp) that lie "
-        "beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n");
+        to, "<p class='soft'>Beside this page every plot has its data file (.dat) and its script "
+            "(.gp): <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n");
 }

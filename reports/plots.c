@@ -1,5 +1,5 @@
-/* The table of plots, and the gnuplot program of each: a common head (gnuplot/head.gp), the axes
- * that its layer asks for, and the script of its kind. */
+/* The table of plots, and what writes the gnuplot program of each: the common head
+ * (gnuplot/head.gp), settings of the layer, and the plot's script. */
 #include "plots.h"
 
 #include "buckets.h"
@@ -15,14 +15,15 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* ---- what a script must be told of the layer */
+/* ---- settings of the layer that a script needs */
 
-/* The line type of a plan, in head.gp. */
+/* Returns the line type of a plan, which head.gp defines. */
 static int line_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     return 11 + (plan ? series_colour(layer, plan) : SERIES_COLOURS);
 }
 
+/* The line types of the bands in series_times, and of the best static plan. */
 static void bands_and_static(const struct layer_facts *layer, FILE *to)
 {
     struct bands bands = series_bands(layer);
@@ -34,6 +35,7 @@ static void bands_and_static(const struct layer_facts *layer, FILE *to)
     fprintf(to, "static = %d\n", line_of(layer, contrast_ranked(layer, 0)));
 }
 
+/* The line types of the static plans in series_ratios. */
 static void rivals(const struct layer_facts *layer, FILE *to)
 {
     fprintf(to, "array rival[%d]\n", SERIES_RIVALS);
@@ -41,6 +43,7 @@ static void rivals(const struct layer_facts *layer, FILE *to)
         fprintf(to, "rival[%d] = %d\n", i + 1, line_of(layer, series_rival(layer, (size_t)i)));
 }
 
+/* The index of the last block: there is one for each capacity. */
 static void loads_count(const struct layer_facts *layer, FILE *to)
 {
     int blocks = 0;
@@ -50,6 +53,7 @@ static void loads_count(const struct layer_facts *layer, FILE *to)
     fprintf(to, "last = %d\n", blocks - 1);
 }
 
+/* The index of the last expert that is drawn. */
 static void followed_experts(const struct layer_facts *layer, FILE *to)
 {
     uint32_t experts = layer->counts ? layer->counts->experts : 1;
@@ -63,6 +67,7 @@ static void phases_bucket(const struct layer_facts *layer, FILE *to)
             series_phases_capacity(layer));
 }
 
+/* Line type and name of the best static plan. */
 static void static_words(const struct layer_facts *layer, FILE *to)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
@@ -73,127 +78,128 @@ static void static_words(const struct layer_facts *layer, FILE *to)
 
 /* ---- the table */
 
-#define CAPACITY NULL /* facts_key() */
+#define CAPACITY NULL /* the x axis is facts_key() */
 #define WHERE_COLUMNS                                                                              \
     "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; low end, %; " \
     "high end, %; step - compute, ms; samples of the step; of them throttled"
 #define A2A_FORMULA                                                                                \
-    "Ratio of the median steps wherever both were timed.  Bars: one interval's low end over the "  \
-    "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "    \
-    "message."
+    "Median step with the one all-to-all over that with the other, in buckets where both were "    \
+    "timed.  Bars: one interval's low end over the other's high end, at least 90 % from 6 "        \
+    "samples on.  The data file has the size of a message."
 #define NEEDS_TRIALS                                                                               \
     "needs trials and their samples, which this database does not hold (a published snapshot "     \
-    "holds "                                                                                       \
-    "the dictionary alone; the database beside it has them)"
+    "holds the dictionary alone; the database beside it has them)"
 
+/* Members are in the order of struct plot: name, title, x, y, kind, columns, write, script, extra,
+ * caption, formula, without. */
 const struct plot plots[PLOTS] = {
-    { "times", "Step time, and the plan that is told", CAPACITY, "step, ms",
+    { "times", "Step time, and the table's plan", CAPACITY, "step, ms",
       PLOT_OVER_C | PLOT_BARS | PLOT_LARGE,
       "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled (bands: c from; c "
       "to; 1 = inferred; first bucket; last; plan)",
       series_times, "times", bands_and_static,
-      "A point is the median step of a plan in one bucket, with its interval.  The band below is "
-      "the table: which plan it tells, pale where that is inferred.  A plan has one colour here, "
-      "in what is saved, and against the table.",
-      "Interval: distribution-free for the median, at least 95 % from 6 samples on; with fewer it "
-      "is the whole range.  A step takes as long as its slowest rank.  Table's and default plan: "
-      "from the rounds they ran against each other.  Small dots: expected by the search's model.  "
-      "Other plans are in the data file.",
+      "A point is the median step of a plan in one bucket, with its interval.  The band below "
+      "shows "
+      "the plan of the table; a pale band is inferred.  Each plan has one colour in all plots.",
+      "Interval: distribution-free for the median, at least 95 % from 6 samples on, and the whole "
+      "range of fewer samples.  A step takes as long as its slowest rank.  The times of the "
+      "table's "
+      "plan and of the default plan come from the rounds that compared them.  Small dots: expected "
+      "by the search's model.  The data file has all other plans.",
       "needs entries or trials: nothing is measured yet" },
     { "gain", "What the table saves", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, "gain",
-      static_words, "How much less time a step takes under the table.  Bars: 95 % interval.",
-      "1 - time of the table's plan / time of the other.  It is 0 where the default is kept.  The "
-      "best static plan is the one that did best in the rounds that the table met before it was "
-      "published; without rounds, the one with the least mean of log(time / time of the table's "
-      "plan) over the measured buckets.  Where it was not timed, its ratio to the default plan is "
-      "interpolated over log c (open triangles).",
+      static_words, "How much less time a step takes with the table.  Bars: 95 % interval.",
+      "1 - time of the table's plan / time of the other plan; 0 where the table has the default.  "
+      "The best static plan is the fastest of those that the rounds compared with the table before "
+      "it was published.  Without rounds it is the plan with the smallest mean of log(time / time "
+      "of "
+      "the table's plan) over the measured buckets.  In buckets where it was not timed, its ratio "
+      "to "
+      "the default plan is interpolated over log c (open triangles).",
       "needs an entry that gains something over the default plan" },
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
       rivals,
-      "Above 1 a plan is slower than the table's.  Below 1 lie a few steps of another moment: by "
-      "all steps together such a plan is not proven faster.",
+      "Above 1 a plan is slower than the table's plan.  Points below 1 come from a few steps at "
+      "another time: all steps together do not prove such a plan faster.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
-      "proved slow have few samples; one below 1 was not expected to be better by all that was "
-      "sampled, or might have been slower than the default.",
+      "proved slow have few samples.  A plan below 1 is not in the table because all samples "
+      "together did not make it the better plan, or because it might be slower than the default.",
       "of plans other than the table's " NEEDS_TRIALS },
     { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
       PLOT_OVER_C | PLOT_TRAFFIC, "c, rows; share of look-ups, %; gain, %; look-ups; bucket",
       series_traffic, "traffic", NULL,
-      "Bars: share of a bucket among all recorded look-ups.  Points: the gain of its entry.",
-      "Buckets without an entry got another bucket's plan; `moetune tune --from-misses` measures "
-      "them.  The gain by traffic is sum(look-ups * default's time * gain) / sum(look-ups * "
-      "default's time) over the buckets with an entry, pinned look-ups left out: the share of all "
-      "step time that the table saves.",
+      "Bars: a bucket's share of all recorded look-ups.  Points: the gain of its entry.",
+      "Look-ups in buckets without an entry got another bucket's plan; `moetune tune "
+      "--from-misses` "
+      "measures such buckets.  The gain by traffic is the share of all step time that the table "
+      "saves: sum(look-ups * default's time * gain) / sum(look-ups * default's time) over the "
+      "buckets with an entry, without pinned look-ups.",
       "needs look-ups of this layer in the record" },
     { "loads", "Sparse against padded experts", "largest over mean of the tokens per expert",
       "sparse step / padded step", PLOT_LOADS,
       "max/mean; ratio; low end; high end; padded step, ms; sparse step, ms; samples; of them "
       "throttled",
       series_loads, "loads", loads_count,
-      "Below 1 a step is faster when experts compute only the rows there are.  A line for each "
+      "Below 1 a step is faster when experts compute only the rows they got.  One line for each "
       "capacity.",
-      "Median step of r=0 e=sparse over that of r=0, of all steps taken under the load; the "
-      "interval "
-      "is that of both medians being off in the worst way; single steps have none.  Each load is "
-      "one that tune was given: "
-      "--skew, or --routing.",
+      "Median step of r=0 e=sparse over that of r=0, from all steps under the load.  The interval "
+      "combines the far ends of both medians; single steps have none.  A load is one that tune was "
+      "given by --skew or --routing.",
       "needs both plans measured under a load: tune --skew X --axes r,d,a,e" },
     { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       WHERE_COLUMNS, series_where, "where", NULL,
-      "Compute and communication, each timed alone, against the step of the table's plan.  "
-      "Together "
-      "they exceed 100 % by what is hidden.",
-      "Each alone: one step with the other stream muted; where steps of the plan vary by more than "
-      "a tenth it is not known, and one that took a tenth longer than the whole step is not drawn. "
-      " Communication is the all-to-alls and the "
-      "gathering of weights.  Step - compute is communication that is not hidden; the data file "
-      "has it, and the default plan's.",
+      "Compute and communication, each timed alone, in percent of the table's step.  What they "
+      "exceed 100 % by together is hidden.",
+      "Alone: one step with the other stream muted.  If steps of the plan vary by more than a "
+      "tenth, "
+      "the half is unknown; a half that took a tenth longer than the whole step is not drawn.  "
+      "Communication is the all-to-alls and the gathering of weights.  Step - compute is "
+      "communication that is not hidden; the data file has it, also for the default plan.",
       "needs trials in the database whose steps vary by less than a tenth" },
     { "phases", "What a step is made of", "ms, each phase while nothing else runs", "", PLOT_PHASES,
       "place; between nodes, ms; inside nodes, ms; gate and route, ms; encode and decode, ms; "
       "experts, ms; other, ms; total, ms; low end, ms; high end, ms; plan",
       series_phases, "phases", phases_bucket,
-      "One bar for each plan of one bucket; without overlap a step would take the whole bar.",
-      "Kernels and exchanges of steps in which one stream is muted, summed by what they are for: "
-      "medians of six such steps; the interval is that of their sum.  An exchange that reaches "
-      "another node counts as between nodes, all of it.  Drawn is the bucket with the most plans; "
-      "the data file has all.",
+      "One bar for each plan of one bucket.  Without overlap a step would take the whole bar.",
+      "Times of kernels and exchanges in steps with one stream muted, summed by phase.  A bar is "
+      "the "
+      "median of six such steps; the interval is that of their sum.  An exchange that reaches "
+      "another node counts as between nodes as a whole.  The plot shows the bucket with the most "
+      "plans; the data file has all buckets.",
       "needs trials with phases: tune --phases" },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN, WHERE_COLUMNS, series_hidden, "hidden", NULL,
-      "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
-      "it unknown.",
-      "(compute + communication - step) / min(compute, communication).  d chunks can hide 1 - 1/d. "
-      " Its interval is that of the step and of two single ones, for each half was timed once; "
-      "where "
-      "it misses 0 to 1 - 1/d the halves are not known well enough.",
+      "How much of the shorter half, compute or communication, runs behind the longer one.  Points "
+      "that noise makes unknown are left out.",
+      "(compute + communication - step) / min(compute, communication).  d chunks can hide at most "
+      "1 - 1/d.  The interval is that of the step and of two single steps, because each half was "
+      "timed once.  A point whose interval misses 0 to 1 - 1/d is left out.",
       "needs trials of plans with several chunks whose steps vary by less than a tenth" },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, "regret", NULL,
-      "Many points above 3 % say that buckets are too wide.  Open: interpolated.",
-      "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, in "
-      "measured buckets.  Below 0, the neighbour's plan was not expected to be better by all that "
-      "was sampled.  Where it was not timed, its ratio to the default plan is interpolated over "
-      "log c.",
+      "Many points above 3 % mean that buckets are too wide.  Open points are interpolated.",
+      "Time of the neighbouring bucket's plan in this bucket / time of its own plan - 1, in "
+      "measured "
+      "buckets.  Below 0, all samples together did not make the neighbour's plan the better one.  "
+      "Where that plan was not timed, its ratio to the default plan is interpolated over log c.",
       "needs a measured bucket in which the neighbour's plan differs by half a percent" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
       "throttled",
       series_a2a, "a2a", NULL,
-      "Two plans that differ in the all-to-all alone.  Below 1, 2dh is "
-      "faster.",
-      A2A_FORMULA, "needs buckets in which both all-to-alls were timed with the same r and d" },
+      "Two plans that differ only in the all-to-all.  Below 1, 2dh is faster.", A2A_FORMULA,
+      "needs buckets in which both all-to-alls were timed with the same r and d" },
     { "3dh", "3dh against 2dh", CAPACITY, "step with 3dh / step with 2dh",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a message of 2dh, KiB; r; samples; of them "
       "throttled",
       series_3dh, "a2a", NULL,
-      "Two plans that differ in the all-to-all alone.  Below 1, 3dh is "
-      "faster: a third level, racks, pays.",
+      "Two plans that differ only in the all-to-all.  Below 1, 3dh is faster: the third level, "
+      "racks, pays.",
       A2A_FORMULA,
       "needs racks, and buckets in which 3dh and 2dh were timed with the same r and d" },
     { "rail", "rail against linear", CAPACITY, "step with rail / step with linear",
@@ -201,37 +207,39 @@ const struct plot plots[PLOTS] = {
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
       "throttled",
       series_rail, "a2a", NULL,
-      "Two plans that differ in the all-to-all alone.  Below 1, rail is "
-      "faster.",
-      A2A_FORMULA, "needs buckets in which rail and linear were timed with the same r and d" },
+      "Two plans that differ only in the all-to-all.  Below 1, rail is faster.", A2A_FORMULA,
+      "needs buckets in which rail and linear were timed with the same r and d" },
     { "whatif", "What if routing were limited", CAPACITY, "step, ms", PLOT_TOGETHER | PLOT_PAIRS,
       "c, rows; step, ms; low end, ms; high end, ms; sent between nodes, MiB; samples; of them "
       "throttled; plan",
       series_whatif, "whatif", NULL,
-      "Two layers that differ in their router alone.  What lies between flat x linear and flat x "
+      "Two layers that differ only in their router.  What lies between flat x linear and flat x "
       "rail is the transport's gain, and needs no change of the model.",
-      "Of the plans with r above 0 that were timed at a capacity, the one with the least median "
-      "step.  Bars: 95 % interval of the median, from 6 steps on; that of a gain is both medians "
-      "being off in the worst way.  Drawn is the first such pair of layers; the data file has all. "
-      " Capacities are those at which flat x linear and limited x rail were timed (tune --search "
-      "exhaustive times all plans).  Sent between nodes, by one rank in a step: with linear and "
-      "2dh "
-      "(E/n) r C rows for each other node and trip, C = c rounded up to a multiple of g d; with "
-      "3dh most of what goes to other racks goes twice; with "
-      "rail c1 rows, and what goes with their k choices, with c1 as random routing needs it.",
+      "A point is the smallest median step of the plans with r above 0 that were timed at a "
+      "capacity.  Bars: 95 % interval of the median, from 6 steps on; the interval of a gain "
+      "combines the far ends of both medians.  The plot shows the first such pair of layers; the "
+      "data file has all.  Capacities are those at which flat x linear and limited x rail were "
+      "timed "
+      "(tune --search exhaustive times all plans).  Sent between nodes, by one rank in a step: "
+      "linear and 2dh send (E/n) r C rows for each other node and trip, C = c rounded up to a "
+      "multiple of g d.  3dh sends most rows for other racks twice.  rail sends c1 rows with the "
+      "data of their k choices, where c1 is what random routing needs.",
       "needs a capacity at which both layers were timed" },
     { "followed", "Capacities that follow the experts", "step", "rows / even share", PLOT_COUNTS,
       "first of some steps; rows / even share (of an expert, or of all); what was needed (ways: "
       "dropped, %; step, ms)",
       series_followed, "followed", followed_experts,
-      "Bright: an expert's capacity. Dotted: what it needed. Black: all experts together, for "
-      "three "
-      "ways to set capacities.",
-      "The controller of libmoelookup on the counts of --counts, from the static factor 2.5 on, "
-      "with its default options; beside it that static factor, and the rule that DynaMoE's authors "
-      "left in a comment (an average with .99; where it leaves .6 to .92 of the capacity, 1.25 of "
-      "it). 1 is k T/E, as an even gate would need.  Of the steps between two points the largest. "
-      "The ms of the data file are the table's at the equal capacity that takes as long.",
+      "Bright: an expert's capacity. Dotted: the rows it needed. Black: all experts together, for "
+      "three rules that set capacities.",
+      "followed: libmoelookup's controller with its default options, on the counts of --counts, "
+      "from "
+      "the static factor 2.5 on.  static: that factor.  EMA rule: from a comment of DynaMoE's "
+      "authors (an average with .99; outside .6 to .92 of the capacity, the capacity becomes 1.25 "
+      "of "
+      "it).  1 is k T/E, the rows that an even gate would need.  A point is the largest of the "
+      "steps "
+      "up to the next point.  The ms of the data file are the table's, at the equal capacity that "
+      "takes as long.",
       "needs counts of as many experts" },
     { "spent", "What the table cost", "", "", PLOT_TOGETHER, "place; count; what", series_spent,
       NULL, NULL, NULL, NULL, NULL },
@@ -242,7 +250,7 @@ const struct plot plots[PLOTS] = {
 
 /* ---- a plot's program */
 
-/* The scripts, gnuplot/NAME.gp. */
+/* The text of each gnuplot/NAME.gp; the build makes the .inc file (rules.mk). */
 static const struct {
     const char *name, *text;
 } scripts[] = {
@@ -258,6 +266,7 @@ static const char *script_text(const char *name)
     return "";
 }
 
+/* Writes a gnuplot string that says which layers are modelled; empty if none is. */
 static void modelled_share(const struct scope *scope, FILE *to)
 {
     size_t modelled = 0;
@@ -272,13 +281,13 @@ static void modelled_share(const struct scope *scope, FILE *to)
         fputs("''", to);
 }
 
-/* The title is centred over the plot, not over the picture: labels have the whole width. */
+/* Writes title, layer and cluster as labels, because gnuplot would centre a title over the plot. */
 static void heading(const struct plot *plot, const struct scope *scope, bool page, FILE *to)
 {
     const struct layer_facts *layer = &scope->layers[0];
     char text[SHAPE_TEXT_BYTES];
 
-    if (page) { /* which says the rest itself */
+    if (page) { /* the page has title, layer and cluster in HTML */
         fputs("mark = ", to);
         modelled_share(scope, to);
         fputs("\nset label 103 mark at screen 0.02, 0.97 font small\n", to);
@@ -301,9 +310,10 @@ static void heading(const struct plot *plot, const struct scope *scope, bool pag
     fputs(" at screen 0.02, 0.865 font small\n", to);
 }
 
-/* Capacities are measured at so many per doubling: a log axis sets them evenly, where they span
- * enough of it.  Points with bars become a smear where buckets are many: of those that fall into
- * one of so many cells of the axis the first is drawn; cell(c) says which one c is in. */
+/* Sets the x axis of capacities: logarithmic if they span a factor of 6, because tune measures a
+ * fixed number of buckets for each doubling.  If buckets are many, points with bars would overlap.
+ * Then the axis has SERIES_CELLS cells, and at() draws only the first point of each; cell(c) is the
+ * cell of c. */
 static void capacity_axis(const struct plot *plot, const struct layer_facts *layer, FILE *to)
 {
     double first = INFINITY, last = 0;
@@ -316,7 +326,7 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
         first = fmin(first, (double)layer->trials[i].row.capacity);
         last = fmax(last, (double)layer->trials[i].row.capacity);
     }
-    /* Trainers may ask for what is far from everything that was measured. */
+    /* Trainers may look up capacities far from all that were measured. */
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
         double asked = (double)buckets_capacity(layer->buckets, layer->traffic->buckets[i].bucket);
 
@@ -370,7 +380,7 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
 {
     script_begin(name, format, page, to);
     heading(plot, scope, page, to);
-    /* An empty line keeps the key off the label. */
+    /* The empty line keeps the legend off the label. */
     gnuplot_write(to, "over = %s\nat_key = %s\nset xlabel over.\"\\n \"\nset ylabel %s\n",
                   plot->x ? plot->x : facts_key(&scope->layers[0]),
                   scope->layers[0].buckets.declared ? facts_key(&scope->layers[0]) : "c", plot->y);

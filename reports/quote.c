@@ -1,5 +1,5 @@
-/* Quotes text for other languages: one walk over UTF-8, with the characters that each language
- * cannot take as they are. */
+/* Quotes text for other languages: goes over the UTF-8 characters once, and replaces those that the
+ * language would interpret. */
 #include "quote.h"
 
 #include "json.h"
@@ -20,7 +20,7 @@ static const struct escape escapes[][6] = {
                      { '"', "&quot;" },
                      { '\'', "&#39;" },
                      { 0 } },
-    /* U+2019: gnuplot 5.4 takes '' for an apostrophe only behind a letter of the same string. */
+    /* U+2019, because gnuplot 5.4 reads '' as an apostrophe only behind a letter of the string. */
     [QUOTE_GNUPLOT] = { { '\'', "\u2019" }, { 0 } },
 };
 

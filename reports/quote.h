@@ -1,5 +1,5 @@
-/* Text from a database on its way into other languages: it stays text.  Control characters become
- * blanks, bytes that are no UTF-8 question marks. */
+/* Quotes text from a database for HTML, for gnuplot and for a terminal, so that it has no effect
+ * there.  Control characters become blanks; bytes that are no UTF-8 become question marks. */
 #ifndef QUOTE_H
 #define QUOTE_H
 
@@ -8,13 +8,13 @@
 enum quote_language {
     QUOTE_PLAIN,
     QUOTE_HTML, /* in content, and in attributes in double quotes */
-    /* In single quotes, which are written, too: gnuplot expands nothing inside them, no commands in
-     * backticks. */
+    /* As a string in single quotes, which are written, too.  gnuplot expands nothing inside single
+     * quotes, not even commands in backticks. */
     QUOTE_GNUPLOT
 };
 
-/* Writes as json_write() does: every %s is quoted as the language wants it, numbers are those of
- * JSON.  In HTML, and nowhere else, ' stands for ": "<td class='n'>%s</td>". */
+/* Writes a format as json_write() does, with every %s quoted for the language.  In a format for
+ * HTML alone, ' stands for ": "<td class='n'>%s</td>". */
 void quote_write(FILE *to, enum quote_language language, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define quote_plain(text, to) quote_write(to, QUOTE_PLAIN, "%s", text)

@@ -1,5 +1,5 @@
-/* Says in sentences how many runs, entries and trials numbers come from and in which state those
- * are, what a table is worth as a whole, what it cost, and what is still open. */
+/* Writes the sentences of a report: what its numbers rest on and which of them to doubt, what the
+ * table saves and cost, what the last run changed, and what to do next. */
 #include "remarks.h"
 
 #include "buckets.h"
@@ -30,7 +30,7 @@ static void remark(struct remarks *remarks, const char *format, ...)
 
 /* ---- numbers and runs */
 
-/* Rounds, and drops the sign where nothing but zeros would follow it. */
+/* Returns a share in percent, rounded to 0 or 1 decimals, and never "-0". */
 static double percent(double share, int decimals)
 {
     double unit = decimals ? 10 : 1;
@@ -40,10 +40,11 @@ static double percent(double share, int decimals)
 
 enum { RUNS_NAMED = 8 };
 
+/* The ids of the runs that a section rests on, ascending. */
 struct run_ids {
     int64_t ids[RUNS_NAMED];
     int count;
-    bool more;
+    bool more; /* there are more runs than RUNS_NAMED */
 };
 
 static void add_run_id(struct run_ids *runs, int64_t id)
@@ -63,6 +64,7 @@ static void add_run_id(struct run_ids *runs, int64_t id)
     runs->count++;
 }
 
+/* Writes "runs 1, 3 and more". */
 static void runs_text(const struct scope *scope, char *text, size_t size)
 {
     struct run_ids runs = { .count = 0 };
@@ -88,11 +90,11 @@ void remarks_overall(const struct facts *facts, struct remarks *out)
     char text[HEAT_TEXT_BYTES];
 
     if (!facts->entry_count && !facts->trial_count)
-        remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
-                    "them)");
+        remark(out, "EMPTY: the database holds no entry and no trial yet; moetune tune writes "
+                    "them");
     else if (!facts->trial_count)
-        remark(out, "This database holds no trials: it is a published snapshot, or they have "
-                    "expired.  Plots that need them are left out.");
+        remark(out, "This database holds no trials: it is a published snapshot, or its trials "
+                    "were deleted.  Plots that need trials are left out.");
     for (size_t i = 0; i < facts->trial_count; i++)
         heat_join(&heat, &facts->trials[i].heat);
     heat_text(&heat, text);
@@ -106,7 +108,7 @@ void remarks_overall(const struct facts *facts, struct remarks *out)
         const struct run_row *run = &facts->runs[i];
         size_t newer = 0;
 
-        /* What an earlier run left undone, the newest one on that cluster has taken up. */
+        /* Only the newest run on a cluster counts: it goes on with what earlier ones left. */
         while (facts->runs[newer].cluster != run->cluster)
             newer++;
         if (newer < i)
@@ -128,16 +130,19 @@ void remarks_overall(const struct facts *facts, struct remarks *out)
 
 /* ---- sections */
 
-struct counts {
-    uint32_t measured, inferred, stale, cut, missing, trials, states[TRIAL_RULED_OUT + 1];
-    size_t modelled;
+/* How many entries, trials and layers of a section are in which state. */
+struct section_counts {
+    uint32_t measured, inferred, stale, cut; /* entries */
     uint32_t throttled; /* entries whose times are of disturbed steps, at least in part */
-    struct heat heat;
+    uint32_t missing;   /* buckets without an entry between the first and the last one */
+    uint32_t trials, states[TRIAL_RULED_OUT + 1]; /* by enum trial_state */
+    size_t modelled;                              /* layers */
+    struct heat heat;                             /* of all timed steps */
 };
 
-static struct counts counts_of(const struct scope *scope)
+static struct section_counts counts_of(const struct scope *scope)
 {
-    struct counts c = { 0 };
+    struct section_counts c = { 0 };
 
     for (size_t i = 0; i < scope->count; i++) {
         const struct layer_facts *layer = &scope->layers[i];
@@ -164,8 +169,8 @@ static struct counts counts_of(const struct scope *scope)
     return c;
 }
 
-/* Says how tokens chose experts, where not at random: the first load that is found, and whether all
- * entries have it. */
+/* Names the load that entries were measured under, unless tokens chose experts at random: the first
+ * load, and whether other entries have another one. */
 static void load_remark(const struct scope *scope, struct remarks *out)
 {
     const struct entry_row *first = NULL;
@@ -180,11 +185,12 @@ static void load_remark(const struct scope *scope, struct remarks *out)
         }
     several |= first && !*scope->layers[0].entries[0].load;
     if (first)
-        remark(out, "load: tokens chose experts as \"%s\" says%s (moetune-tables(7))",
-               UTF8_LINE(first->load), several ? ", in other entries otherwise" : "");
+        remark(out, "load: tokens chose experts by the load \"%s\"%s (see moetune-tables(7))",
+               UTF8_LINE(first->load), several ? "; other entries have another load" : "");
 }
 
-/* Of the entries whose chunks gain more than overlap can, how many, and the first. */
+/* Counts the entries whose plan gains more by its chunks than overlap can hide, and shows the
+ * first of them. */
 static void beyond_remark(const struct scope *scope, struct remarks *out)
 {
     char text[BEYOND_TEXT_BYTES], first[BEYOND_TEXT_BYTES] = "";
@@ -208,22 +214,23 @@ static void beyond_remark(const struct scope *scope, struct remarks *out)
     if (found)
         remark(out,
                "%zu entr%s more by chunks than overlap can hide: in bucket %u, %s %s.  At another "
-               "time it may gain less",
+               "time this gain may be smaller",
                found, found == 1 ? "y gains" : "ies gain", at->bucket, PLAN_WORDS(&at->plan),
                first);
 }
 
 void remarks_section(const struct facts *facts, const struct scope *scope, struct remarks *out)
 {
-    struct counts c = counts_of(scope);
+    struct section_counts c = counts_of(scope);
+    const char *slowed_by = c.heat.throttled.steps ? "heat or power" : "other processes";
     char failed[200] = "";
 
     out->count = 0;
     if (c.modelled && c.modelled == scope->count)
-        remark(out, "MODELLED: nothing here was measured; times are those of a cluster described "
-                    "in a file, on a virtual clock");
+        remark(out, "MODELLED: nothing here was measured.  A file describes the cluster, and a "
+                    "virtual clock gives the times");
     else if (c.modelled)
-        remark(out, "MODELLED in part: %zu of %zu layers were not measured", c.modelled,
+        remark(out, "MODELLED in part: %zu of %zu layers are modelled, not measured", c.modelled,
                scope->count);
     if (!c.measured && !c.inferred)
         remark(out, "PARTIAL: no bucket is decided yet");
@@ -231,17 +238,18 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
         remark(out, "PARTIAL: %u buckets between the first and the last have no entry", c.missing);
     if (c.throttled)
         remark(out,
-               "%s: the times of %u entries are those of a machine that %s held back, at least in "
-               "part: setting such steps aside did not help",
+               "%s: the times of %u entr%s steps that %s slowed.  Such steps were measured again, "
+               "but were slowed again",
                c.heat.throttled.steps ? "THROTTLED" : "DISTURBED", c.throttled,
-               c.heat.throttled.steps ? "heat or power" : "other processes");
+               c.throttled == 1 ? "y include" : "ies include", slowed_by);
     load_remark(scope, out);
     beyond_remark(scope, out);
     if (c.stale)
-        remark(out, "%u entries are stale: the machine has changed since", c.stale);
+        remark(out, "%u entr%s stale: the machine changed after the measurement", c.stale,
+               c.stale == 1 ? "y is" : "ies are");
     if (c.cut)
-        remark(out, "%u entries are cut off: what was known when the time was up, no decision",
-               c.cut);
+        remark(out, "%u entr%s cut off: the time was up before the search decided", c.cut,
+               c.cut == 1 ? "y is" : "ies are");
     for (int state = TRIAL_NO_MEMORY; state <= TRIAL_RULED_OUT; state++)
         if (c.states[state])
             text_add(failed, sizeof(failed), "%s%u %s", *failed ? ", " : "", c.states[state],
@@ -249,22 +257,25 @@ void remarks_section(const struct facts *facts, const struct scope *scope, struc
     if (*failed)
         remark(out, "Trials that gave no time: %s", failed);
     if (c.states[TRIAL_RUNNING])
-        remark(out, "%u trials were cut off, or run now", c.states[TRIAL_RUNNING]);
+        remark(out, "%u trial%s not ended: cut off, or running now", c.states[TRIAL_RUNNING],
+               c.states[TRIAL_RUNNING] == 1 ? " has" : "s have");
     for (size_t i = 0; i < facts->override_count && scope->count == 1; i++) {
         const struct override_row *o = &facts->overrides[i];
         const struct layer_facts *layer = &scope->layers[0];
 
         if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
             o->window == layer->buckets.window)
-            remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
-                   PLAN_WORDS(&o->plan), o->first, o->last, o->why);
+            remark(out,
+                   "Pinned: in buckets %u to %u trainers get %s, not the plan that is shown here.  "
+                   "The reason: %s",
+                   o->first, o->last, PLAN_WORDS(&o->plan), o->why);
     }
 }
 
 void remarks_totals(const struct scope *scope, struct remarks *out)
 {
     const struct layer_facts *layer = &scope->layers[0];
-    struct counts c = counts_of(scope);
+    struct section_counts c = counts_of(scope);
     char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES], gain[160] = "";
     struct traffic_gain g;
     double one_percent;
@@ -304,10 +315,12 @@ static const struct run_row *newest_run(const struct facts *facts, const struct 
     return NULL;
 }
 
-/* What each bucket said before that run; NULL: nothing, or the run left it as it was.  The newest
- * row of another run is meant, for a run may decide a bucket more than once.  The caller frees. */
-static const struct entry_row **
-said_before(const struct facts *facts, const struct layer_facts *layer, const struct run_row *run)
+/* Lists the entry that each bucket had before that run; NULL: none, or the run left it unchanged.
+ * A run may decide a bucket more than once, so it is the newest entry of another run.  The caller
+ * frees the list. */
+static const struct entry_row **entries_before(const struct facts *facts,
+                                               const struct layer_facts *layer,
+                                               const struct run_row *run)
 {
     const struct entry_row **before = calloc(layer->entry_count + 1, sizeof(*before)), *e;
 
@@ -321,10 +334,10 @@ said_before(const struct facts *facts, const struct layer_facts *layer, const st
     return before;
 }
 
-/* How times of the same plan moved: a bucket's is compared where both were measured. */
+/* How much the step time changed in buckets that kept their plan and were measured both times. */
 struct moved {
-    uint32_t count;
-    double sum, least, most;
+    uint32_t count;          /* buckets */
+    double sum, least, most; /* of time now / time before - 1 */
 };
 
 static void moved_add(struct moved *m, double ratio)
@@ -340,9 +353,10 @@ enum { CHANGES_NAMED = 6 };
 void remarks_since(const struct facts *facts, const struct layer_facts *layer, struct remarks *out)
 {
     const struct run_row *run = newest_run(facts, layer);
-    const struct entry_row **before = run ? said_before(facts, layer, run) : NULL;
+    const struct entry_row **before = run ? entries_before(facts, layer, run) : NULL;
     const struct entry_row *e = layer->entries;
-    uint32_t seen = 0, measured = 0, changed = 0, named = 0;
+    uint32_t seen = 0, measured = 0, changed = 0; /* buckets */
+    uint32_t named = 0;                           /* changes */
     struct moved moved = { .count = 0 };
     char changes[REMARK_BYTES - 200] = "", times[160] = "", range[BUCKETS_TEXT_BYTES];
 
@@ -377,17 +391,18 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
     if (named > CHANGES_NAMED)
         text_add(changes, sizeof(changes), "; and %u more ranges", named - CHANGES_NAMED);
     if (moved.count && fabs(moved.least) < 5e-4 && fabs(moved.most) < 5e-4)
-        text_put(times, sizeof(times), "  Where it stayed a step takes as long as before.");
+        text_put(times, sizeof(times), "  Under an unchanged plan a step takes as long as before.");
     else if (moved.count)
-        text_put(
-            times, sizeof(times),
-            "  Where it stayed a step takes %+.1f %% against before, in the mean of %u buckets%s.",
-            percent(moved.sum / moved.count, 1), moved.count,
-            INTERVAL_TEXT("%+.1f", percent(moved.least, 1), percent(moved.most, 1)));
-    remark(out, "Run %" PRId64 " of %s UTC decided %u bucket%s anew, %u of them by measuring.",
+        text_put(times, sizeof(times),
+                 "  Under an unchanged plan the step time changed by %+.1f %%, mean of %u "
+                 "bucket%s%s.",
+                 percent(moved.sum / moved.count, 1), moved.count, moved.count == 1 ? "" : "s",
+                 INTERVAL_TEXT("%+.1f", percent(moved.least, 1), percent(moved.most, 1)));
+    remark(out, "Run %" PRId64 " of %s UTC decided %u bucket%s again, and measured %u of them.",
            run->id, DATE_TEXT(run->started_s, DATE_MINUTE), seen, seen == 1 ? "" : "s", measured);
     if (changed)
-        remark(out, "The plan of %u changed:%s.%s", changed, changes, times);
+        remark(out, "The plan of %u bucket%s changed:%s.%s", changed, changed == 1 ? "" : "s",
+               changes, times);
     else
         remark(out, "No plan changed.%s", times);
 }
@@ -406,10 +421,10 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
         snprintf(throttled, sizeof(throttled), ", %" PRIu64 " of them throttled", e->throttled);
     snprintf(text, size, "%u %s%s%s; %s%s", e->rows, e->rows == 1 ? "value" : "values", steps,
              throttled, runs,
-             thinned ? "; not every bucket is drawn, the data file holds all" : "");
+             thinned ? "; the plot leaves out some buckets, the data file has all" : "");
 }
 
-/* ---- what it is worth */
+/* ---- what the table is worth */
 
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
 {
@@ -425,7 +440,8 @@ void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]
 
 /* ---- three numbers */
 
-/* A loss is said as one. */
+/* Writes "4.2 %" and "less time than THAN (2.0 to 6.3)"; for a loss "more time than".  Writes empty
+ * words if the gain is not known. */
 static void gain_figure(const struct gain *gain, bool known, const char *than, struct figure *out)
 {
     struct gain loss = { -gain->value, -gain->high, -gain->low };
@@ -440,6 +456,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
              TEXT_SHORT(than, 40), INTERVAL_TEXT("%.1f", percent(g->low, 1), percent(g->high, 1)));
 }
 
+/* Writes how long the timed steps took together, and how many there were. */
 static void cost_figure(const struct layer_facts *layer, struct figure *out)
 {
     static const struct {
@@ -460,8 +477,8 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
     while (steps_s < units[i].above)
         i++;
     snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
-    snprintf(out->words, FIGURE_BYTES, "of %ssteps timed for it: %" PRIu64,
-             layer->modelled ? "modelled " : "", steps);
+    snprintf(out->words, FIGURE_BYTES, "for the table's %" PRIu64 " %s step%s", steps,
+             layer->modelled ? "modelled" : "timed", steps == 1 ? "" : "s");
 }
 
 void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES])
@@ -483,17 +500,18 @@ void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES]
     cost_figure(layer, &out[2]);
 }
 
-/* ---- what is open */
+/* ---- what to do next */
 
+/* Buckets that may be improved, for one reason. */
 struct open_buckets {
     uint32_t count, first, last;
-    const struct entry_row *worst;
+    const struct entry_row *worst; /* that may gain most; borrowed */
 };
 
-/* Why a bucket is worth another look. */
-enum why { UNDECIDED, OUTDATED, CUT, INFERRED, WHYS };
+/* Why a bucket may be improved. */
+enum open_reason { UNDECIDED, OUTDATED, CUT, INFERRED, OPEN_REASONS };
 
-static bool is_open(const struct entry_row *e, enum why why)
+static bool is_open(const struct entry_row *e, enum open_reason why)
 {
     switch (why) {
     case UNDECIDED: return entry_is_undecided(e);
@@ -505,7 +523,7 @@ static bool is_open(const struct entry_row *e, enum why why)
     }
 }
 
-static struct open_buckets open_buckets(const struct layer_facts *layer, enum why why)
+static struct open_buckets find_open(const struct layer_facts *layer, enum open_reason why)
 {
     struct open_buckets o = { 0 };
 
@@ -523,8 +541,8 @@ static struct open_buckets open_buckets(const struct layer_facts *layer, enum wh
     return o;
 }
 
-/* The last command that tuned on this cluster; NULL: there is none, or it may have been about
- * another layer or about other buckets. */
+/* Returns the last command that tuned on this cluster; NULL: there is none, or it may have tuned
+ * another layer, or only some buckets. */
 static const char *last_command(const struct facts *facts, const struct layer_facts *layer)
 {
     for (size_t i = 0; i < facts->run_count && facts->layer_count == 1; i++) {
@@ -537,7 +555,7 @@ static const char *last_command(const struct facts *facts, const struct layer_fa
     return NULL;
 }
 
-/* Writes the command without its --effort, which it sets: "", or another one. */
+/* Writes the command with `effort` (" --effort WORD") in place of its own; "": unchanged. */
 static void set_effort(const char *command, const char *effort, FILE *to)
 {
     static const char word[] = " --effort ";
@@ -553,11 +571,12 @@ static void set_effort(const char *command, const char *effort, FILE *to)
     fputs(effort, to);
 }
 
-/* The command that goes on with the whole table, for what a part of it gains says nothing of the
- * whole; where more is to be measured than before, longer.  "" for a cluster whose file is not
- * known, for a declared space, whose program is not, and where nothing is longer. */
+/* Writes the command that goes on with the whole table; parts of a table say nothing about what the
+ * whole saves.  UNDECIDED and INFERRED need more effort than before.  Writes "" if the command is
+ * not known (a modelled cluster's file, a declared space's program), or if there is no more effort
+ * than that of the last command. */
 static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
-                        enum why why, char *text, size_t size)
+                        enum open_reason why, char *text, size_t size)
 {
     const char *base = last_command(facts, layer);
     const char *effort = why == UNDECIDED || why == INFERRED ? " --effort thorough" : "";
@@ -583,8 +602,8 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
     fclose(to);
 }
 
-/* The plan that is likely to be better; else, as `moetune show` has it, the one that took least by
- * the medians of its steps, and what may be left. */
+/* Writes what is known of an undecided entry, as `moetune show` does: the plan that is probably
+ * better; else the plan with the smallest median, and how much another plan may gain. */
 static void undecided_words(const struct layer_facts *layer, const struct entry_row *e, char *text,
                             size_t size)
 {
@@ -596,16 +615,17 @@ static void undecided_words(const struct layer_facts *layer, const struct entry_
     }
     trials_rival(layer->trials, layer->trial_count, e->bucket, &e->plan, rival);
     entry_left_text(e, left);
-    text_put(text, size, "%s%s%s", rival, *rival && *left ? "; by all steps together " : "", left);
+    text_put(text, size, "%s%s%s", rival, *rival && *left ? "; by all steps together, " : "", left);
 }
 
-/* The same command goes on with what its rounds left undecided. */
+/* Writes the run's own command, which goes on with the rounds that have not decided, and how long
+ * that may take. */
 static void more_command(const struct facts *facts, const struct layer_facts *layer, char *text,
                          size_t text_size, char *command, size_t size)
 {
     for (size_t i = 0; i < facts->run_count; i++)
         if (facts->runs[i].id == layer->standing.run) {
-            text_add(text, text_size, "; about %s more may decide",
+            text_add(text, text_size, "; about %s of further rounds may decide",
                      DURATION_TEXT(fmax(1, layer->standing.more_s)));
             text_put(command, size, "%s", facts->runs[i].command);
         }
@@ -614,18 +634,18 @@ static void more_command(const struct facts *facts, const struct layer_facts *la
 void remarks_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
                   struct remarks *out)
 {
-    static const char *const words[WHYS] = {
+    static const char *const words[OPEN_REASONS] = {
         [UNDECIDED] = "undecided: ",
-        [OUTDATED] = "stale, imported, refuted or unsound, and to be measured again",
-        [CUT] = "cut off, and no decision: the same command goes on",
-        [INFERRED] = "estimated from measured neighbours",
+        [OUTDATED] = "stale, imported, refuted or unsound; measure them again",
+        [CUT] = "cut off before a decision; the same command goes on",
+        [INFERRED] = "inferred from measured neighbours",
     };
     char last[sizeof(facts->runs->command) + 64] = "";
     uint32_t no_memory = 0;
 
     out->count = 0;
-    for (enum why why = 0; why < WHYS; why++) {
-        struct open_buckets o = open_buckets(layer, why);
+    for (enum open_reason why = 0; why < OPEN_REASONS; why++) {
+        struct open_buckets o = find_open(layer, why);
         char command[sizeof(last)];
         char doubt[RIVAL_TEXT_BYTES + LIKELY_TEXT_BYTES] = "";
 
@@ -637,8 +657,8 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         if (why == UNDECIDED && layer->stands && layer->standing.more_s > 0)
             more_command(facts, layer, doubt, sizeof(doubt), command, sizeof(command));
         if (why == INFERRED && *command)
-            text_put(doubt, sizeof(doubt), "; this measures more of them");
-        if (!strcmp(command, last)) /* it has been said */
+            text_put(doubt, sizeof(doubt), "; this command measures more of them");
+        if (!strcmp(command, last)) /* an earlier line has the command */
             *command = 0;
         else
             text_put(last, sizeof(last), "%s", command);
@@ -651,6 +671,8 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         no_memory += layer->trials[i].row.state == TRIAL_NO_MEMORY ||
                      layer->trials[i].row.state == TRIAL_RULED_OUT;
     if (no_memory)
-        remark(out, "%u trials had no memory: fewer ranks on a node or --max-memory lets them run",
-               no_memory);
+        remark(out,
+               "%u trial%s not fit into the memory; fewer ranks on a node, or a larger "
+               "--max-memory, lets such plans run",
+               no_memory, no_memory == 1 ? " did" : "s did");
 }

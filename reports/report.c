@@ -1,4 +1,5 @@
-/* Makes a report: facts from the store, data files, plots, and the page or the text. */
+/* Makes a report: reads the facts from the store, writes data files and scripts, has gnuplot draw
+ * them, and writes the page or the text. */
 #include "report.h"
 
 #include "gnuplot.h"
@@ -18,6 +19,7 @@ const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
 
 /* ---- sections */
 
+/* Returns whether the scope has what the plot shows (enum plot_kind). */
 static bool applies(const struct plot *plot, const struct scope *scope)
 {
     const struct layer_facts *layer = &scope->layers[0];
@@ -40,10 +42,10 @@ static int open_sections(struct report *report)
 
     for (size_t i = 0; i < f->layer_count; i++)
         own += !f->layers[i].buckets.declared;
-    together = own > 1; /* what is compared between layers are moetune's own plans */
+    together = own > 1; /* only moetune's own plans are compared between layers */
     report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
     if (!report->sections)
-        return fail(ERR_NOMEM, "the sections of a report");
+        return fail(ERR_NOMEM, "the %zu sections of a report", f->layer_count + 1);
     for (size_t i = 0; i < f->layer_count + together; i++) {
         struct section *s = &report->sections[report->section_count++];
 
@@ -69,7 +71,7 @@ static int open_sections(struct report *report)
 
 /* ---- files */
 
-/* False: it is too long. */
+/* Returns false if the path is too long. */
 static bool path_of(const char *folder, const char *name, const char *ending, char path[PATH_MAX])
 {
     return snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) < PATH_MAX;
@@ -85,7 +87,7 @@ static int create(const char *folder, const char *name, const char *ending,
     return output_begin(path, file);
 }
 
-static void forget(const char *folder, const char *name, const char *ending)
+static void remove_file(const char *folder, const char *name, const char *ending)
 {
     char path[PATH_MAX];
 
@@ -93,17 +95,17 @@ static void forget(const char *folder, const char *name, const char *ending)
         output_remove(path);
 }
 
-/* Removes the pictures of one plot; its data stays. */
-static void forget_pictures(const char *folder, const char *name)
+/* Removes the script and the pictures of one plot, but not its data file. */
+static void remove_pictures(const char *folder, const char *name)
 {
-    forget(folder, name, "gp");
-    forget(folder, name, "narrow.svg");
+    remove_file(folder, name, "gp");
+    remove_file(folder, name, "narrow.svg");
     for (size_t i = REPORT_SVG; report_words[i]; i++)
-        forget(folder, name, report_words[i]);
+        remove_file(folder, name, report_words[i]);
 }
 
-/* Removes all files of a section; false: there was none. */
-static bool forget_section(const char *folder, const char *section)
+/* Removes all files of a section.  Returns false if there was none. */
+static bool remove_section(const char *folder, const char *section)
 {
     char name[PICTURE_NAME_BYTES], path[PATH_MAX];
     bool found = false;
@@ -111,12 +113,13 @@ static bool forget_section(const char *folder, const char *section)
     for (size_t i = 0; i < PLOTS; i++) {
         snprintf(name, sizeof(name), "%s_%s", section, plots[i].name);
         found |= path_of(folder, name, "dat", path) && !access(path, F_OK);
-        forget_pictures(folder, name);
-        forget(folder, name, "dat");
+        remove_pictures(folder, name);
+        remove_file(folder, name, "dat");
     }
     return found;
 }
 
+/* Writes the data file of a plot, and its script if there is something to draw. */
 static int write_picture(const struct report *report, const struct section *section,
                          const char *format, struct picture *picture)
 {
@@ -141,7 +144,7 @@ static int write_picture(const struct report *report, const struct section *sect
     else if (plot->kind & (PLOT_OVER_C | PLOT_LOADS | PLOT_PAIRS) && !picture->extent.wide)
         picture->without = "all its points lie at one place of the axis";
     if (picture->without || !plot->script) {
-        forget_pictures(report->folder, picture->name);
+        remove_pictures(report->folder, picture->name);
         return OK;
     }
     path_of(report->folder, picture->name, format, path);
@@ -151,7 +154,7 @@ static int write_picture(const struct report *report, const struct section *sect
     return output_end(&file, OK, NULL, false);
 }
 
-/* gnuplot draws the first ones while the others are still being written. */
+/* Writes all plots; gnuplot draws the first ones meanwhile.  *count: how many it draws. */
 static int draw_all(const struct report *report, const char *format, size_t *count)
 {
     struct gnuplot *g;
@@ -186,7 +189,7 @@ static int write_text(const struct report *report, const char *name, const char 
 static int write_all(struct report *report, enum report_format format)
 {
     const char *folder = report->folder;
-    size_t count, layers = report->facts->layer_count, gone = layers;
+    size_t count, layers = report->facts->layer_count, old_layer = layers;
     char section[24] = "all";
     struct stat is;
 
@@ -194,19 +197,20 @@ static int write_all(struct report *report, enum report_format format)
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fail(ERR_IO, "%s: %s", folder, strerror(errno));
     if (stat(folder, &is) || !S_ISDIR(is.st_mode))
-        return fail(ERR_IO, "%s is no folder", folder);
-    /* What an earlier report left of layers that are not in this one must not be taken for a part
-     * of it.  Those that are in it are written again; another format of the same plots may stay. */
+        return fail(ERR_IO, "%s is no folder, so no report can be written into it", folder);
+    /* An earlier report may have had more layers.  Their files are removed, so that nobody takes
+     * them for a part of this report.  Files of the same layers are written again; pictures in
+     * another format may stay. */
     if (report->section_count == layers)
-        forget_section(folder, section);
+        remove_section(folder, section);
     do
-        text_put(section, sizeof(section), "layer%zu", ++gone);
-    while (forget_section(folder, section));
-    /* That of an earlier report, in case this one comes to no end. */
+        text_put(section, sizeof(section), "layer%zu", ++old_layer);
+    while (remove_section(folder, section));
+    /* An earlier report's page must not stay if this report fails. */
     if (format == REPORT_HTML)
-        forget(folder, "index", "html");
+        remove_file(folder, "index", "html");
     if (format == REPORT_TXT)
-        forget(folder, "report", "txt");
+        remove_file(folder, "report", "txt");
     TRY(draw_all(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
     if (format == REPORT_TXT) {
         TRY(write_text(report, "report", "txt", sheet_write));
@@ -218,7 +222,7 @@ static int write_all(struct report *report, enum report_format format)
     printf("%s%s: %zu plots of %zu layer%s\n", folder, format == REPORT_HTML ? "/index.html" : "",
            count, layers, layers == 1 ? "" : "s");
     if (!report->facts->entry_count)
-        printf("%s holds no entry yet (moetune tune writes them)\n", report->db);
+        printf("%s holds no entry yet; moetune tune writes entries\n", report->db);
     return OK;
 }
 
@@ -227,16 +231,18 @@ int report_write(struct store *store, const struct report_request *request)
     struct facts facts;
     struct report report = { &facts, request->db, request->folder,
                              NULL,   0,           request->format == REPORT_HTML };
-    size_t nowhere = 0;
+    size_t unused_layers = 0;
     int rc;
 
     TRY(facts_read(store, request->shape, &facts));
     if (request->traffic)
-        nowhere = facts_traffic(&facts, request->traffic);
-    if (nowhere)
-        note("%zu recorded layers are not in this report", nowhere);
+        unused_layers = facts_traffic(&facts, request->traffic);
+    if (unused_layers)
+        note("the traffic of %zu recorded layer%s left out: the report has no such layer",
+             unused_layers, unused_layers == 1 ? " is" : "s is");
     if (request->shape && !facts.layer_count) {
-        note("%s holds no layer \"%s\" (see moetune show)", request->db, request->shape);
+        note("%s holds no layer \"%s\"; moetune show lists the layers", request->db,
+             request->shape);
         rc = UNSUPPORTED;
     } else {
         rc = request->counts ? facts_counts(&facts, request->counts) : OK;

@@ -1,4 +1,4 @@
-/* Writes the data files of all plots but those of whatif.c and followed.c. */
+/* Writes the data files of all plots, except those of whatif.c and followed.c. */
 #include "series.h"
 
 #include "buckets.h"
@@ -32,7 +32,7 @@ void series_place(struct series *s, double at)
     s->extent.wide = s->extent.wide || at != s->at;
 }
 
-/* Begins a row with where it lies and its numbers; end_row() writes what they rest on. */
+/* Begins a row with its place and its numbers; end_row() adds the samples behind them. */
 static void put_row(struct series *s, uint64_t at, const double *values, size_t count)
 {
     series_place(s, (double)at);
@@ -80,7 +80,7 @@ static int by_count(const void *left, const void *right)
                                     : plan_order(&a->plan, &b->plan);
 }
 
-/* Without memory there are no bands. */
+/* Returns no bands if there is no memory. */
 struct bands series_bands(const struct layer_facts *layer)
 {
     struct plan_share *shares = calloc(layer->entry_count + 1, sizeof(*shares));
@@ -167,8 +167,8 @@ static void write_entries(struct series *s, bool inferred, bool of_default)
     }
 }
 
-/* Trials that the curves of the table and of the default do not show: a block for each of the best
- * static plans, which have colours, and one for all others before them. */
+/* Writes the trials that are not in the curves of the table and the default: one block for all
+ * plans without a colour, then one for each of the best static plans. */
 static void write_statics(struct series *s, bool ratio)
 {
     const struct layer_facts *layer = s->layer;
@@ -200,7 +200,7 @@ static void write_statics(struct series *s, bool ratio)
     }
 }
 
-/* The best static plan; NULL: there is none, or the table says it everywhere. */
+/* Returns the best static plan; NULL: there is none, or the table has it in every bucket. */
 static const struct moe_plan *best_static(const struct layer_facts *layer)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
@@ -230,7 +230,8 @@ static void write_best_static(struct series *s)
     }
 }
 
-/* Neighbouring buckets of one plan that all are measured, or all inferred, are one band. */
+/* Writes the bands of one plan.  Neighbouring buckets with this plan are one band if all are
+ * measured, or all inferred. */
 static void write_bands(struct series *s, const struct bands *bands, int number)
 {
     const struct layer_facts *layer = s->layer;
@@ -248,8 +249,7 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
             own++;
         if (own != number)
             continue;
-        /* The last range of a declared space has no end: its band reaches what was measured there.
-         */
+        /* The last bucket of a declared space has no end: its band ends at the measured key. */
         edge = buckets_capacity(layer->buckets, e[end - 1].bucket);
         edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
@@ -276,7 +276,7 @@ void series_times(struct series *s)
     }
     drawn = s->extent.rows;
     write_statics(s, false);
-    if (!drawn) /* without entries there is nothing that the picture shows */
+    if (!drawn) /* without entries the picture would be empty */
         s->extent.rows = 0;
 }
 
@@ -296,24 +296,23 @@ void series_ratios(struct series *s)
 
 /* ---- where the time goes */
 
-/* Halves whose one step may be further off are not known. */
-static const double half_blur = 0.1;
+/* A half is unknown if its single step may be off by more than this share. */
+static const double half_error_most = 0.1;
 
-/* Finds the trial of the table's plan, or of the default, in a measured bucket where both halves
- * are known. */
+/* Returns the trial of the table's plan, or of the default, in a measured bucket; NULL: there is
+ * none, or its halves are not known. */
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
                                         bool of_default)
 {
     struct moe_plan plan = of_default ? plan_default(&layer->shape) : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
-    return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 &&
-                   contrast_single_step(&t->steps) <= half_blur
-               ? t
-               : NULL;
+    if (!t || t->row.compute_ns <= 0 || t->row.comm_ns <= 0)
+        return NULL;
+    return contrast_single_step(&t->steps) <= half_error_most ? t : NULL;
 }
 
-/* The rows of the default plan are in the file alone: the picture does not count them. */
+/* The picture does not show the rows of the default plan, so the extent does not count them. */
 void series_where(struct series *s)
 {
     struct extent drawn = { 0 };
@@ -382,7 +381,9 @@ static void write_gains(struct series *s, bool inferred, bool *some)
     }
 }
 
-/* These rows are not counted: their samples are those that the gains over the default rest on. */
+/* The extent does not count these rows: their samples are already behind the gains over the
+ * default.
+ */
 static void write_static_gains(struct series *s, bool measured)
 {
     const struct moe_plan *best = best_static(s->layer);
@@ -438,7 +439,7 @@ void series_traffic(struct series *s)
     }
 }
 
-/* Writes what a neighbouring bucket's plan costs in each bucket. */
+/* Writes how much more time the plan of each neighbouring bucket takes in a bucket. */
 void series_regret(struct series *s)
 {
     const struct layer_facts *layer = s->layer;
@@ -461,7 +462,7 @@ void series_regret(struct series *s)
             some |= fabs(t.us / e->time_us - 1) > 5e-3;
         }
     }
-    if (!some) /* nothing that differs is to be seen */
+    if (!some) /* all differences are too small to be seen */
         s->extent.rows = 0;
 }
 
@@ -613,7 +614,7 @@ void series_loads(struct series *s)
         }
         series_place(s, p->skew);
         fprintf(s->to, "%.6g %.6g", p->skew, (double)sparse->median_ns / (double)padded->median_ns);
-        /* Both medians being off in the worst way; single steps have no interval. */
+        /* The interval combines the far ends of both medians; single steps have none. */
         if (padded->count > 1 && sparse->count > 1)
             fprintf(s->to, " %.6g %.6g", (double)sparse->low_ns / (double)padded->high_ns,
                     (double)sparse->high_ns / (double)padded->low_ns);
@@ -632,8 +633,8 @@ static int64_t phases_ns(const struct trial_facts *trial)
     return trial->phases[PHASE_TOTAL].ns;
 }
 
-/* Returns where the trials of trials[i]'s bucket end, for they lie by bucket, and how many of them
- * have phases. */
+/* Returns the end of the trials of trials[i]'s bucket, and counts those with phases.  Trials are
+ * sorted by bucket. */
 static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *known)
 {
     uint32_t bucket = layer->trials[i].row.key.bucket;
@@ -643,7 +644,7 @@ static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *know
     return i;
 }
 
-/* Returns where the trials of the bucket begin that is drawn. */
+/* Returns the first trial of the bucket that is drawn (series_phases_capacity()). */
 static size_t bucket_drawn(const struct layer_facts *layer)
 {
     size_t best = 0, most = 0, known;
@@ -671,7 +672,7 @@ static int by_total(const void *left, const void *right)
     return (x > y) - (x < y);
 }
 
-/* The fastest plan lies on top.  Returns where the next bucket begins. */
+/* Writes one bucket, the fastest plan on top.  Returns the first trial of the next bucket. */
 static size_t write_phases(struct series *s, size_t first)
 {
     size_t known, end = bucket_end(s->layer, first, &known), count = 0;

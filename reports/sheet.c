@@ -1,5 +1,5 @@
-/* The report as text for a terminal: headings, remarks, gnuplot's characters, captions broken into
- * lines. */
+/* Writes the report as text for a terminal: headings, sentences, and plots that gnuplot draws with
+ * characters. */
 #include "drops.h"
 #include "followed.h"
 #include "quote.h"
@@ -15,7 +15,7 @@
 
 enum { COLUMNS = 79 };
 
-/* Breaks a text at blanks; every line is indented. */
+/* Writes a text in indented lines of at most COLUMNS characters, broken at blanks. */
 static void wrap(const char *text, FILE *to)
 {
     while (*text) {
@@ -32,7 +32,7 @@ static void wrap(const char *text, FILE *to)
     }
 }
 
-/* Wraps a text that comes from the database: its control characters become blanks. */
+/* As wrap(), for a text that comes from the database: control characters become blanks. */
 static void wrap_plain(const char *text, FILE *to)
 {
     char *clean = NULL;
@@ -47,7 +47,8 @@ static void wrap_plain(const char *text, FILE *to)
     free(clean);
 }
 
-/* A command, behind a line feed, is to be pasted: it stays one line. */
+/* Writes each line of the remarks.  A command behind a line feed is not broken, so that people can
+ * paste it. */
 static void print_remarks(const struct remarks *remarks, FILE *to)
 {
     for (int i = 0; i < remarks->count; i++) {
@@ -72,14 +73,14 @@ static void print_plot(const struct report *report, const struct section *sectio
         return;
     fprintf(to, "\n");
     if (picture->without) {
-        fprintf(to, "%s: no plot\n", picture->plot->title);
+        fprintf(to, "No plot \"%s\":\n", picture->plot->title);
         wrap(picture->without, to);
         return;
     }
     snprintf(path, sizeof(path), "%s/%s.txt", report->folder, picture->name);
     from = fopen(path, "r");
     while (from && getline(&line, &room, from) > 0) {
-        /* gnuplot fills its canvas with blanks and a form feed. */
+        /* gnuplot fills lines with blanks, and begins with a form feed. */
         const char *begin = line + (line[0] == '\f');
         size_t length = strlen(begin);
 
@@ -96,6 +97,7 @@ static void print_plot(const struct report *report, const struct section *sectio
     wrap(trace, to);
 }
 
+/* Writes how much longer each static plan takes than the table: mean, or worst bucket. */
 static void print_table(const struct section *section, bool worst, FILE *to)
 {
     struct static_line lines[SERIES_LINES];
@@ -159,7 +161,7 @@ static void print_section(const struct report *report, const struct section *sec
         print_plot(report, section, &section->pictures[i], to);
     if (!scope_has_own(&section->scope))
         return;
-    fprintf(to, "\nImprovement of the table over one static plan, r=0 or r=1\n");
+    fprintf(to, "\nHow much longer each static plan takes than the table, r=0 or r=1\n");
     print_table(section, false, to);
     print_table(section, true, to);
 }

@@ -1,4 +1,5 @@
-/* Finds the pairs, compares their best plans capacity by capacity, and sums them up. */
+/* Finds pairs of layers that differ only in their router, compares their best plans at each
+ * capacity, and sums up the gains. */
 #include "whatif.h"
 
 #include "contrast.h"
@@ -16,7 +17,7 @@ const struct whatif_way whatif_ways[WHATIF_WAYS] = {
     { "limited x rail", true, MOE_A2A_RAIL },
 };
 
-/* The two ways that are compared: the last one against the first. */
+/* The gain is that of the last way over the first. */
 enum { FLAT_LINEAR = 0, LIMITED_RAIL = WHATIF_WAYS - 1 };
 
 /* ---- pairs */
@@ -31,14 +32,15 @@ static bool differ_in_router(const struct layer_facts *flat, const struct layer_
     return flat->cluster_id == limited->cluster_id && shape_equal(&without, &flat->shape);
 }
 
-/* Layers without a common row are no pair.  Tables of several widths are paired too: their rows are
- * told apart by c alone. */
+/* Layers without a common capacity are no pair.  Tables of different width R are, because rows are
+ * compared by capacity alone. */
 bool whatif_pair(const struct scope *scope, size_t place, struct whatif_pair *out)
 {
     struct whatif_row row;
     size_t first = 0, end = scope->count;
 
-    /* Of thousands of layers those that are limited mostly are few, and next to each other. */
+    /* A database may have thousands of layers.  Few of them have groups, and these mostly lie
+     * together. */
     while (first < end && !scope->layers[first].shape.groups)
         first++;
     while (end > first && !scope->layers[end - 1].shape.groups)
@@ -77,6 +79,7 @@ bool whatif_tried(const struct whatif_pair *pair, int way)
 
 /* ---- rows */
 
+/* Returns the fastest usable trial with r above 0 and this all-to-all at a capacity, or NULL. */
 static const struct trial_facts *best_trial(const struct layer_facts *layer, uint32_t a,
                                             uint64_t capacity)
 {
@@ -92,13 +95,13 @@ static const struct trial_facts *best_trial(const struct layer_facts *layer, uin
     return best;
 }
 
-/* Of 5 steps the least and the largest enclose the median with 94 %. */
+/* The range of 5 steps holds the median with only 94 %. */
 bool whatif_sure(const struct spread *steps)
 {
     return steps->count >= 6;
 }
 
-/* The interval is that of both medians being off in the worst way. */
+/* The interval combines the far ends of both medians' intervals. */
 static struct gain gain_over(const struct trial_facts *slow, const struct trial_facts *fast)
 {
     const struct spread *a = &slow->steps, *b = &fast->steps;
@@ -111,7 +114,7 @@ static struct gain gain_over(const struct trial_facts *slow, const struct trial_
                           sure ? 1 - (double)b->low_ns / (double)a->high_ns : NAN };
 }
 
-/* Trials lie by bucket, and so by capacity: the next row is the first one above. */
+/* Trials are sorted by bucket, and so by capacity: the first larger capacity is the next row. */
 bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
 {
     for (size_t i = 0; i < pair->flat->trial_count; i++) {
@@ -138,8 +141,9 @@ bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
 
 /* ---- bytes between nodes */
 
-/* What rail sends to one node: tokens with the expert and gate of each choice, and results; of a
- * training step gradients, and with those that come back the gradient of each gate. */
+/* Returns the bytes that rail sends to one node.  Forward: each row with the expert and gate of its
+ * choices (8 bytes each), and its result.  Backward: gradients both ways, and the gradient of each
+ * gate (4 bytes). */
 static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
 {
     uint64_t need = s->layers > 1 ? 0 : shape_node_need(s, s->tokens);
@@ -149,8 +153,8 @@ static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
     return (double)shape_node_rows(s, s->tokens, need, capacity) * (forward + backward);
 }
 
-/* What the others send to one node: in each all-to-all of rows r E C D elements for all nodes
- * together. */
+/* Returns the bytes that linear, 2dh and 3dh send to one node: each all-to-all moves r E C D
+ * elements for all nodes together. */
 static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity)
 {
     uint64_t step = shape_slices(s) / plan->r * plan->d, rows = (capacity + step - 1) / step * step;
@@ -160,8 +164,8 @@ static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan,
            (double)dtype_bytes(s->dtype) / shape_nodes(s);
 }
 
-/* 3dh sends to the other nodes of its rack what is for their places in all racks, and then to the
- * other racks. */
+/* Returns to how many nodes a rank sends a node's share of rows.  3dh sends rows first to the other
+ * nodes of its rack, for these nodes' counterparts in all racks, and then to the other racks. */
 static double nodes_sent_to(const struct moe_shape *s, uint32_t a)
 {
     double nodes = shape_nodes(s), racks;
@@ -183,6 +187,7 @@ double whatif_bytes(const struct moe_shape *shape, const struct trial_facts *tri
 
 /* ---- summed up */
 
+/* Adds the logarithm of the time that remains, so that mean gains are geometric. */
 static void add_log(struct gain *sum, const struct gain *gain)
 {
     sum->value += log1p(-gain->value);
@@ -190,7 +195,8 @@ static void add_log(struct gain *sum, const struct gain *gain)
     sum->high += log1p(-gain->high);
 }
 
-static void percent(const struct gain *sum, double count, char *text, size_t size)
+/* Writes the geometric mean of summed gains, "40.1 % (38.0 to 42.3)". */
+static void write_mean(const struct gain *sum, double count, char *text, size_t size)
 {
     text_put(
         text, size, "%.1f %%%s", -100 * expm1(sum->value / count),
@@ -211,8 +217,8 @@ static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])
         add_log(&gain, &row.gain);
         add_log(&flat, &row.flat);
     }
-    percent(&gain, count, all, sizeof(all));
-    percent(&flat, count, kept, sizeof(kept));
+    write_mean(&gain, count, all, sizeof(all));
+    write_mean(&flat, count, kept, sizeof(kept));
     used = snprintf(text, REMARK_BYTES,
                     "%s: limited x rail gains %s over flat x linear; %u capacities, c = %" PRIu64
                     " to %" PRIu64 ".  ",
@@ -222,7 +228,7 @@ static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])
                  "The best flat plans gain %s: no change of the model is needed.", kept);
     else
         snprintf(text + used, REMARK_BYTES - (size_t)used,
-                 "Of %.*s %%, %s needs no change of the model.", (int)strcspn(all, " "), all, kept);
+                 "The best flat plans already gain %s, without a change of the model.", kept);
 }
 
 void whatif_remarks(const struct scope *scope, struct remarks *out)

@@ -12,7 +12,7 @@
 
 enum { SWING_STEPS = 20000 };
 
-/* One replay.  run() opens it and frees its arrays. */
+/* One replay.  run_trace() opens it and frees its arrays. */
 struct trace_replay {
     const struct study_ask *ask;
     struct modelled_layer layer;
@@ -283,7 +283,7 @@ static int replay(struct trace_replay *r, struct study_result *result)
     return put_policies(r, &result->tables[0]);
 }
 
-static int run(const struct study_ask *ask, struct study_result *result)
+static int run_trace(const struct study_ask *ask, struct study_result *result)
 {
     struct trace_replay r = { .ask = ask };
     int rc;
@@ -314,6 +314,6 @@ const struct study study_trace = {
     .argument = "[FILE]",
     .summary = "What a training takes whose capacity changes, under plans chosen in several ways",
     .assumptions = "Our executor takes the times on a virtual clock.",
-    .run = run,
+    .run = run_trace,
     .rows = rows,
 };
