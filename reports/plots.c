@@ -86,9 +86,6 @@ static void static_words(const struct layer_facts *layer, FILE *to)
     "Median step with the one all-to-all over that with the other, in buckets where both were "    \
     "timed.  Bars: one interval's low end over the other's high end, at least 90 % from 6 "        \
     "samples on.  The data file has the size of a message."
-#define NEEDS_TRIALS                                                                               \
-    "needs trials and their samples, which this database does not hold (a published snapshot "     \
-    "holds the dictionary alone; the database beside it has them)"
 
 /* Members are in the order of struct plot: name, title, x, y, kind, columns, write, script, extra,
  * caption, formula, without. */
@@ -99,13 +96,12 @@ const struct plot plots[PLOTS] = {
       "to; 1 = inferred; first bucket; last; plan)",
       series_times, "times", bands_and_static,
       "A point is the median step of a plan in one bucket, with its interval.  The band below "
-      "shows "
-      "the plan of the table; a pale band is inferred.  Each plan has one colour in all plots.",
+      "shows the plan of the table; a pale band is inferred.  A plan has the same colour in the "
+      "next two plots.",
       "Interval: distribution-free for the median, at least 95 % from 6 samples on, and the whole "
       "range of fewer samples.  A step takes as long as its slowest rank.  The times of the "
-      "table's "
-      "plan and of the default plan come from the rounds that compared them.  Small dots: expected "
-      "by the search's model.  The data file has all other plans.",
+      "table's plan and of the default plan come from the rounds that compared them.  Small dots: "
+      "expected by the search's model.  The data file has all other plans.",
       "needs entries or trials: nothing is measured yet" },
     { "gain", "What the table saves", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, "gain",
@@ -113,10 +109,8 @@ const struct plot plots[PLOTS] = {
       "1 - time of the table's plan / time of the other plan; 0 where the table has the default.  "
       "The best static plan is the fastest of those that the rounds compared with the table before "
       "it was published.  Without rounds it is the plan with the smallest mean of log(time / time "
-      "of "
-      "the table's plan) over the measured buckets.  In buckets where it was not timed, its ratio "
-      "to "
-      "the default plan is interpolated over log c (open triangles).",
+      "of the table's plan) over the measured buckets.  In buckets where it was not timed, its "
+      "ratio to the default plan is interpolated over log c (open triangles).",
       "needs an entry that gains something over the default plan" },
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
@@ -126,16 +120,16 @@ const struct plot plots[PLOTS] = {
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
       "proved slow have few samples.  A plan below 1 is not in the table because all samples "
       "together did not make it the better plan, or because it might be slower than the default.",
-      "of plans other than the table's " NEEDS_TRIALS },
+      "needs trials of other plans than the table's, and this database has none (a published "
+      "snapshot holds the dictionary alone; the database beside it has the trials)" },
     { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
       PLOT_OVER_C | PLOT_TRAFFIC, "c, rows; share of look-ups, %; gain, %; look-ups; bucket",
       series_traffic, "traffic", NULL,
       "Bars: a bucket's share of all recorded look-ups.  Points: the gain of its entry.",
       "Look-ups in buckets without an entry got another bucket's plan; `moetune tune "
-      "--from-misses` "
-      "measures such buckets.  The gain by traffic is the share of all step time that the table "
-      "saves: sum(look-ups * default's time * gain) / sum(look-ups * default's time) over the "
-      "buckets with an entry, without pinned look-ups.",
+      "--from-misses` measures such buckets.  The gain by traffic is the share of all step time "
+      "that the table saves: sum(look-ups * default's time * gain) / sum(look-ups * default's "
+      "time) over the buckets with an entry, without pinned look-ups.",
       "needs look-ups of this layer in the record" },
     { "loads", "Sparse against padded experts", "largest over mean of the tokens per expert",
       "sparse step / padded step", PLOT_LOADS,
@@ -150,12 +144,11 @@ const struct plot plots[PLOTS] = {
       "needs both plans measured under a load: tune --skew X --axes r,d,a,e" },
     { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       WHERE_COLUMNS, series_where, "where", NULL,
-      "Compute and communication, each timed alone, in percent of the table's step.  What they "
-      "exceed 100 % by together is hidden.",
+      "Compute and communication, each timed alone, in percent of the table's step.  If their sum "
+      "is above 100 %, the part above is hidden.",
       "Alone: one step with the other stream muted.  If steps of the plan vary by more than a "
-      "tenth, "
-      "the half is unknown; a half that took a tenth longer than the whole step is not drawn.  "
-      "Communication is the all-to-alls and the gathering of weights.  Step - compute is "
+      "tenth, the half is unknown; a half that took a tenth longer than the whole step is not "
+      "drawn.  Communication is the all-to-alls and the gathering of weights.  Step - compute is "
       "communication that is not hidden; the data file has it, also for the default plan.",
       "needs trials in the database whose steps vary by less than a tenth" },
     { "phases", "What a step is made of", "ms, each phase while nothing else runs", "", PLOT_PHASES,
@@ -164,8 +157,7 @@ const struct plot plots[PLOTS] = {
       series_phases, "phases", phases_bucket,
       "One bar for each plan of one bucket.  Without overlap a step would take the whole bar.",
       "Times of kernels and exchanges in steps with one stream muted, summed by phase.  A bar is "
-      "the "
-      "median of six such steps; the interval is that of their sum.  An exchange that reaches "
+      "the median of six such steps; the interval is that of their sum.  An exchange that reaches "
       "another node counts as between nodes as a whole.  The plot shows the bucket with the most "
       "plans; the data file has all buckets.",
       "needs trials with phases: tune --phases" },
@@ -182,9 +174,9 @@ const struct plot plots[PLOTS] = {
       series_regret, "regret", NULL,
       "Many points above 3 % mean that buckets are too wide.  Open points are interpolated.",
       "Time of the neighbouring bucket's plan in this bucket / time of its own plan - 1, in "
-      "measured "
-      "buckets.  Below 0, all samples together did not make the neighbour's plan the better one.  "
-      "Where that plan was not timed, its ratio to the default plan is interpolated over log c.",
+      "measured buckets.  Below 0, all samples together did not make the neighbour's plan the "
+      "better one.  Where that plan was not timed, its ratio to the default plan is interpolated "
+      "over log c.",
       "needs a measured bucket in which the neighbour's plan differs by half a percent" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
@@ -219,10 +211,9 @@ const struct plot plots[PLOTS] = {
       "capacity.  Bars: 95 % interval of the median, from 6 steps on; the interval of a gain "
       "combines the far ends of both medians.  The plot shows the first such pair of layers; the "
       "data file has all.  Capacities are those at which flat x linear and limited x rail were "
-      "timed "
-      "(tune --search exhaustive times all plans).  Sent between nodes, by one rank in a step: "
-      "linear and 2dh send (E/n) r C rows for each other node and trip, C = c rounded up to a "
-      "multiple of g d.  3dh sends most rows for other racks twice.  rail sends c1 rows with the "
+      "timed (tune --search exhaustive times all plans).  Sent between nodes, by one rank in a "
+      "step: linear and 2dh send (E/n) r C rows for each other node and trip, C = c rounded up to "
+      "a multiple of g d.  3dh sends most rows for other racks twice.  rail sends c1 rows with the "
       "data of their k choices, where c1 is what random routing needs.",
       "needs a capacity at which both layers were timed" },
     { "followed", "Capacities that follow the experts", "step", "rows / even share", PLOT_COUNTS,
@@ -232,14 +223,11 @@ const struct plot plots[PLOTS] = {
       "Bright: an expert's capacity. Dotted: the rows it needed. Black: all experts together, for "
       "three rules that set capacities.",
       "followed: libmoelookup's controller with its default options, on the counts of --counts, "
-      "from "
-      "the static factor 2.5 on.  static: that factor.  EMA rule: from a comment of DynaMoE's "
+      "from the static factor 2.5 on.  static: that factor.  EMA rule: from a comment of DynaMoE's "
       "authors (an average with .99; outside .6 to .92 of the capacity, the capacity becomes 1.25 "
-      "of "
-      "it).  1 is k T/E, the rows that an even gate would need.  A point is the largest of the "
-      "steps "
-      "up to the next point.  The ms of the data file are the table's, at the equal capacity that "
-      "takes as long.",
+      "of it).  1 is k T/E, the rows that an even gate would need.  A point is the largest of the "
+      "steps up to the next point.  The ms of the data file are the table's, at the equal capacity "
+      "that takes as long.",
       "needs counts of as many experts" },
     { "spent", "What the table cost", "", "", PLOT_TOGETHER, "place; count; what", series_spent,
       NULL, NULL, NULL, NULL, NULL },

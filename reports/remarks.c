@@ -477,7 +477,7 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
     while (steps_s < units[i].above)
         i++;
     snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
-    snprintf(out->words, FIGURE_BYTES, "for the table's %" PRIu64 " %s step%s", steps,
+    snprintf(out->words, FIGURE_BYTES, "spent on %" PRIu64 " %s step%s", steps,
              layer->modelled ? "modelled" : "timed", steps == 1 ? "" : "s");
 }
 

@@ -1,4 +1,4 @@
-# Capacities of drawn + 1 experts, and those of all together in three ways.
+# Capacities of drawn + 1 experts, and of all experts together under three rules.
 set yrange [0:*]
 plot for [i=0:drawn] data index (3+i) using 1:3 with lines lt (i%6+1) lw 0.5 dt 3 notitle, \
      for [i=0:drawn] data index (3+i) using 1:2 with steps lt (i%6+1) lw 2 title columnheader(1), \

@@ -1,4 +1,4 @@
-# The hidden share.  The line at 0 is there because gnuplot draws nothing at all where every point lies outside.
+# The hidden share.  The line at 0 is needed: if all points lie outside the range, gnuplot draws nothing at all.
 set yrange [0:100]
 plot 0 notitle with lines lt 8, \
      data index 0 using (at($1,0)):5:6:7 with yerrorbars lt 1 pt 7 notitle, \

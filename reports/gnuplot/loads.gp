@@ -1,4 +1,4 @@
-# Sparse against padded experts; a line for each of last + 1 capacities.
+# Sparse against padded experts: one line for each of last + 1 capacities.
 set logscale x 2
 set xrange [0.9:*]
 set yrange [0:1.2<*]

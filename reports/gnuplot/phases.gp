@@ -1,4 +1,4 @@
-# Bars of phases, the fastest plan on top, and the interval of their sum.
+# A bar of phases for each plan, the fastest on top, with the interval of the sum.
 stats data index 0 using 1 name 'place' nooutput
 stats data index 0 using 10 name 'most' nooutput
 set grid noytics

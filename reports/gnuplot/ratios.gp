@@ -1,4 +1,4 @@
-# Plans against the table's.  One that is many times slower must not press all others flat.
+# Plans against the table's plan.  The range of y is limited, so that one slow plan does not flatten the others.
 stats data using 2 nooutput
 wide = 4*STATS_up_quartile - 3
 wide = wide > 1.2 ? wide : 1.2

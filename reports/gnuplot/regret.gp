@@ -1,4 +1,4 @@
-# What the neighbours' plans would cost; the line is at 3 %.
+# How much more time the plans of neighbouring buckets take; the line is at 3 %.
 set yrange [*<-1:4<*] noextend
 set offsets 0, 0, graph 0.04, graph 0.04
 set arrow 1 from graph 0, first 3 to graph 1, first 3 nohead lt 8 dt 2

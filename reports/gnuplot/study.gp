@@ -1,5 +1,5 @@
-# A table of a study: ours, and what was published, in one colour.  Columns: place; ours; published, and predicted by ours;
-# published, and ours was fitted to it; what the place is called.
+# Draws one table of a study: our numbers and the published ones in one colour.  Columns: place; our number; published
+# number that ours predicts; published number that ours was fitted to; name of the place.
 set xrange [-0.4:places-0.6]
 set grid noxtics
 ours = "for [i=0:series-1] data index i using 1:2 with linespoints lt (i+1) lw 1.5 title columnheader(1)"

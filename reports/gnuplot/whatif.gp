@@ -1,4 +1,4 @@
-# The ways of the first pair of layers.
+# The first pair of layers: one line for each router with each all-to-all.
 set logscale xy 2
 plot for [i=0:4] data index i using 1:2:(f($2,$3)):(f($2,$4)) with yerrorbars lt (i+1) title columnheader(1), \
      for [i=0:4] data index i using 1:2 with lines lt (i+1) notitle, \

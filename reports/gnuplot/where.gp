@@ -1,4 +1,4 @@
-# Each half alone, in percent of the step.  None takes longer than the whole: such a step was disturbed, and is not drawn.
+# Each half alone, in percent of the step.  A half that took longer than the whole step was disturbed, and is not drawn.
 set yrange [0:*<150]
 share(part, step) = part <= 1.1 * step ? 100.0 * part / step : NaN
 plot 100 notitle with lines lt 8, \

@@ -8,10 +8,9 @@
 
 /* Disturbance by other work that comes and goes. */
 enum noise_turns {
-    NOISE_STEADY,   /* no such work */
-    NOISE_BURSTS,   /* a fifth of the time, for 20 to 200 steps, a step takes 1.3 to 2 times as long
-                     */
-    NOISE_SWITCHES, /* every 10 to 40 steps, steps become 1.25 to 1.6 times as long, or normal */
+    NOISE_STEADY, /* no such work */
+    NOISE_BURSTS, /* a fifth of the time, 20 to 200 steps long; steps are 1.3 to 2 times as long */
+    NOISE_SWITCHES, /* on or off for 10 to 40 steps; steps are 1.25 to 1.6 times as long */
 };
 
 /* Noise of one series of steps: a plain value that noise_sample() changes.  Every part is added to
@@ -21,7 +20,8 @@ struct noise {
     double outliers; /* share of steps that take 3 times as long */
     bool drifts;     /* adds a slow sine, a random walk, and level changes */
     enum noise_turns turns;
-    uint64_t seed, step;   /* the steps sampled so far */
+    uint64_t seed;
+    uint64_t step;         /* number of the next step */
     double period;         /* of the sine, in steps */
     double wander;         /* the random walk now */
     double level;          /* since the last level change */
