@@ -1,4 +1,5 @@
-/* The table of all-to-all algorithms, and how one of them is opened, run and closed. */
+/* The table of all-to-all algorithms; opens, runs and closes one of them for the steps of a layer.
+ */
 #include "a2a.h"
 
 #include "plan.h"
@@ -32,7 +33,7 @@ static int library_build(struct a2a *a2a)
     if (wire_has(c->wire, all.kind, all.group))
         return batch_add_collective(&a2a->phases[0], &all);
     if (c->wire->topology.rank == 0) /* every rank finds the same */
-        note("a=nccl does not apply: the wire %s has no all-to-all of its own (NCCL 2.28 has)",
+        note("a=nccl does not apply: the wire %s has no all-to-all call; NCCL has one since 2.28",
              c->wire->ops->name);
     return UNSUPPORTED;
 }
@@ -83,28 +84,32 @@ void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_row
 
 static int build(struct a2a *a2a)
 {
-    if (a2a->call.list)
-        return a2a->call.list(a2a->call.self, &a2a->phases[0]);
+    if (a2a->call.add_transfers)
+        return a2a->call.add_transfers(a2a->call.self, &a2a->phases[0]);
     return a2a->uneven ? a2a->uneven->build(a2a) : a2a->ops->build(a2a);
 }
 
-/* Where blocks differ, not every algorithm sends them. */
-static int choose(struct a2a *a2a, uint32_t a)
+/* Sets the algorithm of the call.  UNSUPPORTED: its blocks differ, and the algorithm needs equal
+ * ones. */
+static int choose_algorithm(struct a2a *a2a, uint32_t a)
 {
     const struct wire *wire = a2a->call.wire;
-    static const struct a2a_ops listed = { .build = NULL };
+    static const struct a2a_ops no_algorithm = { .build = NULL };
 
-    a2a->ops = a2a->call.list                        ? &listed
-               : a2a->call.naive && a == MOE_A2A_2DH ? &a2a_2dh_naive
-                                                     : algorithms[a];
-    if (a2a->call.list || !a2a->call.rows.between)
+    if (a2a->call.add_transfers)
+        a2a->ops = &no_algorithm;
+    else if (a2a->call.naive && a == MOE_A2A_2DH)
+        a2a->ops = &a2a_2dh_naive;
+    else
+        a2a->ops = algorithms[a];
+    if (a2a->call.add_transfers || !a2a->call.rows.between)
         return OK;
     a2a->uneven = uneven_algorithms[a];
     if (a2a->uneven)
         return OK;
     if (wire->topology.rank == 0) /* every rank finds the same */
-        note("a=%s does not apply: experts have capacities of their own, and this all-to-all "
-             "sends as many rows to every rank",
+        note("a=%s does not apply: experts have different capacities, and this all-to-all sends "
+             "the same number of rows to every rank",
              plan_axes[PLAN_A].words[a]);
     return UNSUPPORTED;
 }
@@ -124,7 +129,7 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
     if (!a2a)
         return fail(ERR_NOMEM, "an all-to-all");
     a2a->call = *call;
-    TRY_OUT(choose(a2a, a));
+    TRY_OUT(choose_algorithm(a2a, a));
     TRY_OUT(build(a2a));
     for (int i = 0; i < A2A_PHASES; i++) {
         a2a->phases[i].ctas = call->ctas;

@@ -1,8 +1,8 @@
-/* The all-to-alls 2dh (Tutel, arXiv 2206.03382, algorithm 2) and 3dh: ranks exchange first inside
- * their node, then with the ranks of the same place on other nodes; of 3dh's nodes only with those
- * of their rack, and then with the ranks of the same place in other racks.  Of n nodes of m ranks
- * each rank sends m - 1 messages of n blocks, then n - 1 messages of m blocks, where linear sends
- * W - 1 messages of one block.  In racks of q nodes these n - 1 become q - 1 and n/q - 1. */
+/* The all-to-alls 2dh (Tutel, arXiv 2206.03382, algorithm 2) and 3dh, for equal blocks.  In 2dh,
+ * ranks exchange first inside their node, then with the ranks at the same place on other nodes.
+ * 3dh splits the second step: first the nodes of the same rack, then the other racks.  On n nodes
+ * of m ranks each rank sends m - 1 messages of n blocks, then n - 1 messages of m blocks; linear
+ * sends W - 1 messages of one block.  With racks of q nodes, n - 1 becomes q - 1 and n/q - 1. */
 #include "a2a.h"
 #include "shape.h"
 #include "status.h"
@@ -12,13 +12,14 @@ static uint64_t staged_scratch(const struct topology *topology, uint64_t block)
     return 2 * (uint64_t)topology->ranks * block;
 }
 
-static char *half(const struct a2a_call *c, int i)
+/* Scratch memory has two halves of W blocks; this is where half i begins. */
+static char *scratch_half(const struct a2a_call *c, int i)
 {
     return (char *)c->scratch +
            (size_t)i * (size_t)c->wire->topology.ranks * c->block * dtype_bytes(c->dtype);
 }
 
-/* Each peer gets its share of the W blocks. */
+/* Adds one exchange, in which each peer gets an equal part of the W blocks. */
 static int add_phase(struct a2a *a2a, int phase, struct peers peers)
 {
     const struct a2a_call *c = &a2a->call;
@@ -26,8 +27,8 @@ static int add_phase(struct a2a *a2a, int phase, struct peers peers)
         (size_t)(c->wire->topology.ranks / peers.count) * c->block * dtype_bytes(c->dtype);
     bool last = phase == a2a->ops->levels - 1;
 
-    return batch_add(&a2a->phases[phase], c->wire, peers, half(c, 0), bytes,
-                     last ? c->recv : half(c, 1), bytes);
+    return batch_add(&a2a->phases[phase], c->wire, peers, scratch_half(c, 0), bytes,
+                     last ? c->recv : scratch_half(c, 1), bytes);
 }
 
 static int staged_build(struct a2a *a2a)
@@ -43,15 +44,15 @@ static int staged_build(struct a2a *a2a)
     return racks ? add_phase(a2a, 2, (struct peers){ t->rank % p, p, t->ranks / p }) : OK;
 }
 
-/* Puts blocks for the same peer of the next exchange next to each other: from (racks, nodes,
- * places) to (places, racks, nodes), to (nodes, racks, places), to (racks, nodes, places).  A plain
- * transpose is index arithmetic, i % rows * columns + i / rows; the paper prints i / columns, which
- * is right only where rows = columns. */
+/* Puts blocks for the same peer of the next exchange next to each other.  Their order goes from
+ * (racks, nodes, places) to (places, racks, nodes), to (nodes, racks, places), and back to (racks,
+ * nodes, places).  The index of a plain transpose is i % rows * columns + i / rows; the paper
+ * prints i / columns, which is right only where rows = columns. */
 static int arrange(const struct a2a *a2a, struct stream *stream, int phase)
 {
     const struct a2a_call *c = &a2a->call;
     const struct topology *t = &c->wire->topology;
-    /* With two levels all nodes are of one rack. */
+    /* With two levels, all nodes belong to one rack. */
     int rack = a2a->ops->levels == 3 ? t->ranks_per_rack : t->ranks;
     uint64_t racks = (uint64_t)(t->ranks / rack), nodes = (uint64_t)(rack / t->ranks_per_node);
     uint64_t places = (uint64_t)t->ranks_per_node;
@@ -59,8 +60,8 @@ static int arrange(const struct a2a *a2a, struct stream *stream, int phase)
                          .to_type = c->dtype,
                          .block = c->block,
                          .terms = 1,
-                         .from = phase ? half(c, 1) : c->send,
-                         .to = half(c, 0) };
+                         .from = phase ? scratch_half(c, 1) : c->send,
+                         .to = scratch_half(c, 0) };
     const struct {
         uint64_t dims[3], from[3], to[3];
     } orders[A2A_PHASES] = {
@@ -99,7 +100,8 @@ const struct a2a_ops a2a_3dh = {
     .run = staged_run,
 };
 
-/* Block by block, from where it lies to its place among those for the same node. */
+/* Inside the node, sends every block as a message of its own, directly to its place among the
+ * blocks for the same node. */
 static int naive_build(struct a2a *a2a)
 {
     const struct a2a_call *c = &a2a->call;
@@ -118,7 +120,7 @@ static int naive_build(struct a2a *a2a)
             TRY(batch_add_transfer(&a2a->phases[0],
                                    &(struct transfer){ .peer = t->rank - local + place,
                                                        .send = (const char *)c->send + theirs,
-                                                       .recv = half(c, 0) + theirs,
+                                                       .recv = scratch_half(c, 0) + theirs,
                                                        .send_bytes = bytes,
                                                        .recv_bytes = bytes }));
         }

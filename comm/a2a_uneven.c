@@ -1,9 +1,10 @@
-/* linear and 2dh where blocks differ; a2a.c and a2a_levels.c have them where all are equal. */
+/* The all-to-alls linear and 2dh for blocks of different sizes.  For equal blocks, a2a.c has linear
+ * and a2a_levels.c has 2dh. */
 #include "a2a.h"
 #include "shape.h"
 #include "status.h"
 
-/* Rows that one rank sends another. */
+/* Rows that rank `from` sends rank `to`. */
 static uint64_t rows_between(const struct a2a_call *c, int from, int to)
 {
     return c->rows.between(c->rows.self, from, to);
@@ -14,8 +15,9 @@ static size_t bytes_of(const struct a2a_call *c, uint64_t rows)
     return rows * c->width * dtype_bytes(c->dtype);
 }
 
-/* What goes to a rank and comes from it, in rows from where all of it begins. */
-struct rank_part {
+/* What this rank sends one peer and receives from it.  All four numbers count rows; the two
+ * positions count from the beginning of send and recv. */
+struct part_of_rank {
     uint64_t send_at, send, recv_at, recv;
 };
 
@@ -23,16 +25,16 @@ struct ranks {
     int count, self, first, step; /* number i of them is rank first + i * step */
 };
 
-/* Adds a transfer with each of the ranks, whose parts `part_of` says; they lie one behind the
- * other.  A rank begins with itself and its right neighbour, as batch_add() has it: those before it
- * come in a second turn. */
+/* Adds a transfer with each of the ranks.  part_of() gives the rows of each; the parts lie one
+ * behind the other in memory.  As in batch_add(), a rank begins with itself and its right
+ * neighbour; the ranks before it come in a second turn. */
 static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void *send, void *recv,
-                     void (*part_of)(const struct a2a_call *c, int i, struct rank_part *part))
+                     void (*part_of)(const struct a2a_call *c, int i, struct part_of_rank *part))
 {
     const struct a2a_call *c = &a2a->call;
 
     for (int turn = 0; turn < 2; turn++) {
-        struct rank_part at = { 0, 0, 0, 0 };
+        struct part_of_rank at = { 0, 0, 0, 0 };
 
         for (int i = 0; i < ranks.count; i++) {
             struct transfer transfer;
@@ -54,15 +56,15 @@ static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void 
 
 /* ---- linear */
 
-static int own_number(const struct a2a_call *c)
+static int rank_in_group(const struct a2a_call *c)
 {
     return c->wire->topology.rank - c->among.first;
 }
 
-static void linear_part(const struct a2a_call *c, int i, struct rank_part *part)
+static void linear_part(const struct a2a_call *c, int i, struct part_of_rank *part)
 {
-    part->send = rows_between(c, own_number(c), i);
-    part->recv = rows_between(c, i, own_number(c));
+    part->send = rows_between(c, rank_in_group(c), i);
+    part->recv = rows_between(c, i, rank_in_group(c));
 }
 
 static int linear_build(struct a2a *a2a)
@@ -70,35 +72,36 @@ static int linear_build(struct a2a *a2a)
     const struct a2a_call *c = &a2a->call;
     int count = c->among.count ? c->among.count : c->wire->topology.ranks;
 
-    return add_parts(a2a, 0, (struct ranks){ count, own_number(c), c->among.first, 1 }, c->send,
+    return add_parts(a2a, 0, (struct ranks){ count, rank_in_group(c), c->among.first, 1 }, c->send,
                      c->recv, linear_part);
 }
 
 const struct a2a_uneven_ops a2a_linear_uneven = { .build = linear_build };
 
-/* ---- 2dh: node i, place j in it, is rank i m + j */
+/* ---- 2dh */
 
-struct levels {
-    int nodes, each, node, place; /* the last two are this rank's */
+/* The rank at place j of node i has number i * ranks_per_node + j. */
+struct node_layout {
+    int nodes, ranks_per_node, node, place; /* the last two are this rank's */
 };
 
-static struct levels levels_of(const struct topology *t)
+static struct node_layout node_layout_of(const struct topology *t)
 {
     int m = t->ranks_per_node;
 
-    return (struct levels){ t->ranks / m, m, t->rank / m, t->rank % m };
+    return (struct node_layout){ t->ranks / m, m, t->rank / m, t->rank % m };
 }
 
-static int rank_at(const struct levels *l, int node, int place)
+static int rank_at(const struct node_layout *l, int node, int place)
 {
-    return node * l->each + place;
+    return node * l->ranks_per_node + place;
 }
 
-/* Inside the node place j gets what is for that place of every node. */
-static void inside_part(const struct a2a_call *c, int j, struct rank_part *part)
+/* The exchange inside the node: the rank at place j gets the rows for place j of every node. */
+static void inside_part(const struct a2a_call *c, int j, struct part_of_rank *part)
 {
     const struct topology *t = &c->wire->topology;
-    const struct levels l = levels_of(t);
+    const struct node_layout l = node_layout_of(t);
 
     part->send = part->recv = 0;
     for (int i = 0; i < l.nodes; i++) {
@@ -107,28 +110,30 @@ static void inside_part(const struct a2a_call *c, int j, struct rank_part *part)
     }
 }
 
-/* Node i gets what all places of this one have for its rank of the same place. */
-static void between_part(const struct a2a_call *c, int i, struct rank_part *part)
+/* The exchange between nodes: node i gets the rows that all ranks of this node have for the rank
+ * at the same place in node i. */
+static void between_part(const struct a2a_call *c, int i, struct part_of_rank *part)
 {
     const struct topology *t = &c->wire->topology;
-    const struct levels l = levels_of(t);
+    const struct node_layout l = node_layout_of(t);
 
     part->send = part->recv = 0;
-    for (int j = 0; j < l.each; j++) {
+    for (int j = 0; j < l.ranks_per_node; j++) {
         part->send += rows_between(c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
         part->recv += rows_between(c, rank_at(&l, i, j), t->rank);
     }
 }
 
-/* Each half of the scratch memory has room for all that is sent or received inside the node. */
-static uint64_t hierarchical_scratch(const struct topology *t, struct a2a_rows rows)
+/* Each half of the scratch memory must hold all rows that the first exchange sends, and all that it
+ * receives. */
+static uint64_t two_level_scratch(const struct topology *t, struct a2a_rows rows)
 {
     struct wire wire = { .topology = *t };
     const struct a2a_call c = { .wire = &wire, .rows = rows };
     uint64_t sent = 0, received = 0;
 
     for (int j = 0; topology_two_levels(t) && j < t->ranks_per_node; j++) {
-        struct rank_part part;
+        struct part_of_rank part;
 
         inside_part(&c, j, &part);
         sent += part.send;
@@ -137,32 +142,34 @@ static uint64_t hierarchical_scratch(const struct topology *t, struct a2a_rows r
     return 2 * (sent > received ? sent : received);
 }
 
-static char *room(const struct a2a_call *c, int i)
+static char *scratch_half(const struct a2a_call *c, int i)
 {
     return (char *)c->scratch + (size_t)i * bytes_of(c, c->room / 2);
 }
 
-static int hierarchical_build(struct a2a *a2a)
+static int two_level_build(struct a2a *a2a)
 {
     const struct a2a_call *c = &a2a->call;
-    struct levels l;
+    struct node_layout l;
 
     if (!topology_two_levels(&c->wire->topology))
         return UNSUPPORTED;
-    l = levels_of(&c->wire->topology);
-    TRY(add_parts(a2a, 0, (struct ranks){ l.each, l.place, l.node * l.each, 1 }, room(c, 0),
-                  room(c, 1), inside_part));
-    return add_parts(a2a, 1, (struct ranks){ l.nodes, l.node, l.place, l.each }, room(c, 0),
-                     c->recv, between_part);
+    l = node_layout_of(&c->wire->topology);
+    TRY(add_parts(a2a, 0, (struct ranks){ l.ranks_per_node, l.place, l.node * l.ranks_per_node, 1 },
+                  scratch_half(c, 0), scratch_half(c, 1), inside_part));
+    return add_parts(a2a, 1, (struct ranks){ l.nodes, l.node, l.place, l.ranks_per_node },
+                     scratch_half(c, 0), c->recv, between_part);
 }
 
-/* Two tables for each call: before the first exchange, by places; before the second, by nodes. */
-static uint64_t hierarchical_tables(const struct topology *t)
+/* Each call needs two tables of W blocks.  The copy before the first exchange sorts blocks by
+ * place, and the copy before the second sorts them by node. */
+static uint64_t two_level_tables(const struct topology *t)
 {
     return topology_two_levels(t) ? 2 * (uint64_t)t->ranks : 0;
 }
 
-/* Turns (rows, columns) of blocks into (columns, rows); each block's rows are in its `step`. */
+/* Makes the table that turns blocks from order (rows, columns) into (columns, rows).  On entry,
+ * each block's number of rows is in its `step`. */
 static void fill_table(int rows, int columns, struct row_block *to)
 {
     uint64_t from = 0, at = 0;
@@ -178,49 +185,51 @@ static void fill_table(int rows, int columns, struct row_block *to)
     }
 }
 
-static void hierarchical_fill(const struct topology *t, struct a2a_rows rows, struct row_block *to)
+static void two_level_fill(const struct topology *t, struct a2a_rows rows, struct row_block *to)
 {
     const struct a2a_call c = { .rows = rows };
-    const struct levels l = levels_of(t);
+    const struct node_layout l = node_layout_of(t);
     struct row_block *second = to + t->ranks;
 
     for (int i = 0; i < l.nodes; i++)
-        for (int j = 0; j < l.each; j++) {
+        for (int j = 0; j < l.ranks_per_node; j++) {
             int by_place = j * l.nodes + i, by_node = rank_at(&l, i, j);
 
             to[by_place].step = rows_between(&c, t->rank, rank_at(&l, i, j));
             second[by_node].step =
                 rows_between(&c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
         }
-    fill_table(l.nodes, l.each, to);
-    fill_table(l.each, l.nodes, second);
+    fill_table(l.nodes, l.ranks_per_node, to);
+    fill_table(l.ranks_per_node, l.nodes, second);
 }
 
-/* Makes one of the two copies: first of what is sent, then of what came inside the node. */
+/* Makes one of the two copies.  The first reads what this rank sends, the second what the exchange
+ * inside the node brought. */
 static int arrange(const struct a2a *a2a, struct stream *stream, int second)
 {
     const struct a2a_call *c = &a2a->call;
     const struct topology *t = &c->wire->topology;
-    const struct levels l = levels_of(t);
-    struct rank_part part;
+    const struct node_layout l = node_layout_of(t);
+    struct part_of_rank part;
     uint64_t rows = 0;
 
-    for (int j = 0; j < l.each; j++) {
+    for (int j = 0; j < l.ranks_per_node; j++) {
         inside_part(c, j, &part);
         rows += second ? part.recv : part.send;
     }
-    return launch_move_rows(stream, &(struct move_rows){ .from_type = c->dtype,
-                                                         .to_type = c->dtype,
-                                                         .width = c->width,
-                                                         .rows = rows,
-                                                         .terms = 1,
-                                                         .count = (uint64_t)t->ranks,
-                                                         .blocks = c->tables + second * t->ranks,
-                                                         .from = second ? room(c, 1) : c->send,
-                                                         .to = room(c, 0) });
+    return launch_move_rows(stream,
+                            &(struct move_rows){ .from_type = c->dtype,
+                                                 .to_type = c->dtype,
+                                                 .width = c->width,
+                                                 .rows = rows,
+                                                 .terms = 1,
+                                                 .count = (uint64_t)t->ranks,
+                                                 .blocks = c->tables + second * t->ranks,
+                                                 .from = second ? scratch_half(c, 1) : c->send,
+                                                 .to = scratch_half(c, 0) });
 }
 
-static int hierarchical_run(struct a2a *a2a, struct stream *stream)
+static int two_level_run(struct a2a *a2a, struct stream *stream)
 {
     struct wire *wire = a2a->call.wire;
 
@@ -231,9 +240,9 @@ static int hierarchical_run(struct a2a *a2a, struct stream *stream)
 }
 
 const struct a2a_uneven_ops a2a_2dh_uneven = {
-    .scratch_rows = hierarchical_scratch,
-    .tables = hierarchical_tables,
-    .fill = hierarchical_fill,
-    .build = hierarchical_build,
-    .run = hierarchical_run,
+    .scratch_rows = two_level_scratch,
+    .tables = two_level_tables,
+    .fill = two_level_fill,
+    .build = two_level_build,
+    .run = two_level_run,
 };

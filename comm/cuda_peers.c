@@ -1,4 +1,4 @@
-/* Ranks tell each other the name of their host and the bus id of their GPU. */
+/* Ranks exchange the name of their host and the bus id of their GPU, for the wires between GPUs. */
 #include "cuda_peers.h"
 
 #include "cuda.h"

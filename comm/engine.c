@@ -1,4 +1,5 @@
-/* Opens and closes device, wire and the pair of streams. */
+/* Opens a rank's device, wire and pair of streams, times what they do, and captures it as a graph.
+ */
 #include "engine.h"
 
 #include "cluster.h"
@@ -29,7 +30,7 @@ int engine_open(struct world *world, const char *device_name, const char *wire_n
         device_close(engine.device);
         return rc;
     }
-    /* Agreed before anything is closed: a wire may be closed by all ranks only. */
+    /* Ranks agree before one of them closes anything: only all ranks together may close a wire. */
     rc = world_settle(world, open_streams(&engine));
     if (rc) {
         engine_close(&engine);
@@ -67,7 +68,7 @@ void engine_close(struct engine *engine)
 
 int engine_alloc(struct engine *engine, size_t bytes, void **out)
 {
-    size_t lent = engine->wire->lent_bytes, rest = lent ? bytes % lent : 0;
+    size_t lent = engine->wire->alloc_multiple_bytes, rest = lent ? bytes % lent : 0;
 
     if (rest && __builtin_add_overflow(bytes, lent - rest, &bytes))
         return fail(ERR_NOMEM, "memory for a wire");
@@ -80,8 +81,9 @@ void engine_release(struct engine *engine, void *memory)
         device_release(engine->device, memory);
 }
 
-/* Records the end of a stretch, which comes after both streams, on the one that is synced last. */
-static int join(struct engine *engine)
+/* Records the end of a stretch after the work of both streams, on the stream that the host syncs
+ * last. */
+static int record_end(struct engine *engine)
 {
     if (!engine->ended)
         return OK;
@@ -92,7 +94,7 @@ static int join(struct engine *engine)
 
 int engine_sync(struct engine *engine)
 {
-    int joined = join(engine), wire = wire_wait(engine->wire, engine->comm);
+    int joined = record_end(engine), wire = wire_wait(engine->wire, engine->comm);
     int compute = stream_sync(engine->compute), comm = stream_sync(engine->comm);
 
     return wire ? wire : (compute ? compute : (comm ? comm : joined));
@@ -125,7 +127,7 @@ int engine_go(struct engine *engine)
     return device_go(engine->device);
 }
 
-int64_t engine_took_ns(const struct engine *engine)
+int64_t engine_elapsed_ns(const struct engine *engine)
 {
     return engine->begun ? event_ns(engine->ended) - event_ns(engine->begun)
                          : device_now_ns(engine->device) - engine->begun_ns;
@@ -156,8 +158,9 @@ int engine_check_steps(const struct engine *engine, uint32_t steps_are)
                : engine_refuse_steps(steps_are, "wire", engine->wire->ops->name);
 }
 
-/* On the stream that wire_wait() looks after: who waits for a replay waits as for an exchange. */
-static int issue_both(struct engine *engine, int (*issue)(void *self), void *self)
+/* Begins and ends on the communication stream, which wire_wait() watches: so waiting for a replay
+ * is like waiting for an exchange. */
+static int issue_on_both(struct engine *engine, int (*issue)(void *self), void *self)
 {
     TRY(event_record(engine->begun, engine->comm));
     TRY(event_wait(engine->begun, engine->compute));
@@ -172,9 +175,9 @@ int engine_capture(struct engine *engine, int (*issue)(void *self), void *self, 
     int rc, ended, synced;
 
     TRY(graph_begin(engine->comm));
-    rc = issue_both(engine, issue, self);
+    rc = issue_on_both(engine, issue, self);
     ended = graph_end(engine->comm, &graph);
-    synced = engine_sync(engine); /* a stream may have kept a failure */
+    synced = engine_sync(engine); /* reports a failure that a stream has stored */
     rc = rc ? rc : (synced ? synced : ended);
     if (rc)
         graph_close(graph);

@@ -1,4 +1,6 @@
-/* What a rank computes and communicates with: a device, a wire, and one stream for each. */
+/* What a rank computes and communicates with: a device, a wire, and one stream for each.  A stretch
+ * is the work of both streams between engine_begin() and the next engine_sync(); its time is a
+ * step's time. */
 #ifndef ENGINE_H
 #define ENGINE_H
 
@@ -7,6 +9,8 @@
 
 struct world;
 
+/* A rank's engine.  Whole after engine_open() or engine_open_on(); it owns all that it points to,
+ * until engine_close(). */
 struct engine {
     struct device *device;
     struct wire *wire;
@@ -16,52 +20,56 @@ struct engine {
     bool holds; /* see engine_hold_next() */
 };
 
-/* By the names of device_open() and wire_open() (NULL: the wire that suits).  Collective, the same
- * status on every rank.  Where it computes on cores these may become its own
- * (own_cores_bind()): who counts the machine's does so before. */
+/* Opens device and wire by name, as device_open() and wire_open() do (wire NULL: the first that
+ * applies).  Collective, the same status on every rank.  On device host it may bind the rank to
+ * cores (own_cores_bind()), so a caller that counts the machine's cores must do so before. */
 int engine_open(struct world *world, const char *device, const char *wire, struct engine *out);
 
-/* On a device and a wire that are open; they are owned from here on, even on failure.  Local. */
+/* Makes an engine of an open device and an open wire.  It owns both from here on, even on failure.
+ * Local: no other rank is involved. */
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out);
 void engine_close(struct engine *engine); /* a zeroed one is fine */
 
-/* Memory of the device that exchanges may come into, of at least so many bytes: what a wire opens
- * to other ranks has no neighbours there. */
+/* Allocates at least `bytes` of device memory that exchanges may write to.  It shares no block of
+ * the driver with other memory, because a wire may open the whole block to other ranks. */
 int engine_alloc(struct engine *engine, size_t bytes, void **out);
 
-/* Releases memory of the device that exchanges came into, unless another rank may have it open for
- * ever.  NULL is fine. */
+/* Frees memory of engine_alloc().  Where another rank may keep it open for ever, it stays
+ * allocated.  NULL is fine. */
 void engine_release(struct engine *engine, void *memory);
 
-/* Waits for both streams; the first failure of either. */
+/* Waits for both streams; gives the first failure of either. */
 int engine_sync(struct engine *engine);
 
-/* A stretch is what both streams do between engine_begin() and the next engine_sync().  Where
- * kernels run without the host it lasts from an event that both wait for to one that waits for
- * both; else it is taken from the device's clock. */
+/* Begins a stretch.  On an asynchronous device, the stretch lasts from an event that both streams
+ * wait for to an event that waits for both; on others, the host's clock times it. */
 int engine_begin(struct engine *engine);
 
-/* The next stretch begins when the host says so: what it queues until then waits on the device, and
- * the stretch lasts from there.  The device goes on by itself after a while (stream_hold()): that
- * is UNSUPPORTED from engine_go().  To be followed by engine_begin(); and by engine_go(), whatever
- * fails, before engine_sync(). */
+/* Makes the next stretch wait on the device until engine_go(), so that the host can queue the whole
+ * step first.  The stretch's time begins at engine_go().  The device goes on by itself after a
+ * while (stream_hold()); engine_go() then gives UNSUPPORTED.  The caller must call engine_begin()
+ * next, and engine_go() before engine_sync(), whatever fails in between. */
 void engine_hold_next(struct engine *engine);
-bool engine_holds(const struct engine *engine);
+bool engine_holds(const struct engine *engine); /* from engine_hold_next() to engine_go() */
 int engine_go(struct engine *engine);
-int64_t engine_took_ns(const struct engine *engine); /* after the sync */
 
-/* Where steps cannot be launched so (enum steps_are): ERR_ARGUMENT, with a sentence that says which
- * can. */
+/* How long the last stretch lasted; to be called after engine_sync(). */
+int64_t engine_elapsed_ns(const struct engine *engine);
+
+/* OK where this engine can launch steps in this way (enum steps_are); else ERR_ARGUMENT, and the
+ * message of engine_refuse_steps(). */
 int engine_check_steps(const struct engine *engine, uint32_t steps_are);
-int engine_refuse_steps(uint32_t steps_are, const char *kind,
-                        const char *name); /* the "wire" or "device" that cannot */
 
-/* Keeps what `issue` gives both streams, and runs nothing of it.  It must have run before.
- * graph_launch() on the stream `comm` is then as good as calling `issue`. */
+/* Always ERR_ARGUMENT, with a message that names what cannot launch steps so, and what can.  `kind`
+ * is "wire" or "device". */
+int engine_refuse_steps(uint32_t steps_are, const char *kind, const char *name);
+
+/* Captures what `issue` enqueues on both streams as a graph, and runs nothing of it.  `issue` must
+ * have run once before.  graph_launch() on the stream `comm` then does what `issue` does. */
 int engine_capture(struct engine *engine, int (*issue)(void *self), void *self, struct graph **out);
 
-/* Makes the device forget what it keeps of earlier steps; waits for it.  `cold` is memory of its
- * cache_bytes, or NULL. */
+/* Empties the device's cache by overwriting `cold`, memory of its cache_bytes, and waits.  NULL:
+ * does nothing. */
 int engine_cool(struct engine *engine, void *cold);
 
 #endif

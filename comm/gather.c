@@ -1,5 +1,5 @@
-/* Gathering and summing by the library's own collective where there is one, else by an exchange
- * with every rank of the group. */
+/* Adds gathers and sums of weights to a batch: the library's own collective where there is one,
+ * else a transfer with every rank of the group. */
 #include "gather.h"
 
 int gather_add(struct batch *batch, const struct wire *wire, struct group group, const void *slice,

@@ -11,8 +11,8 @@ int measure_once(struct world *world, struct engine *engine, struct disturbance 
     int64_t begun_ns, agreed[3];
     int rc = world_barrier(world);
 
-    /* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong
-     * to no step, so the account begins between two barriers. */
+    /* Ranks read their counters at different speeds, and wait in the barrier for ranks that the
+     * kernel has delayed.  Neither belongs to a step, so counting begins between two barriers. */
     if (!rc && watch) {
         disturbance_begin(watch);
         rc = world_barrier(world);
@@ -22,7 +22,7 @@ int measure_once(struct world *world, struct engine *engine, struct disturbance 
         rc = engine_begin(engine);
     if (!rc)
         rc = once(self);
-    agreed[0] = engine ? engine_took_ns(engine) : host_clock_ns() - begun_ns;
+    agreed[0] = engine ? engine_elapsed_ns(engine) : host_clock_ns() - begun_ns;
     agreed[1] = -(int64_t)rc;
     agreed[2] = watch ? disturbance_end(watch) : 0;
     TRY(world_max(world, agreed, 3));

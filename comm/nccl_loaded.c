@@ -1,5 +1,6 @@
-/* NCCL under its own names, loaded at the first call and not with the program: where it is not
- * there, everything that exchanges nothing between GPUs runs, and who exchanges is told why not. */
+/* NCCL's functions under their own names, loaded at the first call and not at program start.
+ * Without NCCL, all that needs no exchange between GPUs still runs; an exchange fails with a
+ * message that says why NCCL could not be loaded. */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is called by name; all of it is in NCCL 2.22.3. */
+/* The functions that wire_nccl.c calls; NCCL 2.22.3 has all of them. */
 #define NCCL_FUNCTIONS(F)                                                                          \
     F(ncclGetVersion, (int *version), (version))                                                   \
     F(ncclGetUniqueId, (ncclUniqueId * id), (id))                                                  \
@@ -47,65 +48,67 @@ static struct {
     __typeof__(&ncclGetLastError) last_error;
 } nccl;
 
-static char why_not[300]; /* "": it is loaded */
+static char load_error[300]; /* "": NCCL is loaded */
 
-static bool find(void *library, const char *name, void *function)
+static bool find_function(void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);
 
     memcpy(function, &found, sizeof(found));
     if (!found)
-        snprintf(why_not, sizeof(why_not), "NCCL cannot be used: its library has no %s", name);
+        snprintf(load_error, sizeof(load_error), "NCCL cannot be used: its library has no %s",
+                 name);
     return found;
 }
 
-/* Its names are global then: wire_nccl.c asks for one that older versions lack. */
-static void load(void)
+/* RTLD_GLOBAL, because wire_nccl.c looks up ncclAlltoAll, which older versions lack. */
+static void load_nccl(void)
 {
     enum { LEAST = NCCL_VERSION(2, 22, 3) };
     void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_GLOBAL);
     int version = 0;
 
     if (!library) {
-        snprintf(why_not, sizeof(why_not), "NCCL cannot be loaded: %s", dlerror());
+        snprintf(load_error, sizeof(load_error), "NCCL cannot be loaded: %s", dlerror());
         return;
     }
 #define NCCL_FIND(name, parameters, arguments)                                                     \
-    if (!find(library, #name, &nccl.name))                                                         \
+    if (!find_function(library, #name, &nccl.name))                                                \
         return;
     NCCL_FUNCTIONS(NCCL_FIND)
 #undef NCCL_FIND
-    if (!find(library, "ncclGetErrorString", &nccl.error_text) ||
-        !find(library, "ncclGetLastError", &nccl.last_error))
+    if (!find_function(library, "ncclGetErrorString", &nccl.error_text) ||
+        !find_function(library, "ncclGetLastError", &nccl.last_error))
         return;
     if (nccl.ncclGetVersion(&version) != ncclSuccess || version < LEAST)
-        snprintf(why_not, sizeof(why_not),
-                 "NCCL cannot be used: here is %d.%d.%d, and 2.22.3 is the least", version / 10000,
-                 version / 100 % 100, version % 100);
+        snprintf(load_error, sizeof(load_error),
+                 "NCCL cannot be used: version %d.%d.%d is installed, and moetune needs 2.22.3 or "
+                 "newer",
+                 version / 10000, version / 100 % 100, version % 100);
 }
 
-static bool is_there(void)
+static bool is_loaded(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, load);
-    return !*why_not;
+    pthread_once(&once, load_nccl);
+    return !*load_error;
 }
 
 #define NCCL_CALL(name, parameters, arguments)                                                     \
     ncclResult_t name parameters                                                                   \
     {                                                                                              \
-        return is_there() ? nccl.name arguments : ncclSystemError;                                 \
+        return is_loaded() ? nccl.name arguments : ncclSystemError;                                \
     }
 NCCL_FUNCTIONS(NCCL_CALL)
 #undef NCCL_CALL
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    return is_there() ? nccl.error_text(result) : why_not;
+    return is_loaded() ? nccl.error_text(result) : load_error;
 }
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-    return is_there() ? nccl.last_error(comm) : "";
+    return is_loaded() ? nccl.last_error(comm) : "";
 }

@@ -1,4 +1,4 @@
-/* Binds the threads of a rank to its cores, and counts who else may use them. */
+/* Binds the threads of a rank to its cores, and counts the ranks that may use the same cores. */
 #include "own_cores.h"
 
 #include "allowance.h"
@@ -11,8 +11,9 @@
 
 /* ---- binding */
 
-/* Two threads of one core have numbers far apart: ranks that took numbers in a row would share
- * every core.  The number of its first thread, or its own where nothing is said. */
+/* The number of the first hardware thread of this processor's core; its own number where Linux does
+ * not say.  Two threads of one core often have numbers far apart: ranks that used consecutive
+ * numbers would share every core. */
 static int core_of(int number)
 {
     char path[96];
@@ -29,7 +30,7 @@ static int core_of(int number)
     return first;
 }
 
-/* The processors that this process may use, those of one core side by side. */
+/* Lists the processors that this process may use, with those of one core side by side. */
 static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
 {
     int cores[CPU_SETSIZE], count = 0;
@@ -74,7 +75,7 @@ void own_cores_bind(const struct topology *t)
     count = list_cores(&allowed, order);
     if (!own_cores_share(order, count, t->rank, t->ranks, &own))
         return;
-    /* MPI has started threads of its own by now; those that come later inherit. */
+    /* MPI has started threads already; threads that start later inherit this one's cores. */
     tasks = opendir("/proc/self/task");
     for (const struct dirent *e; tasks && (e = readdir(tasks));)
         if (e->d_name[0] != '.')
@@ -85,9 +86,9 @@ void own_cores_bind(const struct topology *t)
 
 /* ---- counting */
 
-double own_cores_of(const struct rank_cores *seats, int ranks, int rank)
+double own_cores_count(const struct rank_cores *all_ranks, int ranks, int rank)
 {
-    const struct rank_cores *mine = &seats[rank];
+    const struct rank_cores *mine = &all_ranks[rank];
     double own = 0;
 
     for (int i = 0; i < CPU_SETSIZE; i++) {
@@ -96,7 +97,8 @@ double own_cores_of(const struct rank_cores *seats, int ranks, int rank)
         if (!CPU_ISSET(i, &mine->cores))
             continue;
         for (int q = 0; q < ranks; q++)
-            users += CPU_ISSET(i, &seats[q].cores) && !strcmp(seats[q].machine, mine->machine);
+            users +=
+                CPU_ISSET(i, &all_ranks[q].cores) && !strcmp(all_ranks[q].machine, mine->machine);
         own += 1.0 / users;
     }
     return own;
@@ -115,8 +117,8 @@ int own_cores(struct world *world, double *out)
     allowed = CPU_COUNT(&mine.cores);
     if (!rc)
         rc = world_gather(world, &mine, all, sizeof(mine));
-    if (!rc) /* a quota may be for less than the mask */
-        *out = own_cores_of(all, t->ranks, t->rank) * allowance_cores() / allowed;
+    if (!rc) /* a CPU quota may allow less than the mask */
+        *out = own_cores_count(all, t->ranks, t->rank) * allowance_cores() / allowed;
     free(all);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* Which cores a rank that computes on them has to itself. */
+/* Binds a rank that computes on cores to a share of them, and counts how many cores it has to
+ * itself. */
 #ifndef OWN_CORES_H
 #define OWN_CORES_H
 
@@ -7,28 +8,31 @@
 #include <sched.h>
 #include <stdbool.h>
 
-/* Set, to anything, for ranks that this program starts on this machine alone and nothing else
- * binds. */
+/* An environment variable, of any value.  moetune sets it for ranks that it starts on this machine
+ * alone and that nothing else binds. */
 #define OWN_CORES_VARIABLE "MOETUNE_BIND"
 
-/* Where that is set, once in a process: every thread of this rank onto an equal share of the cores
- * that it may use.  More ranks than cores: no rank is bound. */
+/* Where OWN_CORES_VARIABLE is set, binds every thread of this rank to an equal share of the cores
+ * that it may use, and unsets it.  With more ranks than cores, it binds no rank. */
 void own_cores_bind(const struct topology *topology);
 
-/* How many cores it may call its own: of one that n ranks of this machine may use, 1/n.
- * Collective. */
+/* Counts the cores that this rank has to itself: a core that n ranks of this machine may use counts
+ * 1/n.  Collective. */
 int own_cores(struct world *world, double *out);
 
-/* ---- pure */
+/* ---- pure functions, for the two above and their tests */
 
-/* Rank `rank` of `ranks` takes the next count/ranks of `order`; false: there are too few. */
+/* Gives rank `rank` of `ranks` its count/ranks of the cores in `order`.  False: there are fewer
+ * cores than ranks. */
 bool own_cores_share(const int *order, int count, int rank, int ranks, cpu_set_t *out);
 
-/* Where a rank may run. */
+/* The cores that one rank may use, and the machine that has them (world_machine()). */
 struct rank_cores {
     char machine[40];
     cpu_set_t cores;
 };
-double own_cores_of(const struct rank_cores *seats, int ranks, int rank);
+
+/* Cores that rank `rank` has to itself, by the rule of own_cores(). */
+double own_cores_count(const struct rank_cores *all_ranks, int ranks, int rank);
 
 #endif

@@ -1,14 +1,13 @@
-/* The protocol of copies into other ranks' memory: who copies when, and who knows that it is done.
- * It knows no device and no process: memory, events and copies are asked of push_device, and ranks
- * meet on a board in memory that all of them see.
+/* The protocol of copies into other ranks' memory, for the wire ce: who copies when, and how the
+ * receiver knows that a copy is done.  It knows no device: push_device does the memory, the events
+ * and the copies.  Ranks exchange messages on a board, which is memory that all of them share.
  *
  * One exchange, for each pair of ranks, both ways:
- *     the receiver records READY (what was in its buffer is used up) and posts where the buffer is;
- *     the sender takes the post, has its stream await READY, copies, records DONE and says so;
- *     the receiver has its stream await DONE.
- * Posts are met while queueing, by the driving threads; the streams themselves wait only for events
- * that are recorded already.  A rank that dies may still leave a stream waiting for one that it has
- * recorded and never reached. */
+ *     the receiver records READY (its buffer may be overwritten) and posts where the buffer is;
+ *     the sender reads the post, makes its stream await READY, copies, records DONE, and counts it;
+ *     the receiver makes its stream await DONE.
+ * The threads that enqueue wait for posts; streams wait only for events that are already recorded.
+ * A rank that dies may leave a stream waiting for an event that it recorded and never reached. */
 #ifndef PUSH_H
 #define PUSH_H
 
@@ -17,30 +16,37 @@
 
 #include <stddef.h>
 
-/* Where a receiver's buffer lies, in words that another rank of this host understands. */
+/* Where a receiver's buffer lies, in a form that other ranks of this host can open.  A plain value.
+ */
 struct push_place {
     unsigned char handle[64]; /* of a whole allocation */
-    uint64_t offset;
-    uint32_t loan; /* its owner's number for it, see below */
+    uint64_t offset;          /* of the buffer in it, in bytes */
+    uint32_t loan;            /* the owner's number for this allocation; see loan_open() */
 };
 
-enum push_sign { PUSH_READY, PUSH_DONE, PUSH_SIGNS };
+enum push_signal { PUSH_READY, PUSH_DONE, PUSH_SIGNALS };
 
-/* A sign is an event per pair: `record` records the one that `peer` awaits; `await` awaits the one
- * that `peer` recorded last for this rank. */
+/* What the protocol needs of a device.  A signal is one event for each pair of ranks. */
 struct push_device {
-    void *self;
-    int (*place)(void *self, const struct transfer *transfer, struct push_place *out); /* recv */
+    void *self; /* first argument of each function */
+    /* Finds the place of this rank's receive buffer. */
+    int (*place)(void *self, const struct transfer *transfer, struct push_place *out);
+    /* Opens the peer's buffer for this transfer; *out is its address here. */
     int (*reach)(void *self, const struct transfer *transfer, const struct push_place *place,
-                 void **out); /* the peer's buffer for this transfer */
-    int (*record)(void *self, struct stream *stream, enum push_sign sign, int peer);
-    int (*await)(void *self, struct stream *stream, enum push_sign sign, int peer);
+                 void **out);
+    /* Records the event that `peer` awaits. */
+    int (*record)(void *self, struct stream *stream, enum push_signal signal, int peer);
+    /* Makes the stream wait for the event that `peer` recorded last for this rank. */
+    int (*await)(void *self, struct stream *stream, enum push_signal signal, int peer);
     int (*copy)(void *self, struct stream *stream, void *to, const void *from, size_t bytes);
 };
 
-struct push_board; /* shared by all ranks; zeroed memory is a board on which nothing is posted */
+/* The posts of all pairs of ranks, in memory that all ranks share.  Zeroed memory is an empty
+ * board. */
+struct push_board;
 size_t push_board_bytes(int ranks);
 
+/* One rank's side of the protocol.  A plain value; all that it points to is borrowed. */
 struct push {
     struct push_board *board; /* borrowed */
     int rank, ranks;
@@ -48,37 +54,42 @@ struct push {
     const struct watch *watch;
 };
 
-/* Queues the batch's copies and waits until every peer has queued its own.  ERR_WIRE when a peer
- * does not come, ERR_WRONG when it brings another number of bytes. */
+/* Enqueues the batch's copies, and waits until every peer has enqueued its own.  ERR_WIRE: a peer
+ * did not come in time.  ERR_WRONG: it expects another number of bytes. */
 int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch);
 
 /* ---- loans
  *
- * What a rank lends to others of its host and may only end when all have given it back: memory and
- * events that their processes have open.  CUDA leaves undefined what becomes of a mapping whose
+ * A rank lends memory and events to the other ranks of its host.  It may free them only after all
+ * ranks that opened them have closed them: CUDA does not define what happens to a mapping whose
  * owner frees the memory first. */
 
-enum { LOANS_MAX = 256 }; /* of one rank at a time */
+enum { LOANS_MAX = 256 }; /* open loans of one rank */
 
-struct loan_board; /* shared by all ranks; zeroed memory is a board on which nothing is lent */
+/* How many ranks have each loan open, in memory that all ranks share.  Zeroed memory is a board
+ * without loans. */
+struct loan_board;
 size_t loan_board_bytes(int ranks);
 
+/* One rank's loans.  A value that its owner changes; what it points to is borrowed. */
 struct loans {
     struct loan_board *board; /* borrowed */
     int rank;
     const struct watch *watch;
-    bool lent[LOANS_MAX]; /* by this rank */
+    bool lent[LOANS_MAX]; /* numbers that this rank uses */
 };
 
-/* The lender's: a number, for borrowers to say.  ERR_NOMEM when there are too many. */
+/* The lender opens a loan; *number names it on all ranks.  ERR_NOMEM: LOANS_MAX are open. */
 int loan_open(struct loans *loans, uint32_t *number);
 
-/* The borrowers', any number of times; take before opening, give back after closing. */
-void loan_take(const struct loans *loans, int lender, uint32_t number);
-void loan_give_back(const struct loans *loans, int lender, uint32_t number);
+/* A borrower counts itself before it opens what `lender` lends. */
+void loan_borrow(const struct loans *loans, int lender, uint32_t number);
 
-/* The lender's: waits until all have given it back.  ERR_WIRE: they may never; then what was lent
- * must be left as it is, and so is the loan. */
+/* A borrower calls this after it has closed it, once for each loan_borrow(). */
+void loan_return(const struct loans *loans, int lender, uint32_t number);
+
+/* The lender waits until all borrowers have returned the loan, and ends it.  ERR_WIRE: some may
+ * never return it; then the loan stays open, and the lender must not free what it lent. */
 int loan_end(struct loans *loans, uint32_t number);
 
 #endif

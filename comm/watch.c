@@ -1,4 +1,5 @@
-/* Waits that end: who waits, or a thread beside it, looks at the alarm and at the clock. */
+/* Waits that always end: the waiting thread, or a second thread beside it, checks the alarm and the
+ * clock. */
 #include "watch.h"
 
 #include "host.h"
@@ -11,35 +12,35 @@
 #include <time.h>
 
 enum {
-    LOOK_EVERY = 256, /* polls between looks at the alarm and the clock */
-    SPINS = 64,       /* polls at first without giving way: most waits are over by then */
-    LIMIT_S = 60,     /* longer than any step worth tuning, shorter than --trial-timeout */
-    GUARD_MS = 50,    /* between looks of a guard */
+    CHECK_EVERY = 256,   /* polls between two checks of the alarm and the clock */
+    SPINS = 64,          /* first polls without a yield: most waits are over by then */
+    WAIT_LIMIT_S = 60,   /* longer than any step worth tuning, shorter than --trial-timeout */
+    GUARD_CHECK_MS = 50, /* between two checks of a guard */
 };
 
-/* ERR_WIRE when what began then need not be waited for any longer. */
-static int hopeless(const struct watch *watch, int64_t begun_ns, const char *what)
+/* ERR_WIRE where a wait that began at begun_ns must end. */
+static int has_failed(const struct watch *watch, int64_t begun_ns, const char *what)
 {
     if (watch->alarmed && watch->alarmed(watch->self))
         return ERR_WIRE;
     if (host_clock_ns() - begun_ns > watch->limit_ns)
-        return fail(ERR_WIRE, "%s: not within %g s: a rank is gone, or hangs", what,
+        return fail(ERR_WIRE, "%s: waited %g s; a rank has ended, or hangs", what,
                     (double)watch->limit_ns * 1e-9);
     return OK;
 }
 
-int watch_until(const struct watch *watch, int (*look)(void *self), void *self, const char *what)
+int watch_until(const struct watch *watch, int (*poll)(void *self), void *self, const char *what)
 {
     int64_t begun_ns = 0;
     int rc;
 
-    for (unsigned polls = 1; (rc = look(self)) == UNSUPPORTED; polls++) {
-        if (polls > SPINS && watch->gives_way)
+    for (unsigned polls = 1; (rc = poll(self)) == UNSUPPORTED; polls++) {
+        if (polls > SPINS && watch->yields)
             sched_yield();
-        if (polls % LOOK_EVERY)
+        if (polls % CHECK_EVERY)
             continue;
         begun_ns = begun_ns ? begun_ns : host_clock_ns();
-        TRY(hopeless(watch, begun_ns, what));
+        TRY(has_failed(watch, begun_ns, what));
     }
     return rc;
 }
@@ -48,46 +49,48 @@ int watch_until(const struct watch *watch, int (*look)(void *self), void *self, 
 
 struct guard {
     struct watch watch;
-    void (*cut)(void *self);
+    void (*interrupt)(void *self);
     void *self;
     pthread_t thread;
-    /* Guards all below; the thread holds it while it looks, so who ends a call waits for that. */
+    /* Protects all members below.  The guard's thread holds it while it checks, so guard_end()
+     * waits for the check to end. */
     pthread_mutex_t lock;
-    pthread_cond_t closed, rested;
-    const char *what; /* NULL: nobody is in a call */
+    pthread_cond_t closed, interrupted;
+    const char *what; /* NULL: no call is watched */
     int64_t begun_ns;
     int status; /* of the latest call */
-    bool closing, cutting;
+    bool is_closing, interrupting;
 };
 
-static void *stand_guard(void *self)
+static void *guard_main(void *self)
 {
     struct guard *guard = self;
     struct timespec until;
 
     pthread_mutex_lock(&guard->lock);
-    while (!guard->closing) {
+    while (!guard->is_closing) {
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += GUARD_MS * 1000000;
+        until.tv_nsec += GUARD_CHECK_MS * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&guard->closed, &guard->lock, &until);
-        if (!guard->what || !hopeless(&guard->watch, guard->begun_ns, guard->what))
+        if (!guard->what || !has_failed(&guard->watch, guard->begun_ns, guard->what))
             continue;
         guard->what = NULL;
         guard->status = ERR_WIRE;
-        guard->cutting = true;
-        pthread_mutex_unlock(&guard->lock); /* the cut may wait for what its owner does next */
-        guard->cut(guard->self);
+        guard->interrupting = true;
+        pthread_mutex_unlock(&guard->lock); /* `interrupt` may wait for the owner's next call */
+        guard->interrupt(guard->self);
         pthread_mutex_lock(&guard->lock);
-        guard->cutting = false;
-        pthread_cond_signal(&guard->rested);
+        guard->interrupting = false;
+        pthread_cond_signal(&guard->interrupted);
     }
     pthread_mutex_unlock(&guard->lock);
     return NULL;
 }
 
-int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out)
+int guard_open(const struct watch *watch, void (*interrupt)(void *self), void *self,
+               struct guard **out)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
     pthread_condattr_t clock;
@@ -95,15 +98,15 @@ int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, s
     if (!guard)
         return fail(ERR_NOMEM, "a guard");
     guard->watch = *watch;
-    guard->cut = cut;
+    guard->interrupt = interrupt;
     guard->self = self;
     pthread_mutex_init(&guard->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&guard->closed, &clock);
     pthread_condattr_destroy(&clock);
-    pthread_cond_init(&guard->rested, NULL);
-    if (pthread_create(&guard->thread, NULL, stand_guard, guard)) {
+    pthread_cond_init(&guard->interrupted, NULL);
+    if (pthread_create(&guard->thread, NULL, guard_main, guard)) {
         free(guard);
         return fail(ERR_NOMEM, "a guard's thread");
     }
@@ -116,12 +119,12 @@ void guard_close(struct guard *guard)
     if (!guard)
         return;
     pthread_mutex_lock(&guard->lock);
-    guard->closing = true;
+    guard->is_closing = true;
     pthread_cond_signal(&guard->closed);
     pthread_mutex_unlock(&guard->lock);
     pthread_join(guard->thread, NULL);
     pthread_cond_destroy(&guard->closed);
-    pthread_cond_destroy(&guard->rested);
+    pthread_cond_destroy(&guard->interrupted);
     pthread_mutex_destroy(&guard->lock);
     free(guard);
 }
@@ -146,13 +149,13 @@ int guard_end(struct guard *guard)
     return status;
 }
 
-void guard_rest(struct guard *guard)
+void guard_wait_interrupt(struct guard *guard)
 {
     if (!guard)
         return;
     pthread_mutex_lock(&guard->lock);
-    while (guard->cutting)
-        pthread_cond_wait(&guard->rested, &guard->lock);
+    while (guard->interrupting)
+        pthread_cond_wait(&guard->interrupted, &guard->lock);
     pthread_mutex_unlock(&guard->lock);
 }
 
@@ -163,6 +166,6 @@ static int alarmed(void *world)
 
 struct watch watch_of(struct world *world)
 {
-    return (struct watch){ alarmed, world, (int64_t)LIMIT_S * 1000000000,
+    return (struct watch){ alarmed, world, (int64_t)WAIT_LIMIT_S * 1000000000,
                            world_crowded(world) != 0 };
 }

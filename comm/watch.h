@@ -1,39 +1,47 @@
-/* Waiting for what other ranks may never do: polls, and gives up instead of waiting for ever. */
+/* Waits for other ranks: polls, and gives up when another rank has raised the alarm or too much
+ * time has passed. */
 #ifndef WATCH_H
 #define WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What ends a wait before its time. */
+/* The conditions that end a wait early.  A plain value. */
 struct watch {
-    int (*alarmed)(void *self); /* 1 once another rank can take part no more; NULL: nobody says */
+    int (*alarmed)(void *self); /* 1 once another rank cannot take part any more; NULL: no alarm */
     void *self;
-    int64_t limit_ns; /* of one wait */
-    bool gives_way;   /* to others between polls: fewer cores than threads that wait */
+    int64_t limit_ns; /* longest wait */
+    bool yields; /* yields the core between polls: there are fewer cores than waiting threads */
 };
 
-/* Until `look` says OK; UNSUPPORTED means not yet, an error ends the wait.  ERR_WIRE when the alarm
- * is raised (silently: who raised it has said why) or the limit has passed (said here, with
- * `what`). */
-int watch_until(const struct watch *watch, int (*look)(void *self), void *self, const char *what);
+/* Calls `poll` until it gives OK; UNSUPPORTED means "not yet", and an error ends the wait.
+ * ERR_WIRE: the alarm is raised (no message: the rank that raised it has printed the reason), or
+ * the limit has passed (with a message that names `what`). */
+int watch_until(const struct watch *watch, int (*poll)(void *self), void *self, const char *what);
 
-/* A thread that ends a call in which its owner waits for others without looking. */
+/* A second thread that watches a call of a library which may never come back. */
 struct guard;
 
-/* `cut` is called by that thread, between guard_begin() and guard_end(), as soon as watch_until()
- * would give up; it makes the call come back, and may go on when it has. */
-int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out);
+/* Starts the thread.  Between guard_begin() and guard_end() it calls `interrupt` as soon as
+ * watch_until() would give up.  `interrupt` must make the library's call come back; it may still
+ * run after that. */
+int guard_open(const struct watch *watch, void (*interrupt)(void *self), void *self,
+               struct guard **out);
 void guard_close(struct guard *guard); /* NULL is fine */
 
-/* Around one call; `what` as above. */
+/* Begins to watch one call; `what` names it in the message. */
 void guard_begin(struct guard *guard, const char *what);
-int guard_end(struct guard *guard);   /* ERR_WIRE: it was cut */
-void guard_rest(struct guard *guard); /* waits for a cut that goes on; NULL is fine */
+
+/* Ends it.  ERR_WIRE: the call was interrupted. */
+int guard_end(struct guard *guard);
+
+/* Waits until an `interrupt` that runs has ended; NULL is fine. */
+void guard_wait_interrupt(struct guard *guard);
 
 struct world;
 
-/* For the wires of a world: its alarm, and the longest that any exchange of a step may take. */
+/* The watch of a world's wires: the world's alarm, and the longest time that any exchange of a step
+ * may take. */
 struct watch watch_of(struct world *world);
 
 #endif

@@ -1,4 +1,5 @@
-/* The table of wires, and what is common to all: batches and the count of what leaves. */
+/* The table of wires, and what all wires share: batches, and the counts of bytes and messages that
+ * leave a rank. */
 #include "wire.h"
 
 #include "status.h"
@@ -9,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the wires of one device the one to prefer comes first.  least: fewer ranks do not take it
- * unless it is named.  One rank copies to itself, and asks no network who else is there. */
+/* The wires; the preferred one of each device comes first.  With fewer than `least_ranks` ranks,
+ * moetune uses a wire only if it is named: one rank alone needs no network library to copy to
+ * itself. */
 static const struct wire_row {
     const char *name, *device;
-    int least;
+    int least_ranks;
     int (*open)(struct world *world, struct device *device, struct wire **out);
 } wires[] = {
     { "mpi", "host", 1, wire_mpi_open },
@@ -38,7 +40,7 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
         if (strcmp(wires[i].device, on) != 0)
             continue;
         text_add(there, sizeof(there), " %s", wires[i].name);
-        if (name ? strcmp(wires[i].name, name) != 0 : ranks < wires[i].least)
+        if (name ? strcmp(wires[i].name, name) != 0 : ranks < wires[i].least_ranks)
             continue;
         known = true;
         rc = world_settle(world, wires[i].open(world, device, &wire));
@@ -48,11 +50,11 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
             *out = wire;
     }
     return known ? rc
-                 : fail(ERR_ARGUMENT, "no wire \"%s\" for device %s in this build: there is%s",
+                 : fail(ERR_ARGUMENT, "this build has no wire \"%s\" for device %s; it has:%s",
                         name ? name : "any", on, *there ? there : " none");
 }
 
-/* Makes room for one element more. */
+/* Makes room for one more element. */
 static int grow(void **elements, int count, int *room, size_t bytes)
 {
     int wanted = *room ? 2 * *room : 8;
@@ -124,8 +126,8 @@ bool batch_is_empty(const struct batch *batch)
 
 void batch_free(struct batch *batch)
 {
-    if (batch->kept)
-        batch->forget(batch);
+    if (batch->prepared)
+        batch->free_prepared(batch);
     free(batch->transfers);
     free(batch->collectives);
     *batch = (struct batch){ 0 };
@@ -139,8 +141,8 @@ void wire_close(struct wire *wire)
 
 int wire_reserve(struct wire *wire, struct batch *batch)
 {
-    if (batch->kept)
-        batch->forget(batch);
+    if (batch->prepared)
+        batch->free_prepared(batch);
     return wire->ops->reserve ? wire->ops->reserve(wire, batch) : OK;
 }
 
@@ -173,7 +175,7 @@ int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *
             wire->sent_bytes += batch->transfers[i].send_bytes;
             wire->messages += batch->transfers[i].send_bytes > 0;
         }
-    /* A ring sends as many slices as the direct exchange, one after the other. */
+    /* A ring sends as many slices as a direct exchange does, one after the other. */
     for (int i = 0; i < batch->collective_count; i++) {
         const struct collective *c = &batch->collectives[i];
         uint64_t others = (uint64_t)c->group.count - 1;

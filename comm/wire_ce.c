@@ -1,9 +1,9 @@
-/* The wire of one node's copy engines: every rank copies into the others' memory, which CUDA's
- * inter-process handles open to it; where the driver lets them, no multiprocessor takes part.  The
- * protocol is push.c's.
+/* The wire of copy engines, for the GPUs of one host.  Every rank copies into the memory of the
+ * others, which it opens by CUDA's inter-process handles.  Where the driver allows it, copy engines
+ * do this and multiprocessors stay free.  The protocol is in push.c.
  *
- * Several ranks may share a GPU, which shows that results are right; their copies then take turns
- * in one memory, and no time of theirs says anything of a link. */
+ * Several ranks may share a GPU: a test of results without several GPUs.  Their copies then share
+ * one memory, so their times say nothing about a link. */
 #include "cuda.h"
 #include "cuda_copy.h"
 #include "cuda_peers.h"
@@ -25,10 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* An allocation of another rank, open here as long as a batch needs it. */
+/* An allocation of another rank that is open here.  The wire owns it; it is closed when no transfer
+ * uses it any more. */
 struct mapping {
     struct mapping *next;
-    int peer, users; /* users: transfers */
+    int peer, users; /* users: number of transfers */
     uint32_t loan;
     unsigned char handle[64];
     char *base;
@@ -42,23 +43,25 @@ struct export
     uint32_t loan;
 };
 
-/* The driver cuts smaller allocations out of blocks of this size, and what opens one to another
- * process opens its block: with all that lies there, and under one handle. */
+/* The driver puts small allocations into blocks of this size.  A handle opens the whole block to
+ * another process, with everything else in it. */
 enum { BLOCK_BYTES = 2 << 20 };
 
-enum { EVENTS_LOAN = 0 }; /* every rank's first: the events that it records */
+enum { EVENTS_LOAN = 0 }; /* every rank's first loan: the events that it records */
 
-/* What a batch keeps, since its first exchange: handles and mappings take the driver's time. */
-struct kept {
+/* What the wire stores with a batch from its first exchange on, because the driver takes long to
+ * make handles and mappings.  free_prepared() frees it. */
+struct prepared {
     struct wire_ce *wire;
     int count;
-    struct kept_transfer {
+    struct prepared_transfer {
         bool placed;
         struct push_place place; /* of this rank's buffer */
-        struct mapping *mapping; /* of the peer's; NULL: the peer has not posted it yet */
+        struct mapping *mapping; /* of the peer's buffer; NULL: the peer has not posted it yet */
     } transfers[1];
 };
 
+/* An open wire of this kind; ce_close() frees it. */
 struct wire_ce {
     struct wire base;
     struct wire_ops ops;
@@ -67,14 +70,14 @@ struct wire_ce {
     struct push push;
     struct push_device device;
     struct loans loans;
-    void *board; /* shared: of posts, then of loans */
+    void *board; /* memory that all ranks share: the board of posts, then the board of loans */
     struct watch watch;
-    bool broken;
+    bool is_broken;
     struct mapping *mappings;
     struct export *exports;
-    const struct batch *current; /* under exchange */
-    /* Of each peer: what it awaits of us, what we await of it. */
-    cudaEvent_t *ours[PUSH_SIGNS], *theirs[PUSH_SIGNS];
+    const struct batch *current_batch; /* of the exchange that is being enqueued */
+    /* One event for each peer: this rank records own_events and awaits peer_events. */
+    cudaEvent_t *own_events[PUSH_SIGNALS], *peer_events[PUSH_SIGNALS];
 };
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(((struct push_place *)0)->handle),
@@ -82,8 +85,9 @@ _Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(((struct push_place *)0)->ha
 
 /* ---- memory */
 
-/* Handles are of whole allocations, and the runtime does not say where one begins.  The driver's
- * library is loaded already; linked, it would have to be there to start this program at all. */
+/* Finds where the allocation of this memory begins: a handle is of a whole allocation, and only the
+ * driver's library knows the beginning.  The program does not link that library, because it must
+ * start on machines without it; on a GPU it is already loaded. */
 static int allocation_of(const void *memory, uint64_t *base)
 {
     typedef int get_range(uint64_t * base, size_t * bytes, uint64_t memory);
@@ -110,15 +114,15 @@ static struct export *find_export(const struct wire_ce *wire, uint64_t base)
     return e;
 }
 
-/* Tells where a buffer of this rank lies.  Its allocation is lent from then on. */
-static int lend(struct wire_ce *wire, const void *memory, struct push_place *out)
+/* Finds the place of a buffer of this rank, and lends its allocation. */
+static int lend_allocation(struct wire_ce *wire, const void *memory, struct push_place *out)
 {
     cudaIpcMemHandle_t handle;
     uint64_t base = 0;
     struct export *e;
 
     TRY(allocation_of(memory, &base));
-    /* The handle is asked of the allocation's beginning, to which the offset is counted. */
+    /* The offset counts from the allocation's beginning, so the handle must be of that, too. */
     TRY(CUDA(cudaIpcGetMemHandle(&handle, (void *)(uintptr_t)base)));
     e = find_export(wire, base);
     if (!e) {
@@ -140,30 +144,30 @@ static int lend(struct wire_ce *wire, const void *memory, struct push_place *out
     return OK;
 }
 
-static struct kept_transfer *kept_of(const struct wire_ce *wire, const struct transfer *t)
+static struct prepared_transfer *prepared_of(const struct wire_ce *wire, const struct transfer *t)
 {
-    struct kept *kept = wire->current->kept;
+    struct prepared *prepared = wire->current_batch->prepared;
 
-    return &kept->transfers[t - wire->current->transfers];
+    return &prepared->transfers[t - wire->current_batch->transfers];
 }
 
 static int ce_place(void *self, const struct transfer *transfer, struct push_place *out)
 {
-    struct kept_transfer *kept = kept_of(self, transfer);
+    struct prepared_transfer *prepared = prepared_of(self, transfer);
 
-    if (!kept->placed)
-        TRY(lend(self, transfer->recv, &kept->place));
-    kept->placed = true;
-    *out = kept->place;
+    if (!prepared->placed)
+        TRY(lend_allocation(self, transfer->recv, &prepared->place));
+    prepared->placed = true;
+    *out = prepared->place;
     return OK;
 }
 
-/* The mapping of an allocation that a peer lends: the one that is open, or a new one. */
+/* Finds the open mapping of an allocation that a peer lends, or opens one. */
 static int find_mapping(struct wire_ce *wire, int peer, const struct push_place *place,
                         struct mapping **out)
 {
     struct mapping *m = wire->mappings;
-    cudaIpcMemHandle_t theirs;
+    cudaIpcMemHandle_t peer_events;
     void *base;
     int rc;
 
@@ -176,12 +180,12 @@ static int find_mapping(struct wire_ce *wire, int peer, const struct push_place 
     m = calloc(1, sizeof(*m));
     if (!m)
         return fail(ERR_NOMEM, "a mapping");
-    memcpy(&theirs, place->handle, sizeof(theirs));
+    memcpy(&peer_events, place->handle, sizeof(peer_events));
     memcpy(m->handle, place->handle, sizeof(m->handle));
-    loan_take(&wire->loans, peer, place->loan);
-    rc = CUDA(cudaIpcOpenMemHandle(&base, theirs, cudaIpcMemLazyEnablePeerAccess));
+    loan_borrow(&wire->loans, peer, place->loan);
+    rc = CUDA(cudaIpcOpenMemHandle(&base, peer_events, cudaIpcMemLazyEnablePeerAccess));
     if (rc) {
-        loan_give_back(&wire->loans, peer, place->loan);
+        loan_return(&wire->loans, peer, place->loan);
         free(m);
         return rc;
     }
@@ -203,18 +207,19 @@ static void release_mapping(struct wire_ce *wire, struct mapping *mapping)
     while (*link != mapping)
         link = &(*link)->next;
     *link = mapping->next;
-    /* What a stream that was abandoned still copies to stays open. */
-    if (!wire->broken && !CUDA(cudaIpcCloseMemHandle(mapping->base)))
-        loan_give_back(&wire->loans, mapping->peer, mapping->loan);
+    /* An abandoned stream may still copy to it, so it then stays open. */
+    if (!wire->is_broken && !CUDA(cudaIpcCloseMemHandle(mapping->base)))
+        loan_return(&wire->loans, mapping->peer, mapping->loan);
     free(mapping);
 }
 
-/* Opened at the first exchange of a batch, which is in a step that is not timed. */
+/* Opens the peer's buffer at the first exchange of a batch, which belongs to a step that is not
+ * timed. */
 static int ce_reach(void *self, const struct transfer *transfer, const struct push_place *place,
                     void **out)
 {
     struct wire_ce *wire = self;
-    struct mapping **m = &kept_of(wire, transfer)->mapping;
+    struct mapping **m = &prepared_of(wire, transfer)->mapping;
 
     if (!*m || memcmp((*m)->handle, place->handle, sizeof(place->handle)) != 0) {
         struct mapping *now = NULL;
@@ -228,17 +233,18 @@ static int ce_reach(void *self, const struct transfer *transfer, const struct pu
     return OK;
 }
 
-/* ---- signs and copies */
+/* ---- signals and copies */
 
-static int ce_record(void *self, struct stream *stream, enum push_sign sign, int peer)
-{
-    return CUDA(cudaEventRecord(((struct wire_ce *)self)->ours[sign][peer], cuda_stream(stream)));
-}
-
-static int ce_await(void *self, struct stream *stream, enum push_sign sign, int peer)
+static int ce_record(void *self, struct stream *stream, enum push_signal sign, int peer)
 {
     return CUDA(
-        cudaStreamWaitEvent(cuda_stream(stream), ((struct wire_ce *)self)->theirs[sign][peer], 0));
+        cudaEventRecord(((struct wire_ce *)self)->own_events[sign][peer], cuda_stream(stream)));
+}
+
+static int ce_await(void *self, struct stream *stream, enum push_signal sign, int peer)
+{
+    return CUDA(cudaStreamWaitEvent(cuda_stream(stream),
+                                    ((struct wire_ce *)self)->peer_events[sign][peer], 0));
 }
 
 static int ce_copy(void *self, struct stream *stream, void *to, const void *from, size_t bytes)
@@ -247,34 +253,35 @@ static int ce_copy(void *self, struct stream *stream, void *to, const void *from
     return cuda_copy_beside(to, from, bytes, cuda_stream(stream));
 }
 
-/* Makes the events that this rank records for each other, and opens those that they record for it.
- * Collective, the same status on every rank. */
+/* Makes the events that this rank records for each peer, and opens the events that each peer
+ * records for this rank.  Collective, the same status on every rank. */
 static int exchange_events(struct wire_ce *wire)
 {
     int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
-    size_t each = PUSH_SIGNS * (size_t)ranks;
+    size_t each = PUSH_SIGNALS * (size_t)ranks;
     cudaIpcEventHandle_t *handles = calloc(each, sizeof(*handles)); /* (sign, for whom) */
     cudaIpcEventHandle_t *all = calloc(each * (size_t)ranks, sizeof(*all));
     int rc = handles && all ? OK : fail(ERR_NOMEM, "%zu events", each * (size_t)ranks);
 
-    for (int sign = 0; sign < PUSH_SIGNS; sign++)
+    for (int sign = 0; sign < PUSH_SIGNALS; sign++)
         for (int q = 0; q < ranks && !rc; q++) {
-            if (q == self) /* nobody waits for himself */
+            if (q == self) /* a rank does not wait for itself */
                 continue;
-            rc = CUDA(cudaEventCreateWithFlags(&wire->ours[sign][q],
+            rc = CUDA(cudaEventCreateWithFlags(&wire->own_events[sign][q],
                                                cudaEventDisableTiming | cudaEventInterprocess));
             if (!rc)
-                rc = CUDA(cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->ours[sign][q]));
+                rc = CUDA(
+                    cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->own_events[sign][q]));
         }
     rc = world_settle(wire->world, rc);
     if (!rc)
         rc = world_gather(wire->world, handles, all, each * sizeof(*handles));
     for (int q = 0; q < ranks; q++)
-        for (int sign = 0; sign < PUSH_SIGNS && q != self && !rc; sign++) {
-            rc = CUDA(cudaIpcOpenEventHandle(&wire->theirs[sign][q],
-                                             all[(q * PUSH_SIGNS + sign) * ranks + self]));
+        for (int sign = 0; sign < PUSH_SIGNALS && q != self && !rc; sign++) {
+            rc = CUDA(cudaIpcOpenEventHandle(&wire->peer_events[sign][q],
+                                             all[(q * PUSH_SIGNALS + sign) * ranks + self]));
             if (!rc)
-                loan_take(&wire->loans, q, EVENTS_LOAN);
+                loan_borrow(&wire->loans, q, EVENTS_LOAN);
         }
     free(handles);
     free(all);
@@ -283,8 +290,8 @@ static int exchange_events(struct wire_ce *wire)
 
 /* ---- the board: memory that all ranks of the host see */
 
-/* Zeroed; the same bytes on every rank.  The object has a name only until every rank has opened it.
- * Collective, the same status on every rank: ERR_WIRE where ranks do not share /dev/shm. */
+/* Opens zeroed memory that all ranks share.  It has a name only until every rank has opened it.
+ * Collective, the same status on every rank.  ERR_WIRE: the ranks do not share /dev/shm. */
 static int open_shared_memory(struct world *world, size_t bytes, void **out)
 {
     bool first = world_topology(world)->rank == 0;
@@ -298,9 +305,10 @@ static int open_shared_memory(struct world *world, size_t bytes, void **out)
     if (first) {
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (file < 0)
-            rc = fail(ERR_WIRE, "shared memory %s: %s", name, strerror(errno));
+            rc = fail(ERR_WIRE, "cannot create shared memory %s: %s", name, strerror(errno));
         else if (ftruncate(file, (off_t)bytes))
-            rc = fail(ERR_WIRE, "shared memory %s of %zu bytes: %s", name, bytes, strerror(errno));
+            rc = fail(ERR_WIRE, "cannot make shared memory %s %zu bytes long: %s", name, bytes,
+                      strerror(errno));
     }
     rc = world_settle(world, rc);
     if (!rc) {
@@ -308,8 +316,7 @@ static int open_shared_memory(struct world *world, size_t bytes, void **out)
             file = shm_open(name, O_RDWR, 0);
             if (file < 0 || fstat(file, &there) || there.st_size != (off_t)bytes)
                 rc = fail(ERR_WIRE,
-                          "shared memory of rank 0 (%s) is not here: ranks must share /dev/shm",
-                          name);
+                          "cannot open rank 0's shared memory %s: ranks must share /dev/shm", name);
         }
         if (!rc) {
             memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -338,8 +345,8 @@ static size_t board_bytes(int ranks)
 
 static int break_off(struct wire_ce *wire, int rc)
 {
-    wire->broken = true;
-    /* A rank that is gone completes none of the events which it has promised. */
+    wire->is_broken = true;
+    /* A rank that has ended completes none of its events, so streams may wait for ever. */
     cuda_abandon(wire->gpu);
     world_alarm(wire->world);
     return rc;
@@ -350,19 +357,19 @@ static int ce_exchange(struct wire *base, struct stream *stream, const struct ba
     struct wire_ce *wire = (struct wire_ce *)base;
     int rc = OK;
 
-    if (wire->broken)
+    if (wire->is_broken)
         return ERR_WIRE;
     if (fault_hit("exchange"))
         rc = fail(ERR_WIRE, "an exchange of %d transfers (injected)", batch->count);
     else if (cuda_stream_skips(stream))
-        rc = ERR_WIRE; /* the others would wait for its signs */
-    wire->current = batch;
+        rc = ERR_WIRE; /* the others would wait for this rank's signals */
+    wire->current_batch = batch;
     if (!rc)
         rc = push_exchange(&wire->push, stream, batch);
     return rc ? break_off(wire, rc) : OK;
 }
 
-static int look_at_stream(void *stream)
+static int poll_stream(void *stream)
 {
     return cuda_stream_done(*(const cudaStream_t *)stream);
 }
@@ -371,44 +378,45 @@ static int ce_wait(struct wire *base, struct stream *stream)
 {
     struct wire_ce *wire = (struct wire_ce *)base;
     cudaStream_t handle = cuda_stream(stream);
-    int rc = wire->broken ? ERR_WIRE
-                          : watch_until(&wire->watch, look_at_stream, &handle, "copies of a step");
+    int rc = wire->is_broken ? ERR_WIRE
+                             : watch_until(&wire->watch, poll_stream, &handle, "copies of a step");
 
-    return rc && !wire->broken ? break_off(wire, rc) : rc;
+    return rc && !wire->is_broken ? break_off(wire, rc) : rc;
 }
 
-static void forget(struct batch *batch)
+static void free_prepared(struct batch *batch)
 {
-    struct kept *kept = batch->kept;
+    struct prepared *prepared = batch->prepared;
 
-    for (int i = 0; i < kept->count; i++)
-        release_mapping(kept->wire, kept->transfers[i].mapping);
-    free(kept);
-    batch->kept = NULL;
+    for (int i = 0; i < prepared->count; i++)
+        release_mapping(prepared->wire, prepared->transfers[i].mapping);
+    free(prepared);
+    batch->prepared = NULL;
 }
 
 static int ce_reserve(struct wire *base, struct batch *batch)
 {
-    struct kept *kept =
-        calloc(1, sizeof(*kept) + (size_t)batch->count * sizeof(kept->transfers[0]));
+    struct prepared *prepared =
+        calloc(1, sizeof(*prepared) + (size_t)batch->count * sizeof(prepared->transfers[0]));
 
-    if (!kept)
+    if (!prepared)
         return fail(ERR_NOMEM, "%d mappings", batch->count);
-    if (batch->kept) /* it has grown: its handles and mappings are looked up anew */
-        batch->forget(batch);
-    kept->wire = (struct wire_ce *)base;
-    kept->count = batch->count;
-    batch->kept = kept;
-    batch->forget = forget;
+    if (batch->prepared) /* the batch has changed: find its handles and mappings again */
+        batch->free_prepared(batch);
+    prepared->wire = (struct wire_ce *)base;
+    prepared->count = batch->count;
+    batch->prepared = prepared;
+    batch->free_prepared = free_prepared;
     return OK;
 }
 
-/* After a failure a rank that has not heard of it may be about to open what is lent. */
+/* Ends a loan; not after a failure, because a rank that does not know of it may be about to open
+ * what is lent. */
 static int end_loan(struct wire_ce *wire, uint32_t loan)
 {
     int rc;
 
-    if (wire->broken || world_alarmed(wire->world))
+    if (wire->is_broken || world_alarmed(wire->world))
         return ERR_WIRE;
     rc = loan_end(&wire->loans, loan);
     return rc ? break_off(wire, rc) : OK;
@@ -435,26 +443,26 @@ static void ce_close(struct wire *base)
     int ranks = wire->base.topology.ranks;
 
     if (wire->board) {
-        /* Like memory: the owner destroys an event when the others have closed it, and leaves it to
-         * the end of the process where that cannot be known. */
-        for (int sign = 0; sign < PUSH_SIGNS; sign++)
+        /* As with memory, the owner destroys an event after the others have closed it.  Where it
+         * cannot know that, the event stays until the process ends. */
+        for (int sign = 0; sign < PUSH_SIGNALS; sign++)
             for (int q = 0; q < ranks; q++)
-                if (wire->theirs[sign][q]) {
-                    cudaEventDestroy(wire->theirs[sign][q]);
-                    loan_give_back(&wire->loans, q, EVENTS_LOAN);
+                if (wire->peer_events[sign][q]) {
+                    cudaEventDestroy(wire->peer_events[sign][q]);
+                    loan_return(&wire->loans, q, EVENTS_LOAN);
                 }
         if (!end_loan(wire, EVENTS_LOAN))
-            for (int sign = 0; sign < PUSH_SIGNS; sign++)
+            for (int sign = 0; sign < PUSH_SIGNALS; sign++)
                 for (int q = 0; q < ranks; q++)
-                    if (wire->ours[sign][q])
-                        cudaEventDestroy(wire->ours[sign][q]);
+                    if (wire->own_events[sign][q])
+                        cudaEventDestroy(wire->own_events[sign][q]);
         munmap(wire->board, board_bytes(ranks));
     }
-    for (int sign = 0; sign < PUSH_SIGNS; sign++) {
-        free(wire->theirs[sign]);
-        free(wire->ours[sign]);
+    for (int sign = 0; sign < PUSH_SIGNALS; sign++) {
+        free(wire->peer_events[sign]);
+        free(wire->own_events[sign]);
     }
-    while (wire->exports) { /* of memory that could not be withdrawn */
+    while (wire->exports) { /* memory that could not be withdrawn */
         struct export *next = wire->exports->next;
 
         free(wire->exports);
@@ -487,12 +495,12 @@ static int check_peers(struct world *world, struct device *device)
     free(peers);
     rc = world_settle(world, rc || (one_host && reach) ? rc : UNSUPPORTED);
     if (t->rank == 0 && !one_host)
-        note("wire ce does not apply: it copies inside one host, and ranks are on several");
+        note("wire ce does not apply: it copies inside one host, and the ranks are on several");
     else if (t->rank == 0 && rc == UNSUPPORTED)
         note("wire ce does not apply: a GPU cannot open another's memory (nvidia-smi topo -p2p)");
     else if (t->rank == 0 && shared) {
-        note("several ranks share one GPU: results are right, times say nothing of any link");
-        cuda_copies_say(); /* the others wait: the next step is taken together */
+        note("several ranks share one GPU: results are right, but times say nothing about a link");
+        cuda_note_copy_engines(); /* collective calls follow, in which the others wait */
     }
     return rc;
 }
@@ -508,18 +516,18 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
     TRY(check_peers(world, device));
     wire = calloc(1, sizeof(*wire));
     whole = wire;
-    for (int sign = 0; wire && sign < PUSH_SIGNS; sign++) {
-        wire->ours[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
-        wire->theirs[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
-        whole = whole && wire->ours[sign] && wire->theirs[sign];
+    for (int sign = 0; wire && sign < PUSH_SIGNALS; sign++) {
+        wire->own_events[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
+        wire->peer_events[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
+        whole = whole && wire->own_events[sign] && wire->peer_events[sign];
     }
     TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
     wire->ops = ce_ops;
-    wire->ops.graphs = t->ranks == 1; /* it has no signs of others to wait for */
+    wire->ops.graphs = t->ranks == 1; /* one rank waits for no signals of others */
     wire->base = (struct wire){ .ops = &wire->ops,
                                 .topology = *t,
-                                .apart_bytes = CUDA_APART_BYTES,
-                                .lent_bytes = BLOCK_BYTES };
+                                .separate_bytes = CUDA_SEPARATE_BYTES,
+                                .alloc_multiple_bytes = BLOCK_BYTES };
     wire->world = world;
     wire->gpu = device;
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };

@@ -1,8 +1,8 @@
-/* The wire on Open MPI: non-blocking messages, driven to their end by the stream's own thread.
+/* The wire on MPI, for ranks on cores: non-blocking messages, which the thread of the communication
+ * stream drives to their end.
  *
- * Open MPI 4.1 makes no progress by itself: somebody has to keep testing.  That somebody is the
- * thread of the communication stream, and what it must not do is take the core from the kernels
- * that the transfer is meant to hide under. */
+ * Open MPI 4.1 makes no progress by itself: a thread must call MPI_Test() again and again.  This
+ * thread must not take the core from the kernels that run beside the transfer. */
 #include "wire.h"
 
 #include "fault.h"
@@ -19,21 +19,22 @@
 enum {
     PIECE_BYTES = 1 << 30, /* MPI counts in int */
     TAG = 1,
-    NAP_NS = 50000,         /* between tests while kernels run on a core we share */
-    SPINS = 64,             /* tests at first without giving way: short messages are here by then */
-    APART_BYTES = 64 << 10, /* measured on one host: 4 KiB cost a tenth, 32 KiB nothing */
-    ALARM_EVERY = 256,      /* tests between looks at the alarm */
+    NAP_NS = 50000,            /* sleep between tests while kernels run on the same core */
+    EAGER_TESTS = 64,          /* first tests without a yield: short messages arrive by then */
+    SEPARATE_BYTES = 64 << 10, /* measured on one host: 4 KiB cost a tenth, 32 KiB nothing */
+    ALARM_CHECK_TESTS = 256,   /* tests between two checks of the alarm */
 };
 
+/* An open wire of this kind; mpi_close() frees it. */
 struct wire_mpi {
     struct wire base;
     struct world *world;
     MPI_Comm comm;
-    MPI_Request *requests;
+    MPI_Request *requests; /* for one exchange; `room` of them */
     int room;
 };
 
-struct exchange_args {
+struct exchange_call {
     struct wire_mpi *wire;
     const struct batch *batch;
     struct stream *stream;
@@ -77,12 +78,12 @@ static int post_all(struct wire_mpi *wire, const struct batch *batch, bool sends
     return OK;
 }
 
-static void give_way(const struct wire_mpi *wire, const struct stream *stream)
+static void yield_core(const struct wire_mpi *wire, const struct stream *stream)
 {
     static const struct timespec nap = { .tv_nsec = NAP_NS };
 
-    /* A nap gives the core to the kernels and gets it back when it ends; a yield would give it for
-     * as long as the scheduler's slice, several milliseconds. */
+    /* A nap leaves the core to the kernels and gets it back at its end.  A yield would leave it for
+     * a whole time slice of the scheduler, several milliseconds. */
     if (!world_crowded(wire->world))
         return;
     if (host_others_compute(stream))
@@ -91,7 +92,7 @@ static void give_way(const struct wire_mpi *wire, const struct stream *stream)
         sched_yield();
 }
 
-static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
+static int wait_for_requests(struct wire_mpi *wire, const struct stream *stream, int n)
 {
     int done = 0;
 
@@ -99,23 +100,23 @@ static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
         TRY(world_check(MPI_Testall(n, wire->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
         if (done)
             break;
-        if (tests % ALARM_EVERY == 0 && world_alarmed(wire->world)) {
+        if (tests % ALARM_CHECK_TESTS == 0 && world_alarmed(wire->world)) {
             for (int i = 0; i < n; i++)
                 if (wire->requests[i] != MPI_REQUEST_NULL) {
                     MPI_Cancel(&wire->requests[i]);
                     MPI_Request_free(&wire->requests[i]);
                 }
-            return ERR_WIRE; /* the rank that raised it has said why */
+            return ERR_WIRE; /* the rank that raised the alarm has printed the reason */
         }
-        if (tests > SPINS)
-            give_way(wire, stream);
+        if (tests > EAGER_TESTS)
+            yield_core(wire, stream);
     }
     return OK;
 }
 
 static int exchange(const void *args)
 {
-    const struct exchange_args *x = args;
+    const struct exchange_call *x = args;
     int n = 0, rc = OK;
 
     if (fault_hit("exchange"))
@@ -131,7 +132,7 @@ static int exchange(const void *args)
     if (!rc)
         rc = post_all(x->wire, x->batch, true, &n);
     if (!rc)
-        rc = finish(x->wire, x->stream, n);
+        rc = wait_for_requests(x->wire, x->stream, n);
     if (rc)
         world_alarm(x->wire->world);
     return rc;
@@ -139,7 +140,7 @@ static int exchange(const void *args)
 
 static int mpi_exchange(struct wire *base, struct stream *stream, const struct batch *batch)
 {
-    struct exchange_args args = { (struct wire_mpi *)base, batch, stream };
+    struct exchange_call args = { (struct wire_mpi *)base, batch, stream };
 
     return host_call(stream, exchange, &args, sizeof(args));
 }
@@ -185,7 +186,7 @@ int wire_mpi_open(struct world *world, struct device *device, struct wire **out)
     MPI_Comm comm;
 
     (void)device;
-    /* First what all ranks do together: one that lacks memory may not stay away from it. */
+    /* The collective call comes first: a rank that lacks memory must take part in it. */
     TRY(world_channel(world, &comm));
     wire = calloc(1, sizeof(*wire));
     if (!wire) {
@@ -194,7 +195,7 @@ int wire_mpi_open(struct world *world, struct device *device, struct wire **out)
     }
     wire->base.ops = &mpi_ops;
     wire->base.topology = *world_topology(world);
-    wire->base.apart_bytes = APART_BYTES;
+    wire->base.separate_bytes = SEPARATE_BYTES;
     wire->world = world;
     wire->comm = comm;
     *out = &wire->base;

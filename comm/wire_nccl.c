@@ -1,11 +1,11 @@
-/* The wire on NCCL: one group of sends and receives per exchange, gathers and sums by the library's
- * own collectives, all of it enqueued by the driving thread.
+/* The wire on NCCL, for ranks with a GPU each.  The host thread enqueues everything: one NCCL group
+ * of sends and receives per exchange; gathers and sums are the library's own collectives.
  *
- * The communicator from which the others are split does not block: a call comes back, and who waits
- * looks at the alarm, at NCCL's own errors and at the clock.  Those that exchange do: without, NCCL
- * starts a thread for every exchange, which costs more than all the rest of it.  A guard aborts
- * them where a call does not come back.  An aborted communicator lets its kernels end, so that the
- * streams can be synced; the wire is of no more use then. */
+ * The root communicator, from which all others are split, does not block: its calls come back, and
+ * the caller polls the alarm, NCCL's errors and the clock.  The communicators that exchange do
+ * block; else NCCL starts a thread for every exchange, which costs more than all the rest.  A guard
+ * (watch.h) aborts them where a call does not come back.  The kernels of an aborted communicator
+ * end, so the streams can be synced; the wire cannot be used any more. */
 #include "cuda.h"
 #include "cuda_peers.h"
 #include "fault.h"
@@ -26,23 +26,24 @@
 #error "NCCL 2.22.3 or newer is needed"
 #endif
 
-/* What all ranks are divided into: blocks of `ranks`, each a communicator of its own.  CTAs 0: as
- * many as NCCL likes; NCCL rounds what it uses for sends up to a power of two. */
+/* How all ranks are divided: into blocks of `ranks`, each with its own communicator.  A plain
+ * value.  ctas 0: NCCL chooses; for sends NCCL rounds up to a power of two. */
 struct division {
     int ranks;
     uint32_t ctas, proto; /* enum moe_proto */
 };
 
 struct communicator {
-    struct division is;
+    struct division division;
     ncclComm_t handle;
-    int64_t free_before; /* free bytes of the GPU before it was made; 0: its own are counted */
+    int64_t free_before; /* free bytes of the GPU before it was made; 0: its bytes are counted */
 };
 
-/* One for each size of group that weights are gathered in (a divisor of the ranks per expert) and
- * each protocol by which they are, and each number of CTAs that all-to-alls are tried with. */
+/* The most communicators of a rank.  A layer needs one for each size of group in which it gathers
+ * weights (a divisor of the ranks per expert), each protocol, and each number of CTAs. */
 enum { COMMUNICATORS = 128 };
 
+/* An open wire of this kind; nccl_close() frees it. */
 struct wire_nccl {
     struct wire base;
     struct world *world;
@@ -50,18 +51,19 @@ struct wire_nccl {
     ncclComm_t root; /* all ranks; carries nothing */
     struct communicator comms[COMMUNICATORS];
     int comm_count;
-    int64_t comm_bytes, comm_most; /* of this GPU, that communicators took: all, and one */
-    int64_t free, most; /* as nccl_survey() found them: what the poorest rank has, and the largest
-                         * on any */
-    bool tight;         /* there was too little memory for all communicators at a time */
-    bool refused;       /* by all ranks alike, in this exchange */
+    int64_t comm_bytes,
+        largest_comm_bytes; /* GPU memory of all communicators, and of the largest */
+    /* From nccl_survey(): the least free memory and the largest communicator of any rank. */
+    int64_t agreed_free_bytes, agreed_largest_bytes;
+    bool is_short;   /* memory was too short for all communicators at the same time */
+    bool is_refused; /* in this exchange; all ranks refuse together */
     struct watch watch;
     struct guard *guard;
     bool broken;
 };
 
-/* NCCL 2.28 and newer have it; a program that was built with that one starts with an older one,
- * too. */
+/* ncclAlltoAll() is looked up at run time, because NCCL has it only since 2.28; a program that was
+ * built with 2.28 must also start with an older library. */
 typedef ncclResult_t all_to_all_call(const void *from, void *to, size_t count, ncclDataType_t type,
                                      ncclComm_t comm, cudaStream_t stream);
 
@@ -71,7 +73,7 @@ static all_to_all_call *find_all_to_all(void)
     void *found;
     int version;
 
-    ncclGetVersion(&version); /* the library is loaded by the first call of it */
+    ncclGetVersion(&version); /* loads the library, see nccl_loaded.c */
     found = dlsym(RTLD_DEFAULT, "ncclAlltoAll");
     memcpy(&call, &found, sizeof(call));
     return call;
@@ -87,7 +89,7 @@ static int nccl_check(ncclResult_t result, ncclComm_t comm, const char *call)
 
 /* ---- waiting */
 
-static int look_at_comm(void *self)
+static int poll_comm(void *self)
 {
     ncclComm_t comm = self;
     ncclResult_t state = ncclSuccess;
@@ -96,42 +98,44 @@ static int look_at_comm(void *self)
     return state == ncclInProgress ? UNSUPPORTED : nccl_check(state, comm, "NCCL");
 }
 
-/* Waits until the communicator has taken up what was asked of it. */
-static int settle(struct wire_nccl *wire, ncclComm_t comm, const char *what)
+/* Waits until the communicator has finished its pending call. */
+static int wait_for_comm(struct wire_nccl *wire, ncclComm_t comm, const char *what)
 {
-    return watch_until(&wire->watch, look_at_comm, comm, what);
+    return watch_until(&wire->watch, poll_comm, comm, what);
 }
 
-struct stream_look {
+struct stream_poll {
     struct wire_nccl *wire;
     cudaStream_t stream;
 };
 
-static int look_at_stream(void *self)
+static int poll_stream(void *self)
 {
-    const struct stream_look *l = self;
+    const struct stream_poll *l = self;
     int rc = cuda_stream_done(l->stream);
 
     for (int i = 0; i < l->wire->comm_count && rc == UNSUPPORTED; i++) {
-        int state = look_at_comm(l->wire->comms[i].handle);
+        int state = poll_comm(l->wire->comms[i].handle);
 
         rc = state < 0 ? state : rc;
     }
     return rc;
 }
 
-static int drain(struct wire_nccl *wire, cudaStream_t stream, const char *what)
+static int wait_for_stream(struct wire_nccl *wire, cudaStream_t stream, const char *what)
 {
-    struct stream_look look = { wire, stream };
+    struct stream_poll poll = { wire, stream };
 
-    return watch_until(&wire->watch, look_at_stream, &look, what);
+    return watch_until(&wire->watch, poll_stream, &poll, what);
 }
 
-/* Lets calls and kernels that wait for other ranks end.
+/* Aborts all communicators, so that calls and kernels that wait for other ranks end.
  *
- * As one group, which raises every abort flag before it waits for any kernel: a communicator's
- * abort waits for kernels of its own that may be queued behind another's.  First the one from which
- * the others are split: a split under way ends with it, and leaves its handle here or none. */
+ * All aborts are one group, which sets every abort flag before it waits for a kernel: an abort
+ * waits for the communicator's own kernels, which may be queued behind those of another one.  The
+ * root comes first: a split that is in progress ends with it, and leaves its handle in `comms` or
+ * none.
+ */
 static void abort_all(void *self)
 {
     struct wire_nccl *wire = self;
@@ -142,7 +146,7 @@ static void abort_all(void *self)
     for (int i = 0; i < COMMUNICATORS; i++)
         if (wire->comms[i].handle)
             ncclCommAbort(wire->comms[i].handle);
-    cuda_graphs_drop(wire->device); /* whose kernels end now */
+    cuda_graphs_drop(wire->device); /* the kernels of open graphs end now */
     ncclGroupEnd();
     wire->root = NULL;
     for (int i = 0; i < COMMUNICATORS; i++)
@@ -152,12 +156,13 @@ static void abort_all(void *self)
     wire->broken = true;
 }
 
-/* Tells the other ranks too.  A guard that cuts may wait for the capture that this thread is in. */
+/* Ends the wire on this rank after a failure, and raises the alarm for the others.  An interrupt of
+ * the guard may wait for this thread's capture, so the capture ends first. */
 static int break_off(struct wire_nccl *wire, int rc)
 {
     world_alarm(wire->world);
     cuda_capture_drop(wire->device);
-    guard_rest(wire->guard);
+    guard_wait_interrupt(wire->guard);
     abort_all(wire);
     return rc;
 }
@@ -169,7 +174,7 @@ static int nccl_wait(struct wire *base, struct stream *stream)
 
     if (wire->broken)
         return ERR_WIRE;
-    rc = drain(wire, cuda_stream(stream), "the exchanges of a step");
+    rc = wait_for_stream(wire, cuda_stream(stream), "the exchanges of a step");
     return rc ? break_off(wire, rc) : OK;
 }
 
@@ -199,19 +204,20 @@ static int open_root(struct wire_nccl *wire)
     TRY(world_broadcast(wire->world, &id, sizeof(id)));
     TRY(nccl_check(ncclCommInitRankConfig(&wire->root, t->ranks, id, t->rank, &config), wire->root,
                    "ncclCommInitRankConfig"));
-    return settle(wire, wire->root, "ncclCommInitRankConfig");
+    return wait_for_comm(wire, wire->root, "ncclCommInitRankConfig");
 }
 
-/* NCCL looks at this variable while it makes a communicator, and never again for that one. */
+/* NCCL reads this variable while it makes a communicator, and not later. */
 static const char *const proto_variable = "NCCL_PROTO";
 
 static const char *const proto_names[] = {
     [MOE_PROTO_LL] = "LL", [MOE_PROTO_LL128] = "LL128", [MOE_PROTO_SIMPLE] = "Simple"
 };
 
-/* *before is what it was, for restore_proto(); NULL: not set.  For auto it stays as the user has
- * it. Only the driving thread makes communicators, one at a time, and nothing is under way then: of
- * NCCL's threads only those that make this one look at the environment. */
+/* Sets NCCL's protocol for the next communicator; `auto` leaves the user's value.  *before is the
+ * old value for restore_proto(); NULL: there was none.  setenv() is safe here: one thread makes
+ * communicators, one at a time, while nothing else runs, and of NCCL's threads only those that make
+ * this communicator read the environment. */
 static int set_proto(uint32_t proto, char **before)
 {
     const char *now = getenv(proto_variable);
@@ -235,36 +241,38 @@ static void restore_proto(uint32_t proto, char *before)
     free(before);
 }
 
-/* What one takes of the GPU is NCCL's own affair, and in no account of a plan: it depends on ranks,
- * links, protocols and versions.  So what its first exchange takes is measured (ranks that exchange
- * later connect later, and take more then), and one is made beside others only where every rank has
- * twice what the largest took.  Where one has not, the wire stays of use: who wants the exchange
- * may close what is open, and have all communicators ended (nccl_trim()); from then on as much as
- * the largest took is enough. */
+/* Checks that memory suffices for another communicator.  How much GPU memory one takes depends on
+ * ranks, links, protocols and NCCL's version, so no account of a plan contains it; it is measured
+ * at the first exchange (ranks that exchange later connect later, and take more then).  A new one
+ * beside others needs twice the memory of the largest, free on every rank.  Otherwise ERR_NOMEM,
+ * and the wire can still be used: the caller may close what is open and end all communicators
+ * (nccl_trim()).  After that, the memory of the largest suffices. */
 static int room_for_another(struct wire_nccl *wire)
 {
-    int times = wire->tight || !wire->comm_count ? 1 : 2;
+    int times = wire->is_short || !wire->comm_count ? 1 : 2;
 
-    wire->refused = wire->free / times < wire->most;
-    if (wire->refused)
+    wire->is_refused = wire->agreed_free_bytes / times < wire->agreed_largest_bytes;
+    if (wire->is_refused)
         return fail(ERR_NOMEM,
-                    "no room for a communicator of NCCL: one took %lld MiB, %s is wanted, and "
-                    "beside %d of them %lld MiB are free",
-                    (long long)(wire->most >> 20), times == 2 ? "twice as much" : "as much",
-                    wire->comm_count, (long long)(wire->free >> 20));
-    wire->free -= wire->most;
+                    "no room for a communicator of NCCL: the largest took %lld MiB, %s must "
+                    "be free, and %lld MiB are free (open communicators: %d)",
+                    (long long)(wire->agreed_largest_bytes >> 20),
+                    times == 2 ? "twice as much" : "as much",
+                    (long long)(wire->agreed_free_bytes >> 20), wire->comm_count);
+    wire->agreed_free_bytes -= wire->agreed_largest_bytes;
     return OK;
 }
 
-/* Ranks decide alike because they have agreed before: none of them waits for another one here. */
+/* Ranks agree here once, so that room_for_another() decides the same on every rank and need not
+ * communicate. */
 static int nccl_survey(struct wire *base)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    int64_t agreed[] = { -device_free_bytes(wire->device), wire->comm_most };
+    int64_t agreed[] = { -device_free_bytes(wire->device), wire->largest_comm_bytes };
 
     TRY(world_max(wire->world, agreed, 2));
-    wire->free = -agreed[0];
-    wire->most = agreed[1];
+    wire->agreed_free_bytes = -agreed[0];
+    wire->agreed_largest_bytes = agreed[1];
     return OK;
 }
 
@@ -273,48 +281,49 @@ static void count_bytes(struct wire_nccl *wire, struct communicator *c)
     int64_t before = c->free_before, bytes = before - device_free_bytes(wire->device);
 
     c->free_before = 0;
-    if (bytes <= 0 || before == INT64_MAX) /* the GPU did not say */
+    if (bytes <= 0 || before == INT64_MAX) /* free memory is unknown */
         return;
     wire->comm_bytes += bytes;
-    wire->comm_most = bytes > wire->comm_most ? bytes : wire->comm_most;
+    wire->largest_comm_bytes = bytes > wire->largest_comm_bytes ? bytes : wire->largest_comm_bytes;
 }
 
-/* The communicator of such a division.  It is made at the first exchange that asks for it: that is
- * a step which is not timed, and one which all ranks have agreed to take.  Making it earlier could
- * leave a rank alone that lacks memory.
+/* Finds the communicator of a division, or makes it.  It is made at the first exchange that needs
+ * it, in a step that is not timed and that all ranks have agreed to run.  An earlier time could
+ * leave a rank waiting for one that lacks memory.
  *
- * A split is one call of all ranks, those of other groups too: each gives its own group's number.
- * All of them come here, and in the same order: their batches hold the same sizes of groups in the
- * same order, and run in the same order.  Nothing may be under way, for memory is allocated. */
-static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *is,
+ * A split is one call of all ranks, in which each gives the number of its own group.  All ranks
+ * come here in the same order, because their batches have the same sizes of groups in the same
+ * order. It allocates memory, so no exchange may be in progress. */
+static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *division,
                     struct communicator **out)
 {
-    ncclConfig_t config = config_for(true, is->ctas);
+    ncclConfig_t config = config_for(true, division->ctas);
     int rank = wire->base.topology.rank, rc;
     struct communicator *c = wire->comms;
     char *before;
 
     for (int i = 0; i < wire->comm_count; i++, c++)
-        if (c->is.ranks == is->ranks && c->is.ctas == is->ctas && c->is.proto == is->proto) {
+        if (c->division.ranks == division->ranks && c->division.ctas == division->ctas &&
+            c->division.proto == division->proto) {
             *out = c;
             return OK;
         }
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
-    TRY(drain(wire, stream, "exchanges before a new communicator"));
+    TRY(wait_for_stream(wire, stream, "exchanges before a new communicator"));
     c->free_before = device_free_bytes(wire->device);
     TRY(room_for_another(wire));
-    TRY(set_proto(is->proto, &before));
-    rc = nccl_check(ncclCommSplit(wire->root, rank / is->ranks, rank, &c->handle, &config),
+    TRY(set_proto(division->proto, &before));
+    rc = nccl_check(ncclCommSplit(wire->root, rank / division->ranks, rank, &c->handle, &config),
                     wire->root, "ncclCommSplit");
     if (!rc)
-        rc = settle(wire, wire->root, "ncclCommSplit"); /* only then is there a new one */
+        rc = wait_for_comm(wire, wire->root, "ncclCommSplit"); /* the new one exists only then */
     if (!rc)
-        rc = settle(wire, c->handle, "ncclCommSplit");
-    restore_proto(is->proto, before);
+        rc = wait_for_comm(wire, c->handle, "ncclCommSplit");
+    restore_proto(division->proto, before);
     if (rc)
         return rc;
-    c->is = *is;
+    c->division = *division;
     wire->comm_count++;
     *out = c;
     return OK;
@@ -343,8 +352,8 @@ static int call_collective(const struct collective *c, ncclComm_t comm, cudaStre
     return ERR_WIRE;
 }
 
-/* What one communicator carries of a batch: all its transfers (`sends`), or the collectives of
- * groups of so many ranks. */
+/* The part of a batch that one communicator carries: all transfers (`sends`), or all collectives in
+ * groups of `ranks`. */
 struct batch_share {
     bool sends;
     int ranks; /* of the communicator */
@@ -371,27 +380,29 @@ static int enqueue_share(const struct wire_nccl *wire, const struct batch *batch
     return OK;
 }
 
-/* All of it is one group of NCCL, so that several tensors travel in one kernel. */
+/* Enqueues this part as one NCCL group, so that one kernel carries several tensors. */
 static int run_share(struct wire_nccl *wire, const struct batch *batch, struct batch_share share,
                      cudaStream_t stream)
 {
-    /* A send's protocol is one for the whole process, so there a communicator's says nothing. */
-    struct division is = { share.ranks, batch->ctas, share.sends ? MOE_PROTO_AUTO : batch->proto };
+    /* NCCL uses one protocol for all sends of a process, whatever the communicator has. */
+    struct division division = { share.ranks, batch->ctas,
+                                 share.sends ? MOE_PROTO_AUTO : batch->proto };
     struct communicator *c = NULL;
     ncclResult_t result;
     ncclComm_t comm;
     int rc, ended;
 
-    TRY(comm_for(wire, stream, &is, &c));
+    TRY(comm_for(wire, stream, &division, &c));
     comm = c->handle;
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
     rc = enqueue_share(wire, batch, share, comm, stream);
-    /* A group must not stay open.  The first one of a communicator connects it, and comes back when
-     * the other ranks have begun theirs; later ones are only enqueued. */
+    /* A group must not stay open, so it ends even after an error.  A communicator's first group
+     * connects it, and comes back when the other ranks have begun theirs; later groups are only
+     * enqueued. */
     guard_begin(wire->guard, "an exchange that is enqueued");
     result = ncclGroupEnd();
     ended = guard_end(wire->guard);
-    if (!ended) /* else it was cut: there is no communicator that could say more */
+    if (!ended) /* else it was interrupted, and the communicator is gone */
         ended = nccl_check(result, comm, "ncclGroupEnd");
     if (!rc && !ended && c->free_before)
         count_bytes(wire, c);
@@ -413,8 +424,8 @@ static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct bat
     }
     if (batch->count)
         TRY(run_share(wire, batch, (struct batch_share){ true, topology->ranks }, stream));
-    /* One communicator after the other, in the same order on every rank: in one group NCCL would
-     * order them by a hash, which differs between groups of ranks. */
+    /* One NCCL group for each communicator, in the same order on every rank.  Inside one group,
+     * NCCL would order communicators by a hash, which differs between groups of ranks. */
     for (int i = 0; i < batch->collective_count; i++) {
         int ranks = batch->collectives[i].group.count, first = 0;
 
@@ -433,22 +444,23 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
 
     if (wire->broken)
         return ERR_WIRE;
-    /* What failed in this stream would leave the others waiting. */
-    wire->refused = false;
+    /* After a failure in this stream, the other ranks would wait for this exchange. */
+    wire->is_refused = false;
     rc = cuda_stream_skips(stream) ? ERR_WIRE : enqueue(wire, cuda_stream(stream), batch);
-    return rc && !wire->refused ? break_off(wire, rc) : rc;
+    return rc && !wire->is_refused ? break_off(wire, rc) : rc;
 }
 
 /* ---- ending */
 
-/* NCCL hears of a graph that is gone some time later.  It lets go of what it mapped for it while it
- * is called for work: at the next call, in newer versions at every eleventh.  So each communicator
- * gets bytes to send to itself. */
+/* NCCL learns some time later that a graph was destroyed.  It unmaps that graph's memory only
+ * inside later calls: in the next one, in newer versions in every eleventh.  So each communicator
+ * sends itself a byte that many times. */
 enum { RECLAIM_CALLS = 11 };
 
-static int call_once(struct wire_nccl *wire, const struct communicator *c, struct stream *stream)
+static int send_byte_to_self(struct wire_nccl *wire, const struct communicator *c,
+                             struct stream *stream)
 {
-    int self = wire->base.topology.rank % c->is.ranks, rc;
+    int self = wire->base.topology.rank % c->division.ranks, rc;
     ncclComm_t comm = c->handle;
     char *scratch = cuda_scratch(stream);
     ncclResult_t result;
@@ -465,30 +477,32 @@ static int call_once(struct wire_nccl *wire, const struct communicator *c, struc
     return rc ? rc : nccl_check(result, comm, "ncclGroupEnd");
 }
 
-static int call_all(struct wire_nccl *wire, struct stream *stream)
+static int send_bytes_to_self(struct wire_nccl *wire, struct stream *stream)
 {
     for (int i = 0; i < RECLAIM_CALLS * wire->comm_count; i++)
-        TRY(call_once(wire, &wire->comms[i / RECLAIM_CALLS], stream));
-    return drain(wire, cuda_stream(stream), "a byte to itself");
+        TRY(send_byte_to_self(wire, &wire->comms[i / RECLAIM_CALLS], stream));
+    return wait_for_stream(wire, cuda_stream(stream), "a byte to itself");
 }
 
-static int look_at_graphs(void *self)
+static int poll_graphs(void *self)
 {
     return cuda_graphs_gone(((const struct wire_nccl *)self)->device);
 }
 
-/* By default (NCCL_GRAPH_REGISTER) a rank maps what others name in an exchange that is captured. */
+/* By default (NCCL_GRAPH_REGISTER) a rank maps the memory that other ranks name in a captured
+ * exchange; this unmaps it. */
 static int nccl_reclaim(struct wire *base, struct stream *stream)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
     int rc = wire->broken ? ERR_WIRE
-                          : watch_until(&wire->watch, look_at_graphs, wire, "the end of a graph");
+                          : watch_until(&wire->watch, poll_graphs, wire, "the end of a graph");
 
     if (!rc)
-        rc = call_all(wire, stream);
+        rc = send_bytes_to_self(wire, stream);
     if (rc)
         rc = break_off(wire, rc);
-    return world_settle(wire->world, rc); /* also the wait for the others */
+    return world_settle(wire->world,
+                        rc); /* also waits until the other ranks have unmapped theirs */
 }
 
 static int finalize(struct wire_nccl *wire, ncclComm_t comm)
@@ -499,7 +513,7 @@ static int finalize(struct wire_nccl *wire, ncclComm_t comm)
     result = ncclCommFinalize(comm);
     TRY(guard_end(wire->guard));
     TRY(nccl_check(result, comm, "ncclCommFinalize"));
-    TRY(settle(wire, comm, "ncclCommFinalize"));
+    TRY(wait_for_comm(wire, comm, "ncclCommFinalize"));
     return nccl_check(ncclCommDestroy(comm), NULL, "ncclCommDestroy");
 }
 
@@ -512,7 +526,7 @@ static int finalize_comms(struct wire_nccl *wire)
     return OK;
 }
 
-/* Ends the root last, from which the others were split. */
+/* Ends the root last, because the others were split from it. */
 static int finalize_all(struct wire_nccl *wire)
 {
     TRY(finalize_comms(wire));
@@ -522,7 +536,7 @@ static int finalize_all(struct wire_nccl *wire)
     return OK;
 }
 
-/* Communicators are made again by the exchanges that ask for them. */
+/* Ends all communicators; later exchanges make them again. */
 static int nccl_trim(struct wire *base)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
@@ -533,7 +547,7 @@ static int nccl_trim(struct wire *base)
     if (rc < 0)
         rc = break_off(wire, rc);
     wire->comm_bytes = 0;
-    wire->tight |= wire->refused; /* the memory may have lacked for something else */
+    wire->is_short |= wire->is_refused; /* else something other than NCCL lacked memory */
     return world_settle(wire->world, rc);
 }
 
@@ -544,7 +558,7 @@ static void nccl_close(struct wire *base)
     if (world_alarmed(wire->world) && !wire->broken)
         break_off(wire, OK);
     if (wire->base.topology.rank == 0 && wire->comm_bytes >> 20)
-        note("NCCL's communicators, %d of them, took %lld MiB of this GPU beside what plans need",
+        note("NCCL's communicators (%d) took %lld MiB of GPU memory, besides the memory of plans",
              wire->comm_count, (long long)(wire->comm_bytes >> 20));
     if (finalize_all(wire))
         break_off(wire, OK);
@@ -583,7 +597,7 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     bool shared;
     int rc;
 
-    /* NCCL refuses ranks that share a GPU, each with a message of its own; here it is said once. */
+    /* NCCL itself refuses ranks that share a GPU, with a message on each rank; this note is one. */
     TRY(cuda_peers(world, device, &peers));
     shared = cuda_peers_share_gpu(peers, world_topology(world)->ranks);
     free(peers);
@@ -597,7 +611,7 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     rc = world_settle(world, find_all_to_all() ? OK : UNSUPPORTED);
     wire->base.ops = rc == OK ? &nccl_ops : &older_nccl_ops;
     wire->base.topology = *world_topology(world);
-    wire->base.apart_bytes = CUDA_APART_BYTES;
+    wire->base.separate_bytes = CUDA_SEPARATE_BYTES;
     wire->world = world;
     wire->device = device;
     wire->watch = watch_of(world);
@@ -606,7 +620,7 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     if (!rc) {
         rc = open_root(wire);
         if (rc)
-            break_off(wire, rc); /* the others would wait until the limit */
+            break_off(wire, rc); /* else the other ranks wait until the limit */
     }
     if (rc)
         nccl_close(&wire->base);

@@ -1,4 +1,5 @@
-/* The wire of modelled ranks: an exchange sends nothing and lets virtual time pass. */
+/* The wire of modelled ranks: an exchange moves no bytes and lets virtual time pass.  The formulas
+ * are in wire_sim.h. */
 #include "wire_sim.h"
 
 #include "cluster.h"
@@ -41,7 +42,7 @@ static const struct wire_ops sim_wire_ops = {
     .exchange = simulated_exchange,
 };
 
-/* Where the library gathers and sums by itself. */
+/* For clusters whose communication library has gathers and sums (ring_step_us). */
 static const struct wire_ops sim_library_ops = {
     .name = "sim",
     .close = simulated_close,
@@ -68,27 +69,28 @@ struct port {
     double latency_ns, message_ns, bytes_per_ns, half_bytes;
 };
 
-/* A share of the port's rate (0: nothing is known of it) for a share of its latency; whether short
- * messages cost it more. */
+/* A protocol of the library: a share of the port's rate and of its latency. */
 struct protocol {
-    double rate, latency;
-    bool halves;
+    double rate, latency; /* rate 0: the cluster does not have this protocol */
+    bool halves;          /* short messages pass at a lower rate */
 };
 
 enum { PROTOCOLS = MOE_PROTO_SIMPLE + 1 };
 
+/* The model of one rank's links; model_link_close() frees it. */
 struct model_link {
     struct sim_link base;
-    int rank, per_node; /* ranks 0 to per_node - 1 are the first node's */
-    int per_rack;       /* likewise; INT_MAX: all nodes are as near */
+    int rank, per_node; /* ranks 0 to per_node - 1 are on the first node */
+    int per_rack;       /* ranks 0 to per_rack - 1 are in the first rack; INT_MAX: no racks */
     struct port ports[LEVELS];
-    double cta_bytes_per_ns, library_ctas; /* INFINITY and 1: their number changes nothing */
-    double chunk_ns, message_peer_ns;      /* 0: nothing */
+    double cta_bytes_per_ns, library_ctas; /* INFINITY and 1: CTAs change nothing */
+    double chunk_ns, message_peer_ns;      /* 0: no such cost */
     double peer_bytes_per_ns, crowd_peers; /* between nodes; INFINITY: no limit */
-    double staged_weight;                  /* of 2dh's exchanges beside those of others */
-    double ring_step_ns, ring_beyond_ns;   /* NAN: the library has no rings */
+    double staged_weight;                  /* of 2dh's exchanges, where others have 1 */
+    double ring_step_ns, ring_beyond_ns;   /* inside and between nodes; NAN: no rings */
     struct protocol protocols[PROTOCOLS];  /* by enum moe_proto */
-    uint32_t *seen, search; /* of each rank: in which count of peers it was found last */
+    uint32_t *seen_in_scan,
+        scan; /* for each rank, the last scan of a batch that met it as a peer */
 };
 
 static enum level level_of(const struct model_link *link, int peer)
@@ -110,31 +112,32 @@ static double ctas_of(const struct model_link *link, const struct batch *batch)
     return batch->ctas ? batch->ctas : link->library_ctas;
 }
 
-/* What a message costs its sender, and n bytes of it their port: (n + half) / rate. */
+/* The cost of messages on one port: its sender needs issue_ns, and n bytes occupy the port for
+ * (n + half_bytes) / bytes_per_ns. */
 struct pace {
     double issue_ns, half_bytes, bytes_per_ns;
 };
 
-/* With so many peers outside of the node. */
+/* The pace of a batch with `outside` peers on other nodes. */
 static struct pace pace_of(const struct model_link *link, enum level level, double outside,
                            const struct protocol *protocol, double most_bytes_per_ns)
 {
     const struct port *port = &link->ports[level];
     double rate = port->bytes_per_ns;
-    /* Who issues a message looks after those that are under way to other peers beyond the node. */
-    double looks = level >= LEVEL_BETWEEN ? outside * link->message_peer_ns : 0;
+    /* Before it issues a message, a rank polls its messages to all other peers outside the node. */
+    double polling_ns = level >= LEVEL_BETWEEN ? outside * link->message_peer_ns : 0;
 
-    /* Between nodes each peer takes what one connection carries, and many get in each other's way.
-     */
+    /* Between nodes, one connection per peer has a limit, and many peers slow each other down. */
     if (level == LEVEL_BETWEEN)
         rate = fmin(rate, outside * link->peer_bytes_per_ns) / (1 + outside / link->crowd_peers);
-    return (struct pace){ port->message_ns + looks, protocol->halves ? port->half_bytes : 0,
+    return (struct pace){ port->message_ns + polling_ns, protocol->halves ? port->half_bytes : 0,
                           fmin(protocol->rate * rate, most_bytes_per_ns) };
 }
 
-/* A port works whenever it has something to send, so it is done at the same time in whatever order
- * messages leave it; but it has nothing before the first of its messages is issued. */
-static void pass(double *busy_until_ns, double issued_ns, const struct pace *pace, size_t bytes)
+/* A port sends whenever it has a message, so the order of messages does not change when it ends.
+ * But it cannot begin before its first message is issued. */
+static void occupy_port(double *busy_until_ns, double issued_ns, const struct pace *pace,
+                        size_t bytes)
 {
     *busy_until_ns =
         fmax(*busy_until_ns, issued_ns) + ((double)bytes + pace->half_bytes) / pace->bytes_per_ns;
@@ -156,9 +159,9 @@ static double traffic_ns(const struct model_link *link, const struct batch *batc
 
         if (!bytes)
             continue;
-        pass(&busy[port], issued, &paces[port], bytes);
+        occupy_port(&busy[port], issued, &paces[port], bytes);
         if (level != port)
-            pass(&busy[level], issued, &paces[level], bytes);
+            occupy_port(&busy[level], issued, &paces[level], bytes);
         issued += paces[level].issue_ns;
         latency = fmax(latency, link->ports[level].latency_ns * protocol->latency);
     }
@@ -167,20 +170,21 @@ static double traffic_ns(const struct model_link *link, const struct batch *batc
     return latency + issued;
 }
 
-/* The library takes the protocol that suits the sizes. */
+/* How long the sent (or the received) bytes take, by the fastest protocol. */
 static double one_way_ns(struct model_link *link, const struct batch *batch, bool sent)
 {
     double outside = 0, least = INFINITY;
 
-    /* A peer outside of the node counts once, however many messages it gets. */
-    link->search++;
+    /* A peer outside the node counts once, however many messages it gets. */
+    link->scan++;
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
 
         if (!bytes_of(t, sent))
             continue;
-        outside += level_of(link, t->peer) >= LEVEL_BETWEEN && link->seen[t->peer] != link->search;
-        link->seen[t->peer] = link->search;
+        outside +=
+            level_of(link, t->peer) >= LEVEL_BETWEEN && link->seen_in_scan[t->peer] != link->scan;
+        link->seen_in_scan[t->peer] = link->scan;
     }
     for (int i = 0; i < PROTOCOLS; i++)
         if (link->protocols[i].rate > 0)
@@ -190,15 +194,16 @@ static double one_way_ns(struct model_link *link, const struct batch *batch, boo
 
 /* ---- the library's gathers and sums */
 
-/* Of all that a batch has: bytes that a rank's port passes on inside its node and beyond. */
+/* The bytes that one rank's ports carry for all collectives of a batch: inside its node, between
+ * nodes in two levels, and between nodes in a ring. */
 struct volume {
-    double inside_bytes, between_bytes, ring_bytes; /* ring: beyond it, by a ring */
-    int ranks, nodes, per_node;                     /* of the largest group */
+    double inside_bytes, between_bytes, ring_bytes;
+    int ranks, nodes, per_node; /* of the largest group */
 };
 
-/* What comes from other nodes comes once to a node, an equal part of it through each port there,
- * and every rank hands on all.  A ring does not end where the node does: what a rank there has
- * comes back to those before it from outside. */
+/* Bytes from other nodes come once to a node, in equal parts through its ports; every rank forwards
+ * all of them inside.  A ring carries more between nodes: slices of ranks on this node also come
+ * back to earlier ranks of it from outside. */
 static struct volume volume_of(const struct model_link *link, const struct batch *batch)
 {
     struct volume v = { .ranks = 1, .nodes = 1, .per_node = 1 };
@@ -222,7 +227,8 @@ static struct volume volume_of(const struct model_link *link, const struct batch
     return v;
 }
 
-/* What a gather of so many ranks sees of the network: of several racks the links between these. */
+/* The port that a gather of so many ranks uses outside its node; in several racks it is no faster
+ * than the links between racks. */
 static struct port beyond_node(const struct model_link *link, int ranks)
 {
     struct port port = link->ports[ranks > link->per_rack ? LEVEL_RACKS : LEVEL_BETWEEN];
@@ -231,7 +237,7 @@ static struct port beyond_node(const struct model_link *link, int ranks)
     return port;
 }
 
-/* Both kinds of links work at the same time, slice by slice. */
+/* Links inside and between nodes work at the same time, slice by slice. */
 static double ring_ns(const struct model_link *link, const struct volume *v,
                       const struct protocol *p)
 {
@@ -251,7 +257,7 @@ static double level_ns(const struct port *port, int peers, double bytes, const s
                  : 0;
 }
 
-/* Ranks of the same place, one on each node, exchange first, then those of a node. */
+/* First ranks at the same place on all nodes exchange, then the ranks of each node. */
 static double two_levels_ns(const struct model_link *link, const struct volume *v,
                             const struct protocol *p)
 {
@@ -262,10 +268,10 @@ static double two_levels_ns(const struct model_link *link, const struct volume *
                     p);
 }
 
-/* By the protocol that is asked for; the fastest where none is, or nothing is known of it. */
+/* Uses the batch's protocol where the cluster has it, else the fastest. */
 static double collectives_ns(const struct model_link *link, const struct batch *batch)
 {
-    bool told = link->protocols[batch->proto].rate > 0;
+    bool is_asked = link->protocols[batch->proto].rate > 0;
     double least = INFINITY;
     struct volume v;
 
@@ -275,7 +281,7 @@ static double collectives_ns(const struct model_link *link, const struct batch *
     for (uint32_t i = 0; i < PROTOCOLS; i++) {
         const struct protocol *p = &link->protocols[i];
 
-        if (told ? i == batch->proto : p->rate > 0)
+        if (is_asked ? i == batch->proto : p->rate > 0)
             least = fmin(least, fmin(ring_ns(link, &v, p), two_levels_ns(link, &v, p)));
     }
     return least;
@@ -283,7 +289,7 @@ static double collectives_ns(const struct model_link *link, const struct batch *
 
 /* ---- a rank's link */
 
-/* Links carry both ways at a time. */
+/* Links carry both directions at the same time. */
 static int64_t model_exchange_ns(const struct sim_link *base, const struct batch *batch)
 {
     struct model_link *link = (struct model_link *)(void *)base;
@@ -307,18 +313,18 @@ static void model_link_close(const struct sim_link *base)
 {
     struct model_link *link = (struct model_link *)(void *)base;
 
-    free(link->seen);
+    free(link->seen_in_scan);
     free(link);
 }
 
-static double known_or(double value, double otherwise)
+static double value_or(double value, double otherwise)
 {
     return isfinite(value) ? value : otherwise;
 }
 
 static struct protocol protocol_of(double rate_percent, double latency_percent)
 {
-    return (struct protocol){ known_or(rate_percent, 0) / 100, latency_percent / 100, false };
+    return (struct protocol){ value_or(rate_percent, 0) / 100, latency_percent / 100, false };
 }
 
 int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
@@ -333,7 +339,7 @@ int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
     *link = (struct model_link){
         .base = { model_exchange_ns, model_link_close, model_weight },
         .rank = rank,
-        /* Where nodes differ, each is taken for an average one, rounded up. */
+        /* Where nodes have different numbers of ranks, the model uses the mean, rounded up. */
         .per_node =
             (int)(c->ranks_per_node ? c->ranks_per_node : (c->ranks + c->nodes - 1) / c->nodes),
         .per_rack = c->ranks_per_rack ? (int)c->ranks_per_rack : INT_MAX,
@@ -342,29 +348,29 @@ int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
                                       c->bandwidth_inside_gbs, c->half_inside_kib * 1024 },
                    [LEVEL_BETWEEN] = { c->latency_between_us * 1e3, c->message_between_us * 1e3,
                                        c->bandwidth_between_gbs, c->half_between_kib * 1024 },
-                   [LEVEL_RACKS] = { known_or(c->latency_racks_us, c->latency_between_us) * 1e3,
-                                     known_or(c->message_racks_us, c->message_between_us) * 1e3,
-                                     known_or(c->bandwidth_racks_gbs, INFINITY), 0 } },
-        .cta_bytes_per_ns = known_or(c->cta_gbs, INFINITY),
-        .library_ctas = known_or(c->library_ctas, 1),
-        .chunk_ns = known_or(c->chunk_us, 0) * 1e3,
-        .message_peer_ns = known_or(c->message_peer_us, 0) * 1e3,
-        .peer_bytes_per_ns = known_or(c->peer_between_gbs, INFINITY),
-        .crowd_peers = known_or(c->crowd_between_peers, INFINITY),
-        /* It multiplies overlap_slowdown, which all exchanges have. */
+                   [LEVEL_RACKS] = { value_or(c->latency_racks_us, c->latency_between_us) * 1e3,
+                                     value_or(c->message_racks_us, c->message_between_us) * 1e3,
+                                     value_or(c->bandwidth_racks_gbs, INFINITY), 0 } },
+        .cta_bytes_per_ns = value_or(c->cta_gbs, INFINITY),
+        .library_ctas = value_or(c->library_ctas, 1),
+        .chunk_ns = value_or(c->chunk_us, 0) * 1e3,
+        .message_peer_ns = value_or(c->message_peer_us, 0) * 1e3,
+        .peer_bytes_per_ns = value_or(c->peer_between_gbs, INFINITY),
+        .crowd_peers = value_or(c->crowd_between_peers, INFINITY),
+        /* The weight multiplies overlap_slowdown, which applies to all exchanges. */
         .staged_weight = isfinite(c->overlap_slowdown_2dh) && c->overlap_slowdown > 0
                              ? c->overlap_slowdown_2dh / c->overlap_slowdown
                              : 1,
         .ring_step_ns = c->ring_step_us * 1e3,
-        .ring_beyond_ns = known_or(c->ring_step_between_us, c->ring_step_us) * 1e3,
+        .ring_beyond_ns = value_or(c->ring_step_between_us, c->ring_step_us) * 1e3,
         .protocols = { [MOE_PROTO_SIMPLE] = { 1, 1, true },
                        [MOE_PROTO_LL] = protocol_of(c->ll_rate_percent, c->ll_latency_percent),
                        [MOE_PROTO_LL128] =
                            protocol_of(c->ll128_rate_percent, c->ll128_latency_percent) },
     };
-    link->seen = calloc(c->ranks, sizeof(*link->seen));
-    rc = link->seen ? wire_sim_open(&link->base, &topology, out)
-                    : fail(ERR_NOMEM, "a model of %u links", c->ranks);
+    link->seen_in_scan = calloc(c->ranks, sizeof(*link->seen_in_scan));
+    rc = link->seen_in_scan ? wire_sim_open(&link->base, &topology, out)
+                            : fail(ERR_NOMEM, "a model of %u links", c->ranks);
     if (rc)
         model_link_close(&link->base);
     else if (isfinite(c->ring_step_us))

@@ -1,4 +1,4 @@
-/* The wire of virtual ranks: copies inside one process, no faster than a stated link. */
+/* The wire of virtual ranks: copies inside one process, no faster than a stated link would be. */
 #include "wire_virtual.h"
 
 #ifdef MOETUNE_CUDA
@@ -17,30 +17,32 @@
 #include <string.h>
 #include <time.h>
 
+/* An open wire of this kind; virtual_close() frees it. */
 struct wire_virtual {
     struct wire base;
     struct virtual_link link;
     const struct pacer *pacer;
-    void *clock; /* of a GPU: when the exchange under way began; its device's memory */
+    void *clock; /* device memory: on a GPU, the time when the current exchange began */
     struct device *device;
 };
 
-/* What copies at a pace on one kind of device. */
+/* How one kind of device copies at a limited speed. */
 struct pacer {
     const char *device;
     int (*exchange)(const struct wire_virtual *wire, struct stream *stream,
                     const struct batch *batch);
-    void (*say_copies)(void); /* where engines are asked for; NULL: there are none */
-    size_t apart_bytes;       /* as of the wires that it stands for */
+    void (*note_copy_engines)(void); /* prints what copy engines do here; NULL: there are none */
+    size_t separate_bytes;           /* of the real wires for this device */
 };
 
-/* Bytes that can be copied in one process. */
-static size_t copied(const struct transfer *t)
+/* Bytes of a transfer that one process can copy. */
+static size_t copied_bytes(const struct transfer *t)
 {
     return t->send_bytes < t->recv_bytes ? t->send_bytes : t->recv_bytes;
 }
 
-/* How long a batch takes one way: both kinds of link carry their part at the same time. */
+/* How long the sent (or the received) bytes take.  Links inside and between nodes work at the same
+ * time. */
 static double one_way_ns(const struct wire_virtual *wire, const struct batch *batch, bool sent)
 {
     const struct topology *t = &wire->base.topology;
@@ -57,7 +59,8 @@ static double one_way_ns(const struct wire_virtual *wire, const struct batch *ba
     return round(fmax(inside / wire->link.inside_gbs, between / wire->link.between_gbs));
 }
 
-/* Links carry both ways at a time; of what is copied each byte takes as much of the longer way. */
+/* Time per copied byte.  Links carry both directions at the same time, so the slower direction
+ * counts; each copied byte takes an equal part of it. */
 static double pace_ns_per_byte(const struct wire_virtual *wire, const struct batch *batch)
 {
     double busy_ns = fmax(one_way_ns(wire, batch, true), one_way_ns(wire, batch, false));
@@ -65,11 +68,12 @@ static double pace_ns_per_byte(const struct wire_virtual *wire, const struct bat
 
     for (int i = 0; i < batch->count; i++)
         if (batch->transfers[i].peer != wire->base.topology.rank)
-            bytes += (double)copied(&batch->transfers[i]);
+            bytes += (double)copied_bytes(&batch->transfers[i]);
     return bytes > 0 ? busy_ns / bytes : 0;
 }
 
-/* ---- host: the thread of the stream copies, and sleeps until the next piece is due */
+/* ---- host: the stream's thread copies a piece, then sleeps until the link would have carried it
+ */
 
 enum { PIECE_BYTES = 64 << 10 };
 
@@ -97,8 +101,8 @@ static int run_on_host(const void *args)
         const struct transfer *t = &a->batch->transfers[i];
         bool leaves = t->peer != a->wire->base.topology.rank;
 
-        for (size_t at = 0; at < copied(t) && t->send != t->recv; at += PIECE_BYTES) {
-            size_t left = copied(t) - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
+        for (size_t at = 0; at < copied_bytes(t) && t->send != t->recv; at += PIECE_BYTES) {
+            size_t left = copied_bytes(t) - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
 
             memcpy((char *)t->recv + at, (const char *)t->send + at, n);
             if (!leaves)
@@ -121,7 +125,7 @@ static int pace_host(const struct wire_virtual *wire, struct stream *stream,
 /* ---- cuda */
 
 #ifdef MOETUNE_CUDA
-/* Copy engines know no link: kernels of one thread wait between pieces. */
+/* Copies by copy engines, which run at full speed; kernels of one thread wait between pieces. */
 static int copy_by_engine(const struct wire_virtual *wire, const struct virtual_copies *c,
                           cudaStream_t stream)
 {
@@ -141,52 +145,53 @@ static int copy_by_engine(const struct wire_virtual *wire, const struct virtual_
     return cuda_paced_end(&paced, stream);
 }
 
-/* Copies that are put together, and who carries them. */
-struct gathering {
+/* Copies that are collected and then enqueued together. */
+struct copy_list {
     const struct wire_virtual *wire;
-    struct virtual_copies all;
+    struct virtual_copies copies;
     uint32_t ctas;
     cudaStream_t stream;
 };
 
-static int carry(struct gathering *g)
+static int run_copies(struct copy_list *g)
 {
     int rc = OK;
 
-    if (g->all.count)
-        rc = g->ctas ? cuda_virtual_copy(&g->all, g->ctas, g->stream)
-                     : copy_by_engine(g->wire, &g->all, g->stream);
-    g->all.count = g->all.own = 0;
+    if (g->copies.count)
+        rc = g->ctas ? cuda_virtual_copy(&g->copies, g->ctas, g->stream)
+                     : copy_by_engine(g->wire, &g->copies, g->stream);
+    g->copies.count = g->copies.own = 0;
     return rc;
 }
 
-/* Blocks for neighbours in rank mostly lie side by side at both ends: they are one copy. */
-static int gather(struct gathering *g, const struct transfer *t, bool own)
+/* Appends a copy.  Blocks of neighbouring ranks mostly lie side by side at both ends; then they
+ * become one copy. */
+static int append_copy(struct copy_list *g, const struct transfer *t, bool own)
 {
-    struct virtual_copies *all = &g->all;
-    bool first_of_kind = all->count == (own ? 0 : all->own);
+    struct virtual_copies *copies = &g->copies;
+    bool first_of_kind = copies->count == (own ? 0 : copies->own);
 
     if (!first_of_kind) {
-        struct virtual_copy *last = &all->copies[all->count - 1];
+        struct virtual_copy *last = &copies->copies[copies->count - 1];
 
         if (last->to + last->bytes == t->recv && last->from + last->bytes == t->send) {
-            last->bytes += copied(t);
+            last->bytes += copied_bytes(t);
             return OK;
         }
     }
-    if (all->count == VIRTUAL_COPIES)
-        TRY(carry(g));
-    all->copies[all->count++] = (struct virtual_copy){ t->recv, t->send, copied(t) };
-    all->own += own;
+    if (copies->count == VIRTUAL_COPIES)
+        TRY(run_copies(g));
+    copies->copies[copies->count++] = (struct virtual_copy){ t->recv, t->send, copied_bytes(t) };
+    copies->own += own;
     return OK;
 }
 
-/* What a rank keeps goes first: it need not wait for the link. */
+/* Copies a rank's own bytes first, because they do not use the link. */
 static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
                      const struct batch *batch)
 {
-    struct gathering g = { .wire = wire,
-                           .all.ns_per_byte = pace_ns_per_byte(wire, batch),
+    struct copy_list g = { .wire = wire,
+                           .copies.ns_per_byte = pace_ns_per_byte(wire, batch),
                            .ctas = batch->ctas ? batch->ctas : wire->link.ctas,
                            .stream = cuda_stream(stream) };
 
@@ -196,17 +201,18 @@ static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
         for (int i = 0; i < batch->count; i++) {
             const struct transfer *t = &batch->transfers[i];
 
-            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv && copied(t))
-                TRY(gather(&g, t, own));
+            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv &&
+                copied_bytes(t))
+                TRY(append_copy(&g, t, own));
         }
-    return carry(&g);
+    return run_copies(&g);
 }
 #endif
 
 static const struct pacer pacers[] = {
     { "host", pace_host, NULL, 64 << 10 },
 #ifdef MOETUNE_CUDA
-    { "cuda", pace_cuda, cuda_copies_say, CUDA_APART_BYTES },
+    { "cuda", pace_cuda, cuda_note_copy_engines, CUDA_SEPARATE_BYTES },
 #endif
 };
 
@@ -254,8 +260,9 @@ int wire_virtual_open(struct device *device, const struct topology *topology,
     *wire = (struct wire_virtual){
         .base = { .ops = &virtual_ops,
                   .topology = *topology,
-                  /* Before each copy of an engine a kernel waits: there blocks go together. */
-                  .apart_bytes = link->ctas || !pacer->say_copies ? pacer->apart_bytes : 0,
+                  /* Before each copy of an engine a kernel waits, so few large copies are best. */
+                  .separate_bytes =
+                      link->ctas || !pacer->note_copy_engines ? pacer->separate_bytes : 0,
                   .pretends = true },
         .link = *link,
         .pacer = pacer,
@@ -266,8 +273,8 @@ int wire_virtual_open(struct device *device, const struct topology *topology,
         free(wire);
         return rc;
     }
-    if (!link->ctas && pacer->say_copies)
-        pacer->say_copies();
+    if (!link->ctas && pacer->note_copy_engines)
+        pacer->note_copy_engines();
     *out = &wire->base;
     return OK;
 }

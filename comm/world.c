@@ -14,14 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
+/* An open world; world_close() frees it. */
 struct world {
     MPI_Comm control, alarm;
     struct topology topology;
     int neighbours;
     int cores;
-    bool alarmed, raised;
-    bool lost;  /* a rank did not come: there are no collectives any more */
-    bool alone; /* one rank stands for all, without MPI */
+    bool alarmed, raised; /* alarm: by any rank; by this rank */
+    bool is_lost;         /* a rank did not come; collectives fail from now on */
+    bool is_alone;        /* one process stands for all ranks, without MPI */
 };
 
 #define MPI(call) world_check((call), #call)
@@ -37,12 +38,12 @@ int world_check(int code, const char *call)
     return fail(ERR_WIRE, "%s: %.*s", call, length, text);
 }
 
-/* Between tests of what is long in coming: long enough that they cost nothing, short beside any
- * step worth tuning. */
-enum { NAP_US = 100, EAGER_TESTS = 1000, LOOK_EVERY = 256 };
+/* A rank that waits for an order sleeps NAP_US between tests: long enough to cost nothing, and
+ * short beside any step worth tuning. */
+enum { NAP_US = 100, EAGER_TESTS = 1000, CLOCK_CHECK_TESTS = 256 };
 
-/* `long_in_coming`: who waits sleeps after a while. */
-static int wait_for(struct world *world, MPI_Request *request, bool long_in_coming)
+/* Waits for a collective; with `may_sleep`, it sleeps between tests after a while. */
+static int wait_for(struct world *world, MPI_Request *request, bool may_sleep)
 {
     int64_t since_ns = 0;
     int done = 0;
@@ -51,15 +52,15 @@ static int wait_for(struct world *world, MPI_Request *request, bool long_in_comi
         TRY(MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE)));
         if (done)
             return OK;
-        /* After an alarm a rank may be gone: then nothing else ends a wait for it. */
-        if (world->alarmed && tests % LOOK_EVERY == LOOK_EVERY - 1) {
+        /* After an alarm a rank may have ended; only the clock ends a wait for it. */
+        if (world->alarmed && tests % CLOCK_CHECK_TESTS == CLOCK_CHECK_TESTS - 1) {
             since_ns = since_ns ? since_ns : host_clock_ns();
             if (host_clock_ns() - since_ns > watch_of(world).limit_ns) {
-                world->lost = true;
-                return fail(ERR_WIRE, "another rank does not come any more: it is gone, or hangs");
+                world->is_lost = true;
+                return fail(ERR_WIRE, "another rank does not answer: it has ended, or hangs");
             }
         }
-        if (long_in_coming && tests > EAGER_TESTS)
+        if (may_sleep && tests > EAGER_TESTS)
             usleep(NAP_US);
         else if (world_crowded(world))
             sched_yield();
@@ -72,7 +73,8 @@ static int duplicate(MPI_Comm *out)
     return MPI(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN));
 }
 
-/* Node by node means: the ranks of a node are consecutive, and every node has as many. */
+/* Sets ranks_per_node where the ranks of each node are consecutive and every node has the same
+ * number of ranks; else 0. */
 static int find_nodes(struct world *world)
 {
     struct topology *t = &world->topology;
@@ -89,20 +91,21 @@ static int find_nodes(struct world *world)
     MPI_Comm_free(&node);
     agreed[0] = world->neighbours;
     agreed[1] = -world->neighbours;
-    /* Nodes start at multiples, and are consecutive. */
+    /* Each node's first rank must be a multiple, and its ranks must be consecutive. */
     agreed[2] = first % world->neighbours != 0 || t->rank != first + local;
     TRY(world_max(world, agreed, 3));
     t->ranks_per_node = agreed[0] == -agreed[1] && !agreed[2] ? world->neighbours : 0;
     return OK;
 }
 
-/* Nodes and racks as the caller has them (0: does not say).  Every rank finds the same, and rank
- * 0 says what is wrong with them. */
+/* Sets nodes and racks from the caller's numbers (0: none given).  Every rank decides the same, and
+ * rank 0 prints what is wrong. */
 static int override_levels(struct topology *t, int ranks_per_node, int ranks_per_rack)
 {
     if (ranks_per_node > 0 && t->ranks % ranks_per_node) {
         if (t->rank == 0)
-            note("%d ranks per node do not divide %d ranks", ranks_per_node, t->ranks);
+            note("--ranks-per-node %d does not divide the number of ranks, %d", ranks_per_node,
+                 t->ranks);
         return ERR_ARGUMENT;
     }
     if (ranks_per_node > 0)
@@ -111,8 +114,8 @@ static int override_levels(struct topology *t, int ranks_per_node, int ranks_per
     if (ranks_per_rack == 0 || topology_three_levels(t))
         return OK;
     if (t->rank == 0)
-        note("%d ranks per rack: a rack has several nodes of %d ranks, and there are several racks "
-             "of %d ranks in all",
+        note("--ranks-per-rack %d: a rack must have several nodes of %d ranks, and the %d ranks "
+             "must fill several racks",
              ranks_per_rack, t->ranks_per_node, t->ranks);
     return ERR_ARGUMENT;
 }
@@ -127,7 +130,8 @@ int world_open(int ranks_per_node, int ranks_per_rack, struct world **out)
     world->control = world->alarm = MPI_COMM_NULL;
     TRY_OUT(MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level)));
     if (level < MPI_THREAD_SERIALIZED) {
-        rc = fail(ERR_WIRE, "this MPI cannot be called from the thread of a stream");
+        rc = fail(ERR_WIRE, "this MPI lacks MPI_THREAD_SERIALIZED; moetune calls MPI from the "
+                            "thread of a stream");
         goto out;
     }
     TRY_OUT(duplicate(&world->control));
@@ -153,7 +157,7 @@ int world_alone(const struct topology *topology, struct world **out)
     world->topology = *topology;
     world->neighbours = 1;
     world->cores = allowance_cores();
-    world->alone = true;
+    world->is_alone = true;
     *out = world;
     return OK;
 }
@@ -164,7 +168,7 @@ void world_close(struct world *world)
 
     if (!world)
         return;
-    if (world->alone) {
+    if (world->is_alone) {
         free(world);
         return;
     }
@@ -214,8 +218,8 @@ int world_barrier(struct world *world)
 {
     MPI_Request request;
 
-    if (world->alone || world->lost)
-        return world->lost ? ERR_WIRE : OK;
+    if (world->is_alone || world->is_lost)
+        return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibarrier(world->control, &request)));
     return wait_for(world, &request, false);
 }
@@ -224,8 +228,8 @@ static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
 {
     MPI_Request request;
 
-    if (world->alone || world->lost)
-        return world->lost ? ERR_WIRE : OK;
+    if (world->is_alone || world->is_lost)
+        return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
     return wait_for(world, &request, false);
 }
@@ -240,14 +244,14 @@ int world_sum(struct world *world, int64_t *values, int n)
     return reduce(world, values, n, MPI_SUM);
 }
 
-static int broadcast(struct world *world, void *data, size_t bytes, bool long_in_coming)
+static int broadcast(struct world *world, void *data, size_t bytes, bool may_sleep)
 {
     MPI_Request request;
 
-    if (world->alone || world->lost)
-        return world->lost ? ERR_WIRE : OK;
+    if (world->is_alone || world->is_lost)
+        return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
-    return wait_for(world, &request, long_in_coming);
+    return wait_for(world, &request, may_sleep);
 }
 
 int world_broadcast(struct world *world, void *data, size_t bytes)
@@ -287,11 +291,11 @@ int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
 {
     MPI_Request request;
 
-    if (world->alone) {
+    if (world->is_alone) {
         memcpy(all, mine, bytes);
         return OK;
     }
-    if (world->lost)
+    if (world->is_lost)
         return ERR_WIRE;
     TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
                            &request)));
@@ -300,7 +304,7 @@ int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
 
 void world_alarm(struct world *world)
 {
-    /* Nobody waits for these: an eager message needs no receiver to complete. */
+    /* An empty message completes without a receiver, so this rank need not wait. */
     for (int peer = 0; peer < world->topology.ranks && !world->raised; peer++) {
         MPI_Request request;
 
@@ -315,7 +319,7 @@ int world_alarmed(struct world *world)
 {
     int there = 0;
 
-    if (!world->alarmed && !world->alone &&
+    if (!world->alarmed && !world->is_alone &&
         MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarm, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS)
         world->alarmed = there != 0;
     return world->alarmed;

@@ -149,7 +149,7 @@ extern "C" int cuda_copies_beside(bool *out)
     return rc;
 }
 
-extern "C" void cuda_copies_say(void)
+extern "C" void cuda_note_copy_engines(void)
 {
     bool beside;
 

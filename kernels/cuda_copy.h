@@ -21,7 +21,7 @@ int cuda_copy_beside(void *to, const void *from, size_t bytes, cudaStream_t stre
 int cuda_copies_beside(bool *out);
 
 /* Looks, and notes where copies are not what a wire that has none but copies asks for. */
-void cuda_copies_say(void);
+void cuda_note_copy_engines(void);
 
 #ifdef __cplusplus
 }

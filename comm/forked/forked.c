@@ -1,4 +1,4 @@
-/* Forks ranks, and waits until they have ended or one of them has ended badly. */
+/* Forks the ranks of a host, and waits until all have ended or one has failed. */
 #include "forked.h"
 
 #include <errno.h>
@@ -11,8 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For what all ranks find at once: the first of them is to say it. */
-enum { LAST_WORDS_S = 2 };
+/* After the first failure, the other ranks get this time to end.  When all ranks find the same
+ * error, rank 0 prints it, and may come last. */
+enum { GRACE_S = 2 };
 
 static void become_rank(int rank, pid_t watcher)
 {
@@ -24,8 +25,8 @@ static void become_rank(int rank, pid_t watcher)
         _exit(128 + SIGKILL);
     snprintf(text, sizeof(text), "%d", rank);
     setenv(FORKED_RANK, text, true);
-    /* The local rank, as launchers of trainers say it.  One that started us may have said something
-     * of us alone. */
+    /* Sets the local rank as launchers of trainers do.  A launcher that started this process may
+     * have set these for one rank. */
     unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
     unsetenv("MPI_LOCALRANKID");
     unsetenv("SLURM_LOCALID");
@@ -37,22 +38,24 @@ static void become_rank(int rank, pid_t watcher)
     close(nowhere);
 }
 
-static int end_of(int status)
+static int exit_code_of(int status)
 {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Sets the alarm again each time: a signal that comes between two waits ends neither. */
-static void wake(int number)
+/* Handles SIGALRM, and sets the alarm again: a signal between two calls of waitpid() would
+ * interrupt neither. */
+static void rearm_alarm(int number)
 {
     (void)number;
     alarm(1);
 }
 
-/* The exit code of them all; those that have ended become 0 in the list. */
+/* Waits until all ranks have ended, or one has failed and GRACE_S have passed; gives the exit code.
+ * Sets the ranks that have ended to 0 in `started`. */
 static int wait_for(pid_t *started, int ranks)
 {
-    struct sigaction action = { .sa_handler = wake };
+    struct sigaction action = { .sa_handler = rearm_alarm };
     pid_t first = started[0], pid;
     int status, code = 0;
 
@@ -66,11 +69,11 @@ static int wait_for(pid_t *started, int ranks)
         for (int q = 0; q < ranks; q++)
             if (started[q] == pid)
                 started[q] = 0;
-        code = code ? code : end_of(status);
-        if (end_of(status) && (WIFSIGNALED(status) || pid == first))
+        code = code ? code : exit_code_of(status);
+        if (exit_code_of(status) && (WIFSIGNALED(status) || pid == first))
             return code;
-        if (end_of(status))
-            alarm(LAST_WORDS_S);
+        if (exit_code_of(status))
+            alarm(GRACE_S);
     }
 }
 

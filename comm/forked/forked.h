@@ -1,14 +1,15 @@
-/* One process becomes the ranks of a host, and one more that waits for them. */
+/* Makes one process the parent of a host's ranks, for builds without MPI. */
 #ifndef FORKED_H
 #define FORKED_H
 
-/* In the environment: how many ranks are wanted (1), and in a rank which one it is. */
+/* Environment variables: the number of ranks to start (default 1), and in each rank its number. */
 #define FORKED_RANKS "FORKED_RANKS"
 #define FORKED_RANK "FORKED_RANK"
 
-/* Returns in every rank, with its number; in none if there is no room for another process: -1.  The
- * caller itself waits, and ends as mpirun would: with the first exit code of a rank that is not 0,
- * 128 + its number after a signal, and with none of the other ranks left.  Its end is theirs. */
+/* Forks `ranks` ranks, and returns in each of them with its number.  The calling process does not
+ * return: it waits for the ranks and exits as mpirun would.  Its exit code is the first one of a
+ * rank that is not 0 (128 + its number after a signal), and it kills the other ranks first.  If the
+ * calling process dies, its ranks die, too.  -1, in the calling process: it could not fork. */
 int forked_start(int ranks);
 
 #endif

@@ -1,4 +1,5 @@
-/* Forked ranks meet in memory that they share, and read messages out of each other's. */
+/* The few MPI functions that moetune uses, for forked ranks of one host: collectives go through
+ * shared memory, and messages are read directly from the sender's memory. */
 #include "mpi.h"
 
 #include "forked.h"
@@ -18,8 +19,9 @@
 
 enum { SLOT_BYTES = 1 << 16, QUEUE = 64, RANKS_MAX = 4096 };
 
-/* Message number n of a pair of ranks uses place n % QUEUE of their queue, as its lap n / QUEUE:
- * free for it while `turn` is twice the lap, one more says posted, two more taken. */
+/* One place in the queue of a pair of ranks.  Message number n uses place n % QUEUE in lap n /
+ * QUEUE. `turn` is 2 * lap while the place is free for this lap, one more when the message is
+ * posted, and two more when it is received. */
 struct message {
     _Atomic uint64_t turn;
     const void *data;
@@ -27,23 +29,24 @@ struct message {
     pid_t from;
 };
 
-/* A collective goes in rounds: every rank writes its slot and arrives; when all have, each reads
- * what it wants.  Rounds take turns with two sets of slots: nobody writes into one again before all
- * have read it, since then they have arrived at the round in between. */
-static struct meeting {
+/* What all ranks share for collectives.  A collective goes in rounds: every rank writes its slot
+ * and counts itself in `arrivals`; when all have arrived, each reads the slots that it needs.
+ * Rounds alternate between two sets of slots.  A rank writes to a set again only after all ranks
+ * have arrived at the round in between, and so have read the set. */
+static struct shared {
     _Atomic uint64_t arrivals; /* of all ranks at all rounds */
     _Atomic int alarm;
-} * meeting;
+} * shared;
 static struct message *queues; /* of (from, to) */
 static char *slots;            /* of (round % 2, rank) */
 
 static int rank, ranks = 1;
-static uint64_t rounds, *sent, *received; /* the latter by peer */
-static char trouble[MPI_MAX_ERROR_STRING];
+static uint64_t rounds, *sent, *received; /* messages sent and received, for each peer */
+static char error_text[MPI_MAX_ERROR_STRING];
 
-static int failed(const char *what)
+static int set_error(const char *what)
 {
-    snprintf(trouble, sizeof(trouble), "%s: %s", what, strerror(errno));
+    snprintf(error_text, sizeof(error_text), "%s: %s", what, strerror(errno));
     return MPI_ERR_OTHER;
 }
 
@@ -60,29 +63,29 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
     ranks = text ? atoi(text) : 1;
     if (ranks < 1 || ranks > RANKS_MAX) {
         errno = EINVAL;
-        return failed(FORKED_RANKS);
+        return set_error(FORKED_RANKS);
     }
-    /* What all ranks share.  Most of it is never touched, and takes no memory. */
+    /* Ranks share this mapping.  Most pages are never touched, and take no memory. */
     n = (size_t)ranks;
     slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
     all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sent = calloc(2 * n, sizeof(*sent));
     if (all == MAP_FAILED || !sent)
-        return failed("memory for ranks to meet in");
+        return set_error("memory for ranks to meet in");
     received = sent + n;
-    meeting = (struct meeting *)(void *)all;
+    shared = (struct shared *)(void *)all;
     queues = (struct message *)(void *)(all + queues_at);
     slots = all + slots_at;
     if (ranks > 1)
         rank = forked_start(ranks);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
-    return rank < 0 ? failed("processes for the ranks") : MPI_SUCCESS;
+    return rank < 0 ? set_error("processes for the ranks") : MPI_SUCCESS;
 }
 
 int MPI_Initialized(int *flag)
 {
-    *flag = meeting != NULL;
+    *flag = shared != NULL;
     return MPI_SUCCESS;
 }
 
@@ -91,7 +94,7 @@ int MPI_Finalize(void)
     return MPI_SUCCESS;
 }
 
-/* Tables name the transport by this text. */
+/* This text names the transport in tables. */
 int MPI_Get_library_version(char *text, int *length)
 {
     *length = snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "copies between processes");
@@ -101,7 +104,7 @@ int MPI_Get_library_version(char *text, int *length)
 int MPI_Error_string(int code, char *text, int *length)
 {
     (void)code;
-    *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s", trouble);
+    *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s", error_text);
     return MPI_SUCCESS;
 }
 
@@ -143,19 +146,22 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
     return MPI_SUCCESS;
 }
 
-/* ---- requests: each knows how to get on, and says whether that was its end */
+/* ---- requests */
 
+/* A message or a collective that is in progress; MPI_Test() calls `advance`, and frees it at its
+ * end. */
 struct forked_request {
     int (*advance)(struct forked_request *self, int *done);
     const void *send;
     void *recv;
     size_t bytes;
     struct message *message;
-    uint64_t turn; /* of the message, while it is free for this one */
+    uint64_t turn; /* of the queue's place while it is free for this message */
     bool posted;
-    void (*take)(const struct forked_request *self, size_t n); /* a collective's round, at `at` */
+    /* Reads n bytes of the slots, for a collective's round at byte `at`. */
+    void (*read_slots)(const struct forked_request *self, size_t n);
     size_t at;
-    int root; /* who alone writes; -1: every rank */
+    int root; /* the only rank that writes; -1: every rank writes */
     MPI_Op op;
 };
 
@@ -163,7 +169,7 @@ static int new_request(struct forked_request request, MPI_Request *out)
 {
     *out = malloc(sizeof(**out));
     if (!*out)
-        return failed("a request");
+        return set_error("a request");
     **out = request;
     return MPI_SUCCESS;
 }
@@ -217,7 +223,7 @@ static char *slot_of(int q)
     return slots + ((rounds % 2) * (size_t)ranks + (size_t)q) * SLOT_BYTES;
 }
 
-static size_t of_round(const struct forked_request *r)
+static size_t bytes_of_round(const struct forked_request *r)
 {
     return r->bytes - r->at < SLOT_BYTES ? r->bytes - r->at : SLOT_BYTES;
 }
@@ -226,19 +232,19 @@ static void begin_round(const struct forked_request *r)
 {
     rounds++;
     if (r->bytes && (r->root < 0 || r->root == rank))
-        memcpy(slot_of(rank), (const char *)r->send + r->at, of_round(r));
-    atomic_fetch_add(&meeting->arrivals, 1);
+        memcpy(slot_of(rank), (const char *)r->send + r->at, bytes_of_round(r));
+    atomic_fetch_add(&shared->arrivals, 1);
 }
 
-static int meet(struct forked_request *r, int *done)
+static int advance_collective(struct forked_request *r, int *done)
 {
-    size_t n = of_round(r);
+    size_t n = bytes_of_round(r);
 
     *done = 0;
-    if (atomic_load(&meeting->arrivals) < rounds * (uint64_t)ranks)
+    if (atomic_load(&shared->arrivals) < rounds * (uint64_t)ranks)
         return MPI_SUCCESS;
     if (n)
-        r->take(r, n);
+        r->read_slots(r, n);
     r->at += n;
     *done = r->at == r->bytes;
     if (!*done)
@@ -250,26 +256,26 @@ static int begin_collective(struct forked_request request, MPI_Request *out)
 {
     int code;
 
-    request.advance = meet;
+    request.advance = advance_collective;
     code = new_request(request, out);
     if (!code)
         begin_round(*out);
     return code;
 }
 
-static void take_of_root(const struct forked_request *r, size_t n)
+static void read_from_root(const struct forked_request *r, size_t n)
 {
     if (rank != r->root)
         memcpy((char *)r->recv + r->at, slot_of(r->root), n);
 }
 
-static void take_all(const struct forked_request *r, size_t n)
+static void read_all(const struct forked_request *r, size_t n)
 {
     for (int q = 0; q < ranks; q++)
         memcpy((char *)r->recv + (size_t)q * r->bytes + r->at, slot_of(q), n);
 }
 
-static void take_reduced(const struct forked_request *r, size_t n)
+static void reduce_all(const struct forked_request *r, size_t n)
 {
     int64_t *out = (int64_t *)(void *)((char *)r->recv + r->at);
 
@@ -297,7 +303,7 @@ int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm
                MPI_Request *request)
 {
     (void)comm;
-    return begin_collective((struct forked_request){ .take = take_of_root,
+    return begin_collective((struct forked_request){ .read_slots = read_from_root,
                                                      .send = data,
                                                      .recv = data,
                                                      .bytes = (size_t)count * (size_t)type,
@@ -321,7 +327,7 @@ int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype type, M
                    MPI_Comm comm, MPI_Request *request)
 {
     (void)comm;
-    return begin_collective((struct forked_request){ .take = take_reduced,
+    return begin_collective((struct forked_request){ .read_slots = reduce_all,
                                                      .send = send == MPI_IN_PLACE ? recv : send,
                                                      .recv = recv,
                                                      .bytes = (size_t)count * (size_t)type,
@@ -335,7 +341,7 @@ int MPI_Iallgather(const void *send, int send_count, MPI_Datatype send_type, voi
 {
     (void)recv_count, (void)recv_type, (void)comm;
     return begin_collective(
-        (struct forked_request){ .take = take_all,
+        (struct forked_request){ .read_slots = read_all,
                                  .send = send,
                                  .recv = recv,
                                  .bytes = (size_t)send_count * (size_t)send_type,
@@ -345,7 +351,7 @@ int MPI_Iallgather(const void *send, int send_count, MPI_Datatype send_type, voi
 
 /* ---- messages */
 
-static int give(struct forked_request *r, int *done)
+static int advance_send(struct forked_request *r, int *done)
 {
     struct message *m = r->message;
     uint64_t turn = atomic_load(&m->turn);
@@ -361,7 +367,7 @@ static int give(struct forked_request *r, int *done)
     return MPI_SUCCESS;
 }
 
-static int take(struct forked_request *r, int *done)
+static int advance_receive(struct forked_request *r, int *done)
 {
     struct message *m = r->message;
 
@@ -370,7 +376,7 @@ static int take(struct forked_request *r, int *done)
         return MPI_SUCCESS;
     if (m->bytes != r->bytes) {
         errno = EMSGSIZE;
-        return failed("a message between ranks");
+        return set_error("a message between ranks");
     }
     for (size_t at = 0; at < r->bytes;) {
         struct iovec here = { (char *)r->recv + at, r->bytes - at };
@@ -378,8 +384,8 @@ static int take(struct forked_request *r, int *done)
         ssize_t n = process_vm_readv(m->from, &here, 1, &there, 1, 0);
 
         if (n <= 0)
-            return failed("process_vm_readv: a message out of another rank's memory (containers "
-                          "may forbid it)");
+            return set_error("process_vm_readv: cannot read another rank's memory (a container may "
+                             "forbid it)");
         at += (size_t)n;
     }
     *done = 1;
@@ -387,7 +393,7 @@ static int take(struct forked_request *r, int *done)
     return MPI_SUCCESS;
 }
 
-static struct forked_request on_message(int from, int to, uint64_t number)
+static struct forked_request request_for_message(int from, int to, uint64_t number)
 {
     struct message *queue = &queues[((size_t)from * (size_t)ranks + (size_t)to) * QUEUE];
 
@@ -404,24 +410,24 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
     (void)tag, (void)comm;
     *request = MPI_REQUEST_NULL;
     if (!count) {
-        atomic_store(&meeting->alarm, 1);
+        atomic_store(&shared->alarm, 1);
         return MPI_SUCCESS;
     }
-    r = on_message(rank, to, sent[to]++);
-    r.advance = give;
+    r = request_for_message(rank, to, sent[to]++);
+    r.advance = advance_send;
     r.send = data;
     r.bytes = (size_t)count * (size_t)type;
     code = new_request(r, request);
-    return code ? code : give(*request, &done);
+    return code ? code : advance_send(*request, &done);
 }
 
 int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
               MPI_Request *request)
 {
-    struct forked_request r = on_message(from, rank, received[from]++);
+    struct forked_request r = request_for_message(from, rank, received[from]++);
 
     (void)tag, (void)comm;
-    r.advance = take;
+    r.advance = advance_receive;
     r.recv = data;
     r.bytes = (size_t)count * (size_t)type;
     return new_request(r, request);
@@ -430,6 +436,6 @@ int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_C
 int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *there, MPI_Status *status)
 {
     (void)from, (void)tag, (void)comm, (void)status;
-    *there = atomic_load(&meeting->alarm);
+    *there = atomic_load(&shared->alarm);
     return MPI_SUCCESS;
 }

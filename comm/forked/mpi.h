@@ -1,12 +1,12 @@
-/* As much of MPI as ranks of moetune use, for ranks of one host that are forked (forked.h) when
- * they open their world: for a machine that has no MPI. */
+/* The part of MPI's interface that moetune uses, for machines without MPI.  The ranks of one host
+ * are forked (forked.h) in MPI_Init_thread(). */
 #ifndef FORKED_MPI_H
 #define FORKED_MPI_H
 
 #include <stddef.h>
 
 typedef int MPI_Comm, MPI_Info, MPI_Errhandler, MPI_Status;
-typedef int MPI_Datatype; /* its bytes */
+typedef int MPI_Datatype; /* bytes of one element */
 typedef enum { MPI_MAX, MPI_MIN, MPI_SUM } MPI_Op;
 typedef struct forked_request *MPI_Request;
 
@@ -44,7 +44,7 @@ int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out);
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
 
-/* Ranks call them in one order, whatever the communicator, and one at a time. */
+/* Collectives.  All ranks call them in the same order, one at a time, over all communicators. */
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
 int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
@@ -54,7 +54,8 @@ int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype type, M
 int MPI_Iallgather(const void *send, int send_count, MPI_Datatype send_type, void *recv,
                    int recv_count, MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *request);
 
-/* Messages of no bytes are only ever probed for, others only ever received, in their order. */
+/* Messages.  moetune only probes for messages of 0 bytes, and only receives others, in the order in
+ * which they were sent. */
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request);
 int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,

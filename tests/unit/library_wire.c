@@ -74,16 +74,16 @@ static int translate(struct translation *t, struct wire *inner, const struct col
                      c->kind == COLLECTIVE_ALL_TO_ALL ? c->bytes : 0, c->recv, c->bytes);
 }
 
-static void forget(struct batch *batch)
+static void free_prepared(struct batch *batch)
 {
-    struct translation *t = batch->kept;
+    struct translation *t = batch->prepared;
 
     t->wire->batches--;
     for (int i = 0; i < t->sum_count; i++)
         free((void *)t->sums[i].parts);
     batch_free(&t->direct);
     free(t);
-    batch->kept = NULL;
+    batch->prepared = NULL;
 }
 
 static int library_reserve(struct wire *base, struct batch *batch)
@@ -95,8 +95,8 @@ static int library_reserve(struct wire *base, struct batch *batch)
     if (!t)
         return fail(ERR_NOMEM, "a batch");
     t->wire = wire;
-    batch->kept = t;
-    batch->forget = forget;
+    batch->prepared = t;
+    batch->free_prepared = free_prepared;
     wire->batches++;
     for (int i = 0; i < batch->count; i++)
         TRY(batch_add_transfer(&t->direct, &batch->transfers[i]));
@@ -108,7 +108,7 @@ static int library_reserve(struct wire *base, struct batch *batch)
 static int library_exchange(struct wire *base, struct stream *stream, const struct batch *batch)
 {
     struct library_wire *wire = (struct library_wire *)base;
-    const struct translation *t = batch->kept;
+    const struct translation *t = batch->prepared;
 
     TRY(wire_exchange(wire->inner, stream, &t->direct));
     for (int i = 0; i < t->sum_count; i++)

@@ -177,10 +177,10 @@ static void a_core_that_several_ranks_may_use_is_in_part_each_ones(void)
     struct rank_cores seats[] = { seat("a", 0, 1), seat("a", 0, 1), seat("a", 1, 4),
                                   seat("b", 0, 1) };
 
-    CHECK(fabs(own_cores_of(seats, 4, 0) - (.5 + 1. / 3)) < 1e-9);
-    CHECK(fabs(own_cores_of(seats, 4, 2) - (1. / 3 + 3)) < 1e-9);
-    CHECK(own_cores_of(seats, 4, 3) == 2);
-    CHECK(own_cores_of(seats, 1, 0) == 2);
+    CHECK(fabs(own_cores_count(seats, 4, 0) - (.5 + 1. / 3)) < 1e-9);
+    CHECK(fabs(own_cores_count(seats, 4, 2) - (1. / 3 + 3)) < 1e-9);
+    CHECK(own_cores_count(seats, 4, 3) == 2);
+    CHECK(own_cores_count(seats, 1, 0) == 2);
 }
 
 static void without_the_launchers_word_nothing_is_bound(void)

@@ -270,13 +270,13 @@ static void run_apart(const struct setting *s, struct rig *rig, const struct moe
                       void **kept, size_t bytes)
 {
     struct wire *wire = all.engine.wire;
-    size_t usual = wire->apart_bytes;
+    size_t usual = wire->separate_bytes;
 
     if (!usual || s->shape.experts <= s->shape.ranks)
         return;
-    wire->apart_bytes = 1;
+    wire->separate_bytes = 1;
     count(s, plan, run_plan(rig, plan, s->graphs, kept, bytes));
-    wire->apart_bytes = usual;
+    wire->separate_bytes = usual;
 }
 
 /* Its results, the memory that its account promised, and with naive alone each bit. */

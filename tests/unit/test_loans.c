@@ -50,12 +50,12 @@ static void *borrow(void *self)
 {
     struct loans loans = loans_of(*(int *)self);
 
-    loan_take(&loans, LENDER, scene.number);
+    loan_borrow(&loans, LENDER, scene.number);
     atomic_fetch_add(&scene.taken, 1);
     while (!atomic_load(&scene.waits) && !atomic_load(&scene.ended))
         sched_yield();
     atomic_fetch_add(&scene.early, atomic_load(&scene.ended));
-    loan_give_back(&loans, LENDER, scene.number);
+    loan_return(&loans, LENDER, scene.number);
     return NULL;
 }
 
@@ -98,7 +98,7 @@ static void a_loan_of_another_lender_or_number_is_not_waited_for(void)
     lender = loans_of(LENDER), other = loans_of(RANKS - 1);
     CHECK(!loan_open(&lender, &held) && !loan_open(&lender, &free_number));
     CHECK(!loan_open(&other, &others));
-    loan_take(&other, LENDER, held);
+    loan_borrow(&other, LENDER, held);
     CHECK(!loan_end(&lender, free_number) && !loan_end(&other, others) && !scene.waits);
     scene_close();
 }
@@ -112,11 +112,11 @@ static void an_alarm_ends_the_wait_but_not_the_loan(void)
     scene_open();
     lender = loans_of(LENDER), other = loans_of(0);
     CHECK(!loan_open(&lender, &held));
-    loan_take(&other, LENDER, held);
+    loan_borrow(&other, LENDER, held);
     scene.alarm = 1;
     CHECK(loan_end(&lender, held) == ERR_WIRE);
     CHECK(!loan_open(&lender, &next) && next != held);
-    loan_give_back(&other, LENDER, held);
+    loan_return(&other, LENDER, held);
     CHECK(!loan_end(&lender, held));
     scene_close();
 }

@@ -26,7 +26,7 @@ struct sign_event {
 static struct scene {
     struct push_board *board;
     int ranks;
-    struct sign_event signs[PUSH_SIGNS][RANKS_MAX][RANKS_MAX]; /* (recorder, who awaits) */
+    struct sign_event signs[PUSH_SIGNALS][RANKS_MAX][RANKS_MAX]; /* (recorder, who awaits) */
     struct watch watch;
     int alarm; /* set before the threads start */
 } scene;
@@ -54,7 +54,7 @@ static int fake_reach(void *self, const struct transfer *transfer, const struct 
     return OK;
 }
 
-static int fake_record(void *self, struct stream *stream, enum push_sign sign, int peer)
+static int fake_record(void *self, struct stream *stream, enum push_signal sign, int peer)
 {
     struct sign_event *s = &scene.signs[sign][((struct fake *)self)->rank][peer];
     int rc;
@@ -65,7 +65,7 @@ static int fake_record(void *self, struct stream *stream, enum push_sign sign, i
     return rc;
 }
 
-static int fake_await(void *self, struct stream *stream, enum push_sign sign, int peer)
+static int fake_await(void *self, struct stream *stream, enum push_signal sign, int peer)
 {
     struct sign_event *s = &scene.signs[sign][peer][((struct fake *)self)->rank];
     int rc;
@@ -129,7 +129,7 @@ static void scene_open(struct actor *actors, int ranks, int64_t limit_ns)
     scene.board = calloc(1, push_board_bytes(ranks));
     for (int q = 0; q < ranks; q++)
         actor_open(&actors[q], q);
-    for (int s = 0; s < PUSH_SIGNS; s++)
+    for (int s = 0; s < PUSH_SIGNALS; s++)
         for (int from = 0; from < ranks; from++)
             for (int to = 0; to < ranks; to++) {
                 CHECK(!event_open(actors[from].fake.device, &scene.signs[s][from][to].event));
@@ -141,7 +141,7 @@ static void scene_close(struct actor *actors)
 {
     for (int q = 0; q < scene.ranks; q++)
         stream_close(actors[q].fake.stream);
-    for (int s = 0; s < PUSH_SIGNS; s++)
+    for (int s = 0; s < PUSH_SIGNALS; s++)
         for (int from = 0; from < scene.ranks; from++)
             for (int to = 0; to < scene.ranks; to++) {
                 event_close(scene.signs[s][from][to].event);

@@ -264,7 +264,7 @@ static int64_t stretch_ns(bool by_events, int64_t compute_ns, int64_t comm_ns)
     sim_pass(s.engine.compute, compute_ns, 1);
     sim_pass(s.engine.comm, comm_ns, 1);
     CHECK(!engine_sync(&s.engine));
-    took = engine_took_ns(&s.engine);
+    took = engine_elapsed_ns(&s.engine);
     stage_close(&s);
     return took;
 }

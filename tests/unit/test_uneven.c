@@ -234,13 +234,13 @@ static void run_apart(const struct setting *s, struct rig *rig, const struct moe
                       void *kept)
 {
     struct wire *wire = all.engine.wire;
-    size_t usual = wire->apart_bytes;
+    size_t usual = wire->separate_bytes;
 
     if (!usual || s->shape.experts <= s->shape.ranks)
         return;
-    wire->apart_bytes = 1;
+    wire->separate_bytes = 1;
     run_plan(s, rig, plan, kept);
-    wire->apart_bytes = usual;
+    wire->separate_bytes = usual;
 }
 
 static int open_rig(const struct setting *s, struct rig **out)

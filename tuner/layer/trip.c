@@ -26,11 +26,11 @@ static bool goes_direct(const struct trip *trip, const struct wire *wire)
 {
     size_t all = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
 
-    if (!wire || !wire->apart_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry) ||
+    if (!wire || !wire->separate_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry) ||
         trip->rigid)
         return false;
     return trip->geometry->local == 1 ||
-           (trip->dtype == trip->compute_type && all / trip->experts >= wire->apart_bytes);
+           (trip->dtype == trip->compute_type && all / trip->experts >= wire->separate_bytes);
 }
 
 static bool leaves_as_it_lies(const struct trip *trip)
@@ -197,7 +197,7 @@ static int open_leg(struct trip *trip, struct wire *wire, bool back, uint32_t i)
                              .naive = trip->naive,
                              .ctas = trip->ctas,
                              .among = { g->first_peer, (int)g->peers },
-                             .list = trip->direct ? list_blocks : NULL,
+                             .add_transfers = trip->direct ? list_blocks : NULL,
                              .self = leg };
 
     *leg = (struct trip_leg){ { trip->uneven, g, i, back }, trip };

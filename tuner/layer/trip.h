@@ -6,7 +6,7 @@
  * where the products of its expert read it, so only slices' results are still unpacked, since they
  * are summed.  With one expert on a rank that costs no message more.  With several it is a message
  * for each expert of a peer instead of one for all, so blocks must be large enough for the wire
- * (its apart_bytes, for the mean of blocks that differ); smaller ones, other all-to-alls than
+ * (its separate_bytes, for the mean of blocks that differ); smaller ones, other all-to-alls than
  * linear, types that are converted on arrival and modelled ranks keep to packing, arranging and
  * restoring. */
 #ifndef TRIP_H

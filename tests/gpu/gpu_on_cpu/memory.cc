@@ -23,7 +23,7 @@ namespace
 {
 
 const size_t page_bytes = 4096, align_bytes = 256, poisoned_bytes = 4 << 20,
-             lent_bytes = 2 << 20;
+             alloc_multiple_bytes = 2 << 20;
 enum { PEERS = 32, WATCHED = 0xa5 };
 
 /* The first page of an allocation's file, for all that open it. */
@@ -408,7 +408,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory)
 
     if (code || it == blocks.end() || it->second.users)
         return keep(code ? code : cudaErrorInvalidValue);
-    if (it->second.bytes % lent_bytes)
+    if (it->second.bytes % alloc_multiple_bytes)
         forbidden("%zu bytes are opened to others, and what else the driver put into their block",
                   it->second.bytes);
     memcpy(h.what, "memory", 7);
