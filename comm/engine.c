@@ -116,15 +116,15 @@ void engine_hold_next(struct engine *engine)
     engine->holds = true;
 }
 
-bool engine_holds(const struct engine *engine)
+bool engine_is_holding(const struct engine *engine)
 {
     return engine->holds;
 }
 
-int engine_go(struct engine *engine)
+int engine_end_hold(struct engine *engine)
 {
     engine->holds = false;
-    return device_go(engine->device);
+    return device_end_hold(engine->device);
 }
 
 int64_t engine_elapsed_ns(const struct engine *engine)
@@ -151,7 +151,7 @@ int engine_check_steps(const struct engine *engine, uint32_t steps_are)
 
     if (steps_are == STEPS_EAGER)
         return OK;
-    if (steps_are == STEPS_GRAPHS ? !device_has_graphs(device) : !device_holds(device))
+    if (steps_are == STEPS_GRAPHS ? !device_has_graphs(device) : !device_can_hold(device))
         return engine_refuse_steps(steps_are, "device", device->ops->name);
     return engine->wire->ops->graphs
                ? OK

@@ -86,7 +86,7 @@ static void yield_core(const struct wire_mpi *wire, const struct stream *stream)
      * a whole time slice of the scheduler, several milliseconds. */
     if (!world_crowded(wire->world))
         return;
-    if (host_others_compute(stream))
+    if (host_other_streams_compute(stream))
         nanosleep(&nap, NULL);
     else
         sched_yield();

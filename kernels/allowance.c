@@ -1,4 +1,5 @@
-/* Walks from a process's control groups to their roots and keeps the least of each limit. */
+/* Finds the limits of this process: reads each of its control groups up to the root, and keeps the
+ * smallest value of each limit. */
 #include "allowance.h"
 #include "text.h"
 
@@ -9,13 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a hierarchy of control groups is seen, and which of them is this process's. */
+/* A kind of control groups, and the names of its files. */
 struct hierarchy {
-    const char *controller; /* NULL: version 2, which has all of them in one */
-    const char *quota, *period;
-    const char *held; /* a line of cpu.stat */
-    int64_t held_unit_ns;
-    const char *most, *used, *droppable; /* the last is a line of memory.stat */
+    const char *controller;     /* NULL: version 2, which has one hierarchy for all controllers */
+    const char *quota, *period; /* files */
+    const char *throttled;      /* a line of cpu.stat */
+    int64_t throttled_unit_ns;
+    const char *limit, *used; /* files */
+    const char *droppable;    /* a line of memory.stat */
 };
 static const struct hierarchy hierarchies[] = {
     { NULL, "cpu.max", NULL, "throttled_usec", 1000, "memory.max", "memory.current",
@@ -24,7 +26,7 @@ static const struct hierarchy hierarchies[] = {
     { "memory", NULL, NULL, NULL, 0, "memory.limit_in_bytes", "memory.usage_in_bytes",
       "total_inactive_file" },
 };
-enum { PERIOD_MOST_US = 1000000 }; /* the kernel takes none longer */
+enum { PERIOD_MOST_US = 1000000 }; /* the longest period that Linux accepts */
 enum { HIERARCHIES = sizeof(hierarchies) / sizeof(hierarchies[0]), PATH_BYTES = 2048 };
 
 /* ---- small files */
@@ -36,9 +38,9 @@ static FILE *open_in(const char *folder, const char *name)
     return text_put(path, sizeof(path), "%s/%s", folder, name) ? fopen(path, "r") : NULL;
 }
 
-/* The numbers that a file begins with, at most `most` of two; returns how many it begins with.
- * "max" is none. */
-static int read_numbers(const char *folder, const char *name, int64_t *out, int most)
+/* Reads the one or two numbers at the beginning of a file, and stores at most `limit` of them.
+ * Returns how many there are; "max" is not a number. */
+static int read_numbers(const char *folder, const char *name, int64_t *out, int limit)
 {
     FILE *file = open_in(folder, name);
     long long values[2];
@@ -46,12 +48,12 @@ static int read_numbers(const char *folder, const char *name, int64_t *out, int 
 
     if (file)
         fclose(file);
-    for (int i = 0; i < found && i < most; i++)
+    for (int i = 0; i < found && i < limit; i++)
         out[i] = values[i];
     return found;
 }
 
-/* The value of a line "name value", or of "name: value kB" in /proc/meminfo. */
+/* Reads the value of the line "name value", or "name: value kB" in /proc/meminfo. */
 static bool read_line(const char *folder, const char *file_name, const char *name, int64_t *out)
 {
     FILE *file = open_in(folder, file_name);
@@ -74,7 +76,8 @@ static bool read_line(const char *folder, const char *file_name, const char *nam
 
 /* ---- one group */
 
-/* "150000 100000" in one file, or the two in one each; a quota of "max" or -1 is none. */
+/* Applies a group's CPU quota.  Version 2 has quota and period in one file ("150000 100000"),
+ * version 1 in two; "max" or -1 means no quota. */
 static void limit_cores(const struct hierarchy *h, const char *group, struct allowance *out)
 {
     int64_t quota[2] = { 0, 0 }; /* and its period */
@@ -91,16 +94,17 @@ static void limit_cores(const struct hierarchy *h, const char *group, struct all
         out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
 }
 
-/* Pages of files that nobody used lately are dropped before anything fails. */
+/* Applies a group's memory limit.  Pages of files that were not used lately count as free, because
+ * Linux drops them before an allocation fails. */
 static void limit_memory(const struct hierarchy *h, const char *group, struct allowance *out)
 {
-    int64_t most, used = 0, droppable = 0, left;
+    int64_t limit, used = 0, droppable = 0, left;
 
-    if (!h->most || read_numbers(group, h->most, &most, 1) < 1)
+    if (!h->limit || read_numbers(group, h->limit, &limit, 1) < 1)
         return;
     read_numbers(group, h->used, &used, 1);
     read_line(group, "memory.stat", h->droppable, &droppable);
-    left = most - used + droppable;
+    left = limit - used + droppable;
     left = left < 0 ? 0 : left;
     if (left < out->free_bytes)
         out->free_bytes = left;
@@ -109,7 +113,7 @@ static void limit_memory(const struct hierarchy *h, const char *group, struct al
 /* ---- which groups */
 
 /* True if `word` is one of the words between commas. */
-static bool lists(const char *words, const char *word)
+static bool has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);
 
@@ -119,7 +123,8 @@ static bool lists(const char *words, const char *word)
     return false;
 }
 
-/* /proc/self/cgroup: "4:cpu,cpuacct:/a/b", or "0::/a/b" for version 2. */
+/* Finds the path of this process's group in /proc/self/cgroup: "4:cpu,cpuacct:/a/b", or "0::/a/b"
+ * for version 2. */
 static bool find_group(const char *root, const char *controller, char *group, size_t size)
 {
     FILE *file = open_in(root, "proc/self/cgroup");
@@ -133,7 +138,7 @@ static bool find_group(const char *root, const char *controller, char *group, si
             continue;
         *path++ = 0;
         path[strcspn(path, "\n")] = 0;
-        found = controller ? lists(words + 1, controller) : !words[1];
+        found = controller ? has_word(words + 1, controller) : !words[1];
         if (found && !text_put(group, size, "%s", path)) {
             found = false;
             break;
@@ -144,7 +149,8 @@ static bool find_group(const char *root, const char *controller, char *group, si
     return found;
 }
 
-/* /proc/self/mountinfo: "31 23 0:28 ROOT PLACE options - cgroup source rw,memory". */
+/* Reads a line of /proc/self/mountinfo: "31 23 0:28 ROOT PLACE options - cgroup source rw,memory".
+ * True if it mounts this hierarchy. */
 static bool read_mount(const char *line, const char *controller, char *root, char *place)
 {
     const char *kind = strstr(line, " - ");
@@ -153,11 +159,11 @@ static bool read_mount(const char *line, const char *controller, char *root, cha
     if (!kind || sscanf(line, "%*s %*s %*s %1023s %1023s", root, place) != 2 ||
         sscanf(kind, " - %15s %*s %255s", type, options) != 2)
         return false;
-    return controller ? !strcmp(type, "cgroup") && lists(options, controller)
+    return controller ? !strcmp(type, "cgroup") && has_word(options, controller)
                       : !strcmp(type, "cgroup2");
 }
 
-/* Where the hierarchy is mounted, and the group's path below that place. */
+/* Finds where the hierarchy is mounted, and the group's path below that place. */
 static bool find_place(const char *root, const char *controller, const char *group, char *place,
                        char *below, size_t size)
 {
@@ -174,15 +180,16 @@ static bool find_place(const char *root, const char *controller, const char *gro
     /* A container may see its own group mounted as if it were the root, under its full name. */
     if (strcmp(mounted, "/") != 0)
         group = strncmp(group, mounted, strlen(mounted)) ? "" : group + strlen(mounted);
-    /* "/../.." is a group outside of what this process may see. */
+    /* "/../.." is a group that this process cannot see. */
     return text_put(below, size, "%s", strcmp(group, "/") && !strstr(group, "/..") ? group : "");
 }
 
-static void walk(const char *root, const struct hierarchy *h, struct allowance *out)
+/* Applies the limits of this process's group in one hierarchy, and of all groups above it. */
+static void apply_hierarchy(const char *root, const struct hierarchy *h, struct allowance *out)
 {
     char group[1024], place[1024], path[PATH_BYTES], below[1024];
     char *slash;
-    int64_t held;
+    int64_t throttled;
 
     if (!find_group(root, h->controller, group, sizeof(group)) ||
         !find_place(root, h->controller, group, place, below, sizeof(below)))
@@ -191,8 +198,8 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
         if (!text_put(path, sizeof(path), "%s%s%s", root, place, below))
             return;
         limit_cores(h, path, out);
-        if (h->held && read_line(path, "cpu.stat", h->held, &held))
-            out->held_ns += held * h->held_unit_ns;
+        if (h->throttled && read_line(path, "cpu.stat", h->throttled, &throttled))
+            out->throttled_ns += throttled * h->throttled_unit_ns;
         limit_memory(h, path, out);
         slash = strrchr(below, '/');
         if (!slash)
@@ -206,7 +213,7 @@ struct allowance allowance_under(const char *root)
     struct allowance least = { INT_MAX, INT64_MAX, 0, 0 };
 
     for (int i = 0; i < HIERARCHIES; i++)
-        walk(root, &hierarchies[i], &least);
+        apply_hierarchy(root, &hierarchies[i], &least);
     return least;
 }
 

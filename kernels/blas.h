@@ -1,21 +1,21 @@
-/* Products of matrices for the host's kernels: OpenBLAS (blas_openblas.c), or plain loops where the
- * build found none (blas_none.c), which are right and so slow that nothing is measured with them.
- */
+/* Products of matrices for the host's kernels.  OpenBLAS computes them (blas_openblas.c); a build
+ * without it uses plain loops (blas_none.c), whose results are right but which are too slow to
+ * measure with. */
 #ifndef BLAS_H
 #define BLAS_H
 
 #include "kernels.h"
 
-/* One product of a batch, in f32: C = A B, or C += A B where `keep` says so.  k > 0. */
+/* Computes one product of a batch in f32: C = A B, or C += A B with `keep`.  k > 0. */
 void blas_product(const struct gemm *gemm, const float *a, const float *b, float *c);
 
-/* "OpenBLAS 0.3.21 ...", as it describes itself; NULL: there is none. */
+/* OpenBLAS's description of itself, "OpenBLAS 0.3.21 ..."; NULL: a build without OpenBLAS. */
 const char *blas_version(void);
 
-/* The processor whose kernels it chose; NULL: there is none. */
+/* The processor for which OpenBLAS has chosen its kernels; NULL: a build without OpenBLAS. */
 const char *blas_core(void);
 
-/* Products are computed by the thread that asks for them. */
+/* Makes OpenBLAS compute each product in the calling thread only. */
 void blas_stay_in_thread(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Products without a BLAS: for checks, not for measuring. */
+/* Products of matrices for builds without a BLAS: for checks of results, not for measuring. */
 #include "blas.h"
 
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* Products by OpenBLAS. */
+/* Products of matrices by OpenBLAS, for the host's kernels. */
 #include "blas.h"
 
 #include <cblas.h>
 
-/* Not declared by every cblas.h. */
+/* Some versions of cblas.h do not declare these. */
 extern char *openblas_get_config(void);
 extern char *openblas_get_corename(void);
 

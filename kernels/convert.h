@@ -1,12 +1,13 @@
-/* Conversions between storage types and f32, branch-free so that loops over them vectorise. */
+/* Conversions between storage types (f16, bf16) and f32.  They have no branches, so that compilers
+ * can vectorise loops over them. */
 #ifndef CONVERT_H
 #define CONVERT_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* One body, compiled for the plain, AVX2 and AVX-512 levels; the loader picks.  Not under the
- * sanitizers, whose runtime is not ready when the loader asks. */
+/* Compiles a function three times, for plain x86-64, AVX2 and AVX-512; the loader chooses one.  Not
+ * with sanitizers, whose runtime is not ready when the loader chooses. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -47,7 +48,8 @@ static inline uint16_t to_bf16(float f)
 static inline float from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-    /* Shifted into place the exponent is 112 too small; a product also normalises subnormals. */
+    /* After the shift the exponent is 112 too small.  The multiplication corrects it and also
+     * normalises subnormal numbers. */
     uint32_t finite = float_bits(bits_float(magnitude) * 0x1p112f);
     uint32_t special = magnitude | 0x7f800000;
     uint32_t u = (h & 0x7c00) == 0x7c00 ? special : finite;
@@ -59,7 +61,7 @@ static inline uint16_t to_f16(float f)
 {
     uint32_t u = float_bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
     uint32_t normal = (a + 0xc8000fff + ((a >> 13) & 1)) >> 13;
-    /* Adding 0.5 lets the adder itself round a subnormal half at the right bit. */
+    /* Adding 0.5 makes the adder round a subnormal f16 at the right bit. */
     uint32_t subnormal = float_bits(bits_float(a) + 0.5f) - 0x3f000000;
     uint32_t special = a > 0x7f800000 ? 0x7e00 : 0x7c00;
     uint32_t h = a < 0x38800000 ? subnormal : normal;

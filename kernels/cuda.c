@@ -1,4 +1,5 @@
-/* A GPU behind device.h: streams, events and their clock, memory and staged copies. */
+/* The back end `cuda`: a GPU's memory, streams, events and their clock, graphs, and copies from and
+ * to the host. */
 #include "cuda.h"
 
 #include "cuda_blas.h"
@@ -17,34 +18,40 @@
 
 enum { STAGE_BYTES = 4 << 20, STAGES = 2, LEAST_BYTES = 256, ENDING_MS = 1000 };
 
-/* An event's date is a float of milliseconds since another event: after a second its last bit is
- * worth 60 ns, after an hour a quarter of a millisecond.  So the origin follows. */
+/* CUDA gives the time between two events as a float of milliseconds.  After a second its last bit
+ * is worth 60 ns, after an hour a quarter of a millisecond.  So the device often records a new
+ * origin.
+ */
 static const int64_t origin_lasts_ns = 500000000;
 
+/* An open GPU; cuda_close() frees it. */
 struct cuda_device {
     struct device base;
     int ordinal;
-    cudaStream_t own; /* for copies from and to the host, and for dates */
+    cudaStream_t transfer_stream; /* for copies from and to the host, and for timestamps */
     cudaEvent_t origin, now;
-    int64_t origin_ns, origin_set_ns; /* its date; when it was set, on the host's clock */
-    char *stage[STAGES];              /* pinned */
-    cudaEvent_t staged[STAGES];
-    volatile uint32_t *said; /* pinned: the last hold that may go on, and that went on by itself */
-    uint32_t holds;          /* so far */
+    int64_t origin_ns, origin_set_ns; /* time of the origin on the GPU's and on the host's clock */
+    char *stage[STAGES];              /* pinned buffers for copies */
+    cudaEvent_t staged[STAGES];       /* when a buffer is free, or full */
+    /* Two numbers of holds in pinned memory: the last that the host has ended, and the last that
+     * ended by itself. */
+    volatile uint32_t *hold_words;
+    uint32_t hold_count; /* holds so far */
     struct cuda_blas *blas;
-    bool abandoned;
-    pthread_mutex_t graphs_lock; /* of `graphs`, which another thread may drop */
-    struct cuda_graph *graphs;   /* those that can be launched */
-    cudaStream_t captured;       /* the origin of the capture under way, or NULL */
+    bool abandoned;              /* see cuda_abandon() */
+    pthread_mutex_t graphs_lock; /* protects `graphs`, which another thread may drop */
+    struct cuda_graph *graphs;   /* graphs that can be launched */
+    cudaStream_t captured;       /* stream whose capture is in progress, or NULL */
     struct endings *endings;
 };
 
-/* A thread of the driver's own ends what hangs on a graph, one after the other, some time after the
- * graph is gone.  An object of ours on each graph tells that it has begun. */
+/* Counts destroyed graphs.  A thread of the driver destroys the objects on a graph, one after the
+ * other, some time after the graph.  We attach an object to each graph; its destructor shows that
+ * the thread has begun. */
 struct endings {
-    uint32_t gone; /* graphs, and objects on none */
-    atomic_uint ended;
-    bool last; /* an object on none has followed, or there was nothing */
+    uint32_t destroyed;    /* graphs, and objects without a graph */
+    atomic_uint ended;     /* destructors that have run */
+    bool last_is_released; /* an object without a graph came last, or there were no graphs */
 };
 
 struct cuda_stream {
@@ -68,7 +75,7 @@ int cuda_check(cudaError_t code, const char *call)
 {
     if (code == cudaSuccess)
         return OK;
-    (void)cudaGetLastError(); /* else the next launch is blamed for it */
+    (void)cudaGetLastError(); /* else the next launch reports this error */
     return fail(code == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_DEVICE, "%s: %s (%s)", call,
                 cudaGetErrorString(code), cudaGetErrorName(code));
 }
@@ -106,7 +113,7 @@ static int cuda_alloc(struct device *device, size_t bytes, void **out)
 static void cuda_release(struct device *device, void *memory)
 {
     if (device_of(device)->abandoned)
-        return; /* to free is to wait */
+        return; /* cudaFree() would wait for the device */
     cuda_check(cudaFree(memory), "cudaFree");
 }
 
@@ -118,8 +125,8 @@ static int64_t cuda_free_bytes(struct device *device)
     return CUDA(cudaMemGetInfo(&free, &total)) ? INT64_MAX : (int64_t)free;
 }
 
-/* Through pinned memory: a copy from pageable memory may return before the GPU has it, and is
- * staged by the driver in an order that says nothing to streams that do not wait for each other. */
+/* Copies through pinned memory.  A copy from pageable memory may return before the GPU has the
+ * bytes, and the driver gives it no order with other streams. */
 static int cuda_upload(struct device *base, void *to, const void *from_host, size_t bytes)
 {
     struct cuda_device *device = device_of(base);
@@ -130,34 +137,34 @@ static int cuda_upload(struct device *base, void *to, const void *from_host, siz
         TRY(CUDA(cudaEventSynchronize(device->staged[i])));
         memcpy(device->stage[i], (const char *)from_host + at, n);
         TRY(CUDA(cudaMemcpyAsync((char *)to + at, device->stage[i], n, cudaMemcpyHostToDevice,
-                                 device->own)));
-        TRY(CUDA(cudaEventRecord(device->staged[i], device->own)));
+                                 device->transfer_stream)));
+        TRY(CUDA(cudaEventRecord(device->staged[i], device->transfer_stream)));
     }
-    return CUDA(cudaStreamSynchronize(device->own));
+    return CUDA(cudaStreamSynchronize(device->transfer_stream));
 }
 
-static int fetch(struct cuda_device *device, const void *from, size_t at, size_t bytes)
+static int download_piece(struct cuda_device *device, const void *from, size_t at, size_t bytes)
 {
     size_t i = at / STAGE_BYTES % STAGES, n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
 
     TRY(CUDA(cudaMemcpyAsync(device->stage[i], (const char *)from + at, n, cudaMemcpyDeviceToHost,
-                             device->own)));
-    return CUDA(cudaEventRecord(device->staged[i], device->own));
+                             device->transfer_stream)));
+    return CUDA(cudaEventRecord(device->staged[i], device->transfer_stream));
 }
 
-/* The next piece comes while this one is put where it belongs. */
+/* Copies two pieces at a time: the GPU writes the next one while the host copies this one. */
 static int cuda_download(struct device *base, void *to_host, const void *from, size_t bytes)
 {
     struct cuda_device *device = device_of(base);
 
     if (bytes)
-        TRY(fetch(device, from, 0, bytes));
+        TRY(download_piece(device, from, 0, bytes));
     for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
         size_t n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
         size_t i = at / STAGE_BYTES % STAGES;
 
         if (at + n < bytes)
-            TRY(fetch(device, from, at + n, bytes));
+            TRY(download_piece(device, from, at + n, bytes));
         TRY(CUDA(cudaEventSynchronize(device->staged[i])));
         memcpy((char *)to_host + at, device->stage[i], n);
     }
@@ -171,23 +178,23 @@ static int64_t between_ns(cudaEvent_t from, cudaEvent_t to)
     float ms = 0;
 
     if (cudaEventElapsedTime(&ms, from, to) != cudaSuccess)
-        (void)cudaGetLastError(); /* never recorded, or not synced: no date */
+        (void)cudaGetLastError(); /* the event was never recorded, or not synced */
     return llround((double)ms * 1e6);
 }
 
-static int date(struct cuda_device *device)
+static int record_now(struct cuda_device *device)
 {
-    TRY(CUDA(cudaEventRecord(device->now, device->own)));
+    TRY(CUDA(cudaEventRecord(device->now, device->transfer_stream)));
     return CUDA(cudaEventSynchronize(device->now));
 }
 
-static int origin_follow(struct cuda_device *device)
+static int refresh_origin(struct cuda_device *device)
 {
     cudaEvent_t old = device->origin;
 
     if (host_clock_ns() - device->origin_set_ns < origin_lasts_ns)
         return OK;
-    TRY(date(device));
+    TRY(record_now(device));
     device->origin_ns += between_ns(device->origin, device->now);
     device->origin = device->now;
     device->now = old;
@@ -203,13 +210,13 @@ static int64_t cuda_event_ns(const struct event *event)
            between_ns(device->origin, ((const struct cuda_event *)event)->handle);
 }
 
-/* The GPU itself is asked, because events are of its clock; that takes some 10 us on an idle one.
- */
+/* Records an event to read the GPU's clock, on which all events are; on an idle GPU that takes some
+ * 10 us. */
 static int64_t cuda_now_ns(struct device *base)
 {
     struct cuda_device *device = device_of(base);
 
-    if (origin_follow(device) || date(device))
+    if (refresh_origin(device) || record_now(device))
         return device->origin_ns;
     return device->origin_ns + between_ns(device->origin, device->now);
 }
@@ -258,10 +265,10 @@ static int cuda_stream_sync(struct stream *base)
     int status;
 
     if (device_of(base->device)->abandoned)
-        return ERR_WIRE; /* who abandoned it has said why */
+        return ERR_WIRE; /* the caller of cuda_abandon() has printed the reason */
     cuda_stream_keep(base, CUDA(cudaStreamSynchronize(stream->queue.stream)));
     if (!stream->status)
-        stream->status = origin_follow(device_of(base->device));
+        stream->status = refresh_origin(device_of(base->device));
     status = stream->status;
     stream->status = OK;
     return status;
@@ -333,7 +340,7 @@ int cuda_stream_done(cudaStream_t stream)
 
     if (code != cudaErrorNotReady)
         return cuda_check(code, "cudaStreamQuery");
-    (void)cudaGetLastError(); /* it is kept as an error, and the next launch would be blamed */
+    (void)cudaGetLastError(); /* else the next launch reports cudaErrorNotReady */
     return UNSUPPORTED;
 }
 
@@ -366,29 +373,29 @@ static int cuda_launch(struct stream *stream, enum kernel kernel, const void *ar
     return OK;
 }
 
-/* ---- A hold: a kernel of one thread that waits for a number to be said */
+/* ---- Holds: a kernel of one thread waits until the host writes a number */
 
 static int cuda_hold(struct stream *stream)
 {
     struct cuda_device *device = device_of(stream->device);
 
-    cuda_stream_keep(stream, cuda_wait_said((uint32_t *)device->said, ++device->holds, HOLD_MOST_NS,
-                                            cuda_stream(stream)));
+    cuda_stream_keep(stream, cuda_wait_said((uint32_t *)device->hold_words, ++device->hold_count,
+                                            HOLD_MOST_NS, cuda_stream(stream)));
     return OK;
 }
 
-static int cuda_go(struct device *base)
+static int cuda_end_hold(struct device *base)
 {
     const struct cuda_device *device = device_of(base);
-    bool went_on = device->said[1] == device->holds;
+    bool went_on = device->hold_words[1] == device->hold_count;
 
-    device->said[0] = device->holds;
+    device->hold_words[0] = device->hold_count;
     return went_on ? UNSUPPORTED : OK;
 }
 
 /* ---- Graphs */
 
-/* Captures what this thread does: what libraries do in threads of their own is no part of it. */
+/* Captures only the calls of this thread, not those of the threads of libraries. */
 static int cuda_graph_begin(struct stream *stream)
 {
     struct cuda_device *device = device_of(stream->device);
@@ -405,8 +412,9 @@ static void CUDART_CB count_ending(void *self)
     atomic_fetch_add(&endings->ended, 1);
 }
 
-/* An object that counts when the driver ends it; of a graph, or of nothing. */
-static int hang_object(struct cuda_device *device, cudaGraph_t graph)
+/* Makes an object whose destructor counts, and attaches it to a graph; NULL: releases it at once.
+ */
+static int attach_object(struct cuda_device *device, cudaGraph_t graph)
 {
     cudaUserObject_t object;
 
@@ -414,11 +422,11 @@ static int hang_object(struct cuda_device *device, cudaGraph_t graph)
                                   cudaUserObjectNoDestructorSync)));
     if (graph)
         return CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
-    device->endings->gone++;
+    device->endings->destroyed++;
     return CUDA(cudaUserObjectRelease(object, 1));
 }
 
-/* Under the lock. */
+/* Destroys a graph and removes it from the list; the caller has the lock. */
 static void drop_graph(struct cuda_device *device, struct cuda_graph *graph)
 {
     struct cuda_graph **at = &device->graphs;
@@ -428,8 +436,8 @@ static void drop_graph(struct cuda_device *device, struct cuda_graph *graph)
     if (*at)
         *at = graph->next;
     if (graph->handle && !device->abandoned) {
-        device->endings->gone += !CUDA(cudaGraphExecDestroy(graph->handle));
-        device->endings->last = false;
+        device->endings->destroyed += !CUDA(cudaGraphExecDestroy(graph->handle));
+        device->endings->last_is_released = false;
     }
     graph->handle = NULL;
 }
@@ -453,12 +461,12 @@ void cuda_capture_drop(struct device *base)
         return;
     if (cudaStreamEndCapture(device->captured, &captured) == cudaSuccess && captured)
         CUDA(cudaGraphDestroy(captured));
-    (void)cudaGetLastError(); /* one that was spoilt has no graph */
+    (void)cudaGetLastError(); /* an invalidated capture has no graph */
     device->captured = NULL;
-    device->endings->last = false;
+    device->endings->last_is_released = false;
 }
 
-/* It may be a thread that has not used the GPU before. */
+/* The calling thread may not have used the GPU before, so it sets the device first. */
 void cuda_graphs_drop(struct device *base)
 {
     struct cuda_device *device = device_of(base);
@@ -471,36 +479,38 @@ void cuda_graphs_drop(struct device *base)
     pthread_mutex_unlock(&device->graphs_lock);
 }
 
-/* The driver's thread has begun with what hangs on the last graph, and may not be through: an
- * object that is let go of now comes after all of that. */
+/* When all destructors have run, the driver's thread has begun with the last graph's objects, but
+ * may not have finished.  So this releases one more object: its destructor runs after all of
+ * them. */
 int cuda_graphs_gone(struct device *base)
 {
     struct cuda_device *device = device_of(base);
     struct endings *endings = device->endings;
 
-    if (atomic_load(&endings->ended) != endings->gone)
+    if (atomic_load(&endings->ended) != endings->destroyed)
         return UNSUPPORTED;
-    if (endings->last)
+    if (endings->last_is_released)
         return OK;
-    TRY(hang_object(device, NULL));
-    endings->last = true;
+    TRY(attach_object(device, NULL));
+    endings->last_is_released = true;
     return UNSUPPORTED;
 }
 
-/* A capture must end, whatever became of it. */
+/* Ends the capture in any case, even after a failure. */
 static int cuda_graph_end(struct stream *stream, struct graph **out)
 {
     struct cuda_device *device = device_of(stream->device);
     struct cuda_graph *graph = calloc(1, sizeof(*graph));
     cudaGraph_t captured = NULL;
     size_t nodes = 0;
-    bool hangs = false;
-    int rc = ERR_WIRE; /* it was dropped, and who did has said why */
+    bool is_attached = false;
+    int rc =
+        ERR_WIRE; /* for a dropped capture: the caller of cuda_capture_drop() has printed why */
 
     if (device->captured)
         rc = CUDA(cudaStreamEndCapture(device->captured, &captured));
     device->captured = NULL;
-    device->endings->last = false; /* what was captured may be gone already */
+    device->endings->last_is_released = false; /* objects of the capture may be destroyed already */
     if (!graph)
         rc = fail(ERR_NOMEM, "a graph");
     if (graph)
@@ -508,19 +518,19 @@ static int cuda_graph_end(struct stream *stream, struct graph **out)
     if (!rc)
         rc = CUDA(cudaGraphGetNodes(captured, NULL, &nodes));
     if (!rc)
-        rc = hang_object(device, captured);
-    hangs = !rc;
+        rc = attach_object(device, captured);
+    is_attached = !rc;
     if (!rc) {
         graph->base.nodes = nodes;
-        /* Else all nodes get the priority of the stream that the graph is launched into, and
-         * exchanges no longer go before products. */
+        /* Without this flag all nodes get the priority of the launching stream, and exchanges no
+         * longer come before products. */
         rc = CUDA(cudaGraphInstantiate(&graph->handle, captured,
                                        cudaGraphInstantiateFlagUseNodePriority));
     }
     if (captured)
         CUDA(cudaGraphDestroy(captured));
     if (rc) {
-        device->endings->gone += hangs;
+        device->endings->destroyed += is_attached;
         free(graph);
         return rc;
     }
@@ -548,14 +558,14 @@ static void cuda_close(struct device *base)
 {
     struct cuda_device *device = device_of(base);
 
-    if (device->abandoned) { /* what still ends something counts it */
+    if (device->abandoned) { /* destructors may still run, so `endings` must stay */
         free(device);
         return;
     }
     for (int ms = 0; ms < ENDING_MS && device->endings && cuda_graphs_gone(base) == UNSUPPORTED;
          ms++)
         usleep(1000);
-    if (device->endings && atomic_load(&device->endings->ended) == device->endings->gone)
+    if (device->endings && atomic_load(&device->endings->ended) == device->endings->destroyed)
         free(device->endings);
     cuda_blas_close(device->blas);
     for (int i = 0; i < STAGES; i++) {
@@ -564,14 +574,14 @@ static void cuda_close(struct device *base)
         if (device->stage[i])
             cudaFreeHost(device->stage[i]);
     }
-    if (device->said)
-        cudaFreeHost((void *)device->said);
+    if (device->hold_words)
+        cudaFreeHost((void *)device->hold_words);
     if (device->origin)
         cudaEventDestroy(device->origin);
     if (device->now)
         cudaEventDestroy(device->now);
-    if (device->own)
-        cudaStreamDestroy(device->own);
+    if (device->transfer_stream)
+        cudaStreamDestroy(device->transfer_stream);
     free(device);
 }
 
@@ -594,14 +604,14 @@ static const struct device_ops cuda_ops = {
     .now_ns = cuda_now_ns,
     .launch = cuda_launch,
     .hold = cuda_hold,
-    .go = cuda_go,
+    .end_hold = cuda_end_hold,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
     .graph_close = cuda_graph_close,
 };
 
-/* As whoever started us says it: Open MPI, MPICH and Intel MPI, Slurm, torchrun. */
+/* The local rank that the launcher has set: Open MPI, MPICH and Intel MPI, Slurm, or torchrun. */
 static int local_rank(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -631,7 +641,8 @@ int cuda_choose(int ordinal, int *out)
     }
     TRY(cuda_check(code, "cudaGetDeviceCount"));
     if (ordinal >= count)
-        return fail(ERR_ARGUMENT, "no GPU %d: %d visible here", ordinal, count);
+        return fail(ERR_ARGUMENT, "there is no GPU %d: this process sees %d, counted from 0",
+                    ordinal, count);
     *out = ordinal >= 0 ? ordinal : local_rank() % count;
     return OK;
 }
@@ -648,7 +659,7 @@ int cuda_device_open(int ordinal, struct device **out)
     device->graphs_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     device->endings = calloc(1, sizeof(*device->endings));
     TRY_OUT(device->endings ? OK : fail(ERR_NOMEM, "a device"));
-    device->endings->last = true;
+    device->endings->last_is_released = true;
     TRY_OUT(cuda_choose(ordinal, &ordinal));
     device->ordinal = ordinal;
     TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));
@@ -656,22 +667,23 @@ int cuda_device_open(int ordinal, struct device **out)
     device->base.asynchronous = true;
     device->base.cache_bytes = (size_t)gpu.l2CacheSize;
     if (gpu.major < CUDA_LEAST_CAPABILITY) {
-        rc = fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; %d.0 is the least",
-                  ordinal, gpu.name, gpu.major, gpu.minor, CUDA_LEAST_CAPABILITY);
+        rc = fail(ERR_DEVICE,
+                  "GPU %d (%s) has compute capability %d.%d; moetune needs %d.0 or newer", ordinal,
+                  gpu.name, gpu.major, gpu.minor, CUDA_LEAST_CAPABILITY);
         goto out;
     }
-    TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
+    TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->transfer_stream, cudaStreamNonBlocking)));
     TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
     TRY_OUT(CUDA(cudaEventCreate(&device->now)));
-    TRY_OUT(CUDA(cudaMallocHost((void **)&device->said, 2 * sizeof(*device->said))));
-    device->said[0] = device->said[1] = 0;
+    TRY_OUT(CUDA(cudaMallocHost((void **)&device->hold_words, 2 * sizeof(*device->hold_words))));
+    device->hold_words[0] = device->hold_words[1] = 0;
     for (int i = 0; i < STAGES; i++) {
         TRY_OUT(CUDA(cudaMallocHost((void **)&device->stage[i], STAGE_BYTES)));
         TRY_OUT(CUDA(cudaEventCreateWithFlags(&device->staged[i], cudaEventDisableTiming)));
     }
     TRY_OUT(cuda_blas_open(&device->blas));
-    TRY_OUT(CUDA(cudaEventRecord(device->origin, device->own)));
-    TRY_OUT(CUDA(cudaStreamSynchronize(device->own)));
+    TRY_OUT(CUDA(cudaEventRecord(device->origin, device->transfer_stream)));
+    TRY_OUT(CUDA(cudaStreamSynchronize(device->transfer_stream)));
     device->origin_set_ns = host_clock_ns();
     *out = &device->base;
     return OK;

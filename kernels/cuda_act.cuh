@@ -1,19 +1,20 @@
-/* Activations and their slopes, of one element in f32. */
+/* Activations and their slopes for one element in f32, used by all kernels of experts on a GPU. */
 #ifndef CUDA_ACT_CUH
 #define CUDA_ACT_CUH
 
 #include "cuda_rows.cuh"
 
-/* By the two instructions that approximate, each to about the last bit of f32: expf() and a
- * division take so many that they, and not the memory, set the time.  (tanh's own instruction is
- * right to 11 bits only, of 1 and not of the result: nothing where the sigmoid is small.) */
+/* Uses the two approximate instructions, each right to about the last bit of f32.  expf() and a
+ * division take so many instructions that they, and not the memory, would limit the speed.  (The
+ * instruction for tanh has an error of 2^-11 relative to 1, not to the result: it is useless where
+ * the sigmoid is small.) */
 DEVICE float sigmoid(float x)
 {
     return reciprocal_approx(1.0f + exp2_approx(-1.4426950409f * x));
 }
 
-/* And 1 - sigmoid, which a difference would leave with no right digit where the sigmoid is
- * nearly 1. Below 2^126 the exponential has a reciprocal. */
+/* Also computes rest = 1 - sigmoid; a subtraction would lose all digits where the sigmoid is nearly
+ * 1.  The exponential is limited to 2^126, where it still has a reciprocal. */
 DEVICE float sigmoid(float x, float &rest)
 {
     float e = exp2_approx(min(-1.4426950409f * x, 126.0f)), s = reciprocal_approx(1.0f + e);
@@ -22,7 +23,7 @@ DEVICE float sigmoid(float x, float &rest)
     return s;
 }
 
-/* GELU in its tanh form, written as x * sigmoid(2u): tanh(u) = 2 sigmoid(2u) - 1. */
+/* GELU in its tanh form is x * sigmoid(2u), because tanh(u) = 2 sigmoid(2u) - 1; this is 2u. */
 DEVICE float gelu_argument(float x)
 {
     return x * (1.5957691216f + 1.5957691216f * 0.044715f * (x * x));
@@ -37,7 +38,7 @@ template <int KIND> DEVICE float act(float x, float up)
     return x * sigmoid(x) * up;
 }
 
-/* grad * act'(x); grad_up is set for SwiGLU. */
+/* Returns grad * act'(x); for SwiGLU it also sets grad_up. */
 template <int KIND> DEVICE float slope(float x, float up, float grad, float &grad_up)
 {
     if (KIND == MOE_RELU)

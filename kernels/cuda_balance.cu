@@ -1,18 +1,19 @@
-/* What keeps experts equally busy: shares of choices and means of probabilities, and slopes.
+/* The balance loss on a GPU: each column's share of choices and mean probability, and the gradient.
  *
- * Tokens are cut into ranges, one per block, whose sums of columns go to scratch memory; a second
- * kernel adds them up in double precision, always in the same order. */
+ * Tokens are cut into ranges, one per block, and each block writes its column sums to scratch
+ * memory.  A second kernel adds them up in double precision, always in the same order. */
 #include "cuda_rows.cuh"
 
-static const uint32_t range_tokens = THREADS; /* tokens of which a block knows the sums at a time */
+static const uint32_t range_tokens = THREADS; /* tokens whose sums a block holds at a time */
 
+/* How tokens are cut into ranges. */
 struct balance_ranges {
     uint32_t columns;
-    uint64_t each, count; /* tokens of a range; ranges */
+    uint64_t each, count; /* tokens in a range; number of ranges */
     float *sums;          /* (count, columns) */
 };
 
-static inline struct balance_ranges buckets_of(const struct balance *b,
+static inline struct balance_ranges ranges_of(const struct balance *b,
                                               const struct cuda_queue *queue)
 {
     struct balance_ranges g = { gate_columns(b->router, b->experts, b->groups), range_tokens, 0,
@@ -25,7 +26,7 @@ static inline struct balance_ranges buckets_of(const struct balance *b,
     return g;
 }
 
-/* What a token's probabilities are divided by. */
+/* The sum by which a token's probabilities are divided: 1 except for sigmoids. */
 DEVICE float sum_of_row(uint32_t router, const float *row, uint32_t n)
 {
     float sum = 0;
@@ -40,34 +41,34 @@ DEVICE float sum_of_row(uint32_t router, const float *row, uint32_t n)
 static __global__ void __launch_bounds__(THREADS)
     sum_range_kernel(struct balance b, struct balance_ranges g)
 {
-    SHARED(float, whole, range_tokens);
+    SHARED(float, row_sum, range_tokens);
     uint64_t begin = blockIdx.x * g.each, end = begin + g.each;
 
     end = end < b.tokens ? end : b.tokens;
     for (uint64_t first = begin; first < end; first += range_tokens) {
-        uint32_t here = (uint32_t)(end - first < range_tokens ? end - first : range_tokens);
+        uint32_t range_size = (uint32_t)(end - first < range_tokens ? end - first : range_tokens);
         const float *rows = b.probability + first * g.columns;
 
-        for (uint32_t t = threadIdx.x / WARP; t < here; t += WARPS) {
+        for (uint32_t t = threadIdx.x / WARP; t < range_size; t += WARPS) {
             float sum = sum_of_row(b.router, rows + (uint64_t)t * g.columns, g.columns);
 
             if (threadIdx.x % WARP == 0)
-                whole[t] = sum;
+                row_sum[t] = sum;
         }
         __syncthreads();
         for (uint32_t c = threadIdx.x; c < g.columns; c += THREADS) {
             float *to = g.sums + blockIdx.x * (uint64_t)g.columns + c;
             float sum = first > begin ? *to : 0;
 
-            for (uint32_t t = 0; t < here; t++)
-                sum += rows[(uint64_t)t * g.columns + c] / whole[t];
+            for (uint32_t t = 0; t < range_size; t++)
+                sum += rows[(uint64_t)t * g.columns + c] / row_sum[t];
             *to = sum;
         }
         __syncthreads();
     }
 }
 
-/* Choices of a column. */
+/* Number of choices of a column. */
 DEVICE int64_t count_of(const struct balance &b, uint32_t column)
 {
     uint32_t each = b.router == MOE_ROUTER_BILEVEL ? b.experts / b.groups : 1;
@@ -97,10 +98,10 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" int cuda_balance(const struct balance *b, const struct cuda_queue *queue)
 {
-    struct balance_ranges g = buckets_of(b, queue);
+    struct balance_ranges g = ranges_of(b, queue);
     cudaError_t code = cudaSuccess;
 
-    if (b->tokens && g.columns && !g.count) /* not even one range of so many columns */
+    if (b->tokens && g.columns && !g.count) /* scratch memory is too small for one range */
         code = cudaErrorInvalidValue;
     if (!code && g.count)
         code = launch(sum_range_kernel, g.count, THREADS, queue->stream, *b, g);
@@ -109,7 +110,7 @@ extern "C" int cuda_balance(const struct balance *b, const struct cuda_queue *qu
     return cuda_check(code, "balance");
 }
 
-/* Columns first to first + n - 1 of a token, by a warp; `weight` is of one token. */
+/* A warp adds one token's gradient for n columns; `weight` is per token. */
 DEVICE void balance_columns(const struct balance_backward &b, const float *row, const float *share,
                             uint32_t n, float weight, float *to)
 {

@@ -1,5 +1,5 @@
-/* Asks for copy engines, and finds out whether it was heard: a kernel fills the multiprocessors
- * until a date, and a copy that ends before took none of them. */
+/* Copies by copy engines, and a probe whether the driver uses them: a kernel occupies all
+ * multiprocessors for a while, and a copy that ends before needed none of them. */
 extern "C" {
 #include "cuda.h"
 #include "host.h"
@@ -11,8 +11,9 @@ extern "C" {
 
 #include <sched.h>
 
-/* Each look is twice as long: a host that does not get its core in time has seen nothing. */
-static const int64_t first_look_ns = 1000000, last_look_ns = 64000000;
+/* Each probe is twice as long as the last one: a host thread that does not get a core in time sees
+ * nothing. */
+static const int64_t first_probe_ns = 1000000, last_probe_ns = 64000000;
 enum { BYTES = 4 << 20, THREADS = 256 };
 
 static bool in_graph(cudaStream_t stream)
@@ -53,35 +54,35 @@ extern "C" int cuda_copy_beside(void *to, const void *from, size_t bytes, cudaSt
         return OK;
     if (!in_graph(stream) && copy_by_engine(to, from, bytes, stream) == cudaSuccess)
         return OK;
-    (void)cudaGetLastError(); /* what is wrong with the copy itself is said by this one */
+    (void)cudaGetLastError(); /* if the copy itself is wrong, the next call reports it */
     return CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* ---- the look */
+/* ---- the probe */
 
-static __global__ void hold(volatile uint32_t *begun, const uint64_t *clock, uint64_t ns)
+static __global__ void hold_kernel(volatile uint32_t *begun, const uint64_t *clock, uint64_t ns)
 {
     *begun = 1;
     wait_until(*clock + ns);
 }
 
-struct look {
+struct probe {
     cudaStream_t kernels, copies;
     cudaEvent_t copied;
-    volatile uint32_t *begun; /* the host's, written by the kernel */
+    volatile uint32_t *begun; /* host memory; the kernel writes it */
     void *clock;
-    char *memory; /* what is copied, and room for it */
+    char *memory; /* source and destination of the copy */
     unsigned blocks;
 };
 
-static int look_open(struct look *l)
+static int probe_open(struct probe *l)
 {
     struct cudaDeviceProp gpu;
     int ordinal;
 
     TRY(CUDA(cudaGetDevice(&ordinal)));
     TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
-    /* As many threads as the multiprocessors take at a time: nothing else finds room. */
+    /* As many threads as the multiprocessors can hold, so that nothing else finds room. */
     l->blocks = (unsigned)gpu.multiProcessorCount *
                 ((unsigned)gpu.maxThreadsPerMultiProcessor / (unsigned)THREADS);
     TRY(CUDA(cudaStreamCreateWithFlags(&l->kernels, cudaStreamNonBlocking)));
@@ -92,7 +93,7 @@ static int look_open(struct look *l)
     return CUDA(cudaMalloc((void **)&l->memory, 2 * (size_t)BYTES));
 }
 
-static void look_close(struct look *l)
+static void probe_close(struct probe *l)
 {
     if (l->copied)
         cudaEventDestroy(l->copied);
@@ -106,18 +107,18 @@ static void look_close(struct look *l)
         cudaStreamDestroy(l->kernels);
 }
 
-/* Holds the multiprocessors for so long, and says whether a copy was done before. */
-static int look_for(struct look *l, int64_t ns, bool *out)
+/* Occupies the multiprocessors for `ns`; *out: whether a copy ended before. */
+static int probe_for(struct probe *l, int64_t ns, bool *out)
 {
-    /* On the host's clock, read before the kernel's: the kernel ends no sooner. */
+    /* The host reads its clock before the kernel begins, so the kernel does not end earlier. */
     int64_t until_ns = host_clock_ns() + ns;
     struct paced since = { l->clock, 0, 0, 0 };
     cudaError_t code = cudaErrorNotReady;
 
     *l->begun = 0;
     TRY(cuda_paced_begin(&since, l->kernels));
-    TRY(CUDA(launch(hold, l->blocks, THREADS, l->kernels, l->begun, (const uint64_t *)l->clock,
-                    (uint64_t)ns)));
+    TRY(CUDA(launch(hold_kernel, l->blocks, THREADS, l->kernels, l->begun,
+                    (const uint64_t *)l->clock, (uint64_t)ns)));
     while (!*l->begun && host_clock_ns() < until_ns)
         sched_yield();
     TRY(cuda_copy_beside(l->memory, l->memory + BYTES, BYTES, l->copies));
@@ -137,13 +138,13 @@ static int look_for(struct look *l, int64_t ns, bool *out)
 
 extern "C" int cuda_copies_beside(bool *out)
 {
-    struct look look = {};
+    struct probe probe = {};
     bool beside = false;
-    int rc = look_open(&look);
+    int rc = probe_open(&probe);
 
-    for (int64_t ns = first_look_ns; ns <= last_look_ns && !rc && !beside; ns *= 2)
-        rc = look_for(&look, ns, &beside);
-    look_close(&look);
+    for (int64_t ns = first_probe_ns; ns <= last_probe_ns && !rc && !beside; ns *= 2)
+        rc = probe_for(&probe, ns, &beside);
+    probe_close(&probe);
     if (!rc)
         *out = beside;
     return rc;

@@ -1,5 +1,5 @@
-/* Copies inside and between GPUs' memory that leave the multiprocessors to kernels, where the
- * driver lets them; and a look at whether it does. */
+/* Copies between GPUs, and inside one, that leave the multiprocessors to kernels where the driver
+ * allows it; and a probe that finds out whether it does. */
 #ifndef CUDA_COPY_H
 #define CUDA_COPY_H
 
@@ -11,16 +11,16 @@
 extern "C" {
 #endif
 
-/* Asks for a copy engine where the runtime can be asked (CUDA 12.8); elsewhere, and in a graph, it
- * is as cudaMemcpyAsync(). */
+/* Enqueues a copy, and asks for a copy engine where the runtime has such an option (CUDA 12.8).
+ * Elsewhere, and in a graph, it equals cudaMemcpyAsync(). */
 int cuda_copy_beside(void *to, const void *from, size_t bytes, cudaStream_t stream);
 
-/* Whether such a copy within the current device comes to its end while a kernel holds every
- * multiprocessor.  It is then certain; the opposite is said after 127 ms in which none did, and
- * wants a device that does nothing else. */
+/* Probes whether such a copy, inside the current device, ends while a kernel occupies all
+ * multiprocessors.  True is certain.  False means that no copy ended in 127 ms of probes; it needs
+ * a device that does nothing else. */
 int cuda_copies_beside(bool *out);
 
-/* Looks, and notes where copies are not what a wire that has none but copies asks for. */
+/* Probes, and prints a note where copies use multiprocessors. */
 void cuda_note_copy_engines(void);
 
 #ifdef __cplusplus

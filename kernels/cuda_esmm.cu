@@ -1,18 +1,19 @@
-/* Experts without padding: products of the rows that there are.
+/* Experts without padding: the kernel esmm on a GPU, products of only the rows that exist.
  *
- * A grid has as many blocks as rows could fill; a block asks on the device which rows it has, and
- * leaves if there are none.  So the host reads no counts. */
+ * A grid has enough blocks for the largest possible number of rows.  Each block finds its rows on
+ * the device, and ends if it has none.  So the host need not read counts. */
 #include "cuda_act.cuh"
 #include "cuda_sparse.cuh"
 
-/* ---- Which rows a block has */
+/* ---- The rows of a block */
 
-/* Rows in groups: group i has rows first[i] to first[i + 1] - 1. */
+/* Rows in groups (experts): group i has rows first[i] to first[i + 1] - 1. */
 struct groups {
     const int64_t *first;
     uint32_t count;
 };
 
+/* The rows of one tile. */
 struct part {
     uint32_t group;
     uint64_t row, rows;
@@ -28,8 +29,8 @@ static inline uint64_t tiles_most(uint64_t rows, uint32_t groups)
     return rows / TILE_ROWS + groups;
 }
 
-/* Group i's tiles are those from first[i] / TILE_ROWS + i on: that leaves room for its last one,
- * and needs no sum over groups. */
+/* Group i has its tiles from first[i] / TILE_ROWS + i on.  That leaves room for a last tile that is
+ * not full, and needs no sum over groups. */
 DEVICE uint64_t first_tile(const struct groups &g, uint32_t i)
 {
     return (uint64_t)g.first[i] / TILE_ROWS + i;
@@ -40,7 +41,7 @@ DEVICE part part_of(const struct groups &g, uint64_t tile)
     uint32_t group = 0, left = g.count;
     uint64_t skipped, rows;
 
-    while (left > 1) { /* each lane asks one of as many groups as there are lanes */
+    while (left > 1) { /* search by 32 parts: each lane tests one group */
         uint32_t step = (left + WARP - 1) / WARP, at = threadIdx.x % WARP * step;
         bool passed = at < left && first_tile(g, group + at) <= tile;
         uint32_t last = (uint32_t)__popc(__ballot_sync(all_lanes, passed)) - 1;
@@ -54,7 +55,7 @@ DEVICE part part_of(const struct groups &g, uint64_t tile)
              rows > skipped ? min(rows - skipped, (uint64_t)TILE_ROWS) : 0 };
 }
 
-/* ---- Activations and their slopes of what a thread has of a row */
+/* ---- Activations and their slopes, for a thread's elements of a row */
 
 template <int KIND, int C>
 DEVICE void activate_kind(const float (&x)[C], const float (&up)[C], float (&y)[C])
@@ -74,7 +75,7 @@ DEVICE void activate_some(uint32_t kind, const float (&x)[C], const float (&up)[
     }
 }
 
-/* grad becomes that of what went into the activation. */
+/* Turns the gradient of the activation's result into the gradient of its argument. */
 template <int KIND, int C>
 DEVICE void slope_kind(const float (&x)[C], const float (&up)[C], float (&grad)[C],
                        float (&grad_up)[C])
@@ -95,7 +96,7 @@ DEVICE void slope_some(uint32_t kind, const float (&x)[C], const float (&up)[C],
     }
 }
 
-/* ---- What becomes of a tile's sums.  `first`: the tile's first column. */
+/* ---- Writing the sums of a tile.  `first` is the tile's first column. */
 
 template <class T> DEVICE const T *bias_of(const struct esmm &m, uint32_t expert)
 {
@@ -167,7 +168,7 @@ DEVICE void finish_tokens(const struct esmm &m, const struct part &p, const stru
     }
 }
 
-/* A row's <u, post> over the tile's columns: `dots` has a number for each warp that has some of
+/* Stores a row's <u, post> over the tile's columns; `dots` has one number for each warp that shares
  * them. */
 template <class Sums> DEVICE void put_dot(float dot, int r, float *dots)
 {
@@ -191,7 +192,7 @@ template <class Sums> DEVICE void add_dots(const float *dots, uint64_t stride, f
     to[threadIdx.x * stride] = sum;
 }
 
-/* The gradients of a row's neighbours; their share of <u, post>. */
+/* Writes the gradients of neighbouring elements of a row, and returns their part of <u, post>. */
 template <bool WIDE, class T, int C>
 DEVICE float backward_some(const struct esmm &m, uint64_t at, uint64_t left, float gate,
                            float (&u)[C])
@@ -236,8 +237,8 @@ DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t
 
 /* ---- Tiles */
 
-/* `from`: the first tile of this launch; across: tiles beside each other.  results: ESMM_TOKENS
- * alone; dots (tiles, TILE_ROWS, across): ESMM_BACKWARD alone. */
+/* The tiles of one launch: `count` from tile `from` on, `across` beside each other.  `results` is
+ * for ESMM_TOKENS only; dots (tiles, TILE_ROWS, across) is for ESMM_BACKWARD only. */
 struct tiles {
     struct groups groups;
     uint64_t from, count;
@@ -249,7 +250,7 @@ struct tiles {
 template <class T, bool WIDE, enum esmm_form FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esmm m, struct tiles t)
 {
-    constexpr bool hidden = FORM != ESMM_TOKENS; /* is what comes out */
+    constexpr bool hidden = FORM != ESMM_TOKENS; /* the result is hidden rows, else rows of D */
     typedef sums<T, true, hidden> Sums;
     SHARED(uint4, memory, tile<T>::words);
     uint32_t down = blockIdx.x / t.across, across = blockIdx.x % t.across;
@@ -295,7 +296,7 @@ static cudaError_t esmm_forward(const struct esmm *m, const struct cuda_queue *q
 {
     struct tiles t = { experts_of(m->at),
                        0,
-                       tiles_most(kept_most(&m->at), m->at.experts),
+                       tiles_most(kept_rows_limit(&m->at), m->at.experts),
                        tiles_across<T>(m->at.hidden),
                        {},
                        NULL };
@@ -303,8 +304,8 @@ static cudaError_t esmm_forward(const struct esmm *m, const struct cuda_queue *q
     return esmm_tiles<T, N != 1, ESMM_FORWARD>(m, t, queue->stream);
 }
 
-/* ---- ESMM_TOKENS: all rows' results, then the sum of each token's, of some columns at a time: two
- * launches, whatever k is, while the scratch memory holds all columns. */
+/* ---- ESMM_TOKENS: the results of all rows, then each token's sum, for some columns at a time.
+ * These are two launches, whatever k is, if scratch memory has room for all columns. */
 
 static struct results results_of(const struct esmm *m, size_t element_bytes,
                                  const struct cuda_queue *queue)
@@ -321,11 +322,11 @@ static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *qu
 {
     struct tiles t = { experts_of(m->at),
                        0,
-                       tiles_most(kept_most(&m->at), m->at.experts),
+                       tiles_most(kept_rows_limit(&m->at), m->at.experts),
                        0,
                        results_of(m, sizeof(T), queue),
                        NULL };
-    /* Without a room there must be one for a tile's columns. */
+    /* Without kept_room.results, scratch memory must have room for the columns of one tile. */
     cudaError_t code = t.results.columns ? cudaSuccess : cudaErrorInvalidValue;
 
     for (; !code && t.results.column < m->at.width; t.results.column += t.results.columns) {
@@ -339,8 +340,8 @@ static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *qu
     return code;
 }
 
-/* ---- ESMM_BACKWARD: as many tiles at a time as the scratch memory holds dots of, and then their
- * gates' gradients. */
+/* ---- ESMM_BACKWARD: as many tiles at a time as scratch memory has room for their dots, and then
+ * the gradients of their gates. */
 
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, struct tiles t)
@@ -375,7 +376,7 @@ static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, st
 template <class T, int N>
 static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *queue)
 {
-    uint64_t all = tiles_most(kept_most(&m->at), m->at.experts), room = all;
+    uint64_t all = tiles_most(kept_rows_limit(&m->at), m->at.experts), room = all;
     struct tiles t = { experts_of(m->at),      0, 0, tiles_across<T>(m->at.hidden), {},
                        (float *)queue->scratch };
     cudaError_t code = cudaSuccess;
@@ -383,7 +384,7 @@ static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *
     if (t.across)
         room = queue->scratch_bytes / ((uint64_t)t.across * TILE_ROWS * sizeof(float));
     if (all && !room)
-        return cudaErrorInvalidValue; /* rows of millions of hidden units */
+        return cudaErrorInvalidValue; /* a row has millions of hidden units */
     for (; !code && t.from < all; t.from += t.count) {
         t.count = all - t.from < room ? all - t.from : room;
         code = esmm_tiles<T, N != 1, ESMM_BACKWARD>(m, t, queue->stream);
@@ -393,7 +394,7 @@ static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *
     return code;
 }
 
-/* ---- What is called */
+/* ---- The kernel */
 
 static bool wide_esmm(const struct esmm *m)
 {

@@ -1,4 +1,5 @@
-/* Experts without padding: gradients of matrices and of biases, and of hidden rows with them. */
+/* Experts without padding on a GPU: the kernels estmm, ess and esfk, for gradients of matrices and
+ * of biases. */
 #include "cuda_sparse.cuh"
 
 /* ---- estmm */
@@ -56,11 +57,12 @@ static cudaError_t estmm_typed(const struct estmm *m, const struct cuda_queue *q
                   THREADS, queue->stream, *m, down, across);
 }
 
-/* ---- ess: a block takes an expert's rows of COLUMN_LANES * N columns, ROW_LANES rows at a time */
+/* ---- ess: a block adds up an expert's rows in COLUMN_LANES * N columns, ROW_LANES rows at a time
+ */
 
 enum { COLUMN_LANES = 8, ROW_LANES = THREADS / COLUMN_LANES };
 
-/* sum += N columns of rows first, first + ROW_LANES, ... below `last`, DEEP at most. */
+/* Adds N columns of rows first, first + ROW_LANES, ... below `last` to sum; at most DEEP rows. */
 template <class T, int N>
 DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t column,
                      uint64_t first, uint64_t last, float (&sum)[N])
@@ -133,7 +135,7 @@ static cudaError_t ess_typed(const struct ess *s, const struct cuda_queue *queue
                   (uint64_t)(s->rows ? s->at.hidden : s->at.width), across);
 }
 
-/* ---- What is called */
+/* ---- The kernels */
 
 extern "C" int cuda_estmm(const struct estmm *args, const struct cuda_queue *queue)
 {
@@ -159,13 +161,13 @@ extern "C" int cuda_ess(const struct ess *s, const struct cuda_queue *queue)
     return cuda_check(BY_TYPE(ess_typed, s->at.dtype, wide, s, queue), "ess");
 }
 
-/* Three calls: a block has no room for the sums of two products.  In this order the rows are read
- * before their gradients take their place. */
+/* Makes three calls, because a block has no room for the sums of two products.  In this order, rows
+ * are read before their gradients overwrite them. */
 extern "C" int cuda_esfk(const struct esfk *f, const struct cuda_queue *queue)
 {
     const struct esmm *m = &f->product;
     bool tokens = m->form == ESMM_TOKENS;
-    struct estmm matrix = {}; /* what lies between its members is given to the kernel, too */
+    struct estmm matrix = {}; /* zeroed, because its padding is copied to the kernel, too */
     struct ess bias = {};
     int status;
 

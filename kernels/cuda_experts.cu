@@ -1,8 +1,9 @@
-/* What experts compute besides their products: biases and activations, forward and backward. */
+/* The kernels of experts on a GPU, except products: biases and activations, forward and backward.
+ */
 #include "cuda_act.cuh"
 #include "cuda_rows.cuh"
 
-/* A batch whose rows lie one's after the other's, as many each or as `first` says. */
+/* A batch of experts whose rows follow each other: `rows` each, or as `first` gives them. */
 struct owners {
     const uint64_t *first;
     uint64_t count, rows;
@@ -187,19 +188,19 @@ extern "C" int cuda_add_bias(const struct add_bias *a, const struct cuda_queue *
     return cuda_check(BY_TYPE(add_bias_typed, a->dtype, wide, a, queue->stream), "add_bias");
 }
 
-/* ---- Column sums, in two passes: the rows are cut into parts that depend on the shape alone, so
- * the sum is the same on every GPU and in every run.  Where rows differ each has as many parts as
- * all rows together would have, of which most are empty. */
+/* ---- Column sums, in two passes.  Rows are cut into parts that depend only on the shape, so the
+ * sum is the same on every GPU and in every run.  Where experts have different numbers of rows,
+ * each gets as many parts as all rows together need; most of these are empty. */
 
 static const uint64_t part_rows = 256, parts_most = 64;
 
 struct parts {
-    uint64_t batch, rows, width, count, each; /* each: rows of a part */
+    uint64_t batch, rows, width, count, each; /* count: parts; each: rows of a part */
     float *sums;                              /* (batch, count, width) */
-    const uint64_t *first;                    /* of the first of the batch on; or NULL */
+    const uint64_t *first;                    /* where rows begin, from this batch on; or NULL */
 };
 
-/* sum += N columns of rows first, first + WARPS, ... below `last`, DEEP at most. */
+/* Adds N columns of rows first, first + WARPS, ... below `last` to sum; at most DEEP rows. */
 template <class T, int N>
 DEVICE void add_rows(const T *from, uint64_t first, uint64_t last, uint64_t width, float (&sum)[N])
 {
@@ -219,7 +220,8 @@ DEVICE void add_rows(const T *from, uint64_t first, uint64_t last, uint64_t widt
     }
 }
 
-/* A block takes a part of the rows of WARP * N columns, its warps every WARPS-th row. */
+/* A block adds up one part of the rows in WARP * N columns; each of its warps takes every WARPS-th
+ * row. */
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_parts_kernel(struct parts s, uint64_t across, const T *from)
@@ -281,7 +283,7 @@ static cudaError_t sum_batches(const struct sum_rows *a, const struct parts &s, 
     return code;
 }
 
-/* As many of the batch at a time as the scratch memory holds sums of. */
+/* Processes as much of the batch at a time as scratch memory has room for its sums. */
 template <class T, int N>
 static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_queue *queue)
 {
@@ -296,7 +298,7 @@ static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_qu
     if (!a->to_stride || !a->batch)
         return cudaSuccess;
     if (!most)
-        return cudaErrorInvalidValue; /* rows of 32 MiB in f32 */
+        return cudaErrorInvalidValue; /* a row takes 32 MiB in f32 */
     if (s.count > most) {
         s.each = (a->rows + most - 1) / most;
         s.count = (a->rows + s.each - 1) / s.each;

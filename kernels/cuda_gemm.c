@@ -1,8 +1,8 @@
-/* Products by cuBLAS: strided batches, groups of products that differ in their rows, f32
- * accumulation, row-major by swapping the factors.
+/* Matrix products on a GPU, by cuBLAS: strided batches, and groups of products with different
+ * numbers of rows.  They add in f32.  cuBLAS is column-major, so the two factors are swapped.
  *
- * cuBLAS is loaded when a GPU is opened.  Linked, it costs every start 65 ms and every rank 30 MiB,
- * on machines without a GPU too. */
+ * cuBLAS is loaded when a GPU is opened.  If the program linked it, every start would take 65 ms
+ * and every rank 30 MiB more, even on machines without a GPU. */
 #include "cuda_blas.h"
 
 #include "cuda.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Field and function: the names that cublas_v2.h gives them may be macros. */
+/* Rows of (member of cuda_blas, function).  The functions may be macros in cublas_v2.h. */
 #define CUBLAS_FUNCTIONS(row)                                                                      \
     row(create, cublasCreate) row(destroy, cublasDestroy) row(set_math, cublasSetMathMode)         \
         row(set_stream, cublasSetStream) row(set_workspace, cublasSetWorkspace)                    \
@@ -35,13 +35,14 @@ grouped_product(cublasHandle_t handle, const cublasOperation_t *op_a, const cubl
                 void *const *c, cudaDataType_t c_type, const int64_t *ldc, int64_t groups,
                 const int64_t *group_size, cublasComputeType_t compute);
 
+/* The loaded functions, and one handle; cuda_blas_close() frees it. */
 struct cuda_blas {
 #define CUBLAS_FIELD(field, name) __typeof__(&name) field;
     CUBLAS_FUNCTIONS(CUBLAS_FIELD)
 #undef CUBLAS_FIELD
-    grouped_product *grouped; /* NULL: it has none */
+    grouped_product *grouped; /* NULL: this version has no grouped products */
     cublasHandle_t handle;
-    const struct cuda_queue *bound; /* where the handle points now */
+    const struct cuda_queue *bound; /* the queue that the handle uses now */
 };
 
 static int check(const struct cuda_blas *blas, cublasStatus_t code, const char *call)
@@ -53,8 +54,8 @@ static int check(const struct cuda_blas *blas, cublasStatus_t code, const char *
 }
 #define CUBLAS(blas, field, ...) check(blas, (blas)->field(__VA_ARGS__), #field)
 
-/* Of the version whose header this was compiled with; it stays loaded. */
-static int load(struct cuda_blas *blas)
+/* Loads the major version of the header that this file was compiled with; it stays loaded. */
+static int load_cublas(struct cuda_blas *blas)
 {
     const char *file = "libcublas.so." TEXT(CUBLAS_VER_MAJOR);
     void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL), *found;
@@ -77,7 +78,7 @@ int cuda_blas_version(int *major, int *minor)
 {
     struct cuda_blas blas = { 0 };
 
-    TRY(load(&blas));
+    TRY(load_cublas(&blas));
     TRY(CUBLAS(&blas, property, MAJOR_VERSION, major));
     return CUBLAS(&blas, property, MINOR_VERSION, minor);
 }
@@ -89,10 +90,10 @@ int cuda_blas_open(struct cuda_blas **out)
 
     if (!blas)
         return fail(ERR_NOMEM, "a cuBLAS handle");
-    TRY_OUT(load(blas));
+    TRY_OUT(load_cublas(blas));
     TRY_OUT(CUBLAS(blas, create, &blas->handle));
-    /* f32 stays f32 (TF32 only by cuBLAS's own NVIDIA_TF32_OVERRIDE=1), and a product that is cut
-     * along k is summed in f32, not in f16. */
+    /* f32 products use f32 (TF32 only with cuBLAS's own NVIDIA_TF32_OVERRIDE=1), and a product that
+     * is split along k adds its parts in f32, not in f16. */
     TRY_OUT(CUBLAS(
         blas, set_math, blas->handle,
         (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
@@ -116,7 +117,8 @@ void cuda_blas_forget(struct cuda_blas *blas, const struct cuda_queue *queue)
         blas->bound = NULL;
 }
 
-/* Setting a stream also takes the workspace away, so both are set, and only when they change. */
+/* Sets the handle's stream and workspace, only when they change.  Setting the stream resets the
+ * workspace. */
 static int bind(struct cuda_blas *blas, const struct cuda_queue *queue)
 {
     if (blas->bound == queue)
@@ -129,8 +131,8 @@ static int bind(struct cuda_blas *blas, const struct cuda_queue *queue)
     return OK;
 }
 
-/* An empty sum, which cuBLAS need not be asked about. */
-static int clear(const struct gemm *g, cudaStream_t stream)
+/* The product for k = 0: zeroes c, unless it keeps its contents. */
+static int fill_empty_sum(const struct gemm *g, cudaStream_t stream)
 {
     size_t width = dtype_bytes(gemm_result_type(g)), bytes = g->m * g->n * width;
 
@@ -141,12 +143,12 @@ static int clear(const struct gemm *g, cudaStream_t stream)
     return CUDA(cudaMemset2DAsync(g->c, g->stride_c * width, 0, bytes, g->batch, stream));
 }
 
-static cudaDataType_t element(uint32_t dtype)
+static cudaDataType_t cuda_type(uint32_t dtype)
 {
     return dtype == MOE_F32 ? CUDA_R_32F : (dtype == MOE_F16 ? CUDA_R_16F : CUDA_R_16BF);
 }
 
-/* Whether all rows of a matrix, and of a batch, begin at multiples of 16 bytes. */
+/* True where all rows of a matrix, and of a batch, begin at multiples of 16 bytes. */
 static bool begins_at_16(const void *at, int64_t row, uint64_t stride, uint32_t dtype)
 {
     size_t bytes = dtype_bytes(dtype);
@@ -154,7 +156,7 @@ static bool begins_at_16(const void *at, int64_t row, uint64_t stride, uint32_t 
     return !((uintptr_t)at % 16 || (uint64_t)row * bytes % 16 || stride * bytes % 16);
 }
 
-/* The lengths of rows, which may be parts of longer ones. */
+/* Elements from a row to the next, for each matrix. */
 struct rows_of_gemm {
     int64_t a, b, c;
 };
@@ -168,9 +170,9 @@ static struct rows_of_gemm rows_of(const struct gemm *g)
                                   (int64_t)(g->row_c ? g->row_c : g->n) };
 }
 
-/* Several products in one call: of 16-bit types the library reads 16 bytes at once, and where rows
- * begin elsewhere the context dies. */
-static bool may_join(const struct gemm *g)
+/* True where one call may do several products.  For 16-bit types the library then reads 16 bytes at
+ * once, and a row that begins elsewhere ends the CUDA context with an error. */
+static bool can_batch(const struct gemm *g)
 {
     struct rows_of_gemm row = rows_of(g);
 
@@ -180,7 +182,7 @@ static bool may_join(const struct gemm *g)
             begins_at_16(g->c, row.c, g->batch > 1 ? g->stride_c : 0, gemm_result_type(g)));
 }
 
-static int one_by_one(const struct gemm *g, const struct cuda_queue *queue)
+static int multiply_each(const struct gemm *g, const struct cuda_queue *queue)
 {
     size_t bytes = dtype_bytes(g->dtype), c_bytes = dtype_bytes(gemm_result_type(g));
     struct gemm one = *g;
@@ -198,18 +200,18 @@ static int one_by_one(const struct gemm *g, const struct cuda_queue *queue)
 int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
 {
     const float one = 1, beta = g->keep ? 1 : 0;
-    cudaDataType_t type = element(g->dtype), c_type = element(gemm_result_type(g));
+    cudaDataType_t type = cuda_type(g->dtype), c_type = cuda_type(gemm_result_type(g));
     int64_t m = (int64_t)g->m, n = (int64_t)g->n, k = (int64_t)g->k;
     struct rows_of_gemm row = rows_of(g);
 
     if (!m || !n || !g->batch)
         return OK;
     if (!k)
-        return clear(g, queue->stream);
-    if (g->batch > 1 && !may_join(g))
-        return one_by_one(g, queue);
+        return fill_empty_sum(g, queue->stream);
+    if (g->batch > 1 && !can_batch(g))
+        return multiply_each(g, queue);
     TRY(bind(queue->blas, queue));
-    /* Read by columns, our c is its transpose: c' (n,m) = op(b)' op(a)'. */
+    /* In column-major order our c is its transpose: c' (n,m) = op(b)' op(a)'. */
     return CUBLAS(
         queue->blas, gemm, queue->blas->handle, g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
         g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type, row.b,
@@ -217,16 +219,16 @@ int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
         row.c, (long long)g->stride_c, g->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
-/* ---- Products that differ in their rows */
+/* ---- Products with different numbers of rows */
 
-/* So many of them, each a group of its own: as cuda_gemm() has them. */
+/* Up to CUDA_GROUPS products, each a group of one, in the arguments of grouped_product. */
 struct grouped {
     cublasOperation_t op_a[CUDA_GROUPS], op_b[CUDA_GROUPS];
     int64_t m[CUDA_GROUPS], n[CUDA_GROUPS], k[CUDA_GROUPS], one[CUDA_GROUPS];
     int64_t lda[CUDA_GROUPS], ldb[CUDA_GROUPS], ldc[CUDA_GROUPS];
     float alpha[CUDA_GROUPS], beta[CUDA_GROUPS];
-    struct cuda_pointers pointers;   /* of all a, then b, then c */
-    struct gemm single[CUDA_GROUPS]; /* the same ones */
+    struct cuda_pointers pointers;   /* all a, then all b, then all c */
+    struct gemm single[CUDA_GROUPS]; /* the same products */
     int64_t count;
 };
 
@@ -252,12 +254,12 @@ static void add_product(struct grouped *all, const struct gemm *g)
     all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
 }
 
-/* Where the library refuses grouped products of a type they are multiplied one after the other. */
-static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
+/* Computes all products in one call; one after the other, where the library refuses this type. */
+static int multiply_groups(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
 {
     const struct cuda_blas *blas = queue->blas;
     const void **at = queue->scratch;
-    cudaDataType_t type = element(dtype);
+    cudaDataType_t type = cuda_type(dtype);
     int64_t count = all->count;
     cublasStatus_t code;
 
@@ -277,8 +279,8 @@ static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue
     return OK;
 }
 
-/* Whether sizes that the host holds may be read after the call is not said: in a graph they must
- * not be. */
+/* True inside a graph.  cuBLAS does not say whether it reads the host's sizes after the call; in a
+ * graph it must not. */
 static bool is_captured(cudaStream_t stream)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -289,20 +291,20 @@ static bool is_captured(cudaStream_t stream)
 
 int cuda_gemm_rows(const struct gemm_rows *g, const struct cuda_queue *queue)
 {
-    bool alone = !queue->blas->grouped || is_captured(queue->stream);
+    bool one_at_a_time = !queue->blas->grouped || is_captured(queue->stream);
     struct grouped all = { .count = 0 };
 
     for (uint32_t i = 0; i < g->experts; i++) {
         struct gemm one = gemm_of_rows(g, i);
 
-        if (alone || !one.k || !may_join(&one)) {
+        if (one_at_a_time || !one.k || !can_batch(&one)) {
             TRY(cuda_gemm(&one, queue));
             continue;
         }
         if (one.m && one.n)
             add_product(&all, &one);
         if (all.count == CUDA_GROUPS)
-            TRY(multiply(&all, g->dtype, queue));
+            TRY(multiply_groups(&all, g->dtype, queue));
     }
-    return multiply(&all, g->dtype, queue);
+    return multiply_groups(&all, g->dtype, queue);
 }

@@ -1,5 +1,6 @@
-/* The kernels of kernels.h on a CUDA stream: each enqueues, allocates nothing, returns a status.
- * Each is as its host twin, slot for slot; sums differ by rounding only, and never between runs. */
+/* The kernels of kernels.h on a CUDA stream.  Each function enqueues, allocates nothing, and
+ * returns a status.  Results equal those of the host, slot for slot; sums differ only by rounding,
+ * and never between two runs. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
@@ -9,7 +10,8 @@
 
 struct cuda_blas;
 
-/* Where a kernel goes.  The scratch memory belongs to the stream, so its use is in order too. */
+/* Where a kernel runs.  It belongs to a stream, which frees it.  Only work of this stream uses the
+ * scratch memory, so its uses do not overlap. */
 struct cuda_queue {
     cudaStream_t stream;
     void *scratch; /* aligned to 256 bytes */

@@ -1,5 +1,5 @@
-/* Launching, what threads of a block share, and what C++ has no words for: what tests bring of
- * their own, to run kernels on a CPU. */
+/* Kernel launches, shared memory and single GPU instructions.  Tests replace this part to run the
+ * kernels on a CPU (CUDA_ON_CPU). */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 
@@ -15,7 +15,7 @@ template <class T> struct same {
     typedef T type;
 };
 
-/* A dim3 and <<< >>> say no more than this, and no formatter knows them. */
+/* Launches a kernel.  It replaces dim3 and <<< >>>, which clang-format does not know. */
 template <class... Args>
 static cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads,
                           cudaStream_t stream, typename same<Args>::type... args)
@@ -34,7 +34,7 @@ static __device__ __forceinline__ uint64_t gpu_clock_ns()
     return ns;
 }
 
-/* 2^x to a relative 2^-22, and 1/x to 2^-23; what is below the normal numbers is 0. */
+/* 2^x with relative error 2^-22, and 1/x with 2^-23; subnormal numbers count as 0. */
 static __device__ __forceinline__ float exp2_approx(float x)
 {
     float y;
@@ -50,8 +50,8 @@ static __device__ __forceinline__ float reciprocal_approx(float x)
     return y;
 }
 
-/* 16 bytes to shared memory, or as many zeros, that are there after copies_wait().  Copies belong
- * to the group that the thread commits next. */
+/* Begins to copy 16 bytes to shared memory (`there` false: 16 zero bytes).  The copy belongs to the
+ * group that the thread commits next, and has ended after copies_wait(). */
 static __device__ __forceinline__ void copy_async(uint4 *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -62,15 +62,15 @@ static __device__ __forceinline__ void copies_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* The thread's own copies but for those of its last GROUPS groups. */
+/* Waits for the thread's own copies, except those of its last GROUPS groups. */
 template <int GROUPS> static __device__ __forceinline__ void copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
 }
 
-/* Four matrices of 8 rows of 8 elements of 16 bits: lanes 8 i to 8 i + 7 say where the rows of
- * matrix i lie.  A lane gets columns 2 (lane % 4) and the next one of row lane / 4, or, transposed,
- * those rows of that column. */
+/* Loads four matrices of 8 rows of 8 elements of 16 bits.  Lanes 8 i to 8 i + 7 give the addresses
+ * of the rows of matrix i.  A lane gets column 2 (lane % 4) and the next one, of row lane / 4;
+ * transposed, these rows of that column. */
 template <bool TRANSPOSED>
 static __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const uint4 *row)
 {
@@ -86,7 +86,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const ui
                      : "r"(at));
 }
 
-/* c (16,8) += a (16,16) b (16,8), spread over the lanes of a warp as PTX's mma.m16n8k16 says. */
+/* c (16,8) += a (16,16) b (16,8); PTX's mma.m16n8k16 defines which lane has which elements. */
 #define MMA_OF(type, name)                                                                         \
     static __device__ __forceinline__ void mma(type, float(&c)[4], const uint32_t(&a)[4],          \
                                                uint32_t b0, uint32_t b1)                           \

@@ -1,8 +1,8 @@
-/* The kernels move and move_rows on a GPU: they copy bytes where types agree and nothing is summed,
- * and go through f32 element by element elsewhere. */
+/* The kernels move and move_rows on a GPU.  They copy bytes where both types are equal and there is
+ * nothing to add; else they convert and add elements in f32. */
 #include "cuda_rows.cuh"
 
-/* The cells of a move and their strides in units of an access. */
+/* The blocks ("cells") of a move, and their strides in units of one access. */
 struct cells {
     uint64_t dims[3], from_stride[3], to_stride[3], term_stride;
 };
@@ -20,7 +20,7 @@ static inline struct cells in_units(const struct move *m, uint64_t units)
     return c;
 }
 
-/* Where cell number `cell` begins on both sides, and how far apart its terms are, in units. */
+/* Finds where cell number `cell` begins on both sides, and the step between its terms, in units. */
 DEVICE void locate(const struct cells &c, uint64_t cell, uint64_t &from, uint64_t &to,
                    uint64_t &step)
 {
@@ -32,7 +32,7 @@ DEVICE void locate(const struct cells &c, uint64_t cell, uint64_t &from, uint64_
     step = c.term_stride;
 }
 
-/* Cells that are the rows of a table's blocks, and units of a row. */
+/* The cells of move_rows: the rows of the blocks in a table; `units` in each row. */
 struct listed_rows {
     const struct row_block *blocks;
     uint64_t count, units;
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     });
 }
 
-/* A copy of either kind: so many cells of `block` elements. */
+/* A move or a move_rows: `cells` cells of `block` elements. */
 struct copying {
     uint32_t from_type, to_type;
     uint64_t cells, block, terms;
@@ -145,7 +145,7 @@ static cudaError_t sum(const Move *m, const struct copying &c, cudaStream_t stre
 template <class From, class To, class Move>
 static cudaError_t sum_from_to(const Move *m, const struct copying &c, cudaStream_t s)
 {
-    /* As many elements as make 16 bytes of the narrower type. */
+    /* As many elements as fill 16 bytes in the narrower type. */
     constexpr int wide = WIDE_BYTES / (int)(sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
 
     if (c.block % wide == 0 && aligned(c.from) && aligned(c.to))

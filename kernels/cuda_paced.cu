@@ -1,6 +1,6 @@
-/* Waits.  Copies are cut into pieces, each of which waits for its date on the GPU's own clock:
- * pieces for a copy engine, or those of one kernel that copies what an exchange carries.  And a
- * stream waits for the host. */
+/* Copies at a limited pace, for virtual ranks.  Copies are cut into pieces, and each piece waits
+ * for its time on the GPU's clock.  A copy engine or a kernel copies the pieces.  Also a kernel
+ * that waits for the host. */
 extern "C" {
 #include "cuda.h"
 #include "status.h"
@@ -13,9 +13,9 @@ extern "C" {
 
 /* ---- by a copy engine */
 
-/* Each wait is a kernel, and needs a place on a multiprocessor that kernels beside it may hold for
- * long.  So pieces are large, and however many bytes a sequence has, it is cut into at most so many
- * of them (and one more for each of its copies). */
+/* Each wait is a kernel, which needs a place on a multiprocessor, and other kernels may occupy it
+ * for long.  So pieces are large, and a sequence has at most PIECES_MOST (and one more for each of
+ * its copies). */
 static const uint64_t PIECE_BYTES_LEAST = 4 << 20, PIECES_MOST = 16;
 
 static __global__ void begin(uint64_t *clock)
@@ -23,7 +23,7 @@ static __global__ void begin(uint64_t *clock)
     *clock = gpu_clock_ns();
 }
 
-/* One thread, so that it takes next to nothing from the kernels beside it. */
+/* One thread, so that it takes almost nothing from the kernels beside it. */
 static __global__ void wait_for(const uint64_t *clock, uint64_t due_ns)
 {
     wait_until(*clock + due_ns);
@@ -64,7 +64,7 @@ int cuda_paced_end(struct paced *p, cudaStream_t stream)
 
 /* ---- by a kernel */
 
-/* DEEP: 16-byte loads that each thread has in flight; all of a block's make one piece. */
+/* DEEP: 16-byte loads that each thread has in flight; those of a whole block are one piece. */
 enum { THREADS = 512, DEEP = 4 };
 static const uint64_t PIECE_BYTES = THREADS * DEEP * sizeof(uint4);
 
@@ -92,8 +92,8 @@ static __device__ void copy_piece(char *to, const char *from, uint64_t bytes)
         to[i] = from[i];
 }
 
-/* Pieces go round the blocks across copies, so that each has as much to do.  Every block has a
- * clock of its own: as a library's blocks, it carries its share from when it begins. */
+/* Blocks take pieces in turn, across copies, so that each has the same work.  Every block counts
+ * time from its own beginning, as the blocks of a communication library do. */
 static __global__ void __launch_bounds__(THREADS) copy_all(const struct virtual_copies c)
 {
     uint64_t begun_ns = gpu_clock_ns(), passed = 0;
@@ -125,7 +125,7 @@ extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t c
     return CUDA(launch(copy_all, ctas, THREADS, stream, *copies));
 }
 
-/* ---- the host's word */
+/* ---- waiting for the host */
 
 static __global__ void wait_said(volatile uint32_t *said, uint32_t turn, uint64_t most_ns)
 {

@@ -1,5 +1,5 @@
-/* Kernels that wait: for a date, between copies at a given pace, by a copy engine or on
- * multiprocessors, as traffic of a link that is not there; and for the host. */
+/* Copies no faster than a given pace, by copy engines or by a kernel, for links that do not exist
+ * (comm/wire_virtual.c); and a kernel that waits for the host. */
 #ifndef CUDA_PACED_H
 #define CUDA_PACED_H
 
@@ -11,16 +11,16 @@
 extern "C" {
 #endif
 
-/* One sequence of copies on one stream; the bytes of all of them share one pace. */
+/* One sequence of copies on one stream, all at the same pace.  A value that the caller fills. */
 struct paced {
     void *clock; /* 8 bytes of GPU memory, used by one sequence at a time */
     double ns_per_byte;
-    uint64_t all;   /* bytes that there will be */
-    uint64_t bytes; /* so far */
+    uint64_t all;   /* bytes of the whole sequence */
+    uint64_t bytes; /* enqueued so far */
 };
 
-/* begin, copies, end: enqueued in this order.  Each copy begins no earlier, and the end comes no
- * earlier, than the bytes before it take. */
+/* Enqueue a sequence: begin, then copies, then end.  A copy begins, and the sequence ends, not
+ * before the time that all bytes before it take at this pace. */
 int cuda_paced_begin(struct paced *paced, cudaStream_t stream);
 int cuda_paced_copy(struct paced *paced, void *to, const void *from, size_t bytes,
                     cudaStream_t stream);
@@ -28,30 +28,31 @@ int cuda_paced_end(struct paced *paced, cudaStream_t stream);
 
 /* ---- all copies of one exchange, in one launch */
 
-/* As many as fit beside the rest into the 4 KiB that a launch may bring. */
+/* As many copies as fit into the 4 KiB of a launch's arguments. */
 enum { VIRTUAL_COPIES = 128 };
 
+/* One copy inside the GPU's memory. */
 struct virtual_copy {
     char *to;
     const char *from;
     uint64_t bytes;
 };
 
-/* The first `own` take nothing from the link; the bytes of the others pass it one after the other.
- */
+/* All copies of a launch.  The first `own` do not use the link; the bytes of the others pass the
+ * link one after the other. */
 struct virtual_copies {
     struct virtual_copy copies[VIRTUAL_COPIES];
     uint32_t count, own;
     double ns_per_byte;
 };
 
-/* On `ctas` blocks of threads, which stay until the link would have carried all of it. */
+/* Copies by a kernel of `ctas` blocks, which stay until the link would have carried all bytes. */
 int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas, cudaStream_t stream);
 
-/* ---- the host's word */
+/* ---- waiting for the host */
 
-/* Waits until said[0], of pinned memory, is `turn` or has passed it, or so long: then said[1] is
- * `turn`. */
+/* Enqueues a kernel that waits until said[0], in pinned memory, is at least `turn`.  After most_ns
+ * it writes `turn` to said[1] and ends. */
 int cuda_wait_said(uint32_t said[2], uint32_t turn, uint64_t most_ns, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Addresses for a library that reads them on the device: they travel as a kernel's arguments. */
+/* Copies addresses to the device's memory, where cuBLAS reads them, as arguments of a kernel. */
 #include "cuda_rows.cuh"
 
 extern "C" {

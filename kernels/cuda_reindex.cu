@@ -1,4 +1,4 @@
-/* Experts without padding: kept choices, sorted by expert. */
+/* Experts without padding: the kernel reindex on a GPU, which sorts kept choices by expert. */
 #include "cuda_rows.cuh"
 
 static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)

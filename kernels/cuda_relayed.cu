@@ -1,4 +1,4 @@
-/* Tokens that go to a node once: what the source lists, labels and collects. */
+/* The kernels of tokens that go to each node once (relayed.h), on a GPU. */
 #include "cuda_rows.cuh"
 
 DEVICE uint32_t node_of(const struct listed_choices &c, int32_t expert)
@@ -15,11 +15,11 @@ DEVICE uint32_t find_node(const struct sent_choice *listed, uint32_t count, uint
     return i;
 }
 
-/* A thread takes a token: its few choices depend on each other. */
+/* One thread handles one token, because the token's few choices depend on each other. */
 static __global__ void __launch_bounds__(THREADS) list_nodes_kernel(struct list_nodes l)
 {
     const struct listed_choices &c = l.choices;
-    uint32_t fan = listed_fan(&c);
+    uint32_t fan = most_nodes_per_token(&c);
 
     for (uint64_t t = (uint64_t)blockIdx.x * THREADS + threadIdx.x; t < c.tokens;
          t += (uint64_t)gridDim.x * THREADS) {
@@ -46,15 +46,16 @@ extern "C" int cuda_list_nodes(const struct list_nodes *l, const struct cuda_que
         "list_nodes");
 }
 
-/* A thread takes one label: of a listed node and choice. */
+/* One thread writes one label, of one listed node and choice. */
 static __global__ void __launch_bounds__(THREADS) label_rows_kernel(struct label_rows l)
 {
     const struct listed_choices &c = l.choices;
-    uint64_t labels = (uint64_t)c.tokens * listed_fan(&c) * c.top_k;
+    uint64_t labels = (uint64_t)c.tokens * most_nodes_per_token(&c) * c.top_k;
 
     for (uint64_t n = (uint64_t)blockIdx.x * THREADS + threadIdx.x; n < labels;
          n += (uint64_t)gridDim.x * THREADS) {
-        uint64_t listed = n / c.top_k, j = n % c.top_k, i = listed / listed_fan(&c) * c.top_k + j;
+        uint64_t listed = n / c.top_k, j = n % c.top_k;
+        uint64_t i = listed / most_nodes_per_token(&c) * c.top_k + j;
         int64_t slot = l.at.slot[listed];
         uint32_t node = (uint32_t)l.at.node[listed], local = c.experts / c.nodes;
         bool here;
@@ -84,7 +85,7 @@ static __global__ void __launch_bounds__(THREADS) clear_labels_kernel(struct lab
 extern "C" int cuda_label_rows(const struct label_rows *l, const struct cuda_queue *queue)
 {
     const struct listed_choices *c = &l->choices;
-    uint64_t labels = (uint64_t)c->tokens * listed_fan(c) * c->top_k;
+    uint64_t labels = (uint64_t)c->tokens * most_nodes_per_token(c) * c->top_k;
     uint64_t room = c->nodes * l->at.rows * c->top_k;
     cudaError_t code = cudaSuccess;
 
@@ -102,7 +103,7 @@ static __global__ void __launch_bounds__(THREADS) collect_gates_kernel(struct co
 
     for (uint64_t n = (uint64_t)blockIdx.x * THREADS + threadIdx.x; n < choices;
          n += (uint64_t)gridDim.x * THREADS) {
-        uint64_t i = n / c.top_k * listed_fan(&c);
+        uint64_t i = n / c.top_k * most_nodes_per_token(&c);
         uint32_t node;
 
         if (c.slot[n] < 0) {

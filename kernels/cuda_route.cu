@@ -1,18 +1,20 @@
-/* The gate: a warp picks a token's experts, then slots are given in the host's order.
+/* The router on a GPU: a warp chooses a token's experts, then choices get slots in the same order
+ * as on the host.
  *
- * Slots go to choices in the order (j, token).  That order is cut into ranges, one per warp: each
- * counts its experts, a scan over ranges says where each range begins, and each range then hands
- * out its slots in order. */
+ * Choices get slots in the order (j, token).  This order is cut into ranges, one per warp.  Each
+ * warp counts the experts of its range; a scan over ranges finds each range's first slots; then
+ * each warp gives slots to its range, in order. */
 #include "cuda_rows.cuh"
 #include "cuda_scores.cuh"
 
-static const uint32_t window_experts = 8192; /* counted at a time, over the warps of a block */
-static const uint64_t range_choices = 128;   /* the least a warp takes */
+static const uint32_t window_experts = 8192; /* counters of a block, for all its warps together */
+static const uint64_t range_choices = 128;   /* smallest range */
 static const uint64_t ranges_wanted = 512;
 
 /* ---- Choosing */
 
-/* A lane's logits: lane, lane + 32, ...; HELD of them in registers, or read again each time. */
+/* A lane's logits: lane, lane + 32, ...  HELD of them are in registers; with HELD 0, they are read
+ * again each time. */
 template <int HELD> struct logits {
     const float *row;
     uint32_t experts;
@@ -41,8 +43,8 @@ template <int HELD> struct logits {
     }
 };
 
-/* The best that comes after (key, expert) in descending order, ties by the lowest expert: what was
- * taken need not be remembered. */
+/* Finds the best expert after (key, expert) in descending order; ties go to the lowest expert.  So
+ * nobody need remember which experts were chosen. */
 template <int HELD> DEVICE void next_best(const logits<HELD> &mine, uint32_t &key, uint32_t &expert)
 {
     uint32_t best = 0, at = 0xffffffffu, most;
@@ -60,8 +62,8 @@ template <int HELD> DEVICE void next_best(const logits<HELD> &mine, uint32_t &ke
     key = most;
 }
 
-/* Of choices that are known what each weighs, into gates, and the sum: in the order in which the
- * token's own are added up.  Afterwards the row may be overwritten. */
+/* For known choices: writes the weight of each to its gate, and returns `sum` plus all weights,
+ * added in the usual order.  Afterwards the row may be overwritten. */
 template <class Weight>
 DEVICE float weigh_given(const struct route &r, uint64_t token, float sum, const Weight &weight)
 {
@@ -120,7 +122,7 @@ template <int HELD> static __global__ void __launch_bounds__(THREADS) choose_ker
         choose<HELD>(r, token);
 }
 
-/* ---- Choosing by groups, by sigmoids, or a group first */
+/* ---- Choosing with groups, with sigmoids, or in two levels */
 
 DEVICE void choose_scored(const struct route &r, uint64_t token)
 {
@@ -163,7 +165,7 @@ DEVICE void choose_scored(const struct route &r, uint64_t token)
         r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen : sum;
 }
 
-/* The best of a level's columns, and its probability. */
+/* Finds the best column of a level, and returns its probability. */
 DEVICE float choose_level(float *row, uint32_t n, uint32_t &best)
 {
     scores s = {};
@@ -213,7 +215,7 @@ static cudaError_t choose_experts(const struct route *r, cudaStream_t stream)
         return cudaSuccess;
     if (r->router != MOE_ROUTER_SOFTMAX || r->groups)
         return launch(choose_otherwise_kernel, blocks, THREADS, stream, *r);
-    if (r->given) /* registers would be short */
+    if (r->given) /* known choices need registers, so no logits are held in registers */
         return launch(choose_kernel<0>, blocks, THREADS, stream, *r);
     if (r->experts <= 1 * WARP)
         return launch(choose_kernel<1>, blocks, THREADS, stream, *r);
@@ -226,13 +228,13 @@ static cudaError_t choose_experts(const struct route *r, cudaStream_t stream)
     return launch(choose_kernel<0>, blocks, THREADS, stream, *r);
 }
 
-/* ---- Turns: a token's place is the number of those before it */
+/* ---- Order by importance: a token's place is the number of tokens before it */
 
 static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
 {
     SHARED(uint32_t, keys, THREADS);
 
-    /* All threads of a block go through all tokens: they load for each other. */
+    /* All threads of a block compare with all tokens, because they load keys for each other. */
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS; first < r.tokens;
          first += (uint64_t)gridDim.x * THREADS) {
         uint64_t token = first + threadIdx.x, before = 0;
@@ -255,12 +257,13 @@ static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
 
 /* ---- Slots */
 
+/* How choices are cut into ranges. */
 struct ranges {
-    uint64_t choices, each, count; /* each: a multiple of WARP */
+    uint64_t choices, each, count; /* each: choices in a range, a multiple of WARP */
     int32_t *table;                /* (experts, count) */
 };
 
-static inline struct ranges buckets_of(const struct route *r, const struct cuda_queue *queue)
+static inline struct ranges ranges_of(const struct route *r, const struct cuda_queue *queue)
 {
     struct ranges g = { (uint64_t)r->tokens * r->top_k, range_choices, 0,
                         (int32_t *)queue->scratch };
@@ -273,7 +276,7 @@ static inline struct ranges buckets_of(const struct route *r, const struct cuda_
     return g;
 }
 
-/* A choice by its place in the order of slots. */
+/* The choice at a place in the order in which choices get slots. */
 DEVICE uint64_t choice_at(const struct route &r, uint64_t place)
 {
     uint64_t j = place / r.tokens, token = place - j * r.tokens;
@@ -281,7 +284,7 @@ DEVICE uint64_t choice_at(const struct route &r, uint64_t place)
     return (r.turn ? r.turn[token] : token) * r.top_k + j;
 }
 
-/* The expert of a place as counted from `base`; window_experts or more if it is not in this window.
+/* The expert of a place, counted from `base`; window_experts or more if it is not in this window.
  */
 DEVICE uint32_t expert_at(const struct route &r, uint64_t place, uint64_t end, uint32_t base)
 {
@@ -317,7 +320,8 @@ static __global__ void __launch_bounds__(THREADS) count_kernel(struct route r, s
     }
 }
 
-/* A warp takes an expert: counts of ranges become what lies before them. */
+/* One warp handles one expert: it replaces the count of each range by the sum of the counts before
+ * it. */
 static __global__ void __launch_bounds__(THREADS) scan_kernel(struct route r, struct ranges g)
 {
     uint64_t expert = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -353,7 +357,7 @@ static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, st
         for (uint32_t e = lane; e < here; e += WARP)
             counter[e] = g.table[(base + e) * g.count + range];
         __syncwarp();
-        /* All lanes go through all places: those who match need each other. */
+        /* All lanes run all iterations, because __match_any_sync() needs them. */
         for (uint64_t first = begin; first < end; first += WARP) {
             uint32_t e = expert_at(r, first + lane, end, base);
             unsigned same = __match_any_sync(all_lanes, e);
@@ -367,7 +371,7 @@ static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, st
             }
             __syncwarp();
             if (e < here && same >> lane == 1)
-                counter[e] = slot + 1; /* the last of its kind */
+                counter[e] = slot + 1; /* the last lane with this expert */
             __syncwarp();
         }
     }
@@ -375,7 +379,8 @@ static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, st
 
 static cudaError_t give_slots(const struct route *r, const struct ranges *g, cudaStream_t stream)
 {
-    /* Warps of a block share the window: a range's counters are all of the experts, if they fit. */
+    /* Warps of a block share its counters; fewer warps are used where each then has a counter for
+     * every expert. */
     uint32_t fit = window_experts / (r->experts ? r->experts : 1);
     uint32_t warps = fit < 1 ? 1 : (fit < (uint32_t)WARPS ? fit : (uint32_t)WARPS);
     uint64_t blocks = (g->count + warps - 1) / warps;
@@ -393,14 +398,14 @@ static cudaError_t give_slots(const struct route *r, const struct ranges *g, cud
 
 extern "C" int cuda_route(const struct route *r, const struct cuda_queue *queue)
 {
-    struct ranges g = buckets_of(r, queue);
+    struct ranges g = ranges_of(r, queue);
     cudaError_t code = choose_experts(r, queue->stream);
 
     if (r->given)
         return cuda_check(code, "route");
     if (!code && r->turn && r->tokens)
         code = launch(turn_kernel, blocks_for(r->tokens), THREADS, queue->stream, *r);
-    if (!code && g.choices && !g.count) /* not even one range of so many experts */
+    if (!code && g.choices && !g.count) /* scratch memory is too small for one range */
         code = cudaErrorInvalidValue;
     return cuda_check(code ? code : give_slots(r, &g, queue->stream), "route");
 }
@@ -414,13 +419,13 @@ extern "C" int cuda_slots(const struct slots *s, const struct cuda_queue *queue)
     route.capacity = s->capacity;
     route.capacities = s->capacities;
     route.expert = (int32_t *)s->expert, route.slot = s->slot, route.needed = s->needed;
-    g = buckets_of(&route, queue);
+    g = ranges_of(&route, queue);
     return cuda_check(g.choices && !g.count ? cudaErrorInvalidValue
                                             : give_slots(&route, &g, queue->stream),
                       "slots");
 }
 
-/* ---- Choices that travel */
+/* ---- Choices that are sent to other ranks */
 
 static __global__ void __launch_bounds__(THREADS) pack_choices_kernel(struct pack_choices p)
 {
@@ -438,7 +443,7 @@ extern "C" int cuda_pack_choices(const struct pack_choices *p, const struct cuda
         "pack_choices");
 }
 
-/* Who gets no slot has none. */
+/* Unpacks choices; those that get no slot later keep slot -1. */
 static __global__ void __launch_bounds__(THREADS)
     take_apart_kernel(struct recount r, uint64_t choices)
 {
@@ -452,7 +457,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* -1, the expert of what was dropped, is beyond every window: it is counted nowhere. */
+/* Expert -1 of a dropped choice is outside every window, so nobody counts it. */
 extern "C" int cuda_recount(const struct recount *r, const struct cuda_queue *queue)
 {
     struct route route = {};
@@ -463,8 +468,8 @@ extern "C" int cuda_recount(const struct recount *r, const struct cuda_queue *qu
     route.capacity = r->capacity ? r->capacity : UINT64_MAX;
     route.capacities = r->capacities;
     route.expert = r->expert, route.slot = r->slot, route.needed = r->needed;
-    g = buckets_of(&route, queue);
-    if (g.choices && !g.count) /* not even one range of so many experts */
+    g = ranges_of(&route, queue);
+    if (g.choices && !g.count) /* scratch memory is too small for one range */
         code = cudaErrorInvalidValue;
     if (!code && g.choices)
         code =
@@ -474,7 +479,7 @@ extern "C" int cuda_recount(const struct recount *r, const struct cuda_queue *qu
 
 /* ---- Backward */
 
-/* No expert of the one that the other has not: in neither is one twice. */
+/* True where both sets have the same experts; no expert is twice in a set. */
 DEVICE bool equal_sets(const int32_t *a, const int32_t *b, uint32_t k)
 {
     for (uint32_t i = 0; i < k; i++) {
@@ -514,7 +519,7 @@ static __global__ void __launch_bounds__(THREADS)
             if (r.top_k == 1)
                 slope = (expert[0] == (int32_t)e ? dot : 0) -
                         r.probability[token * r.experts + e] * dot;
-            /* Normalised over the chosen, the gate is a softmax of the chosen logits alone. */
+            /* Normalised over the chosen experts, the gate is a softmax of their logits alone. */
             for (uint32_t j = 0; j < r.top_k && r.top_k > 1; j++)
                 if (expert[j] == (int32_t)e)
                     slope = gate[j] * (grad[j] - dot);
@@ -523,8 +528,8 @@ static __global__ void __launch_bounds__(THREADS)
     });
 }
 
-/* Of bilevel the columns of a choice are two, each of a softmax; a sigmoid's slope is that of its
- * logarithm, 1 - sigmoid, where softmax has 1. */
+/* The gradients of bilevel and sigmoid.  A choice of bilevel has two columns, each of a softmax.
+ * For sigmoid, the slope of its logarithm is 1 - sigmoid, where softmax has 1. */
 static __global__ void __launch_bounds__(THREADS)
     router_backward_kernel(struct route_backward r, struct pieces p)
 {

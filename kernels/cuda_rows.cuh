@@ -1,5 +1,5 @@
-/* What all kernels share: rows cut into pieces for groups of lanes, and wide loads and stores of
- * elements that are computed in f32. */
+/* What all GPU kernels share: rows that are cut into pieces for groups of lanes, and loads and
+ * stores of 16 bytes whose elements are computed in f32. */
 #ifndef CUDA_ROWS_CUH
 #define CUDA_ROWS_CUH
 
@@ -16,16 +16,17 @@ extern "C" {
 
 #define DEVICE static __device__ __forceinline__
 
-/* DEEP: wide loads that each lane has in flight, which is what fills the memory's pipes.  BLOCKS:
- * of THREADS, on a multiprocessor; a kernel that asks for no number loads one by one, in order that
- * more blocks fit. */
+/* DEEP: 16-byte loads that each lane has in flight; the memory reaches its full speed only with
+ * several.  BLOCKS: thread blocks that a multiprocessor must hold.  Without this limit the compiler
+ * loads one by one, to save registers so that more blocks fit. */
 enum { THREADS = 256, BLOCKS = 2, WARP = 32, WARPS = THREADS / WARP, DEEP = 4, WIDE_BYTES = 16 };
 static const unsigned all_lanes = 0xffffffffu;
 
-/* ---- Rows in pieces
- *
- * `rows` rows of `units` units.  2^lanes_log2 neighbouring lanes take up to DEEP units each of one
- * row: short rows share a warp, long ones are shared by warps. */
+/* ---- Rows in pieces */
+
+/* `rows` rows of `units` units, cut into pieces.  2^lanes_log2 neighbouring lanes process one
+ * piece, each up to DEEP units of one row.  So several short rows share a warp, and several warps
+ * share a long row. */
 struct pieces {
     uint64_t rows, units, per_row, count;
     int lanes_log2;
@@ -42,7 +43,8 @@ static inline struct pieces pieces_of(uint64_t rows, uint64_t units)
     return p;
 }
 
-/* Kernels loop, so a grid that is cut short still does everything. */
+/* The number of blocks for so many threads.  Kernels loop, so a grid that is limited still does all
+ * work. */
 static inline uint64_t blocks_for(uint64_t threads)
 {
     uint64_t blocks = (threads + THREADS - 1) / THREADS;
@@ -55,8 +57,8 @@ static inline uint64_t piece_blocks(const struct pieces &p)
     return blocks_for(p.count << p.lanes_log2);
 }
 
-/* Calls body(row, first, step): the lane's units are first, first + step, ... below units, DEEP at
- * most.  `blocks`: those of the grid that take part, from 0 on. */
+/* Calls body(row, first, step) for each of the lane's pieces.  Its units are first, first + step,
+ * ... below units, at most DEEP.  Only the first `blocks` blocks of the grid take part. */
 template <class Body>
 DEVICE void each_piece(const struct pieces &p, uint64_t blocks, const Body &body)
 {
@@ -101,7 +103,7 @@ template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float
     return __float2bfloat16_rn(x);
 }
 
-/* Two neighbours: one instruction rounds both. */
+/* Two neighbouring elements, which one instruction rounds together. */
 template <class T> struct pair {
     T first, second;
 };
@@ -124,8 +126,8 @@ __device__ __forceinline__ pair<__nv_bfloat16> narrow_two<__nv_bfloat16>(float f
     return { __low2bfloat16(two), __high2bfloat16(two) };
 }
 
-/* N neighbouring elements as they lie in memory: one, or a multiple of 16 bytes at a multiple of
- * 16. */
+/* N neighbouring elements as in memory: one element, or a multiple of 16 bytes at an address that
+ * is a multiple of 16. */
 template <class T, int N> struct pack {
     static constexpr int words = N * (int)sizeof(T) / WIDE_BYTES;
     uint4 word[words];
@@ -150,8 +152,8 @@ template <class T, int N> struct pack {
         memcpy(p.word, two, sizeof(two));
         return p;
     }
-    /* By a call that stores 16 bytes: the compiler splits a plain assignment into four where it
-     * finds the parts in four places. */
+    /* Uses a call that stores 16 bytes.  The compiler splits a plain assignment into four stores
+     * where the parts are in four places. */
     __device__ __forceinline__ void store(T *to) const
     {
 #pragma unroll
@@ -206,10 +208,10 @@ template <class T, int N> DEVICE void store(T *to, const float (&values)[N])
     pack<T, N>::of(values).store(to);
 }
 
-/* Units first, first + step, ... of a row of `units`, 1 at least; past its end the last one again,
- * which the caller leaves out: loads without conditions are what a compiler keeps together.  A
- * kernel loads all of its units before it stores any: no compiler may do that for it where pointers
- * could be equal. */
+/* Loads units first, first + step, ... of a row with at least one unit.  Past the end it loads the
+ * last unit again, which the caller ignores: the compiler keeps loads together only without
+ * conditions.  A kernel loads all its units before it stores any; the compiler cannot reorder them
+ * where pointers could be equal. */
 template <class T, int N, int COUNT>
 DEVICE void load_units(const T *row, uint64_t first, uint64_t step, uint64_t units,
                        pack<T, N> (&to)[COUNT])
@@ -222,7 +224,7 @@ DEVICE void load_units(const T *row, uint64_t first, uint64_t step, uint64_t uni
     }
 }
 
-/* sum += scale * those units; past the end it adds what nobody stores. */
+/* Adds scale times these units to sum; the sums past the end are not stored. */
 template <class T, int N, int COUNT>
 DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t units, float scale,
                       float (&sum)[COUNT][N])
@@ -241,10 +243,10 @@ DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t unit
     }
 }
 
-/* ---- Whose a row is
- *
- * The last of `count` whose rows begin at this row or before it: first[i], or where rows differ
- * not, i * rows. */
+/* ---- Owners of rows */
+
+/* Finds the owner (expert) of a row: the last of `count` whose rows begin at or before it.  Owner i
+ * begins at first[i]; first NULL: at i * rows. */
 DEVICE uint64_t owner_of(const uint64_t *first, uint64_t count, uint64_t rows, uint64_t row)
 {
     uint64_t low = 0, high = count;
@@ -275,7 +277,7 @@ DEVICE float warp_sum(float x)
     return x;
 }
 
-/* Of this lane and those before it. */
+/* The sum over this lane and the lanes before it. */
 template <class T> DEVICE T warp_running_sum(T x)
 {
 #pragma unroll
@@ -287,9 +289,9 @@ template <class T> DEVICE T warp_running_sum(T x)
     return x;
 }
 
-/* ---- Which instance of a kernel */
+/* ---- Choosing an instance of a kernel */
 
-/* Elements in 16 bytes of the narrower type. */
+/* Number of elements in a wide access: 16 bytes of this type. */
 static inline uint32_t wide_elements(uint32_t dtype)
 {
     return dtype == MOE_F32 ? 4 : 8;
@@ -300,7 +302,8 @@ static inline bool aligned(const void *memory)
     return (uintptr_t)memory % WIDE_BYTES == 0;
 }
 
-/* function<element type, elements per access>(...); `wide`: 16 bytes fit everywhere. */
+/* Calls function<element type, elements per access>(...).  `wide`: all rows allow accesses of 16
+ * bytes. */
 #define BY_TYPE(function, dtype, wide, ...)                                                        \
     ((dtype) == MOE_F32                                                                            \
          ? ((wide) ? function<float, 4>(__VA_ARGS__) : function<float, 1>(__VA_ARGS__))            \

@@ -1,11 +1,11 @@
-/* What a warp chooses experts by, where they are in groups or have a bias: from memory, since a
- * choice is small beside the product before it. */
+/* How a warp chooses experts that are in groups or have a bias.  It reads scores from memory each
+ * time, since choosing takes little time beside the product before it. */
 #ifndef CUDA_SCORES_CUH
 #define CUDA_SCORES_CUH
 
 #include "cuda_rows.cuh"
 
-/* Orders floats as unsigned numbers; above 0 for every float.  -0 is 0; what is no number comes
+/* Turns a float into an unsigned number above 0 with the same order: -0 equals 0, and NaN comes
  * last. */
 DEVICE uint32_t key_of(float x)
 {
@@ -21,13 +21,13 @@ DEVICE float key_float(uint32_t key)
     return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* What a token chooses by; without groups there is one. */
+/* The scores by which one token chooses; without groups there is one group. */
 struct scores {
     const float *row, *bias;
     uint32_t experts, groups, each;
     bool sums, limited;
-    uint32_t allowed;              /* a bit for each group, where they are no more than bits */
-    uint32_t last_key, last_group; /* of those that may be chosen from */
+    uint32_t allowed;              /* one bit for each group, where there are at most 32 */
+    uint32_t last_key, last_group; /* the last group from which the token may choose */
 };
 
 DEVICE float score_at(const scores &s, uint32_t expert)
@@ -66,7 +66,7 @@ DEVICE bool is_allowed(const scores &s, uint32_t group)
     return !comes_after(s.last_key, s.last_group, group_key(s, group), group);
 }
 
-/* The best of all lanes, ties by the lowest number. */
+/* Finds the best of all lanes; ties go to the lowest number. */
 DEVICE void agree_on_best(uint32_t &key, uint32_t &at)
 {
     uint32_t most = __reduce_max_sync(all_lanes, key);
@@ -117,7 +117,7 @@ DEVICE void next_allowed(const scores &s, uint32_t &key, uint32_t &expert)
     expert = at;
 }
 
-/* Softmax of a row in place; its largest is `top`.  Returns what the sum was. */
+/* Softmax of a row in place, whose largest value is `top`.  Returns the sum. */
 DEVICE float normalise(float *row, uint32_t n, float top)
 {
     uint32_t lane = threadIdx.x % WARP;

@@ -1,12 +1,12 @@
-/* Experts without padding: what cuda_esmm.cu, cuda_estmm.cu and cuda_tokens.cu share. */
+/* Experts without padding: functions that cuda_esmm.cu, cuda_estmm.cu and cuda_tokens.cu share. */
 #ifndef CUDA_SPARSE_CUH
 #define CUDA_SPARSE_CUH
 
 #include "cuda_tile.cuh"
 
-/* ---- What a thread has of a row: C neighbours, `left` of which are there */
+/* ---- Loads and stores of C neighbouring elements of a row, of which `left` exist */
 
-/* In one access. */
+/* Two elements for one access. */
 template <class T> struct alignas(2 * sizeof(T)) two {
     T first, second;
 };
@@ -45,7 +45,7 @@ DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
     }
 }
 
-/* ---- What tiles are made of */
+/* ---- The factors of a tile */
 
 template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const void *tokens)
 {
@@ -62,9 +62,9 @@ template <class T> static inline uint32_t tiles_across(uint32_t columns)
     return columns / tile<T>::columns + (columns % tile<T>::columns != 0);
 }
 
-/* ---- What a call says of its rows */
+/* ---- Checks of a call's arguments */
 
-/* Where 16 bytes of every row fit. */
+/* True where all rows allow accesses of 16 bytes. */
 static inline bool wide_rows(const struct kept_rows &at)
 {
     uint32_t n = wide_elements(at.dtype);
@@ -73,7 +73,7 @@ static inline bool wide_rows(const struct kept_rows &at)
            at.expert_stride % n == 0;
 }
 
-/* Products are made of numbers of one type, and a choice is a number of 32 bits there. */
+/* Checks what the kernels assume: both factors have one type, and choices are 32-bit numbers. */
 static inline int check_rows(const struct kept_rows &at)
 {
     bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX && at.unit_stride <= UINT32_MAX;
@@ -84,7 +84,7 @@ static inline int check_rows(const struct kept_rows &at)
                       "2^32 choices, or a stride as long");
 }
 
-/* Kernels read the strides as they are. */
+/* Replaces strides of 0 by their defaults, because kernels use them as they are. */
 static inline struct kept_rows strided(struct kept_rows at)
 {
     at.expert_stride = kept_expert_stride(&at);
@@ -92,13 +92,14 @@ static inline struct kept_rows strided(struct kept_rows at)
     return at;
 }
 
-/* Of ESMM_TOKENS: (kept_most(), columns) of dtype, of the columns of D from `column` on. */
+/* The results of ESMM_TOKENS: a matrix (kept_rows_limit(), columns) of dtype, with the columns of D
+ * from `column` on. */
 struct results {
     void *at;
     uint32_t columns, column;
 };
 
-/* Adds up each token's results, of so many columns (cuda_tokens.cu).  wide: as BY_TYPE has it. */
+/* Adds up each token's results in so many columns (cuda_tokens.cu).  For `wide` see BY_TYPE. */
 cudaError_t add_results(const struct esmm *m, const struct results *r, uint32_t columns, bool wide,
                         cudaStream_t stream);
 

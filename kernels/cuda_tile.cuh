@@ -1,10 +1,11 @@
-/* One tile of a product, made by a block: sums of a(m,k) b(n,k) over k.
+/* One tile of a matrix product, which a block of threads computes: sums of a(m,k) b(n,k) over k.
+ * The kernels of experts without padding use it.
  *
- * Both factors are lines of a matrix, gathered or in order, and come to shared memory in slabs of
- * k, AHEAD of the slab that is multiplied.  They lie in one of two ways: `along`, where a line is
- * an m (or n) and k runs along it, or across, where a line is a k.  Where 16 bytes do not fit
- * (WIDE), elements come one by one.  16-bit numbers are multiplied by tensor cores; sums are f32.
- */
+ * Both factors are lines of a matrix, gathered or in order.  They are copied to shared memory in
+ * slabs of k, AHEAD slabs before they are multiplied.  A factor has one of two layouts.  ALONG: a
+ * line is one m (or n), and k runs along it.  Across: a line is one k.  Without WIDE, rows do not
+ * allow accesses of 16 bytes, and elements are copied one by one.  Tensor cores multiply 16-bit
+ * numbers; sums are f32. */
 #ifndef CUDA_TILE_CUH
 #define CUDA_TILE_CUH
 
@@ -16,14 +17,14 @@ template <class T> struct tile {
     static constexpr int columns = sizeof(T) == sizeof(float) ? 64 : 128;
     static constexpr int depth = SLAB_BYTES / (int)sizeof(T); /* of a slab, in k */
     static constexpr int chunk = WIDE_BYTES / (int)sizeof(T); /* elements of 16 bytes */
-    /* What shared memory holds, in 16 bytes: lines of a, then of b. */
+    /* Sizes in shared memory, in units of 16 bytes: lines of a, then lines of b. */
     static constexpr int slab_a = TILE_ROWS * SLAB_BYTES / WIDE_BYTES;
     static constexpr int slab_words = (TILE_ROWS + columns) * SLAB_BYTES / WIDE_BYTES;
     static constexpr int words = SLABS * slab_words;
 };
 
-/* Where a line's 16 bytes lie in a slab: turned round, so that lanes that read a column of them
- * read from all banks. */
+/* Where 16 bytes of a line lie in a slab.  The order is permuted, so that lanes that read a column
+ * use all banks of shared memory. */
 template <class T, bool ALONG, int EXTENT> struct place {
     static constexpr int width = ALONG ? SLAB_BYTES / WIDE_BYTES : EXTENT / tile<T>::chunk;
 
@@ -33,8 +34,8 @@ template <class T, bool ALONG, int EXTENT> struct place {
     }
 };
 
-/* The lines of a matrix: line i is line choice[i] / top_k of the memory if they are gathered; there
- * are less than 2^32 choices. */
+/* The lines of a matrix.  Gathered, line i is line choice[i] / top_k in memory; there are fewer
+ * than 2^32 choices. */
 template <class T> struct lines {
     const T *base;
     uint32_t stride;
@@ -42,7 +43,8 @@ template <class T> struct lines {
     uint32_t top_k;
 };
 
-/* What a tile takes of them: `count` lines from `first` on, `left` elements from `from` on. */
+/* The part of these lines in a tile: `count` lines from `first` on, and of each `left` elements
+ * from `from` on. */
 struct window {
     uint64_t first;
     uint32_t count, from, left;
@@ -58,7 +60,7 @@ template <class T> DEVICE void copy_one_by_one(uint4 *to, const T *from, uint32_
     memcpy(to, element, sizeof(element));
 }
 
-/* What is not there is zero, and is not read. */
+/* Copies 16 bytes; elements that do not exist become zero, and are not read. */
 template <class T, bool WIDE>
 DEVICE void copy_piece(uint4 *to, const T *from, bool there, uint32_t left)
 {
@@ -68,7 +70,7 @@ DEVICE void copy_piece(uint4 *to, const T *from, bool there, uint32_t left)
         copy_one_by_one(to, from, there ? left : 0);
 }
 
-/* A thread's pieces of a slab, 16 bytes each. */
+/* The pieces of 16 bytes that a thread copies of a slab. */
 template <class T, bool ALONG, int EXTENT> struct piece {
     typedef place<T, ALONG, EXTENT> at;
     static constexpr int each = EXTENT * SLAB_BYTES / WIDE_BYTES / THREADS;
@@ -91,10 +93,10 @@ template <class T, bool ALONG, int EXTENT> struct piece {
     }
 };
 
-/* One factor's way into shared memory. */
+/* Copies one factor to shared memory, slab by slab. */
 template <class T, bool WIDE, bool ALONG, bool GATHERED, int EXTENT> struct feed;
 
-/* Along, the lines stay. */
+/* ALONG: all slabs have the same lines. */
 template <class T, bool WIDE, bool GATHERED, int EXTENT>
 struct feed<T, WIDE, true, GATHERED, EXTENT> {
     typedef piece<T, true, EXTENT> mine;
@@ -125,7 +127,7 @@ struct feed<T, WIDE, true, GATHERED, EXTENT> {
     }
 };
 
-/* Across, each slab has lines of its own. */
+/* Across, in order: each slab has other lines. */
 template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, false, EXTENT> {
     typedef piece<T, false, EXTENT> mine;
     const T *start;
@@ -148,7 +150,7 @@ template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, false, EXT
     }
 };
 
-/* Which lines come next is asked a slab before. */
+/* Across, gathered: it reads the line numbers of a slab one slab before. */
 template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, true, EXTENT> {
     typedef piece<T, false, EXTENT> mine;
     const T *start;
@@ -185,8 +187,8 @@ template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, true, EXTE
     }
 };
 
-/* Factors of the lines of k, one in each lane: asked for two slabs before they are wanted, since
- * one memory access says where the other goes. */
+/* The gates by which lines of k are multiplied, one in each lane.  It reads them two slabs before
+ * they are used, because the address of a gate must be read first. */
 template <class T, bool WEIGHED> struct weights {
     const int64_t *choice;
     const float *gate;
@@ -206,7 +208,7 @@ template <class T, bool WEIGHED> struct weights {
     {
         next_choice = (uint32_t)choice[min(slab * tile<T>::depth + threadIdx.x % WARP, count - 1)];
     }
-    /* From here on of() is about slab `asked` - 2. */
+    /* From now on of() gives the gates of slab `asked` - 2. */
     __device__ __forceinline__ void step(uint32_t asked)
     {
         if (!WEIGHED)
@@ -221,12 +223,12 @@ template <class T, bool WEIGHED> struct weights {
     }
 };
 
-/* ---- A thread's share of a tile: ROWS_EACH rows, and of each the columns that each_in_row()
- * hands out: body(first column, values), always neighbours. */
+/* ---- The sums of a thread: ROWS_EACH rows of a tile, and of each row some columns.  each_in_row()
+ * calls body(first column, values) with neighbouring columns. */
 
-/* By tensor cores: a warp has 64 rows and 32 columns. */
+/* Sums by tensor cores: a warp has 64 rows and 32 columns. */
 template <class T, bool A_ALONG, bool B_ALONG> struct sums {
-    static constexpr int lanes = 4, column_warps = 4; /* that share a row */
+    static constexpr int lanes = 4, column_warps = 4; /* lanes and warps that share a row */
     typedef place<T, A_ALONG, TILE_ROWS> at_a;
     typedef place<T, B_ALONG, tile<T>::columns> at_b;
     float c[4][4][4] = {};
@@ -247,12 +249,12 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     {
         return first_row() + r * 8 + lane() / 4;
     }
-    /* Whether the warp has any of a tile's rows and columns. */
+    /* True where the warp has some of the rows and columns that exist. */
     DEVICE bool used(uint32_t rows, uint32_t columns)
     {
         return (uint32_t)first_row() < rows && (uint32_t)column_warp() * 32 < columns;
     }
-    /* 16 rows, of which a lane brings the address of 8 elements. */
+    /* Loads 16 rows; each lane gives the address of 8 elements. */
     DEVICE void load_a(const uint4 *a, int i, int k, uint32_t (&to)[4])
     {
         int first = first_row() + i * 16;
@@ -263,8 +265,8 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
         else
             load_matrices<true>(to, a + at_a::of(k + half * 8 + lane() % 8, first / 8 + upper));
     }
-    /* Columns 2 j of the tensor cores and the next.  Along, columns are dealt out so that a thread
-     * has eight neighbours in the end. */
+    /* Loads columns 2 j and 2 j + 1 of the tensor cores.  ALONG permutes columns, so that a thread
+     * ends with eight neighbouring ones. */
     DEVICE void load_b(const uint4 *b, int j, int k, uint32_t (&to)[4])
     {
         int half = lane() / 8 % 2, r = lane() % 8;
@@ -337,7 +339,7 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     }
 };
 
-/* By plain threads, 16 times 16 of them, with 8 rows and 4 columns each. */
+/* Sums in f32 by 16 times 16 threads, each with 8 rows and 4 columns. */
 template <bool A_ALONG, bool B_ALONG> struct sums<float, A_ALONG, B_ALONG> {
     static constexpr int lanes = 16, column_warps = 1;
     typedef place<float, A_ALONG, TILE_ROWS> at_a;
@@ -368,7 +370,7 @@ template <bool A_ALONG, bool B_ALONG> struct sums<float, A_ALONG, B_ALONG> {
     {
         return *reinterpret_cast<const float4 *>(at);
     }
-    /* COUNT times four of k, of lines `mine`, mine + 16, ... or of chunks `mine`, mine + 16, ... */
+    /* Loads four k of COUNT lines: lines (or chunks) `mine`, mine + 16, ... */
     template <class AT, bool ALONG, int COUNT>
     DEVICE void load(const uint4 *from, int mine, int k, float (&to)[4][COUNT])
     {
@@ -425,8 +427,8 @@ template <bool A_ALONG, bool B_ALONG> struct sums<float, A_ALONG, B_ALONG> {
     }
 };
 
-/* sum += the product over `depth` of k, of a tile of which so many rows and columns are wanted.
- * Shared memory is free again afterwards. */
+/* Adds the product over `depth` values of k to sum, for a tile of which so many rows and columns
+ * exist.  Afterwards shared memory may be used again. */
 template <class T, class Feed_a, class Feed_b, class Weights, class Sums>
 DEVICE void tile_multiply(Feed_a &a, Feed_b &b, Weights &w, uint32_t depth, uint32_t rows,
                           uint32_t columns, uint4 *memory, Sums &sum)

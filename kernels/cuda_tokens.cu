@@ -1,13 +1,14 @@
-/* Tokens to their rows in (E,C,D) and back, with both backwards.
+/* The kernels that move tokens to rows (E,C,D) and back, on a GPU: encode, decode, their gradients,
+ * and the matrices of the baseline `dense`.
  *
- * Every token is read once and every row written once: encode goes from tokens to rows, since slots
- * are unique, and no map from rows to tokens has to be made first. */
+ * Every token is read once and every row is written once.  encode loops over tokens: slots are
+ * unique, so it needs no map from rows to tokens. */
 #include "cuda_sparse.cuh"
 
-/* Rows that a warp looks at to find those that no choice fills. */
+/* Rows that a warp checks at a time, to find rows without a choice. */
 enum { ROWS_PER_WARP = 8 };
 
-/* The row of a choice, counted in rows; negative if it was dropped. */
+/* The row of a choice, counted in rows; negative if the choice was dropped. */
 DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
 {
     int64_t slot = r.slot[choice];
@@ -30,7 +31,7 @@ static inline uint64_t clear_warps(const struct routing &r)
     return (routing_rows(&r) + ROWS_PER_WARP - 1) / ROWS_PER_WARP;
 }
 
-/* Zeroes the rows that no choice fills, by warps `warp`, warp + warps, ...  Rows are `units` units
+/* Zeroes the rows without a choice; this warp is number `warp` of `warps`.  A row is `units` units
  * of type U. */
 template <class U>
 DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint64_t warp,
@@ -54,7 +55,7 @@ DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint6
     }
 }
 
-/* ---- encode: bytes are moved, so only the width of an access matters */
+/* ---- encode: it copies bytes, so only the width of an access matters */
 
 template <class U>
 static __global__ void __launch_bounds__(THREADS)
@@ -113,7 +114,7 @@ extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queu
 
 /* ---- decode, encode_backward and the end of ESMM_TOKENS: the weighted sum of a token's rows */
 
-/* to = add (NULL: 0) + the sum of gate (NULL: 1) * row.  Rows of `to` and `add` are `stride`
+/* Writes to = add (NULL: 0) + the sum of gate (NULL: 1) * row.  Rows of `to` and `add` are `stride`
  * elements apart. */
 template <class T, class Out, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -141,7 +142,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     });
 }
 
-/* Of the rows' first `columns` columns. */
+/* Combines the first `columns` columns of the rows. */
 template <class T, int N, class Out>
 static cudaError_t combine(const struct routing &r, uint32_t columns, const float *gate,
                            const T *from, const float *add, Out *to, uint64_t stride,
@@ -207,10 +208,11 @@ cudaError_t add_results(const struct esmm *m, const struct results *r, uint32_t 
     return BY_TYPE(add_typed, m->at.dtype, wide, m, r, columns, stream);
 }
 
-/* ---- decode_backward: a block takes a token; its gradient is read once and held, DEEP units in
- * each of BLOCK threads.  Short rows take fewer threads, so that all of them have as many loads. */
+/* ---- decode_backward: one block handles one token.  It reads the token's gradient once and holds
+ * it, DEEP units in each of BLOCK threads.  Short rows use fewer threads, so that each thread still
+ * has DEEP loads. */
 
-/* to = scale * grad, and the lane's share of grad . result, over the units that are held. */
+/* Writes to = scale * grad for the held units, and returns the lane's part of grad . result. */
 template <class T, int N, int BLOCK>
 DEVICE float scale_and_dot(const pack<T, N> (&held)[DEEP], const T *result, float scale, T *to,
                            uint64_t first, uint64_t units)
@@ -238,8 +240,8 @@ DEVICE float scale_and_dot(const pack<T, N> (&held)[DEEP], const T *result, floa
     return dot;
 }
 
-/* Choices first .. first + WARP - 1 of a token.  parts: one number for each choice and warp; the
- * same lane always writes the same one. */
+/* Handles choices first to first + WARP - 1 of a token.  `parts` has one number for each choice and
+ * warp; always the same lane writes it. */
 template <class T, int N, int BLOCK>
 DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t first,
                            uint64_t units, float *parts)
@@ -331,7 +333,7 @@ extern "C" int cuda_decode_backward(const struct decode_backward *d, const struc
                       "decode_backward");
 }
 
-/* ---- one_hot: one element of a row is not zero */
+/* ---- the matrices of the baseline `dense`: one element of a one_hot row is not zero */
 
 static __global__ void __launch_bounds__(THREADS) one_hot_kernel(struct one_hot o)
 {

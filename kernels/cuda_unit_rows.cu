@@ -1,4 +1,4 @@
-/* Rows of a length that is given, a warp for each, and losses of single choices. */
+/* The kernels unit_rows, its gradient, and keep_losses on a GPU; one warp handles one row. */
 #include "cuda_rows.cuh"
 
 DEVICE float factor_of(const float *exponent)
@@ -42,7 +42,8 @@ extern "C" int cuda_unit_rows(const struct unit_rows *u, const struct cuda_queue
         "unit_rows");
 }
 
-/* Of to = factor from / length the part along `to` vanishes, but where length is a constant. */
+/* With to = factor * from / length, the gradient has no part along `to`, except where the length is
+ * the constant UNIT_ROWS_LEAST. */
 static __global__ void __launch_bounds__(THREADS)
     unit_rows_backward_kernel(struct unit_rows_backward u)
 {

@@ -1,4 +1,5 @@
-/* The table of back ends, and what is common to all: muting, counting memory, checking. */
+/* The table of back ends, and what all of them share: muted streams, counts of kernels and events,
+ * and marks. */
 #include "device.h"
 
 #ifdef MOETUNE_CUDA
@@ -27,10 +28,10 @@ int device_open(const char *name, struct device **out)
     for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]); i++)
         if (!strcmp(backends[i].name, name))
             return backends[i].open(out);
-    return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has %s", name,
+    return fail(ERR_ARGUMENT, "this build has no device \"%s\": it has %s", name,
                 sizeof(backends) > sizeof(backends[0])
                     ? "host and cuda"
-                    : "host (cuda wants a CUDA toolkit when moetune is built)");
+                    : "host (for cuda, build moetune with a CUDA toolkit)");
 }
 
 void device_close(struct device *device)
@@ -137,7 +138,7 @@ int64_t device_now_ns(struct device *device)
     return device->ops->now_ns(device);
 }
 
-bool device_holds(const struct device *device)
+bool device_can_hold(const struct device *device)
 {
     return device->ops->hold != NULL;
 }
@@ -147,9 +148,9 @@ int stream_hold(struct stream *stream)
     return stream->device->ops->hold(stream);
 }
 
-int device_go(struct device *device)
+int device_end_hold(struct device *device)
 {
-    return device->ops->go(device);
+    return device->ops->end_hold(device);
 }
 
 bool device_has_graphs(const struct device *device)

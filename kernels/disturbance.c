@@ -1,4 +1,5 @@
-/* Reads the kernel's account of this process before and after a stretch of work. */
+/* Reads Linux's counters before and after a stretch of work, and computes the time that other
+ * processes took from it. */
 #include "disturbance.h"
 
 #include "status.h"
@@ -26,8 +27,8 @@ bool schedstat_waited(const char *text, int64_t *ns)
     return true;
 }
 
-/* Lines are "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..."; "cpu" alone is all of them.
- */
+/* Lines are "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..."; "cpu" without a number is
+ * the sum of all cores. */
 bool stat_stolen(const char *text, bool (*counts)(const void *self, int core), const void *self,
                  int64_t *ticks)
 {
@@ -59,7 +60,7 @@ int64_t use_lost_ns(const struct use *before, const struct use *after, double co
                       (after->ran_ns - before->ran_ns);
     int64_t lost = waited < missing ? waited : missing;
 
-    /* Less than nothing: a thread that has ended takes its account with it. */
+    /* It may be negative: the counters of a thread that has ended are gone. */
     return lost > 0 && cores >= 1 ? lost : 0;
 }
 
@@ -68,7 +69,7 @@ bool steal_is_due(const struct steal *s, int64_t now_ns)
     return !s->since_ns || now_ns - s->since_ns >= STEAL_WINDOW_NS;
 }
 
-void steal_look(struct steal *s, int64_t now_ns, int64_t ticks, int64_t tick_ns, int cores)
+void steal_update(struct steal *s, int64_t now_ns, int64_t ticks, int64_t tick_ns, int cores)
 {
     double span_ns = (double)(now_ns - s->since_ns) * cores;
 
@@ -80,10 +81,11 @@ void steal_look(struct steal *s, int64_t now_ns, int64_t ticks, int64_t tick_ns,
 
 /* ---- this process */
 
+/* See disturbance_open(); disturbance_close() frees it. */
 struct disturbance {
     double cores;
-    DIR *tasks; /* NULL: not told */
-    int stat;   /* -1: not told */
+    DIR *tasks; /* NULL: Linux does not count waits */
+    int stat;   /* open /proc/stat; -1: it cannot be read */
     int64_t tick_ns;
     struct use before;
     struct steal steal;
@@ -98,7 +100,7 @@ static int64_t clock_ns(clockid_t id)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A whole small file, from its start; "" if it cannot be read. */
+/* Reads a whole small file from its start; "" if it cannot be read. */
 static void read_text(int fd, char *text, size_t size)
 {
     ssize_t n = fd < 0 ? -1 : pread(fd, text, size - 1, 0);
@@ -115,7 +117,7 @@ static void read_file(int folder, const char *path, char *text, size_t size)
         close(fd);
 }
 
-/* Threads come and go: they are listed anew each time. */
+/* Lists the threads again each time, because threads begin and end. */
 static struct use use_now(struct disturbance *d)
 {
     struct use use = { .at_ns = clock_ns(CLOCK_MONOTONIC),
@@ -147,7 +149,7 @@ int disturbance_open(double cores, struct disturbance **out)
     struct disturbance *d = calloc(1, sizeof(*d));
 
     if (!d)
-        return fail(ERR_NOMEM, "what others take");
+        return fail(ERR_NOMEM, "the counters of disturbances");
     d->cores = cores;
     d->tasks = disturbance_waits_are_known() ? opendir("/proc/self/task") : NULL;
     d->stat = open("/proc/stat", O_RDONLY | O_CLOEXEC);
@@ -176,7 +178,7 @@ void disturbance_begin(struct disturbance *d)
         !sched_getaffinity(0, sizeof(allowed), &allowed)) {
         read_text(d->stat, d->text, sizeof(d->text));
         if (stat_stolen(d->text, is_allowed, &allowed, &ticks))
-            steal_look(&d->steal, now_ns, ticks, d->tick_ns, CPU_COUNT(&allowed));
+            steal_update(&d->steal, now_ns, ticks, d->tick_ns, CPU_COUNT(&allowed));
     }
     d->before = use_now(d);
 }

@@ -1,10 +1,10 @@
-/* A gemm_rows as products of single experts, for devices that have nothing better. */
+/* Splits a gemm_rows into products of single experts, for devices without a grouped product. */
 #ifndef GEMM_ROWS_H
 #define GEMM_ROWS_H
 
 #include "kernels.h"
 
-/* One expert's; m or k is 0 where it has no rows. */
+/* The product of expert i; m or k is 0 where it has no rows. */
 static inline struct gemm gemm_of_rows(const struct gemm_rows *g, uint32_t i)
 {
     uint64_t before = g->first[i], rows = g->first[i + 1] - before;

@@ -1,4 +1,5 @@
-/* Host streams: a worker thread each, in order; events order them; memory is plain memory. */
+/* The back end `host`: each stream is a thread that runs its tasks in order, and memory is plain
+ * memory. */
 #include "host.h"
 
 #include "allowance.h"
@@ -13,11 +14,13 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* Of 256 to 1,024 rows a block was as fast; fewer add to gradients of matrices too often. */
+/* BLOCK_ROWS: blocks of 256 to 1,024 rows were equally fast.  Smaller blocks add to the gradients
+ * of matrices too often. */
 enum { QUEUE_TASKS = 1024, ALIGNMENT = 256, BLOCK_ROWS = 512 };
 
 enum task_kind { TASK_KERNEL, TASK_CALL, TASK_RECORD, TASK_WAIT };
 
+/* One entry of a stream's queue. */
 struct task {
     enum task_kind kind;
     union {
@@ -25,16 +28,18 @@ struct task {
         int (*call)(const void *args);
         struct host_event *event;
     } what;
-    uint64_t turn; /* of the event: which record this is, or waits for */
+    uint64_t turn; /* number of the event's record that this task makes or waits for */
     _Alignas(16) unsigned char args[HOST_ARGS_BYTES];
 };
 
+/* An open device of this kind; host_close() frees it. */
 struct host_device {
     struct device base;
     atomic_int computing;        /* streams inside a kernel at this moment */
     struct host_stream *streams; /* all that are open */
 };
 
+/* A stream: its thread, and a ring of tasks. */
 struct host_stream {
     struct stream base;
     struct host_stream *next; /* of the device's streams */
@@ -42,17 +47,18 @@ struct host_stream {
     pthread_mutex_t lock;
     pthread_cond_t filled, drained;
     struct task tasks[QUEUE_TASKS];
-    uint64_t pushed, finished; /* counts; the queue is what lies between */
+    uint64_t pushed, finished; /* numbers of tasks; those in between are queued */
     int status;
     bool closing;
     atomic_bool computing;
 };
 
+/* An event; `lock` protects all members below it. */
 struct host_event {
     struct event base;
     pthread_mutex_t lock;
     pthread_cond_t happened;
-    uint64_t issued, done; /* turns of record */
+    uint64_t issued, done; /* numbers of records that were enqueued, and that happened */
     int64_t when_ns;
 };
 
@@ -77,8 +83,9 @@ int64_t host_clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Returns the status of a call; kernels cannot fail.  `broken` drops all but the events. */
-static int task_run(struct host_stream *stream, const struct task *task, bool broken)
+/* Runs a task, and returns the status of a call; kernels cannot fail.  With `has_failed` it runs
+ * only events. */
+static int task_run(struct host_stream *stream, const struct task *task, bool has_failed)
 {
     struct host_device *device = (struct host_device *)stream->base.device;
     struct host_event *event;
@@ -99,9 +106,9 @@ static int task_run(struct host_stream *stream, const struct task *task, bool br
             pthread_cond_wait(&event->happened, &event->lock);
         pthread_mutex_unlock(&event->lock);
         break;
-    case TASK_CALL: return broken ? OK : task->what.call(task->args);
+    case TASK_CALL: return has_failed ? OK : task->what.call(task->args);
     case TASK_KERNEL:
-        if (broken)
+        if (has_failed)
             break;
         atomic_store(&stream->computing, true);
         atomic_fetch_add(&device->computing, 1);
@@ -113,16 +120,16 @@ static int task_run(struct host_stream *stream, const struct task *task, bool br
     return OK;
 }
 
-static void *work(void *arg)
+static void *stream_main(void *arg)
 {
     struct host_stream *stream = arg;
 
-    /* The default slack of 50 us would double the short naps of a wire that polls. */
+    /* The default timer slack of 50 us would double the short sleeps of a wire that polls. */
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         const struct task *task = &stream->tasks[stream->finished % QUEUE_TASKS];
-        bool broken = stream->status != OK;
+        bool has_failed = stream->status != OK;
         int status;
 
         if (stream->finished == stream->pushed) {
@@ -132,12 +139,13 @@ static void *work(void *arg)
             continue;
         }
         pthread_mutex_unlock(&stream->lock);
-        status = task_run(stream, task, broken);
+        status = task_run(stream, task, has_failed);
         pthread_mutex_lock(&stream->lock);
         if (status && !stream->status)
             stream->status = status;
         stream->finished++;
-        /* Only what the driving thread may wait for: each needless signal costs two switches. */
+        /* Signals only what the host thread may wait for: each useless signal costs two context
+         * switches. */
         if (stream->finished == stream->pushed ||
             stream->pushed - stream->finished == QUEUE_TASKS - 1)
             pthread_cond_signal(&stream->drained);
@@ -146,9 +154,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Streams that sleep are woken all at once, when the driving thread itself is about to wait: where
- * cores are few, a stream woken by its first task would take the core from the thread that is still
- * queueing the others, and the two would change places at every task. */
+/* Wakes all sleeping streams when the host thread itself is about to wait.  If its first task woke
+ * a stream, then with few cores the stream would take the core from the thread that still enqueues,
+ * and the two would switch at every task. */
 static void wake_all(const struct device *device)
 {
     for (struct host_stream *s = ((const struct host_device *)device)->streams; s; s = s->next) {
@@ -158,9 +166,10 @@ static void wake_all(const struct device *device)
     }
 }
 
-/* One producer for all streams: the thread that drives the device. */
-static void push(struct host_stream *stream, const struct task *head, const void *args,
-                 size_t bytes)
+/* Appends a task to the queue, and waits while the queue is full.  Only one thread enqueues, the
+ * one that drives the device. */
+static void enqueue(struct host_stream *stream, const struct task *head, const void *args,
+                    size_t bytes)
 {
     struct task *task;
 
@@ -186,7 +195,7 @@ static int host_launch(struct stream *base, enum kernel kernel, const void *args
 {
     struct task head = { .kind = TASK_KERNEL, .what.kernel = kernel };
 
-    push((struct host_stream *)base, &head, args, bytes);
+    enqueue((struct host_stream *)base, &head, args, bytes);
     return OK;
 }
 
@@ -195,13 +204,13 @@ int host_call(struct stream *base, int (*fn)(const void *args), const void *args
     struct task head = { .kind = TASK_CALL, .what.call = fn };
 
     if (bytes > HOST_ARGS_BYTES)
-        return fail(ERR_DEVICE, "%zu bytes of arguments do not fit a task", bytes);
+        return fail(ERR_DEVICE, "%zu bytes of arguments do not fit into a task of a stream", bytes);
     if (!base->muted)
-        push((struct host_stream *)base, &head, args, bytes);
+        enqueue((struct host_stream *)base, &head, args, bytes);
     return OK;
 }
 
-bool host_others_compute(const struct stream *base)
+bool host_other_streams_compute(const struct stream *base)
 {
     const struct host_stream *stream = (const struct host_stream *)base;
     const struct host_device *device = (const struct host_device *)base->device;
@@ -214,7 +223,7 @@ static int host_event_record(struct event *base, struct stream *stream)
     struct host_event *event = (struct host_event *)base;
     struct task head = { .kind = TASK_RECORD, .what.event = event, .turn = ++event->issued };
 
-    push((struct host_stream *)stream, &head, NULL, 0);
+    enqueue((struct host_stream *)stream, &head, NULL, 0);
     return OK;
 }
 
@@ -223,7 +232,7 @@ static int host_event_wait(struct event *base, struct stream *stream)
     struct host_event *event = (struct host_event *)base;
     struct task head = { .kind = TASK_WAIT, .what.event = event, .turn = event->issued };
 
-    push((struct host_stream *)stream, &head, NULL, 0);
+    enqueue((struct host_stream *)stream, &head, NULL, 0);
     return OK;
 }
 
@@ -236,7 +245,7 @@ static int host_event_open(struct device *device, bool dated, struct event **out
 {
     struct host_event *event = calloc(1, sizeof(*event));
 
-    (void)dated; /* all are */
+    (void)dated; /* all events are dated */
     if (!event)
         return fail(ERR_NOMEM, "an event");
     event->base.device = device;
@@ -266,7 +275,7 @@ static int host_stream_open(struct device *device, bool urgent, struct stream **
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->filled, NULL);
     pthread_cond_init(&stream->drained, NULL);
-    if (pthread_create(&stream->thread, NULL, work, stream)) {
+    if (pthread_create(&stream->thread, NULL, stream_main, stream)) {
         free(stream);
         return fail(ERR_DEVICE, "cannot start a thread for a stream");
     }
@@ -385,8 +394,8 @@ int host_open(struct device **out)
     device->base.ops = &host_ops;
     device->base.computes_f32 = true;
     device->base.block_rows = BLOCK_ROWS;
-    /* A CPU rank is one core: its compute stream is one thread, and a second BLAS thread would
-     * take the core of the neighbouring rank. */
+    /* A CPU rank uses one core: its compute stream is one thread, and a second BLAS thread would
+     * take the core of another rank. */
     blas_stay_in_thread();
     *out = &device->base;
     return OK;

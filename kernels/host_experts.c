@@ -1,4 +1,4 @@
-/* What experts compute on the host, in f32: matrix products, biases, activations. */
+/* The kernels of experts on the host, in f32: matrix products, biases and activations. */
 #include "blas.h"
 #include "convert.h"
 #include "fault.h"
@@ -19,9 +19,9 @@ static int64_t thread_ran_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Sleeps after work of `ns`, so that the two take `pace` percent of it, as on a slower core; sleeps
- * that would be too short are put together. */
-static void keep_pace(int pace, int64_t ns)
+/* Imitates a slower core (fault_pace()): sleeps after work of `ns`, so that both take `pace`
+ * percent of it.  Short sleeps are added up. */
+static void sleep_as_slower_core(int pace, int64_t ns)
 {
     enum { SLEEP_LEAST_NS = 100000 };
     static _Thread_local int64_t owed_ns;
@@ -52,7 +52,7 @@ void host_gemm(const struct gemm *g)
             memset(c, 0, g->m * g->n * sizeof(*c));
     }
     if (pace > 100)
-        keep_pace(pace, thread_ran_ns() - begin);
+        sleep_as_slower_core(pace, thread_ran_ns() - begin);
 }
 
 void host_gemm_rows(const struct gemm_rows *g)
@@ -64,14 +64,14 @@ void host_gemm_rows(const struct gemm_rows *g)
     }
 }
 
-/* Where the rows of one of a batch begin. */
-static inline uint64_t first_of(const uint64_t *first, uint64_t rows, uint64_t b)
+/* Where the rows of number b of a batch begin. */
+static inline uint64_t first_row_of(const uint64_t *first, uint64_t rows, uint64_t b)
 {
     return first ? first[b] : b * rows;
 }
 
-/* exp to about 2 ulp for |x| <= 87, clamped outside: libm's expf and tanhf do not vectorise, and
- * cost as much as the product they follow. */
+/* exp(x) to about 2 ulp for |x| <= 87, clamped outside.  libm's expf and tanhf do not vectorise,
+ * and take as long as the product before them. */
 static inline float exp_fast(float x)
 {
     const float magic = 0x1.8p23f; /* adding it leaves the nearest integer in the low bits */
@@ -91,7 +91,7 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + exp_fast(-x));
 }
 
-/* GELU in its tanh form, written as x * sigmoid(2u): tanh(u) = 2 sigmoid(2u) - 1. */
+/* GELU in its tanh form is x * sigmoid(2u), because tanh(u) = 2 sigmoid(2u) - 1; this is 2u. */
 static inline float gelu_argument(float x)
 {
     return 1.5957691216f * x * (1.0f + 0.044715f * x * x);
@@ -100,7 +100,7 @@ static inline float gelu_argument(float x)
 typedef void activation(float *restrict pre, const float *restrict bias, const float *restrict up,
                         float *restrict post, uint64_t n);
 
-/* A row of pre += bias, and of what the activation makes of it. */
+/* Defines a function for one row: pre += bias, and post = the activation's result. */
 #define FORWARD_ROW(name, result)                                                                  \
     CLONES static void name(float *restrict pre, const float *restrict bias,                       \
                             const float *restrict up, float *restrict post, uint64_t n)            \
@@ -143,8 +143,8 @@ void host_activate(const struct activate *a)
     if (a->pre == a->post)
         row = relu_row_in_place;
     for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = first_of(a->first, a->rows, b); i < first_of(a->first, a->rows, b + 1);
-             i++) {
+        for (uint64_t i = first_row_of(a->first, a->rows, b);
+             i < first_row_of(a->first, a->rows, b + 1); i++) {
             uint64_t at = i * a->width;
 
             row((float *)a->pre + at, (const float *)a->bias + b * a->width,
@@ -201,8 +201,8 @@ void host_add_bias(const struct add_bias *a)
 {
     assert(a->dtype == MOE_F32);
     for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = first_of(a->first, a->rows, b); i < first_of(a->first, a->rows, b + 1);
-             i++)
+        for (uint64_t i = first_row_of(a->first, a->rows, b);
+             i < first_row_of(a->first, a->rows, b + 1); i++)
             add_row((const float *)a->bias + b * a->bias_stride, (float *)a->to + i * a->width,
                     a->width);
 }
@@ -215,8 +215,8 @@ void host_sum_rows(const struct sum_rows *s)
 
         if (!s->keep)
             memset(to, 0, s->to_stride * sizeof(*to));
-        for (uint64_t i = first_of(s->first, s->rows, b); i < first_of(s->first, s->rows, b + 1);
-             i++)
+        for (uint64_t i = first_row_of(s->first, s->rows, b);
+             i < first_row_of(s->first, s->rows, b + 1); i++)
             add_row((const float *)s->from + i * s->width, to, s->width);
     }
 }

@@ -1,12 +1,13 @@
-/* The kernels move and move_rows on the host: strided blocks, type conversion, and sums of blocks.
- */
+/* The kernels move, move_rows and fill on the host: copies of blocks, type conversion, sums of
+ * blocks, and zeros. */
 #include "host.h"
 #include "rows.h"
 #include "shape.h"
 
 #include <string.h>
 
-/* Elements that lie together on both sides, each the sum of `terms`. */
+/* A copy of elements that lie together on both sides; each result is the sum of `terms` elements.
+ */
 struct move_run {
     uint32_t from_type, to_type;
     const void *from;

@@ -1,4 +1,4 @@
-/* Tokens that go to a node once, on the host. */
+/* The kernels of tokens that go to each node once (relayed.h), on the host. */
 #include "host.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static uint32_t node_of(const struct listed_choices *c, int32_t expert)
 void host_list_nodes(const struct list_nodes *l)
 {
     const struct listed_choices *c = &l->choices;
-    uint32_t fan = listed_fan(c);
+    uint32_t fan = most_nodes_per_token(c);
 
     for (uint64_t t = 0; t < c->tokens; t++) {
         struct sent_choice *to = l->to + t * fan;
@@ -50,14 +50,14 @@ static void label_row(const struct label_rows *l, uint64_t token, uint32_t node,
 
 void host_label_rows(const struct label_rows *l)
 {
-    uint64_t listed = (uint64_t)l->choices.tokens * listed_fan(&l->choices);
+    uint64_t listed = (uint64_t)l->choices.tokens * most_nodes_per_token(&l->choices);
     uint64_t k = l->choices.top_k;
 
     for (uint64_t i = 0; i < listed; i++)
         if (l->at.slot[i] >= 0)
-            label_row(l, i / listed_fan(&l->choices), (uint32_t)l->at.node[i],
+            label_row(l, i / most_nodes_per_token(&l->choices), (uint32_t)l->at.node[i],
                       (uint64_t)l->at.slot[i]);
-    /* The rows that no token has. */
+    /* Rows without a token have no choices. */
     for (uint32_t node = 0; node < l->choices.nodes; node++) {
         struct sent_choice *to = (struct sent_choice *)((char *)l->to + node * l->pitch);
 
@@ -72,7 +72,7 @@ void host_collect_gates(const struct collect_gates *g)
     uint64_t k = c->top_k;
 
     for (uint64_t choice = 0; choice < c->tokens * k; choice++) {
-        uint64_t i = choice / k * listed_fan(c);
+        uint64_t i = choice / k * most_nodes_per_token(c);
         const float *from;
         uint32_t node;
 

@@ -1,5 +1,5 @@
-/* The gate on the host: which experts a token goes to, how much each counts, in which slot; what
- * keeps experts equally busy; and the gradients. */
+/* The router on the host: chooses each token's experts, their gates and slots; the balance loss;
+ * and the gradients of both. */
 #include "host.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- choosing */
 
-/* Orders floats as unsigned numbers: -0 is 0, and what is no number comes last. */
+/* Turns a float into an unsigned number with the same order: -0 equals 0, and NaN comes last. */
 static inline uint32_t key_of(float x)
 {
     uint32_t bits;
@@ -19,7 +19,7 @@ static inline uint32_t key_of(float x)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* Experts or groups, in descending order of their keys and then ascending. */
+/* An expert or a group with its key.  The order is by descending key, then by ascending number. */
 struct ranked_key {
     uint32_t key, at;
 };
@@ -30,16 +30,16 @@ static inline bool comes_after(struct ranked_key a, uint32_t key, uint32_t at)
     return key < a.key || (key == a.key && at > a.at);
 }
 
-/* As many as a GPU's warp has lanes: host and GPU add up a row in the same order. */
+/* As many parts as a GPU's warp has lanes, so that host and GPU add up a row in the same order. */
 enum { IMPORTANCE_PARTS = 32 };
 
-/* What a token chooses by. */
+/* The scores by which one token chooses. */
 struct scores {
-    const float *row, *bias; /* bias: NULL is none */
-    uint32_t groups, each;   /* experts of a group */
-    bool sums;               /* a group counts by its best two */
-    bool limited;
-    struct ranked_key last; /* of the groups that may be chosen from */
+    const float *row, *bias; /* bias NULL: 0 */
+    uint32_t groups, each;   /* number of groups; experts in a group */
+    bool sums;               /* a group counts by the sum of its best two experts */
+    bool limited;            /* the token chooses only from groups up to `last` */
+    struct ranked_key last;
 };
 
 static inline float score(const struct scores *s, uint32_t expert)
@@ -81,7 +81,7 @@ static void limit_groups(struct scores *s, uint32_t limit)
     }
 }
 
-static void next_of_group(const struct scores *s, uint32_t group, struct ranked_key last,
+static void best_in_group(const struct scores *s, uint32_t group, struct ranked_key last,
                           struct ranked_key *best)
 {
     for (uint32_t e = group * s->each; e < (group + 1) * s->each; e++) {
@@ -92,7 +92,7 @@ static void next_of_group(const struct scores *s, uint32_t group, struct ranked_
     }
 }
 
-static void choose(const struct scores *s, uint32_t k, int32_t *expert)
+static void choose_experts(const struct scores *s, uint32_t k, int32_t *expert)
 {
     struct ranked_key last = before_all;
 
@@ -101,7 +101,7 @@ static void choose(const struct scores *s, uint32_t k, int32_t *expert)
 
         for (uint32_t g = 0; g < s->groups; g++)
             if (!s->limited || !comes_after(s->last, group_key(s, g), g))
-                next_of_group(s, g, last, &best);
+                best_in_group(s, g, last, &best);
         expert[j] = (int32_t)best.at;
         last = best;
     }
@@ -109,7 +109,7 @@ static void choose(const struct scores *s, uint32_t k, int32_t *expert)
 
 /* ---- gates */
 
-/* The sum of the row as `struct route` says it. */
+/* Adds up a row in the order that struct route defines. */
 static float sum_by_parts(const float *row, uint32_t n)
 {
     float part[IMPORTANCE_PARTS] = { 0 };
@@ -122,7 +122,7 @@ static float sum_by_parts(const float *row, uint32_t n)
     return part[0];
 }
 
-/* In place; with `largest` also the largest probability times what it was. */
+/* Softmax in place; multiplies *largest (NULL: none) by the largest probability. */
 static void softmax(float *row, uint32_t n, float *largest)
 {
     float most = row[0], sum;
@@ -138,7 +138,8 @@ static void softmax(float *row, uint32_t n, float *largest)
         row[i] /= sum;
 }
 
-static void weigh(const float *probability, const int32_t *expert, uint32_t k, float *gate)
+static void normalise_gates(const float *probability, const int32_t *expert, uint32_t k,
+                            float *gate)
 {
     float sum = ROUTE_LEAST;
 
@@ -148,18 +149,18 @@ static void weigh(const float *probability, const int32_t *expert, uint32_t k, f
         gate[j] = k > 1 ? probability[expert[j]] / sum : probability[expert[j]];
 }
 
-static int32_t best_of(const float *row, uint32_t n)
+static int32_t best_column(const float *row, uint32_t n)
 {
     int32_t best;
 
-    choose(&(struct scores){ .row = row, .groups = 1, .each = n }, 1, &best);
+    choose_experts(&(struct scores){ .row = row, .groups = 1, .each = n }, 1, &best);
     return best;
 }
 
 static void route_bilevel(const struct route *r, float *row, uint64_t t, float *largest)
 {
     uint32_t each = r->experts / r->groups;
-    int32_t group = best_of(row, r->groups), place = best_of(row + r->groups, each);
+    int32_t group = best_column(row, r->groups), place = best_column(row + r->groups, each);
 
     softmax(row, r->groups, largest);
     softmax(row + r->groups, each, largest);
@@ -203,17 +204,17 @@ static void route_token(const struct route *r, uint64_t t)
             row[e] = 1 / (1 + expf(-row[e]));
     if (r->groups)
         limit_groups(&s, r->group_limit);
-    choose(&s, k, r->expert + t * k);
+    choose_experts(&s, k, r->expert + t * k);
     if (!sigmoids)
         softmax(row, r->experts, largest);
     else if (largest)
         *largest = largest_of(row, r->expert + t * k, k);
-    weigh(row, (r->given ? r->given : r->expert) + t * k, k, r->gate + t * k);
+    normalise_gates(row, (r->given ? r->given : r->expert) + t * k, k, r->gate + t * k);
 }
 
 /* ---- slots */
 
-/* Importances are equal for -0 and 0, and for all that is no number. */
+/* True where token a comes after token b.  -0 equals 0, and all NaN are equal. */
 static bool goes_later(const struct route *r, uint32_t a, uint32_t b)
 {
     uint32_t x = key_of(r->importance[a]), y = key_of(r->importance[b]);
@@ -221,7 +222,7 @@ static bool goes_later(const struct route *r, uint32_t a, uint32_t b)
     return x < y || (x == y && a > b);
 }
 
-static void sink(const struct route *r, uint32_t at, uint32_t count)
+static void sift_down(const struct route *r, uint32_t at, uint32_t count)
 {
     uint32_t token = r->turn[at];
 
@@ -236,24 +237,25 @@ static void sink(const struct route *r, uint32_t at, uint32_t count)
     r->turn[at] = token;
 }
 
-/* Sorts tokens by importance, in place (a heap sort): a step allocates nothing. */
-static void take_turns(const struct route *r)
+/* Sorts tokens by importance.  A heap sort, because it works in place and a step must not allocate.
+ */
+static void sort_by_importance(const struct route *r)
 {
     for (uint32_t t = 0; t < r->tokens; t++)
         r->turn[t] = t;
     for (uint32_t at = r->tokens / 2; at-- > 0;)
-        sink(r, at, r->tokens);
+        sift_down(r, at, r->tokens);
     for (uint32_t count = r->tokens; count-- > 1;) {
         uint32_t last = r->turn[0];
 
         r->turn[0] = r->turn[count];
         r->turn[count] = last;
-        sink(r, 0, count);
+        sift_down(r, 0, count);
     }
 }
 
-/* turn: the tokens in their order, or NULL: as they lie. */
-static void give_slots(const struct slots *s, const uint32_t *turn)
+/* Gives slots to tokens in the order of `turn`; NULL: in their own order. */
+static void assign_slots(const struct slots *s, const uint32_t *turn)
 {
     uint32_t k = s->top_k;
 
@@ -271,7 +273,7 @@ static void give_slots(const struct slots *s, const uint32_t *turn)
 
 void host_slots(const struct slots *s)
 {
-    give_slots(s, NULL);
+    assign_slots(s, NULL);
 }
 
 void host_route(const struct route *r)
@@ -281,10 +283,10 @@ void host_route(const struct route *r)
     if (r->given)
         return;
     if (r->turn)
-        take_turns(r);
-    give_slots(&(struct slots){ r->tokens, r->experts, r->top_k, r->capacity, r->expert, r->slot,
-                                r->needed, r->capacities },
-               r->turn);
+        sort_by_importance(r);
+    assign_slots(&(struct slots){ r->tokens, r->experts, r->top_k, r->capacity, r->expert, r->slot,
+                                  r->needed, r->capacities },
+                 r->turn);
 }
 
 /* ---- backward */
@@ -297,7 +299,7 @@ static void softmax_backward(const float *probability, uint32_t n, uint32_t chos
     to[chosen] += grad;
 }
 
-/* No expert of the one that the other has not: in neither is one twice. */
+/* True where both sets have the same experts; no expert is twice in a set. */
 static bool equal_sets(const int32_t *a, const int32_t *b, uint32_t k)
 {
     for (uint32_t i = 0; i < k; i++) {
@@ -337,8 +339,8 @@ static void route_backward_token(const struct route_backward *r, uint64_t t)
         softmax_backward(probability, columns, (uint32_t)expert[0], dot, to);
         return;
     }
-    /* Normalised over the chosen, the gate is a softmax of the chosen logits alone; of sigmoids, of
-     * their logarithms, whose slope is 1 - sigmoid. */
+    /* Normalised over the chosen experts, the gate is a softmax of the chosen logits alone.  For
+     * sigmoids, it is a softmax of their logarithms, whose slope is 1 - sigmoid. */
     memset(to, 0, columns * sizeof(*to));
     for (uint32_t j = 0; j < k; j++) {
         float slope = k > 1 ? gate[j] * (grad[j] - dot) : dot;
@@ -356,7 +358,7 @@ void host_route_backward(const struct route_backward *r)
 
 /* ---- balance */
 
-/* What a token's probabilities are divided by. */
+/* The sum by which a token's probabilities are divided: 1 except for sigmoids. */
 static double sum_of(uint32_t router, const float *probability, uint32_t n)
 {
     double sum = 0;
@@ -368,7 +370,7 @@ static double sum_of(uint32_t router, const float *probability, uint32_t n)
     return sum;
 }
 
-/* Choices of a column. */
+/* Number of choices of a column. */
 static double count_of(const struct balance *b, uint32_t column)
 {
     uint32_t each = b->router == MOE_ROUTER_BILEVEL ? b->experts / b->groups : 1;
@@ -384,7 +386,7 @@ static double count_of(const struct balance *b, uint32_t column)
 
 enum { MEANS = 64 };
 
-/* The means of columns first .. first+n-1; n is at most MEANS. */
+/* Computes the means of columns first to first + n - 1; n is at most MEANS. */
 static void mean_of(const struct balance *b, uint32_t columns, uint32_t first, uint32_t n)
 {
     double sums[MEANS] = { 0 };
@@ -411,7 +413,7 @@ void host_balance(const struct balance *b)
         mean_of(b, columns, c, columns - c < MEANS ? columns - c : MEANS);
 }
 
-/* `weight` is of one token; `to` is of the same n columns. */
+/* Adds one token's gradient of the balance loss for n columns; `weight` is per token. */
 static void balance_columns(uint32_t router, const float *probability, const float *share,
                             uint32_t n, double weight, float *to)
 {

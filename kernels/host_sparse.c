@@ -1,5 +1,5 @@
-/* Experts without padding on the host: rows of one expert are gathered in blocks that stay in the
- * cache, multiplied, and added to their tokens. */
+/* The kernels of experts without padding (sparse.h) on the host.  They gather rows of one expert in
+ * blocks that stay in the cache, multiply them, and add the results to their tokens. */
 #include "convert.h"
 #include "host.h"
 #include "rows.h"
@@ -47,15 +47,15 @@ void host_reindex(const struct reindex *r)
             r->choice[r->first[r->expert[i]] + r->slot[i]] = (int64_t)i;
 }
 
-/* Rows of one expert that are handled together. */
+/* A block: `count` rows of one expert, which are computed together. */
 struct sparse_block {
     const struct kept_rows *at;
     uint32_t expert;
     uint64_t row, count;
 };
 
-/* The rows after these; false: there are none.  An expert's blocks are about equal: a last one of a
- * few rows would read all the weights for them. */
+/* Goes to the next block; false: there is none.  An expert's blocks have about equal sizes, because
+ * a small last block would read all weights for a few rows. */
 static bool block_next(struct sparse_block *b)
 {
     const int64_t *first = b->at->first;
@@ -82,7 +82,7 @@ static float *rows_of(const struct sparse_block *b, const void *rows)
     return rows ? (float *)rows + b->row * b->at->hidden : NULL;
 }
 
-/* The scratch memory: tokens (rows, D), then hidden units (rows, H). */
+/* Scratch memory has tokens (rows, D), then hidden units (rows, H). */
 static float *scratch_tokens(const struct sparse_block *b, uint64_t i)
 {
     return b->at->room.scratch + i * b->at->width;
@@ -104,21 +104,21 @@ CLONES static void scale(float factor, float *row, uint64_t n)
         row[i] *= factor;
 }
 
-static void gather(const struct sparse_block *b, const void *tokens)
+static void gather_tokens(const struct sparse_block *b, const void *tokens)
 {
     for (uint64_t i = 0; i < b->count; i++)
         row_load(b->at->token_type, tokens, choice_of(b, i) / b->at->top_k * b->at->width,
                  scratch_tokens(b, i), b->at->width);
 }
 
-static void weigh(const struct sparse_block *b, const float *gate)
+static void scale_by_gates(const struct sparse_block *b, const float *gate)
 {
     for (uint64_t i = 0; i < b->count && gate; i++)
         scale(gate[choice_of(b, i)], scratch_tokens(b, i), b->at->width);
 }
 
-/* Gathered tokens times the expert's matrix, transposed. */
-static void to_hidden(const struct sparse_block *b, const void *weights, float *to)
+/* Multiplies the gathered tokens by the transpose of the expert's matrix. */
+static void multiply_to_hidden(const struct sparse_block *b, const void *weights, float *to)
 {
     host_gemm(&(struct gemm){ .transpose_b = true,
                               .batch = 1,
@@ -131,12 +131,12 @@ static void to_hidden(const struct sparse_block *b, const void *weights, float *
                               .row_b = kept_unit_stride(b->at) });
 }
 
-static void forward(const struct esmm *m, const struct sparse_block *b)
+static void forward_block(const struct esmm *m, const struct sparse_block *b)
 {
     float *pre = rows_of(b, m->pre);
 
-    gather(b, m->tokens);
-    to_hidden(b, m->weights, pre);
+    gather_tokens(b, m->tokens);
+    multiply_to_hidden(b, m->weights, pre);
     if (m->post)
         host_activate(
             &(struct activate){ .kind = m->kind,
@@ -156,8 +156,9 @@ CLONES static void add_biased(const float *restrict from, const float *restrict 
         to[i] += factor * (from[i] + bias[i]);
 }
 
-/* Adds each row times its expert's matrix to the row's token; what was gathered is overwritten. */
-static void to_tokens(const struct esmm *m, const struct sparse_block *b)
+/* Multiplies each row by its expert's matrix, and adds the result to the row's token.  Overwrites
+ * the gathered tokens. */
+static void add_to_tokens(const struct esmm *m, const struct sparse_block *b)
 {
     const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
     uint64_t width = b->at->width;
@@ -198,13 +199,13 @@ CLONES static float dot(const float *restrict x, const float *restrict y, uint64
     return sum;
 }
 
-/* The gates' gradients, and gate * u in scratch. */
+/* Adds the gradients of gates, and writes gate * u to scratch memory. */
 static void backward_gates(const struct esmm *m, const struct sparse_block *b)
 {
     const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
     const float *post = rows_of(b, m->post);
 
-    to_hidden(b, m->weights, scratch_hidden(b, 0));
+    multiply_to_hidden(b, m->weights, scratch_hidden(b, 0));
     for (uint64_t i = 0; i < b->count; i++) {
         uint64_t choice = choice_of(b, i), hidden = b->at->hidden;
         float *u = scratch_hidden(b, i);
@@ -229,7 +230,7 @@ static void backward_rows(const struct esmm *m, const struct sparse_block *b)
                                                         .grad_up = rows_of(b, m->grad_up) });
 }
 
-/* Results that no row is added to are zero. */
+/* Zeroes the results to which rows are added. */
 static void clear_results(const struct esmm *m)
 {
     size_t tokens = m->at.tokens;
@@ -248,16 +249,16 @@ void host_esmm(const struct esmm *m)
     clear_results(m);
     while (block_next(&b))
         switch (m->form) {
-        case ESMM_FORWARD: forward(m, &b); break;
-        case ESMM_TOKENS: to_tokens(m, &b); break;
+        case ESMM_FORWARD: forward_block(m, &b); break;
+        case ESMM_TOKENS: add_to_tokens(m, &b); break;
         case ESMM_BACKWARD:
-            gather(&b, m->tokens);
+            gather_tokens(&b, m->tokens);
             backward_gates(m, &b);
             backward_rows(m, &b);
         }
 }
 
-/* Zeroes the matrices of experts that have no rows: add_matrix() writes the others. */
+/* Zeroes the matrices of experts without rows; add_matrix() writes the others. */
 static void clear_unused(const struct kept_rows *at, void *grad)
 {
     for (uint32_t e = 0; e < at->experts; e++) {
@@ -269,7 +270,7 @@ static void clear_unused(const struct kept_rows *at, void *grad)
     }
 }
 
-/* An expert's first block writes, unless what is there is kept; the others add. */
+/* Adds a block to the gradient of its expert's matrix; without keep, the first block overwrites. */
 static void add_matrix(const struct sparse_block *b, const void *rows, bool keep, void *grad)
 {
     host_gemm(&(struct gemm){ .transpose_a = true,
@@ -304,8 +305,8 @@ void host_estmm(const struct estmm *m)
     if (!m->keep)
         clear_unused(&m->at, m->grad);
     while (block_next(&b)) {
-        gather(&b, m->tokens);
-        weigh(&b, m->gate);
+        gather_tokens(&b, m->tokens);
+        scale_by_gates(&b, m->gate);
         add_matrix(&b, m->rows, m->keep, m->grad);
     }
 }
@@ -322,8 +323,8 @@ void host_ess(const struct ess *s)
             add_sum(&b, rows_of(&b, s->rows), s->at.hidden, s->stride, s->grad);
             continue;
         }
-        gather(&b, s->tokens);
-        weigh(&b, s->gate);
+        gather_tokens(&b, s->tokens);
+        scale_by_gates(&b, s->gate);
         add_sum(&b, s->at.room.scratch, s->at.width, s->stride, s->grad);
     }
 }
@@ -340,19 +341,19 @@ void host_esfk(const struct esfk *f)
     if (f->grad_bias && !f->keep)
         memset(f->grad_bias, 0, m->at.experts * f->grad_stride * sizeof(float));
     while (block_next(&b)) {
-        gather(&b, m->tokens);
+        gather_tokens(&b, m->tokens);
         if (m->form == ESMM_BACKWARD) {
             backward_gates(m, &b);
-            weigh(&b, m->gate);
+            scale_by_gates(&b, m->gate);
             add_matrix(&b, m->post, f->keep, f->grad);
             if (f->grad_bias)
                 add_sum(&b, m->at.room.scratch, m->at.width, f->grad_stride, f->grad_bias);
-            backward_rows(m, &b); /* may write over `post` */
+            backward_rows(m, &b); /* may overwrite `post` */
         } else {
             add_matrix(&b, m->rows, f->keep, f->grad);
             if (f->grad_bias)
                 add_sum(&b, rows_of(&b, m->rows), m->at.hidden, f->grad_stride, f->grad_bias);
-            to_tokens(m, &b); /* writes over the gathered tokens */
+            add_to_tokens(m, &b); /* overwrites the gathered tokens */
         }
     }
 }

@@ -1,4 +1,5 @@
-/* Where rows of tokens go and come back on the host: encode, decode and their backwards. */
+/* The kernels that move tokens to rows of experts and back, on the host: encode, decode, their
+ * gradients, and the matrices of the baseline `dense`. */
 #include "convert.h"
 #include "host.h"
 #include "rows.h"
@@ -7,27 +8,26 @@
 #include <string.h>
 
 /* Where the rows of an expert begin. */
-static inline uint64_t first_of(const struct routing *r, uint64_t expert)
+static inline uint64_t first_row_of(const struct routing *r, uint64_t expert)
 {
     return r->first ? r->first[expert] : expert * r->rows;
 }
 
-/* The row of choice (t,j) in (E,C,D), in elements; false if it was dropped, and may have no expert.
- */
+/* Finds the row of a choice in (E,C,D), in elements; false if the choice was dropped. */
 static inline bool row_of(const struct routing *r, uint64_t choice, uint64_t *row)
 {
     int64_t slot = r->slot[choice];
 
     if (slot >= 0)
-        *row = (first_of(r, (uint64_t)r->expert[choice]) + (uint64_t)slot) * r->width;
+        *row = (first_row_of(r, (uint64_t)r->expert[choice]) + (uint64_t)slot) * r->width;
     return slot >= 0;
 }
 
 static void clear_unfilled(const struct routing *r, size_t row_bytes, void *to)
 {
     for (uint64_t e = 0; e < r->experts; e++) {
-        uint64_t needed = (uint64_t)r->needed[e], first = first_of(r, e);
-        uint64_t rows = first_of(r, e + 1) - first;
+        uint64_t needed = (uint64_t)r->needed[e], first = first_row_of(r, e);
+        uint64_t rows = first_row_of(r, e + 1) - first;
         uint64_t capacity = r->capacities ? r->capacities[e] : r->capacity;
         uint64_t filled = needed < capacity ? needed : capacity;
 
@@ -55,9 +55,9 @@ void host_encode(const struct encode *e)
     clear_unfilled(r, bytes, e->to);
 }
 
-/* The rows of a token's kept choices among first .. first+ROW_TERMS-1. */
-static void keep(const struct routing *r, uint32_t type, const float *gate, const void *from,
-                 uint64_t t, uint32_t first, struct row_terms *kept)
+/* Finds the rows of token t's kept choices, among choices first to first + ROW_TERMS - 1. */
+static void find_kept_rows(const struct routing *r, uint32_t type, const float *gate,
+                           const void *from, uint64_t t, uint32_t first, struct row_terms *kept)
 {
     kept->count = 0;
     for (uint32_t j = first; t < r->tokens && j < r->top_k && j < first + ROW_TERMS; j++) {
@@ -70,7 +70,7 @@ static void keep(const struct routing *r, uint32_t type, const float *gate, cons
     }
 }
 
-/* More choices than fit one pass: all of them through f32 lines. */
+/* Combines more choices than fit into one pass, through lines in f32. */
 static void combine_many(const struct routing *r, uint32_t type, const float *gate,
                          const void *from, const float *add, void *to, uint64_t t)
 {
@@ -84,7 +84,7 @@ static void combine_many(const struct routing *r, uint32_t type, const float *ga
         for (uint32_t first = 0; first < r->top_k; first += ROW_TERMS) {
             struct row_terms kept;
 
-            keep(r, type, gate, from, t, first, &kept);
+            find_kept_rows(r, type, gate, from, t, first, &kept);
             for (uint32_t j = 0; j < kept.count; j++)
                 row_add(type, kept.rows[j], at, kept.scale[j], line, n);
         }
@@ -92,7 +92,8 @@ static void combine_many(const struct routing *r, uint32_t type, const float *ga
     }
 }
 
-/* Each token's row = sum over its kept choices, weighted by gate (NULL: 1), plus add (NULL: 0). */
+/* Writes each token's row: the sum over its kept choices, weighted by gate (NULL: 1), plus add
+ * (NULL: 0). */
 static void combine(const struct routing *r, uint32_t type, const float *gate, const void *from,
                     const float *add, void *to)
 {
@@ -100,7 +101,7 @@ static void combine(const struct routing *r, uint32_t type, const float *gate, c
     size_t bytes = r->width * dtype_bytes(type);
     bool bypass = row_bypass(r->tokens * bytes);
 
-    keep(r, type, gate, from, 0, 0, &kept[0]);
+    find_kept_rows(r, type, gate, from, 0, 0, &kept[0]);
     for (uint64_t t = 0; t < r->tokens; t++) {
         const struct row_terms *now = &kept[t % 2];
         struct row_terms *next = &kept[(t + 1) % 2];
@@ -109,7 +110,7 @@ static void combine(const struct routing *r, uint32_t type, const float *gate, c
             combine_many(r, type, gate, from, add, to, t);
             continue;
         }
-        keep(r, type, gate, from, t + 1, 0, next);
+        find_kept_rows(r, type, gate, from, t + 1, 0, next);
         row_combine(type, now, next, add ? add + t * r->width : NULL, (char *)to + t * bytes,
                     r->width, bypass);
     }
@@ -127,7 +128,7 @@ void host_encode_backward(const struct encode_backward *e)
     combine(&e->routing, e->dtype, NULL, e->from, e->add, e->to);
 }
 
-/* to = scale * grad, and returns grad . result: one pass over both. */
+/* Writes to = scale * grad, and returns the dot product of grad and result, in one pass. */
 CLONES static float scale_and_dot(const float *restrict grad, const float *restrict result,
                                   float scale, float *restrict to, uint64_t n)
 {

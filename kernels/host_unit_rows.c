@@ -1,4 +1,5 @@
-/* Rows of a length that is given, and losses of single choices, on the host. */
+/* The kernels unit_rows, its gradient, and keep_losses on the host: they scale rows to a length,
+ * and pass on losses of single choices. */
 #include "host.h"
 
 #include <math.h>
@@ -32,7 +33,8 @@ void host_unit_rows(const struct unit_rows *u)
     }
 }
 
-/* Of to = factor from / length the part along `to` vanishes, but where length is a constant. */
+/* With to = factor * from / length, the gradient has no part along `to`, except where the length is
+ * the constant UNIT_ROWS_LEAST. */
 void host_unit_rows_backward(const struct unit_rows_backward *u)
 {
     double factor = factor_of(u->exponent);

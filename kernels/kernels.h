@@ -1,7 +1,10 @@
-/* Every kernel of an MoE layer: its arguments are its contract.
+/* The kernels of an MoE layer.  Each struct has the arguments of one kernel, and its comment says
+ * what the kernel computes; every back end computes the same.
  *
- * Rows are contiguous.  Dtypes are enum moe_dtype.  T tokens, E experts, k choices per token, D
- * columns, C rows per expert.  All sums are made in f32.  Any size may be 0. */
+ * T is the number of tokens, E of experts, k of choices per token, D of columns, C of rows per
+ * expert.  Rows are contiguous, dtypes are enum moe_dtype, and all sums are made in f32.  Any size
+ * may be 0.  The structs are plain values; their pointers are to the device's memory, and borrowed
+ * until the kernel has run. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
@@ -14,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A new kernel is a row here, a struct below, and a function in each back end. */
+/* All kernels.  A new kernel needs a row here, a struct below, and a function in each back end. */
 #define KERNELS(row)                                                                               \
     row(gemm) row(gemm_rows) row(route) row(route_backward) row(slots) row(unit_rows)              \
         row(unit_rows_backward) row(keep_losses) row(balance) row(balance_backward) row(encode)    \
@@ -27,8 +30,9 @@
 enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };
 #undef KERNEL_NUMBER
 
-/* For each of `batch` matrices, strides in elements: c (m,n) = op(a) op(b) + keep * c, where op(a)
- * is (m,k) and op(b) is (k,n).  Row-major and dense: a is (m,k), or (k,m) with transpose_a. */
+/* Multiplies each of `batch` matrices: c (m,n) = op(a) op(b) + keep * c, where op(a) is (m,k) and
+ * op(b) is (k,n).  Matrices are row-major: a is (m,k), or (k,m) with transpose_a.  Strides count
+ * elements. */
 struct gemm {
     uint32_t dtype; /* of a, b and c; accumulation is f32 */
     bool c_f32;     /* c is f32, whatever a and b are */
@@ -38,112 +42,116 @@ struct gemm {
     const void *a, *b;
     void *c;
     uint64_t stride_a, stride_b, stride_c;
-    uint64_t row_b, row_c; /* from a row of b or c to the next; 0: they touch */
+    uint64_t row_b, row_c; /* elements from a row of b or c to the next; 0: rows touch */
 };
 
+/* The dtype of c. */
 static inline uint32_t gemm_result_type(const struct gemm *g)
 {
     return g->c_f32 ? (uint32_t)MOE_F32 : g->dtype;
 }
 
-/* The same where each expert has rows of its own: those of expert i are first[i] to first[i + 1] -
- * 1 of a (rows,k).  c (rows,n) = a op(b) + keep * c with the expert's op(b) (k,n); or, for `sums`,
- * the expert's c (k,n) = a' b + keep * c over its rows of a and of b (rows,n). */
+/* Products where experts have different numbers of rows: expert i has rows first[i] to first[i + 1]
+ * - 1 of a (rows,k).  c (rows,n) = a op(b) + keep * c, with op(b) (k,n) of the row's expert.  With
+ * `sums`, each expert has c (k,n) = a' b + keep * c, over its rows of a and of b (rows,n). */
 struct gemm_rows {
     uint32_t dtype; /* of a, b and c */
     bool sums, transpose_b, keep;
     uint32_t experts;
     uint64_t n, k;
-    const uint64_t
-        *first; /* (experts + 1), in the host's memory: not to change before it has run */
+    /* (experts + 1), in the host's memory; it must not change before the kernel has run */
+    const uint64_t *first;
     const void *a, *b;
     void *c;
 };
 
-/* Added to what gates are divided by: all of them may be 0. */
+/* Added to the sum by which gates are divided, because all of them may be 0. */
 #define ROUTE_LEAST 1e-20f
 
-/* Gate with top-k and slots.  Ties go to the lowest group, then to the lowest expert.  k = 1: the
- * gate is the probability; k > 1: probabilities normalised over the k chosen, before any is
- * dropped.
+/* Chooses the k best experts of each token, their gates and their slots.  Ties go to the lowest
+ * group, then to the lowest expert.  With k = 1, the gate is the probability; with k > 1, it is
+ * divided by the sum over the k chosen experts, before any choice is dropped.
  *
- * Softmax chooses by logits, since probabilities may round to ties; sigmoid by probabilities with
- * the bias added, which the gate has not.  With groups only experts of the best `group_limit` of
- * them are chosen: a group is as good as its best expert, with sigmoid as the sum of its best two.
- * Bilevel chooses a group and then a place in it, each by a softmax; the gate is the product of
- * both probabilities, and k is 1.  So it has columns = groups + E/groups, others E.
+ * Softmax chooses by logits, since probabilities may round to ties.  Sigmoid chooses by the
+ * probability plus the bias; the gate does not contain the bias.  With groups, the router chooses
+ * only from the best `group_limit` groups.  A group counts by its best expert; with sigmoid, by the
+ * sum of its best two.  Bilevel chooses a group and then a place in it, each by a softmax; the gate
+ * is the product of both probabilities, and k is 1.  So bilevel has columns = groups + E/groups;
+ * other routers have E.
  *
- * A token is as important as the largest probability of its choices.  For softmax that is one over
- * the sum of e^(x - largest x), which all devices add up alike: column c belongs to part c mod 32,
- * then parts are added by halves.  With equal instructions they find equal orders. */
+ * A token's importance is the largest probability of its choices.  For softmax this is one over the
+ * sum of e^(x - largest x).  All devices add this sum in the same order: column c belongs to part c
+ * mod 32, then halves of the parts are added.  So devices with equal instructions find equal
+ * orders. */
 struct route {
     uint32_t tokens, experts, top_k;
     uint64_t capacity; /* choices whose slot is >= capacity are dropped */
-    float *logits;     /* (T,columns) in; probabilities, of sigmoid each by itself, out */
+    float *logits;     /* (T,columns): logits in, probabilities out; sigmoid's do not add up to 1 */
     float *gate;       /* (T,k) out */
     int32_t *expert;   /* (T,k) out */
-    int64_t *slot;     /* (T,k) out: row within the expert, or -1 if dropped.
-                        * Slots are given to all first choices in token order, or that of
-                        * `turn`, then all second choices, and so on */
+    int64_t *slot;     /* (T,k) out: row within the expert, or -1 if dropped.  First all first
+                        * choices get slots, in token order or in the order of `turn`, then all
+                        * second choices, and so on */
     int64_t *needed;   /* (E) out: choices of each expert, before any drop */
     uint32_t groups, group_limit; /* 0: none */
     uint32_t router;              /* enum moe_router */
     const float *bias;            /* (E) or NULL; sigmoid only */
-    const uint64_t *capacities;   /* (E) each expert's own; NULL: `capacity` */
-    float *importance;            /* (T) out, or NULL: slots are given in token order */
-    uint32_t *turn;               /* (T) out, with it: the tokens, the most important first, of
-                                   * equally important ones the lowest */
-    const int32_t *given; /* (T,k), or NULL: gates are of these choices, while `expert` becomes what
-                           * the token would choose; slot, needed and turn are nobody's then */
+    const uint64_t *capacities;   /* (E) capacity of each expert; NULL: `capacity` */
+    float *importance;            /* (T) out; NULL: slots go in token order */
+    uint32_t *turn;               /* (T) out, together with importance: the tokens, the most
+                                   * important first; ties go to the lowest */
+    /* (T,k), or NULL.  Known choices: gates belong to these, while `expert` becomes what the token
+     * would choose.  slot, needed and turn are then not written. */
+    const int32_t *given;
 };
 
-/* The second half of route: slots of choices that are known before, in token order. */
+/* Gives slots to choices that are known already, in token order: the second half of route. */
 struct slots {
     uint32_t tokens, experts, top_k;
     uint64_t capacity;
     const int32_t *expert;      /* (T,k) */
-    int64_t *slot;              /* (T,k) out, needed too: as route makes them */
-    int64_t *needed;            /* (E) out */
-    const uint64_t *capacities; /* as of route */
+    int64_t *slot;              /* (T,k) out, as in route */
+    int64_t *needed;            /* (E) out, as in route */
+    const uint64_t *capacities; /* (E) capacity of each expert; NULL: `capacity` */
 };
 
-/* d(loss)/d(logits) from d(loss)/d(gate). */
+/* Computes d(loss)/d(logits) from d(loss)/d(gate). */
 struct route_backward {
     uint32_t tokens, experts, top_k;
-    const float *probability; /* (T,columns), as route leaves them */
-    const float *gate;
-    const int32_t *expert;
-    const float *grad_gate; /* (T,k) */
-    float *grad_logits;     /* (T,columns) out */
+    const float *probability; /* (T,columns), from route */
+    const float *gate;        /* (T,k), from route */
+    const int32_t *expert;    /* (T,k), from route */
+    const float *grad_gate;   /* (T,k) */
+    float *grad_logits;       /* (T,columns) out */
     uint32_t groups, router;
-    const int32_t *live; /* (T,k), or NULL: tokens whose `expert` are not all of these have no
-                          * gradient */
+    /* (T,k), or NULL: a token has no gradient where the set of its `expert` differs from these */
+    const int32_t *live;
 };
 
-/* Rows of length e^x, x = *exponent but at most UNIT_ROWS_MOST; NULL: of length 1.  One that is
- * shorter than UNIT_ROWS_LEAST is divided by that. */
+/* Scales each row to length e^x, where x is *exponent, at most UNIT_ROWS_MOST; NULL: to length 1. A
+ * row shorter than UNIT_ROWS_LEAST is divided by UNIT_ROWS_LEAST. */
 #define UNIT_ROWS_MOST 4.605170186f /* ln 100 */
 #define UNIT_ROWS_LEAST 1e-12f
 struct unit_rows {
     uint64_t rows, width;
     const float *exponent;
     const float *from; /* (rows,width) */
-    float *to;         /* may be from */
-    float *length;     /* (rows) out: what each was divided by */
+    float *to;         /* (rows,width) out; may be from */
+    float *length;     /* (rows) out: by what each row was divided */
 };
 
-/* grad_from from grad_to, which may be the same.  grad_exponent (rows): what each row adds to the
- * gradient of the exponent; or NULL. */
+/* Computes grad_from from grad_to; both may be the same memory. */
 struct unit_rows_backward {
     uint64_t rows, width;
     const float *exponent;
-    const float *to, *length; /* as unit_rows leaves them */
+    const float *to, *length; /* from unit_rows */
     const float *grad_to;
     float *grad_from;
-    float *grad_exponent;
+    float *grad_exponent; /* (rows) out: what each row adds to the exponent's gradient; or NULL */
 };
 
-/* grad_gate = the loss of a kept choice, 0 of a dropped one: of sum(gate * loss). */
+/* Computes the gradient of sum(gate * loss): grad_gate is the loss of a kept choice, and 0 for a
+ * dropped one. */
 struct keep_losses {
     uint64_t choices;
     const int64_t *slot;
@@ -151,26 +159,26 @@ struct keep_losses {
     float *grad_gate; /* out */
 };
 
-/* What a loss of balance is made of.  For each column how many of all choices are of it, as a share
- * f; and the mean of its probabilities P, of sigmoid after they were divided by a token's sum. */
+/* Computes the two factors of a balance loss, for each column: its share f of all choices, and the
+ * mean P of its probabilities.  Sigmoid's probabilities are first divided by the token's sum. */
 struct balance {
     uint32_t tokens, experts, top_k, groups, router;
-    const float *probability; /* (T,columns), as route leaves them */
-    const int64_t *needed;    /* (E), likewise */
-    float *share, *mean;      /* (columns) out */
+    const float *probability; /* (T,columns), from route */
+    const int64_t *needed;    /* (E), from route */
+    float *share, *mean;      /* (columns) out: f and P */
 };
 
-/* Adds d(loss)/d(logits), where loss = weight[0] * sum of f P over the first columns (bilevel:
- * those of groups, else all) + weight[1] * the same over the others; f is a constant. */
+/* Adds d(loss)/d(logits).  loss = weight[0] * sum of f P over the columns of groups (without
+ * bilevel: over all columns) + weight[1] * sum of f P over the other columns; f is a constant. */
 struct balance_backward {
     uint32_t tokens, experts, groups, router;
-    const float *probability; /* (T,columns), as route leaves them */
-    const float *share;       /* (columns), as balance gives them */
+    const float *probability; /* (T,columns), from route */
+    const float *share;       /* (columns), from balance */
     float weight[2];
     float *grad_logits; /* (T,columns) in and out */
 };
 
-/* Where each choice's row lies; shared by the four kernels below. */
+/* Where the row of each choice lies: an argument of the next four kernels. */
 struct routing {
     uint32_t tokens, experts, top_k, width; /* width = D */
     uint64_t rows;                          /* C, rows per expert in (E,C,D) */
@@ -178,18 +186,20 @@ struct routing {
     const int32_t *expert;
     const int64_t *slot;
     const int64_t *needed;
-    const uint64_t *first; /* (E+1) where each expert's rows begin, if C differs: then `rows` are
-                            * those of all experts; NULL: it does not */
-    const uint64_t *capacities; /* (E) likewise */
+    /* (E+1) where each expert's rows begin, where experts have different C; `rows` is then the
+     * number of rows of all experts.  NULL: every expert has `rows` rows. */
+    const uint64_t *first;
+    const uint64_t *capacities; /* (E) capacity of each expert; NULL: `capacity` */
 };
 
-/* Rows of all experts. */
+/* Number of rows of all experts. */
 static inline uint64_t routing_rows(const struct routing *r)
 {
     return r->first ? r->rows : r->experts * r->rows;
 }
 
-/* to (E,C,D) = the token of each kept choice; rows that no choice fills are zero. */
+/* Copies tokens to experts: to (E,C,D) = the token of each kept choice.  Rows without a choice
+ * become zero. */
 struct encode {
     struct routing routing;
     uint32_t dtype;
@@ -197,16 +207,18 @@ struct encode {
     void *to;         /* (E,C,D) */
 };
 
-/* to (T,D) = sum over kept choices of their row of from (E,C,D), plus add (T,D) f32 or NULL. */
+/* Adds up gradients of tokens: to (T,D) = sum over kept choices of their row of from (E,C,D), plus
+ * add (T,D). */
 struct encode_backward {
     struct routing routing;
     uint32_t dtype;
     const void *from;
-    const float *add;
+    const float *add; /* NULL: 0 */
     void *to;
 };
 
-/* to (T,D) = sum over kept choices of gate * their row of from (E,C,D). */
+/* Combines the results of experts: to (T,D) = sum over kept choices of gate * their row of from
+ * (E,C,D). */
 struct decode {
     struct routing routing;
     uint32_t dtype;
@@ -215,8 +227,9 @@ struct decode {
     void *to;
 };
 
-/* to (E,C,D) = gate * grad (T,D) in each kept choice's row, zero elsewhere; grad_gate (T,k) = grad
- * times the choice's row of result (E,C,D), zero for dropped ones. */
+/* The gradients of decode: to (E,C,D) = gate * grad (T,D) in each kept choice's row, zero
+ * elsewhere. grad_gate (T,k) = grad times the choice's row of result (E,C,D), zero for dropped
+ * choices. */
 struct decode_backward {
     struct routing routing;
     uint32_t dtype;
@@ -227,9 +240,9 @@ struct decode_backward {
     float *grad_gate;
 };
 
-/* Of one choice of each token a row: to (T,columns) = the choice's scale (NULL: 1) in the column of
- * its expert, or of its slot, else zero; all zero if it was dropped.  Who encodes by products of
- * matrices wants it. */
+/* Writes a row for choice number `choice` of each token: to (T,columns) = the choice's scale (NULL:
+ * 1) in the column of its expert, or with by_slot of its slot, and zero elsewhere.  The row of a
+ * dropped choice is zero.  The baseline `dense` multiplies these matrices. */
 struct one_hot {
     uint32_t tokens, top_k, choice;
     uint64_t columns;
@@ -240,7 +253,8 @@ struct one_hot {
     float *to;
 };
 
-/* grad_scale (T,k), of that choice alone, from grad (T,columns) of `to`; columns are experts. */
+/* The gradient of one_hot's scale: writes grad_scale (T,k), for that choice only, from grad
+ * (T,columns).  Columns are experts. */
 struct one_hot_backward {
     uint32_t tokens, top_k, choice;
     uint64_t columns;
@@ -250,7 +264,7 @@ struct one_hot_backward {
     float *grad_scale;
 };
 
-/* to = 1 where from is not 0, else 0. */
+/* Writes to = 1 where from is not 0, else 0. */
 struct nonzero {
     uint64_t count;
     uint32_t dtype; /* of `to` */
@@ -258,10 +272,10 @@ struct nonzero {
     void *to;
 };
 
-/* The one copy: for every index (i,j) of dims, the `block` elements at to + (i,j).to_stride become
- * the sum over n < terms of those at from + (i,j).from_stride + n * term_stride.  Strides are in
- * blocks.  It is the stride copy, the repeat (from_stride 0), the sum of partial results, and the
- * conversion between types.  from and to do not overlap. */
+/* Copies blocks.  For every index i of dims, the `block` elements at to + i.to_stride become the
+ * sum over n < terms of the elements at from + i.from_stride + n * term_stride.  Strides count
+ * blocks. This one kernel reorders blocks, repeats them (from_stride 0), adds up partial results,
+ * and converts between types.  from and to do not overlap. */
 struct move {
     uint32_t from_type, to_type;
     uint64_t block;
@@ -271,15 +285,15 @@ struct move {
     void *to;
 };
 
-/* Rows of a table that lie together on both sides; all of it is counted in rows. */
+/* One block of move_rows: rows that lie together on both sides.  All members count rows. */
 struct row_block {
-    uint64_t first;    /* how many rows the blocks before it have */
-    uint64_t from, to; /* where they begin */
+    uint64_t first;    /* number of rows in the blocks before this one */
+    uint64_t from, to; /* where the block begins on each side */
     uint64_t step;     /* from a term to the next one */
 };
 
-/* The copy by a table, where blocks differ in their rows: a row at `to` becomes the sum of `terms`
- * rows at `from`.  Else like move. */
+/* Copies blocks with different numbers of rows, by a table: each row at `to` becomes the sum of
+ * `terms` rows at `from`.  Like move, it converts between types. */
 struct move_rows {
     uint32_t from_type, to_type;
     uint64_t width, rows; /* elements of a row; rows of all blocks */
@@ -290,8 +304,8 @@ struct move_rows {
     void *to;
 };
 
-/* One expert activation over (batch, rows, width): pre += bias (batch,width), post = act(pre); for
- * SwiGLU post = silu(pre) * up.  post may be pre (ReLU). */
+/* Applies an expert's activation to (batch, rows, width): pre += bias (batch,width), post =
+ * act(pre); for SwiGLU post = silu(pre) * up.  For ReLU, post may be pre. */
 struct activate {
     uint32_t dtype, kind; /* enum moe_act */
     uint64_t batch, rows, width;
@@ -299,48 +313,50 @@ struct activate {
     void *pre;
     const void *up; /* SwiGLU only */
     void *post;
-    const uint64_t *first; /* (batch+1) where each one's rows begin, if they differ: then `rows` are
-                            * those of all; NULL: they do not */
+    /* (batch+1) where the rows of each begin, where their numbers differ; `rows` is then the number
+     * of all rows.  NULL: each has `rows` rows. */
+    const uint64_t *first;
 };
 
-/* grad_pre = grad_post * act'(pre), grad_up likewise.  grad_pre may be grad_post. */
+/* The gradients of activate: grad_pre = grad_post * act'(pre), and for SwiGLU grad_up.  grad_pre
+ * may be grad_post. */
 struct activate_backward {
     uint32_t dtype, kind;
     uint64_t batch, rows, width;
-    const void *pre; /* with its bias, as activate leaves it; for ReLU, post */
+    const void *pre; /* from activate, with the bias added; for ReLU: post */
     const void *up;
     const void *grad_post;
     void *grad_pre;
     void *grad_up;
 };
 
-/* to (batch,rows,width) += bias (batch, stride), of which `width` columns count. */
+/* Adds a bias: to (batch,rows,width) += the first `width` columns of bias (batch,bias_stride). */
 struct add_bias {
     uint32_t dtype;
     uint64_t batch, rows, width, bias_stride;
     const void *bias;
     void *to;
-    const uint64_t *first; /* as activate has it */
+    const uint64_t *first; /* as in activate */
 };
 
-/* to (batch, stride) = column sums of from (batch,rows,width), plus keep * to; padding columns 0.
- */
+/* Adds up columns: to (batch,to_stride) = column sums of from (batch,rows,width), plus keep * to.
+ * Padding columns become 0. */
 struct sum_rows {
     uint32_t dtype;
     bool keep;
     uint64_t batch, rows, width, to_stride;
     const void *from;
     void *to;
-    const uint64_t *first; /* as activate has it */
+    const uint64_t *first; /* as in activate */
 };
 
-/* Rows of all of a batch, as activate, add_bias and sum_rows have them. */
+/* Number of rows of a whole batch, from the arguments of activate, add_bias or sum_rows. */
 static inline uint64_t rows_of_all(const uint64_t *first, uint64_t batch, uint64_t rows)
 {
     return first ? rows : batch * rows;
 }
 
-/* Zero bytes. */
+/* Writes `bytes` zero bytes. */
 struct fill {
     void *to;
     uint64_t bytes;

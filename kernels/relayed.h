@@ -1,9 +1,10 @@
-/* The kernels of tokens that go to a node once, however many of their choices lie there: the source
- * lists the nodes of its tokens and labels each row that it sends with the choices it stands for;
- * the relay on that node, which has the rows of several sources, gives them slots (struct recount).
+/* The kernels of the all-to-all `rail`, in which a token goes once to each node that has some of
+ * its experts.  The source lists the nodes of each token, and labels each row with the choices that
+ * the row stands for.  The relay on the node gets rows of several sources, and gives their choices
+ * slots (struct recount).
  *
- * N nodes have E/N experts each, in order.  A token goes to F = min(k, N) nodes at most.  Rows for
- * a node lie together, and so do nodes, `pitch` bytes from one to the next. */
+ * N nodes have E/N experts each, in order.  A token goes to at most F = min(k, N) nodes.  Rows for
+ * a node lie together, and nodes are `pitch` bytes apart. */
 #ifndef RELAYED_H
 #define RELAYED_H
 
@@ -11,29 +12,32 @@
 
 #define RELAYED_KERNELS(row) row(list_nodes) row(label_rows) row(collect_gates)
 
+/* The choices of the tokens of one source: an argument of all three kernels. */
 struct listed_choices {
     uint32_t tokens, experts, top_k;
     uint32_t nodes;
-    const int32_t *expert; /* (T,k), slot too: as route leaves them */
-    const int64_t *slot;
+    const int32_t *expert; /* (T,k), from route */
+    const int64_t *slot;   /* (T,k), from route */
 };
 
-/* The nodes of each token's kept choices, each once, in the order of the choices; then -1. */
+/* Lists the nodes of each token's kept choices, each node once, in the order of the choices; the
+ * rest is -1. */
 struct list_nodes {
     struct listed_choices choices;
     struct sent_choice *to; /* (T,F) out: "expert" is the node, gate 1 */
 };
 
-/* Where the rows of listed nodes lie, as recount leaves it. */
+/* Where the row of each listed node lies; recount writes it. */
 struct node_rows {
-    uint64_t rows;         /* for a node, at most */
+    uint64_t rows;         /* most rows for a node */
     const int32_t *node;   /* (T,F) */
     const int64_t *slot;   /* (T,F) */
     const int64_t *needed; /* (N) */
 };
 
-/* Beside each row the k choices of its token: expert as the node counts its own, -1 where it was
- * dropped or lies elsewhere.  Rows that no token fills have none. */
+/* Writes, for each row, the k choices of its token.  The expert is counted from the node's first
+ * one; it is -1 where the choice was dropped or goes to another node, and in rows without a token.
+ */
 struct label_rows {
     struct listed_choices choices;
     struct node_rows at;
@@ -42,7 +46,7 @@ struct label_rows {
     void *to; /* (N) of (rows,k) struct sent_choice out */
 };
 
-/* The gradient of each choice's gate from where its row was; 0 if it was dropped. */
+/* Copies the gradient of each choice's gate from its row; 0 for a dropped choice. */
 struct collect_gates {
     struct listed_choices choices;
     struct node_rows at;
@@ -51,7 +55,8 @@ struct collect_gates {
     float *grad_gate; /* (T,k) out */
 };
 
-BOTH_SIDES static inline uint32_t listed_fan(const struct listed_choices *c)
+/* F, the most nodes to which a token goes. */
+BOTH_SIDES static inline uint32_t most_nodes_per_token(const struct listed_choices *c)
 {
     return c->top_k < c->nodes ? c->top_k : c->nodes;
 }

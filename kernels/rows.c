@@ -97,7 +97,7 @@ void row_fence(void)
 #define ROW_f32(h) (h)
 #define F32_ROW(f) (f)
 
-/* One and two terms in one pass; most layers send a token to two experts. */
+/* Sums of one and of two terms in one pass, since most layers send a token to two experts. */
 #define COMBINE(type, element, load, store)                                                        \
     CLONES static void one_##type(const element *restrict a, float scale,                          \
                                   const float *restrict add, element *restrict to, uint64_t n)     \
@@ -137,7 +137,8 @@ COMBINE(bf16_single, uint16_t, from_bf16, to_bf16)
 COMBINE(f16, uint16_t, from_f16, to_f16)
 #undef COMBINE
 
-/* bf16 two at a time: as halves of 32-bit words they need no widening or packing across lanes. */
+/* bf16 elements two at a time: as halves of 32-bit words they need no shuffles between vector
+ * lanes. */
 typedef uint32_t __attribute__((may_alias)) bf16_pair;
 
 static inline float low_bf16(uint32_t pair)

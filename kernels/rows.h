@@ -1,4 +1,5 @@
-/* A row of elements in a storage type, to and from f32.  `at` and `n` count elements. */
+/* Loops over one row of elements, for the host's kernels: from and to f32, copies and weighted
+ * sums. `at` and `n` count elements. */
 #ifndef ROWS_H
 #define ROWS_H
 
@@ -6,14 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Columns handled at a time by those who need f32 accumulators: they stay on the stack, in L1. */
+/* ROW_LINE: columns of an f32 accumulator on the stack, which stays in the L1 cache. */
 enum { ROW_LINE = 1024, ROW_BYPASS_BYTES = 8 << 20 };
 
+/* Converts n elements of `type` to f32. */
 void row_load(uint32_t type, const void *from, uint64_t at, float *to, uint64_t n);
+
+/* Converts n elements from f32 to `type`. */
 void row_store(uint32_t type, void *to, uint64_t at, const float *from, uint64_t n);
+
+/* Adds scale * n elements of `type` to f32. */
 void row_add(uint32_t type, const void *from, uint64_t at, float scale, float *to, uint64_t n);
 
-/* Rows that are summed, each with its factor. */
+/* Rows to sum, each with its factor.  A value that borrows the rows. */
 enum { ROW_TERMS = 32 };
 struct row_terms {
     const void *rows[ROW_TERMS];
@@ -21,17 +27,20 @@ struct row_terms {
     uint32_t count;
 };
 
-/* to[i] = add[i] (NULL: 0) + sum over terms of scale * row[i], in one pass.  `next`: the rows that
- * will be wanted after these; the hardware cannot guess where they lie.  bypass as below. */
+/* Writes to[i] = add[i] (NULL: 0) + sum over terms of scale * row[i], in one pass.  `next` are the
+ * rows of the next call, which it prefetches, since the hardware cannot predict their addresses.
+ * For bypass see row_copy(). */
 void row_combine(uint32_t type, const struct row_terms *now, const struct row_terms *next,
                  const float *add, void *to, uint64_t width, bool bypass);
 
-/* A row of bytes.  bypass: write around the cache, for results larger than it; the caller then ends
- * with row_fence(). */
+/* Copies a row of bytes.  With bypass, it writes around the cache, for results that are larger than
+ * the cache; after the last row the caller must call row_fence(). */
 void row_copy(void *to, const void *from, size_t bytes, bool bypass);
+
+/* Makes rows that were written with bypass visible to other threads. */
 void row_fence(void);
 
-/* True for results so large that what is written first has left the cache before it is read. */
+/* True for results so large that their beginning leaves the cache before anybody reads it. */
 static inline bool row_bypass(uint64_t bytes_written)
 {
     return bytes_written > (uint64_t)ROW_BYPASS_BYTES;

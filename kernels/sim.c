@@ -1,4 +1,4 @@
-/* A device on a virtual clock: every stream is a date up to which it is busy. */
+/* A device on a virtual clock: each stream has the time until which it is busy. */
 #include "sim.h"
 
 #include "fault.h"
@@ -11,6 +11,7 @@
 
 enum { BUSY_INTERVALS = 128, DRIFT_STEPS = 700, DRIFT_MEMORY_STEPS = 300, OUTLIER_FACTOR = 3 };
 
+/* A stretch of time in which a stream works. */
 struct busy_interval {
     int64_t begin_ns, end_ns;
     double weight;
@@ -22,25 +23,27 @@ struct allocation {
     size_t bytes;
 };
 
+/* An open device of this kind; sim_close() frees it. */
 struct sim_device {
     struct device base;
     const struct sim_costs *costs;
     struct sim_stream *streams;
     struct allocation *allocations;
-    uintptr_t next; /* addresses are handed out, never touched */
+    uintptr_t next; /* next address to give out; nobody reads or writes there */
     uint64_t used_bytes;
-    int64_t now_ns, step_ns; /* the latest date any sync has seen; when this step began */
-    uint64_t step, luck;
-    bool numbered;         /* somebody else says which step it is */
-    double factor, wander; /* of this step; the random part of the drift, of deviation 1 */
-    uint64_t wander_step;  /* whose it is */
+    int64_t now_ns, step_ns; /* latest time of any sync; beginning of this step */
+    uint64_t step, launch;
+    bool step_is_set;    /* by sim_set_step() */
+    double factor;       /* noise of this step */
+    double drift_state;  /* random part of the drift, of deviation 1 */
+    uint64_t drift_step; /* the step of drift_state */
 };
 
 struct sim_stream {
     struct stream base;
     struct sim_stream *next;
     int64_t free_ns;
-    struct busy_interval busy[BUSY_INTERVALS]; /* of this step, ascending, apart */
+    struct busy_interval busy[BUSY_INTERVALS]; /* of this step, ascending, without overlap */
     int busy_count;
 };
 
@@ -67,23 +70,25 @@ static double normal(uint64_t seed, uint64_t index)
     return radius * cos(2 * M_PI * uniform(seed, 2 * index + 1));
 }
 
-/* A sine that returns and a random part that forgets, of equal weight; together of deviation 1. */
-static double draw_wander(struct sim_device *device, uint64_t seed)
+/* The drift of this step, of deviation 1: a sine and an autoregressive random part, of equal
+ * weight. */
+static double draw_drift(struct sim_device *device, uint64_t seed)
 {
     double phase = uniform(seed, 0) + (double)(device->step % DRIFT_STEPS) / DRIFT_STEPS;
-    uint64_t next = device->wander_step + 1;
+    uint64_t next = device->drift_step + 1;
 
-    /* The random part follows from all steps before: they are taken one by one, from the first step
-     * again unless this one is later than the last. */
-    if (device->step < device->wander_step || !device->wander_step)
+    /* The random part depends on all earlier steps.  It is computed step by step, from the first
+     * step again if this step is not later than the last one. */
+    if (device->step < device->drift_step || !device->drift_step)
         next = 0;
     for (; next <= device->step; next++) {
         double keep = next ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
 
-        device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed + 1, next);
-        device->wander_step = next;
+        device->drift_state =
+            keep * device->drift_state + sqrt(1 - keep * keep) * normal(seed + 1, next);
+        device->drift_step = next;
     }
-    return sin(2 * M_PI * phase) + M_SQRT1_2 * device->wander;
+    return sin(2 * M_PI * phase) + M_SQRT1_2 * device->drift_state;
 }
 
 static void draw_factor(struct sim_device *device)
@@ -95,15 +100,15 @@ static void draw_factor(struct sim_device *device)
     if (noise->sigma > 0)
         device->factor *= exp(noise->sigma * normal(seed, device->step));
     if (noise->drift > 0)
-        device->factor *= exp(noise->drift * draw_wander(device, seed + 1));
+        device->factor *= exp(noise->drift * draw_drift(device, seed + 1));
     if (noise->outlier_share > 0 && uniform(seed + 3, device->step) < noise->outlier_share)
         device->factor *= OUTLIER_FACTOR;
-    if (noise->luck > 0)
-        device->factor *= exp(noise->luck * normal(seed + 4, device->luck));
+    if (noise->launch > 0)
+        device->factor *= exp(noise->launch * normal(seed + 4, device->launch));
 }
 
-/* How busy the others are at `at`: the heaviest one's weight, 0 for idle; and until when that does
- * not change. */
+/* The largest weight of the other streams' work at time `at` (0: all idle); *until is the time at
+ * which this may change. */
 static double others_weight(const struct sim_stream *stream, int64_t at, int64_t *until)
 {
     const struct sim_device *device = (const struct sim_device *)stream->base.device;
@@ -129,7 +134,7 @@ static double others_weight(const struct sim_stream *stream, int64_t at, int64_t
     return weight;
 }
 
-/* When `work_ns` that begins at `at` is done, if it is slower beside other streams' work. */
+/* When `work_ns` of work that begins at `at` is done, slowed beside other streams' work. */
 static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t work_ns,
                           double slowdown)
 {
@@ -155,7 +160,7 @@ static void add_busy(struct sim_stream *stream, struct busy_interval busy)
         return;
     }
     if (stream->busy_count == BUSY_INTERVALS) {
-        /* The oldest is left out: what is queued from here on hardly ever lies beside it. */
+        /* Drop the oldest: work that is queued later hardly ever overlaps it. */
         memmove(stream->busy, stream->busy + 1, sizeof(stream->busy) - sizeof(*stream->busy));
         stream->busy_count--;
     }
@@ -254,20 +259,20 @@ static void sim_stream_close(struct stream *base)
     free(stream);
 }
 
-void sim_draw(struct device *base, uint64_t number)
+void sim_set_step(struct device *base, uint64_t number)
 {
     struct sim_device *device = (struct sim_device *)base;
 
-    device->numbered = true;
+    device->step_is_set = true;
     device->step = number;
     draw_factor(device);
 }
 
-void sim_set_luck(struct device *base, uint64_t number)
+void sim_set_launch(struct device *base, uint64_t number)
 {
     struct sim_device *device = (struct sim_device *)base;
 
-    device->luck = number;
+    device->launch = number;
     draw_factor(device);
 }
 
@@ -282,13 +287,13 @@ static int sim_stream_sync(struct stream *stream)
             return OK;
     if (device->now_ns <= device->step_ns)
         return OK;
-    /* No stream has anything left: the next step begins. */
+    /* No stream has work left: the next step begins. */
     for (struct sim_stream *s = device->streams; s; s = s->next) {
         s->free_ns = device->now_ns;
         s->busy_count = 0;
     }
     device->step_ns = device->now_ns;
-    if (!device->numbered) {
+    if (!device->step_is_set) {
         device->step++;
         draw_factor(device);
     }
@@ -325,7 +330,7 @@ static int sim_alloc(struct device *base, size_t bytes, void **out)
                     (unsigned long long)device->used_bytes, (unsigned long long)limit);
     allocation = malloc(sizeof(*allocation));
     if (!allocation)
-        return fail(ERR_NOMEM, "a note of modelled memory");
+        return fail(ERR_NOMEM, "a record of modelled memory");
     *allocation = (struct allocation){ device->allocations, device->next, bytes };
     device->allocations = allocation;
     device->next += (bytes + 511) & ~(size_t)255;

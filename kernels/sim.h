@@ -1,53 +1,54 @@
-/* The sim back end: a stream is a time, an event is a date, nothing is computed and memory is only
- * counted.  It runs the same executor on a virtual clock.
+/* The back end `sim`, a device on a virtual clock for modelled clusters and tests.  The same
+ * executor runs on it; kernels compute nothing, take modelled time, and memory is only counted.
  *
- * A step lasts until a stream_sync() after which nothing is queued on any stream.  All streams then
- * stand at the same date, and the next step's noise is drawn. */
+ * A step ends at a stream_sync() after which no stream has work left.  All streams then have the
+ * same time, and the device draws the noise of the next step. */
 #ifndef SIM_H
 #define SIM_H
 
 #include "device.h"
 
-/* One factor per step, drawn from (seed, number of the step, luck of sim_set_luck()); all 0:
- * exactly 1. */
+/* The noise of step times: one factor per step, drawn from the seed, the number of the step and the
+ * launch of sim_set_launch().  A plain value; where all are 0, the factor is exactly 1. */
 struct sim_noise {
     uint64_t seed;
     double sigma;         /* of the logarithm, from step to step; the median is 1 */
     double outlier_share; /* of steps that take 3 times as long */
-    double drift;         /* deviation of the logarithm's slow wander, over hundreds of steps */
-    double luck;          /* of the logarithm, from one luck to another */
+    double drift;         /* deviation of the logarithm's slow drift, over hundreds of steps */
+    double launch;        /* deviation of the logarithm between launches */
 };
 
-/* What the device is like. */
+/* A model of a device: how long kernels take.  First member of the model's own struct. */
 struct sim_costs {
-    /* Of one kernel, in ns of virtual time. */
+    /* How long one kernel takes, in ns of virtual time. */
     int64_t (*kernel_ns)(const struct sim_costs *costs, enum kernel kernel, const void *args);
-    void (*close)(const struct sim_costs *costs); /* with the device; NULL: nothing to do */
-    double overlap_slowdown; /* work beside a busy stream takes 1 + this as long; see sim_pass() */
+    void (*close)(const struct sim_costs *costs); /* device_close() calls it; NULL: nothing to do */
+    double overlap_slowdown; /* work beside a busy stream takes 1 + this times as long */
     struct sim_noise noise;
     uint64_t memory_bytes; /* 0: no limit */
 };
 
-/* `costs` are borrowed unless they have a close; they must outlive the device. */
+/* Opens a device on this model.  The device closes `costs` where they have a close; else they are
+ * borrowed. */
 int sim_open(const struct sim_costs *costs, struct device **out);
 
-/* Lets `ns` of work pass on the stream; for wires, and nothing if the stream is muted.  `weight`:
- * how much of the device it takes; where two overlap, the slow-down is times both weights.  Of a
- * kernel, and where nothing else is known: 1.
+/* Adds `ns` of work to the stream, for wires; nothing if the stream is muted.  `weight` is the part
+ * of the device that the work uses; kernels have 1.  Where two pieces of work overlap, the
+ * slow-down is multiplied by both weights.
  *
- * Work is charged when it is queued: of two tasks that overlap, the one queued later is slowed for
- * as long as the other runs.  Each overlap is so paid once. */
+ * The slow-down is computed when work is queued: of two overlapping pieces, the one queued later is
+ * slowed while the other runs.  So each overlap counts once. */
 void sim_pass(struct stream *stream, int64_t ns, double weight);
 
-/* From here on the noise is that of step `number`, whatever ran before, until this is called again:
- * a series of steps that was cut off goes on as if nothing had happened. */
-void sim_draw(struct device *device, uint64_t number);
+/* Sets the number of the step, and so its noise, until the next call.  A sweep that was interrupted
+ * continues with the same noise. */
+void sim_set_step(struct device *device, uint64_t number);
 
-/* From here on steps share what is drawn from (seed, this number): what stays the same for all
- * steps of a plan while its ranks live.  Before: number 0. */
-void sim_set_luck(struct device *device, uint64_t number);
+/* Sets the number of the launch (0 at first).  All steps of a launch share a factor, drawn from the
+ * seed and this number. */
+void sim_set_launch(struct device *device, uint64_t number);
 
-/* The time at which everything queued on this stream is done. */
+/* The time at which all queued work of this stream is done. */
 int64_t sim_stream_ns(const struct stream *stream);
 
 #endif

@@ -1,4 +1,5 @@
-/* What each kernel costs, by its bytes and operations and a cluster's model numbers. */
+/* How long each kernel takes on a modelled cluster, from its bytes, its operations and the
+ * cluster's numbers.  bytes_X() counts the bytes of kernel X. */
 #include "sim_model.h"
 
 #include "cluster.h"
@@ -10,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* The model of one cluster's device; model_close() frees it. */
 struct model_costs {
     struct sim_costs base;
     double launch_ns, ops_per_ns, half_rows, bytes_per_ns;
@@ -36,13 +38,13 @@ static double bytes_gemm_rows(const struct gemm_rows *g)
     return bytes;
 }
 
-/* What is read of experts' own capacities, where they have them. */
+/* Bytes of the experts' capacities, where they have different ones. */
 static double bytes_capacities(const uint64_t *capacities, uint32_t experts)
 {
     return capacities ? (double)experts * sizeof(*capacities) : 0;
 }
 
-/* Each block of a GPU's threads compares its tokens with all. */
+/* Sorting by importance: each block of GPU threads compares its tokens with all tokens. */
 static double bytes_turns(const struct route *r)
 {
     static const double tokens_of_block = 256;
@@ -113,7 +115,7 @@ static double choices(const struct routing *r)
     return (double)r->tokens * r->top_k;
 }
 
-/* Bytes of the rows of kept choices, if routing is balanced; and of where they lie. */
+/* Bytes of the rows of kept choices under a balanced load. */
 static double bytes_kept(const struct routing *r, uint32_t dtype)
 {
     double room = r->first ? (double)r->rows : (double)r->experts * (double)r->capacity;
@@ -179,7 +181,7 @@ static double bytes_nonzero(const struct nonzero *z)
     return (double)z->count * (sizeof(*z->from) + (double)dtype_bytes(z->dtype));
 }
 
-/* A repeated source is read for each of its copies: they lie too far apart to share a cache. */
+/* A repeated source counts for each of its copies, which lie too far apart to share a cache. */
 static double bytes_move(const struct move *m)
 {
     double elements =
@@ -198,7 +200,7 @@ static double bytes_move_rows(const struct move_rows *m)
            (double)m->count * (double)sizeof(*m->blocks);
 }
 
-/* Rows of a whole batch, each of which may have its own number of them. */
+/* Number of rows of a whole batch. */
 static double all_rows(const uint64_t *first, uint64_t batch, uint64_t rows)
 {
     return (double)rows_of_all(first, batch, rows);
@@ -238,11 +240,12 @@ static double bytes_fill(const struct fill *f)
     return (double)f->bytes;
 }
 
-/* The kept rows: as many as the caller expects, else as with balanced routing.  What follows says
- * what each argument of the sparse kernels holds. */
+/* ---- experts without padding */
+
+/* Number of kept rows: as the caller expects, else those of a balanced load. */
 static double kept(const struct kept_rows *at)
 {
-    return (double)(at->expected ? at->expected : kept_most(at));
+    return (double)(at->expected ? at->expected : kept_rows_limit(at));
 }
 
 static double bytes_where(const struct kept_rows *at)
@@ -290,13 +293,13 @@ static double bytes_listed(const struct listed_choices *c)
 
 static double bytes_node_rows(const struct listed_choices *c, const struct node_rows *at)
 {
-    return (double)c->tokens * listed_fan(c) * (sizeof(*at->node) + sizeof(*at->slot));
+    return (double)c->tokens * most_nodes_per_token(c) * (sizeof(*at->node) + sizeof(*at->slot));
 }
 
 static double bytes_list_nodes(const struct list_nodes *l)
 {
     return bytes_listed(&l->choices) +
-           (double)l->choices.tokens * listed_fan(&l->choices) * sizeof(*l->to);
+           (double)l->choices.tokens * most_nodes_per_token(&l->choices) * sizeof(*l->to);
 }
 
 static double bytes_label_rows(const struct label_rows *l)
@@ -325,7 +328,7 @@ static double bytes_reindex(const struct reindex *r)
            bytes_where(&at) + bytes_capacities(r->capacities, r->experts);
 }
 
-/* Each row's result is written and read; a token is written, and read first if it is kept. */
+/* Each row's result is written and read; a token's sum is written, and with keep read first. */
 static double bytes_sums(const struct esmm *m)
 {
     double rows = 2 * kept(&m->at) * (double)dtype_bytes(m->at.dtype);
@@ -363,7 +366,7 @@ static double bytes_ess(const struct ess *s)
                (double)dtype_bytes(s->at.dtype);
 }
 
-/* Rows and tokens are read once for all three. */
+/* The three products of esfk read rows and tokens once. */
 static double bytes_esfk(const struct esfk *f)
 {
     const struct kept_rows *at = &f->product.at;
@@ -401,7 +404,7 @@ static double product_ns(const struct model_costs *model, uint32_t batch, double
     return 2 * batch * m * n * k / model->ops_per_ns * (smallest + model->half_rows) / smallest;
 }
 
-/* Every expert multiplies its share of the rows. */
+/* Each expert multiplies an equal part of the rows. */
 static double sparse_ns(const struct model_costs *model, const struct kept_rows *at)
 {
     return at->experts
@@ -463,9 +466,9 @@ int sim_model_open(const struct cluster *c, uint64_t seed, struct device **out)
                              .sigma = c->noise_percent / 100,
                              .outlier_share = c->outlier_percent / 100,
                              .drift = c->drift_percent / 100,
-                             .luck = isfinite(c->launch_noise_percent)
-                                         ? c->launch_noise_percent / 100
-                                         : 0 },
+                             .launch = isfinite(c->launch_noise_percent)
+                                           ? c->launch_noise_percent / 100
+                                           : 0 },
                   .memory_bytes = (uint64_t)(c->memory_gib * 0x1p30) },
         .launch_ns = c->launch_us * 1e3,
         .ops_per_ns = c->gemm_gflops,

@@ -337,12 +337,12 @@ static bool hold_once(struct event *event, bool go)
     CHECK(!twice(f.b));
     said = device_now_ns(f.device);
     if (go)
-        in_time = device_go(f.device) == OK;
+        in_time = device_end_hold(f.device) == OK;
     CHECK(!stream_sync(f.a) && !stream_sync(f.b) && holds(2));
     went = event_ns(event);
     CHECK((go && went >= said) || went - begun >= HOLD_MOST_NS - 1000);
     CHECK(in_time || went - begun >= HOLD_MOST_NS - 1000);
-    CHECK(go || device_go(f.device) == UNSUPPORTED); /* too late, and says so */
+    CHECK(go || device_end_hold(f.device) == UNSUPPORTED); /* too late, and says so */
     return in_time;
 }
 
@@ -510,7 +510,7 @@ static void graphs_are_dropped_and_end(void)
     CHECK(!graph_begin(f.a) && !launch_fill(f.a, &(struct fill){ f.line, 64 }));
     CHECK(!graph_end(f.a, &graph) && graph && gone_within(1000) == OK); /* it lives */
     CHECK(!stream_hold(f.a) && !graph_launch(graph, f.a));
-    device_go(f.device);
+    device_end_hold(f.device);
     cuda_graphs_drop(f.device);
     CHECK(!stream_sync(f.a) && gone_within(1000) == OK);
     CHECK(!graph_launch(graph, f.a) && stream_sync(f.a) == ERR_WIRE);

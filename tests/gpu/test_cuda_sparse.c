@@ -92,7 +92,7 @@ static struct kept_case case_of(int round)
     int64_t *first = calloc(at->experts + 1, sizeof(*first)), *choice;
 
     c.choices = (uint64_t)at->tokens * at->top_k;
-    c.most = kept_most(at);
+    c.most = kept_rows_limit(at);
     c.tokens = (uint64_t)at->tokens * at->width;
     c.matrix = (uint64_t)at->experts * at->hidden * at->width;
     at->unit_stride *= (uint64_t)at->experts * at->width;
@@ -333,7 +333,7 @@ static uint32_t narrow_scratch(const struct esmm *m)
     uint32_t tiles = m->at.room.results ? 1 : 1 + m->at.tokens % 2;
 
     subject_scratch(stream,
-                    kept_most(&m->at) * dtype_bytes(m->at.dtype) * KEPT_TILE_COLUMNS * tiles);
+                    kept_rows_limit(&m->at) * dtype_bytes(m->at.dtype) * KEPT_TILE_COLUMNS * tiles);
     return m->at.room.results ? KEPT_PART_COLUMNS : KEPT_TILE_COLUMNS * tiles;
 }
 

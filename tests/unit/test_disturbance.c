@@ -86,12 +86,12 @@ static void steal_is_judged_over_half_a_second(void)
     struct steal s = { 0 };
 
     CHECK(steal_is_due(&s, 5 * ms));
-    steal_look(&s, 5 * ms, 1000, tick, 2);
+    steal_update(&s, 5 * ms, 1000, tick, 2);
     CHECK(s.share == 0 && !steal_is_due(&s, 504 * ms) && steal_is_due(&s, 505 * ms));
-    steal_look(&s, 505 * ms, 1010, tick, 2); /* 100 ms of two cores' 500 */
+    steal_update(&s, 505 * ms, 1010, tick, 2); /* 100 ms of two cores' 500 */
     CHECK(s.share > .0999 && s.share < .1001);
     CHECK(!steal_is_due(&s, 600 * ms));
-    steal_look(&s, 1505 * ms, 1010, tick, 2);
+    steal_update(&s, 1505 * ms, 1010, tick, 2);
     CHECK(s.share == 0);
 }
 

@@ -129,11 +129,11 @@ static void version_1_is_understood(void)
     CHECK(allows(INT_MAX, 100));
 }
 
-static bool pauses(int64_t period_ns, int64_t held_ns)
+static bool pauses(int64_t period_ns, int64_t throttled_ns)
 {
     struct allowance found = allowance_under(root);
 
-    return found.period_ns == period_ns && found.held_ns == held_ns;
+    return found.period_ns == period_ns && found.throttled_ns == throttled_ns;
 }
 
 static void pauses_of_quotas_are_those_of_all_levels(void)

@@ -349,9 +349,9 @@ static void luck_is_what_steps_share(void)
         double factor;
 
         if (i % 4 == 0)
-            sim_set_luck(s.engine.device, (uint64_t)i);
+            sim_set_launch(s.engine.device, (uint64_t)i);
         else if (i % 4 == 2)
-            sim_draw(s.engine.device, (uint64_t)i);
+            sim_set_step(s.engine.device, (uint64_t)i);
         sim_pass(s.engine.compute, STEP_NS, 1);
         CHECK(!engine_sync(&s.engine));
         factor = (double)(device_now_ns(s.engine.device) - begin) / STEP_NS;
@@ -359,7 +359,7 @@ static void luck_is_what_steps_share(void)
             CHECK(log(factor) == lucks[i / 4]);
         lucks[i / 4] = log(factor);
     }
-    sim_set_luck(s.engine.device, 4);
+    sim_set_launch(s.engine.device, 4);
     sim_pass(s.engine.compute, STEP_NS, 1);
     again_ns = sim_stream_ns(s.engine.compute) - device_now_ns(s.engine.device);
     CHECK(log((double)again_ns / STEP_NS) == lucks[1]);

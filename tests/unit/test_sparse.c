@@ -262,7 +262,7 @@ static void rows_are_the_kept_choices_by_expert_and_slot(void)
             kept++;
         }
         CHECK(s.first[0] == 0 && (uint64_t)s.first[s.E] == kept);
-        CHECK(kept <= kept_most(&(struct kept_rows){
+        CHECK(kept <= kept_rows_limit(&(struct kept_rows){
                           .tokens = s.T, .experts = s.E, .top_k = s.k, .capacity = s.capacity }));
         expert_step_close(&s);
     }

@@ -34,7 +34,7 @@ static void layout_listed(struct exec *x, struct arena *arena)
 {
     const struct moe_shape *s = &x->layer->shape;
     const struct listed_choices c = { .top_k = s->top_k, .nodes = shape_nodes(s) };
-    uint64_t listed = (uint64_t)x->layer->tokens * listed_fan(&c);
+    uint64_t listed = (uint64_t)x->layer->tokens * most_nodes_per_token(&c);
     struct relay *r = x->state;
 
     r->listed = arena_take(arena, listed, sizeof(*r->listed));
@@ -170,7 +170,7 @@ static struct routing to_nodes(const struct exec *x)
 
     return (struct routing){ .tokens = c.tokens,
                              .experts = c.nodes,
-                             .top_k = listed_fan(&c),
+                             .top_k = most_nodes_per_token(&c),
                              .width = x->layer->shape.model_dim,
                              .rows = r->pitch,
                              .capacity = r->rows,
@@ -207,7 +207,7 @@ static int list_nodes(struct exec *x)
     TRY(launch_list_nodes(x->engine->compute, &(struct list_nodes){ c, r->listed }));
     return launch_recount(x->engine->compute, &(struct recount){ .tokens = c.tokens,
                                                                  .experts = c.nodes,
-                                                                 .top_k = listed_fan(&c),
+                                                                 .top_k = most_nodes_per_token(&c),
                                                                  .from = r->listed,
                                                                  .expert = r->node,
                                                                  .gate = r->ones,

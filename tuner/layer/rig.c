@@ -394,11 +394,12 @@ int rig_step(struct rig *rig, struct exec *exec)
         synced;
 
     now = issued_so_far(rig);
-    if (engine_holds(rig->engine)) { /* no rank begins before the last one has queued its own */
+    if (engine_is_holding(
+            rig->engine)) { /* no rank begins before the last one has queued its own */
         if (fault_hit("late"))
             usleep(HOLD_MOST_NS / 1000 * 2);
         rc = world_settle(rig->world, rc);
-        rig->late = engine_go(rig->engine) == UNSUPPORTED;
+        rig->late = engine_end_hold(rig->engine) == UNSUPPORTED;
     }
     rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,
                                    now.exchanges - before.exchanges, now.host_ns - before.host_ns };

@@ -54,7 +54,7 @@ static void layout(struct exec *x, struct arena *arena)
     for (uint32_t i = 0; i < pieces; i++)
         all.at.hidden = hidden_of(x, i) > all.at.hidden ? hidden_of(x, i) : all.at.hidden;
     all.first = arena_take(arena, (uint64_t)s->experts + 1, sizeof(*all.first));
-    all.choice = arena_take(arena, kept_most(&all.at), sizeof(*all.choice));
+    all.choice = arena_take(arena, kept_rows_limit(&all.at), sizeof(*all.choice));
     all.at.first = all.first;
     all.at.choice = all.choice;
     all.at.room = x == x->first ? sparse_work_room(&all.at, arena)

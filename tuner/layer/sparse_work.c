@@ -57,7 +57,7 @@ void sparse_work_shape(struct sparse_work *w, const struct layer *layer, uint32_
 
 void sparse_work_layout(struct sparse_work *w, struct arena *arena)
 {
-    uint64_t hidden = size_product(kept_most(&w->at), w->at.hidden);
+    uint64_t hidden = size_product(kept_rows_limit(&w->at), w->at.hidden);
     uint32_t kind = w->layer->shape.activation;
     size_t width = dtype_bytes(w->at.dtype);
 

@@ -105,7 +105,7 @@ static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
     w->grad_gate = c->partial_gate;
     w->later_tokens = i > 0;
     w->first = arena_take(arena, (uint64_t)w->at.experts + 1, sizeof(*w->first));
-    w->choice = arena_take(arena, kept_most(&w->at), sizeof(*w->choice));
+    w->choice = arena_take(arena, kept_rows_limit(&w->at), sizeof(*w->choice));
     w->at.first = w->first;
     w->at.choice = w->choice;
     w->at.expert = c->expert;
@@ -128,7 +128,7 @@ static void layout(struct exec *x, struct arena *arena)
 
         layout_rows(x, i, arena);
         layout_work(x, i, arena);
-        largest = kept_most(at) > kept_most(largest) ? at : largest;
+        largest = kept_rows_limit(at) > kept_rows_limit(largest) ? at : largest;
         most = tour->chunks[i].all > most ? tour->chunks[i].all : most;
     }
     room = x == x->first ? sparse_work_room(largest, arena)

@@ -26,8 +26,8 @@ static bool goes_direct(const struct trip *trip, const struct wire *wire)
 {
     size_t all = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
 
-    if (!wire || !wire->separate_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry) ||
-        trip->rigid)
+    if (!wire || !wire->separate_bytes || trip->algorithm != MOE_A2A_LINEAR ||
+        stays(trip->geometry) || trip->rigid)
         return false;
     return trip->geometry->local == 1 ||
            (trip->dtype == trip->compute_type && all / trip->experts >= wire->separate_bytes);

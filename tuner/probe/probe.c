@@ -48,11 +48,11 @@ double quota_share(int64_t ns)
 {
     struct quota_pause pauses[PAUSES_MAX];
     size_t count = 0;
-    int64_t begin = host_clock_ns(), last = begin, now, throttled_ns = allowance_here().held_ns;
+    int64_t begin = host_clock_ns(), last = begin, now, throttled_ns = allowance_here().throttled_ns;
 
     while ((now = host_clock_ns()) - begin < ns && count < PAUSES_MAX) {
         bool paused = now - last > PAUSE_NS;
-        int64_t throttled_now_ns = paused ? allowance_here().held_ns : throttled_ns;
+        int64_t throttled_now_ns = paused ? allowance_here().throttled_ns : throttled_ns;
 
         if (throttled_now_ns > throttled_ns)
             pauses[count++] = (struct quota_pause){ now, thread_ran_ns() };

@@ -472,9 +472,9 @@ static int execute_order(struct worker *worker, const struct order *order, struc
     if (!worker->rig)
         return fail(ERR_ARGUMENT, "no layer is set up");
     if (worker->engine.device->modelled) {
-        sim_set_luck(worker->engine.device, launch_noise_seed(worker, order));
+        sim_set_launch(worker->engine.device, launch_noise_seed(worker, order));
         if (order->sample)
-            sim_draw(worker->engine.device, order->sample);
+            sim_set_step(worker->engine.device, order->sample);
     }
     TRY(prepare_steps(worker, order, reply));
     reply->memory_bytes = runner->memory_bytes;

@@ -38,7 +38,7 @@ static struct relayed_case some_choices(void)
     at->experts = at->nodes * (1 + below(6));
     at->top_k = 1 + below(at->experts < 6 ? at->experts : 6);
     c.choices = (uint64_t)at->tokens * at->top_k;
-    c.list = (uint64_t)at->tokens * listed_fan(at);
+    c.list = (uint64_t)at->tokens * most_nodes_per_token(at);
     route_some(&c);
     at->expert = c.expert;
     at->slot = c.slot;
@@ -59,7 +59,7 @@ static void place_rows(struct relayed_case *c)
     c->node = malloc((c->list + 1) * sizeof(*c->node));
     c->place = malloc((c->list + 1) * sizeof(*c->place));
     c->needed = malloc(at->nodes * sizeof(*c->needed));
-    host_recount(&(struct recount){ at->tokens, at->nodes, listed_fan(at), c->listed, c->node, ones,
+    host_recount(&(struct recount){ at->tokens, at->nodes, most_nodes_per_token(at), c->listed, c->node, ones,
                                     c->place, c->needed });
     for (uint32_t n = 0; n < at->nodes; n++)
         rows = (uint64_t)c->needed[n] > rows ? (uint64_t)c->needed[n] : rows;
