@@ -45,12 +45,13 @@ int engine_sync(struct engine *engine);
  * wait for to an event that waits for both; on others, the host's clock times it. */
 int engine_begin(struct engine *engine);
 
-/* Makes the next stretch wait on the device until engine_end_hold(), so that the host can queue the whole
- * step first.  The stretch's time begins at engine_end_hold().  The device goes on by itself after a
- * while (stream_hold()); engine_end_hold() then gives UNSUPPORTED.  The caller must call engine_begin()
- * next, and engine_end_hold() before engine_sync(), whatever fails in between. */
+/* Makes the next stretch wait on the device until engine_end_hold(), so that the host can queue the
+ * whole step first.  The stretch's time begins at engine_end_hold().  The device goes on by itself
+ * after a while (stream_hold()); engine_end_hold() then gives UNSUPPORTED.  The caller must call
+ * engine_begin() next, and engine_end_hold() before engine_sync(), whatever fails in between. */
 void engine_hold_next(struct engine *engine);
-bool engine_is_holding(const struct engine *engine); /* from engine_hold_next() to engine_end_hold() */
+/* True from engine_hold_next() to engine_end_hold(). */
+bool engine_is_holding(const struct engine *engine);
 int engine_end_hold(struct engine *engine);
 
 /* How long the last stretch lasted; to be called after engine_sync(). */

@@ -134,7 +134,8 @@ static int check_bytes(const struct rig *rig, const struct exec *exec, uint64_t 
 {
     const struct moe_shape *s = &rig->data.shape;
     const struct relay *relay = exec->state;
-    const struct batch *hops[] = { &relay->labelled, &relay->go, &relay->come, &relay->graded };
+    const struct batch *hops[] = { &relay->send_labelled, &relay->send_rows, &relay->return_rows,
+                                   &relay->return_grads };
     uint64_t want = between_nodes(rig, rows_to_node(rig, need)), leaving = 0;
 
     for (size_t i = 0; i < sizeof(hops) / sizeof(hops[0]); i++)

@@ -57,7 +57,7 @@ static int know_others(struct rig *rig, struct exec *known)
     for (uint32_t i = 0; i < n && !rc; i++)
         expert[i] = (int32_t)((offset + i / s->top_k + i % s->top_k) % s->experts);
     for (uint32_t i = 0; i < layer_count(s) && !rc; i++)
-        rc = router_know(&known[i].router, expert);
+        rc = router_set_known_routes(&known[i].router, expert);
     free(expert);
     return world_settle(rig->world, rc);
 }
@@ -107,7 +107,7 @@ static int run_known(struct rig *rig, const struct moe_plan *plan, struct exec *
     rc = rig_exec(rig, plan, &known);
     rig->routes = ROUTES_FRESH;
     if (!rc)
-        rc = rig_know(rig, fresh, known);
+        rc = rig_set_known_routes(rig, fresh, known);
     for (int again = 0; again < 2 && !rc; again++) { /* what is known stays so */
         rc = world_settle(rig->world, rig_step(rig, known));
         if (!rc)
@@ -144,7 +144,7 @@ static int run_plan(struct rig *rig, const struct moe_plan *plan, int64_t *dropp
         rc = fail(ERR_WRONG, "%lld choices dropped, %lld under another plan", (long long)now,
                   (long long)*dropped);
     *dropped = rc ? *dropped : now;
-    if (!rc && exec_can_know(&rig->data.shape, plan)) {
+    if (!rc && exec_supports_known_routes(&rig->data.shape, plan)) {
         rc = run_known(rig, plan, exec, plan->d % 2 ? ROUTES_ZERO : ROUTES_KEEP);
         all.known += !rc;
     }

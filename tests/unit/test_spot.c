@@ -115,7 +115,7 @@ static void check_at(struct rig *rig, const struct moe_plan *plan, uint64_t capa
 
     rig_set_capacity(rig, capacity);
     CHECK(!rig_exec(rig, plan, &exec));
-    CHECK(!rig_spoil(rig));
+    CHECK(!rig_overwrite_results(rig));
     CHECK(!rig_check(rig, exec, &worst));
     CHECK(!rig_check_some(rig, exec, &worst) && worst > 0);
     CHECK(rig->spot->count == SPOT_MOST);
@@ -254,7 +254,7 @@ static void few_units_lie_at_the_bend(void)
         struct plain p = { .data = &data };
 
         data.shape.dtype = cases[i].dtype;
-        CHECK(plain_is_at_bend(&p, cases[i].bias, cases[i].x) == cases[i].bends);
+        CHECK(plain_is_at_kink(&p, cases[i].bias, cases[i].x) == cases[i].bends);
     }
 }
 
@@ -327,7 +327,7 @@ static void a_step_that_does_nothing_is_found(void)
 
     CHECK(!rig_exec(rig, &plan, &exec));
     CHECK(!rig_check(rig, exec, &worst) && !rig_check_some(rig, exec, &worst));
-    CHECK(!rig_spoil(rig));
+    CHECK(!rig_overwrite_results(rig));
     log_to(hear, NULL);
     CHECK(rig_check_some(rig, exec, &worst) == ERR_WRONG && strstr(said, "y["));
     log_to(NULL, NULL);

@@ -1,4 +1,4 @@
-/* Adds up what layer, tokens, executors and reference say of themselves. */
+/* Adds up the bytes that layer, tokens, executors and reference need. */
 #include "account.h"
 
 #include "exec.h"
@@ -26,7 +26,8 @@ static uint32_t compute_type(const struct moe_shape *shape, const struct account
     return machine->on_host ? (uint32_t)MOE_F32 : shape->dtype;
 }
 
-/* *rank has the most: of unequal ranks the fastest, whichever of both follows its speed. */
+/* Opens the parts, and finds the rank that needs most memory.  Among unequal ranks it is the
+ * fastest: that one has most tokens, or most hidden units. */
 static bool open_parts(const struct moe_shape *shape, const struct account_machine *machine,
                        struct parts *parts, uint32_t *rank)
 {
@@ -55,8 +56,8 @@ int64_t account_layer(const struct moe_shape *shape, const struct account_machin
     return account_sum(layer, account_sum(tokens, bytes_of(machine->cache_bytes)));
 }
 
-/* The most that a rank needs of the node whose experts have most rows: with a=rail its ranks hold
- * the rows of all of them. */
+/* The most bytes that a rank needs with a=rail, on the node whose experts have most rows: each of
+ * its ranks holds rows of all experts of the node. */
 static size_t rail_bytes(const struct moe_shape *shape, const struct account_machine *machine,
                          const struct moe_plan *plan, const struct capacities *capacities,
                          const struct parts *parts)
@@ -86,7 +87,7 @@ static size_t rail_bytes(const struct moe_shape *shape, const struct account_mac
     return most;
 }
 
-/* Of ranks that are not equal the fastest is taken to have the fullest experts, too. */
+/* With unequal ranks, assumes that the fastest one also has the fullest experts. */
 int64_t account_capacities(const struct moe_shape *shape, const struct account_machine *machine,
                            const struct moe_plan *plan, const struct capacities *capacities)
 {

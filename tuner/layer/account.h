@@ -1,5 +1,5 @@
-/* The one account of what a rank allocates for a layer and its plans: asked before anything is.
- * What wires and libraries take is not in it; who opens them counts what is free afterwards. */
+/* How much memory a rank needs for a layer and its plans, computed before it allocates anything.
+ * The memory of wires and libraries is not included; the code that opens them measures it. */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
 
@@ -10,41 +10,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the account depends on besides layer and plan. */
+/* What the account depends on besides layer and plan.  A plain value. */
 struct account_machine {
-    bool on_host;         /* it computes on cores, whose memory holds the reference, too */
+    bool on_host;         /* the device is host, so its memory holds the reference, too */
     bool checks;          /* results are compared with the reference */
-    uint32_t baseline;    /* enum baseline, of plans */
-    double between;       /* GFLOP that stand for attention, before each layer */
-    size_t cache_bytes;   /* of struct device; 0 also where it is not known */
-    const double *speeds; /* of the ranks, unless MOE_SHARES_EQUAL; borrowed; NULL: alike */
+    uint32_t baseline;    /* enum baseline of the plans */
+    double between;       /* GFLOP of products before each layer, in place of attention */
+    size_t cache_bytes;   /* as in struct device; 0: none, or unknown */
+    const double *speeds; /* of the ranks, borrowed; NULL: all are equal (MOE_SHARES_EQUAL) */
 };
 
-/* All in bytes of one rank, the most that any rank needs; INT64_MAX: more than any machine has. */
+/* Each function gives bytes of one rank, the most that any rank needs.  INT64_MAX: more than any
+ * machine has. */
 
-/* Parameters, gradients, tokens: what is there before a plan is opened. */
+/* Bytes of the layer without a plan: parameters, gradients and tokens. */
 int64_t account_layer(const struct moe_shape *shape, const struct account_machine *machine);
 
-/* A plan that is open at this capacity, beside the layer. */
+/* Bytes that an open plan needs at this capacity, in addition to the layer. */
 int64_t account_plan(const struct moe_shape *shape, const struct account_machine *machine,
                      const struct moe_plan *plan, uint64_t capacity);
 
-/* The same where experts have capacities of their own, on the rank whose experts take most. */
+/* Bytes that an open plan needs where experts have different capacities, on the rank whose experts
+ * get most rows. */
 int64_t account_capacities(const struct moe_shape *shape, const struct account_machine *machine,
                            const struct moe_plan *plan, const struct capacities *capacities);
 
-/* While it is checked, beside both; 0 where it never is. */
+/* Bytes that a check of the plan needs, in addition to layer and plan; 0 without checks. */
 int64_t account_check(const struct moe_shape *shape, const struct account_machine *machine,
                       const struct moe_plan *plan);
 
-/* The three together: what a rank must have for this plan alone. */
+/* The sum of layer, plan and check: what a rank needs to run this plan alone. */
 int64_t account_alone(const struct moe_shape *shape, const struct account_machine *machine,
                       const struct moe_plan *plan, uint64_t capacity);
 
-int64_t account_sum(int64_t a, int64_t b); /* INT64_MAX where that does not fit */
+/* a + b; INT64_MAX where the sum overflows. */
+int64_t account_sum(int64_t a, int64_t b);
 
-/* "31.2 MiB", "6.04 GiB"; "unlimited memory" for INT64_MAX.  The result lasts as long as the block
- * around it. */
+/* Bytes as text, "31.2 MiB" or "6.04 GiB"; "unlimited memory" for INT64_MAX.  ACCOUNT_TEXT() is
+ * valid until the end of the enclosing block. */
 enum { ACCOUNT_TEXT_BYTES = 24 };
 #define ACCOUNT_TEXT(bytes) account_text(bytes, (char[ACCOUNT_TEXT_BYTES]){ 0 })
 const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES]);

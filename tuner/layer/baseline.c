@@ -1,6 +1,5 @@
-/* What other systems do: the words of baselines, what they do not go with, and the way `dense`,
- * whose encode and decode are products (Fairseq's and GShard's einsum, figure 20a of the Tutel
- * paper). */
+/* Baselines: their words, the plans that they cannot run with, and the way `dense`, which encodes
+ * and decodes by products (the einsum of Fairseq and GShard, figure 20a of the Tutel paper). */
 #include "baseline.h"
 
 #include "padded.h"
@@ -17,36 +16,38 @@ const char *baseline_refuses(uint32_t baseline, const struct moe_shape *shape,
     if (!baseline)
         return NULL;
     if (plan->e == MOE_SPARSE || plan->a == MOE_A2A_RAIL)
-        return "baselines are of padded experts whose rows go straight to them";
+        return "baselines need padded experts (no e=sparse) and rows that go directly to them (no "
+               "a=rail)";
     if (capacities->rows)
-        return "baselines are of experts that have equal capacities";
+        return "baselines need experts with equal capacities";
     if (baseline & BASELINE_DENSE && shape->combine == MOE_COMBINE_CHOICES)
-        return "dense adds up a token's choices";
+        return "dense adds up a token's choices, so it cannot run with combine=choices";
     if (baseline & BASELINE_NAIVE && plan->a != MOE_A2A_2DH)
-        return "naive is another a=2dh";
+        return "naive needs a=2dh";
     if (baseline & BASELINE_RIGID && !plan->r)
-        return "with r=0 no rows arrive that rigid could leave where they are";
+        return "rigid needs r >= 1: with r=0 no rows travel";
     if (baseline & (BASELINE_DENSE | BASELINE_RIGID) && shape->dtype != compute_type)
-        return "dense and rigid multiply rows as they travel, and cores multiply f32 alone";
+        return "dense and rigid need dtype=f32 here: they multiply rows in the type in which rows "
+               "travel, and cores multiply only f32";
     return NULL;
 }
 
 /* ---- dense */
 
-/* Matrices (T,E,C) have a gate, or 1, where a choice's row lies, and else zero.  Each operation has
- * a result of its own, as where a framework runs one after the other. */
+/* The state of way_dense.  A matrix (T,E,C) has a gate, or 1, at the row of each choice, and zero
+ * elsewhere.  Each operation writes its own result, as in a framework that runs them one by one. */
 struct dense {
     struct padded padded;
     uint64_t tokens, experts, rows, places; /* T, E, C, E C */
-    float *gates;       /* (k,T,E): gates of first choices, of second ones, ... by expert */
-    float *locations;   /* (k,T,C): 1 at their slots */
-    float *choices;     /* (k,T,E,C): the products of these two */
-    float *sum;         /* (T,E,C): over choices */
-    void *combine;      /* the same in the type of tokens */
-    void *dispatch;     /* (T,E,C): 1 where that is not zero */
-    void *grad_combine; /* as combine, of training */
-    float *grad_sum;    /* the same in f32 */
-    float *grad_gates;  /* (T,E), of one choice */
+    float *gates;       /* (k,T,E): for each choice, its gate in the column of its expert */
+    float *locations;   /* (k,T,C): for each choice, 1 in the column of its slot */
+    float *choices;     /* (k,T,E,C): products of gates and locations */
+    float *sum;         /* (T,E,C): sum over the choices */
+    void *combine;      /* sum, in the type of tokens */
+    void *dispatch;     /* (T,E,C): 1 where combine is not zero */
+    void *grad_combine; /* gradient of combine, in training */
+    float *grad_sum;    /* gradient of combine, in f32 */
+    float *grad_gates;  /* (T,E): gradient of one choice's gates */
 };
 
 static void layout(struct exec *x, struct arena *arena)
@@ -62,20 +63,20 @@ static void layout(struct exec *x, struct arena *arena)
     d->rows = x->geometry.rows;
     d->places = size_product(d->experts, d->rows);
     all = size_product(d->tokens, d->places);
-    d->gates = arena_take(arena, by_expert * k, sizeof(*d->gates));
-    d->locations = arena_take(arena, size_product(d->tokens * k, d->rows), sizeof(*d->locations));
-    d->choices = arena_take(arena, size_product(all, k), sizeof(*d->choices));
-    d->sum = k == 1 ? d->choices : arena_take(arena, all, sizeof(*d->sum));
-    d->combine = s->dtype == MOE_F32 ? d->sum : arena_take(arena, all, width);
-    d->dispatch = arena_take(arena, all, width);
+    d->gates = arena_alloc(arena, by_expert * k, sizeof(*d->gates));
+    d->locations = arena_alloc(arena, size_product(d->tokens * k, d->rows), sizeof(*d->locations));
+    d->choices = arena_alloc(arena, size_product(all, k), sizeof(*d->choices));
+    d->sum = k == 1 ? d->choices : arena_alloc(arena, all, sizeof(*d->sum));
+    d->combine = s->dtype == MOE_F32 ? d->sum : arena_alloc(arena, all, width);
+    d->dispatch = arena_alloc(arena, all, width);
     if (s->pass != MOE_TRAIN)
         return;
-    d->grad_sum = arena_take(arena, all, sizeof(*d->grad_sum));
-    d->grad_combine = s->dtype == MOE_F32 ? d->grad_sum : arena_take(arena, all, width);
-    d->grad_gates = arena_take(arena, by_expert, sizeof(*d->grad_gates));
+    d->grad_sum = arena_alloc(arena, all, sizeof(*d->grad_sum));
+    d->grad_combine = s->dtype == MOE_F32 ? d->grad_sum : arena_alloc(arena, all, width);
+    d->grad_gates = arena_alloc(arena, by_expert, sizeof(*d->grad_gates));
 }
 
-/* Products of experts are counted apart. */
+/* Launches a product that counts as encode, not as experts. */
 static int multiply(const struct exec *x, struct gemm g)
 {
     struct stream *stream = x->engine->compute;
@@ -87,7 +88,7 @@ static int multiply(const struct exec *x, struct gemm g)
     return rc;
 }
 
-/* The sum of `terms` tensors that lie one after the other; nothing where it is its only term. */
+/* Adds up `terms` tensors that lie one after the other; nothing where `to` is the only term. */
 static int add_up(const struct exec *x, uint64_t block, uint64_t terms, uint32_t from_type,
                   const void *from, uint32_t to_type, void *to)
 {
@@ -103,7 +104,7 @@ static int add_up(const struct exec *x, uint64_t block, uint64_t terms, uint32_t
                                                            .to = to });
 }
 
-/* einsum("TE,TC->TEC"): a column times a row for each token. */
+/* Makes the matrix of choice j, einsum("TE,TC->TEC"): a column times a row for each token. */
 static int make_choice(const struct exec *x, uint32_t j)
 {
     const struct dense *d = x->state;
@@ -136,7 +137,7 @@ static int make_choice(const struct exec *x, uint32_t j)
                                       .stride_c = d->places });
 }
 
-/* (E C,D) from a matrix and something of tokens (T,D). */
+/* The product that makes rows (E C,D) from a matrix and tokens (T,D). */
 static struct gemm to_rows(const struct exec *x, const void *matrix, const void *tokens, void *rows)
 {
     const struct dense *d = x->state;
@@ -152,7 +153,7 @@ static struct gemm to_rows(const struct exec *x, const void *matrix, const void 
                           .c = rows };
 }
 
-/* (T,D) from a matrix and rows. */
+/* The product that makes tokens (T,D) from a matrix and rows. */
 static struct gemm to_tokens(const struct exec *x, const void *matrix, const void *rows, bool keep,
                              void *tokens)
 {
@@ -185,7 +186,7 @@ static int forward(struct exec *x, const void *tokens, void *y)
     return multiply(x, to_tokens(x, d->combine, d->padded.forward.back, false, y));
 }
 
-/* The gradient of the gates of choice j: of each token (E,C) times its location. */
+/* Computes the gradient of the gates of choice j: each token's (E,C) times its location. */
 static int grad_of_choice(const struct exec *x, uint32_t j)
 {
     const struct dense *d = x->state;

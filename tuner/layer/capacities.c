@@ -1,5 +1,5 @@
-/* Rows per expert: their text, their sums over ranks, and the equal capacity that stands for them.
- */
+/* Capacities of experts: parses them, adds them up over ranks, and finds the key that replaces
+ * them. */
 #include "capacities.h"
 
 #include "shape.h"
@@ -21,7 +21,7 @@ struct capacities capacities_of(const uint64_t *rows, uint32_t experts)
     return c;
 }
 
-/* A number that is written in digits alone. */
+/* Parses a number of digits only. */
 static bool parse_number(const char **text, uint64_t *out)
 {
     char *end;
@@ -34,7 +34,7 @@ static bool parse_number(const char **text, uint64_t *out)
     return !errno;
 }
 
-/* "64" or "64*3"; *times is 1 for the first. */
+/* Parses "64" or "64*3"; without "*", *times is 1. */
 static bool parse_item(const char **text, uint64_t *rows, uint64_t *times)
 {
     *times = 1;
@@ -56,25 +56,25 @@ static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *
     do {
         at += count && *at == ',';
         if (!parse_item(&at, &rows, &times))
-            return fail(ERR_ARGUMENT, "--capacities \"%s\": wanted are numbers, as in \"512,64*3\"",
+            return fail(ERR_ARGUMENT, "--capacities \"%s\": write numbers, as in \"512,64*3\"",
                         text);
         if (rows > tokens)
             return fail(ERR_ARGUMENT,
-                        "--capacities: %llu rows of expert %llu, legal are 0 to %llu, a rank's "
-                        "tokens",
+                        "--capacities: %llu rows for expert %llu; write 0 to %llu, the tokens of a "
+                        "rank",
                         (unsigned long long)rows, (unsigned long long)count,
                         (unsigned long long)tokens);
         if (times > experts - count)
             return fail(ERR_ARGUMENT,
-                        "--capacities: %u numbers and more, wanted are %u, one for each expert",
+                        "--capacities: more than %u numbers; write %u, one for each expert",
                         experts, experts);
         while (times--)
             to[count++] = rows;
     } while (*at);
-    return count == experts ? OK
-                            : fail(ERR_ARGUMENT,
-                                   "--capacities: %llu numbers, wanted are %u, one for each expert",
-                                   (unsigned long long)count, experts);
+    return count == experts
+               ? OK
+               : fail(ERR_ARGUMENT, "--capacities: %llu numbers; write %u, one for each expert",
+                      (unsigned long long)count, experts);
 }
 
 int capacities_parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t **out)

@@ -1,9 +1,9 @@
-/* The way of a plan with r >= 1 and e=sparse: rows travel as padded ones do, but as many as there
- * are.  The ranks tell each other how many choices they kept for each expert; every host waits for
- * that, and says anew what its copies and exchanges carry.  From there all is as in padded.c.
+/* The way of a plan with r >= 1 and e=sparse: like padded.c, but only the rows that exist travel.
+ * In each step the ranks exchange how many choices they kept for each expert.  Each host waits for
+ * these counts, and rebuilds its copies and exchanges.
  *
- * The rooms stay those of the capacity, so that a step allocates nothing.  Weights are fetched when
- * the counts have come: streams are in order, and the host would wait for the weights, too. */
+ * Buffers have the size of the capacity, so a step allocates nothing.  Weights are gathered after
+ * the counts: streams are in order, so the host would otherwise wait for the weights, too. */
 #include "gather.h"
 #include "load.h"
 #include "padded.h"
@@ -11,15 +11,16 @@
 
 #include <stdlib.h>
 
+/* The state of way_counted. */
 struct counted {
-    struct padded padded; /* first, as padded.c wants it */
-    int64_t *all;         /* (W,E) choices that each rank has for each expert */
-    int64_t *host;        /* the same in the host's memory, owned */
+    struct padded padded; /* must be first, see padded.h */
+    int64_t *all;         /* (W,E) choices of each rank for each expert, in the device's memory */
+    int64_t *host;        /* a copy in the host's memory, owned */
     struct batch gather;
     struct event *routed;
 };
 
-static uint64_t numbers(const struct exec *x)
+static uint64_t count_numbers(const struct exec *x)
 {
     return (uint64_t)x->geometry.peers * x->layer->shape.experts;
 }
@@ -29,7 +30,7 @@ static void layout(struct exec *x, struct arena *arena)
     struct counted *c = x->state;
 
     padded_layout(x, arena);
-    c->all = arena_take(arena, numbers(x), sizeof(*c->all));
+    c->all = arena_alloc(arena, count_numbers(x), sizeof(*c->all));
 }
 
 static int open_counted(struct exec *x)
@@ -37,16 +38,16 @@ static int open_counted(struct exec *x)
     struct counted *c = x->state;
     size_t slice = x->layer->shape.experts * sizeof(*c->all);
 
-    c->host = calloc(numbers(x), sizeof(*c->host));
+    c->host = calloc(count_numbers(x), sizeof(*c->host));
     if (!c->host)
-        return fail(ERR_NOMEM, "%llu counts", (unsigned long long)numbers(x));
-    /* Until a step has run there are none. */
-    TRY(device_upload(x->engine->device, c->all, c->host, numbers(x) * sizeof(*c->host)));
+        return fail(ERR_NOMEM, "%llu counts", (unsigned long long)count_numbers(x));
+    /* Before the first step, all counts are 0. */
+    TRY(device_upload(x->engine->device, c->all, c->host, count_numbers(x) * sizeof(*c->host)));
     TRY(event_open(x->engine->device, &c->routed));
     TRY(gather_add(&c->gather, x->engine->wire, (struct group){ 0, (int)x->geometry.peers },
                    x->router.needed, c->all, slice));
     TRY(wire_reserve(x->engine->wire, &c->gather));
-    TRY(padded_open(x)); /* with as many rows as there may be */
+    TRY(padded_open(x)); /* with the largest possible number of rows */
     return uneven_count(&x->uneven, &x->geometry, x->layer->shape.experts);
 }
 
@@ -60,15 +61,15 @@ static void close_counted(struct exec *x)
     free(c->host);
 }
 
-/* Weights come behind the counts. */
+/* Fetches nothing: forward() gathers weights after the counts. */
 static int fetch_nothing(struct exec *x)
 {
     (void)x;
     return OK;
 }
 
-/* What a modelled device, which sees no tokens, would count: by the layer's load, or as if they
- * were spread evenly. */
+/* Computes the counts for a modelled device, which has no tokens: from the layer's load, or
+ * balanced. */
 static void model_counts(const struct exec *x, int64_t *counts)
 {
     const struct load *load = load_counts(x->layer->load);
@@ -85,9 +86,9 @@ static void model_counts(const struct exec *x, int64_t *counts)
     }
 }
 
-/* One rank stands for all where the others are not there, and a step waits for the one whose
- * experts get most rows: they are this rank's. */
-static void take_fullest(struct exec *x)
+/* Where one process stands for all ranks, gives this rank the counts of the fullest rank: a real
+ * step waits for the rank whose experts get most rows. */
+static void swap_in_fullest(struct exec *x)
 {
     uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
     uint64_t sum = 0, most = 0, kept;
@@ -111,8 +112,8 @@ static void take_fullest(struct exec *x)
         }
 }
 
-/* Waits for the counts, and takes them. */
-static int settle(struct exec *x)
+/* Exchanges the counts, waits for them, and rebuilds tables and exchanges. */
+static int exchange_counts(struct exec *x)
 {
     const struct capacities most = uneven_capacities(&x->uneven, &x->geometry);
     struct engine *engine = x->engine;
@@ -126,14 +127,14 @@ static int settle(struct exec *x)
     if (engine->device->modelled)
         model_counts(x, c->host);
     else
-        TRY(device_download(engine->device, c->host, c->all, numbers(x) * sizeof(*c->host)));
-    for (uint64_t i = 0; i < numbers(x); i++) {
+        TRY(device_download(engine->device, c->host, c->all, count_numbers(x) * sizeof(*c->host)));
+    for (uint64_t i = 0; i < count_numbers(x); i++) {
         int64_t kept = (int64_t)capacity_of(&most, i % x->layer->shape.experts), n = c->host[i];
 
         x->uneven.rows[i] = (uint64_t)(n < 0 ? 0 : n < kept ? n : kept);
     }
     if (engine->device->modelled || engine->wire->pretends)
-        take_fullest(x);
+        swap_in_fullest(x);
     TRY(uneven_fill(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology,
                     engine->device));
     TRY(trip_rebuild(&c->padded.forward));
@@ -142,7 +143,7 @@ static int settle(struct exec *x)
 
 static int forward(struct exec *x, const void *tokens, void *y)
 {
-    TRY(settle(x));
+    TRY(exchange_counts(x));
     TRY(weights_gather(&x->weights, x->engine));
     return way_padded.forward(x, tokens, y);
 }

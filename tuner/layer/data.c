@@ -1,4 +1,5 @@
-/* Random numbers of order one for every tensor, so that an error in any of them shows. */
+/* Makes random numbers for every tensor of a layer.  Each has a size that makes results of order
+ * one, so that an error in any tensor shows. */
 #include "data.h"
 
 #include "random.h"
@@ -11,7 +12,7 @@
 
 enum stream_key { KEY_TOKEN = TENSOR_COUNT, KEY_GRAD, KEY_GATE, KEY_BIAS, KEY_COSINE, KEY_LOSS };
 
-static float stored(uint32_t dtype, float value)
+static float rounded_to(uint32_t dtype, float value)
 {
     uint16_t half[2];
 
@@ -22,7 +23,7 @@ static float stored(uint32_t dtype, float value)
     return value;
 }
 
-static uint64_t place(const struct data *data, int key, uint64_t group, uint64_t row)
+static uint64_t row_seed(const struct data *data, int key, uint64_t group, uint64_t row)
 {
     return random_bits(data->seed * 16 + (uint64_t)key, group << 32 | row);
 }
@@ -30,7 +31,7 @@ static uint64_t place(const struct data *data, int key, uint64_t group, uint64_t
 static float draw(const struct data *data, int key, uint64_t group, uint64_t row, uint64_t column,
                   float scale)
 {
-    return scale * random_unit(place(data, key, group, row), column);
+    return scale * random_unit(row_seed(data, key, group, row), column);
 }
 
 struct data data_of_layer(const struct data *data, uint32_t i)
@@ -41,8 +42,8 @@ struct data data_of_layer(const struct data *data, uint32_t i)
     return one;
 }
 
-static float given(const struct data *data, const float *rows, int rank, uint64_t token,
-                   uint64_t column)
+static float given_value(const struct data *data, const float *rows, int rank, uint64_t token,
+                         uint64_t column)
 {
     uint64_t before = (uint64_t)(rank - data->given->first) * data->given->each;
 
@@ -55,24 +56,24 @@ float data_token(const struct data *data, int rank, uint64_t token, uint64_t col
     float value;
 
     if (data->given)
-        return given(data, data->given->tokens, rank, token, column);
+        return given_value(data, data->given->tokens, rank, token, column);
     value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
-    /* With a load, column i E + e of a token says whether it chooses expert e in step i: 1/2 to 1
-     * if so, else -1/2 to -1. */
+    /* With a load, column i E + e of a token determines whether it chooses expert e in step i: 1/2
+     * to 1 if it does, else -1/2 to -1. */
     if (data->load && column < load_step_count(data->load) * experts) {
         bool chosen = load_chooses(data->load, (uint32_t)(column / experts), (uint32_t)rank, token,
                                    (uint32_t)(column % experts));
 
         value = (chosen ? 0.75f : -0.75f) + value / 4;
     }
-    return stored(data->shape.dtype, value);
+    return rounded_to(data->shape.dtype, value);
 }
 
 float data_grad(const struct data *data, int rank, uint64_t row, uint64_t column)
 {
     if (data->given)
-        return given(data, data->given->grads, rank, row, column);
-    return stored(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, row, column, 1));
+        return given_value(data, data->given->grads, rank, row, column);
+    return rounded_to(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, row, column, 1));
 }
 
 float data_loss(const struct data *data, int rank, uint64_t choice)
@@ -80,22 +81,22 @@ float data_loss(const struct data *data, int rank, uint64_t choice)
     return 1 + draw(data, KEY_LOSS, (uint64_t)rank, choice, 0, 1);
 }
 
-/* With a load, expert e looks at its column of the step at hand: it has 4 there, so its logit is 4
- * or more larger where it is chosen.  What the other columns add has a standard deviation below
- * 0.25. */
+/* With a load, the gate's row of expert e has 4 in the expert's column of the current step, so its
+ * logit is larger by 4 or more where a token chooses it.  The other columns add a number with a
+ * standard deviation below 0.25. */
 float data_gate(const struct data *data, uint64_t row, uint64_t column)
 {
     float scale = (data->load ? 0.5f : 4) / sqrtf((float)data->shape.model_dim);
     uint64_t looks_at = row < data->shape.experts
                             ? (uint64_t)data->replayed * data->shape.experts
-                            : 0; /* a cosine router has rows that are no expert's */
+                            : 0; /* a cosine router has rows without an expert */
 
     if (data->load && column == row + looks_at)
         return 4;
-    return stored(data->shape.dtype, draw(data, KEY_GATE, 0, row, column, scale));
+    return rounded_to(data->shape.dtype, draw(data, KEY_GATE, 0, row, column, scale));
 }
 
-/* With a load, dimension e of the projection is expert e's. */
+/* With a load, dimension e of the projection belongs to expert e. */
 float data_cosine(const struct data *data, enum cosine i, uint64_t element)
 {
     uint64_t p = data->shape.projection;
@@ -109,14 +110,14 @@ float data_cosine(const struct data *data, enum cosine i, uint64_t element)
     }
 }
 
-/* A tenth of what sigmoids differ by: it decides at times. */
+/* A tenth of the usual difference between sigmoids, so that the bias sometimes decides. */
 float data_bias(const struct data *data, uint64_t expert)
 {
     return draw(data, KEY_BIAS, 0, expert, 0, 0.05f);
 }
 
-/* Of several layers each makes its input smaller, and b2 keeps it from vanishing: what is passed on
- * stays of order one, squares of SwiGLU included. */
+/* With several layers, each makes its input smaller and b2 adds to it, so that rows stay of order
+ * one, even with the squares of SwiGLU. */
 static float weight_scale(const struct data *data, enum tensor tensor)
 {
     switch (tensor) {
@@ -133,14 +134,14 @@ float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, 
 {
     if (column >= data->shape.model_dim)
         return 0;
-    return stored(data->shape.dtype,
-                  draw(data, (int)tensor, expert, hidden, column, weight_scale(data, tensor)));
+    return rounded_to(data->shape.dtype,
+                      draw(data, (int)tensor, expert, hidden, column, weight_scale(data, tensor)));
 }
 
 void data_weight_row(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                      float *to)
 {
-    uint64_t where = place(data, (int)tensor, expert, hidden), width = data->shape.model_dim;
+    uint64_t where = row_seed(data, (int)tensor, expert, hidden), width = data->shape.model_dim;
     float scale = weight_scale(data, tensor);
     uint16_t half[ROW_LINE];
 
@@ -154,7 +155,7 @@ void data_weight_row(const struct data *data, enum tensor tensor, uint64_t exper
     }
 }
 
-/* What fills a tensor of a layer. */
+/* How to fill one tensor of a layer: the function that gives its elements, and its arguments. */
 struct filling {
     const struct data *data;
     const struct layer *layer;
@@ -164,29 +165,30 @@ struct filling {
     float (*value_at)(const struct filling *filling, uint64_t element);
 };
 
-/* Piece by piece: a second copy of a large tensor would be more than a machine may have. */
+/* Fills a tensor in pieces, because the host may lack memory for a second copy of a large one. */
 static int fill(const struct filling *f, uint32_t dtype, uint64_t elements, void *to)
 {
     enum { PIECE = 64 << 10 };
-    float *values = malloc(PIECE * sizeof(*values)), *stored = malloc(PIECE * sizeof(*stored));
-    int rc = values && stored ? OK : fail(ERR_NOMEM, "%d elements", PIECE);
+    float *values = malloc(PIECE * sizeof(*values)),
+          *converted = malloc(PIECE * sizeof(*converted));
+    int rc = values && converted ? OK : fail(ERR_NOMEM, "%d elements", PIECE);
 
     for (uint64_t at = 0; at < elements && !rc; at += PIECE) {
         uint64_t n = elements - at < PIECE ? elements - at : PIECE;
 
         for (uint64_t i = 0; i < n; i++)
             values[i] = f->value_at(f, at + i);
-        row_store(dtype, stored, 0, values, n);
-        rc = device_upload(f->layer->device, (char *)to + at * dtype_bytes(dtype), stored,
+        row_store(dtype, converted, 0, values, n);
+        rc = device_upload(f->layer->device, (char *)to + at * dtype_bytes(dtype), converted,
                            n * dtype_bytes(dtype));
     }
     free(values);
-    free(stored);
+    free(converted);
     return rc;
 }
 
-/* A weight of this rank's slice, which is some hidden units of each of its experts, or some columns
- * of b2. */
+/* One weight of this rank's slice: some hidden units of each of its experts, or some columns of
+ * b2. */
 static float weight_at(const struct filling *f, uint64_t element)
 {
     const struct moe_shape *s = &f->layer->shape;

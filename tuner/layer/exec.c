@@ -1,5 +1,5 @@
-/* Prepares the layers of a step under one plan, and begins their passes; the ways (way.h) go on
- * from there.  tuner/layer/README.md explains the order. */
+/* Prepares the layers of a step under one plan, and begins their passes; the plan's way (way.h)
+ * does the rest.  tuner/layer/README.md explains the order. */
 #include "way.h"
 
 #include "baseline.h"
@@ -35,18 +35,19 @@ static struct exec new_exec(const struct moe_plan *plan, const struct layer *lay
     return x;
 }
 
-/* What was agreed of rows the first layer has, and the others borrow; what is counted each has. */
-static bool has_rows(const struct exec *x)
+/* True where this layer owns its `uneven`: the first layer does, and every layer that counts rows
+ * in each step.  The others borrow it from the first. */
+static bool owns_uneven(const struct exec *x)
 {
     return x == x->first || x->way->waits;
 }
 
-/* Layers after the first share its rooms for weights, too. */
+/* Places all buffers of a layer.  Later layers share the first one's buffers for weights. */
 static void layout(struct exec *x, struct arena *arena)
 {
     struct exec *first = x == x->first ? NULL : x->first;
 
-    if (!has_rows(x))
+    if (!owns_uneven(x))
         x->uneven = first->uneven;
     else
         uneven_layout(&x->uneven, &x->layer->shape, &x->geometry, x->algorithm, x->topology, arena);
@@ -74,7 +75,7 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     struct exec x = new_exec(plan, &layer, baseline, topology, compute_type), other;
     struct arena arena = { 0 }, more = { 0 };
     uint64_t bytes = SIZE_MAX;
-    /* All ranks reckon the same, however little memory one of them has. */
+    /* On the stack, so that a rank with little memory computes the same as all others. */
     _Alignas(max_align_t) unsigned char state[WAY_STATE_MOST] = { 0 };
 
     x.first = &x;
@@ -92,28 +93,28 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     return bytes;
 }
 
-/* ---- What a plan does not go with */
+/* ---- Plans that cannot use known routes */
 
-/* Why known routes do not go with a plan; NULL: they do. */
-static const char *refuses_known(const struct moe_shape *shape, const struct moe_plan *plan)
+/* The reason why this plan cannot use known routes; NULL: it can. */
+static const char *why_no_known_routes(const struct moe_shape *shape, const struct moe_plan *plan)
 {
     struct moe_plan canonical = plan_canonical(*plan, shape);
 
     if (shape->order == MOE_ORDER_PRIORITY)
-        return "slots by priority wait for the gate";
-    return way_of(&canonical, shape, 0)->refuses_known;
+        return "order=priority needs the gate before it gives slots";
+    return way_of(&canonical, shape, 0)->why_no_known_routes;
 }
 
-bool exec_can_know(const struct moe_shape *shape, const struct moe_plan *plan)
+bool exec_supports_known_routes(const struct moe_shape *shape, const struct moe_plan *plan)
 {
-    return !refuses_known(shape, plan);
+    return !why_no_known_routes(shape, plan);
 }
 
-int exec_check_known(const struct moe_shape *shape, const struct moe_plan *plan)
+int exec_check_known_routes(const struct moe_shape *shape, const struct moe_plan *plan)
 {
-    const char *why = refuses_known(shape, plan);
+    const char *why = why_no_known_routes(shape, plan);
 
-    return why ? fail(ERR_ARGUMENT, "known routes do not go with %s%s: %s",
+    return why ? fail(ERR_ARGUMENT, "known routes cannot be used with %s%s: %s",
                       shape->order == MOE_ORDER_PRIORITY ? "order=priority, " : "", PLAN_TEXT(plan),
                       why)
                : OK;
@@ -132,12 +133,12 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     int rc;
 
     if (layer->routes != ROUTES_FRESH)
-        TRY(exec_check_known(&layer->shape, plan));
+        TRY(exec_check_known_routes(&layer->shape, plan));
     why = layer->routes != ROUTES_FRESH && layer->baseline
-              ? "baselines route afresh at every step"
+              ? "baselines cannot use known routes"
               : baseline_refuses(layer->baseline, &layer->shape, plan, capacities, compute_type);
     if (why)
-        return fail(ERR_ARGUMENT, "no such baseline under %s: %s", PLAN_TEXT(plan), why);
+        return fail(ERR_ARGUMENT, "this baseline cannot run with %s: %s", PLAN_TEXT(plan), why);
     x = calloc(n, sizeof(*x));
     if (!x)
         return fail(ERR_NOMEM, "an executor");
@@ -150,13 +151,13 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     }
     for (uint32_t i = 0; i < n; i++) {
         x[i].geometry = geometry_of(&layer->shape, &x->plan, layer->rank, capacities->most);
-        if (has_rows(&x[i]))
+        if (owns_uneven(&x[i]))
             TRY_OUT(uneven_open(&layer->shape, capacities, x->way->waits, &x[i].geometry,
                                 &x[i].uneven));
         else
             x[i].geometry = x->geometry;
     }
-    /* The first round finds how much memory is needed, the second one where everything lies. */
+    /* The first layout finds how much memory is needed; the second one places the buffers. */
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
     x->memory_bytes = arena.used_bytes;
@@ -165,7 +166,7 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
     for (uint32_t i = 0; i < n; i++)
         layout(&x[i], &arena);
     for (uint32_t i = 0; i < n; i++) {
-        if (has_rows(&x[i]))
+        if (owns_uneven(&x[i]))
             TRY_OUT(uneven_fill(&x[i].uneven, &layer->shape, &x[i].geometry, x->algorithm,
                                 x->topology, engine->device));
         else
@@ -190,7 +191,7 @@ void exec_close(struct exec *x)
             x->way->close(&x[i]);
         free(x[i].state);
         weights_close(&x[i].weights);
-        if (has_rows(&x[i]))
+        if (owns_uneven(&x[i]))
             uneven_close(&x[i].uneven);
     }
     engine_release(x->engine, x->memory);
@@ -206,7 +207,7 @@ int exec_fetch(struct exec *x)
 
 int exec_forward(struct exec *x, const void *tokens, void *y)
 {
-    if (way_is_known(x))
+    if (way_has_known_routes(x))
         TRY(router_slots(&x->router, x->engine, x->geometry.capacity));
     else
         TRY(router_forward(&x->router, x->engine, tokens, x->geometry.capacity));

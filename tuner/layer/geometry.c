@@ -1,8 +1,9 @@
-/* Sizes and groups of ranks that follow from shape, plan, rank and capacity; tuner/layer/README.md
+/* Computes sizes and groups of ranks from shape, plan, rank and capacity; tuner/layer/README.md
  * explains the formulas. */
 #include "geometry.h"
 
-/* Pieces of the weights are gathered one by one where any ranks' hidden units can be joined. */
+/* The geometry for r = 0, where tokens do not travel.  In MOE_LAYOUT_HIDDEN, weights are gathered
+ * in d pieces. */
 static struct geometry stay_home(const struct moe_shape *shape, uint32_t d, uint64_t capacity)
 {
     struct group all = { 0, (int)shape->ranks };

@@ -1,5 +1,5 @@
-/* Takes tokens of a rank through their experts, whose weights are drawn unit by unit, and adds up
- * what comes of it. */
+/* Computes the expected results of a rank's tokens: their experts' outputs hidden unit by hidden
+ * unit, whose random weights are made on the way, then sums and gradients. */
 #include "judge.h"
 
 #include "random.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which tokens */
+/* ---- which tokens are judged */
 
 static uint32_t spot_tokens(const struct moe_shape *s, uint32_t tokens)
 {
@@ -25,27 +25,28 @@ static uint32_t spot_tokens(const struct moe_shape *s, uint32_t tokens)
     return count < tokens ? count : tokens;
 }
 
-/* The last that the rule serves at the expert with the most tokens: dropped if any is.  Without
- * memory to count, any token. */
-static uint32_t last_in_line(const struct judge *j, const int32_t *expert)
+/* The last token that gets a slot of the most popular expert: it is dropped if any token is.
+ * Without memory to count, any token. */
+static uint32_t last_served_token(const struct judge *j, const int32_t *expert)
 {
-    uint32_t *line = calloc(j->p.E, sizeof(*line)), most = 0, last = 0;
+    uint32_t *served = calloc(j->p.E, sizeof(*served)), most = 0, last = 0;
 
-    for (uint32_t c = 0; c < j->p.k && line; c++)
+    for (uint32_t c = 0; c < j->p.k && served; c++)
         for (uint32_t t = 0; t < j->tokens; t++) {
             uint32_t e = (uint32_t)expert[(size_t)t * j->p.k + c];
 
-            if (e < j->p.E && ++line[e] >= most) {
-                most = line[e];
+            if (e < j->p.E && ++served[e] >= most) {
+                most = served[e];
                 last = t;
             }
         }
-    free(line);
+    free(served);
     return last;
 }
 
-/* The first token that goes to expert e, looked for from token `from` on and around the end. */
-static uint32_t next_for(const struct judge *j, const int32_t *expert, uint32_t from, uint32_t e)
+/* The first token that chose expert e, searched cyclically from token `from` on. */
+static uint32_t next_token_of(const struct judge *j, const int32_t *expert, uint32_t from,
+                              uint32_t e)
 {
     for (uint32_t i = 0; i < j->tokens; i++) {
         uint32_t t = (from + i) % j->tokens;
@@ -57,7 +58,7 @@ static uint32_t next_for(const struct judge *j, const int32_t *expert, uint32_t 
     return from;
 }
 
-static bool looks_at(const struct judge *j, uint32_t token)
+static bool is_judged(const struct judge *j, uint32_t token)
 {
     bool found = j->count == j->tokens;
 
@@ -66,27 +67,27 @@ static bool looks_at(const struct judge *j, uint32_t token)
     return found;
 }
 
-static void pick_tokens(struct judge *j, const int32_t *expert, uint32_t most)
+static void choose_tokens(struct judge *j, const int32_t *expert, uint32_t most)
 {
     for (uint32_t i = 0; i < 4 * SPOT_MOST && j->count < most; i++) {
         uint32_t somewhere = random_below(j->p.data->seed, (uint64_t)j->rank << 32 | i, j->tokens);
         uint32_t token;
 
         switch (i) {
-        case 0: token = last_in_line(j, expert); break;
-        case 1: token = j->tokens - 1 - somewhere / 2; break; /* kernels go wrong at the end */
+        case 0: token = last_served_token(j, expert); break;
+        case 1: token = j->tokens - 1 - somewhere / 2; break; /* kernels often fail at the end */
         case 2: token = j->tokens - 1; break;
         case 3: token = 0; break;
-        default: token = next_for(j, expert, somewhere, (i + (uint32_t)j->rank) % j->p.E);
+        default: token = next_token_of(j, expert, somewhere, (i + (uint32_t)j->rank) % j->p.E);
         }
-        if (!looks_at(j, token))
+        if (!is_judged(j, token))
             j->token[j->count++] = token;
     }
 }
 
 /* ---- one hidden unit of an expert */
 
-/* A hidden unit's rows of the three matrices, and its bias. */
+/* The weights of one hidden unit: its rows of the three matrices, and its bias. */
 struct hidden_unit {
     float *w1, *w3, *w2;
     double bias;
@@ -101,15 +102,15 @@ static void draw_unit(const struct plain *p, uint32_t e, uint32_t h, struct hidd
     u->bias = (double)data_weight(p->data, TENSOR_B1, e, h, 0);
 }
 
-/* What it makes of a token, and of the gradient of the row of y that its expert gave. */
+/* The results of one hidden unit for one token. */
 struct unit_values {
     double post;              /* hidden value */
     double grad_pre, grad_up; /* gradients before the activation, of W1's and of W3's products */
-    double bent;              /* by how much grad_pre may be off at ReLU's bend */
+    double kink_error;        /* how much grad_pre may be off near ReLU's kink */
 };
 
-static struct unit_values pass_unit(const struct plain *p, const struct hidden_unit *u,
-                                    const double *x, const double *grad_row)
+static struct unit_values compute_unit(const struct plain *p, const struct hidden_unit *u,
+                                       const double *x, const double *grad_row)
 {
     uint32_t kind = p->data->shape.activation;
     double pre = u->bias + plain_dot(u->w1, x, p->D), act = plain_act(kind, pre), grad;
@@ -121,63 +122,64 @@ static struct unit_values pass_unit(const struct plain *p, const struct hidden_u
     grad = plain_dot(u->w2, grad_row, p->D);
     v.grad_pre = grad * plain_act_slope(kind, pre) * up;
     v.grad_up = grad * act;
-    v.bent = plain_is_at_bend(p, u->bias, pre) ? fabs(grad) : 0;
+    v.kink_error = plain_is_at_kink(p, u->bias, pre) ? fabs(grad) : 0;
     return v;
 }
 
-/* ---- what experts make of the tokens */
+/* ---- outputs of experts */
 
-/* A thread takes one expert after the other. */
+/* A thread, which computes one expert after the other. */
 struct judge_thread {
     struct judge *judge;
-    atomic_uint *next;             /* expert that nobody has taken */
-    const size_t *choices, *first; /* as i k + j, by expert; (E + 1) where those of each begin */
+    atomic_uint *next;     /* the next expert that no thread has */
+    const size_t *choices; /* numbers i k + j, sorted by expert */
+    const size_t *first;   /* (E + 1) where the choices of each expert begin */
     struct hidden_unit unit;
 };
 
-/* Adds what the unit makes of one of the choices. */
+/* Adds the unit's results for one choice. */
 static void add_unit(struct judge *j, const struct hidden_unit *u, size_t choice)
 {
     uint32_t D = j->p.D;
     size_t i = choice / j->p.k, at = choice * D;
     struct unit_values v =
-        pass_unit(&j->p, u, j->x + i * D, j->grad_y + (j->rows > 1 ? choice : i) * D);
+        compute_unit(&j->p, u, j->x + i * D, j->grad_y + (j->rows > 1 ? choice : i) * D);
 
     plain_axpy(v.post, u->w2, j->out + at, D);
     if (j->p.data->shape.pass != MOE_TRAIN)
         return;
     plain_axpy(v.grad_pre, u->w1, j->back + at, D);
-    if (j->bent && v.bent > 0)
-        plain_add_sizes(v.bent, u->w1, j->bent + at, D);
+    if (j->kink_error && v.kink_error > 0)
+        plain_add_sizes(v.kink_error, u->w1, j->kink_error + at, D);
     if (j->p.data->shape.activation == MOE_SWIGLU)
         plain_axpy(v.grad_up, u->w3, j->back + at, D);
 }
 
-/* All choices of an expert are taken at once: its weights are drawn once. */
-static void *pass_share(void *self)
+/* Computes all choices of an expert at once, so that its weights are made only once. */
+static void *judge_thread_main(void *self)
 {
-    struct judge_thread *share = self;
-    struct judge *j = share->judge;
+    struct judge_thread *state = self;
+    struct judge *j = state->judge;
     uint32_t e;
 
-    while ((e = atomic_fetch_add(share->next, 1)) < j->p.E) {
-        const size_t *choices = share->choices + share->first[e];
-        size_t n = share->first[e + 1] - share->first[e];
+    while ((e = atomic_fetch_add(state->next, 1)) < j->p.E) {
+        const size_t *choices = state->choices + state->first[e];
+        size_t n = state->first[e + 1] - state->first[e];
 
         for (size_t i = 0; i < n; i++)
             for (uint32_t c = 0; c < j->p.D; c++)
                 j->out[choices[i] * j->p.D + c] =
                     (double)data_weight(j->p.data, TENSOR_B2, e, 0, c);
         for (uint32_t h = 0; h < j->p.H && n; h++) {
-            draw_unit(&j->p, e, h, &share->unit);
+            draw_unit(&j->p, e, h, &state->unit);
             for (size_t i = 0; i < n; i++)
-                add_unit(j, &share->unit, choices[i]);
+                add_unit(j, &state->unit, choices[i]);
         }
     }
     return NULL;
 }
 
-/* Choices by their experts, in the order of tokens; those of no expert are left out. */
+/* Sorts choices by expert, and then by token; leaves out choices without a legal expert. */
 static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
 {
     size_t all = (size_t)j->count * j->p.k, end = 0;
@@ -185,7 +187,8 @@ static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
     for (size_t at = 0; at < all; at++)
         if ((uint32_t)j->expert[at] < j->p.E)
             first[j->expert[at]]++;
-    /* Where the choices of each expert end, and then, from the last choice on, where they begin. */
+    /* first[e] becomes the end of the choices of expert e, and then, from the last choice on, their
+     * beginning. */
     for (uint32_t e = 0; e <= j->p.E; e++)
         first[e] = end += first[e];
     for (size_t at = all; at-- > 0;)
@@ -195,11 +198,12 @@ static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
 
 enum { THREADS_MOST = 16 };
 
-/* The caller does what threads that cannot be had leave. */
-static int pass_experts(struct judge *j, int threads)
+/* Computes all experts by several threads; if threads cannot be started, the caller does all work.
+ */
+static int compute_experts(struct judge *j, int threads)
 {
     pthread_t thread[THREADS_MOST];
-    struct judge_thread share[THREADS_MOST];
+    struct judge_thread state[THREADS_MOST];
     size_t D = j->p.D, choices = (size_t)j->count * j->p.k;
     int n = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST), started = 1;
     float *rows = calloc((size_t)n * 3 * D, sizeof(*rows));
@@ -213,14 +217,14 @@ static int pass_experts(struct judge *j, int threads)
     for (int i = 0; i < n && !rc; i++) {
         float *mine = rows + (size_t)i * 3 * D;
 
-        share[i] =
+        state[i] =
             (struct judge_thread){ j, &next, sorted, first, { mine, mine + D, mine + 2 * D, 0 } };
     }
     while (!rc && started < n &&
-           !pthread_create(&thread[started], NULL, pass_share, &share[started]))
+           !pthread_create(&thread[started], NULL, judge_thread_main, &state[started]))
         started++;
     if (!rc)
-        pass_share(&share[0]);
+        judge_thread_main(&state[0]);
     for (int i = 1; i < started; i++)
         pthread_join(thread[i], NULL);
     free(rows);
@@ -240,17 +244,17 @@ static double *doubles(uint64_t count, int *rc)
     return memory;
 }
 
-static bool keeps_back(const struct moe_shape *s)
+static bool is_trained(const struct moe_shape *s)
 {
     return s->pass == MOE_TRAIN;
 }
 
-static bool keeps_bent(const struct moe_shape *s)
+static bool has_kink_error(const struct moe_shape *s)
 {
-    return keeps_back(s) && s->activation == MOE_RELU;
+    return is_trained(s) && s->activation == MOE_RELU;
 }
 
-/* Room for so many tokens; with parameters for their gradients, too. */
+/* Allocates arrays for so many tokens, and with parameters for their gradients. */
 static int allocate(struct judge *j, uint32_t most)
 {
     const struct moe_shape *s = &j->p.data->shape;
@@ -268,10 +272,10 @@ static int allocate(struct judge *j, uint32_t most)
     j->x = doubles(rows, &rc);
     j->grad_y = doubles(rows * j->rows, &rc);
     j->out = doubles(rows * j->p.k, &rc);
-    if (keeps_back(s))
+    if (is_trained(s))
         j->back = doubles(rows * j->p.k, &rc);
-    if (keeps_bent(s))
-        j->bent = doubles(rows * j->p.k, &rc);
+    if (has_kink_error(s))
+        j->kink_error = doubles(rows * j->p.k, &rc);
     j->y = doubles(rows * j->rows, &rc);
     j->grad_x = doubles(rows, &rc);
     j->grad_x_slack = doubles(rows, &rc);
@@ -293,7 +297,7 @@ static int allocate(struct judge *j, uint32_t most)
     return rc;
 }
 
-/* parameters: of all tokens, too. */
+/* parameters: judge all tokens and the parameters; else some tokens. */
 static int judge_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
                       bool parameters, int threads, struct judge **out)
 {
@@ -315,7 +319,7 @@ static int judge_open(const struct data *data, int rank, uint32_t tokens, const 
         for (j->count = 0; j->count < tokens; j->count++)
             j->token[j->count] = j->count;
     } else {
-        pick_tokens(j, expert, most);
+        choose_tokens(j, expert, most);
     }
     for (uint32_t i = 0; i < j->count; i++) {
         plain_load(&j->p, rank, j->token[i]);
@@ -325,7 +329,7 @@ static int judge_open(const struct data *data, int rank, uint32_t tokens, const 
             j->row[i * j->rows + r] = j->token[i] * j->rows + r;
         memcpy(j->expert + (size_t)i * k, expert + (size_t)j->token[i] * k, k * sizeof(*expert));
     }
-    TRY_OUT(pass_experts(j, threads));
+    TRY_OUT(compute_experts(j, threads));
     *out = j;
     return OK;
 out:
@@ -357,7 +361,7 @@ void judge_close(struct judge *j)
     free(j->grad_y);
     free(j->out);
     free(j->back);
-    free(j->bent);
+    free(j->kink_error);
     free(j->y);
     free(j->grad_x);
     free(j->grad_x_slack);
@@ -382,9 +386,9 @@ bool judge_fits(const struct judge *j, const int32_t *expert)
     return true;
 }
 
-/* ---- gates, turns and slots */
+/* ---- gates, order and slots */
 
-/* The token at hand from here on, and its gates. */
+/* Makes this token the current one of j->p, and computes its gates. */
 static int route_token(struct judge *j, const struct routed_tokens *of, uint32_t token)
 {
     const int32_t *expert = of->expert + (size_t)token * j->p.k;
@@ -394,8 +398,8 @@ static int route_token(struct judge *j, const struct routed_tokens *of, uint32_t
                        of->live ? of->live + (size_t)token * j->p.k : expert);
 }
 
-/* Each token takes one turn, and of those that are looked at no less important one goes before:
- * rounding may explain the order. */
+/* Checks the order of tokens: each comes once, and no judged token comes before a more important
+ * one, except within rounding. */
 static int check_turns(struct judge *j, const struct routed_tokens *of)
 {
     bool *seen = calloc((size_t)of->tokens + 1, sizeof(*seen));
@@ -406,23 +410,25 @@ static int check_turns(struct judge *j, const struct routed_tokens *of)
         uint32_t t = of->turn[i];
 
         if (t >= of->tokens || seen[t]) {
-            rc = fail(ERR_WRONG, "rank %d: token %u takes a turn twice, or is none", of->rank, t);
+            rc = fail(ERR_WRONG, "rank %d: token %u is twice in the order, or does not exist",
+                      of->rank, t);
             break;
         }
         seen[t] = true;
-        if (!j->parameters && !looks_at(j, t))
+        if (!j->parameters && !is_judged(j, t))
             continue;
         rc = route_token(j, of, t);
         if (!rc && plain_importance(&j->p) > least + plain_importance_slack(&j->p))
-            rc = fail(ERR_WRONG, "rank %d token %u: a less important one went before", of->rank, t);
+            rc = fail(ERR_WRONG, "rank %d token %u: a less important token came before it",
+                      of->rank, t);
         least = rc ? 0 : fmin(least, plain_importance(&j->p));
     }
     free(seen);
     return rc;
 }
 
-/* The slots of the rule: all first choices in the order of turns, then all second choices; whoever
- * comes late is dropped, which is -1.  The caller frees them. */
+/* Finds the slots by the rule: first all first choices in the order of tokens, then all second
+ * choices; later ones are dropped (-1).  The caller frees them. */
 static int find_slots(struct judge *j, const struct routed_tokens *of, const struct capacities *c,
                       int64_t **out)
 {
@@ -440,7 +446,7 @@ static int find_slots(struct judge *j, const struct routed_tokens *of, const str
             int32_t e = of->expert[at];
 
             if (e < 0 || (uint32_t)e >= j->p.E) {
-                rc = fail(ERR_WRONG, "rank %d token %u: no expert %d", of->rank, t, e);
+                rc = fail(ERR_WRONG, "rank %d token %u: there is no expert %d", of->rank, t, e);
                 break;
             }
             slot[at] = filled[e]++;
@@ -458,7 +464,7 @@ static int find_slots(struct judge *j, const struct routed_tokens *of, const str
     return rc;
 }
 
-/* ---- what a rank's own tokens must become */
+/* ---- expected results of a rank's own tokens */
 
 static void add(double scale, const double *from, double *to, uint32_t n)
 {
@@ -475,8 +481,8 @@ static double largest(const double *of, uint32_t n)
     return most;
 }
 
-/* Token i, which is routed: what its kept choices add up, and the gradients of their gates. Returns
- * the size of these, were all their terms positive. */
+/* Adds up the kept choices of token i, and computes the gradients of their gates.  Returns the sum
+ * of these gradients with all terms positive. */
 static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, double *gate_grad)
 {
     uint32_t D = j->p.D;
@@ -497,8 +503,8 @@ static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, doub
         add(alone ? 1 : gate, j->out + at, y + (j->rows > 1 ? n * D : 0), D);
         if (j->back)
             add(gate, j->back + at, grad_x, D);
-        if (j->bent)
-            add(gate, j->bent + at, j->grad_x_slack + (size_t)i * D, D);
+        if (j->kink_error)
+            add(gate, j->kink_error + at, j->grad_x_slack + (size_t)i * D, D);
         for (uint32_t d = 0; d < D && !alone; d++) {
             gate_grad[n] += j->out[at + d] * j->p.grad[d];
             size += gate * fabs(j->out[at + d] * j->p.grad[d]);
@@ -511,20 +517,20 @@ static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, doub
     return size;
 }
 
-/* The gate's part of token i's gradient, and of the gate's own. */
+/* Adds the gate's part to the gradient of token i, and the token's part to the gate's gradient. */
 static void add_gate(struct judge *j, uint32_t i, const double *gate_grad, double size)
 {
     uint32_t D = j->p.D;
     double *grad_x = j->grad_x + (size_t)i * D;
 
-    j->grad_x_term = fmax(j->grad_x_term, largest(grad_x, D)); /* what experts gave */
+    j->grad_x_term = fmax(j->grad_x_term, largest(grad_x, D)); /* the part of the experts */
     plain_route_back(&j->p, gate_grad, size);
     for (uint32_t r = 0; r < j->p.rows; r++) {
         const float *gate = j->p.gate + (size_t)r * D;
 
         plain_axpy(j->p.row_grad[r], gate, grad_x, D);
-        for (uint32_t d = 0; d < D; d++) /* terms of random signs add up to a sqrt(D)-th of their
-                                          * sizes */
+        for (uint32_t d = 0; d < D; d++) /* D terms of random signs add up to about 1/sqrt(D) of the
+                                          * sum of their sizes */
             j->grad_x_term =
                 fmax(j->grad_x_term, fabs(j->p.row_size[r] * (double)gate[d]) / sqrt(D));
         if (!j->parameters)
@@ -565,13 +571,13 @@ int judge_expect(struct judge *j, const struct routed_tokens *own,
     return rc;
 }
 
-/* ---- what tokens of any rank give this rank's slice of the weights */
+/* ---- expected gradients of this rank's slice of the weights, from the tokens of all ranks */
 
 /* This rank's slice: some hidden units of each of its experts, and some columns of b2. */
 struct slice {
     uint32_t first_expert, experts, first_unit, units, first_column, columns;
-    struct hidden_unit *unit; /* (experts,units) */
-    float *rows;              /* theirs */
+    struct hidden_unit *unit; /* (experts,units), owned */
+    float *rows;              /* the memory of their rows, owned */
 };
 
 static int slice_open(const struct judge *j, struct slice *out)
@@ -609,7 +615,7 @@ static int slice_open(const struct judge *j, struct slice *out)
     return OK;
 }
 
-/* A choice of the token at hand for one of the slice's experts. */
+/* Adds the gradients from one choice of the current token, for an expert of the slice. */
 static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
 {
     const struct moe_shape *s = &j->p.data->shape;
@@ -620,17 +626,17 @@ static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
     double x_most = largest(j->p.x, D), row_most = largest(row, D);
 
     for (uint32_t h = 0; h < x->units; h++) {
-        struct unit_values v = pass_unit(&j->p, &x->unit[local * x->units + h], j->p.x, row);
+        struct unit_values v = compute_unit(&j->p, &x->unit[local * x->units + h], j->p.x, row);
         uint64_t at = s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * x->experts + local
                                                      : (uint64_t)local * x->units + h;
 
         add(gate * v.grad_pre, j->p.x, grad[TENSOR_W1] + at * D, D);
         if (s->activation == MOE_SWIGLU)
             add(gate * v.grad_up, j->p.x, grad[TENSOR_W3] + at * D, D);
-        if (v.bent > 0) {
+        if (v.kink_error > 0) {
             for (uint32_t i = 0; i < D; i++)
-                j->grad_slack[TENSOR_W1][at * D + i] += gate * v.bent * fabs(j->p.x[i]);
-            j->grad_slack[TENSOR_B1][at] += gate * v.bent;
+                j->grad_slack[TENSOR_W1][at * D + i] += gate * v.kink_error * fabs(j->p.x[i]);
+            j->grad_slack[TENSOR_B1][at] += gate * v.kink_error;
         }
         grad[TENSOR_B1][at] += gate * v.grad_pre;
         j->grad_size[TENSOR_B1][at] += fabs(gate * v.grad_pre);
@@ -674,32 +680,32 @@ int judge_parameters(struct judge *j, const struct routed_tokens *ranks,
     return rc;
 }
 
-/* ---- how much of it is bearable */
+/* ---- how large a reference may be */
 
 static uint32_t at_most(uint32_t value, uint32_t limit)
 {
     return value < limit ? value : limit;
 }
 
-/* Plain loops in double precision do some 1e9 products a second. */
+/* Plain loops in double precision compute about 1e9 products a second. */
 struct moe_shape reference_shape(struct moe_shape shape)
 {
     static const double products_most = 1e9, weights_most = 1 << 20;
     uint32_t slices = shape_slices(&shape), cut = (48 + slices - 1) / slices * slices;
     double expert = (double)shape.model_dim * shape.hidden_dim;
 
-    shape.layers = at_most(shape.layers, 3); /* a first one, a last one, and one between */
+    shape.layers = at_most(shape.layers, 3); /* a first, a middle and a last layer */
     if (layer_count(&shape) * 12 * expert * shape.tokens * shape.top_k < products_most &&
         expert * shape.experts <= weights_most)
         return shape;
     shape.tokens = at_most(shape.tokens, 96);
     shape.model_dim = at_most(shape.model_dim, 48);
-    if (shape.hidden_dim > cut) /* what is cut unevenly stays so */
+    if (shape.hidden_dim > cut) /* an uneven cut stays uneven */
         shape.hidden_dim = cut + shape.hidden_dim % slices;
     return shape;
 }
 
-bool reference_is_bearable(const struct moe_shape *s)
+bool reference_is_affordable(const struct moe_shape *s)
 {
     static const double products_most = 2e10, weights_most = 1 << 28;
     double expert = (double)s->model_dim * s->hidden_dim;
@@ -713,11 +719,11 @@ uint64_t reference_capacity(const struct moe_shape *shape)
     return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
 }
 
-/* Bytes for the tokens that are looked at, and for drawing their experts' units. */
+/* Bytes for the judged tokens, and for the weights of a unit in each thread. */
 static size_t token_bytes(const struct moe_shape *s, uint64_t count)
 {
     uint64_t rows = shape_result_rows(s), k = s->top_k;
-    uint64_t numbers = 3 + 2 * rows + k * (1 + keeps_back(s) + keeps_bent(s));
+    uint64_t numbers = 3 + 2 * rows + k * (1 + is_trained(s) + has_kink_error(s));
 
     return (numbers * s->model_dim * sizeof(double) + (1 + rows + k) * sizeof(uint32_t) +
             k * sizeof(size_t)) *
@@ -736,7 +742,7 @@ size_t reference_bytes(const struct moe_shape *s)
     uint64_t compared = results > gate ? results : gate;
     bool bends = s->activation == MOE_RELU;
 
-    if (layer_count(s) > 1) /* tokens and gradients that it is given: of all ranks, and to send */
+    if (layer_count(s) > 1) /* given tokens and gradients: of all ranks, and this rank's to send */
         floats += 2 * ((uint64_t)s->ranks + 1) * rows;
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         uint64_t slice = layer_slice(s, i);
@@ -756,7 +762,7 @@ size_t reference_bytes(const struct moe_shape *s)
 
 size_t spot_bytes(const struct moe_shape *s)
 {
-    /* Tokens and gradients that one of several layers is given, as f32 and as they came. */
+    /* Tokens and gradients that one of several layers is given, in f32 and in their own type. */
     size_t given = layer_count(s) > 1 ? 3 * (size_t)s->tokens * s->model_dim : 0;
 
     return given * sizeof(float) + token_bytes(s, spot_tokens(s, s->tokens)) +

@@ -1,9 +1,10 @@
-/* What a step must give, computed plainly in double precision from the very data by one process: no
- * ranks, no chunks, no padding, no communication.  The judge of every plan, of all tokens and the
- * gradients of parameters (the reference), or, where that would take hours, of some tokens.
+/* The expected results of a step, by which every plan is judged.  One process computes them from
+ * the same data by plain loops in double precision, without ranks, chunks, padding or
+ * communication.  A judge covers all tokens and the gradients of parameters (the reference), or
+ * only some tokens where the reference would take hours (a spot check).
  *
- * What an expert makes of a token is kept, so that the next plan and the next capacity cost next to
- * nothing. */
+ * The judge stores the output of each expert for each token, so that the next plan and the next
+ * capacity cost almost nothing. */
 #ifndef JUDGE_H
 #define JUDGE_H
 
@@ -12,89 +13,95 @@
 
 enum { SPOT_MOST = 16 };
 
-/* What a step did to the tokens of one rank: checked, not trusted. */
+/* How a step routed the tokens of one rank; the judge checks it.  A value that borrows its arrays.
+ */
 struct routed_tokens {
     int rank;
     uint32_t tokens;
     const int32_t *expert; /* (T,k) choices */
-    const int32_t *live;   /* (T,k) what they would be now, where they were known before; checked
-                            * instead of them; else NULL */
-    const int64_t *slot;   /* (T,k), < 0 for a choice that is dropped; NULL: not seen */
-    const uint32_t *turn;  /* (T) of MOE_ORDER_PRIORITY: the tokens in the order in which they got
+    const int32_t *live;   /* (T,k) with known routes: what the tokens would choose now, which is
+                            * checked instead of `expert`; else NULL */
+    const int64_t *slot;   /* (T,k), < 0 for a dropped choice; NULL: not checked */
+    const uint32_t *turn;  /* (T) with MOE_ORDER_PRIORITY: the tokens in the order in which they got
                             * slots; else NULL */
 };
 
+/* A judge of one rank's tokens.  Whole after an open function; judge_close() frees it. */
 struct judge {
     struct plain p;
     int rank;
     uint32_t tokens;    /* of this rank */
-    uint32_t count;     /* of those that are looked at */
-    uint32_t *token;    /* (count) which */
-    int32_t *expert;    /* (count,k) */
-    uint32_t rows;      /* of y for each token */
-    uint32_t *row;      /* (count,rows): which rows of y those are */
-    double *x, *grad_y; /* (count,D) a token's row; (count,rows,D) gradients of its y */
-    double *out, *back; /* (count,k,D): of an expert, forward, and backward for a gate of 1 */
-    double *bent; /* (count,k,D): sums of the sizes of what units at ReLU's bend add to `back` */
-    /* `back` is NULL but of MOE_TRAIN, and `bent` but of MOE_RELU besides. */
+    uint32_t count;     /* number of judged tokens */
+    uint32_t *token;    /* (count) their numbers */
+    int32_t *expert;    /* (count,k) their choices */
+    uint32_t rows;      /* rows of y for each token */
+    uint32_t *row;      /* (count,rows) numbers of these rows of y */
+    double *x, *grad_y; /* (count,D) tokens; (count,rows,D) gradients of y */
+    double *out;        /* (count,k,D) output of each choice's expert */
+    double *back;       /* (count,k,D) its gradient of the token for gate 1; NULL: no MOE_TRAIN */
+    /* (count,k,D) how much `back` may be off because of hidden units near ReLU's kink; NULL: no
+     * MOE_TRAIN, or no MOE_RELU. */
+    double *kink_error;
 
-    /* What must come out, set by judge_expect(). */
+    /* Expected results, set by judge_expect(). */
     double *y, *grad_x;   /* (count,rows,D), (count,D) */
-    double *grad_x_slack; /* (count,D): by how much more grad_x may be off */
-    double grad_x_term;   /* no less than the largest of its terms, of which few may cancel */
-    uint64_t dropped;     /* choices of this rank */
-    double balance;       /* its loss of balance, 0 where data has none; of all tokens only */
+    double *grad_x_slack; /* (count,D) how much grad_x may be off in addition */
+    double grad_x_term;   /* at least its largest term; terms may cancel, their rounding does not */
+    uint64_t dropped;     /* dropped choices of this rank */
+    double balance;       /* balance loss, 0 where data has none; for all tokens only */
 
-    /* With parameters: those of this rank's slices, set by judge_parameters(), and what its own
-     * tokens give the gate, set by judge_expect(); a cosine router's are in p.cosine. */
+    /* Expected gradients of parameters, of the reference only.  judge_parameters() sets those of
+     * this rank's slices, judge_expect() those of the gate; a cosine router's are in p.cosine. */
     bool parameters;
     double *grad[TENSOR_COUNT], *grad_gate;
-    /* The same sums with every term positive, for the tensors whose terms may cancel so far that
-     * their result says nothing about how large the rounding may be; NULL for the others. */
+    /* The same sums with all terms positive, for tensors whose terms may cancel: then the result
+     * does not show how large the rounding may be.  NULL for other tensors. */
     double *grad_size[TENSOR_COUNT], *grad_gate_size;
     double grad_term[TENSOR_COUNT];   /* as grad_x_term */
-    double *grad_slack[TENSOR_COUNT]; /* as grad_x_slack; NULL where it does not depend on it */
+    double *grad_slack[TENSOR_COUNT]; /* as grad_x_slack; NULL: 0 */
 };
 
-/* Of all tokens of this rank and of its parameters; or of some tokens alone, the same for the same
- * choices: one that is dropped if any is, some of each part of the batch and for as many experts as
- * can be.  expert: the (T,k) choices of this rank's tokens.  Of some tokens it costs some 1e9
- * products, or what two tokens need, and half as many weights that are drawn: seconds of a core for
- * a large layer, which experts share among `threads`.  The data must outlive the calls of
- * judge_expect() and judge_parameters(). */
+/* Makes a judge of all tokens of this rank and of its parameters (reference_open), or of some
+ * tokens only (spot_open).  Some tokens are always the same for the same choices: a dropped one if
+ * there is any, some of each part of the batch, and some for as many experts as possible.  They
+ * cost about 1e9 products, or those of two tokens, and half as many random weights: seconds of a
+ * core for a large layer, which `threads` threads share.  expert: the (T,k) choices of this rank's
+ * tokens.  The data must outlive the calls of judge_expect() and judge_parameters(). */
 int reference_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
                    int threads, struct judge **out);
 int spot_open(const struct data *data, int rank, uint32_t tokens, const int32_t *expert,
               int threads, struct judge **out);
 void judge_close(struct judge *j); /* NULL is fine */
 
-/* Whether these are still the choices of the tokens that are looked at. */
+/* True where the judged tokens still have these choices. */
 bool judge_fits(const struct judge *j, const int32_t *expert);
 
-/* Sets what must come out of this rank's tokens; with parameters once only.  ERR_WRONG for choices
- * that are not the best within the rounding of f32, for an order of turns that it does not explain,
- * and for any slot, of all tokens, that is not the rule's.  zero: gates of tokens whose known
- * choices changed have no gradient but of balance. */
+/* Sets the expected results of this rank's tokens; with parameters, it may be called once only.
+ * ERR_WRONG, after a message: a choice is not the best within the rounding of f32, the order of
+ * tokens is not explained by that rounding, or a slot of any token breaks the rule.  zero: the gate
+ * has no gradient, except of the balance loss, for tokens whose known choices changed. */
 int judge_expect(struct judge *j, const struct routed_tokens *own,
                  const struct capacities *capacities, bool zero);
 
-/* Sets what this rank's weights must get from the tokens of all W ranks. */
+/* Sets the expected gradients of this rank's weights, from the tokens of all W ranks. */
 int judge_parameters(struct judge *j, const struct routed_tokens *ranks,
                      const struct capacities *capacities);
 
-/* Whether somebody who asked for it would wait for the whole reference: half a minute at most. */
-bool reference_is_bearable(const struct moe_shape *shape);
+/* True where the whole reference takes at most half a minute. */
+bool reference_is_affordable(const struct moe_shape *shape);
 
-/* The layer on which plans of this one are checked: itself, or cut down where the reference would
- * keep a processor busy for seconds, or hold all experts in memory beside it. */
+/* The layer on which plans of this one are checked: the same, or a smaller one where the reference
+ * would take seconds, or would need memory for all experts. */
 struct moe_shape reference_shape(struct moe_shape shape);
 
-/* A capacity at which some tokens are dropped, and no plan can do without padding. */
+/* A capacity at which some tokens are dropped, and every plan has padding. */
 uint64_t reference_capacity(const struct moe_shape *shape);
 
-/* Bytes of the host's memory that the whole reference, the choices it is told and the comparison
- * with it take at most on a rank; and what some tokens do. */
+/* The most bytes of the host's memory that the whole reference needs on a rank, with the choices of
+ * all ranks and the comparison. */
 size_t reference_bytes(const struct moe_shape *shape);
+
+/* The most bytes that a spot check needs. */
 size_t spot_bytes(const struct moe_shape *shape);
 
 #endif

@@ -1,4 +1,4 @@
-/* Allocates a rank's part of the layers: parameters and gradients. */
+/* Allocates a rank's part of the layers of a step: parameters and gradients. */
 #include "layer.h"
 
 #include "arena.h"
@@ -62,21 +62,21 @@ static void layout(struct layer *layer, struct arena *arena)
 
         if (!elements)
             continue;
-        layer->slice[i] = arena_take(arena, elements, dtype_bytes(shape->dtype));
+        layer->slice[i] = arena_alloc(arena, elements, dtype_bytes(shape->dtype));
         if (shape->pass == MOE_TRAIN)
-            layer->grad[i] = arena_take(arena, elements, dtype_bytes(shape->dtype));
+            layer->grad[i] = arena_alloc(arena, elements, dtype_bytes(shape->dtype));
     }
-    /* Room for any type: what a layer takes must not depend on its device. */
-    layer->gate = arena_take(arena, gate, sizeof(float));
+    /* f32 on every device, because a layer's memory must not depend on its device. */
+    layer->gate = arena_alloc(arena, gate, sizeof(float));
     if (shape->pass == MOE_TRAIN)
-        layer->grad_gate = arena_take(arena, gate, sizeof(float));
+        layer->grad_gate = arena_alloc(arena, gate, sizeof(float));
     for (enum cosine i = 0; i < COSINE_COUNT && shape->router == MOE_ROUTER_COSINE; i++) {
-        layer->cosine[i] = arena_take(arena, layer_cosine(shape, i), sizeof(float));
+        layer->cosine[i] = arena_alloc(arena, layer_cosine(shape, i), sizeof(float));
         if (shape->pass == MOE_TRAIN)
-            layer->grad_cosine[i] = arena_take(arena, layer_cosine(shape, i), sizeof(float));
+            layer->grad_cosine[i] = arena_alloc(arena, layer_cosine(shape, i), sizeof(float));
     }
     if (shape->router == MOE_ROUTER_SIGMOID)
-        layer->bias = arena_take(arena, shape->experts, sizeof(float));
+        layer->bias = arena_alloc(arena, shape->experts, sizeof(float));
 }
 
 uint32_t layer_gate_type(const struct layer *layer)

@@ -1,6 +1,6 @@
-/* Shares the choices of a rank out to experts.  The experts' choices lie end to end on a line of
- * k T places; token t has the places t, t + T, t + 2T and so on.  No expert has more than T of
- * them, so no token has two of one expert. */
+/* Makes loads, and divides the choices of a rank among experts.  The choices of all experts lie one
+ * after the other on a line of k T places; token t has the places t, t + T, t + 2T and so on.  No
+ * expert has more than T places, so no token chooses an expert twice. */
 #include "load.h"
 
 #include "random.h"
@@ -18,14 +18,14 @@
 
 enum { KEY_STEP = 77, KEY_START };
 
-/* ---- orders that look random: a step through all of them */
+/* ---- orders that look random: a step that visits all numbers */
 
 static uint64_t divisor(uint64_t a, uint64_t b)
 {
     return b ? divisor(b, a % b) : a;
 }
 
-static uint64_t step_through(uint64_t seed, uint64_t n)
+static uint64_t coprime_step(uint64_t seed, uint64_t n)
 {
     uint64_t step = n ? random_bits(seed ^ KEY_STEP, n) % n : 0;
 
@@ -36,21 +36,18 @@ static uint64_t step_through(uint64_t seed, uint64_t n)
 
 int load_check_width(const struct moe_shape *shape)
 {
-    if (shape->groups) /* counts say nothing of them, and choices made of counts keep no limit */
+    if (shape->groups) /* counts do not show groups, so choices from counts would break the limit */
         return fail(ERR_ARGUMENT,
-                    "G=%u: experts in groups are chosen at random; --skew and --routing go with a "
-                    "layer without groups",
+                    "--skew and --routing need a layer without groups (G=0); this layer has G=%u, "
+                    "and its experts are chosen at random",
                     shape->groups);
     if (shape->router == MOE_ROUTER_COSINE && shape->projection < shape->experts)
         return fail(ERR_ARGUMENT,
-                    "experts can be given a load where P >= E; here router=cosine compares in P=%u "
-                    "dimensions, and there are %u experts",
+                    "--skew and --routing need P >= E with router=cosine; here are P=%u and E=%u",
                     shape->projection, shape->experts);
     return shape->model_dim >= shape->experts
                ? OK
-               : fail(ERR_ARGUMENT,
-                      "experts can be given a load where D >= E; here are D=%u columns for %u "
-                      "experts",
+               : fail(ERR_ARGUMENT, "--skew and --routing need D >= E; here are D=%u and E=%u",
                       shape->model_dim, shape->experts);
 }
 
@@ -67,7 +64,7 @@ int load_new(const struct moe_shape *shape, uint64_t seed, struct load **out)
     *load = (struct load){ .experts = shape->experts,
                            .tokens = shape->tokens,
                            .seed = seed,
-                           .step = step_through(seed, shape->tokens),
+                           .step = coprime_step(seed, shape->tokens),
                            .first = first };
     *out = load;
     return OK;
@@ -100,8 +97,9 @@ void load_close(struct load *load)
 
 /* ---- counts */
 
-/* Rounds the ends, not the counts, so that the sum stays k T.  No count passes T, also where a
- * share is 1/k but for rounding; the bound from below keeps room for those that follow. */
+/* Rounds the ends, not the counts, so that the sum stays k T.  The upper bound keeps each count at
+ * T or less, also where a share is 1/k up to rounding; the lower bound leaves room for later
+ * experts. */
 void load_fill(uint64_t *first, uint32_t experts, uint64_t tokens, uint32_t top_k,
                const double *share)
 {
@@ -120,11 +118,11 @@ void load_fill(uint64_t *first, uint32_t experts, uint64_t tokens, uint32_t top_
     }
 }
 
-/* The power with which the largest over the mean is `skew` where the i-th expert gets
- * (i + 1)^-power. */
+/* Finds the power at which the largest count over the mean is `skew`, where the i-th expert gets (i
+ * + 1)^-power. */
 static double power_for(uint32_t experts, double skew)
 {
-    double low = 0, high = 64; /* of two experts the colder gets 2^-64 */
+    double low = 0, high = 64; /* at 64, the second of two experts gets 2^-64 */
 
     for (int i = 0; i < 64; i++) {
         double middle = (low + high) / 2, sum = 0;
@@ -139,13 +137,14 @@ static double power_for(uint32_t experts, double skew)
 int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, struct load **out)
 {
     double most = (double)shape->experts / shape->top_k, power, *share;
-    uint64_t n = shape->experts, step = step_through(seed, n), start = random_bits(seed, KEY_START);
+    uint64_t n = shape->experts, step = coprime_step(seed, n), start = random_bits(seed, KEY_START);
     struct load *load = NULL;
 
     if (!(skew >= 1 && skew <= most))
         return fail(ERR_ARGUMENT,
-                    "a skew of %g: it is 1 to E/k = %g, as no token chooses an expert twice", skew,
-                    most);
+                    "--skew %g: it must be from 1 to E/k = %g, because no token chooses an expert "
+                    "twice",
+                    skew, most);
     TRY(load_check_width(shape));
     TRY(load_new(shape, seed, &load));
     share = calloc(n, sizeof(*share));
@@ -163,7 +162,7 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
     return OK;
 }
 
-/* Adds what is computed between layers to a load, which may be NULL. */
+/* Sets the products between layers of a load; makes a load where *inout is NULL. */
 static int add_between(double gflop, struct load **inout)
 {
     if (gflop > 0 && !*inout)
@@ -181,12 +180,12 @@ int load_open(const struct moe_shape *shape, uint32_t window, uint64_t seed,
     *out = NULL;
     TRY(load_options_check(o));
     if (shape->shares != MOE_SHARES_EQUAL && (o->skew != 0 || o->routing.count))
-        return fail(ERR_ARGUMENT, "--skew and --routing go with --shares equal: they say how many "
-                                  "tokens of equally many go where");
+        return fail(ERR_ARGUMENT, "--skew and --routing need --shares equal, where all ranks have "
+                                  "the same number of tokens");
     if (shape->layers > 1 && (o->skew != 0 || o->routing.count))
         return fail(ERR_ARGUMENT,
-                    "--layers %u: --%s says where tokens of one layer go, and no more is known of "
-                    "several",
+                    "--layers %u: --%s determines where the tokens of one layer go, so it needs "
+                    "--layers 1",
                     shape->layers, o->routing.count ? "routing" : "skew");
     if (o->routing.count)
         TRY(load_open_routing(shape, window, seed, &o->routing, out));
@@ -222,8 +221,8 @@ int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
         whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word, load->between);
     if (!whole)
         return fail(ERR_ARGUMENT,
-                    "--routing: the counts of %u experts take more than the %d characters that an "
-                    "entry's load may have",
+                    "--routing: the counts of %u experts need more than %d characters, the limit "
+                    "of a load",
                     load->experts, LOAD_TEXT_BYTES - 1);
     memcpy(text, all, sizeof(all));
     return OK;
@@ -293,7 +292,7 @@ static int open_replay(const struct moe_shape *shape, uint64_t seed, const char 
     if (!rc && replay->count > shape->model_dim / shape->experts)
         rc = UNSUPPORTED;
     if (rc == UNSUPPORTED)
-        rc = fail(ERR_FORMAT, "\"%s\" is no load of %u experts", TEXT_SHORT(text, 60),
+        rc = fail(ERR_FORMAT, "\"%s\" is not a load of %u experts", TEXT_SHORT(text, 60),
                   shape->experts);
     if (!rc)
         rc = load_new_replay(shape, seed, replay, out);
@@ -302,7 +301,7 @@ static int open_replay(const struct moe_shape *shape, uint64_t seed, const char 
     return rc;
 }
 
-/* What experts or ranks are given. */
+/* Makes the load of a text without "between". */
 static int open_first(const struct moe_shape *shape, uint64_t seed, const char *text,
                       struct load **out)
 {
@@ -318,11 +317,11 @@ static int open_first(const struct moe_shape *shape, uint64_t seed, const char *
         return open_counts(shape, seed, text + counts, out);
     if (!strncmp(text, speeds_word, speeds))
         return load_open_speeds(shape, text + speeds, out);
-    return fail(ERR_FORMAT, "\"%s\" is no load", TEXT_SHORT(text, 60));
+    return fail(ERR_FORMAT, "\"%s\" is not a load", TEXT_SHORT(text, 60));
 }
 
-/* Bytes before the last part and what stands between them; *gflop is that part's number, 0 where
- * there is none. */
+/* Returns the number of bytes before a last part "; between GFLOP"; *gflop is its number, or 0
+ * without such a part. */
 static size_t split_off_between(const char *text, double *gflop)
 {
     static const char joint[] = "; between ";
@@ -350,7 +349,7 @@ int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *tex
 
     *out = NULL;
     if (length >= sizeof(first) || gflop > LOAD_BETWEEN_MOST)
-        return fail(ERR_FORMAT, "\"%s\" is no load", TEXT_SHORT(text, 60));
+        return fail(ERR_FORMAT, "\"%s\" is not a load", TEXT_SHORT(text, 60));
     memcpy(first, text, length);
     if (*first)
         TRY(open_first(shape, seed, first, out));
@@ -367,7 +366,7 @@ void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
     if (load_text(load, text))
         *text = 0;
     if (load && load->replay) {
-        /* The digest is of all that is said, also where what is between has no room. */
+        /* The digest covers the whole text, even where "between" does not fit into the name. */
         sha256_text(text, strlen(text), hex);
         text_put(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
                  load->replay->count, hex);
@@ -391,7 +390,7 @@ void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
                  load->between);
 }
 
-/* ---- what it says */
+/* ---- counts and steps of a load */
 
 const struct load *load_counts(const struct load *load)
 {
@@ -419,14 +418,16 @@ uint32_t load_step_count(const struct load *load)
     return load && load->replay ? load->replay->count : 1;
 }
 
-static uint64_t first_of(const struct load *load, uint32_t step, uint32_t rank, uint32_t expert)
+static uint64_t first_choice_of(const struct load *load, uint32_t step, uint32_t rank,
+                                uint32_t expert)
 {
     return load->replay ? replay_first(load->replay, step, rank, expert) : load->first[expert];
 }
 
 uint64_t load_count(const struct load *load, uint32_t step, uint32_t rank, uint32_t expert)
 {
-    return first_of(load, step, rank, expert + 1) - first_of(load, step, rank, expert);
+    return first_choice_of(load, step, rank, expert + 1) -
+           first_choice_of(load, step, rank, expert);
 }
 
 double load_skew(const struct load *load)
@@ -493,12 +494,13 @@ bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_
     if (!n)
         return false;
     at = (token % n * load->step + random_bits(load->seed ^ KEY_START, rank) % n) % n;
-    return (at + n - first_of(load, step, rank, expert) % n) % n <
+    return (at + n - first_choice_of(load, step, rank, expert) % n) % n <
            load_count(load, step, rank, expert);
 }
 
-/* ---- in words */
+/* ---- descriptions */
 
+/* The smallest, the median and the largest skew of some steps. */
 struct count_range {
     double least, median, most;
 };

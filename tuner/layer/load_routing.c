@@ -1,7 +1,7 @@
-/* Reads recorded steps, a line at a time, and chooses those that are replayed.
+/* Reads the recorded steps of --routing, line by line, and chooses those that are replayed.
  *
- * Of a bucket of capacities at most DRAWN steps are held: of more than that each is as likely to be
- * among them.  So a file may be as long as it likes. */
+ * It stores at most SAMPLED_STEPS steps of each bucket of capacities, a random sample in which all
+ * steps are equally likely.  So a file may have any length. */
 #include "load.h"
 
 #include "counts_file.h"
@@ -12,24 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWN = 256 };
+enum { SAMPLED_STEPS = 256 };
 
-struct drawn_step {
+/* One recorded step in the sample of its bucket. */
+struct recorded_step {
     double skew;
-    uint64_t capacity, number;
-    double *count; /* (E) */
+    uint64_t capacity, number; /* number: of the step in its bucket */
+    double *count;             /* (E), owned */
 };
 
+/* The steps of one bucket of capacities. */
 struct routing_bucket {
-    uint64_t key, seen;
-    struct drawn_step *steps; /* (DRAWN) */
-    uint32_t count, wanted;
+    uint64_t key, seen;          /* seen: steps so far */
+    struct recorded_step *steps; /* (SAMPLED_STEPS), owned */
+    uint32_t count, wanted;      /* stored steps; steps to replay */
 };
 
+/* All files of --routing; load_open_routing() frees it. */
 struct routing_file {
     const struct moe_shape *shape;
     uint32_t window;
-    struct routing_bucket *buckets; /* by key; in the end those with most steps first */
+    struct routing_bucket *buckets; /* sorted by key; at the end by number of steps */
     size_t count, room;
     struct load_file file;
 };
@@ -43,13 +46,13 @@ const char *load_fault(double sum, double most, uint32_t top_k)
                               : NULL;
 }
 
-static int wrong(const struct counts_line *l, const struct moe_shape *s, const char *fault)
+static int refuse_line(const struct counts_line *l, const struct moe_shape *s, const char *fault)
 {
     return fail(ERR_FORMAT, "%s:%u %s (%u counts; E=%u, k=%u)", l->path, l->number, fault,
                 l->experts, s->experts, s->top_k);
 }
 
-/* Who says of how many tokens the counts are is taken at their word. */
+/* Checks a line that states its ranks and tokens: its counts must agree with them. */
 static int check_choices(const struct counts_line *l, const struct moe_shape *s)
 {
     double choices = l->ranks * l->tokens * s->top_k;
@@ -57,13 +60,13 @@ static int check_choices(const struct counts_line *l, const struct moe_shape *s)
     if (!l->ranks || !l->tokens || (l->sum == choices && l->tokens == s->tokens))
         return OK;
     if (l->tokens != s->tokens)
-        return fail(ERR_FORMAT, "%s:%u was recorded with T=%.0f; the layer has T=%u (--tokens)",
+        return fail(ERR_FORMAT, "%s:%u was recorded with T=%.0f, but the layer has T=%u (--tokens)",
                     l->path, l->number, l->tokens, s->tokens);
-    return fail(ERR_FORMAT, "%s:%u counts %.0f choices; W T k = %.0f %.0f %u are %.0f", l->path,
+    return fail(ERR_FORMAT, "%s:%u counts %.0f choices; W T k = %.0f x %.0f x %u = %.0f", l->path,
                 l->number, l->sum, l->ranks, l->tokens, s->top_k, choices);
 }
 
-/* c that the trainer had, or that drops nothing, of as many choices as the layer has. */
+/* The trainer's c, or the c that drops nothing, scaled to the layer's number of choices. */
 static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape *s)
 {
     double ranks = l->ranks ? l->ranks : s->ranks;
@@ -78,7 +81,7 @@ static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape 
 
 /* ---- buckets */
 
-/* The bucket of that key, which may be new. */
+/* Finds the bucket of this key, or adds it. */
 static int find_bucket(struct routing_file *f, uint64_t key, struct routing_bucket **out)
 {
     size_t low = 0, high = f->count;
@@ -100,7 +103,7 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct routing_buck
         }
         if (more)
             f->buckets = more;
-        fresh.steps = more ? calloc(DRAWN, sizeof(*fresh.steps)) : NULL;
+        fresh.steps = more ? calloc(SAMPLED_STEPS, sizeof(*fresh.steps)) : NULL;
         if (!fresh.steps)
             return fail(ERR_NOMEM, "%zu buckets of recorded steps", f->count + 1);
         memmove(more + low + 1, more + low, (f->count++ - low) * sizeof(*more));
@@ -110,14 +113,15 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct routing_buck
     return OK;
 }
 
-/* Step n of a bucket is held, in place of another one if need be, or is not drawn. */
-static int draw_step(struct routing_bucket *b, const struct counts_line *l, struct drawn_step step)
+/* Reservoir sampling: stores a step, in place of another one if the sample is full, or skips it. */
+static int sample_step(struct routing_bucket *b, const struct counts_line *l,
+                       struct recorded_step step)
 {
-    uint64_t at = b->seen < DRAWN ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
-    struct drawn_step *to;
+    uint64_t at = b->seen < SAMPLED_STEPS ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
+    struct recorded_step *to;
 
     step.number = b->seen++;
-    if (at >= DRAWN)
+    if (at >= SAMPLED_STEPS)
         return OK;
     to = &b->steps[at];
     step.count = to->count ? to->count : calloc(l->experts, sizeof(*step.count));
@@ -133,23 +137,23 @@ static int on_step(void *self, const struct counts_line *l)
 {
     struct routing_file *f = self;
     const struct moe_shape *s = f->shape;
-    struct drawn_step step = { 0 };
+    struct recorded_step step = { 0 };
     struct routing_bucket *bucket = NULL;
 
     if (!l->counts)
-        return wrong(l, s, "has no \"counts\"");
+        return refuse_line(l, s, "has no \"counts\"");
     if (l->experts != s->experts)
-        return wrong(l, s, "has not one count for each expert");
+        return refuse_line(l, s, "has not one count for each expert");
     if (!(l->sum > 0))
-        return wrong(l, s, "counts nothing");
+        return refuse_line(l, s, "counts nothing");
     if (load_fault(l->sum, l->most, s->top_k))
-        return wrong(l, s, load_fault(l->sum, l->most, s->top_k));
+        return refuse_line(l, s, load_fault(l->sum, l->most, s->top_k));
     TRY(check_choices(l, s));
     step.skew = l->most * l->experts / l->sum;
     step.capacity = capacity_of(l, s);
     f->file.steps[replay_class(step.skew)]++;
     TRY(find_bucket(f, step.capacity / f->window, &bucket));
-    return draw_step(bucket, l, step);
+    return sample_step(bucket, l, step);
 }
 
 /* ---- choosing */
@@ -165,7 +169,7 @@ static int by_seen(const void *a, const void *b)
 
 static int by_skew(const void *a, const void *b)
 {
-    const struct drawn_step *x = a, *y = b;
+    const struct recorded_step *x = a, *y = b;
 
     if (x->skew != y->skew)
         return x->skew < y->skew ? -1 : 1;
@@ -174,15 +178,15 @@ static int by_skew(const void *a, const void *b)
 
 static int by_capacity(const void *a, const void *b)
 {
-    const struct drawn_step *x = *(struct drawn_step *const *)a,
-                            *y = *(struct drawn_step *const *)b;
+    const struct recorded_step *x = *(struct recorded_step *const *)a,
+                               *y = *(struct recorded_step *const *)b;
 
     return x->capacity != y->capacity ? (x->capacity < y->capacity ? -1 : 1) : by_skew(x, y);
 }
 
-/* How many steps each bucket gets: they take turns until `limit` are dealt.  Returns how many are.
- */
-static uint32_t deal_steps(struct routing_file *f, uint32_t limit)
+/* Decides how many steps of each bucket are replayed: buckets take turns until `limit` steps are
+ * assigned.  Returns the sum. */
+static uint32_t assign_steps(struct routing_file *f, uint32_t limit)
 {
     uint32_t given = 0;
 
@@ -201,11 +205,11 @@ static uint32_t deal_steps(struct routing_file *f, uint32_t limit)
 static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
 {
     const struct moe_shape *s = f->shape;
-    struct drawn_step *chosen[REPLAY_STEPS_MOST] = { NULL };
-    uint32_t count = deal_steps(f, limit), n = 0;
+    struct recorded_step *chosen[REPLAY_STEPS_MOST] = { NULL };
+    uint32_t count = assign_steps(f, limit), n = 0;
     struct replayed *r;
 
-    /* Each bucket's steps in the middle of equal parts of all that it holds, by capacity. */
+    /* Of each bucket's sorted steps, take the middles of equal parts. */
     for (size_t i = 0; i < f->count; i++) {
         struct routing_bucket *b = &f->buckets[i];
 
@@ -223,8 +227,8 @@ static int make_replay(struct routing_file *f, uint32_t limit, struct replayed *
     return OK;
 }
 
-/* Replays as many steps as a load's text has room for, which ranks are told, also with what is
- * computed between layers. */
+/* Makes a load of as many steps as fit into its text, which ranks receive; 64 bytes are left for
+ * "between". */
 static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, struct load **out)
 {
     static const size_t most = LOAD_TEXT_BYTES - 64;
@@ -232,7 +236,7 @@ static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, stru
     char text[LOAD_TEXT_BYTES];
     int rc;
 
-    for (; limit > 1 && deal_steps(f, limit) > 1; limit--) {
+    for (; limit > 1 && assign_steps(f, limit) > 1; limit--) {
         TRY(make_replay(f, limit, &replay));
         if (replay_text(replay, text, most) < most)
             return load_new_replay(f->shape, seed, replay, out);

@@ -1,5 +1,5 @@
-/* Takes padded rows through their trips, and through the experts: batched products on (Eg, rows,
- * D), whose shape does not depend on how many ranks sent. */
+/* The way of padded experts: rows travel to their experts (trip.h), which compute them by batched
+ * products on (Eg, rows, D), and the results travel back. */
 #include "padded.h"
 
 #include "baseline.h"
@@ -16,7 +16,7 @@ static bool is_rigid(const struct exec *x)
     return x->baseline & BASELINE_RIGID;
 }
 
-/* ---- What experts see of a chunk */
+/* ---- Rows of a chunk, from all peers */
 
 static uint64_t rows(const struct exec *x)
 {
@@ -41,20 +41,20 @@ static uint64_t bias_stride(const struct exec *x, int i)
 
 /* ---- Blocks of rows */
 
-/* What goes through all products of a pass before the next rows do: some rows of an expert, or all
- * rows of some experts. */
+/* Rows that go through all products of a pass before the next block does: some rows of one expert,
+ * or all rows of some experts. */
 struct block {
     uint32_t chunk;
-    uint32_t expert, experts; /* as kernels have them: batches */
+    uint32_t expert, experts; /* first expert, and number of experts (the kernels' batch) */
     uint64_t at;              /* where its rows begin in the chunk */
-    uint64_t row, rows;       /* of each expert; of all, where `first` is a table */
-    const uint64_t *first;    /* where each one's rows begin, in the memory of the device */
+    uint64_t row, rows;       /* of each expert; with `first`, rows of all experts together */
+    const uint64_t *first;    /* where each expert's rows begin, in the device's memory; or NULL */
 };
 
-/* How many rows a block has at most; 0: a chunk is one.  On cores what a product has made is read
- * again before it leaves the cache, so that rows take the same time whatever d is.  Each block also
- * reads the matrices, and adds to their gradients: where these are large, so is a block. */
-static uint64_t block_most(const struct exec *x)
+/* The most rows of a block; 0: a whole chunk is one block.  On cores a block's result is read again
+ * before it leaves the cache, so that a row takes the same time whatever d is.  But each block
+ * reads the matrices and adds to their gradients; so large matrices need large blocks. */
+static uint64_t block_rows_limit(const struct exec *x)
 {
     uint64_t least = x->engine ? x->engine->device->block_rows : 0;
     uint64_t D = x->layer->shape.model_dim, H = x->geometry.hidden;
@@ -65,13 +65,13 @@ static uint64_t block_most(const struct exec *x)
     return by_matrix > least ? by_matrix : least;
 }
 
-/* From a block that is zeroed but for its chunk to the first one, and on; false: there is none.  An
- * expert's blocks are about equal: a last one of a few rows would read all the matrices for them.
- */
+/* Goes to the next block of b->chunk, or from a zeroed block to the first; false: there is none. An
+ * expert's blocks have about equal sizes, because a small last block would read all matrices for a
+ * few rows. */
 static bool block_next(const struct exec *x, struct block *b)
 {
     const struct geometry *g = &x->geometry;
-    uint64_t most = block_most(x), all, left, blocks;
+    uint64_t most = block_rows_limit(x), all, left, blocks;
     bool differ = uneven_applies(&x->uneven);
 
     if (!most) {
@@ -136,7 +136,7 @@ void padded_layout(struct exec *x, struct arena *arena)
     bool train = s->pass == MOE_TRAIN;
     uint32_t kept = train ? x->geometry.chunks : 1;
     size_t width = dtype_bytes(x->compute_type);
-    uint64_t most = size_product(block_most(x), x->geometry.hidden);
+    uint64_t most = size_product(block_rows_limit(x), x->geometry.hidden);
     struct padded *p = x->state;
 
     p->forward = new_trip(x);
@@ -145,30 +145,30 @@ void padded_layout(struct exec *x, struct arena *arena)
         p->backward = new_trip(x);
         trip_layout(&p->backward, x->topology, wire, false, arena);
     }
-    /* What the experts keep. */
-    p->pre = p->post = chunks_take(arena, elements, width, kept);
+    /* Results of the experts that backward needs. */
+    p->pre = p->post = chunks_alloc(arena, elements, width, kept);
     if (s->activation != MOE_RELU)
-        p->post = chunks_take(arena, elements, width, kept);
+        p->post = chunks_alloc(arena, elements, width, kept);
     if (s->activation == MOE_SWIGLU)
-        p->up = chunks_take(arena, elements, width, kept);
+        p->up = chunks_alloc(arena, elements, width, kept);
     for (int i = 0; i < 2 && is_rigid(x); i++) {
         uint64_t n = size_product(x->geometry.local * x->geometry.peers, bias_stride(x, i));
 
-        p->peers_bias[i] = arena_take(arena, n, width);
+        p->peers_bias[i] = arena_alloc(arena, n, width);
         if (train)
-            p->peers_grad[i] = arena_take(arena, n, width);
+            p->peers_grad[i] = arena_alloc(arena, n, width);
     }
     if (!train)
         return;
     if (is_rigid(x)) {
-        p->aligned[0] = arena_take(arena, elements, width);
-        p->aligned[1] = arena_take(arena, size_product(seen, s->model_dim), width);
+        p->aligned[0] = arena_alloc(arena, elements, width);
+        p->aligned[1] = arena_alloc(arena, size_product(seen, s->model_dim), width);
     }
     if (most && most < elements)
         elements = most;
-    p->grad_post = arena_take(arena, elements, width);
+    p->grad_post = arena_alloc(arena, elements, width);
     if (s->activation == MOE_SWIGLU)
-        p->grad_up = arena_take(arena, elements, width);
+        p->grad_up = arena_alloc(arena, elements, width);
 }
 
 int padded_open(struct exec *x)
@@ -189,8 +189,8 @@ void padded_close(struct exec *x)
 
 /* ---- Products */
 
-/* Where rows stay as they arrived, each peer's are multiplied by themselves, all of one expert at
- * once. */
+/* The product of the baseline `rigid`: one batch for each expert, with a product for each peer's
+ * rows. */
 static int product_of_peers(const struct exec *x, struct gemm g)
 {
     const struct geometry *at = &x->geometry;
@@ -209,8 +209,7 @@ static int product_of_peers(const struct exec *x, struct gemm g)
     return OK;
 }
 
-/* From (peers, local, rows) to (local, peers, rows): a sum over all rows of an expert wants them
- * together. */
+/* Reorders (peers, local, rows) to (local, peers, rows), for sums over all rows of an expert. */
 static int align_rows(const struct exec *x, uint64_t columns, const void *from, void *to)
 {
     const struct geometry *g = &x->geometry;
@@ -226,7 +225,8 @@ static int align_rows(const struct exec *x, uint64_t columns, const void *from, 
                                                            .to = to });
 }
 
-/* The block's products: one per expert, whose matrices lie one after the other. */
+/* Launches the products of a block, one per expert; the experts' matrices lie one after the other.
+ */
 static int multiply_rows(const struct exec *x, const struct block *b, struct gemm g)
 {
     size_t width = dtype_bytes(x->compute_type);
@@ -269,8 +269,8 @@ static int multiply_rows(const struct exec *x, const struct block *b, struct gem
 }
 
 /* (rows, D) times a hidden-major matrix, transposed: (rows, hidden). */
-static int to_hidden(const struct exec *x, const struct block *b, const void *in,
-                     const void *weight, void *out)
+static int multiply_to_hidden(const struct exec *x, const struct block *b, const void *in,
+                              const void *weight, void *out)
 {
     return multiply_rows(x, b,
                          (struct gemm){ .transpose_b = true,
@@ -283,8 +283,8 @@ static int to_hidden(const struct exec *x, const struct block *b, const void *in
 }
 
 /* (rows, hidden) times a hidden-major matrix: (rows, D). */
-static int from_hidden(const struct exec *x, const struct block *b, const void *in,
-                       const void *weight, bool keep, void *out)
+static int multiply_from_hidden(const struct exec *x, const struct block *b, const void *in,
+                                const void *weight, bool keep, void *out)
 {
     return multiply_rows(x, b,
                          (struct gemm){ .keep = keep,
@@ -296,8 +296,8 @@ static int from_hidden(const struct exec *x, const struct block *b, const void *
                                         .c = out });
 }
 
-/* Gradients add up over the chunks, and over an expert's blocks. */
-static bool keeps(const struct block *b)
+/* True for every block but the first of an expert: gradients add up over chunks and blocks. */
+static bool adds_to_gradients(const struct block *b)
 {
     return b->chunk > 0 || b->row > 0;
 }
@@ -308,7 +308,7 @@ static int weight_grad(const struct exec *x, const struct block *b, const void *
 {
     return multiply_rows(x, b,
                          (struct gemm){ .transpose_a = true,
-                                        .keep = keeps(b),
+                                        .keep = adds_to_gradients(b),
                                         .m = x->geometry.hidden,
                                         .n = x->layer->shape.model_dim,
                                         .k = b->rows,
@@ -321,7 +321,7 @@ static int weight_grad(const struct exec *x, const struct block *b, const void *
 
 static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
 
-/* Those of the block's experts, of b1 or b2 (i = 0 or 1), or their gradients. */
+/* The biases of the block's experts, b1 or b2 (i = 0 or 1), or their gradients. */
 static void *bias_of(const struct exec *x, const struct block *b, int i, const void *base)
 {
     return (char *)base + b->expert * bias_stride(x, i) * dtype_bytes(x->compute_type);
@@ -333,7 +333,7 @@ static const void *bias(const struct exec *x, const struct block *b, int i)
                        : bias_of(x, b, i, x->weights.tensors[biases[i]].compute);
 }
 
-/* The gradient of b1 or b2, a sum over all rows or over none. */
+/* Computes the gradient of b1 or b2: the sum over all rows; without `any`, zero. */
 static int bias_grad(const struct exec *x, const struct block *b, int i, const void *from, bool any)
 {
     void *grad = x->weights.tensors[biases[i]].grad;
@@ -341,7 +341,7 @@ static int bias_grad(const struct exec *x, const struct block *b, int i, const v
     TRY(launch_sum_rows(
         x->engine->compute,
         &(struct sum_rows){ .dtype = x->compute_type,
-                            .keep = keeps(b),
+                            .keep = adds_to_gradients(b),
                             .batch = b->experts,
                             .rows = any ? b->rows : 0,
                             .width = i ? x->layer->shape.model_dim : x->geometry.hidden,
@@ -363,7 +363,7 @@ static int bias_grad(const struct exec *x, const struct block *b, int i, const v
                                        .to = grad });
 }
 
-/* ---- One block through the experts, and one chunk */
+/* ---- Experts: one block, and one chunk */
 
 static int block_forward(const struct exec *x, const struct block *b, const void *in, void *out)
 {
@@ -376,9 +376,9 @@ static int block_forward(const struct exec *x, const struct block *b, const void
 
     in = rows_of(x, b, in, D);
     out = rows_of(x, b, out, D);
-    TRY(to_hidden(x, b, in, w[TENSOR_W1].compute, pre));
+    TRY(multiply_to_hidden(x, b, in, w[TENSOR_W1].compute, pre));
     if (up)
-        TRY(to_hidden(x, b, in, w[TENSOR_W3].compute, up));
+        TRY(multiply_to_hidden(x, b, in, w[TENSOR_W3].compute, up));
     TRY(launch_activate(x->engine->compute, &(struct activate){ .dtype = x->compute_type,
                                                                 .kind = x->layer->shape.activation,
                                                                 .batch = b->experts,
@@ -389,9 +389,9 @@ static int block_forward(const struct exec *x, const struct block *b, const void
                                                                 .pre = pre,
                                                                 .up = up,
                                                                 .post = post }));
-    TRY(from_hidden(x, b, post, w[TENSOR_W2].compute, false, out));
+    TRY(multiply_from_hidden(x, b, post, w[TENSOR_W2].compute, false, out));
     if (x->geometry.slice != 0)
-        return OK; /* the slices' outputs are summed: only one may bring the bias */
+        return OK; /* the outputs of all slices are added up, so only one adds the bias */
     return launch_add_bias(x->engine->compute, &(struct add_bias){ .dtype = x->compute_type,
                                                                    .batch = b->experts,
                                                                    .rows = b->rows,
@@ -409,7 +409,7 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
     const struct geometry *g = &x->geometry;
     struct block b = { .chunk = chunk };
 
-    /* Biases are the same for all peers, whose rows lie apart. */
+    /* For `rigid`: each peer's rows need a copy of the biases. */
     for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
         TRY(launch_move(x->engine->compute,
                         &(struct move){ .from_type = x->compute_type,
@@ -436,10 +436,10 @@ static int block_backward(const struct exec *x, const struct block *b, const voi
 
     in = rows_of(x, b, in, D);
     out = rows_of(x, b, out, D);
-    /* Slices other than the first did not add b2: they give it a gradient of zero. */
+    /* Other slices than the first did not add b2, so their gradient of b2 is zero. */
     TRY(bias_grad(x, b, 1, in, x->geometry.slice == 0));
     TRY(weight_grad(x, b, rows_of(x, b, chunk_at(p->post, b->chunk), H), in, w[TENSOR_W2].grad));
-    TRY(to_hidden(x, b, in, w[TENSOR_W2].compute, p->grad_post));
+    TRY(multiply_to_hidden(x, b, in, w[TENSOR_W2].compute, p->grad_post));
     TRY(launch_activate_backward(x->engine->compute,
                                  &(struct activate_backward){ .dtype = x->compute_type,
                                                               .kind = x->layer->shape.activation,
@@ -453,11 +453,11 @@ static int block_backward(const struct exec *x, const struct block *b, const voi
                                                               .grad_up = p->grad_up }));
     TRY(bias_grad(x, b, 0, p->grad_post, true));
     TRY(weight_grad(x, b, p->grad_post, rows_in, w[TENSOR_W1].grad));
-    TRY(from_hidden(x, b, p->grad_post, w[TENSOR_W1].compute, false, out));
+    TRY(multiply_from_hidden(x, b, p->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)
         return OK;
     TRY(weight_grad(x, b, p->grad_up, rows_in, w[TENSOR_W3].grad));
-    return from_hidden(x, b, p->grad_up, w[TENSOR_W3].compute, true, out);
+    return multiply_from_hidden(x, b, p->grad_up, w[TENSOR_W3].compute, true, out);
 }
 
 static int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
@@ -477,7 +477,7 @@ int padded_trip(struct exec *x, const void *tokens)
     struct trip *trip = &padded_of(x)->forward;
 
     TRY(trip_depart(trip, x->engine));
-    if (way_is_known(x))
+    if (way_has_known_routes(x))
         TRY(router_gates(&x->router, x->engine, tokens)); /* while the first rows travel */
     TRY(weights_ready(&x->weights, x->engine, 0));
     TRY(trip_compute(trip, x->engine, experts_forward, x));
@@ -485,23 +485,23 @@ int padded_trip(struct exec *x, const void *tokens)
     return trip_unpack(trip, x->engine);
 }
 
-int padded_trip_back(struct exec *x, bool meanwhile)
+int padded_trip_back(struct exec *x, bool with_router)
 {
     struct trip *trip = &padded_of(x)->backward;
 
     TRY(trip_depart(trip, x->engine));
-    /* The gate's own gradient needs nothing that is under way: it fills the wait for chunk 0. */
-    if (meanwhile)
+    /* The gate's gradient needs no row that travels, so it fills the wait for chunk 0. */
+    if (with_router)
         TRY(router_backward(&x->router, x->engine, false));
     TRY(trip_compute(trip, x->engine, experts_backward, x));
     TRY(trip_return(trip, x->engine));
-    /* Before the unpacking, which waits for the last return: the two transfers follow each other.
-     */
+    /* Before the unpacking, which waits for the last return: so the two exchanges follow each other
+     * without a gap. */
     TRY(weights_reduce(&x->weights, x->engine));
     return trip_unpack(trip, x->engine);
 }
 
-/* ---- The way without anything between tokens and rows */
+/* ---- The way `padded` itself */
 
 static struct routing routing(const struct exec *x)
 {

@@ -1,4 +1,5 @@
-/* Cuts tokens and hidden units by the ranks' speeds, and lists who sends which to whom. */
+/* Divides tokens and hidden units among ranks, equally or by their speeds, and adds the transfers
+ * of exchanges of such parts. */
 #include "parts.h"
 
 #include "shape.h"
@@ -7,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* `total` in shares; speeds NULL: all alike. */
+/* Divides `total` among ranks by their speeds; NULL: equally. */
 static int cut_shares(const double *speeds, uint32_t ranks, uint64_t total, uint32_t *out)
 {
     uint64_t *shares = calloc(ranks, sizeof(*shares));
@@ -91,8 +92,8 @@ uint64_t parts_before(const struct parts_exchange *x)
     return before;
 }
 
-/* Begins with this rank and its right neighbour: in the same order all would begin with one rank.
- */
+/* Begins with this rank and its right neighbour, because in one common order all ranks would begin
+ * with rank 0. */
 static int add_transfers(const struct parts_exchange *x, bool gather, struct batch *batch)
 {
     uint64_t first = parts_before(x), before = first;

@@ -1,5 +1,5 @@
-/* One token of the layer in double precision: its gate, whether the choices of a step may be right,
- * what they weigh, and all slopes. */
+/* One token of the layer in double precision: its gates, a check of a step's choices, and all
+ * gradients. */
 #include "plain.h"
 
 #include "kernels.h"
@@ -12,7 +12,7 @@
 
 /* ---- sums and activations */
 
-/* Sums side by side: one alone would wait for each of its additions. */
+/* Keeps eight partial sums, because one sum would wait for each of its additions. */
 double plain_dot(const float *a, const double *b, uint32_t n)
 {
     enum { SUMS = 8 };
@@ -64,9 +64,9 @@ double plain_act_slope(uint32_t kind, double x)
     }
 }
 
-bool plain_is_at_bend(const struct plain *p, double bias, double x)
+bool plain_is_at_kink(const struct plain *p, double bias, double x)
 {
-    static const double sums = 1e-5; /* numbers of order one, summed in f32 */
+    static const double sums = 1e-5; /* rounding of f32 sums of order one */
     static const double stored[] = { [MOE_F32] = 0, [MOE_F16] = 0x1p-11, [MOE_BF16] = 0x1p-8 };
     const struct moe_shape *s = &p->data->shape;
 
@@ -75,7 +75,7 @@ bool plain_is_at_bend(const struct plain *p, double bias, double x)
 
 /* ---- the cosine router */
 
-/* Makes the row one of length 1; returns what it was divided by. */
+/* Scales a row to length 1, and returns the length before. */
 static double make_unit(double *row, uint32_t n)
 {
     double length = 0;
@@ -97,8 +97,8 @@ static double dot(const double *a, const double *b, uint32_t n)
     return sum;
 }
 
-/* Opens nothing for another router.  ERR_NOMEM without a message; close_cosine() copes with what
- * is half open. */
+/* Opens nothing for another router.  ERR_NOMEM without a message; close_cosine() also frees a
+ * half-open one. */
 static int open_cosine(struct plain *p)
 {
     struct plain_cosine *c = &p->cosine;
@@ -136,7 +136,7 @@ static void close_cosine(struct plain *p)
         free(owned[i]);
 }
 
-/* Logits of the token at hand. */
+/* Computes the logits of the current token. */
 static void cosine_logits(struct plain *p)
 {
     struct plain_cosine *c = &p->cosine;
@@ -149,8 +149,8 @@ static void cosine_logits(struct plain *p)
         p->logits[e] = c->factor * dot(c->token, c->experts + (size_t)e * p->rows, p->rows);
 }
 
-/* From gradients and sizes of logits (E) to those of the projection, and of all that makes the
- * cosines.  What the length of a row takes off its gradient is what lies along the row. */
+/* Computes the gradients of the projection and of the cosine router's tensors, from those of the
+ * logits (E).  Dividing by a row's length removes the part of the gradient along the row. */
 static void cosine_back(struct plain *p, const double *grad, const double *size)
 {
     struct plain_cosine *c = &p->cosine;
@@ -194,7 +194,7 @@ static bool is_among(const int32_t *expert, uint32_t count, uint32_t e)
     return false;
 }
 
-/* The best expert of first .. first+n-1 that is not among the first j choices. */
+/* The best of experts first to first + n - 1 that is not among the first j choices. */
 static uint32_t best_left(const struct plain *p, uint32_t first, uint32_t n, const int32_t *expert,
                           uint32_t j)
 {
@@ -206,7 +206,8 @@ static uint32_t best_left(const struct plain *p, uint32_t first, uint32_t n, con
     return best;
 }
 
-/* The choices are the best of a group, as far as they are in it; false: *choice misses *better. */
+/* True where no choice misses a better expert of this group; else *better is better than *choice.
+ */
 static bool best_of_group(const struct plain *p, uint32_t group, const int32_t *expert,
                           uint32_t *choice, uint32_t *better)
 {
@@ -237,8 +238,9 @@ static int wrong_groups(int rank, uint64_t t, const char *what)
     return fail(ERR_WRONG, "rank %d token %llu: %s", rank, (unsigned long long)t, what);
 }
 
-/* A set of L groups must exist that rounding may have chosen: with all that are surely among the
- * best, all that hold choices, none that surely is not, and in none a better expert left out. */
+/* Checks that rounding explains the choice of groups.  There must be L groups with all groups that
+ * are surely among the best, all groups with choices, no group that surely is not among the best,
+ * and no better expert left out in any of them. */
 static int check_groups(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
 {
     const struct moe_shape *s = &p->data->shape;
@@ -258,7 +260,8 @@ static int check_groups(const struct plain *p, int rank, uint64_t t, const int32
         for (uint32_t j = 0; j < p->k; j++)
             holds |= (uint32_t)expert[j] / p->each == g;
         if (holds && never)
-            return wrong_groups(rank, t, "an expert of a group that is not among the best");
+            return wrong_groups(rank, t,
+                                "it chose an expert of a group that is not among the best");
         if (!quiet && (holds || surely))
             return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
                         rank, (unsigned long long)t, choice, better, expert[choice]);
@@ -266,13 +269,13 @@ static int check_groups(const struct plain *p, int rank, uint64_t t, const int32
         possible += quiet && !never;
     }
     if (taken > s->group_limit)
-        return wrong_groups(rank, t, "experts of too many groups");
+        return wrong_groups(rank, t, "it chose experts of too many groups");
     return possible >= s->group_limit
                ? OK
-               : wrong_groups(rank, t, "better experts of a good group are left out");
+               : wrong_groups(rank, t, "it left out better experts of a good group");
 }
 
-/* The place of a choice among n columns from `first` on. */
+/* Checks a choice of the bilevel router among n columns from `first` on. */
 static int check_level(const struct plain *p, int rank, uint64_t t, uint32_t first, uint32_t n,
                        uint32_t chosen)
 {
@@ -287,10 +290,11 @@ static int check_choices(const struct plain *p, int rank, uint64_t t, const int3
 {
     for (uint32_t j = 0; j < p->k; j++)
         if (expert[j] < 0 || (uint32_t)expert[j] >= p->E)
-            return fail(ERR_WRONG, "rank %d: no expert %d", rank, expert[j]);
+            return fail(ERR_WRONG, "rank %d token %llu: there is no expert %d", rank,
+                        (unsigned long long)t, expert[j]);
     for (uint32_t j = 0; j < p->k; j++)
         if (is_among(expert, j, (uint32_t)expert[j]))
-            return fail(ERR_WRONG, "rank %d token %llu: expert %d twice", rank,
+            return fail(ERR_WRONG, "rank %d token %llu: it chose expert %d twice", rank,
                         (unsigned long long)t, expert[j]);
     if (p->router == MOE_ROUTER_BILEVEL) {
         TRY(check_level(p, rank, t, 0, p->first_columns, (uint32_t)expert[0] / p->each));
@@ -380,7 +384,7 @@ double plain_importance_slack(const struct plain *p)
 
 /* ---- balance */
 
-/* The columns of an expert, one of each level. */
+/* The column of an expert in the first or second level. */
 static uint32_t column_of(const struct plain *p, uint32_t expert, bool second)
 {
     if (p->router != MOE_ROUTER_BILEVEL)
@@ -401,10 +405,10 @@ void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
     }
 }
 
-/* What the loss of one level of the gate, and its gradients, are made of for one token. */
+/* One token's sums for the balance loss of one level of the gate, and for its gradients. */
 struct level_sums {
-    double sum, busy; /* of the token's probabilities, and of those times the shares */
-    double weight;    /* that was asked for, times columns, over tokens */
+    double sum, busy; /* sum of the token's probabilities, and of probability times share */
+    double weight;    /* the loss's weight, times columns, over tokens */
 };
 
 static struct level_sums level_sums(const struct plain *p, bool second)
@@ -513,7 +517,7 @@ int plain_open(const struct data *data, struct plain *p)
     if (!p->gate || !p->x || !p->grad || !p->logits || !p->probability || !p->score || !p->share ||
         !p->choices || !p->loss || !p->row_grad || !p->row_size || open_cosine(p)) {
         plain_close(p);
-        return fail(ERR_NOMEM, "a token computed plainly");
+        return fail(ERR_NOMEM, "the reference of a token");
     }
     p->slack = 1e-5 + (s->dtype == MOE_F32 ? 0 : p->D * 0x1p-24);
     if (p->router == MOE_ROUTER_COSINE)

@@ -1,4 +1,5 @@
-/* Sends rows to a node and back, and finds the slots that they get there. */
+/* The way of a=rail: sends each token once to each node that it needs, and gives its choices slots
+ * there. */
 #include "relay.h"
 
 #include "node_rows.h"
@@ -29,7 +30,7 @@ static char *behind_rows(const struct exec *x, char *base)
     return base + relay_of(x)->rows * row_bytes(x);
 }
 
-/* The rooms of the lists of nodes. */
+/* Places the lists of nodes. */
 static void layout_listed(struct exec *x, struct arena *arena)
 {
     const struct moe_shape *s = &x->layer->shape;
@@ -37,11 +38,11 @@ static void layout_listed(struct exec *x, struct arena *arena)
     uint64_t listed = (uint64_t)x->layer->tokens * most_nodes_per_token(&c);
     struct relay *r = x->state;
 
-    r->listed = arena_take(arena, listed, sizeof(*r->listed));
-    r->node = arena_take(arena, listed, sizeof(*r->node));
-    r->node_slot = arena_take(arena, listed, sizeof(*r->node_slot));
-    r->ones = arena_take(arena, listed, sizeof(*r->ones));
-    r->node_needed = arena_take(arena, c.nodes, sizeof(*r->node_needed));
+    r->listed = arena_alloc(arena, listed, sizeof(*r->listed));
+    r->node = arena_alloc(arena, listed, sizeof(*r->node));
+    r->node_slot = arena_alloc(arena, listed, sizeof(*r->node_slot));
+    r->ones = arena_alloc(arena, listed, sizeof(*r->ones));
+    r->node_needed = arena_alloc(arena, c.nodes, sizeof(*r->node_needed));
 }
 
 static void layout(struct exec *x, struct arena *arena)
@@ -56,34 +57,35 @@ static void layout(struct exec *x, struct arena *arena)
     for (uint32_t q = 0; q < s->ranks; q++)
         if (x->layer->parts->tokens[q] > tokens_most)
             tokens_most = x->layer->parts->tokens[q];
-    /* With the need that the ranks agreed on; of capacities that differ, with the mean of the node
-     * that has most. */
+    /* From the need that the ranks agreed on; with different capacities, from the mean of the
+     * fullest node. */
     r->rows = shape_node_rows(s, tokens_most, x->layer->node_need,
                               capacities_mean(&capacities, s->experts, shape_nodes(s)));
-    /* Labels take more than gradients.  Even, as rows are: what lies behind odd rows of 16 bits
-     * must be aligned, too. */
+    /* Labels need more room than gradients.  The pitch is even, so that labels behind rows of 16
+     * bits are aligned. */
     labels = size_product(r->rows * s->top_k, sizeof(struct sent_choice));
     r->pitch = r->rows + (labels + row_bytes(x) - 1) / row_bytes(x);
     r->pitch += r->pitch % 2;
     all = size_product(r->pitch, shape_nodes(s));
     choices = size_product(all, s->top_k);
     layout_listed(x, arena);
-    r->home = arena_take(arena, all, row_bytes(x));
-    r->away = arena_take(arena, all, row_bytes(x));
-    r->done = arena_take(arena, all, row_bytes(x));
-    r->back = arena_take(arena, all, row_bytes(x));
-    r->expert = arena_take(arena, choices, sizeof(*r->expert));
-    r->slot = arena_take(arena, choices, sizeof(*r->slot));
-    r->gate = arena_take(arena, choices, sizeof(*r->gate));
-    r->needed = arena_take(arena, s->experts / shape_nodes(s), sizeof(*r->needed));
+    r->home = arena_alloc(arena, all, row_bytes(x));
+    r->away = arena_alloc(arena, all, row_bytes(x));
+    r->done = arena_alloc(arena, all, row_bytes(x));
+    r->back = arena_alloc(arena, all, row_bytes(x));
+    r->expert = arena_alloc(arena, choices, sizeof(*r->expert));
+    r->slot = arena_alloc(arena, choices, sizeof(*r->slot));
+    r->gate = arena_alloc(arena, choices, sizeof(*r->gate));
+    r->needed = arena_alloc(arena, s->experts / shape_nodes(s), sizeof(*r->needed));
     if (s->pass == MOE_TRAIN)
-        r->grad_gate = arena_take(arena, choices, sizeof(*r->grad_gate));
+        r->grad_gate = arena_alloc(arena, choices, sizeof(*r->grad_gate));
 }
 
 /* ---- Exchanges */
 
-/* Node n's rows, and so many bytes behind each, from `send` to the relay there, whose own come to
- * the same place in `recv`.  A rank begins with its own node and the one after it. */
+/* Adds the transfers of a hop: each node's rows, and `behind` bytes per row, go from `send` to the
+ * relay there, and its rows come to the same place in `recv`.  A rank begins with its own node and
+ * the next one. */
 static int add_hop(struct exec *x, struct batch *batch, char *send, char *recv, size_t behind)
 {
     const struct moe_shape *s = &x->layer->shape;
@@ -109,11 +111,11 @@ static int open_hops(struct exec *x)
 
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         TRY(event_open(x->engine->device, events[i]));
-    TRY(add_hop(x, &r->labelled, r->home, r->away, k * sizeof(struct sent_choice)));
-    TRY(add_hop(x, &r->come, r->done, r->back, 0));
+    TRY(add_hop(x, &r->send_labelled, r->home, r->away, k * sizeof(struct sent_choice)));
+    TRY(add_hop(x, &r->return_rows, r->done, r->back, 0));
     if (x->layer->shape.pass == MOE_TRAIN) {
-        TRY(add_hop(x, &r->go, r->home, r->away, 0));
-        TRY(add_hop(x, &r->graded, r->done, r->back, k * sizeof(float)));
+        TRY(add_hop(x, &r->send_rows, r->home, r->away, 0));
+        TRY(add_hop(x, &r->return_grads, r->done, r->back, k * sizeof(float)));
     }
     return padded_open(x);
 }
@@ -121,7 +123,8 @@ static int open_hops(struct exec *x)
 static void close_hops(struct exec *x)
 {
     struct relay *r = x->state;
-    struct batch *batches[] = { &r->labelled, &r->go, &r->come, &r->graded };
+    struct batch *batches[] = { &r->send_labelled, &r->send_rows, &r->return_rows,
+                                &r->return_grads };
     struct event *events[] = { r->packed, r->arrived, r->merged, r->returned };
 
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
@@ -131,7 +134,7 @@ static void close_hops(struct exec *x)
     padded_close(x);
 }
 
-/* Compute goes on when the hop is over. */
+/* Enqueues a hop after the compute stream's work, and makes the compute stream wait for it. */
 static int hop(struct exec *x, struct event *ready, const struct batch *batch, struct event *done)
 {
     TRY(event_record(ready, x->engine->compute));
@@ -141,7 +144,7 @@ static int hop(struct exec *x, struct event *ready, const struct batch *batch, s
     return event_wait(done, x->engine->compute);
 }
 
-/* ---- Where rows lie */
+/* ---- Routing to nodes, and from rows to experts */
 
 static struct listed_choices choices_of(const struct exec *x)
 {
@@ -162,7 +165,7 @@ static struct node_rows node_rows(const struct exec *x)
     return (struct node_rows){ r->rows, r->node, r->node_slot, r->node_needed };
 }
 
-/* A node is like an expert whose rows are all that goes there. */
+/* The routing from tokens to nodes: a node is like an expert that gets all rows for the node. */
 static struct routing to_nodes(const struct exec *x)
 {
     const struct listed_choices c = choices_of(x);
@@ -179,7 +182,8 @@ static struct routing to_nodes(const struct exec *x)
                              .needed = r->node_needed };
 }
 
-/* A relayed row is like a token, those between the rows of two nodes like one without choices. */
+/* The routing from relayed rows to experts: a relayed row is like a token.  Rows between those of
+ * two nodes (labels) are like tokens without choices. */
 static struct routing to_experts(const struct exec *x)
 {
     const struct moe_shape *s = &x->layer->shape;
@@ -216,8 +220,8 @@ static int list_nodes(struct exec *x)
                                                                  .capacity = r->rows });
 }
 
-/* Rows of tokens, or of their gradients, as they leave for the nodes, and the labels behind them.
- */
+/* Writes the rows of tokens, or of their gradients, that leave for the nodes, and the labels behind
+ * them. */
 static int fill_home(struct exec *x, const void *from)
 {
     const struct relay *r = x->state;
@@ -234,7 +238,7 @@ static int fill_home(struct exec *x, const void *from)
     return launch_label_rows(x->engine->compute, &label);
 }
 
-/* to = what came home, summed over a token's nodes, and `add`. */
+/* Writes to = the sum of a token's rows from all nodes, plus `add`. */
 static int sum_nodes(struct exec *x, const float *add, void *to)
 {
     struct encode_backward sum = { .routing = to_nodes(x),
@@ -267,7 +271,7 @@ static int forward(struct exec *x, const void *tokens, void *y)
 
     TRY(list_nodes(x));
     TRY(fill_home(x, tokens));
-    TRY(hop(x, r->packed, &r->labelled, r->arrived));
+    TRY(hop(x, r->packed, &r->send_labelled, r->arrived));
     TRY(launch_recount(x->engine->compute, &labels));
     TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = to,
                                                             .dtype = dtype,
@@ -279,7 +283,7 @@ static int forward(struct exec *x, const void *tokens, void *y)
                                                             .gate = r->gate,
                                                             .from = r->padded.forward.back,
                                                             .to = r->done }));
-    TRY(hop(x, r->merged, &r->come, r->returned));
+    TRY(hop(x, r->merged, &r->return_rows, r->returned));
     return sum_nodes(x, NULL, y);
 }
 
@@ -298,7 +302,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
                                       .dtype = x->layer->shape.dtype,
                                       .from = r->padded.backward.back,
                                       .to = r->done };
-    /* Gradients of the gates, behind the rows that go back. */
+    /* Copies the gradients of gates behind the rows that go back. */
     struct move label = { .block = 1,
                           .dims = { shape_nodes(&x->layer->shape), r->rows * k, 1 },
                           .from_stride = { r->pitch * k, 1, 0 },
@@ -312,22 +316,22 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
                                      .from = behind_rows(x, r->back),
                                      .grad_gate = x->router.grad_gate };
 
-    /* Labels were cleared with the rows, and are sent again where only exchanges run. */
+    /* fill_home() writes the labels again, since the rows between those of nodes are cleared; a
+     * step of only exchanges sends them. */
     TRY(fill_home(x, grad_y));
-    TRY(hop(x, r->packed, &r->go, r->arrived));
+    TRY(hop(x, r->packed, &r->send_rows, r->arrived));
     TRY(launch_decode_backward(x->engine->compute, &decode));
     TRY(padded_trip_back(x, false)); /* the gates' gradients come with the last hop */
     TRY(launch_encode_backward(x->engine->compute, &encode));
     TRY(launch_move(x->engine->compute, &label));
-    TRY(hop(x, r->merged, &r->graded, r->returned));
+    TRY(hop(x, r->merged, &r->return_grads, r->returned));
     TRY(launch_collect_gates(x->engine->compute, &collect));
     TRY(router_backward(&x->router, x->engine, false));
     return sum_nodes(x, x->router.grad_x, grad_x);
 }
 
-const struct way_ops way_relayed = { .refuses_known =
-                                         "rows that go to a node once travel with their "
-                                         "gates",
+const struct way_ops way_relayed = { .why_no_known_routes =
+                                         "rows travel to a node together with their gates",
                                      .state_bytes = WAY_STATE_BYTES(struct relay),
                                      .layout = layout,
                                      .open = open_hops,

@@ -1,4 +1,4 @@
-/* Keeps recorded steps, and divides each among the ranks. */
+/* Stores recorded steps, divides each among the ranks, and reads and writes them as text. */
 #include "replayed.h"
 
 #include "shape.h"
@@ -29,7 +29,7 @@ struct replay_steps replay_at(const struct replayed *r, uint64_t capacity)
     struct replay_steps steps = { 0, 0 };
     uint64_t bucket = capacity / r->window, least = UINT64_MAX;
 
-    /* From the first step of the bucket that is nearest. */
+    /* Find the first step of the nearest bucket. */
     for (uint32_t i = 0; i < r->count; i++) {
         uint64_t is = bucket_of(r, i), far = is > bucket ? is - bucket : bucket - is;
 
@@ -44,7 +44,7 @@ struct replay_steps replay_at(const struct replayed *r, uint64_t capacity)
     return steps;
 }
 
-/* ---- what they say */
+/* ---- counts and skews */
 
 static const uint64_t *ends_of(const struct replayed *r, uint32_t step)
 {
@@ -61,7 +61,7 @@ uint64_t replay_count(const struct replayed *r, uint32_t step, uint32_t expert)
     return ends_of(r, step)[expert + 1] - ends_of(r, step)[expert];
 }
 
-/* The largest over the mean of groups of `each` experts that follow each other. */
+/* The largest sum over the mean, for groups of `each` consecutive experts. */
 static double skew_of(const struct replayed *r, uint32_t step, uint32_t each)
 {
     const uint64_t *ends = ends_of(r, step);
@@ -92,7 +92,7 @@ double replay_rank_skew(const struct replayed *r, uint32_t step)
     return skew_of(r, step, r->on_rank);
 }
 
-/* Of n choices each rank has floor(n/W), or one more. */
+/* Each rank has floor(n/W) of an expert's n choices, or one more. */
 uint64_t replay_kept(const struct replayed *r, struct replay_steps steps, uint64_t capacity,
                      uint32_t experts)
 {
@@ -161,8 +161,8 @@ size_t replay_text(const struct replayed *r, char *text, size_t size)
     return used < 0 || (size_t)used >= size ? size : (size_t)used;
 }
 
-/* The number behind a space. */
-static bool take_number(const char **at, uint64_t *out)
+/* Reads a space and a number. */
+static bool read_number(const char **at, uint64_t *out)
 {
     char *end;
 
@@ -173,16 +173,16 @@ static bool take_number(const char **at, uint64_t *out)
     return *out <= UINT32_MAX * (uint64_t)UINT32_MAX;
 }
 
-static bool take_step(const struct moe_shape *shape, const char **at, struct replayed *r,
+static bool read_step(const struct moe_shape *shape, const char **at, struct replayed *r,
                       uint32_t i)
 {
     uint64_t *ends = r->ends + (size_t)i * (r->experts + 1), n;
     uint64_t most = (uint64_t)shape->ranks * shape->tokens;
 
-    if (!take_number(at, &r->capacity[i]) || (i && r->capacity[i] < r->capacity[i - 1]))
+    if (!read_number(at, &r->capacity[i]) || (i && r->capacity[i] < r->capacity[i - 1]))
         return false;
     for (uint32_t e = 0; e < r->experts; e++) {
-        if (!take_number(at, &n) || n > most)
+        if (!read_number(at, &n) || n > most)
             return false;
         ends[e + 1] = ends[e] + n;
     }
@@ -202,12 +202,12 @@ int replay_read(const struct moe_shape *shape, const char *text, struct replayed
     if (count > REPLAY_STEPS_MOST || strncmp(text, word, strlen(word)) != 0)
         return UNSUPPORTED;
     text += strlen(word);
-    if (!take_number(&text, &window) || window < 1 || window > UINT32_MAX || *text++ != ':')
+    if (!read_number(&text, &window) || window < 1 || window > UINT32_MAX || *text++ != ':')
         return UNSUPPORTED;
     TRY(replay_open(shape, (uint32_t)window, count, &r));
-    right = take_step(shape, &text, r, 0);
+    right = read_step(shape, &text, r, 0);
     for (uint32_t i = 1; i < count && right; i++)
-        right = *text++ == ',' && take_step(shape, &text, r, i);
+        right = *text++ == ',' && read_step(shape, &text, r, i);
     if (!right || *text) {
         replay_close(r);
         return UNSUPPORTED;

@@ -1,11 +1,11 @@
-/* Steps that a trainer recorded, and which of them a capacity is measured under.
+/* Recorded steps of a trainer, and the rule under which of them a capacity is measured.
  *
- * A step's counts are those of all W ranks, W k T choices.  They lie end to end on a line, and rank
- * q has of each stretch [a,b) the part floor((a+q)/W) to floor((b+q)/W): k T choices for each rank,
- * and of all ranks together exactly what was counted.
+ * A step's counts are those of all W ranks, W k T choices.  They lie one after the other on a line.
+ * Of each stretch [a,b), rank q has the part floor((a+q)/W) to floor((b+q)/W).  So each rank has k
+ * T choices, and all ranks together have exactly the recorded counts.
  *
- * A bucket of R capacities is measured under the steps whose capacity lies in it; where there is
- * none, under those of the nearest bucket that has some, in doubt the lower one. */
+ * A bucket of R capacities is measured under the steps whose capacity lies in it.  A bucket without
+ * steps uses those of the nearest bucket that has some; of two, the lower one. */
 #ifndef REPLAYED_H
 #define REPLAYED_H
 
@@ -14,49 +14,60 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Most steps that are replayed, and most of one bucket of capacities. */
+/* The most steps that are replayed, of all buckets and of one bucket of capacities. */
 enum { REPLAY_STEPS_MOST = 16, REPLAY_BUCKET_MOST = 4 };
 
+/* The replayed steps, sorted by capacity; replay_close() frees them. */
 struct replayed {
-    uint32_t window, experts, ranks, count;
-    uint32_t on_rank;                     /* experts that a rank has, wholly or in part */
-    uint64_t capacity[REPLAY_STEPS_MOST]; /* rising */
-    uint64_t *ends;                       /* (count, E + 1) on the line of W k T choices */
+    uint32_t window, experts, ranks, count; /* window: R; count: steps */
+    uint32_t on_rank;                       /* experts that a rank has, wholly or in part */
+    uint64_t capacity[REPLAY_STEPS_MOST];
+    uint64_t *ends; /* (count, E + 1) where experts begin and end on the line of W k T choices */
 };
 
-/* Of a part of all steps, from `first` on. */
+/* Some consecutive steps. */
 struct replay_steps {
     uint32_t first, count;
 };
+
+/* The steps under which this capacity is measured. */
 struct replay_steps replay_at(const struct replayed *replay, uint64_t capacity);
 
-/* On its line of k T choices rank q gives expert e those from here to where expert e + 1 begins. */
+/* Where expert e begins on rank q's line of k T choices; it ends where expert e + 1 begins. */
 uint64_t replay_first(const struct replayed *replay, uint32_t step, uint32_t rank, uint32_t expert);
-/* Choices of an expert on all ranks. */
+
+/* Number of choices of an expert on all ranks. */
 uint64_t replay_count(const struct replayed *replay, uint32_t step, uint32_t expert);
-/* The largest over the mean of what experts get, and of what ranks receive for theirs. */
+
+/* The largest count of an expert over the mean. */
 double replay_skew(const struct replayed *replay, uint32_t step);
+
+/* The median of replay_skew() over all steps. */
 double replay_median_skew(const struct replayed *replay);
+
+/* The largest count of a rank (for all its experts) over the mean. */
 double replay_rank_skew(const struct replayed *replay, uint32_t step);
-/* How many of a rank's choices are left where experts take c of each: the mean over steps and
- * ranks. */
+
+/* Rows of one rank's choices that a group of `experts` experts keeps at capacity c: the largest of
+ * all groups, and the mean over steps and ranks. */
 uint64_t replay_kept(const struct replayed *replay, struct replay_steps steps, uint64_t capacity,
                      uint32_t experts);
 
-/* How uneven experts are, in words: "up to 1.25", "up to 2", "above 2". */
+/* Classes of skew: "up to 1.25", "up to 2", "above 2". */
 enum { REPLAY_CLASSES = 3 };
 extern const char *const replay_class_words[REPLAY_CLASSES];
 int replay_class(double skew);
 
-/* Room for so many steps; replay_close() of NULL is fine. */
+/* Allocates memory for so many steps. */
 int replay_open(const struct moe_shape *shape, uint32_t window, uint32_t count,
                 struct replayed **out);
-void replay_close(struct replayed *replay);
+void replay_close(struct replayed *replay); /* NULL is fine */
 
-/* "replay 64: 640 310 95 64 43, 700 ...": R, and of each step its capacity and E counts.  Returns
- * its length, or `size` where it has no room. */
+/* Writes "replay 64: 640 310 95 64 43, 700 ...": R, and for each step its capacity and E counts.
+ * Returns the length, or `size` if the text does not fit. */
 size_t replay_text(const struct replayed *replay, char *text, size_t size);
-/* UNSUPPORTED, silently: it is no such text of the layer. */
+
+/* Reads such a text.  UNSUPPORTED, without a message: it is no such text for this layer. */
 int replay_read(const struct moe_shape *shape, const char *text, struct replayed **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sets up a layer with tokens, and runs single steps of it. */
+/* Sets up the layers of a step with random tokens, and runs single steps. */
 #include "rig.h"
 
 #include "arena.h"
@@ -27,7 +27,8 @@ uint64_t rig_most_tokens(const struct rig *rig)
     return most;
 }
 
-/* Large enough for a device to run at its speed, small enough for its memory. */
+/* The largest side of attention's matrices: large enough for a device's full speed, and small
+ * enough for its memory. */
 enum { SIDE_MOST = 1024 };
 
 static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
@@ -41,7 +42,7 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
 
     for (uint32_t i = 0; i <= layer_count(s); i++) {
         uint64_t n = i == layer_count(s) ? size_product(elements, shape_result_rows(s)) : elements;
-        void *row = arena_take(arena, n, width), *grad = arena_take(arena, n, width);
+        void *row = arena_alloc(arena, n, width), *grad = arena_alloc(arena, n, width);
 
         if (!rig->rows)
             continue;
@@ -49,14 +50,14 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
         rig->grads[i] = grad;
     }
     if (s->combine == MOE_COMBINE_CHOICES && s->pass == MOE_TRAIN)
-        rig->losses = arena_take(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
+        rig->losses = arena_alloc(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
     *at = (struct attention){ .operations = operations, .dtype = compute_type };
     if (!(operations > 0))
         return;
     at->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
-    at->a = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
-    at->b = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
-    at->c = arena_take(arena, at->side * at->side, dtype_bytes(compute_type));
+    at->a = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
+    at->b = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
+    at->c = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
 }
 
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type)
@@ -69,14 +70,14 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
     return arena.used_bytes;
 }
 
-/* Fills attention's factors at random: on some processors products of zeros, or of rubbish, take
- * another time. */
+/* Fills attention's matrices with random numbers, because on some processors products of zeros or
+ * of uninitialised numbers take another time. */
 static int fill_attention(const struct attention *at, struct device *device)
 {
     uint64_t elements = at->side * at->side;
     float *values = malloc(elements * sizeof(*values) + 1);
     void *stored = malloc(elements * dtype_bytes(at->dtype) + 1);
-    int rc = values && stored ? OK : fail(ERR_NOMEM, "attention's factors");
+    int rc = values && stored ? OK : fail(ERR_NOMEM, "the matrices of --between");
 
     for (uint64_t i = 0; i < elements && !rc; i++)
         values[i] = random_unit(1, i);
@@ -91,7 +92,7 @@ static int fill_attention(const struct attention *at, struct device *device)
     return rc;
 }
 
-/* What a rank does by itself: allocates and fills. */
+/* The local part of rig_open(): allocates and fills everything. */
 static int set_up(struct rig *rig)
 {
     struct device *device = rig->engine->device;
@@ -108,7 +109,6 @@ static int set_up(struct rig *rig)
     rows = rig_bytes(data, rig->layer->tokens, compute_type);
     rig->memory_bytes = rig->layer->memory_bytes + rows + device->cache_bytes;
     TRY(device_alloc(device, rows, &rig->memory));
-    /* The host keeps the addresses of the rows. */
     rig->rows = calloc(2 * ((size_t)last + 1), sizeof(*rig->rows));
     if (!rig->rows)
         return fail(ERR_NOMEM, "rows of %u layers", last);
@@ -119,7 +119,7 @@ static int set_up(struct rig *rig)
     rig->y = rig->rows[last];
     rig->grad_x = rig->grads[0];
     rig->grad_y = rig->grads[last];
-    rig->layer->losses = rig->losses; /* there is one layer then */
+    rig->layer->losses = rig->losses; /* only a single layer has losses */
     if (device->cache_bytes)
         TRY(device_alloc(device, device->cache_bytes, &rig->cold));
     if (device->modelled)
@@ -132,9 +132,10 @@ static int set_up(struct rig *rig)
     return data_fill_rows(data, rig->layer, data_grad, rig->grad_y);
 }
 
-/* The most that any rank, and any step of its load, needs by `look`. */
+/* The largest result of find_need() over all ranks and all recorded steps. */
 static int agree_most(struct rig *rig,
-                      int (*look)(const struct layer *, struct engine *, const void *, int64_t *),
+                      int (*find_need)(const struct layer *, struct engine *, const void *,
+                                       int64_t *),
                       int64_t *most)
 {
     int64_t needed;
@@ -143,7 +144,7 @@ static int agree_most(struct rig *rig,
     *most = 0;
     for (uint32_t step = load_step_count(rig->data.load); step-- > 0;) {
         TRY(rig_replay(rig, step));
-        rc = look(rig->layer, rig->engine, rig->x, &needed);
+        rc = find_need(rig->layer, rig->engine, rig->x, &needed);
         TRY(world_settle(rig->world, rc));
         *most = needed > *most ? needed : *most;
     }
@@ -176,8 +177,8 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
         TRY_OUT(agree_most(rig, router_needed, &needed));
     rig->capacity =
         moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);
-    /* What a node needs for a = rail: of several layers only the first one's tokens are known
-     * before a step. */
+    /* The need of a node with a=rail.  With several layers, only the tokens of the first one are
+     * known before a step. */
     if (layer_count(s) == 1 && plan_legal(&relayed, s)) {
         if (engine->device->modelled)
             node_need = (int64_t)shape_node_need(s, rig_most_tokens(rig));
@@ -280,7 +281,7 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     return OK;
 }
 
-static int know_layer(const struct rig *rig, const struct exec *fresh, struct exec *known)
+static int copy_choices(const struct rig *rig, const struct exec *fresh, struct exec *known)
 {
     size_t n = (size_t)rig->layer->tokens * rig->data.shape.top_k;
     int32_t *expert = malloc(n * sizeof(*expert) + 1);
@@ -290,17 +291,17 @@ static int know_layer(const struct rig *rig, const struct exec *fresh, struct ex
         rc =
             device_download(rig->engine->device, expert, fresh->router.expert, n * sizeof(*expert));
     if (!rc)
-        rc = router_know(&known->router, expert);
+        rc = router_set_known_routes(&known->router, expert);
     free(expert);
     return rc;
 }
 
-int rig_know(struct rig *rig, struct exec *fresh, struct exec *known)
+int rig_set_known_routes(struct rig *rig, struct exec *fresh, struct exec *known)
 {
     int rc = OK;
 
     for (uint32_t i = 0; i < layer_count(&rig->data.shape) && !rc; i++)
-        rc = rig->engine->device->modelled ? OK : know_layer(rig, &fresh[i], &known[i]);
+        rc = rig->engine->device->modelled ? OK : copy_choices(rig, &fresh[i], &known[i]);
     return world_settle(rig->world, rc);
 }
 
@@ -338,13 +339,14 @@ static int run_attention(const struct attention *at, struct stream *stream, bool
     return rc;
 }
 
+/* The argument of issue(). */
 struct rig_step {
     struct rig *rig;
     struct exec *exec;
 };
 
-/* Attention comes before each layer: weights are on their way meanwhile.  Its own backward pass
- * hides the way of the weights' gradients. */
+/* Issues a step.  The products in place of attention come before each layer, and hide the gather of
+ * its weights; in the backward pass, they hide the exchange of the weights' gradients. */
 static int issue(void *self)
 {
     const struct rig_step *s = self;
@@ -395,7 +397,7 @@ int rig_step(struct rig *rig, struct exec *exec)
 
     now = issued_so_far(rig);
     if (engine_is_holding(
-            rig->engine)) { /* no rank begins before the last one has queued its own */
+            rig->engine)) { /* no rank begins before all ranks have queued their step */
         if (fault_hit("late"))
             usleep(HOLD_MOST_NS / 1000 * 2);
         rc = world_settle(rig->world, rc);
@@ -409,7 +411,7 @@ int rig_step(struct rig *rig, struct exec *exec)
 
 int rig_balance(struct rig *rig, struct exec *exec, double *loss)
 {
-    static const double unit = 1e-9; /* whole numbers are added up */
+    static const double unit = 1e-9; /* the world adds up integers */
     uint32_t count = layer_count(&rig->data.shape);
     int64_t sum = 0;
     double one;
@@ -418,7 +420,7 @@ int rig_balance(struct rig *rig, struct exec *exec, double *loss)
     for (uint32_t i = 0; i < count && !rc; i++) {
         rc = router_balance(&exec[i].router, &one);
         if (!rc && !(fabs(one) < 1e6))
-            rc = fail(ERR_WRONG, "the loss of balance is %g", one);
+            rc = fail(ERR_WRONG, "the balance loss is %g", one);
         sum += rc ? 0 : llround(one / unit);
     }
     TRY(world_settle(rig->world, rc));

@@ -1,6 +1,7 @@
-/* A layer set up on real ranks with random tokens: what is measured and what is checked.
+/* A rig is the layers of a step, set up on all ranks with random tokens, so that steps can be
+ * measured and checked.
  *
- * Every function but rig_step is collective and returns the same status on every rank. */
+ * Functions are collective and return the same status on every rank, unless they say "local". */
 #ifndef RIG_H
 #define RIG_H
 
@@ -9,15 +10,15 @@
 #include "judge.h"
 #include "world.h"
 
-/* What the host issues in one step, and how long that takes it: all before it waits. */
+/* What the host issues in one step before it waits, and how long issuing takes. */
 struct issued {
     int64_t kernels, events, exchanges, host_ns;
 };
 
-/* Products that stand for attention: what a model computes between its MoE layers, and what hides
- * their exchanges.  A square matrix times another, again and again: before each layer of a forward
- * pass as many operations as asked for, after it in a backward pass twice as many.  `side` 0:
- * nothing is asked for. */
+/* Products in place of attention, which a model computes between its MoE layers and which hides
+ * exchanges (--between).  Before each layer of a forward pass, two square matrices are multiplied
+ * as often as needed for `operations`; after each layer of a backward pass, twice as often.  `side`
+ * 0: there are none. */
 struct attention {
     double operations; /* of one forward pass of one layer */
     uint64_t side;
@@ -25,89 +26,100 @@ struct attention {
     void *a, *b, *c;
 };
 
+/* An open rig; rig_close() frees it. */
 struct rig {
     struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
     struct data data;
-    struct parts parts;   /* of every rank */
-    uint64_t capacity;    /* c, agreed */
-    uint64_t *capacities; /* (E) where experts differ, of which c is the largest; else NULL */
-    struct layer *layer;  /* the first, after which the others lie */
-    void **rows, **grads; /* rows[i] is what layer i reads, rows[i + 1] what it gives; gradients */
+    struct parts parts; /* of all ranks */
+    uint64_t capacity;  /* c, agreed by all ranks */
+    uint64_t
+        *capacities; /* (E) where experts have different ones, of which c is the largest; or NULL */
+    struct layer *layer; /* array of all layers */
+    void **rows,
+        **grads; /* layer i reads rows[i] and writes rows[i + 1]; grads are their gradients */
     struct attention attention;
-    void *memory, *x, *y, *grad_y, *grad_x; /* the first and the last of these rows */
-    size_t memory_bytes;                    /* of layer, these and `cold` */
-    float *losses; /* (T,k) of MOE_COMBINE_CHOICES in training; else NULL */
-    void *cold;    /* written between timed steps so that none finds its rows in a cache; or NULL */
-    struct judge *reference; /* made at the first check */
-    struct judge *spot;      /* made at the first check of some tokens */
+    void *memory;            /* of all these rows */
+    void *x, *y;             /* rows of the first and of the last layer */
+    void *grad_y, *grad_x;   /* their gradients */
+    size_t memory_bytes;     /* of layers, rows and `cold` */
+    float *losses;           /* (T,k) of MOE_COMBINE_CHOICES in training; else NULL */
+    void *cold;              /* memory that empties the cache between timed steps; or NULL */
+    struct judge *reference; /* made in the first check */
+    struct judge *spot;      /* made in the first spot check */
     struct issued issued;    /* in the last step */
-    bool late;          /* the last step was held, and the device went on before it was queued */
-    enum routes routes; /* of executors from now on: set by who opened it */
-    uint32_t baseline;  /* enum baseline, likewise */
-    uint32_t steps_are; /* enum steps_are, of runners: likewise */
+    bool late;               /* the device began the last held step before it was queued */
+    /* The caller sets the members below after rig_open(). */
+    enum routes routes; /* of executors that are opened from now on */
+    uint32_t baseline;  /* enum baseline of these executors */
+    uint32_t steps_are; /* enum steps_are: how runners launch steps */
 };
 
-uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */
+/* The largest number of tokens of any rank. */
+uint64_t rig_most_tokens(const struct rig *rig);
 
-/* Bytes of the inputs and outputs of a rank with so many tokens, and of what attention stands for,
- * computed in this type. */
+/* Bytes of the inputs and outputs of a rank with so many tokens, and of the products in place of
+ * attention in this type. */
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type);
 
-/* tokens: one number per rank, the same array on every rank; NULL: what follows from shape and
- * speeds.  The capacity follows from `factor` by moe_capacity(); for factor <= 0 the tokens are
- * routed once to see what they need, of several layers by the first; on a modelled device the load
- * says it. */
+/* Sets up layers and tokens.  tokens: one number per rank, the same array on every rank; NULL: they
+ * follow from shape and speeds.  The capacity follows from `factor` by moe_capacity().  For factor
+ * <= 0 the rig routes the tokens once, by the first layer, to find what they need; on a modelled
+ * device the load determines it. */
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);
 
-/* What results are compared with is made anew: it was another layer's, or another step's. */
+/* Frees the reference, so that the next check makes a new one.  Local. */
 void rig_forget_reference(struct rig *rig);
 
-/* The capacity from here on; the same on every rank.  Executors that are open keep theirs. */
+/* Sets the capacity of executors that are opened from now on; the same on every rank.  Local. */
 void rig_set_capacity(struct rig *rig, uint64_t capacity);
 
-/* The same with a capacity for each expert, which are copied; equal ones are one capacity.  Local.
- */
+/* Sets a capacity for each expert, and copies them; equal ones count as one capacity.  Local. */
 int rig_set_capacities(struct rig *rig, const uint64_t *rows);
+
+/* The capacities of the rig. */
 struct capacities rig_capacities(const struct rig *rig);
 
-/* The step, of a load of several, that the gate makes from here on; it begins with the first. */
+/* Chooses the recorded step of the load that the gate makes from now on; at first it is step 0. */
 int rig_replay(struct rig *rig, uint32_t step);
 
-/* A prepared executor on every rank, or on none. */
+/* Opens an executor on every rank, or on none. */
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 
-/* What the last step of `fresh` chose is known to `known` from here on, which knew none before. */
-int rig_know(struct rig *rig, struct exec *fresh, struct exec *known);
+/* Makes the choices of the last step of `fresh` the known routes of `known`. */
+int rig_set_known_routes(struct rig *rig, struct exec *fresh, struct exec *known);
 
-/* Gate and slots of all layers alone, as a fresh step begins with them.  Local. */
+/* Runs only gate and slots of all layers, as at the beginning of a step of `fresh`, and waits.
+ * Local. */
 int rig_route(struct rig *rig, struct exec *fresh);
 
-/* One whole step (forward, or forward and backward) of all layers and the wait for it.  Local. */
+/* Runs one step of all layers (forward, or forward and backward), and waits for it.  Local. */
 int rig_step(struct rig *rig, struct exec *exec);
 
-/* The graph of such a step, for streams muted as they are now; the caller's to close. */
+/* Captures such a step as a graph, with streams muted as they are now; the caller closes it. */
 int rig_capture(struct rig *rig, struct exec *exec, struct graph **out);
 
-/* Runs a step and compares every result with the reference: each layer's with what the reference
- * makes of what that layer was given.  worst: the largest error over all ranks and tensors as a
- * share of what rounding may explain; ERR_WRONG above 1. */
+/* Runs a step and compares all results of each layer with the reference, computed from that layer's
+ * real inputs.  *worst: the largest error over all ranks and tensors, as a multiple of the allowed
+ * rounding.  ERR_WRONG: it is above 1. */
 int rig_check(struct rig *rig, struct exec *exec, double *worst);
 
-/* For a layer at its real size: compares what the last step gave with what some of its tokens must
- * become (see judge.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
- * results that will be looked at: a step that leaves them as they are is wrong.  Of recorded steps
- * it is the first. */
-int rig_spoil(struct rig *rig);
+/* Before a step that rig_check_some() will check: overwrites the results that it will check with
+ * NaN, so that a step which does not write them is wrong.  With recorded steps, it also sets step
+ * 0. */
+int rig_overwrite_results(struct rig *rig);
+
+/* A spot check, for a layer at its real size: compares results of the last step with those of some
+ * tokens (judge.h).  *worst is as in rig_check(). */
 int rig_check_some(struct rig *rig, struct exec *exec, double *worst);
 
-/* The loss of balance in the last step, which each rank has for its own tokens: the mean over ranks
- * and layers; 0 where there is none. */
+/* The balance loss of the last step, which each rank has for its own tokens: the mean over ranks
+ * and layers; 0: there is none. */
 int rig_balance(struct rig *rig, struct exec *exec, double *loss);
 
-/* Choices dropped over all ranks and layers in the last step. */
+/* Number of choices that the last step dropped, over all ranks and layers. */
 int rig_dropped(struct rig *rig, struct exec *exec, int64_t *dropped);
 
 #endif

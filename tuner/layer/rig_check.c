@@ -1,5 +1,5 @@
-/* Compares the results of a step with what they should be: all of them with the reference, or some
- * with what their tokens must become. */
+/* Checks the results of a step: all of them against the reference, or those of some tokens against
+ * a spot check (judge.h). */
 #include "fault.h"
 #include "rig.h"
 #include "rows.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of four bytes that each rank has on its device, `mine` of this one's and room for `each`
- * of every rank, for one gather.  *out stays NULL where there are none.  Collective; the caller
- * frees them. */
+/* Gathers numbers of four bytes from the devices of all ranks: `mine` of this rank, and room for
+ * `each` of every rank.  *out stays NULL where `from` is NULL.  Collective; the caller frees *out.
+ */
 static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t each, void **out)
 {
     enum { WIDTH = sizeof(int32_t) };
@@ -37,12 +37,12 @@ static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t
     return rc;
 }
 
-static uint32_t number_of(const struct rig *rig, const struct exec *exec)
+static uint32_t layer_number(const struct rig *rig, const struct exec *exec)
 {
     return (uint32_t)(exec->layer - rig->layer);
 }
 
-static bool is_alone(const struct rig *rig)
+static bool has_one_layer(const struct rig *rig)
 {
     return layer_count(&rig->data.shape) == 1;
 }
@@ -70,11 +70,12 @@ static void close_given(struct given_rows *given)
     *given = (struct given_rows){ 0 };
 }
 
-/* What this rank's layer was given: one that another layer fed is judged by that. */
+/* Downloads the real inputs of this rank's layer, by which a layer is judged that another one
+ * feeds. */
 static int open_given(const struct rig *rig, const struct exec *exec, uint64_t each,
                       struct given_rows *out)
 {
-    uint32_t i = number_of(rig, exec);
+    uint32_t i = layer_number(rig, exec);
     size_t elements = each * rig->data.shape.model_dim;
     struct given_rows own = { calloc(elements + 1, sizeof(float)),
                               calloc(elements + 1, sizeof(float)), each, rig->layer->rank };
@@ -90,7 +91,7 @@ static int open_given(const struct rig *rig, const struct exec *exec, uint64_t e
     return rc;
 }
 
-/* The same of all ranks' layers; collective. */
+/* Gathers the real inputs of the layers of all ranks.  Collective. */
 static int gather_given(struct rig *rig, const struct exec *exec, struct given_rows *out)
 {
     uint64_t each = rig_most_tokens(rig);
@@ -116,7 +117,7 @@ static int threads_of(const struct rig *rig)
     return world_cores(rig->world) / world_neighbours(rig->world);
 }
 
-/* What all ranks' tokens chose; NULL where there is no such thing. */
+/* The choices of the tokens of all ranks; NULL where the step has no such array. */
 struct choices_of_ranks {
     void *expert, *live, *turn;
 };
@@ -151,14 +152,14 @@ static int judge_all(struct rig *rig, const struct exec *exec, const struct data
         judge_close(judge);
         return rc;
     }
-    judge->p.data = NULL; /* the caller's, which ends before the judge does */
+    judge->p.data = NULL; /* it belongs to the caller, and ends before the judge does */
     *out = judge;
     return OK;
 }
 
 static int make_reference(struct rig *rig, const struct exec *exec)
 {
-    struct data data = data_of_layer(&rig->data, number_of(rig, exec));
+    struct data data = data_of_layer(&rig->data, layer_number(rig, exec));
     struct given_rows given = { 0 };
     struct choices_of_ranks all = { NULL, NULL, NULL };
     uint64_t each = rig_most_tokens(rig), k = rig->data.shape.top_k, mine = rig->layer->tokens;
@@ -168,7 +169,7 @@ static int make_reference(struct rig *rig, const struct exec *exec)
         rc = gather_numbers(rig, exec->router.live, mine * k, each * k, &all.live);
     if (!rc)
         rc = gather_numbers(rig, exec->router.turn, mine, each, &all.turn);
-    if (!rc && !is_alone(rig)) {
+    if (!rc && !has_one_layer(rig)) {
         rc = gather_given(rig, exec, &given);
         data.given = &given;
     }
@@ -179,27 +180,29 @@ static int make_reference(struct rig *rig, const struct exec *exec)
     free(all.live);
     free(all.turn);
     rc = world_settle(rig->world, rc);
-    /* A rank that kept its own would not come to where the others make theirs for the next plan. */
+    /* All ranks drop it together: a rank that kept its own would not take part when the others make
+     * theirs for the next plan. */
     if (rc)
         rig_forget_reference(rig);
     return rc;
 }
 
-/* What a rounding to storage changes at most, as a share of the value. */
+/* The largest relative change by rounding to the storage type. */
 static double storage_rounding(uint32_t dtype)
 {
     return dtype == MOE_F32 ? 0x1p-24 : (dtype == MOE_BF16 ? 0x1p-9 : 0x1p-12);
 }
 
-/* What rounding may explain, as a share of the largest value: a few roundings to storage (more
- * where r partial results are stored and summed), and f32 sums over D and H terms, and over E,
- * for a softmax divides by such a sum and a token's gradient is one. */
+/* The error that rounding may explain, relative to the largest value.  It allows for a few
+ * roundings to storage (more where r partial results are stored and added up), and for f32 sums
+ * over D, H and E terms (a softmax divides by a sum over E, and a token's gradient is such a sum).
+ */
 static double rounding_of(const struct rig *rig, const struct exec *exec)
 {
     const struct moe_shape *s = &rig->data.shape;
     double storage = storage_rounding(s->dtype);
-    struct data data = data_of_layer(&rig->data, number_of(rig, exec));
-    double cosine = 1; /* what a cosine router multiplies its cosines by, and their rounding */
+    struct data data = data_of_layer(&rig->data, layer_number(rig, exec));
+    double cosine = 1; /* the factor of a cosine router, which also multiplies rounding */
 
     if (s->router == MOE_ROUTER_COSINE)
         cosine =
@@ -208,18 +211,19 @@ static double rounding_of(const struct rig *rig, const struct exec *exec)
            8 * sqrt((double)s->model_dim + s->hidden_dim + s->experts) * 0x1p-24 * cosine;
 }
 
-/* Rows of a result against what they should be. */
+/* A comparison of some rows of a result with the expected ones.  A value that borrows its arrays.
+ */
 struct rows_comparison {
-    const char *name;
-    const char *got;
+    const char *name; /* of the tensor, for messages */
+    const char *got;  /* in the device's memory */
     const double *want;
-    const double *size;  /* what rounding is measured against; NULL: want */
-    double term;         /* or against this, where it is more: terms that cancel are rounded, too */
-    const double *slack; /* by how much more they may be off; NULL: nothing */
+    const double *size;  /* values to which rounding is relative; NULL: want */
+    double term;         /* or relative to this, if larger: cancelled terms are rounded, too */
+    const double *slack; /* additional allowed error; NULL: 0 */
     uint64_t count;      /* elements */
     uint32_t dtype;
-    const uint32_t *row; /* which rows of `got`; NULL: it is one row */
-    uint64_t width;      /* of a row */
+    const uint32_t *row; /* numbers of the rows of `got`; NULL: it is one row */
+    uint64_t width;      /* elements of a row */
 };
 
 static int check_values(const struct rows_comparison *c, const float *got, double allowed,
@@ -234,9 +238,9 @@ static int check_values(const struct rows_comparison *c, const float *got, doubl
         double off = fabs((double)got[i] - c->want[i]) - (c->slack ? c->slack[i] : 0);
         double error = off / (allowed * scale);
 
-        if (off <= 0) /* both may be zero, and the scale, too */
+        if (off <= 0) /* else 0/0 where all values are zero */
             continue;
-        if (isnan(error)) /* what is not a number is wrong */
+        if (isnan(error))
             error = INFINITY;
         if (error > most) {
             most = error;
@@ -247,7 +251,7 @@ static int check_values(const struct rows_comparison *c, const float *got, doubl
     if (most <= 1)
         return OK;
     return fail(
-        ERR_WRONG, "%s[%llu] is %.9g, should be %.9g: %.3g times what rounding explains", c->name,
+        ERR_WRONG, "%s[%llu] is %.9g, should be %.9g: %.3g times the allowed rounding", c->name,
         (unsigned long long)(c->row ? c->row[at / c->width] * c->width + at % c->width : at),
         (double)got[at], c->want[at], most);
 }
@@ -284,15 +288,15 @@ static int compare_counts(struct rig *rig, struct exec *exec, double allowed)
 
     TRY(router_balance(&exec->router, &loss));
     if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
-        return fail(ERR_WRONG, "the loss of balance is %.9g, should be %.9g", loss, want->balance);
+        return fail(ERR_WRONG, "the balance loss is %.9g, should be %.9g", loss, want->balance);
     TRY(router_dropped(&exec->router, &capacities, &dropped));
     if ((uint64_t)dropped != want->dropped)
-        return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
+        return fail(ERR_WRONG, "the step dropped %lld choices, should be %llu", (long long)dropped,
                     (unsigned long long)want->dropped);
     return OK;
 }
 
-/* Of a router's gate, and of what a cosine router has beside its projection. */
+/* Compares the gradients of the gate, and of the other tensors of a cosine router. */
 static int compare_router(struct rig *rig, const struct exec *exec, double allowed, double *worst)
 {
     const struct moe_shape *s = &rig->data.shape;
@@ -360,7 +364,7 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     const struct judge *want = rig->reference;
     uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
     double allowed = rounding_of(rig, exec);
-    uint32_t at = number_of(rig, exec);
+    uint32_t at = layer_number(rig, exec);
     struct rows_comparison y = { .name = "y",
                                  .got = rig->rows[at + 1],
                                  .want = want->y,
@@ -383,7 +387,7 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     return compare_weights(rig, exec, allowed, worst);
 }
 
-/* The largest error over the ranks, and whether any of them found one too large. */
+/* Agrees on the largest error over the ranks, and on the status. */
 static int agree_on_worst(struct rig *rig, int rc, double mine, double *worst)
 {
     int64_t millionths = (int64_t)(fmin(mine, 1e9) * 1e6);
@@ -393,7 +397,7 @@ static int agree_on_worst(struct rig *rig, int rc, double mine, double *worst)
     return world_settle(rig->world, rc);
 }
 
-/* Makes a token's result wrong where a test asks for it. */
+/* Makes a token's result wrong where a test asks for it (fault.h). */
 static void inject_fault(struct rig *rig, const char *point, uint64_t token)
 {
     static const uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in 16 bits */
@@ -417,19 +421,19 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
         rc = compare_all(rig, &exec[i], &mine);
         rc = agree_on_worst(rig, rc, mine, &most);
         *worst = fmax(*worst, most);
-        /* The reference of a layer alone serves every plan; what a layer is given by another
-         * depends on their rounding. */
-        if (!is_alone(rig))
+        /* The reference of a single layer serves all plans.  The inputs of later layers depend on
+         * the plan's rounding. */
+        if (!has_one_layer(rig))
             rig_forget_reference(rig);
         TRY(rc);
     }
     return OK;
 }
 
-/* ---- some tokens of a step at the layer's real size */
+/* ---- spot checks, at the layer's real size */
 
 /* Overwrites row t of a layer's results. */
-static int spoil_row(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
+static int overwrite_row(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
 {
     struct device *device = rig->engine->device;
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
@@ -443,22 +447,22 @@ static int spoil_row(const struct rig *rig, uint32_t layer, uint32_t t, const ch
     return device_upload(device, (char *)rig->grads[layer] + t * bytes, nothing, bytes);
 }
 
-int rig_spoil(struct rig *rig)
+int rig_overwrite_results(struct rig *rig)
 {
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
     const struct judge *s = rig->spot;
-    /* Which tokens of several layers will be looked at is not known before. */
-    uint32_t count = !is_alone(rig) ? rig->layer->tokens : s ? s->count : 0;
+    /* With several layers it is not known before the step which tokens will be checked. */
+    uint32_t count = !has_one_layer(rig) ? rig->layer->tokens : s ? s->count : 0;
     char *nothing = malloc(bytes);
     int rc = nothing ? OK : fail(ERR_NOMEM, "a row");
 
     if (!rc)
-        rc = rig_replay(rig, 0); /* what `spot` keeps from one plan to the next is of this step */
+        rc = rig_replay(rig, 0); /* `spot`, which serves several plans, is of step 0 */
     if (nothing)
         memset(nothing, 0xff, bytes); /* NaN in every type */
     for (uint32_t l = 0; l < layer_count(&rig->data.shape); l++)
         for (uint32_t i = 0; i < count && !rc; i++)
-            rc = spoil_row(rig, l, is_alone(rig) ? s->token[i] : i, nothing);
+            rc = overwrite_row(rig, l, has_one_layer(rig) ? s->token[i] : i, nothing);
     free(nothing);
     return world_settle(rig->world, rc);
 }
@@ -469,7 +473,7 @@ static void forget_spot(struct rig *rig)
     rig->spot = NULL;
 }
 
-/* Sets what the last step was to give some tokens, which depends on how it routed them. */
+/* Sets the expected results of some tokens, from how the last step routed them. */
 static int expect_some(struct rig *rig, const struct data *data, const struct exec *exec)
 {
     const struct capacities capacities = rig_capacities(rig);
@@ -509,7 +513,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
 {
     const struct moe_shape *p = &rig->data.shape;
     double allowed = rounding_of(rig, exec);
-    uint32_t at = number_of(rig, exec);
+    uint32_t at = layer_number(rig, exec);
     struct rows_comparison c = {
         .name = "y", .got = rig->rows[at + 1], .dtype = p->dtype, .width = p->model_dim
     };
@@ -539,9 +543,9 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
     double mine = 0;
     int rc = OK;
 
-    if (is_alone(rig))
+    if (has_one_layer(rig))
         rc = compare_some(rig, &rig->data, exec, &mine);
-    for (uint32_t i = 0; !is_alone(rig) && i < layer_count(&rig->data.shape) && !rc; i++) {
+    for (uint32_t i = 0; !has_one_layer(rig) && i < layer_count(&rig->data.shape) && !rc; i++) {
         struct data data = data_of_layer(&rig->data, i);
         struct given_rows given;
 
@@ -550,7 +554,7 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
             break;
         data.given = &given;
         rc = compare_some(rig, &data, &exec[i], &mine);
-        forget_spot(rig); /* what is kept for other plans would not fit what they give it */
+        forget_spot(rig); /* another plan gives this layer other inputs */
         close_given(&given);
     }
     return agree_on_worst(rig, rc, mine, worst);

@@ -1,5 +1,5 @@
-/* The gate's logits by one product, then the kernel that routes tokens; and the backward pass of
- * both. */
+/* The router of a layer: computes the gate's logits by a product, launches the kernel that routes
+ * tokens, and the backward pass of both. */
 #include "router.h"
 
 #include "phase.h"
@@ -18,39 +18,39 @@ void router_layout(struct router *router, const struct layer *layer, struct aren
 
     router->layer = layer;
     router->routes = layer->routes;
-    if (s->dtype != MOE_F32) /* also where it is not used: a plan takes the same on every device */
-        router->wide = arena_take(arena, tokens * s->model_dim, sizeof(float));
-    router->probability = arena_take(arena, tokens * columns, sizeof(float));
+    if (s->dtype != MOE_F32) /* even if unused: a plan needs the same memory on every device */
+        router->wide = arena_alloc(arena, tokens * s->model_dim, sizeof(float));
+    router->probability = arena_alloc(arena, tokens * columns, sizeof(float));
     if (s->order == MOE_ORDER_PRIORITY) {
-        router->importance = arena_take(arena, tokens, sizeof(*router->importance));
-        router->turn = arena_take(arena, tokens, sizeof(*router->turn));
+        router->importance = arena_alloc(arena, tokens, sizeof(*router->importance));
+        router->turn = arena_alloc(arena, tokens, sizeof(*router->turn));
     }
     if (s->router == MOE_ROUTER_COSINE) {
-        c->token = arena_take(arena, projected, sizeof(*c->token));
-        c->token_length = arena_take(arena, tokens, sizeof(*c->token_length));
-        c->expert = arena_take(arena, cosine_rows, sizeof(*c->expert));
-        c->expert_length = arena_take(arena, s->experts, sizeof(*c->expert_length));
+        c->token = arena_alloc(arena, projected, sizeof(*c->token));
+        c->token_length = arena_alloc(arena, tokens, sizeof(*c->token_length));
+        c->expert = arena_alloc(arena, cosine_rows, sizeof(*c->expert));
+        c->expert_length = arena_alloc(arena, s->experts, sizeof(*c->expert_length));
     }
     if (s->router == MOE_ROUTER_COSINE && s->pass == MOE_TRAIN) {
-        c->grad_token = arena_take(arena, projected, sizeof(*c->grad_token));
-        c->grad_expert = arena_take(arena, cosine_rows, sizeof(*c->grad_expert));
-        c->grad_scale = arena_take(arena, s->experts, sizeof(*c->grad_scale));
+        c->grad_token = arena_alloc(arena, projected, sizeof(*c->grad_token));
+        c->grad_expert = arena_alloc(arena, cosine_rows, sizeof(*c->grad_expert));
+        c->grad_scale = arena_alloc(arena, s->experts, sizeof(*c->grad_scale));
     }
-    router->gate = arena_take(arena, tokens * s->top_k, sizeof(float));
-    router->expert = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
-    router->slot = arena_take(arena, tokens * s->top_k, sizeof(int64_t));
+    router->gate = arena_alloc(arena, tokens * s->top_k, sizeof(float));
+    router->expert = arena_alloc(arena, tokens * s->top_k, sizeof(int32_t));
+    router->slot = arena_alloc(arena, tokens * s->top_k, sizeof(int64_t));
     if (router->routes != ROUTES_FRESH)
-        router->live = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
-    router->needed = arena_take(arena, s->experts, sizeof(int64_t));
+        router->live = arena_alloc(arena, tokens * s->top_k, sizeof(int32_t));
+    router->needed = arena_alloc(arena, s->experts, sizeof(int64_t));
     if (layer->balance) {
-        router->share = arena_take(arena, columns, sizeof(float));
-        router->mean = arena_take(arena, columns, sizeof(float));
+        router->share = arena_alloc(arena, columns, sizeof(float));
+        router->mean = arena_alloc(arena, columns, sizeof(float));
     }
     if (s->pass != MOE_TRAIN)
         return;
-    router->grad_gate = arena_take(arena, tokens * s->top_k, sizeof(float));
-    router->grad_logits = arena_take(arena, tokens * columns, sizeof(float));
-    router->grad_x = arena_take(arena, tokens * s->model_dim, sizeof(float));
+    router->grad_gate = arena_alloc(arena, tokens * s->top_k, sizeof(float));
+    router->grad_logits = arena_alloc(arena, tokens * columns, sizeof(float));
+    router->grad_x = arena_alloc(arena, tokens * s->model_dim, sizeof(float));
 }
 
 int router_convert(const struct router *router, struct stream *stream, uint64_t width,
@@ -67,7 +67,7 @@ int router_convert(const struct router *router, struct stream *stream, uint64_t 
                                                .to = to });
 }
 
-/* The product of matrices of this type, as f32. */
+/* Launches a product of matrices of this type, with an f32 result. */
 static int product_of(struct engine *engine, uint32_t dtype, struct gemm g)
 {
     g.dtype = dtype;
@@ -81,7 +81,7 @@ static int gate_product(const struct router *router, struct engine *engine, stru
     return product_of(engine, layer_gate_type(router->layer), g);
 }
 
-/* Tokens times the gate's matrix. */
+/* Multiplies tokens by the gate's matrix. */
 static int project(const struct router *router, struct engine *engine, float *to)
 {
     const struct moe_shape *s = &router->layer->shape;
@@ -96,7 +96,7 @@ static int project(const struct router *router, struct engine *engine, float *to
                                        .c = to });
 }
 
-/* Makes logits of projected tokens. */
+/* Computes a cosine router's logits from projected tokens. */
 static int cosines(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
@@ -131,7 +131,7 @@ static int cosines(const struct router *router, struct engine *engine)
                                      .c = router->probability });
 }
 
-/* A cosine router makes gates and gradients of its logits as that of plain logits does. */
+/* The router for the kernels: after its logits, a cosine router works as softmax does. */
 static uint32_t kind_of(const struct router *router)
 {
     uint32_t kind = router->layer->shape.router;
@@ -156,21 +156,21 @@ int balance_parse(const char *text, const struct moe_shape *shape, double weight
     }
     if (end == text || *end || !(weight[0] >= 0 && weight[0] <= most) ||
         !(weight[1] >= 0 && weight[1] <= most))
-        return fail(ERR_ARGUMENT, "--balance %s: %s from 0 to %g", text,
-                    shape->router == MOE_ROUTER_BILEVEL ? "one or two weights are wanted, A,B, each"
-                                                        : "one weight is wanted,",
+        return fail(ERR_ARGUMENT, "--balance \"%s\": write %s from 0 to %g", text,
+                    shape->router == MOE_ROUTER_BILEVEL ? "one or two weights, A or A,B, each"
+                                                        : "one weight",
                     most);
     return OK;
 }
 
-/* Columns of the first level; all others are of the second. */
+/* Number of columns of the first level; the second level has the rest. */
 static uint32_t balance_first_columns(const struct moe_shape *shape)
 {
     return shape->router == MOE_ROUTER_BILEVEL ? shape->groups : shape->experts;
 }
 
-/* The factor of the sum of f P: where all is equal, a level's loss is the weight that was asked
- * for. */
+/* The factor of the sum of f P, such that a level's loss equals its weight under a balanced load.
+ */
 static double balance_factor(const struct moe_shape *shape, const double weight[2], int level)
 {
     uint32_t first = balance_first_columns(shape);
@@ -178,7 +178,7 @@ static double balance_factor(const struct moe_shape *shape, const double weight[
     return weight[level] * (level ? shape_gate_columns(shape) - first : first);
 }
 
-/* Finds the shares of choices and the means of probabilities. */
+/* Launches the kernel that finds the shares of choices and the means of probabilities. */
 static int balance(const struct router *router, struct engine *engine)
 {
     const struct moe_shape *s = &router->layer->shape;
@@ -216,7 +216,7 @@ static int balance_backward(const struct router *router, struct engine *engine)
                                     .grad_logits = router->grad_logits });
 }
 
-/* given: of known routes, whose slots are there. */
+/* given: for known routes, whose slots exist already. */
 static int forward_gate(struct router *router, struct engine *engine, const void *x, bool given,
                         uint64_t capacity)
 {
@@ -288,7 +288,7 @@ int router_slots(struct router *router, struct engine *engine, uint64_t capacity
                                                           .capacities = router->capacities });
 }
 
-int router_know(struct router *router, const int32_t *expert)
+int router_set_known_routes(struct router *router, const int32_t *expert)
 {
     const struct moe_shape *s = &router->layer->shape;
     uint64_t choices = (uint64_t)router->layer->tokens * s->top_k;
@@ -299,9 +299,8 @@ int router_know(struct router *router, const int32_t *expert)
 
         if (expert[at] < 0 || (uint32_t)expert[at] >= s->experts)
             return fail(ERR_ARGUMENT,
-                        "known routes: token %llu goes to expert %d: it must be from "
-                        "0 to %u",
-                        token, expert[at], s->experts - 1);
+                        "known routes: token %llu goes to expert %d; experts are 0 to %u", token,
+                        expert[at], s->experts - 1);
         for (uint64_t i = first; i < at; i++)
             if (expert[i] == expert[at])
                 return fail(ERR_ARGUMENT, "known routes: token %llu goes to expert %d twice", token,
@@ -310,8 +309,8 @@ int router_know(struct router *router, const int32_t *expert)
     return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
 }
 
-/* Takes gradients of logits to the rows whose products logits are, then on to projected tokens, and
- * to what only this router has. */
+/* Computes a cosine router's gradients from those of its logits: of the unit rows, then of the
+ * projected tokens and of the router's own tensors. */
 static int cosines_backward(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
@@ -372,7 +371,7 @@ static int backward_gate(struct router *router, struct engine *engine, bool keep
     uint32_t tokens = router->layer->tokens, rows = shape_gate_rows(s);
     uint32_t type = layer_gate_type(router->layer);
     void *wide = cosine ? router->cosine.grad_token : router->grad_logits;
-    void *narrow = cosine ? router->cosine.token : router->probability; /* of no more use */
+    void *narrow = cosine ? router->cosine.token : router->probability; /* not needed any more */
     void *grad = type == MOE_F32 ? wide : narrow;
 
     TRY(launch_route_backward(
@@ -411,7 +410,7 @@ static int backward_gate(struct router *router, struct engine *engine, bool keep
                                        .c = router->grad_x });
 }
 
-/* Where each choice has a loss, its gate's gradient is that loss. */
+/* With MOE_COMBINE_CHOICES, the gradient of a gate is the loss of its choice. */
 static int keep_losses(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
@@ -462,7 +461,7 @@ struct routing router_routing(const struct router *router, uint64_t capacity, ui
                              .needed = router->needed };
 }
 
-/* The sum and the largest of what experts need beyond their capacity. */
+/* The sum and the largest of the choices of experts beyond their capacity. */
 static int count_needed(const struct router *router, const struct capacities *capacities,
                         int64_t *sum, int64_t *most)
 {

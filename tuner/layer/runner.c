@@ -1,4 +1,4 @@
-/* Prepares, warms and steps one plan. */
+/* Opens a plan, runs its warm-up steps, and times its steps and their phases. */
 #include "runner.h"
 
 #include "fault.h"
@@ -16,8 +16,8 @@ int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out
 
     if (rig->steps_are && plan_is_counted(plan, &rig->data.shape)) {
         if (world_topology(rig->world)->rank == 0) /* every rank finds the same */
-            note("%s does not apply: its host waits for counts within a step, which is no graph "
-                 "then, nor queued before it runs; --graphs off can run it",
+            note("%s does not apply: its host waits for counts inside a step, so the step cannot "
+                 "be a graph or be queued before it runs; use --graphs off",
                  PLAN_TEXT(plan));
         return UNSUPPORTED;
     }
@@ -39,16 +39,17 @@ void runner_close(struct runner *runner)
     for (int i = 0; i < STEP_MODES; i++)
         graph_close(runner->graphs[i]);
     if (runner->captured && wire_reclaim(runner->rig->engine->wire, runner->rig->engine->comm))
-        runner->exec->memory = NULL; /* another rank may have it mapped: it stays */
+        runner->exec->memory = NULL; /* another rank may have it mapped, so it stays allocated */
     exec_close(runner->exec);
     marks_close(&runner->marks);
     *runner = (struct runner){ 0 };
 }
 
+/* The argument of step(). */
 struct one_step {
     struct runner *runner;
     enum step_mode mode;
-    struct stream *marked; /* of the two the one that works; NULL: a step that is only timed */
+    struct stream *marked; /* the stream that is not muted; NULL: the step is not marked */
 };
 
 static void mute_other_stream(struct engine *engine, enum step_mode mode)
@@ -64,7 +65,7 @@ static int step(void *self)
     struct exec *exec = s->runner->exec;
     int rc;
 
-    /* What a test may want to happen to one rank in the middle of a step. */
+    /* Faults that tests inject into one rank in the middle of a step. */
     if (fault_hit("crash"))
         raise(SIGKILL);
     while (fault_hit("hang"))
@@ -83,8 +84,9 @@ static int step(void *self)
     return rc;
 }
 
-/* A whole step must have run before: it makes what the wire needs.  The first replay brings the
- * graph to the GPU: it and the next are not timed. */
+/* Captures the graph of this mode at its first step.  A whole step must have run before, in which
+ * the wire prepares itself.  The first launch uploads the graph to the GPU; it and the next one are
+ * not timed. */
 static int prepare_graph(struct runner *runner, enum step_mode mode)
 {
     struct rig *rig = runner->rig;
@@ -116,11 +118,11 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
 
     if (!one.marked)
         TRY(prepare_graph(one.runner, one.mode));
-    if (rig->cold) /* on every rank or on none */
+    if (rig->cold) /* all ranks have it, or none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     if (!ahead)
         return measure_once(rig->world, rig->engine, watch, step, &one, out);
-    /* Where the device of any rank went on before its step was queued, the step is taken again. */
+    /* If the device of any rank began before its step was queued, all ranks run the step again. */
     for (int i = 0; i < TRIES; i++) {
         engine_hold_next(rig->engine);
         TRY(measure_once(rig->world, rig->engine, watch, step, &one, out));
@@ -132,14 +134,14 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
             TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     }
     return fail(ERR_ARGUMENT,
-                "%lld launches could not be queued whole before the GPU began, which waits for %d "
-                "ms, in %d tries: so many, or a busy host; --graphs off or on can run this step",
+                "the host could not queue the %lld launches of a step in %d ms, in %d tries: they "
+                "are too many, or the host is busy; use --graphs off or --graphs on",
                 (long long)(rig->issued.kernels + rig->issued.events + rig->issued.exchanges),
                 HOLD_MOST_NS / 1000000, TRIES);
 }
 
-/* One round through the steps of the load that this capacity is measured under, the same ones for
- * every plan: their mean. */
+/* Times each recorded step of this capacity once (the same steps for every plan), and gives the
+ * mean. */
 static int time_round(struct one_step one, struct disturbance *watch, struct measured *out)
 {
     struct rig *rig = one.runner->rig;
@@ -147,12 +149,13 @@ static int time_round(struct one_step one, struct disturbance *watch, struct mea
     bool counts = plan_is_counted(&one.runner->plan, &rig->data.shape);
     struct measured sum = { 0 }, measured;
 
-    /* A model has no gate to tell: it computes the rows that the steps keep on average. */
+    /* A modelled device has no gate; it computes the rows that the steps keep on average. */
     if (rig->engine->device->modelled)
         steps = (struct replay_steps){ .count = 1 };
     for (uint32_t i = 0; i < steps.count; i++) {
         TRY(rig_replay(rig, steps.first + i));
-        /* With a stream silent a step takes the counts of the one before: that is to be its own. */
+        /* With one stream muted, a step uses the counts of the step before; so a step with both
+         * streams makes them first. */
         if (steps.count > 1 && one.mode != STEP_BOTH && counts)
             TRY(time_step((struct one_step){ one.runner, STEP_BOTH, NULL }, NULL, &measured));
         TRY(time_step(one, watch, &measured));
@@ -223,7 +226,7 @@ enum phase phase_of(const struct mark *mark)
     return mark->purpose ? (enum phase)mark->purpose : phases[mark->work];
 }
 
-/* After a sync. */
+/* Adds the times of all marks to their phases; must be called after a sync. */
 static void add_phases(const struct marks *marks, struct phase_times *times)
 {
     for (size_t i = 1; i <= marks->count; i++) {
@@ -274,7 +277,7 @@ int phases_spread(const struct phase_times *samples, size_t count, struct phase_
     return OK;
 }
 
-/* ---- warm steps */
+/* ---- warm-up */
 
 int runner_warm(struct runner *runner, uint32_t steps)
 {

@@ -1,12 +1,11 @@
-/* The ways of a plan with r=0 e=sparse: as many rows as there are, read and summed up where the
- * tokens lie.  There is no (E,C,D); of outputs and input gradients per choice a GPU has a few
- * columns at a time.  Each piece of the weights is used when it has come: what it gives is added up
- * in f32.
+/* The ways of a plan with r=0 e=sparse.  Only rows that exist are computed; kernels read tokens and
+ * add results to tokens directly, so there is no (E,C,D).  The experts compute with each piece of
+ * the weights as soon as it has come, and add up the results of all pieces in f32.
  *
- * With w=keep pieces stay where they came.  With w=cache several layers share the room: of d pieces
- * there is room for two, of a single one for that.  A step uses pieces forwards, layer by layer,
- * then backwards; the next that is not there is fetched as soon as a room is free, under what is
- * computed meanwhile.  Where the passes turn round, what the forward pass used last is there. */
+ * With w=keep, gathered pieces stay.  With w=cache, all layers share two buffers for pieces (one,
+ * if there is one piece).  A step uses the pieces layer by layer forwards, then backwards.  As soon
+ * as a buffer is free, the next missing piece is fetched into it, while others are computed.  The
+ * backward pass begins with the pieces that the forward pass used last, which are still there. */
 #include "shape.h"
 #include "sparse_work.h"
 #include "status.h"
@@ -16,17 +15,17 @@
 
 enum { CACHE_ROOMS = 2 };
 
+/* The state of both ways. */
 struct sparse_experts {
-    float *sums;                          /* (T,D) of a layer whose tokens have 16 bits */
-    struct sparse_work works[PLAN_MAX_D]; /* of each piece of the weights */
-    const void *tokens;                   /* of the step */
-    struct event *used[CACHE_ROOMS]; /* of w=cache, in the first layer: what a room holds may be
-                                      * overwritten */
+    float *sums;                          /* (T,D) in f32, where tokens have 16 bits; else NULL */
+    struct sparse_work works[PLAN_MAX_D]; /* one for each piece of the weights */
+    const void *tokens;                   /* of the current step */
+    struct event *used[CACHE_ROOMS];      /* w=cache, first layer: the buffer may be overwritten */
 };
 
 /* ---- Layout */
 
-/* Hidden units of a piece.  In MOE_LAYOUT_EXPERTS, or on one rank, the one piece is whole. */
+/* Hidden units of a piece.  In MOE_LAYOUT_EXPERTS the only piece is whole. */
 static uint32_t hidden_of(const struct exec *x, uint32_t piece)
 {
     return x->layer->shape.layout == MOE_LAYOUT_HIDDEN ? x->weights.pieces[piece].units
@@ -46,15 +45,15 @@ static void layout(struct exec *x, struct arena *arena)
                                .gate = x->router.gate,
                                .grad_gate = x->router.grad_gate };
 
-    /* All pieces share their tokens, which are sorted once. */
+    /* All pieces have the same tokens, which are sorted once. */
     sparse_work_shape(&all, x->layer, x->compute_type, x->layer->tokens, 0, x->geometry.capacity);
     all.at.expected = sparse_work_rows(x->layer, x->layer->tokens, &capacities);
     all.at.expert = x->router.expert;
     all.at.slot = x->router.slot;
     for (uint32_t i = 0; i < pieces; i++)
         all.at.hidden = hidden_of(x, i) > all.at.hidden ? hidden_of(x, i) : all.at.hidden;
-    all.first = arena_take(arena, (uint64_t)s->experts + 1, sizeof(*all.first));
-    all.choice = arena_take(arena, kept_rows_limit(&all.at), sizeof(*all.choice));
+    all.first = arena_alloc(arena, (uint64_t)s->experts + 1, sizeof(*all.first));
+    all.choice = arena_alloc(arena, kept_rows_limit(&all.at), sizeof(*all.choice));
     all.at.first = all.first;
     all.at.choice = all.choice;
     all.at.room = x == x->first ? sparse_work_room(&all.at, arena)
@@ -69,11 +68,11 @@ static void layout(struct exec *x, struct arena *arena)
         sparse_work_layout(w, arena);
     }
     if (s->dtype != MOE_F32)
-        experts->sums = arena_take(arena, results, sizeof(*experts->sums));
+        experts->sums = arena_alloc(arena, results, sizeof(*experts->sums));
 }
 
-/* f32 sums as the tokens' type, `rows` for each. */
-static int narrow(const struct exec *x, uint32_t rows, const float *sums, void *to)
+/* Converts f32 sums, `rows` for each token, to the tokens' type. */
+static int narrow_sums(const struct exec *x, uint32_t rows, const float *sums, void *to)
 {
     const struct moe_shape *s = &x->layer->shape;
 
@@ -81,12 +80,12 @@ static int narrow(const struct exec *x, uint32_t rows, const float *sums, void *
                           sums, s->dtype, to);
 }
 
-/* Known routes have no gates yet, and nothing that their making could hide. */
+/* Computes gates for known routes, where no exchange could hide this, and sorts the choices. */
 static int begin_forward(struct exec *x, const void *tokens)
 {
     struct sparse_experts *experts = x->state;
 
-    if (way_is_known(x))
+    if (way_has_known_routes(x))
         TRY(router_gates(&x->router, x->engine, tokens));
     experts->tokens = tokens;
     return sparse_work_sort(&experts->works[0]);
@@ -104,11 +103,11 @@ static int forward(struct exec *x, const void *tokens, void *y)
         TRY(weights_ready(&x->weights, x->engine, i));
         TRY(sparse_work_forward(&experts->works[i], tokens, sums));
     }
-    return experts->sums ? narrow(x, shape_result_rows(&x->layer->shape), sums, y) : OK;
+    return experts->sums ? narrow_sums(x, shape_result_rows(&x->layer->shape), sums, y) : OK;
 }
 
-/* What experts give the gates comes first; then the router begins the tokens' gradients with its
- * own share. */
+/* The gates' gradients of all experts come first.  Then the router writes its part of the tokens'
+ * gradients, and the experts add theirs. */
 static int backward(struct exec *x, const void *grad_y, void *grad_x)
 {
     const struct sparse_experts *experts = x->state;
@@ -118,7 +117,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     TRY(router_backward(&x->router, x->engine, false));
     for (uint32_t i = 0; i < x->weights.piece_count; i++)
         TRY(sparse_work_backward_in(&experts->works[i], experts->tokens, true, x->router.grad_x));
-    TRY(narrow(x, 1, x->router.grad_x, grad_x));
+    TRY(narrow_sums(x, 1, x->router.grad_x, grad_x));
     return weights_reduce(&x->weights, x->engine);
 }
 
@@ -127,16 +126,16 @@ const struct way_ops way_sparse = { .state_bytes = WAY_STATE_BYTES(struct sparse
                                     .forward = forward,
                                     .backward = backward };
 
-/* ---- w=cache: uses of a step are numbered: of n pieces in all, 0 to n - 1 forwards, n to 2 n - 1
- * backwards. */
+/* ---- w=cache.  The uses of pieces in a step are numbered: with n pieces in all layers, uses 0 to
+ * n - 1 are forwards, and n to 2 n - 1 backwards. */
 
-/* Pieces of all layers. */
+/* Number of pieces of all layers. */
 static uint32_t pieces_of(const struct exec *x)
 {
     return layer_count(&x->layer->shape) * x->weights.piece_count;
 }
 
-/* Weights have as many rooms as there are pieces, or CACHE_ROOMS. */
+/* Number of buffers for pieces: CACHE_ROOMS, or fewer if a layer has fewer pieces. */
 static uint32_t rooms_of(const struct exec *x)
 {
     return x->weights.rooms;
@@ -157,14 +156,14 @@ static int fetch_use(const struct exec *x, uint32_t number)
     return weights_fetch(&x->first[forward / pieces].weights, x->engine, forward % pieces);
 }
 
-/* Whether a use has its piece fetched: the first ones of the backward pass find those that the
- * forward pass left. */
+/* True where a use needs a fetch; the first uses of the backward pass find pieces that the forward
+ * pass left. */
 static bool is_fetched(const struct exec *x, uint32_t number)
 {
     return number < pieces_of(x) || number >= pieces_of(x) + rooms_of(x);
 }
 
-/* Before what is computed with a piece: the compute stream waits for it, and converts it. */
+/* Before a use: makes the compute stream wait for the piece, and converts it. */
 static int wait_for_piece(struct exec *x, uint32_t piece, bool backward)
 {
     return is_fetched(x, number_of(x, piece, backward))
@@ -172,7 +171,7 @@ static int wait_for_piece(struct exec *x, uint32_t piece, bool backward)
                : OK;
 }
 
-/* After it: the next use that wants the room has its piece fetched. */
+/* After a use: fetches the piece of the next use of this buffer. */
 static int free_room(struct exec *x, uint32_t piece, bool backward)
 {
     const struct sparse_experts *first = x->first->state;
@@ -191,7 +190,7 @@ static int open_cache(struct exec *x)
 {
     struct sparse_experts *experts = x->state;
 
-    /* A use and the one that takes its room are so far apart. */
+    /* Two uses of the same buffer must be rooms_of() uses apart. */
     assert(x->weights.piece_count % rooms_of(x) == 0);
     for (uint32_t i = 0; i < rooms_of(x) && x == x->first; i++)
         TRY(event_open(x->engine->device, &experts->used[i]));
@@ -206,7 +205,7 @@ static void close_cache(struct exec *x)
         event_close(experts->used[i]);
 }
 
-/* The first layer fetches what has room; the others' pieces follow as rooms become free. */
+/* The first layer fetches as many pieces as there are buffers; free_room() fetches the others. */
 static int fetch_cached(struct exec *x)
 {
     for (uint32_t i = 0; i < rooms_of(x) && x == x->first; i++)
@@ -226,11 +225,11 @@ static int forward_cached(struct exec *x, const void *tokens, void *y)
         TRY(sparse_work_forward(&experts->works[i], tokens, sums));
         TRY(free_room(x, i, false));
     }
-    return experts->sums ? narrow(x, shape_result_rows(&x->layer->shape), sums, y) : OK;
+    return experts->sums ? narrow_sums(x, shape_result_rows(&x->layer->shape), sums, y) : OK;
 }
 
-/* A piece is there but once, so all of it is computed, and the router comes last.  The last piece
- * of the forward pass comes first: it is there. */
+/* Each piece is there only once, so everything is computed with it, and the router comes last.  The
+ * last piece of the forward pass comes first, because it is still there. */
 static int backward_cached(struct exec *x, const void *grad_y, void *grad_x)
 {
     struct sparse_experts *experts = x->state;
@@ -245,7 +244,7 @@ static int backward_cached(struct exec *x, const void *grad_y, void *grad_x)
         TRY(free_room(x, i, true));
     }
     TRY(router_backward(&x->router, x->engine, true));
-    TRY(narrow(x, 1, x->router.grad_x, grad_x));
+    TRY(narrow_sums(x, 1, x->router.grad_x, grad_x));
     return weights_reduce(&x->weights, x->engine);
 }
 

@@ -1,11 +1,11 @@
-/* Experts without padding, kernel by kernel; kernels/sparse.h says what each computes. */
+/* Launches the kernels of experts without padding; kernels/sparse.h says what each computes. */
 #include "sparse_work.h"
 
 #include "load.h"
 #include "shape.h"
 #include "status.h"
 
-/* Rows that one rank keeps; without a load those of balanced routing. */
+/* Rows that one rank keeps; without a load, those of a balanced one. */
 static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
 {
     const struct moe_shape *s = &layer->shape;
@@ -27,10 +27,10 @@ uint64_t sparse_work_rows(const struct layer *layer, uint32_t tokens, const stru
 {
     uint64_t rows, of = layer->load ? layer->load->tokens : layer->tokens;
 
-    /* Without a device sizes are only asked for, of whatever rows. */
+    /* Without a device only sizes are wanted, and they do not depend on the rows. */
     if (!(layer->load || c->rows) || !layer->device || !layer->device->modelled || !of)
         return 0;
-    /* 0 would say that nobody knows. */
+    /* 0 would mean that the number is unknown. */
     rows = (kept_rows(layer, c) * tokens + of - 1) / of;
     return rows ? rows : 1;
 }
@@ -61,24 +61,24 @@ void sparse_work_layout(struct sparse_work *w, struct arena *arena)
     uint32_t kind = w->layer->shape.activation;
     size_t width = dtype_bytes(w->at.dtype);
 
-    w->pre = w->post = arena_take(arena, hidden, width);
+    w->pre = w->post = arena_alloc(arena, hidden, width);
     if (kind != MOE_RELU)
-        w->post = arena_take(arena, hidden, width);
+        w->post = arena_alloc(arena, hidden, width);
     if (kind == MOE_SWIGLU)
-        w->up = arena_take(arena, hidden, width);
+        w->up = arena_alloc(arena, hidden, width);
 }
 
-/* On every device a plan takes the same, also what only one of them uses: a host computes in f32.
- */
+/* A plan needs the same memory on every device, even memory that only one device uses.  f32 gets
+ * the host's scratch memory, because a host computes in f32. */
 struct kept_room sparse_work_room(const struct kept_rows *largest, struct arena *arena)
 {
     struct kept_room room = { 0 };
     uint64_t results = kept_results_bytes(largest, dtype_bytes(largest->dtype));
 
     if (largest->dtype == MOE_F32)
-        room.scratch = arena_take(arena, kept_scratch_bytes(largest->hidden, largest->width), 1);
+        room.scratch = arena_alloc(arena, kept_scratch_bytes(largest->hidden, largest->width), 1);
     if (results)
-        room.results = arena_take(arena, results, 1);
+        room.results = arena_alloc(arena, results, 1);
     return room;
 }
 
@@ -107,7 +107,7 @@ int sparse_work_sort(const struct sparse_work *w)
                                                         .capacities = w->capacities });
 }
 
-/* As rows of y: with MOE_COMBINE_CHOICES each choice is like a token that has no other. */
+/* The rows for results: with MOE_COMBINE_CHOICES each choice is like a token of its own. */
 static struct kept_rows results_of(const struct sparse_work *w)
 {
     struct kept_rows at = w->at;

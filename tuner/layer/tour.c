@@ -1,34 +1,37 @@
-/* The way of a plan with r=W in MOE_LAYOUT_HIDDEN: weights stay, and every rank's tokens go to all.
- * Each rank computes its hidden units for all tokens without padding; partial results go back to
- * the tokens' owners, who sum them up.  Tokens are cut in d chunks: those of each rank in d parts,
- * and the i-th parts travel and are computed together.
+/* The way of a plan with r=W in MOE_LAYOUT_HIDDEN: weights stay, and the tokens of every rank go to
+ * all ranks.  Each rank computes its hidden units for all tokens, without padding.  Partial results
+ * go back to the tokens' ranks, which add them up.  The tokens of each rank are cut into d parts;
+ * the i-th parts of all ranks are chunk i, which travels and is computed together.
  *
- * All chunks are sent before any result returns: the communication stream is in order, and a chunk
- * behind a return would wait for its experts. */
+ * All chunks are sent before any result returns.  The communication stream is in order, so a chunk
+ * behind a return would wait for the experts. */
 #include "shape.h"
 #include "sparse_work.h"
 #include "status.h"
 #include "way.h"
 
+/* One chunk. */
 struct tour_chunk {
-    uint32_t all, own;           /* tokens of all ranks, and this rank's */
-    uint64_t before, from;       /* where its own lie among them, and begin on this rank */
-    char *x, *grad;              /* (all,D) storage type; grad: of y */
-    struct sent_choice *choices; /* (all,k) */
-    int32_t *expert;             /* (all,k), as are slot and gate; taken apart from choices */
-    int64_t *slot, *needed;
+    uint32_t all, own;           /* number of tokens of all ranks, and of this rank */
+    uint64_t before;             /* where this rank's tokens begin among those of all ranks */
+    uint64_t from;               /* where they begin among this rank's T tokens */
+    char *x, *grad;              /* (all,D) in the storage type: tokens, and gradients of y */
+    struct sent_choice *choices; /* (all,k) as received */
+    int32_t *expert;             /* (all,k), as are slot and gate: unpacked choices */
+    int64_t *slot, *needed;      /* needed: (E) */
     float *gate;
-    char *partial;       /* (all,D) storage type: of this rank's units; of y, then of x */
-    char *parts;         /* (W,own,D): the partial results of all ranks */
-    float *partial_gate; /* (all,k) gradients */
-    float *parts_gate;   /* (W,own,k) */
+    char *partial;       /* (all,D) this rank's part of y; in backward, of the gradient of x */
+    char *parts;         /* (W,own,D) the parts of all ranks, for this rank's tokens */
+    float *partial_gate; /* (all,k) this rank's part of the gates' gradients */
+    float *parts_gate;   /* (W,own,k) the parts of all ranks */
     struct sparse_work work;
-    struct batch go, come, go_back, come_back;
+    struct batch send_x, return_y, send_grads, return_grads;
     struct event *arrived, *done, *returned;
 };
 
+/* The state of way_tour. */
 struct tour {
-    float *sums; /* of a chunk, where tokens have 16 bits */
+    float *sums; /* f32 sums of a chunk, where tokens have 16 bits; else NULL */
     struct event *packed;
     uint32_t count;
     struct tour_chunk chunks[PLAN_MAX_D];
@@ -67,20 +70,20 @@ static void layout_rows(struct exec *x, uint32_t i, struct arena *arena)
     c->before = parts_before(&m);
     c->from = part_cut(x->layer->tokens, i, m.pieces);
     choices = (uint64_t)c->all * s->top_k;
-    c->x = arena_take(arena, c->all, row_bytes(x));
-    c->partial = arena_take(arena, c->all, row_bytes(x));
-    c->parts = arena_take(arena, size_product(ranks, c->own), row_bytes(x));
-    c->choices = arena_take(arena, choices, sizeof(*c->choices));
-    c->expert = arena_take(arena, choices, sizeof(*c->expert));
-    c->slot = arena_take(arena, choices, sizeof(*c->slot));
-    c->gate = arena_take(arena, choices, sizeof(*c->gate));
-    c->needed = arena_take(arena, s->experts, sizeof(*c->needed));
+    c->x = arena_alloc(arena, c->all, row_bytes(x));
+    c->partial = arena_alloc(arena, c->all, row_bytes(x));
+    c->parts = arena_alloc(arena, size_product(ranks, c->own), row_bytes(x));
+    c->choices = arena_alloc(arena, choices, sizeof(*c->choices));
+    c->expert = arena_alloc(arena, choices, sizeof(*c->expert));
+    c->slot = arena_alloc(arena, choices, sizeof(*c->slot));
+    c->gate = arena_alloc(arena, choices, sizeof(*c->gate));
+    c->needed = arena_alloc(arena, s->experts, sizeof(*c->needed));
     if (s->pass != MOE_TRAIN)
         return;
-    c->grad = arena_take(arena, c->all, row_bytes(x));
-    c->partial_gate = arena_take(arena, choices, sizeof(*c->partial_gate));
-    c->parts_gate =
-        arena_take(arena, size_product(ranks, (uint64_t)c->own * s->top_k), sizeof(*c->parts_gate));
+    c->grad = arena_alloc(arena, c->all, row_bytes(x));
+    c->partial_gate = arena_alloc(arena, choices, sizeof(*c->partial_gate));
+    c->parts_gate = arena_alloc(arena, size_product(ranks, (uint64_t)c->own * s->top_k),
+                                sizeof(*c->parts_gate));
 }
 
 static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
@@ -91,7 +94,7 @@ static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
     struct sparse_work *w = &c->work;
     uint64_t rows_most = 0;
 
-    /* No expert has more rows of a chunk: each rank kept at most c of its own. */
+    /* The most rows of an expert in a chunk: each rank keeps at most c of its choices. */
     for (uint32_t q = 0; q < parts->ranks; q++) {
         uint64_t tokens = part_piece(parts->tokens[q], i, x->geometry.chunks);
 
@@ -104,8 +107,8 @@ static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
     w->gate = c->gate;
     w->grad_gate = c->partial_gate;
     w->later_tokens = i > 0;
-    w->first = arena_take(arena, (uint64_t)w->at.experts + 1, sizeof(*w->first));
-    w->choice = arena_take(arena, kept_rows_limit(&w->at), sizeof(*w->choice));
+    w->first = arena_alloc(arena, (uint64_t)w->at.experts + 1, sizeof(*w->first));
+    w->choice = arena_alloc(arena, kept_rows_limit(&w->at), sizeof(*w->choice));
     w->at.first = w->first;
     w->at.choice = w->choice;
     w->at.expert = c->expert;
@@ -136,7 +139,7 @@ static void layout(struct exec *x, struct arena *arena)
     for (uint32_t i = 0; i < tour->count; i++)
         tour->chunks[i].work.at.room = room;
     if (s->dtype != MOE_F32)
-        tour->sums = arena_take(arena, size_product(most, s->model_dim), sizeof(*tour->sums));
+        tour->sums = arena_alloc(arena, size_product(most, s->model_dim), sizeof(*tour->sums));
 }
 
 /* ---- Open and close */
@@ -168,19 +171,19 @@ static int open_chunk(const struct exec *x, uint32_t i, struct tour_chunk *c)
     TRY(event_open(device, &c->arrived));
     TRY(event_open(device, &c->done));
     TRY(event_open(device, &c->returned));
-    TRY(add_gather(x, i, row_bytes(x), c->x, &c->go));
-    TRY(add_gather(x, i, k * sizeof(*c->choices), c->choices, &c->go));
-    TRY(add_scatter(x, i, row_bytes(x), c->partial, c->parts, &c->come));
-    TRY(wire_reserve(wire, &c->go));
-    TRY(wire_reserve(wire, &c->come));
+    TRY(add_gather(x, i, row_bytes(x), c->x, &c->send_x));
+    TRY(add_gather(x, i, k * sizeof(*c->choices), c->choices, &c->send_x));
+    TRY(add_scatter(x, i, row_bytes(x), c->partial, c->parts, &c->return_y));
+    TRY(wire_reserve(wire, &c->send_x));
+    TRY(wire_reserve(wire, &c->return_y));
     if (x->layer->shape.pass != MOE_TRAIN)
         return OK;
-    TRY(add_gather(x, i, row_bytes(x), c->grad, &c->go_back));
-    TRY(add_scatter(x, i, row_bytes(x), c->partial, c->parts, &c->come_back));
+    TRY(add_gather(x, i, row_bytes(x), c->grad, &c->send_grads));
+    TRY(add_scatter(x, i, row_bytes(x), c->partial, c->parts, &c->return_grads));
     TRY(add_scatter(x, i, k * sizeof(*c->partial_gate), c->partial_gate, c->parts_gate,
-                    &c->come_back));
-    TRY(wire_reserve(wire, &c->go_back));
-    return wire_reserve(wire, &c->come_back);
+                    &c->return_grads));
+    TRY(wire_reserve(wire, &c->send_grads));
+    return wire_reserve(wire, &c->return_grads);
 }
 
 static int open_chunks(struct exec *x)
@@ -200,10 +203,10 @@ static void close_chunks(struct exec *x)
     for (uint32_t i = 0; i < tour->count; i++) {
         struct tour_chunk *c = &tour->chunks[i];
 
-        batch_free(&c->go);
-        batch_free(&c->come);
-        batch_free(&c->go_back);
-        batch_free(&c->come_back);
+        batch_free(&c->send_x);
+        batch_free(&c->return_y);
+        batch_free(&c->send_grads);
+        batch_free(&c->return_grads);
         event_close(c->arrived);
         event_close(c->done);
         event_close(c->returned);
@@ -213,7 +216,7 @@ static void close_chunks(struct exec *x)
 
 /* ---- Sending */
 
-/* Copies this rank's rows of D to their place among those of all. */
+/* Copies this rank's rows to their place among those of all ranks. */
 static int put_rows(const struct exec *x, const struct tour_chunk *c, const void *rows, char *all)
 {
     const struct moe_shape *s = &x->layer->shape;
@@ -236,7 +239,7 @@ static int exchange(const struct exec *x, const struct batch *batch, struct even
     return event_record(over, x->engine->comm);
 }
 
-/* What the compute stream has put in place leaves, all of it. */
+/* Sends all chunks, after the compute stream has put this rank's rows in place. */
 static int send_chunks(const struct exec *x, bool back)
 {
     const struct tour *tour = x->state;
@@ -246,12 +249,12 @@ static int send_chunks(const struct exec *x, bool back)
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
 
-        TRY(exchange(x, back ? &c->go_back : &c->go, c->arrived));
+        TRY(exchange(x, back ? &c->send_grads : &c->send_x, c->arrived));
     }
     return OK;
 }
 
-/* Where a chunk's results are summed up in f32: in place where they are sent so. */
+/* Where a chunk's results are added up in f32: in `partial` itself, if it is f32. */
 static float *sums_of(const struct exec *x, const struct tour_chunk *c)
 {
     const struct tour *tour = x->state;
@@ -275,10 +278,10 @@ static int return_chunk(const struct exec *x, const struct tour_chunk *c, bool b
                                         .to = c->partial }));
     TRY(event_record(c->done, x->engine->compute));
     TRY(event_wait(c->done, x->engine->comm));
-    return exchange(x, back ? &c->come_back : &c->come, c->returned);
+    return exchange(x, back ? &c->return_grads : &c->return_y, c->returned);
 }
 
-/* Rows of `width` that all ranks computed for this rank's tokens, summed. */
+/* Adds up the parts of all ranks for this rank's tokens, rows of `width`. */
 static int add_parts(const struct exec *x, const struct tour_chunk *c, uint64_t width,
                      uint32_t from_type, const void *parts, uint32_t to_type, void *to)
 {
@@ -355,7 +358,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     for (uint32_t i = 0; i < tour->count; i++)
         TRY(put_rows(x, &tour->chunks[i], grad_y, tour->chunks[i].grad));
     TRY(send_chunks(x, true));
-    if (x->geometry.slice != 0) /* who does not add b2 has no gradient of it */
+    if (x->geometry.slice != 0) /* a rank that does not add b2 has a zero gradient of it */
         TRY(launch_fill(compute,
                         &(struct fill){ b2->grad, b2->all * dtype_bytes(x->compute_type) }));
     for (uint32_t i = 0; i < tour->count; i++) {
@@ -379,8 +382,8 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
                           grad_x);
 }
 
-const struct way_ops way_tour = { .refuses_known = "choices that go to all ranks travel with their "
-                                                   "gates",
+const struct way_ops way_tour = { .why_no_known_routes =
+                                      "choices travel to all ranks together with their gates",
                                   .state_bytes = WAY_STATE_BYTES(struct tour),
                                   .layout = layout,
                                   .open = open_chunks,

@@ -1,16 +1,16 @@
-/* Packs, exchanges and unpacks the chunks of one trip. */
+/* Packs, exchanges and unpacks the chunks of one trip: rows to their experts and back. */
 #include "trip.h"
 
 #include "shape.h"
 #include "status.h"
 
-static bool stays(const struct geometry *g)
+static bool is_local(const struct geometry *g)
 {
     return g->peers == 1;
 }
 
-/* Experts differ, and tables say where rows lie. */
-static bool differs(const struct trip *trip)
+/* True where experts have different numbers of rows, and tables give the places of rows. */
+static bool is_uneven(const struct trip *trip)
 {
     return uneven_applies(trip->uneven);
 }
@@ -20,30 +20,31 @@ static size_t bytes_of(const struct trip *trip, uint64_t rows)
     return size_product(size_product(rows, trip->width), dtype_bytes(trip->dtype));
 }
 
-/* Where a rank has one expert, each pair of ranks exchanges one block in any case.  Of experts that
- * differ the mean block counts, which is the same on every rank. */
-static bool goes_direct(const struct trip *trip, const struct wire *wire)
+/* True where a direct trip pays.  With one expert per rank, each pair of ranks exchanges one block
+ * in any case.  With unequal experts the mean block counts, which is the same on every rank. */
+static bool can_be_direct(const struct trip *trip, const struct wire *wire)
 {
     size_t all = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
 
     if (!wire || !wire->separate_bytes || trip->algorithm != MOE_A2A_LINEAR ||
-        stays(trip->geometry) || trip->rigid)
+        is_local(trip->geometry) || trip->rigid)
         return false;
     return trip->geometry->local == 1 ||
            (trip->dtype == trip->compute_type && all / trip->experts >= wire->separate_bytes);
 }
 
-static bool leaves_as_it_lies(const struct trip *trip)
+static bool needs_no_pack(const struct trip *trip)
 {
     return trip->direct || (trip->geometry->copies == 1 && trip->geometry->chunks == 1);
 }
 
-static bool comes_as_it_lies(const struct trip *trip)
+static bool needs_no_unpack(const struct trip *trip)
 {
-    return trip->geometry->copies == 1 && leaves_as_it_lies(trip);
+    return trip->geometry->copies == 1 && needs_no_pack(trip);
 }
 
-/* (peers, local) and (local, peers) are the same when one of them is 1. */
+/* True where experts can read rows as they arrive; (peers, local) equals (local, peers) if one of
+ * them is 1. */
 static bool arranged_as_received(const struct trip *trip)
 {
     return trip->dtype == trip->compute_type &&
@@ -51,12 +52,12 @@ static bool arranged_as_received(const struct trip *trip)
             trip->geometry->local == 1);
 }
 
-/* Both ways share it: equal blocks, or as many rows as each two ranks exchange at most. */
+/* Elements of scratch memory, which all all-to-alls of the trip share. */
 static uint64_t scratch_elements(struct trip *trip, const struct topology *topology)
 {
     const struct geometry *g = trip->geometry;
 
-    if (!differs(trip))
+    if (!is_uneven(trip))
         return a2a_scratch(trip->algorithm, topology,
                            size_product(geometry_local_rows(g), trip->width));
     trip->scratch_rows = 0;
@@ -79,78 +80,79 @@ void trip_layout(struct trip *trip, const struct topology *topology, const struc
     uint64_t seen = size_product(geometry_seen_rows(g), trip->width);
     size_t width = dtype_bytes(trip->dtype);
 
-    trip->direct = goes_direct(trip, wire);
-    trip->home = arena_take(arena, all, width);
-    trip->send = leaves_as_it_lies(trip) ? (struct chunks){ trip->home, 0 }
-                                         : chunks_take(arena, sent, width, g->chunks);
-    trip->recv = stays(g) ? trip->send : chunks_take(arena, seen, width, g->chunks);
-    trip->back_send = chunks_take(arena, seen, width, g->chunks);
+    trip->direct = can_be_direct(trip, wire);
+    trip->home = arena_alloc(arena, all, width);
+    trip->send = needs_no_pack(trip) ? (struct chunks){ trip->home, 0 }
+                                     : chunks_alloc(arena, sent, width, g->chunks);
+    trip->recv = is_local(g) ? trip->send : chunks_alloc(arena, seen, width, g->chunks);
+    trip->back_send = chunks_alloc(arena, seen, width, g->chunks);
     if (arranged_as_received(trip)) {
         trip->in = trip->recv;
         trip->out = trip->back_send;
     } else {
         trip->in =
-            chunks_take(arena, seen, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
-        trip->out = chunks_take(arena, seen, dtype_bytes(trip->compute_type), 1);
+            chunks_alloc(arena, seen, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
+        trip->out = chunks_alloc(arena, seen, dtype_bytes(trip->compute_type), 1);
     }
-    if (stays(g))
+    if (is_local(g))
         trip->back_recv = trip->back_send;
     else
-        trip->back_recv = comes_as_it_lies(trip)
-                              ? (struct chunks){ arena_take(arena, all, width), 0 }
-                              : chunks_take(arena, sent, width, g->chunks);
-    trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
-    if (stays(g))
+        trip->back_recv = needs_no_unpack(trip)
+                              ? (struct chunks){ arena_alloc(arena, all, width), 0 }
+                              : chunks_alloc(arena, sent, width, g->chunks);
+    trip->back = needs_no_unpack(trip) ? trip->back_recv.base : arena_alloc(arena, all, width);
+    if (is_local(g))
         return;
-    trip->scratch = arena_take(arena, scratch_elements(trip, topology), width);
+    trip->scratch = arena_alloc(arena, scratch_elements(trip, topology), width);
 }
 
-/* A block of a direct trip in rows: how many, and where they lie at home, among those that leave or
- * come back, and as experts see them. */
-struct placed {
+/* A block of a direct trip: its number of rows, and where they begin in `home`, among packed rows,
+ * and in `in`.  All count rows. */
+struct block_place {
     uint64_t rows, home, sent, seen;
 };
 
-/* Block n of a rank's own order, of a chunk: what it sends. */
-static struct placed placed_out(const struct trip *trip, uint32_t i, uint64_t n)
+/* Block n that this rank sends in chunk i. */
+static struct block_place sent_block(const struct trip *trip, uint32_t i, uint64_t n)
 {
     const struct geometry *g = trip->geometry;
     uint64_t each = (uint64_t)g->copies * g->shares, expert = n / each;
     const struct block_table *pack = &trip->uneven->pack[i];
 
-    if (differs(trip))
-        return (struct placed){ .rows = block_rows(pack, n),
-                                .home = pack->host[n].from,
-                                .sent = pack->host[n].to };
-    return (struct placed){ .rows = g->chunk_rows,
-                            .home = geometry_home_row(g, expert, n % g->shares, i),
-                            .sent = geometry_sent_row(g, expert, n % each) };
+    if (is_uneven(trip))
+        return (struct block_place){ .rows = block_rows(pack, n),
+                                     .home = pack->host[n].from,
+                                     .sent = pack->host[n].to };
+    return (struct block_place){ .rows = g->chunk_rows,
+                                 .home = geometry_home_row(g, expert, n % g->shares, i),
+                                 .sent = geometry_sent_row(g, expert, n % each) };
 }
 
-/* What it receives of a peer for a local expert. */
-static struct placed placed_in(const struct trip *trip, uint32_t i, uint64_t local, uint64_t peer)
+/* The block that it receives in chunk i from a peer for a local expert. */
+static struct block_place received_block(const struct trip *trip, uint32_t i, uint64_t local,
+                                         uint64_t peer)
 {
     const struct geometry *g = trip->geometry;
     const struct block_table *arrange = &trip->uneven->arrange[i];
     uint64_t n = local * g->peers + peer;
 
-    if (differs(trip))
-        return (struct placed){ .rows = block_rows(arrange, n), .seen = arrange->host[n].to };
-    return (struct placed){ .rows = g->chunk_rows,
-                            .seen = geometry_seen_before(g, local) + peer * g->chunk_rows };
+    if (is_uneven(trip))
+        return (struct block_place){ .rows = block_rows(arrange, n), .seen = arrange->host[n].to };
+    return (struct block_place){ .rows = g->chunk_rows,
+                                 .seen = geometry_seen_before(g, local) + peer * g->chunk_rows };
 }
 
-/* Adds what goes to a local expert of a peer, and what comes from it; or, back, the other way.
- * Ranks that have copies of rows get the same ones.  Partial results that are still to be summed
- * come home apart. */
+/* Adds the transfer with a peer for its expert number `local` and for this rank's; or the transfer
+ * back.  Several slices of an expert get copies of the same rows; their partial results come back
+ * to separate places, to be added up. */
 static int add_block(const struct trip_leg *leg, uint64_t peer, uint64_t local, struct batch *batch)
 {
     const struct trip *trip = leg->trip;
     const struct geometry *g = trip->geometry;
     uint32_t i = leg->rows.chunk;
-    struct placed out = placed_out(trip, i, peer * g->local + local);
-    struct placed in = placed_in(trip, i, local, peer);
-    bool home = comes_as_it_lies(trip);
+    struct block_place out = sent_block(trip, i, peer * g->local + local);
+    struct block_place in = received_block(trip, i, local, peer);
+    bool home = needs_no_unpack(trip);
     struct transfer there = {
         .peer = g->first_peer + (int)peer,
         .send = (char *)trip->home + bytes_of(trip, out.home),
@@ -170,7 +172,8 @@ static int add_block(const struct trip_leg *leg, uint64_t peer, uint64_t local, 
     return batch_add_transfer(batch, leg->rows.back ? &back : &there);
 }
 
-/* Of a direct trip.  A rank begins with itself and its right neighbour, as batch_add() has it. */
+/* Adds the transfers of a direct trip's leg.  A rank begins with itself and its right neighbour, as
+ * in batch_add(). */
 static int list_blocks(const void *self, struct batch *batch)
 {
     const struct trip_leg *leg = self;
@@ -185,7 +188,7 @@ static int list_blocks(const void *self, struct batch *batch)
 static int open_leg(struct trip *trip, struct wire *wire, bool back, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
-    struct trip_leg *leg = back ? &trip->legs_come[i] : &trip->legs_go[i];
+    struct trip_leg *leg = back ? &trip->return_legs[i] : &trip->send_legs[i];
     struct a2a_call call = { .wire = wire,
                              .dtype = trip->dtype,
                              .block = g->local * g->chunk_rows * trip->width,
@@ -201,11 +204,11 @@ static int open_leg(struct trip *trip, struct wire *wire, bool back, uint32_t i)
                              .self = leg };
 
     *leg = (struct trip_leg){ { trip->uneven, g, i, back }, trip };
-    if (differs(trip)) {
+    if (is_uneven(trip)) {
         call.rows = uneven_rows(&leg->rows);
-        call.tables = back ? trip->uneven->come[i] : trip->uneven->go[i];
+        call.tables = back ? trip->uneven->returns[i] : trip->uneven->sends[i];
     }
-    return a2a_open(trip->algorithm, &call, back ? &trip->come[i] : &trip->go[i]);
+    return a2a_open(trip->algorithm, &call, back ? &trip->returns[i] : &trip->sends[i]);
 }
 
 int trip_open(struct trip *trip, struct engine *engine)
@@ -215,7 +218,7 @@ int trip_open(struct trip *trip, struct engine *engine)
         TRY(event_open(engine->device, &trip->arrived[i]));
         TRY(event_open(engine->device, &trip->done[i]));
         TRY(event_open(engine->device, &trip->returned[i]));
-        if (stays(trip->geometry))
+        if (is_local(trip->geometry))
             continue;
         TRY(open_leg(trip, engine->wire, false, i));
         TRY(open_leg(trip, engine->wire, true, i));
@@ -225,9 +228,9 @@ int trip_open(struct trip *trip, struct engine *engine)
 
 int trip_rebuild(struct trip *trip)
 {
-    for (uint32_t i = 0; i < trip->geometry->chunks && !stays(trip->geometry); i++) {
-        TRY(a2a_rebuild(trip->go[i]));
-        TRY(a2a_rebuild(trip->come[i]));
+    for (uint32_t i = 0; i < trip->geometry->chunks && !is_local(trip->geometry); i++) {
+        TRY(a2a_rebuild(trip->sends[i]));
+        TRY(a2a_rebuild(trip->returns[i]));
     }
     return OK;
 }
@@ -235,8 +238,8 @@ int trip_rebuild(struct trip *trip)
 void trip_close(struct trip *trip)
 {
     for (uint32_t i = 0; i < PLAN_MAX_D; i++) {
-        a2a_close(trip->go[i]);
-        a2a_close(trip->come[i]);
+        a2a_close(trip->sends[i]);
+        a2a_close(trip->returns[i]);
         event_close(trip->packed[i]);
         event_close(trip->arrived[i]);
         event_close(trip->done[i]);
@@ -245,7 +248,7 @@ void trip_close(struct trip *trip)
     *trip = (struct trip){ 0 };
 }
 
-/* A copy of which a table says where rows go, since experts differ. */
+/* Copies rows by a table, for experts with different numbers of rows. */
 static int copy(const struct trip *trip, struct stream *stream, const struct block_table *table,
                 uint64_t terms, uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
@@ -260,16 +263,16 @@ static int copy(const struct trip *trip, struct stream *stream, const struct blo
                                                          .to = to });
 }
 
-/* One chunk's rows inside (E,C,D): expert, share and first row of the chunk.  On the wire the block
- * of expert e, slice p and share t is (e * copies + p) * shares + t, which is the rank's own order.
- */
+/* Packs one chunk from `home` (E,C,D).  The packed block of expert e, slice p and share t has
+ * number (e
+ * * copies + p) * shares + t, which is the order of ranks. */
 static int pack(struct trip *trip, struct stream *stream, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (differs(trip))
+    if (is_uneven(trip))
         return copy(trip, stream, &trip->uneven->pack[i], 1, trip->dtype, trip->home, trip->dtype,
                     chunk_at(trip->send, i));
     return launch_move(stream,
@@ -284,14 +287,14 @@ static int pack(struct trip *trip, struct stream *stream, uint32_t i)
                                        .to = chunk_at(trip->send, i) });
 }
 
-/* The partial outputs of the slices are summed on the way. */
+/* Unpacks one chunk to `back`, and adds up the partial results of slices. */
 static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (differs(trip))
+    if (is_uneven(trip))
         return copy(trip, stream, &trip->uneven->unpack[i], g->copies, trip->dtype,
                     chunk_at(trip->back_recv, i), trip->dtype, trip->back);
     return launch_move(stream, &(struct move){ .from_type = trip->dtype,
@@ -306,8 +309,8 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
                                                .to = (char *)trip->back + start });
 }
 
-/* As blocks are received, (peers, local), and as experts see them, (local, peers): one into the
- * other, and one type into the other. */
+/* Reorders blocks from (peers, local), as received, to (local, peers), for experts; with
+ * `restores`, back.  It also converts the type. */
 static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i, bool restores,
                      uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
@@ -316,7 +319,7 @@ static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i,
 
     if (arranged_as_received(trip))
         return OK;
-    if (differs(trip))
+    if (is_uneven(trip))
         return copy(trip, stream, restores ? &trip->uneven->restore[i] : &trip->uneven->arrange[i],
                     1, from_type, from, to_type, to);
     return launch_move(stream, &(struct move){ .from_type = from_type,
@@ -330,32 +333,34 @@ static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i,
                                                .to = to });
 }
 
-/* Chunks that leave as they lie are there all at once: the first one's event serves them all. */
-static bool packed_alone(const struct trip *trip, uint32_t i)
+/* True where chunk i has its own event.  Chunks that need no packing are ready together, so the
+ * first one's event serves all. */
+static bool has_packed_event(const struct trip *trip, uint32_t i)
 {
-    return i == 0 || !leaves_as_it_lies(trip);
+    return i == 0 || !needs_no_pack(trip);
 }
 
-/* Chunks that come as they lie are wanted all at once. */
-static bool returned_alone(const struct trip *trip, uint32_t i)
+/* True where chunk i has its own event.  Chunks that need no unpacking are needed together, so the
+ * last one's event serves all. */
+static bool has_returned_event(const struct trip *trip, uint32_t i)
 {
-    return !stays(trip->geometry) && (i == trip->geometry->chunks - 1 || !comes_as_it_lies(trip));
+    return !is_local(trip->geometry) && (i == trip->geometry->chunks - 1 || !needs_no_unpack(trip));
 }
 
 static int send(struct trip *trip, struct engine *engine, uint32_t i)
 {
-    if (stays(trip->geometry) || i >= trip->geometry->chunks)
+    if (is_local(trip->geometry) || i >= trip->geometry->chunks)
         return OK;
-    if (packed_alone(trip, i))
+    if (has_packed_event(trip, i))
         TRY(event_wait(trip->packed[i], engine->comm));
-    TRY(a2a_run(trip->go[i], engine->comm));
+    TRY(a2a_run(trip->sends[i], engine->comm));
     return event_record(trip->arrived[i], engine->comm);
 }
 
-/* How many sends are issued before the first chunk's products.  Issuing costs a GPU's host as much
- * as a small product takes: one goes ahead, which keeps the communication stream busy, and the rest
- * between products, which would else wait for all of them.  Elsewhere issuing costs nothing; and a
- * model slows what is queued by what was queued before it, so its order counts. */
+/* Number of sends that the host issues before the first chunk's products.  For a GPU, issuing takes
+ * as long as a small product.  So one send is issued first, to keep the communication stream busy,
+ * and the others between products, which would otherwise wait.  On other devices issuing costs
+ * nothing, so all come first; in a model the order of queueing matters. */
 static uint32_t sends_ahead(const struct engine *engine)
 {
     return engine->device->asynchronous ? 1 : PLAN_MAX_D;
@@ -364,9 +369,9 @@ static uint32_t sends_ahead(const struct engine *engine)
 int trip_depart(struct trip *trip, struct engine *engine)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
-        if (!leaves_as_it_lies(trip))
+        if (!needs_no_pack(trip))
             TRY(pack(trip, engine->compute, i));
-        if (packed_alone(trip, i))
+        if (has_packed_event(trip, i))
             TRY(event_record(trip->packed[i], engine->compute));
     }
     for (uint32_t i = 0; i < sends_ahead(engine); i++)
@@ -380,7 +385,7 @@ int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts
 
     for (uint32_t i = 0; i < g->chunks; i++) {
         TRY(send(trip, engine, i + sends_ahead(engine)));
-        if (!stays(g))
+        if (!is_local(g))
             TRY(event_wait(trip->arrived[i], engine->compute));
         TRY(rearrange(trip, engine->compute, i, false, trip->dtype, chunk_at(trip->recv, i),
                       trip->compute_type, chunk_at(trip->in, i)));
@@ -396,10 +401,10 @@ int trip_return(struct trip *trip, struct engine *engine)
 {
     uint32_t chunks = trip->geometry->chunks;
 
-    for (uint32_t i = 0; i < chunks && !stays(trip->geometry); i++) {
+    for (uint32_t i = 0; i < chunks && !is_local(trip->geometry); i++) {
         TRY(event_wait(trip->done[i], engine->comm));
-        TRY(a2a_run(trip->come[i], engine->comm));
-        if (returned_alone(trip, i))
+        TRY(a2a_run(trip->returns[i], engine->comm));
+        if (has_returned_event(trip, i))
             TRY(event_record(trip->returned[i], engine->comm));
     }
     return OK;
@@ -408,9 +413,9 @@ int trip_return(struct trip *trip, struct engine *engine)
 int trip_unpack(struct trip *trip, struct engine *engine)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
-        if (returned_alone(trip, i))
+        if (has_returned_event(trip, i))
             TRY(event_wait(trip->returned[i], engine->compute));
-        if (!comes_as_it_lies(trip))
+        if (!needs_no_unpack(trip))
             TRY(unpack(trip, engine->compute, i));
     }
     return OK;

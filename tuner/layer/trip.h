@@ -1,14 +1,13 @@
-/* The way of token rows to their experts and back, in chunks on two streams: pack, send, arrange,
- * (experts), restore, return, unpack.  Forward and backward make the same trip with different rows.
+/* A trip brings rows to their experts and back, in chunks on two streams: pack, send, arrange,
+ * (experts), restore, return, unpack.  Forward and backward are the same trip with other rows.
  *
- * A copy that would leave every row where it is, in the same type, is not made: its two buffers are
- * one.  A *direct* trip arranges nothing: each block leaves from where the rows lie and arrives
- * where the products of its expert read it, so only slices' results are still unpacked, since they
- * are summed.  With one expert on a rank that costs no message more.  With several it is a message
- * for each expert of a peer instead of one for all, so blocks must be large enough for the wire
- * (its separate_bytes, for the mean of blocks that differ); smaller ones, other all-to-alls than
- * linear, types that are converted on arrival and modelled ranks keep to packing, arranging and
- * restoring. */
+ * A copy that would move no row and keep the type is left out: its two buffers are one.  A *direct*
+ * trip has no copies, except that results of slices are added up in the unpacking.  Each block
+ * leaves from its place in `home` and arrives where the products read it.  With one expert on a
+ * rank this takes the same messages.  With several experts it takes one message for each expert of
+ * a peer, not one for all.  So blocks must be large enough for the wire (separate_bytes; the mean
+ * of unequal blocks).  Other all-to-alls than linear, types that are converted on arrival, and
+ * modelled ranks always pack, arrange and restore. */
 #ifndef TRIP_H
 #define TRIP_H
 
@@ -18,58 +17,69 @@
 #include "geometry.h"
 #include "uneven.h"
 
-/* One of a chunk's two all-to-alls. */
+/* One of a chunk's two all-to-alls: to the experts, or back. */
 struct trip_leg {
-    struct uneven_leg rows; /* which it is, and of experts that differ what it carries */
+    struct uneven_leg rows; /* chunk and direction, and the rows of unequal experts */
     const struct trip *trip;
 };
 
+/* One trip.  The caller sets the members up to `ctas` (but not `direct`), then calls trip_layout()
+ * and trip_open(); trip_close() frees what it owns. */
 struct trip {
     const struct geometry *geometry;
-    const struct uneven *uneven; /* of experts that differ; else it does not apply */
-    uint32_t experts, width;     /* that rows leave for: E, or those of a node; D */
+    const struct uneven *uneven; /* rows of unequal experts; otherwise uneven_applies() is false */
+    uint32_t experts, width;     /* experts that rows leave for: E, or those of a node; D */
     uint32_t dtype, compute_type;
-    uint32_t algorithm;                 /* enum moe_a2a */
-    bool direct;                        /* found by trip_layout() */
-    bool rigid, naive;                  /* baselines (baseline.h): `in` and `out` are (peers, local,
-                                         * rows, D), too; 2dh does not align blocks */
-    uint32_t ctas;                      /* of the all-to-alls; 0: as many as the wire likes */
-    void *home;                         /* (E,C,D): rows as they leave; the caller fills it */
-    struct chunks send, recv;           /* (peers, local, rows, D) storage type */
-    struct chunks in, out;              /* (local, peers, rows, D) compute type: what experts see */
-    struct chunks back_send, back_recv; /* as send and recv */
-    void *back;                         /* (E,C,D): summed rows as they come home */
-    void *scratch;
-    uint64_t scratch_rows; /* of experts that differ */
-    struct trip_leg legs_go[PLAN_MAX_D], legs_come[PLAN_MAX_D];
-    struct a2a *go[PLAN_MAX_D], *come[PLAN_MAX_D];
+    uint32_t algorithm;       /* enum moe_a2a */
+    bool direct;              /* set by trip_layout() */
+    bool rigid, naive;        /* baselines (baseline.h); rigid: `in` and `out` are (peers,
+                               * local, rows, D) */
+    uint32_t ctas;            /* of the all-to-alls; 0: the wire chooses */
+    void *home;               /* (E,C,D) rows that leave; the caller fills it */
+    struct chunks send, recv; /* (peers, local, rows, D) in the storage type */
+    struct chunks in, out;    /* (local, peers, rows, D) in the compute type, for experts */
+    struct chunks back_send, back_recv; /* as recv and send */
+    void *back;                         /* (E,C,D) results that have come back, added up */
+    void *scratch;                      /* of the all-to-alls */
+    uint64_t scratch_rows;              /* its rows, with unequal experts */
+    struct trip_leg send_legs[PLAN_MAX_D], return_legs[PLAN_MAX_D];
+    struct a2a *sends[PLAN_MAX_D], *returns[PLAN_MAX_D];
     struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D],
         *returned[PLAN_MAX_D];
 };
 
-/* Cuts the buffers.  keep_in: the rows experts saw are still wanted after the trip.  Without a
- * wire: as large as any needs them. */
+/* Places the buffers.  keep_in: backward still needs the rows in `in`.  wire NULL: as large as any
+ * wire needs them. */
 void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
                  bool keep_in, struct arena *arena);
 
-/* After the layout with real memory: all-to-alls and events. */
+/* Opens the all-to-alls and events, after the layout with memory. */
 int trip_open(struct trip *trip, struct engine *engine);
 void trip_close(struct trip *trip);
 
-/* Once the rows of experts are other ones, on every rank: the next trip carries these.  The streams
- * are idle. */
+/* Builds the all-to-alls again after the rows of experts have changed.  Every rank calls it, while
+ * streams are idle. */
 int trip_rebuild(struct trip *trip);
 
-/* What experts do to chunk i: reads `in`, writes `out`. */
+/* Computes the experts for a chunk: reads `in`, writes `out`. */
 typedef int trip_experts(void *self, uint32_t chunk, const void *in, void *out);
 
-/* The four legs, in this order.  All sends go first on the communication stream, then all returns:
- * "send, compute, return" chunk by chunk overlaps nothing, since the stream is in order and a send
- * behind a return would wait for the experts.  Some sends are issued by trip_compute(): the order
- * in which the host issues to the two streams is another matter, the same on all ranks. */
+/* The four steps of a trip; the caller enqueues them in this order.  On the communication stream
+ * all sends come before all returns.  "Send, compute, return" for each chunk would overlap nothing:
+ * the stream is in order, so a send behind a return would wait for the experts.  The host may issue
+ * some sends later, in trip_compute(); that does not change the order on the stream, which is the
+ * same on all ranks. */
+
+/* Packs all chunks, and sends the first ones. */
 int trip_depart(struct trip *trip, struct engine *engine);
+
+/* Sends the other chunks, and computes each chunk that has arrived. */
 int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts, void *self);
+
+/* Sends the results back. */
 int trip_return(struct trip *trip, struct engine *engine);
+
+/* Adds up the results that come back, into `back`. */
 int trip_unpack(struct trip *trip, struct engine *engine);
 
 #endif

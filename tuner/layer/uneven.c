@@ -1,4 +1,4 @@
-/* Numbers and tables of rows per expert. */
+/* Computes numbers and tables of rows for experts with different numbers of rows. */
 #include "uneven.h"
 
 #include "status.h"
@@ -31,7 +31,7 @@ int uneven_open(const struct moe_shape *shape, const struct capacities *capaciti
         for (uint32_t e = 0; e < shape->experts; e++)
             u.capacity[e] = capacities->rows[e];
     }
-    /* Agreed rows are filled up, so that all chunks are alike. */
+    /* Agreed rows are rounded up, so that all chunks are equal. */
     for (uint32_t e = 0; e < experts; e++)
         u.rows[e] = counted ? capacity_of(capacities, first + e) : geometry_rows_of(g, e) * unit;
     *out = u;
@@ -67,7 +67,7 @@ static uint64_t rows_of_peer(const struct uneven *u, uint64_t peer, uint64_t exp
     return u->rows[peer * u->stride + expert];
 }
 
-/* Where the chunk of a share begins among n rows, and how many it has. */
+/* Where a chunk of a share begins among n rows. */
 static uint64_t cut_at(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
 {
     return n * (share * g->chunks + chunk) / ((uint64_t)g->shares * g->chunks);
@@ -78,8 +78,8 @@ static uint64_t cut_rows(const struct geometry *g, uint64_t n, uint64_t share, u
     return cut_at(g, n, share, chunk + 1) - cut_at(g, n, share, chunk);
 }
 
-/* Peers are in the order of their experts, and of the shares of one slice after the other. */
-static uint64_t between(const void *self, int from, int to)
+/* Rows from one peer to another in a leg.  Peers are ordered by expert, then slice, then share. */
+static uint64_t rows_between(const void *self, int from, int to)
 {
     const struct uneven_leg *leg = self;
     const struct geometry *g = leg->geometry;
@@ -94,25 +94,26 @@ static uint64_t between(const void *self, int from, int to)
 
 struct a2a_rows uneven_rows(const struct uneven_leg *leg)
 {
-    return (struct a2a_rows){ between, leg };
+    return (struct a2a_rows){ rows_between, leg };
 }
 
-/* ---- The device's numbers, one after the other.  They are gone through twice: for where they
- * lie, and with memory of the host to write them to. */
+/* ---- The device's numbers, one after the other.  The same code runs to count them, to find their
+ * addresses, and to write them to the host's copy. */
 
+/* The state of one run. */
 struct image {
-    uint64_t *host;     /* NULL: only places are wanted */
-    const char *device; /* NULL: not even these, but how many there are */
-    uint64_t words;
+    uint64_t *host;     /* NULL: do not write */
+    const char *device; /* NULL: only count */
+    uint64_t words;     /* so far */
 };
 
-/* Where some of them lie, and where to write them; either may be NULL. */
+/* Where some numbers lie in the device's memory, and where to write them; either may be NULL. */
 struct row_place {
     const void *device;
     void *host;
 };
 
-static struct row_place take_words(struct image *image, uint64_t words)
+static struct row_place reserve_words(struct image *image, uint64_t words)
 {
     struct row_place place = {
         image->device ? image->device + image->words * sizeof(uint64_t) : NULL,
@@ -123,53 +124,53 @@ static struct row_place take_words(struct image *image, uint64_t words)
     return place;
 }
 
-static uint64_t *take_numbers(struct image *image, uint64_t count, const uint64_t **device)
+static uint64_t *reserve_numbers(struct image *image, uint64_t count, const uint64_t **device)
 {
-    struct row_place place = take_words(image, count);
+    struct row_place place = reserve_words(image, count);
 
     *device = place.device;
     return place.host;
 }
 
-static struct row_block *take_table(struct image *image, uint64_t count, struct block_table *out)
+static struct row_block *reserve_table(struct image *image, uint64_t count, struct block_table *out)
 {
     struct row_place place =
-        take_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
+        reserve_words(image, count * (sizeof(struct row_block) / sizeof(uint64_t)));
 
     *out = (struct block_table){ .blocks = place.device, .host = place.host, .count = count };
     return place.host;
 }
 
-static void put_numbers(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
-                        struct image *image)
+static void write_numbers(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
+                          struct image *image)
 {
     uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
     const struct capacities agreed = uneven_capacities(u, g);
-    uint64_t *to = take_numbers(image, shape->experts, &u->capacities);
+    uint64_t *to = reserve_numbers(image, shape->experts, &u->capacities);
 
     for (uint32_t e = 0; to && e < shape->experts; e++)
         to[e] = capacity_of(&agreed, e);
-    to = take_numbers(image, (uint64_t)experts + 1, &u->first);
+    to = reserve_numbers(image, (uint64_t)experts + 1, &u->first);
     u->total = 0;
     for (uint32_t e = 0; e <= experts; e++) {
         if (to)
             to[e] = u->total;
         u->total += e < experts ? rows_of_peer(u, g->self, e) : 0;
     }
-    to = take_numbers(image, experts, &u->room);
+    to = reserve_numbers(image, experts, &u->room);
     for (uint32_t e = 0; to && e < experts; e++)
         to[e] = capacity_of(&agreed, first + e) * g->sources;
 }
 
-/* Rows as they lie at home, an expert's together, and as they leave: an expert's ranks one after
- * the other. */
-static void put_pack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t chunk,
-                     struct image *image)
+/* Makes the tables of pack and unpack: between `home`, where an expert's rows lie together, and
+ * packed rows, where those for each rank lie together. */
+static void write_pack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t chunk,
+                       struct image *image)
 {
     uint64_t each = (uint64_t)g->copies * g->shares, home = 0, sent = 0, shared = 0;
     struct block_table *pack = &u->pack[chunk], *unpack = &u->unpack[chunk];
-    struct row_block *out = take_table(image, experts * each, pack);
-    struct row_block *back = take_table(image, (uint64_t)experts * g->shares, unpack);
+    struct row_block *out = reserve_table(image, experts * each, pack);
+    struct row_block *back = reserve_table(image, (uint64_t)experts * g->shares, unpack);
 
     for (uint64_t e = 0; e < experts; e++) {
         uint64_t n = rows_of_peer(u, g->self, e), slice = 0;
@@ -192,15 +193,16 @@ static void put_pack(struct uneven *u, const struct geometry *g, uint32_t expert
     unpack->rows = shared;
 }
 
-/* (peers, local) of blocks as they are received, (local, peers) as experts see them. */
-static void put_arrange(struct uneven *u, const struct geometry *g, uint32_t chunk,
-                        struct image *image)
+/* Makes the tables of arrange and restore: between (peers, local), as received, and (local, peers),
+ * for experts. */
+static void write_arrange(struct uneven *u, const struct geometry *g, uint32_t chunk,
+                          struct image *image)
 {
     uint64_t count = (uint64_t)g->local * g->peers, at = 0;
     uint64_t share = g->self % g->shares;
     uint64_t *seen = u->seen + (uint64_t)chunk * (g->local + 1);
-    struct row_block *arrange = take_table(image, count, &u->arrange[chunk]);
-    struct row_block *restore = take_table(image, count, &u->restore[chunk]);
+    struct row_block *arrange = reserve_table(image, count, &u->arrange[chunk]);
+    struct row_block *restore = reserve_table(image, count, &u->restore[chunk]);
 
     for (uint64_t l = 0; l < g->local; l++) {
         seen[l] = at;
@@ -222,28 +224,28 @@ static void put_arrange(struct uneven *u, const struct geometry *g, uint32_t chu
         }
 }
 
-static void put_all(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
-                    uint32_t algorithm, const struct topology *topology, struct image *image)
+static void write_all(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
+                      uint32_t algorithm, const struct topology *topology, struct image *image)
 {
     uint32_t experts = geometry_experts(g, shape);
     uint64_t tables = g->peers > 1 ? a2a_tables(algorithm, topology) : 0;
     uint64_t *local;
 
-    put_numbers(u, shape, g, image);
+    write_numbers(u, shape, g, image);
     for (uint32_t i = 0; i < g->chunks; i++) {
-        put_pack(u, g, experts, i, image);
-        put_arrange(u, g, i, image);
+        write_pack(u, g, experts, i, image);
+        write_arrange(u, g, i, image);
         for (int back = 0; back < 2; back++) {
             struct uneven_leg leg = { u, g, i, back };
             struct block_table table;
-            struct row_block *to = take_table(image, tables, &table);
+            struct row_block *to = reserve_table(image, tables, &table);
 
-            *(back ? &u->come[i] : &u->go[i]) = table.blocks;
+            *(back ? &u->returns[i] : &u->sends[i]) = table.blocks;
             if (to && tables)
                 a2a_fill_tables(algorithm, topology, uneven_rows(&leg), to);
         }
     }
-    local = take_numbers(image, g->chunks * ((uint64_t)g->local + 1), &u->local);
+    local = reserve_numbers(image, g->chunks * ((uint64_t)g->local + 1), &u->local);
     for (uint64_t l = 0; local && l < g->chunks * ((uint64_t)g->local + 1); l++)
         local[l] = u->seen[l];
 }
@@ -255,10 +257,10 @@ void uneven_layout(struct uneven *u, const struct moe_shape *shape, const struct
 
     if (!uneven_applies(u))
         return;
-    put_all(u, shape, g, algorithm, topology, &image);
+    write_all(u, shape, g, algorithm, topology, &image);
     u->words = image.words;
-    image = (struct image){ NULL, arena_take(arena, image.words, sizeof(uint64_t)), 0 };
-    put_all(u, shape, g, algorithm, topology, &image);
+    image = (struct image){ NULL, arena_alloc(arena, image.words, sizeof(uint64_t)), 0 };
+    write_all(u, shape, g, algorithm, topology, &image);
 }
 
 int uneven_fill(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
@@ -273,6 +275,6 @@ int uneven_fill(struct uneven *u, const struct moe_shape *shape, const struct ge
     if (!u->image)
         return fail(ERR_NOMEM, "tables of %llu numbers", (unsigned long long)u->words);
     image.host = u->image;
-    put_all(u, shape, g, algorithm, topology, &image);
+    write_all(u, shape, g, algorithm, topology, &image);
     return device_upload(device, (void *)u->capacities, u->image, u->words * sizeof(*u->image));
 }

@@ -1,5 +1,4 @@
-/* Gathers, converts and reduces the tensors of the experts: the same three steps for each of them,
- * piece by piece. */
+/* Gathers the tensors of experts, converts them, and reduces their gradients, piece by piece. */
 #include "weights.h"
 
 #include "phase.h"
@@ -16,7 +15,7 @@ static bool is_bias(enum tensor tensor)
     return tensor == TENSOR_B1 || tensor == TENSOR_B2;
 }
 
-/* A wire's own sum has equal slices. */
+/* True where the wire adds the gradients up; it can do so only with equal slices. */
 static bool is_summed_by_wire(const struct weights *weights, const struct wire *wire,
                               const struct weight *w)
 {
@@ -32,14 +31,14 @@ int weights_roundings(const struct weights *weights, enum tensor tensor)
     return by_wire && weights->layer->shape.dtype != MOE_F32 ? w->group.count - 1 : 0;
 }
 
-/* `theirs` if there is another whose memory this one shares. */
+/* Gives `theirs` if this buffer shares the memory of another layer, else a new one. */
 static void *take_or_share(struct arena *arena, bool shares, void *theirs, uint64_t elements,
                            size_t width)
 {
-    return shares ? theirs : arena_take(arena, elements, width);
+    return shares ? theirs : arena_alloc(arena, elements, width);
 }
 
-/* Units of the largest piece: what a room holds. */
+/* Units of the largest piece, which is the size of a shared buffer. */
 static uint32_t units_most(const struct weights *weights)
 {
     uint32_t most = 0;
@@ -56,12 +55,12 @@ static void weight_layout(struct weights *weights, enum tensor i, const struct w
     struct weight *w = &weights->tensors[i];
     const struct weight *first = weights->first ? &weights->first->tensors[i] : w;
     size_t storage = dtype_bytes(layer->shape.dtype), compute = dtype_bytes(weights->compute_type);
-    /* Whether what kernels read lies as it is stored. */
+    /* True where kernels can read the tensor as it is stored. */
     bool as_it_is =
         weights->compute_type == layer->shape.dtype && !(is_bias(i) && units_first(weights));
     bool shared = w->group.count > 1;
     bool again = weights->first != NULL, cached = again && weights->rooms;
-    uint64_t room = w->all; /* of what is gathered at a time */
+    uint64_t room = w->all; /* elements that are gathered at the same time */
 
     if (weights->rooms && w->unit && shared)
         room = size_product(w->unit, (uint64_t)weights->rooms * units_most(weights));
@@ -83,7 +82,7 @@ static void weight_layout(struct weights *weights, enum tensor i, const struct w
                                    size_product(w->slice, (uint64_t)w->group.count), storage);
 }
 
-/* Where all ranks' hidden units are joined, pieces of theirs; else this rank's or its group's. */
+/* Cuts the hidden units of all ranks into pieces; elsewhere there is one piece. */
 static void cut_pieces(struct weights *weights, const struct geometry *g)
 {
     const struct parts *parts = weights->layer->parts;
@@ -101,7 +100,7 @@ static void cut_pieces(struct weights *weights, const struct geometry *g)
                           : weights->layer->hidden;
         before += p->units;
     }
-    /* They lie one after the other, or each in its turn in one of the rooms. */
+    /* Pieces lie one after the other, or use the shared buffers in turn. */
     for (uint32_t i = 0; i < weights->piece_count; i++) {
         struct weights_piece *p = &weights->pieces[i];
 
@@ -132,7 +131,7 @@ void weights_layout(struct weights *weights, const struct layer *layer, const st
 
 /* ---- Gathering */
 
-/* The i-th piece's units of rank q. */
+/* Units of rank q in piece i. */
 static uint32_t units_of(const struct weights *weights, uint32_t i, uint32_t q)
 {
     return part_piece(weights->layer->parts->hidden[q], i, weights->piece_count);
@@ -143,7 +142,7 @@ static size_t unit_bytes(const struct weights *weights, const struct weight *w)
     return w->unit * dtype_bytes(weights->layer->shape.dtype);
 }
 
-/* This rank's share of piece i, in its slice. */
+/* This rank's part of piece i, in its slice. */
 static char *own_piece(const struct weights *weights, const struct weight *w, uint32_t i,
                        void *slice)
 {
@@ -257,7 +256,7 @@ int weights_gather(struct weights *weights, struct engine *engine)
 
 /* ---- Converting */
 
-/* Moves of weights do not count as encoding, which moves of rows are. */
+/* Launches a copy that counts as phase `other`; copies of rows count as `encode`. */
 static int launch_weight_move(struct stream *stream, const struct move *m)
 {
     int rc;
@@ -268,7 +267,8 @@ static int launch_weight_move(struct stream *stream, const struct move *m)
     return rc;
 }
 
-/* `terms` runs of `elements`, one after the other, are summed; one term is a conversion. */
+/* Adds up `terms` tensors of `elements`, which lie one after the other; one term is a conversion.
+ */
 static int sum_terms(struct stream *stream, uint64_t elements, uint64_t terms, uint32_t from_type,
                      const void *from, uint32_t to_type, void *to)
 {
@@ -282,14 +282,14 @@ static int sum_terms(struct stream *stream, uint64_t elements, uint64_t terms, u
                                                       .to = to });
 }
 
-/* A tensor, or a piece of it, between its two places: elements from `first` on. */
+/* A conversion of a tensor, or of a piece of it: elements from `first` on. */
 struct conversion {
     enum tensor tensor;
     uint64_t first, elements;
     uint32_t from_type, to_type;
     const void *from;
     void *to;
-    bool home; /* to where it is stored */
+    bool home; /* from the compute form to the stored form */
 };
 
 static struct conversion conversion_of(const struct weights *weights, enum tensor t, uint32_t i)
@@ -304,7 +304,8 @@ static struct conversion conversion_of(const struct weights *weights, enum tenso
                                 .elements = p->units * w->unit };
 }
 
-/* Stored (rows, E, block): units of b1, or ranks' columns of b2; computed (E, rows, block). */
+/* Transposes a bias between its stored form (rows, E, block) and its compute form (E, rows, block).
+ * Rows are units of b1, or the ranks' columns of b2. */
 static int turn_bias(const struct weights *weights, struct stream *stream,
                      const struct conversion *c)
 {

@@ -374,7 +374,7 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     TRY(runner_open(worker->rig, &order->plan, &runner));
     TRY_OUT(check(worker, &order->plan));
     if (worker->machine.checks)
-        TRY_OUT(rig_spoil(worker->rig));
+        TRY_OUT(rig_overwrite_results(worker->rig));
     TRY_OUT(runner_warm(&runner, 1));
     /* Check the result of the warm-up step, at the layer's real size. */
     if (worker->machine.checks)

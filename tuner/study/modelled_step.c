@@ -54,7 +54,7 @@ static int time_known_routes(struct model_rank *s, struct modelled_step *out)
 
     s->rig->routes = ROUTES_KEEP;
     TRY(runner_open(s->rig, &s->runner.plan, &s->known_runner));
-    TRY(rig_know(s->rig, s->runner.exec, s->known_runner.exec));
+    TRY(rig_set_known_routes(s->rig, s->runner.exec, s->known_runner.exec));
     TRY(runner_step(&s->known_runner, STEP_BOTH, &ns));
     out->known_ns = (double)ns;
 

@@ -101,7 +101,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
             size_t room = PLANS_MAX - n, there = plan_list(shape, all, room);
 
             for (size_t k = 0; k < there && k < room; k++)
-                if ((!known || exec_can_know(shape, &all[k])) &&
+                if ((!known || exec_supports_known_routes(shape, &all[k])) &&
                     !(o->capacities && all[k].r && plan_a2a_needs[all[k].a].equal))
                     plans[n++] = all[k];
             continue;
@@ -109,7 +109,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
         TRY(layer_options_plan(list->items[i], &plan));
         TRY(plan_check(&plan, shape));
         if (known)
-            TRY(exec_check_known(shape, &plan));
+            TRY(exec_check_known_routes(shape, &plan));
         if (n == PLANS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
         plans[n++] = plan_canonical(plan, shape);
@@ -178,7 +178,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
         }
     }
     if (o->check && !on_gpu)
-        bytes += (double)(reference_is_bearable(shape) ? reference_bytes : spot_bytes)(shape);
+        bytes += (double)(reference_is_affordable(shape) ? reference_bytes : spot_bytes)(shape);
     there = on_gpu
                 ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
                 : (double)allowance_free_bytes();
@@ -226,7 +226,7 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (o->changed && o->routes == RUN_FRESH)
         return fail(ERR_ARGUMENT, "--changed goes with --routes known or both");
     if (shape->order == MOE_ORDER_PRIORITY && o->routes != RUN_FRESH)
-        return exec_check_known(
+        return exec_check_known_routes(
             shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
     TRY(parse_plans(o, shape, plans, count));
     TRY(most_capacities(o, shape, &given, &capacities));
@@ -330,7 +330,7 @@ static int open_known(struct runner *fresh, const struct run_options *o, struct 
     rc = runner_open(rig, &fresh->plan, &known);
     rig->routes = ROUTES_FRESH;
     if (!rc)
-        rc = rig_know(rig, fresh->exec, known.exec);
+        rc = rig_set_known_routes(rig, fresh->exec, known.exec);
     if (rc)
         runner_close(&known);
     else
@@ -365,7 +365,7 @@ static int measure_known(struct measured_plan *s, const struct run_options *o, u
 {
     enum { WARMUP = 2 };
     struct rig *rig = s->runner.rig;
-    bool whole = o->check && reference_is_bearable(&rig->data.shape);
+    bool whole = o->check && reference_is_affordable(&rig->data.shape);
     bool some = o->check && !whole;
     struct runner known = { 0 };
     struct turns t = { .subjects = s, .known = &known, .rounds = o->reps };
@@ -378,7 +378,7 @@ static int measure_known(struct measured_plan *s, const struct run_options *o, u
     if (whole)
         TRY_OUT(rig_check(rig, known.exec, &s->known.error));
     if (some)
-        TRY_OUT(rig_spoil(rig));
+        TRY_OUT(rig_overwrite_results(rig));
     TRY_OUT(runner_warm(&known, WARMUP));
     if (some)
         TRY_OUT(rig_check_some(rig, known.exec, &s->known.error));
@@ -425,7 +425,7 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
                    struct measured_plan *s)
 {
-    bool whole = o->check && reference_is_bearable(&rig->data.shape);
+    bool whole = o->check && reference_is_affordable(&rig->data.shape);
     bool some = o->check && !whole;
     /* The recorded steps that have this capacity, or the one that there is. */
     struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
@@ -440,7 +440,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     }
     TRY(rig_replay(rig, steps.first));
     if (some)
-        TRY(rig_spoil(rig));
+        TRY(rig_overwrite_results(rig));
     TRY(runner_warm(&s->runner, o->warmup + 1));
     if (some)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));

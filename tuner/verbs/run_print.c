@@ -229,7 +229,7 @@ static void print_beyond(const struct measured_plan *subjects, size_t count)
 static void print_text(const struct rig *rig, const struct measured_plan *subjects, size_t count,
                        const struct run_options *o)
 {
-    bool whole = reference_is_bearable(&rig->data.shape);
+    bool whole = reference_is_affordable(&rig->data.shape);
     int wide = 18;
 
     for (size_t i = 0; i < count; i++) {
@@ -387,7 +387,7 @@ static void json_plan(const struct rig *rig, const struct measured_plan *x,
     }
     if (o->check)
         json_write(stdout, ", 'check': 'ok', 'checked': '%s', 'error_share': %.6f",
-                   reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens",
+                   reference_is_affordable(&rig->data.shape) ? "everything" : "some tokens",
                    x->error);
     printf("}");
 }
