@@ -449,7 +449,7 @@ static double blind_bound(struct search *search, int arm)
 
 const struct search_ops search_blind = {
     .name = "blind",
-    .summary = "learns from samples alone which values of which axes are fast",
+    .summary = "learns from samples alone which values of axes are fast",
     .open = blind_open,
     .close = blind_close,
     .visit = blind_visit,

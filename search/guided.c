@@ -703,7 +703,7 @@ static void guided_verdict(struct search *search, struct search_result *out)
 
 const struct search_ops search_guided = {
     .name = "guided",
-    .summary = "races what a cost model, corrected by every sample, cannot rule out",
+    .summary = "races the plans that a cost model, fitted to all samples, allows",
     .open = guided_open,
     .close = guided_close,
     .visit = guided_visit,

@@ -393,22 +393,22 @@ static void print_tables(FILE *out)
 
 const struct verb tune_verb = {
     .name = "tune",
-    .summary = "measure, search, remember: write the dictionary (also: moetune --cluster)",
+    .summary = "measure plans, store the best ones (also: moetune --cluster)",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Measures plans on this machine and writes the best one of every capacity bucket to "
-             "the database. Goes on where it was stopped. `moetune --cluster` is the same. HOSTS: "
-             "a file, or \"a:8,b:8\"; without it the ranks of the launcher or allocation, or of "
-             "this machine. Where no layer is named it tunes an example, and says which.",
+    .about =
+        "Measures plans on this machine, and writes the best plan of every capacity bucket to the "
+        "database. Continues a sweep that was cut off. `moetune --cluster` is the same. HOSTS is a "
+        "file, or a list as \"a:8,b:8\". Without HOSTS the ranks are those of the launcher or "
+        "allocation, or of this machine. If no layer is named, tune takes an example and names it.",
     .rows = tune_rows,
     .defaults = &tune_defaults,
     .options_size = sizeof(tune_defaults),
     .tables = print_tables,
-    .notes =
-        "Exit code 0 also where the default plan is best; 3: the plans that were chosen turned "
-        "out to be slower, and the default took their place, or a layer has no table, for all "
-        "results were wrong; 4: it has none for another reason; 75: cut off; the command that "
-        "goes on is printed.",
+    .notes = "Exit code 0: done, also if the default plan is best.\nExit code 3: the chosen plans "
+             "turned out to be slower and the default took their place, or a layer has no table "
+             "because all results were wrong.\nExit code 4: a layer has no table for another "
+             "reason.\nExit code 75: cut off. tune prints the command that continues.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
     .run = start,
 };

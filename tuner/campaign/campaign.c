@@ -30,25 +30,27 @@
 #define AT(field) offsetof(struct campaign_setup, field)
 const struct option_row campaign_where_rows[] = {
     { "sim", "FILE", OPTION_TEXT, AT(sim),
-      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing; "
-      "without --db the table is modelled.db, where the others are" },
+      "run on a modelled cluster and measure nothing. It has as many ranks as FILE or --ranks "
+      "says. Without --db the table goes to modelled.db, beside the default database" },
     { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     GRAPHS_ROW(AT(graphs)),
     { NULL },
 };
 const struct option_row campaign_limit_rows[] = {
     { "budget", "TIME", OPTION_TIME, AT(budget_s),
-      "stop after 90s, 10m, 2h, at once where ranks were started here, but for a run's first step, "
-      "which may take 10 s more, or as long again; what is measured stays, the table is usable" },
-    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
-      .least = 0.001, .most = 1e6 },
+      "stop after a time as 90s, 10m or 2h; what is measured stays, and the table is usable. Ranks "
+      "that were started here stop at once, but a run's first step gets 10 s more, or the budget "
+      "again" },
+    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s),
+      "seconds after which a trial counts as hung", .least = 0.001, .most = 1e6 },
     { "max-memory", "BYTES", OPTION_BYTES, AT(memory_limit_bytes),
-      "per rank, as 512MiB or 2GiB (0.8 of the least free share)" },
+      "memory limit per rank, as 512MiB or 2GiB [0.8 of the smallest free share of a rank]" },
     { NULL },
 };
 const struct option_row campaign_table_rows[] = {
     DB_ROW(AT(db)),
-    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent" },
+    { "steal", NULL, OPTION_FLAG, AT(steal),
+      "take the database over from an owner that stopped writing" },
     { NULL },
 };
 #undef AT

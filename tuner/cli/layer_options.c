@@ -9,38 +9,44 @@
 
 #define AT(field) offsetof(struct layer_options, field)
 const struct option_row layer_rows[] = {
-    { "experts", "E", OPTION_COUNT, AT(experts), "experts in all [half the ranks]" },
-    { "top-k", "K", OPTION_COUNT, AT(top_k), "experts per token [2, or 1 if there is one]" },
+    { "experts", "E", OPTION_COUNT, AT(experts), "experts in the layer [half the ranks]" },
+    { "top-k", "K", OPTION_COUNT, AT(top_k),
+      "experts that each token chooses [2, or 1 if there is one]" },
     { "tokens", "T", OPTION_COUNT, AT(tokens), "tokens per rank and step [512]" },
     { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension [128]" },
     { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert [256]" },
     { "dtype", "TYPE", OPTION_WORD, AT(dtype),
-      "storage: f32, f16, bf16 [bf16 on GPUs, also modelled ones, f32 on cores]", dtype_words },
-    { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward) [train]",
-      pass_words },
-    { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated) [relu]",
-      activation_words },
+      "storage type: f32, f16, bf16 [bf16 on real and modelled GPUs, f32 on CPUs]", dtype_words },
+    { "pass", "PASS", OPTION_WORD, AT(pass),
+      "what a step computes: forward, or train (forward and backward) [train]", pass_words },
+    { "activation", "ACT", OPTION_WORD, AT(activation),
+      "activation function: relu, gelu, swiglu (gated) [relu]", activation_words },
     { "layers", "L", OPTION_COUNT, AT(layers), "layers in a step, one after the other [1]",
       .least = 1, .most = 4096 },
     { "layout", "WORD", OPTION_WORDS, AT(layouts),
-      "what a rank holds: experts, or hidden, some units of every expert [experts]", layout_words },
+      "what a rank holds: experts (whole ones), hidden (some hidden units of every expert) "
+      "[experts]",
+      layout_words },
     { "shares", "WORD", OPTION_WORDS, AT(shares),
-      "equal, or by the ranks' speed: tokens, hidden (units of experts), or speed, both [equal]",
+      "how ranks share work: equal, or by speed: tokens, hidden (units of experts), speed (both) "
+      "[equal]",
       shares_words },
-    { "groups", "G", OPTION_COUNT, AT(groups), "groups of experts, see --group-limit [none]" },
+    { "groups", "G", OPTION_COUNT, AT(groups), "groups of experts, for --group-limit [none]" },
     { "group-limit", "L", OPTION_COUNT, AT(group_limit),
-      "a token's experts are of at most so many groups" },
+      "largest number of groups that a token's experts come from" },
     { "router", "WORD", OPTION_WORD, AT(router),
-      "softmax, sigmoid, bilevel (a node, then an expert there), or cosine [softmax]",
+      "how the gate chooses: softmax, sigmoid, bilevel (a node, then an expert there), cosine "
+      "[softmax]",
       router_words },
     { "projection", "P", OPTION_COUNT, AT(projection),
       "dimensions in which --router cosine compares [256, at most D]", .least = 1 },
     { "order", "WORD", OPTION_WORD, AT(order),
-      "whose choices get slots first: of tokens as they lie, or by priority, the surest first "
-      "[token]",
+      "which choices get slots first: token (in order of tokens), priority (by the token's largest "
+      "gate probability) [token]",
       order_words },
     { "combine", "WORD", OPTION_WORD, AT(combine),
-      "what a token gets: the weighted sum of its experts, or a row for each of its choices [sum]",
+      "what a token gets back: sum (weighted sum over its experts), choices (one row for each "
+      "choice) [sum]",
       combine_words },
     { NULL },
 };
@@ -49,13 +55,13 @@ const struct option_row layer_rows[] = {
 #define AT(field) offsetof(struct load_options, field)
 const struct option_row load_rows[] = {
     { "skew", "X", OPTION_NUMBER, AT(skew),
-      "largest over mean of the tokens per expert, 1 to E/k [as random tokens choose]", .least = 1,
-      .most = 1e6 },
+      "expert load: largest over mean tokens per expert, 1 to E/k [as random tokens choose]",
+      .least = 1, .most = 1e6 },
     { "routing", "FILE", OPTION_LIST, AT(routing),
-      "tokens per expert as a trainer recorded them, step by step; again for more" },
+      "expert load as a trainer recorded it, step by step: tokens per expert; may be repeated" },
     { "between", "GFLOP", OPTION_NUMBER, AT(between),
-      "products before each layer, for attention; twice as many after it backward", .least = 0,
-      .most = LOAD_BETWEEN_MOST },
+      "matrix products before each layer, for attention; backward takes twice as many after it [0]",
+      .least = 0, .most = LOAD_BETWEEN_MOST },
     { NULL },
 };
 #undef AT
@@ -116,12 +122,13 @@ static void set(void *to, size_t offset, uint32_t value)
 #define AT(field) offsetof(struct stated_layer, field)
 const struct option_row stated_layer_rows[] = {
     { "ranks", "N", OPTION_COUNT, AT(on.ranks), "ranks of the group [4]" },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(on.per_node), "ranks on a node [all of them]" },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(on.per_node), "ranks on each node [all ranks]" },
     { "ranks-per-rack", "P", OPTION_COUNT, AT(on.per_rack),
-      "ranks in a rack of nodes [nodes are all as near]" },
+      "ranks in a rack of nodes [all nodes are equally near]" },
     { .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_TEXT, AT(shape),
-      "the layer as text, as `moetune show` prints it; W: ranks in all, m: on each node" },
+      "the layer as text, as `moetune show` prints it; W is the number of ranks, m the ranks per "
+      "node" },
     { NULL },
 };
 #undef AT

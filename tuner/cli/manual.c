@@ -125,55 +125,60 @@ static const struct {
     const char *name, *meaning;
 } variables[] = {
     { "MOETUNE_DB, MOELOOKUP_DB",
-      "The database, where --db does not say it: MOETUNE_DB, else MOELOOKUP_DB. A verb that reads "
-      "a database, or takes something out of it, ends with an error where such a name is of no "
-      "file; tune, probe and import make it; plan, doctor and fingerprint take it as empty. "
-      "Trainers and lookup search both, MOELOOKUP_DB first." },
-    { "XDG_DATA_HOME, HOME", "Else the database is $XDG_DATA_HOME/moetune/moetune.db; without it, "
-                             "$HOME/.local/share/moetune/moetune.db. What --sim models goes into "
-                             "modelled.db in the same folder, unless --db says otherwise." },
+      "The database, if --db names none: MOETUNE_DB, else MOELOOKUP_DB. A verb that reads a "
+      "database, or removes something from it, fails if such a name is of no file. `tune`, `probe` "
+      "and `import` create the file. `plan`, `doctor` and `fingerprint` take it as an empty "
+      "database. Trainers and `lookup` search both, MOELOOKUP_DB first." },
+    { "XDG_DATA_HOME, HOME",
+      "Without those two the database is $XDG_DATA_HOME/moetune/moetune.db, or else "
+      "$HOME/.local/share/moetune/moetune.db. What --sim models goes into modelled.db in the same "
+      "folder, unless --db says otherwise." },
     { "MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LAUNCH, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
       "MOELOOKUP_COUNTS",
-      "Heard by trainers and by lookup: see moelookup(3)." },
+      "Trainers and `lookup` read them, see moelookup(3)." },
     { "MOELOOKUP_LIBRARY, MOETUNE_LIBRARY", "The libraries that the Python packages load." },
     { "MOETUNE_TO, MOETUNE_FROM, MOETUNE_TO_FD, MOETUNE_FROM_FD",
-      "Set for the program of `tune --exec`: where it asks, and where it is answered." },
+      "moetune sets them for the program of `tune --exec`: where it asks, and where it reads the "
+      "answers." },
     { "MOETUNE_WINDOW, MOETUNE_LAYER, MOETUNE_LAUNCHER_ARGS",
-      "Set for the same program: the width of a bucket, the layer of the table, the words of "
-      "--launcher-args." },
-    { "MOETUNE_SPACE, MOETUNE_PLAN",
-      "Set for a program with a space: the space, the values of its axes that need a restart." },
-    { "CUDA_VISIBLE_DEVICES", "Which GPUs there are." },
+      "moetune sets them for that program, too: the width of a bucket, the layer of the table, the "
+      "value of --launcher-args." },
+    { "MOETUNE_SPACE, MOETUNE_PLAN", "moetune sets them for a program with a space: the text of "
+                                     "the space, and the values of its axes that need a restart." },
+    { "CUDA_VISIBLE_DEVICES", "The GPUs that moetune may use." },
     { "OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK",
-      "Set by a launcher: this process is one of its ranks." },
+      "A launcher sets them: this process is one of its ranks." },
     { "OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK",
-      "Set by a launcher: which GPU of its host a rank takes." },
+      "A launcher sets them: which GPU of its host a rank takes." },
     { "FORKED_RANKS, FORKED_RANK",
-      "Set by a moetune that was built without an MPI: how many ranks its own process becomes when "
-      "they are to meet, and which of them a process is." },
+      "A moetune that was built without MPI sets them: how many ranks its own process becomes when "
+      "they meet, and which of these ranks a process is." },
     { "SLURM_JOB_ID, SLURM_PROCID, SLURM_TASKS_PER_NODE",
-      "Set by Slurm: how many ranks the allocation has room for." },
-    { "LOCAL_WORLD_SIZE, LOCAL_SIZE", "Ranks per node, as torchrun sets and Tutel wants it." },
+      "Slurm sets them: how many ranks the allocation has room for." },
+    { "LOCAL_WORLD_SIZE, LOCAL_SIZE",
+      "Ranks per node: torchrun sets the first, Tutel reads the second." },
     { "OMPI_MCA_*, OPENBLAS_*, OMP_NUM*, GOTO_NUM*, NCCL_*, UCX_*, CUDA_*, FI_*, PSM2_MTU*, "
       "MALLOC_*",
-      "Heard by the libraries. They change how fast a cluster is, so they are part of its "
-      "fingerprint. doctor looks at OMPI_MCA_mpi_yield_when_idle, OMPI_MCA_btl_tcp_if_include and "
+      "Libraries read them. They change how fast a cluster is, so they are part of its "
+      "fingerprint. `doctor` checks OMPI_MCA_mpi_yield_when_idle, OMPI_MCA_btl_tcp_if_include and "
       "NCCL_SOCKET_IFNAME." },
-    { "TERM, NO_COLOR", "Whether progress may be drawn on one line; whether tables have colours." },
-    { "MOETUNE_FAULT", "Injects a fault, as alloc:2@1 (the second allocation on rank 1): for "
-                       "tests." },
-    { "MOETUNE_BIND, MOETUNE_ONE_THREAD", "Set by moetune for the ranks that it starts." },
+    { "TERM, NO_COLOR", "TERM says whether progress may be drawn on one line. NO_COLOR turns the "
+                        "colours of tables off." },
+    { "MOETUNE_FAULT",
+      "For tests. It injects a fault, as alloc:2@1 (the second allocation on rank 1)." },
+    { "MOETUNE_BIND, MOETUNE_ONE_THREAD", "moetune sets them for the ranks that it starts." },
 };
 static const struct {
     const char *name, *meaning;
 } files[] = {
-    { "X.db", "The database: one process writes, readers are welcome." },
-    { "X.db.published", "The dictionary alone, replaced whole after buckets. Whatever reads a "
-                        "database reads this, too; where it is damaged, the database." },
-    { "X.db.journal", "Every row as a line of JSON; `moetune tune --repair` rebuilds a damaged "
-                      "database from it." },
-    { "X.db.owner", "Who writes the database." },
-    { "/etc/moetune, PREFIX/share/moetune", "Where look-ups search after the user's own." },
+    { "X.db", "The database: one process writes, any number of processes read." },
+    { "X.db.published",
+      "The table alone, replaced as a whole after buckets. Whatever reads a database can read this "
+      "file, too. If it is damaged, readers take the database." },
+    { "X.db.journal",
+      "Every row as a line of JSON. `moetune tune --repair` rebuilds a damaged database from it." },
+    { "X.db.owner", "Which process writes the database." },
+    { "/etc/moetune, PREFIX/share/moetune", "Where look-ups search after the user's own folder." },
 };
 
 void manual_print(const struct verb *const *verbs, FILE *out)
@@ -184,23 +189,23 @@ void manual_print(const struct verb *const *verbs, FILE *out)
           "moetune help [VERB]\nmoetune --version\nmoetune --completion bash\n```\n\n"
           "## Description\n\n",
           out);
-    print_text("An MoE layer has one workload, its expert capacity c, that changes at every "
-               "training step, and several ways to run it: how parallel (r), how finely "
-               "pipelined (d), with which all-to-all (a). moetune measures which way is "
-               "fastest on a machine, with real overlapped compute and communication, and "
-               "remembers the winner of every bucket floor(c/R) in an SQLite database, where "
-               "trainers look it up.",
-               "", out);
+    print_text(
+        "An MoE layer has one workload that changes at every training step: its expert capacity c. "
+        "There are several ways to run the layer: how parallel (r), how finely pipelined (d), with "
+        "which all-to-all (a). Such a combination is a plan. `moetune` measures which plan is "
+        "fastest on a machine, with real overlapped compute and communication. It stores the best "
+        "plan of every bucket floor(c/R) in an SQLite database. Trainers look the plan up there.",
+        "", out);
     fputs("\n## Verbs\n\n", out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
             print_item(verbs[i]->name, verbs[i]->summary, out);
     fputs("\n## Options\n\n", out);
-    print_text(
-        "Every verb takes `--help`. Options and arguments may come in any order; of an option "
-        "that is given twice the last one counts, unless it says \"again for more\". Defaults "
-        "stand in brackets. Bash completes all of it after `. <(moetune --completion bash)`.",
-        "", out);
+    print_text("Every verb takes `--help`. Options and arguments may come in any order. If an "
+               "option is given twice the last value counts, unless its text says \"may be "
+               "repeated\". Defaults stand in brackets. Bash completes verbs, options and words "
+               "after `. <(moetune --completion bash)`.",
+               "", out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
             print_verb(verbs, verbs[i], out);

@@ -31,15 +31,13 @@ const struct verb_end verb_ends[] = {
     { 3, "a check failed" },
     { 4, "nothing found, or a plan that does not apply here" },
     { 6, "database busy or unusable" },
-    { 75, "cut off: the same command goes on" },
+    { 75, "cut off: the same command continues" },
     { 0, NULL },
 };
 
-enum { WIDTH = 100, HELP_COLUMN = 28 };
+enum { WIDTH = 80, HELP_COLUMN = 28 };
 
-/* Prints words up to the width; later lines begin at `indent`, where the first one stands already.
- */
-static void print_wrapped(const char *text, int indent, FILE *out)
+void verb_print_wrapped(const char *text, int indent, FILE *out)
 {
     int at = indent, screen = screen_columns(out), width = screen < WIDTH ? screen : WIDTH;
 
@@ -77,18 +75,18 @@ static void print_option(const struct option_row *row, const void *defaults, FIL
         snprintf(left, sizeof(left), "--%s %s", row->name, row->value ? row->value : "");
     option_describe(row, defaults, text, sizeof(text));
     fprintf(out, "  %-*s ", HELP_COLUMN - 3, left);
-    print_wrapped(text, HELP_COLUMN, out);
+    verb_print_wrapped(text, HELP_COLUMN, out);
 }
 
 void verb_help(const struct verb *verb, FILE *out)
 {
-    static const struct option_row help = { "help", NULL, OPTION_FLAG, 0, "this text" };
+    static const struct option_row help = { "help", NULL, OPTION_FLAG, 0, "print this text" };
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count = options_flatten(verb->rows, rows);
 
     fprintf(out, "usage: moetune %s%s%s%s\n\n", verb->name, verb->arguments ? " " : "",
             verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
-    print_wrapped(verb->about, 0, out);
+    verb_print_wrapped(verb->about, 0, out);
     fputc('\n', out);
     for (size_t i = 0; i < count; i++) {
         if (rows[i].kind == OPTION_GROUP)
@@ -102,8 +100,10 @@ void verb_help(const struct verb *verb, FILE *out)
         verb->tables(out);
         fputc('\n', out);
     }
-    if (verb->notes)
-        print_wrapped(verb->notes, 0, out);
+    if (verb->notes) {
+        verb_print_wrapped(verb->notes, 0, out);
+        fputc('\n', out);
+    }
     fprintf(out, "example: moetune %s\n", verb->example);
 }
 
@@ -120,7 +120,7 @@ void verb_overview(const struct verb *const *verbs, FILE *out)
     for (const struct verb_end *end = verb_ends; end->meaning; end++)
         text_add(ends, sizeof(ends), " %d %s%s", end->code, end->meaning,
                  end[1].meaning ? ";" : ".");
-    print_wrapped(ends, 0, out);
+    verb_print_wrapped(ends, 0, out);
 }
 
 /* ---- finding verbs */

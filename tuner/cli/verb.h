@@ -41,6 +41,10 @@ int verb_main(const struct verb *verb, char **argv, int first);
 
 void verb_help(const struct verb *verb, FILE *out);
 
+/* Prints words of `text` in lines of at most 80 columns.  The cursor stands in column `indent`,
+ * where later lines begin as well.  A newline of the text begins a new line. */
+void verb_print_wrapped(const char *text, int indent, FILE *out);
+
 /* Lists end with NULL.  verb_list() tells errors which verbs there are. */
 void verb_list(const struct verb *const *verbs);
 const struct verb *verb_find(const struct verb *const *verbs, const char *name);
@@ -56,7 +60,8 @@ struct verb_end {
 extern const struct verb_end verb_ends[]; /* ends with a NULL meaning */
 int verb_exit_code(int status);
 
-/* From the tables that --help is printed from: moetune(1), in Markdown; a script for bash to source. */
+/* From the tables that --help is printed from: moetune(1), in Markdown; a script for bash to
+ * source. */
 void manual_print(const struct verb *const *verbs, FILE *out);
 void completion_print(const struct verb *const *verbs, FILE *out);
 

@@ -14,16 +14,18 @@
 static const char *const device_words[] = { "auto", "host", "cuda", NULL };
 const struct option_row place_rows[] = {
     { "ranks", "N", OPTION_COUNT, AT(ranks),
-      "ranks to start (one per GPU, or what HOSTS have room for, or 2, 4 or 8 by the cores)" },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+      "ranks to start [one per GPU; or as many as HOSTS have room for; or 2, 4 or 8 by the "
+      "cores]" },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node),
+      "pretend that each node holds M ranks" },
     { "ranks-per-rack", "P", OPTION_COUNT, AT(ranks_per_rack),
-      "racks of P ranks, whose nodes are nearer to each other than to those of other racks" },
+      "ranks in a rack; its nodes are nearer to each other than to other nodes" },
     { "device", "NAME", OPTION_TEXT, AT(device),
-      "auto (cuda where every rank has a GPU), host, cuda", device_words },
+      "where experts compute: auto (cuda where every rank has a GPU), host, cuda", device_words },
     { "oversubscribe", NULL, OPTION_FLAG, AT(oversubscribe),
-      "more than 8 ranks per core of this machine; GPUs that are busy, or MIG instances" },
+      "allow more than 8 ranks per core of this machine, busy GPUs, and MIG instances" },
     { "launcher-args", "ARGS", OPTION_MAYBE_TEXT, AT(launcher_arguments),
-      "more words for mpirun, blanks between" },
+      "more arguments for mpirun, with blanks between" },
     { NULL },
 };
 #undef AT

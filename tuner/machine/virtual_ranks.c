@@ -15,11 +15,11 @@
 #define AT(field) offsetof(struct virtual_options, field)
 const struct option_row virtual_rows[] = {
     { "virtual-ranks", "W", OPTION_COUNT, AT(ranks),
-      "one rank beside the paced copies of W-1 that are not there" },
+      "run one real rank of W; paced copies stand for the W-1 others" },
     { "link", "GB/s", OPTION_TEXT, AT(link),
-      "their link, each way: 400, or 400,50 inside and between nodes" },
+      "link speed of virtual ranks, each way: 400, or 400,50 inside and between nodes" },
     { "copy-ctas", "N", OPTION_COUNT, AT(ctas),
-      "blocks of GPU threads that copy; 0: a copy engine" },
+      "GPU thread blocks that copy for virtual ranks; 0: a copy engine" },
     { NULL },
 };
 #undef AT

@@ -32,16 +32,18 @@
 #define AT(field) offsetof(struct two_tables, field)
 const struct option_row two_tables_rows[] = {
     { "exec", "COMMAND", OPTION_TEXT, AT(exec),
-      "instead: this program, which asks and tells, under the table's plans ..." },
+      "compare two tables in this program, which asks for plans and tells times (see below)" },
     { "against-table", "FILE", OPTION_TEXT, AT(against_table),
-      "... and under those of this table [the default plan]" },
+      "with --exec: the other table [the default plan]" },
     { "space", "FILE", OPTION_TEXT, AT(space),
-      "plans of its own that the program has, see moetune-spaces(7)" },
-    { "launch-steps", "N", OPTION_COUNT, AT(launch_steps), "steps of a launch that are one sample",
-      .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
-    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps of each launch at each key that do not count",
-      .least = 0, .most = 1000 },
-    TRAFFIC_ROW("traffic", AT(traffic), "ranges of a launch count by what trainers ask"),
+      "with --exec: the space of the program, see moetune-spaces(7)" },
+    { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
+      "with --exec: steps of a launch; their mean is one sample", .least = 1,
+      .most = TUNE_LAUNCH_STEPS_MAX },
+    { "warmup", "N", OPTION_COUNT, AT(warmup),
+      "with --exec: first steps of each launch at each key that do not count", .least = 0,
+      .most = 1000 },
+    TRAFFIC_ROW("traffic", AT(traffic), "with --exec: weight ranges of a launch by this traffic"),
     { NULL },
 };
 #undef AT

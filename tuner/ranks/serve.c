@@ -18,7 +18,8 @@ struct serve_options {
 
 #define AT(field) offsetof(struct serve_options, field)
 static const struct option_row rows[] = {
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node),
+      "pretend that each node holds M ranks" },
     { "ranks-per-rack", "P", OPTION_COUNT, AT(ranks_per_rack), "racks of P ranks" },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end" },
     { .kind = OPTION_GROUP, .offset = AT(virtual), .rows = virtual_rows },

@@ -42,73 +42,78 @@ const char *tune_axes(const struct tune_options *o)
 const struct option_row tune_rows[] = {
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_LIST, AT(shapes),
-      "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more; W and m, which follow where it "
-      "is printed: ranks in all, and on each node" },
+      "the layer as text, as \"E=8 k=2 T=4096 D=1024 H=4096\"; may be repeated. Printed layers "
+      "also have W (ranks) and m (ranks per node)" },
     { "model", "FILE", OPTION_LIST, AT(models),
-      "the layer of a Hugging Face config.json; options above replace what it says" },
+      "read the layer from a Hugging Face config.json; options above replace its values" },
     { .kind = OPTION_GROUP, .offset = AT(load), .rows = load_rows },
 
     { "what to try", .kind = OPTION_GROUP },
-    BUCKETS_ROW(AT(buckets), "buckets of capacity, floor(c/R)"),
+    BUCKETS_ROW(AT(buckets), "tune the buckets LO to HI; bucket = floor(c/R)"),
     { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
-      "else: the buckets that factors from 1 to F reach; 0: that drop nothing, by --skew or "
-      "--routing" },
-    TRAFFIC_ROW("from-misses", AT(misses), "else: what trainers asked for and did not find"),
+      "without --buckets: the buckets of capacity factors from 1 to F; 0: those in which --skew or "
+      "--routing drops nothing" },
+    TRAFFIC_ROW("from-misses", AT(misses),
+                "instead of --buckets: what trainers asked for and the table lacked"),
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values; "
-      "e too where nothing drops: --routing, or a factor of 0" },
+      "axes to vary, of " PLAN_AXES
+      "; others keep their defaults. a=linear:2dh tries only these values. e varies, too, if "
+      "nothing is dropped (--routing, or factor 0)" },
     { "space", "FILE", OPTION_TEXT, AT(space),
-      "instead: plans that the program of --exec declares, see moetune-spaces(7); moetune: our "
-      "own, "
-      "on all axes" },
+      "tune the axes that FILE declares for the program of --exec, see moetune-spaces(7); "
+      "\"moetune\": our own layer on all its axes" },
     { "launch", "LIST", OPTION_TEXT, AT(fixed),
-      "axes that trainers cannot switch from bucket to bucket, as r,d: they get the one launch of "
-      "these that is best for the whole table" },
+      "axes that trainers cannot switch between buckets, as r,d; tune chooses one value of each, "
+      "the best for the whole table" },
     { "static", NULL, OPTION_FLAG, AT(all_fixed),
-      "trainers switch no axis: one plan for all buckets" },
-    TRAFFIC_ROW("traffic", AT(traffic),
-                "for what one launch is to be best: with these, or with --space"),
-    { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive, blind (below)",
-      search_words },
+      "trainers switch no axis: choose one plan for all buckets" },
+    TRAFFIC_ROW(
+        "traffic", AT(traffic),
+        "with --static, --launch or --space: choose the launch that is best for this traffic"),
+    { "search", "NAME", OPTION_WORD, AT(search),
+      "search strategy: guided, paper, exhaustive, blind (see below)", search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
-      "the greatest chance for a plan to be slower than the default" },
-    MARGIN_ROW(AT(margin), "by how much a new plan must beat the entry's"),
-    { "retune", NULL, OPTION_FLAG, AT(retune), "measure again what is known" },
+      "largest chance that a plan is slower than the default" },
+    MARGIN_ROW(AT(margin), "how much faster a new plan must be to replace the entry's"),
+    { "retune", NULL, OPTION_FLAG, AT(retune), "measure known buckets again" },
     SEED_ROW(AT(setup.seed)),
 
     { "where", .kind = OPTION_GROUP },
-    { "cluster", NULL, OPTION_FLAG, AT(cluster), "the machine this runs on (the default)" },
+    { "cluster", NULL, OPTION_FLAG, AT(cluster), "tune on this machine (the default)" },
     { .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
     { .kind = OPTION_GROUP, .offset = AT(setup.where.virtual), .rows = virtual_rows },
     { "exec", "COMMAND", OPTION_TEXT, AT(exec),
-      "tune the layer of this program, which asks and tells" },
+      "tune the layer of this program, which asks for plans and tells times (see `moetune help "
+      "tune`)" },
     { "guard", "NAME>=X", OPTION_LIST, AT(guards),
-      "with --exec: what a step must tell beside its time, or NAME<=X; again for more" },
+      "with --exec: a plan fails if its step tells a NAME below X, or none; also NAME<=X; may be "
+      "repeated" },
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
-      "with --space: steps of a plan in one launch, which are one sample [what pays, 5 to 100]",
+      "with --space: steps of a plan in one launch; their mean is one sample [5 to 100, what pays]",
       .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
-      "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
+      "what runs the layer, as \"tutel 0.3, torch 2.3\"; each text has its own table" },
 
     { "phases", NULL, OPTION_FLAG, AT(setup.phases),
-      "also what each plan's step is made of, for `report`: 14 half steps more" },
+      "also store what each plan's step is made of, for `report`; takes 14 half steps more" },
 
     { "how long", .kind = OPTION_GROUP },
-    { "effort", "WORD", OPTION_WORD, AT(effort), "quick, normal, thorough (below)", effort_words },
-    { "repeats", "N", OPTION_COUNT, AT(repeats), "samples per comparison (paper), or rounds",
-      .least = 1, .most = 1000 },
+    { "effort", "WORD", OPTION_WORD, AT(effort),
+      "how much to measure: quick, normal, thorough (see below)", effort_words },
+    { "repeats", "N", OPTION_COUNT, AT(repeats),
+      "samples per comparison (--search paper), or rounds (exhaustive)", .least = 1, .most = 1000 },
     { .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
 
     { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
     { "repair", NULL, OPTION_FLAG, AT(setup.repair),
-      "check the database, rebuild a damaged one from its journal" },
+      "check the database, and rebuild a damaged one from its journal" },
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(AT(json)),
     { "paste", NULL, OPTION_FLAG, AT(paste),
-      "end with lines of C and Python that ask for the table" },
+      "finish with C and Python lines that look the table up" },
     COLOR_ROW(AT(color)),
     QUIET_ROW(AT(setup.quiet)),
     { NULL },

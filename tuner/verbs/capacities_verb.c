@@ -25,29 +25,32 @@ struct options {
 #define POLICY(member) OPTION(policy.member)
 
 static const struct option_row rows[] = {
-    { "ranks", "W", OPTION_COUNT, POLICY(ranks), "ranks of the layer (those of --shape, else 1)",
+    { "ranks", "W", OPTION_COUNT, POLICY(ranks), "ranks of the layer [those of --shape, else 1]",
       .least = 1, .most = 65536 },
     { "start", "ROWS", OPTION_COUNT, POLICY(start),
-      "of each expert before counts act (2.5 times an even share)", .least = 1,
+      "capacity of each expert before counts act [2.5 times an even share]", .least = 1,
       .most = UINT32_MAX - 1 },
-    { "most", "ROWS", OPTION_COUNT, POLICY(most), "no expert gets more (the largest count)",
-      .least = 1, .most = UINT32_MAX - 1 },
+    { "most", "ROWS", OPTION_COUNT, POLICY(most),
+      "largest capacity that an expert may get [the largest count]", .least = 1,
+      .most = UINT32_MAX - 1 },
     { "grid", "ROWS", OPTION_COUNT, POLICY(grid), "capacities are multiples of it", .least = 1,
       .most = 1 << 30 },
-    { "hold", "STEPS", OPTION_COUNT, POLICY(hold), "that a peak is remembered, at least",
+    { "hold", "STEPS", OPTION_COUNT, POLICY(hold), "steps for which a peak is remembered, at least",
       .least = 1, .most = 1 << 30 },
-    { "gap", "STEPS", OPTION_COUNT, POLICY(gap), "over which drops are counted", .least = 1,
+    { "gap", "STEPS", OPTION_COUNT, POLICY(gap), "steps over which drops are counted", .least = 1,
       .most = 1 << 15 },
-    { "low", "N", OPTION_COUNT, POLICY(low), "thousandths of a capacity: below, experts shrink",
-      .least = 0, .most = 999 },
-    { "slack", "N", OPTION_COUNT, POLICY(slack), "thousandths of a peak, on top of it", .least = 0,
+    { "low", "N", OPTION_COUNT, POLICY(low),
+      "shrink an expert if its new capacity is below N thousandths of the old", .least = 0,
+      .most = 999 },
+    { "slack", "N", OPTION_COUNT, POLICY(slack),
+      "thousandths of its peak that an expert gets in addition [0]", .least = 0, .most = 1000000 },
+    { "drops", "PPM", OPTION_COUNT, POLICY(drops),
+      "grow at once if more than so many of a million choices are dropped", .least = 0,
       .most = 1000000 },
-    { "drops", "PPM", OPTION_COUNT, POLICY(drops), "of all choices: above, experts grow at once",
-      .least = 0, .most = 1000000 },
-    { "delta", "STEPS", OPTION_COUNT, POLICY(delta), "after which counts act", .least = 1,
+    { "delta", "STEPS", OPTION_COUNT, POLICY(delta), "steps after which counts act", .least = 1,
       .most = 1 << 30 },
-    { "replans", NULL, OPTION_FLAG, OPTION(replans), "print the capacities of each re-plan, too" },
-    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), "; its table says what steps take"),
+    { "replans", NULL, OPTION_FLAG, OPTION(replans), "also print the capacities of each re-plan" },
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), "; its table gives the step times"),
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     { NULL },
@@ -240,18 +243,18 @@ out:
 
 const struct verb capacities_verb = {
     .name = "capacities",
-    .summary = "capacities that follow the experts, replayed on recorded counts",
+    .summary = "replay recorded counts with capacities that follow the experts",
     .arguments = "FILE",
     .most = 1,
-    .about = "Replays what a gate chose, a line {\"counts\": [..E numbers..]} for each step as for "
-             "`run --routing`, and says what the controller of libmoelookup would have come to: "
-             "rows per choice, of all experts and on the fullest rank, re-plans, what was dropped. "
-             "Beside it one static capacity (factor 2.5), and the rule that DynaMoE's authors left "
-             "in a comment. With --shape or --db a layer's table says what steps take. "
-             "\"largest\": [...] in a line is the largest count over ranks; without it all ranks "
-             "count as equal. With r >= 1 all ranks wait for the fullest, so with as many ranks as "
-             "experts, or more, capacities of their own save memory, but no time; with r=0 every "
-             "rank computes the rows of all.",
+    .about = "Replays what a gate chose. FILE has a line {\"counts\": [..E numbers..]} for each "
+             "step, as for `run --routing`. The verb prints what the capacity controller of "
+             "libmoelookup would have done: rows per choice, over all experts and on the fullest "
+             "rank, re-plans, and drops. Beside it are one static capacity (factor 2.5), and a "
+             "rule that DynaMoE's authors left in a comment. With --shape or --db a layer's table "
+             "gives the step times. A line may have \"largest\": [...], the largest counts over "
+             "ranks. Without it all ranks count as equal. With r >= 1 all ranks wait for the "
+             "fullest one. If there are at least as many ranks as experts, different capacities "
+             "then save memory, but no time. With r=0 every rank computes the rows of all experts.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

@@ -190,13 +190,14 @@ out:
 
 const struct verb diff_verb = {
     .name = "diff",
-    .summary = "where two tables say something else",
+    .summary = "list the buckets in which two tables differ",
     .arguments = "FILE FILE",
     .least = 2,
     .most = 2,
-    .about = "Compares two tables, each a database, a snapshot or an exported file: buckets that "
-             "only one of them has, and buckets with another plan. A is the first file.",
-    .notes = "Exit code 3: they differ.",
+    .about = "Compares two tables. Each is a database, a snapshot or an exported file. Lists the "
+             "buckets that only one table has, and the buckets with different plans. A is the "
+             "first file.",
+    .notes = "Exit code 3: the tables differ.",
     .example = "diff before.jsonl moetune.db",
     .run = verb_diff,
 };

@@ -66,16 +66,16 @@ static int verb_doctor(const struct verb_call *call, void *options)
 
 const struct verb doctor_verb = {
     .name = "doctor",
-    .summary = "what would make the numbers wrong here, and how to cure it",
+    .summary = "find what would make measurements wrong here, and the cure",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Looks for what would make a table wrong: the database's place, cores, load, clocks, "
-             "libraries, network. Each finding says what it does to the numbers and how to cure "
-             "it.",
+    .about =
+        "Looks for what would make a table wrong: the database's place, cores, load, clocks, "
+        "libraries, network. Each finding says what it does to the numbers, and how to cure it.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 3: something is WRONG.",
+    .notes = "Exit code 3: a finding is WRONG.",
     .example = "doctor --ranks 2",
     .run = verb_doctor,
 };

@@ -47,34 +47,36 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "output", "FILE", OPTION_TEXT, OPTION(file), "where to; -: standard output [-]",
+    { "output", "FILE", OPTION_TEXT, OPTION(file), "output file; -: standard output [-]",
       .letter = 'o' },
     { "format", "WORD", OPTION_WORD, OPTION(format),
-      "jsonl (for import), csv, header (C), packed (for libmoelookup); or the answers for a layer",
+      "a table: jsonl (for import), csv, header (C), packed (for libmoelookup); or the answers for "
+      "one layer: " ANSWER_FORMATS " [jsonl]",
       format_words },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     FINGERPRINT_ROW(OPTION(fingerprint)),
-    { "identify", NULL, OPTION_FLAG, OPTION(identify),
-      "host names as well; else they stay at home" },
-    { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
+    { "identify", NULL, OPTION_FLAG, OPTION(identify), "include host names" },
+    { "full", NULL, OPTION_FLAG, OPTION(full), "include every timed step" },
     DB_ROW(OPTION(db)),
-    { "answers: " ANSWER_FORMATS, .kind = OPTION_GROUP },
-    { "space", "NAME|FILE", OPTION_TEXT, OPTION(space), "its layer; --shape where it has several" },
+    { "answers for one layer", .kind = OPTION_GROUP },
+    { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
+      "a layer of this declared space; --shape chooses if it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
-      "only for this key; for a layer of moetune's own: its capacity [all keys, where one plan or "
-      "launch answers them]" },
+      "only for this key (the capacity, for moetune's own layer) [all keys, if one plan or launch "
+      "answers them]" },
     { "class", "X", OPTION_TEXT, OPTION(class), "only for this class beside the key" },
     { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
-      "inside this launch of the space: \"backend=deepep ep=8\" [the one that tune chose]" },
+      "inside this launch of the space, as \"backend=deepep ep=8\" [the one that tune chose]" },
     TRAFFIC_ROW("traffic", OPTION(thresholds.traffic),
-                "by what trainers ask: which launch is told, where switch points lie"),
+                "choose the launch and the switch points by this traffic"),
     { "set", "NAME=VALUE", OPTION_LIST, OPTION(sets),
-      "what the reader calls an axis (nothing: leave it out), or a fact of its file" },
+      "what the reader calls an axis (empty: leave it out), or a fact of its file; may be "
+      "repeated" },
     { "check", NULL, OPTION_FLAG, OPTION(check),
-      "read the file back by the reader's rules, say what answers which keys" },
+      "read the file back by the reader's rules, and print what answers which keys" },
     { "thresholds: the best few switch points over the key", .kind = OPTION_GROUP },
     { "switches", "K", OPTION_COUNT, OPTION(thresholds.switches),
-      "so many switch points at most, in each class", .most = THRESHOLDS_SWITCHES_MAX },
+      "largest number of switch points in each class", .most = THRESHOLDS_SWITCHES_MAX },
     JSON_ROW(OPTION(thresholds.json)),
     { NULL },
 };
@@ -319,9 +321,9 @@ static int verb_export(const struct verb_call *call, void *options)
 
 const struct verb export_verb = {
     .name = "export",
-    .summary = "tables for other sites and programs: JSON lines, CSV, C, packed, flags ...",
-    .about = "Writes the dictionary with the proof of each entry. The same content gives the same "
-             "bytes on every machine; host names, users and paths stay at home.",
+    .summary = "write the table for other sites and programs (JSON, CSV ...)",
+    .about = "Writes the table with the proof of each entry. Equal content gives equal bytes on "
+             "every machine. Host names, users and paths are left out.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

@@ -19,8 +19,8 @@ struct options {
 
 static const struct option_row rows[] = {
     { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
-    { "diff", "FILE", OPTION_TEXT, OPTION(diff), "compare with a text that was saved before" },
-    { "file", "FILE", OPTION_TEXT, OPTION(file), "that of such a text, instead of this machine's" },
+    { "diff", "FILE", OPTION_TEXT, OPTION(diff), "compare with a saved output of this verb" },
+    { "file", "FILE", OPTION_TEXT, OPTION(file), "use a saved output instead of this machine" },
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     { NULL },
@@ -147,16 +147,17 @@ static int verb_fingerprint(const struct verb_call *call, void *options)
 
 const struct verb fingerprint_verb = {
     .name = "fingerprint",
-    .summary = "what this cluster is: hosts, links, libraries",
+    .summary = "describe this cluster: hosts, links, libraries",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Asks every rank what its host is. HOSTS: a file, or \"a:8,b:8\". Tables belong to "
-             "the hash: hard fields make another one, soft fields make entries stale. What "
-             "`moetune probe` stored in the database is added.",
+    .about = "Asks every rank what its host is, and prints the cluster and its hash. HOSTS is a "
+             "file, or a list as \"a:8,b:8\". Each table belongs to one hash. If a hard field "
+             "differs, the hash differs. If a soft field differs, entries become stale. The output "
+             "also has what `moetune probe` stored in the database.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .notes = "Exit code 3: --diff found a hard or soft field that differs.",
-    .example = "fingerprint > cluster.txt; moetune fingerprint --diff cluster.txt",
+    .example = "fingerprint >a.txt; moetune fingerprint --diff a.txt",
     .run = verb_fingerprint,
 };

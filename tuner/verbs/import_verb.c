@@ -22,8 +22,8 @@ struct options {
 static const struct option_row rows[] = {
     DRY_RUN_ROW(OPTION(dry)),
     { "strict", NULL, OPTION_FLAG, OPTION(strict),
-      "exit code 3 if a bucket is there with another plan" },
-    { "quiet", NULL, OPTION_FLAG, OPTION(quiet), "do not list conflicts" },
+      "exit with code 3 if a bucket already has another plan" },
+    { "quiet", NULL, OPTION_FLAG, OPTION(quiet), "list no conflicts" },
     DB_ROW(OPTION(db)),
     { NULL },
 };
@@ -177,18 +177,19 @@ out:
     return rc;
 }
 
-#define ABOUT                                                                                      \
-    "Takes in tables that `moetune export` wrote, or databases. All of a file or nothing of it. "  \
-    "What comes in answers only on a cluster whose hard fields are all known and equal, and "      \
-    "where nothing was measured here. Of two entries one stays by a fixed order (not stale, "      \
-    "effort, date, samples), never by its time; the other goes to history."
+static const char about[] =
+    "Adds tables that `moetune export` wrote, or databases. A file is added as a whole, or not at "
+    "all. An added entry answers only on a cluster whose hard fields are all known and equal, and "
+    "only in buckets that were not measured here. If two entries meet, a fixed order chooses one: "
+    "not stale, effort, date, samples. Their times play no part. The other entry goes to the "
+    "history.";
 
 const struct verb import_verb = {
     .name = "import",
-    .summary = "tables of other sites",
+    .summary = "add tables of other sites to the database",
     .arguments = "FILE...",
     .least = 1,
-    .about = ABOUT,
+    .about = about,
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "import table.jsonl --dry-run",
@@ -197,10 +198,10 @@ const struct verb import_verb = {
 
 const struct verb merge_verb = {
     .name = "merge",
-    .summary = "the same, for databases of one's own",
+    .summary = "the same as import, for databases of your own",
     .arguments = "FILE...",
     .least = 1,
-    .about = ABOUT,
+    .about = about,
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "merge other.db --dry-run",

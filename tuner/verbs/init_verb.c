@@ -21,7 +21,7 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "force", NULL, OPTION_FLAG, OPTION(force), "write files anew that are there already" },
+    { "force", NULL, OPTION_FLAG, OPTION(force), "overwrite files that exist" },
     { NULL },
 };
 
@@ -146,20 +146,21 @@ static int verb_init(const struct verb_call *call, void *options)
 
 const struct verb init_verb = {
     .name = "init",
-    .summary = "a program to start from, with the space of what may vary in it",
+    .summary = "write a program to start from, and the space of its axes",
     .arguments = "[NAME [DIR]]",
     .most = 2,
     .about = "Writes the files of a program for `tune --space FILE --exec` into DIR, by default "
-             "the current one: what runs the steps, in Python, and a .space file that declares "
-             "what may vary. Then it says what to type next. Without a NAME it lists the programs. "
-             "Files that are there already are left alone.",
+             "the current folder. They are a Python program that runs the steps, and a .space file "
+             "that declares its axes. Then it prints what to type next. Without NAME it lists the "
+             "programs. Without --force it overwrites no file.",
     .rows = rows,
     .options_size = sizeof(struct options),
     .tables = list,
     .notes = "A program asks for a plan before a step and tells its time afterwards, by "
-             "moetune.torch.Asker of the Python package (moetune.Asker without torch). Under a "
-             "plan that it cannot run it says so; where moetune did not start it, it runs --plan. "
-             "Those that were not run here say so, and which sources they follow.",
+             "moetune.torch.Asker of the Python package (moetune.Asker without torch). It answers "
+             "that it cannot run a plan, where that is so. If moetune did not start it, it runs "
+             "the plan of --plan. Programs marked \"not run\" were never run here, and say which "
+             "sources they follow.",
     .example = "init torch-moe my-layer",
     .run = verb_init,
 };

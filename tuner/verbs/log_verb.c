@@ -20,7 +20,7 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "lines", "N", OPTION_COUNT, OPTION(lines), "at most so many", .letter = 'n' },
+    { "lines", "N", OPTION_COUNT, OPTION(lines), "print at most N entries", .letter = 'n' },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     DB_ROW(OPTION(db)),
     { NULL },
@@ -77,8 +77,9 @@ out:
 
 const struct verb log_verb = {
     .name = "log",
-    .summary = "what the dictionary said before, and why it changed",
-    .about = "Prints entries that were replaced, the latest first: when, why, and what they said.",
+    .summary = "print replaced entries, and why they were replaced",
+    .about = "Prints the entries that were replaced, the latest first: when, why, and what each "
+             "one said.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

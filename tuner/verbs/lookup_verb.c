@@ -36,25 +36,27 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "capacity", "C", OPTION_LIST, OPTION(keys), "rows of an expert and rank; again for more",
-      .letter = 'c' },
+    { "capacity", "C", OPTION_LIST, OPTION(keys),
+      "capacity: rows of an expert on a rank; may be repeated", .letter = 'c' },
     { "capacities", "LIST", OPTION_TEXT, OPTION(each),
-      "instead: the rows of each expert, in a step that drops nothing: \"512,64*3\"" },
+      "instead: the rows of each expert, in a step that drops nothing, as \"512,64*3\"" },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
-      "instead: a layer of a declared space; words of the layer only where it has several" },
-    { "key", "N", OPTION_LIST, OPTION(keys), "the same, as a space calls it" },
-    { "class", "X", OPTION_NUMBER, OPTION(class),
-      "the class beside the key, in a space that has one", .least = 0, .most = 1e9 },
+      "instead: a layer of this declared space; layer options only if it has several layers" },
+    { "key", "N", OPTION_LIST, OPTION(keys), "key of the step, in a space; may be repeated" },
+    { "class", "X", OPTION_NUMBER, OPTION(class), "class beside the key, in a space that has one",
+      .least = 0, .most = 1e9 },
     { "launch", "WORDS", OPTION_TEXT, OPTION(launch),
-      "inside a launch of the space: \"backend=deepep ep=8\" ($MOELOOKUP_LAUNCH)" },
-    TRAFFIC_ROW("traffic", OPTION(traffic), "inside the launch that is best for what trainers ask"),
-    { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
+      "look up inside this launch of the space, as \"backend=deepep ep=8\" [$MOELOOKUP_LAUNCH]" },
+    TRAFFIC_ROW("traffic", OPTION(traffic),
+                "look up inside the launch that is best for this traffic"),
+    { "explain", NULL, OPTION_FLAG, OPTION(explain),
+      "print which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),
-      "print the table's digest, to compare elsewhere" },
+      "print the table's digest, to compare it elsewhere" },
     { "db", "FILE", OPTION_TEXT, OPTION(db),
-      "database, snapshot or packed table (the search path)" },
+      "database, snapshot or packed table [the search path]" },
     { "device", "NAME", OPTION_TEXT, OPTION(device),
-      "where several tables fit: a device or a hash" },
+      "choose among several tables that fit: a device or a hash" },
     JSON_ROW(OPTION(json)),
     { "layer", .kind = OPTION_GROUP, .offset = OPTION(stated), .rows = stated_layer_rows },
     { NULL },
@@ -405,16 +407,16 @@ static int verb_lookup(const struct verb_call *call, void *options)
 
 const struct verb lookup_verb = {
     .name = "lookup",
-    .summary = "which plan a trainer is told for a capacity, and why",
+    .summary = "print the plan that a trainer gets for a capacity, and why",
     .about =
-        "Answers as libmoelookup answers a trainer, for the layer that options name, or for the "
-        "only one there is. Trainers search on a path: of $MOELOOKUP_DB, $MOETUNE_DB, "
-        "the user's, /etc/moetune and PREFIX/share/moetune the first that has an entry answers.",
+        "Answers as libmoelookup answers a trainer. The layer is the one that options name, or the "
+        "only one there is. Trainers search on a path: $MOELOOKUP_DB, $MOETUNE_DB, the user's "
+        "database, /etc/moetune, PREFIX/share/moetune. The first that has an entry answers.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 4: only the default plan is known, or nothing of the launch in that range, "
-             "or the table cannot compare plans where capacities differ.",
+    .notes = "Exit code 4: only the default plan is known, or the range has no entry inside the "
+             "launch, or the table cannot compare plans for unequal capacities.",
     .example = "lookup -c 300 --explain --db moetune.db",
     .run = verb_lookup,
 };

@@ -32,14 +32,15 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    BUCKETS_ROW(OPTION(buckets), "buckets the plan is pinned for"),
+    BUCKETS_ROW(OPTION(buckets), "the buckets from LO to HI"),
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
-      "a layer of a declared space; words of the layer only where it has several" },
+      "a layer of this declared space; layer options only if it has several layers" },
     { "key", "N", OPTION_TEXT, OPTION(key),
-      "of a space, instead of buckets: the range of this key" },
-    { "class", "X", OPTION_TEXT, OPTION(class), "and this class beside the key [all of them]" },
-    { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
-    { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
+      "instead of --buckets: the range of this key of the space" },
+    { "class", "X", OPTION_TEXT, OPTION(class),
+      "and only this class beside the key [all classes]" },
+    { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "the plan to pin, as \"r=1 d=2 a=2dh\"" },
+    { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for later readers" },
     WINDOW_ROW(OPTION(window), "that of the table that answers"),
     FINGERPRINT_ROW(OPTION(fingerprint)),
     DB_ROW(OPTION(db)),
@@ -384,17 +385,16 @@ static int verb_override(const struct verb_call *call, void *options)
 
 const struct verb override_verb = {
     .name = "override",
-    .summary = "pin a plan for a range of buckets, with a reason",
+    .summary = "pin a plan for some buckets, with a reason",
     .arguments = "set|unset|list",
     .least = 1,
     .most = 1,
-    .about = "Pins a plan for a range of buckets of a layer that is in the database; look-ups "
-             "answer it before anything that was measured. unset takes the plan away "
-             "from the range; a pin's other buckets stay pinned.",
+    .about = "`set` pins a plan for some buckets of a layer that is in the database. Look-ups "
+             "answer a pinned plan before any measured one. `unset` ends the pins in these "
+             "buckets. A pin's other buckets stay pinned. `list` prints all pins.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .example = "override set --experts 2 --buckets 4:9 --plan \"r=1 d=2\" "
-               "--why \"2dh hangs on node 7\"",
+    .example = "override set --experts 2 --buckets 4:9 --plan r=1 --why hangs",
     .run = verb_override,
 };

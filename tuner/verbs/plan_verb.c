@@ -295,22 +295,23 @@ static int verb_plan(const struct verb_call *call, void *options)
 
 /* Those of tune, whose options they fill, and one of its own. */
 static const struct option_row rows[] = {
-    { "what to say", .kind = OPTION_GROUP },
+    { "what to print", .kind = OPTION_GROUP },
     { "worth", NULL, OPTION_FLAG, offsetof(struct tune_options, worth),
-      "whether tuning pays: probes the machine and takes some steps, a minute in all; with --sim "
-      "models them" },
+      "estimate whether tuning pays: probe the machine and time some steps, in a minute; with "
+      "--sim: model them" },
     { .kind = OPTION_GROUP, .rows = tune_rows },
     { NULL },
 };
 
 const struct verb plan_verb = {
     .name = "plan",
-    .summary = "what tune would try, how long, how much memory; --worth: whether it pays",
+    .summary = "print what tune would do, and how long; --worth: if it pays",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Says what `moetune tune` with the same options would try, how long it would take "
-             "and how much memory it needs; measures nothing. With --worth: what it is expected to "
-             "save, between which bounds, and whether that pays; measures for a minute.",
+    .about =
+        "Prints what `moetune tune` with the same options would try, how long it would take and "
+        "how much memory it needs. Measures nothing. With --worth it measures for a minute. Then "
+        "it prints what tuning is expected to save, between which bounds, and whether that pays.",
     .rows = rows,
     .defaults = &tune_defaults,
     .options_size = sizeof(tune_defaults),

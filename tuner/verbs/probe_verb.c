@@ -41,15 +41,15 @@ static const struct options defaults = { .where = PLACE_DEFAULTS,
 static const struct option_row rows[] = {
     { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
     { "seconds", "S", OPTION_NUMBER, OPTION(seconds),
-      "of rounds, about; at least 5 rounds are made", .least = 0, .most = 3600 },
+      "time for the rounds, about; at least 5 rounds are made", .least = 0, .most = 3600 },
     { "dtype", "TYPE", OPTION_WORD, OPTION(gpu.dtype),
-      "of a GPU's products: f32, f16, bf16; cores multiply in f32", dtype_words },
+      "type of a GPU's products: f32, f16, bf16; CPUs multiply in f32", dtype_words },
     { "model-dim", "D", OPTION_COUNT, OPTION(gpu.model_dim),
-      "of a GPU's products: one side, as of your layer", .least = 1, .most = 1 << 17 },
-    { "hidden-dim", "H", OPTION_COUNT, OPTION(gpu.hidden_dim), "and the other side", .least = 1,
-      .most = 1 << 20 },
+      "one side of a GPU's products, as in your layer", .least = 1, .most = 1 << 17 },
+    { "hidden-dim", "H", OPTION_COUNT, OPTION(gpu.hidden_dim), "the other side of a GPU's products",
+      .least = 1, .most = 1 << 20 },
     DB_ROW(OPTION(db)),
-    { "no-store", NULL, OPTION_FLAG, OPTION(no_store), "only print" },
+    { "no-store", NULL, OPTION_FLAG, OPTION(no_store), "print only, store nothing" },
     SEED_ROW(OPTION(seed)),
     QUIET_ROW(OPTION(quiet)),
     JSON_ROW(OPTION(json)),
@@ -356,13 +356,13 @@ static int verb_probe(const struct verb_call *call, void *options)
 
 const struct verb probe_verb = {
     .name = "probe",
-    .summary = "what this machine is like: links, products, noise; a file for tune --sim",
+    .summary = "measure links, products and noise; a file for tune --sim",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Measures this machine: links inside and between nodes, alone and beside compute; "
+    .about = "Measures this machine: links inside and between nodes, alone and beside compute; the "
              "speed of products, of memory and of every rank; how steady steps are. Prints a "
-             "description that `moetune tune --sim` replays, and stores it for `moetune tune` to "
-             "start from.",
+             "description that `moetune tune --sim` replays. Stores it, so that `moetune tune` "
+             "starts from it.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

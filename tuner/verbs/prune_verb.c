@@ -15,11 +15,11 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "stale", NULL, OPTION_FLAG, OPTION(stale), "entries that are out of date" },
+    { "stale", NULL, OPTION_FLAG, OPTION(stale), "remove stale entries" },
     { "imported", NULL, OPTION_FLAG, OPTION(imported),
-      "entries of other sites, unless verified here" },
-    { "older-than", "DAYS", OPTION_NUMBER, OPTION(days), "of those only what was decided before",
-      .least = 0, .most = 36500 },
+      "remove entries of other sites, unless verified here" },
+    { "older-than", "DAYS", OPTION_NUMBER, OPTION(days),
+      "only entries that were decided more than DAYS days ago", .least = 0, .most = 36500 },
     DRY_RUN_ROW(OPTION(dry)),
     DB_ROW(OPTION(db)),
     { NULL },
@@ -71,9 +71,9 @@ static int verb_prune(const struct verb_call *call, void *options)
 
 const struct verb prune_verb = {
     .name = "prune",
-    .summary = "take out what is stale or came from elsewhere",
-    .about = "Takes entries out of the dictionary; they stay in its history (`moetune log`). "
-             "--stale, --imported or both say which.",
+    .summary = "remove entries that are stale or imported",
+    .about = "Removes entries from the table. They stay in its history (`moetune log`). The "
+             "options --stale and --imported say which ones; one of the two is needed.",
     .rows = rows,
     .options_size = sizeof(struct options),
     .example = "prune --imported --dry-run",

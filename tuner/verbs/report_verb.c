@@ -15,13 +15,13 @@ struct options {
 
 static const struct option_row rows[] = {
     { "format", "WORD", OPTION_WORD, OPTION(format),
-      "one page (html), pictures (svg, png, pdf), or txt for a terminal", report_words },
-    { "output", "DIR", OPTION_TEXT, OPTION(folder), "where data, scripts and pictures go",
+      "one page (html), pictures (svg, png, pdf), or text for a terminal (txt)", report_words },
+    { "output", "DIR", OPTION_TEXT, OPTION(folder), "folder for data, scripts and pictures",
       .letter = 'o' },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
-    TRAFFIC_ROW("traffic", OPTION(traffic), "weight gains by what trainers asked"),
+    TRAFFIC_ROW("traffic", OPTION(traffic), "weight gains by this traffic"),
     { "counts", "FILE", OPTION_TEXT, OPTION(counts),
-      "what a gate chose, a step in a line as for --routing: capacities that follow it" },
+      "plot capacities that follow these counts of a gate; one step per line, as for --routing" },
     DB_ROW(OPTION(db)),
     { NULL },
 };
@@ -56,13 +56,13 @@ static int verb_report(const struct verb_call *call, void *options)
 
 const struct verb report_verb = {
     .name = "report",
-    .summary = "plots of the dictionary, and of what it was decided from",
+    .summary = "plot the table, and what it was decided from",
     .about = "Plots what the database holds with gnuplot: which plan wins, by how much, where the "
-             "time goes, what the table cost. Each plot has its data file and a script that draws "
-             "it again.",
+             "time goes, and what the table cost. Each plot has its data file, and a script that "
+             "draws it again.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .example = "report --db moetune.db -o report; moetune report --format txt --shape \"H=4096\"",
+    .example = "report --db moetune.db -o report",
     .run = verb_report,
 };

@@ -40,23 +40,25 @@ static const struct run_options defaults = {
 
 #define AT(field) offsetof(struct run_options, field)
 static const struct option_row rows[] = {
-    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"" },
+    { "plan", "PLAN", OPTION_LIST, AT(plans),
+      "a plan, as \"r=1 d=2 a=2dh\", or \"all\"; may be repeated" },
     { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", .least = 1,
       .most = 1000000 },
-    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", .least = 0,
+    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first timed step", .least = 0,
       .most = 1000000 },
     { "check", NULL, OPTION_FLAG, AT(check),
-      "compare every result with a plain reference (of a large layer: of some tokens)" },
+      "compare every result with a plain reference (in a large layer: of some tokens)" },
     { "phases", NULL, OPTION_FLAG, AT(phases),
-      "where a step's time goes, and what the host issues in it" },
+      "print where a step's time goes, and what the host issues in it" },
     { "routes", "WORD", OPTION_WORD, AT(routes),
-      "choices: fresh from the gate, known from a step before, or both and what that gains",
+      "where choices come from: fresh (the gate), known (a step before), both (and what known ones "
+      "save)",
       run_routes_words },
     { "changed", "WORD", OPTION_WORD, AT(changed),
-      "known routes, tokens that would choose others: keep their gate's gradient, or zero",
+      "with known routes, the gate's gradient of tokens that would now choose others: keep, zero",
       run_changed_words },
     { "baseline", "LIST", OPTION_WORDS, AT(baseline),
-      "beside each plan what other systems do in it: baselines are measured, never chosen",
+      "also measure what other systems do in each plan: dense, rigid, naive; never chosen",
       baseline_words },
     GRAPHS_ROW(AT(graphs)),
     SEED_ROW(AT(seed)),
@@ -64,21 +66,23 @@ static const struct option_row rows[] = {
 
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_TEXT, AT(shape),
-      "the layer as a table names it: \"E=8 k=2 T=4096 D=1024 H=4096\"" },
+      "the layer as text, as a table names it: \"E=8 k=2 T=4096 D=1024 H=4096\"" },
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
-      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F [1]", .least = -1e6,
-      .most = 1e6 },
+      "capacity factor: F > 0: F; 0: what the step needs; F < 0: what it needs, at most -F [1]",
+      .least = -1e6, .most = 1e6 },
     { "capacities", "LIST", OPTION_TEXT, AT(capacities),
-      "instead one for each expert: \"512,64*3\" is 512 rows of the first, 64 of three more" },
+      "instead a capacity for each expert: \"512,64*3\" is 512 rows for the first, 64 for three "
+      "more" },
     { .kind = OPTION_GROUP, .offset = AT(load), .rows = load_rows },
     { "speeds", "LIST", OPTION_TEXT, AT(speeds),
-      "of the ranks, for --shares speed: \"1,1.5\" [what probe measured]" },
+      "speeds of the ranks for --shares speed, as \"1,1.5\" [what probe measured]" },
     { "balance", "A[,B]", OPTION_TEXT, AT(balance),
-      "with a loss that keeps experts equally busy: its weight, and that of bilevel's second "
+      "add a loss that keeps experts equally busy: its weight, and that of bilevel's second "
       "level" },
 
     { "sim", "FILE", OPTION_TEXT, AT(sim),
-      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing" },
+      "run on a modelled cluster and measure nothing. It has as many ranks as FILE or --ranks "
+      "says" },
     { "where", .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     { .kind = OPTION_GROUP, .offset = AT(where.virtual), .rows = virtual_rows },
     { NULL },
@@ -692,10 +696,11 @@ const struct verb run_verb = {
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Of several layers each reads what the one before gave; --check compares each with\n"
-             "what it must make of that. --between stands for what a model computes between\n"
-             "its MoE layers: behind it weights can travel. A plan with w=cache gathers them\n"
-             "into one room for all layers, forwards and again backwards.\n",
+    .notes =
+        "With --layers each layer reads the output of the layer before. Then --check compares each "
+        "layer with the reference for that input. The products of --between stand for what a model "
+        "computes between its MoE layers; weights can travel meanwhile. A plan with w=cache "
+        "gathers the weights into one buffer for all layers, forward and again backward.",
     .example = "run --ranks 4 --experts 2 --plan all --check",
     .run = verb_run,
 };

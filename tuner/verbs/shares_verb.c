@@ -24,12 +24,13 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "batch", "N", OPTION_COUNT, OPTION(batch), "tokens to divide among all ranks: shares=tokens",
+    { "batch", "N", OPTION_COUNT, OPTION(batch), "tokens to divide among all ranks (shares=tokens)",
       .least = 1, .most = UINT32_MAX - 1 },
     { "hidden", "H", OPTION_COUNT, OPTION(hidden),
-      "hidden units of an expert, to divide: shares=hidden", .least = 1, .most = UINT32_MAX - 1 },
+      "hidden units of an expert to divide among all ranks (shares=hidden)", .least = 1,
+      .most = UINT32_MAX - 1 },
     { "speeds", "LIST", OPTION_TEXT, OPTION(speeds),
-      "of each rank, in any unit: \"1,1.5,2\" (what probe measured)" },
+      "speed of each rank, in any unit, as \"1,1.5,2\" [what probe measured]" },
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     { "where", .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
@@ -171,17 +172,18 @@ out:
 
 const struct verb shares_verb = {
     .name = "shares",
-    .summary = "how to divide a batch and hidden columns among unequal ranks",
+    .summary = "divide a batch or hidden units among ranks of unequal speed",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Gives each rank work by its speed: of the batch's tokens, where every rank computes "
-             "its own with all weights (r=0), or of an expert's hidden units, where every rank "
-             "computes all tokens with its part of the weights. The speeds are those that `moetune "
-             "probe` stored for these ranks, which are not started.",
+    .about =
+        "Gives each rank work by its speed. With --batch it divides the tokens of a batch: every "
+        "rank computes its own tokens with all weights (r=0). With --hidden it divides an expert's "
+        "hidden units: every rank computes all tokens with its part of the weights. The speeds are "
+        "those that `moetune probe` stored for these ranks. No rank is started.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 4: how fast the ranks are is not known.",
+    .notes = "Exit code 4: the speeds of the ranks are not known.",
     .example = "shares --batch 4096 --hidden 1024 --speeds 1,1.5,2",
     .run = verb_shares,
 };

@@ -19,14 +19,14 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "every", NULL, OPTION_FLAG, OPTION(every), "a line for every bucket" },
-    { "trials", NULL, OPTION_FLAG, OPTION(trials),
-      "every plan that was tried, and what became of it" },
+    { "every", NULL, OPTION_FLAG, OPTION(every), "print a line for every bucket" },
+    { "trials", NULL, OPTION_FLAG, OPTION(trials), "print every trial, and its result" },
     { "explain", "BUCKET", OPTION_COUNT, OPTION(explain),
-      "the story of an entry: what was tried, what it took, why this plan" },
-    { "paste", NULL, OPTION_FLAG, OPTION(paste), "lines of C and Python that ask for the table" },
+      "print the story of an entry: what was tried, its times, and why this plan" },
+    { "paste", NULL, OPTION_FLAG, OPTION(paste),
+      "print C and Python lines that look the table up" },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
-    TRAFFIC_ROW("traffic", OPTION(traffic), "which launch is best for what trainers ask"),
+    TRAFFIC_ROW("traffic", OPTION(traffic), "print the launch that is best for this traffic"),
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
     COLOR_ROW(OPTION(color)),
@@ -79,8 +79,8 @@ static int verb_show(const struct verb_call *call, void *options)
 
 const struct verb show_verb = {
     .name = "show",
-    .summary = "the dictionary, as text or JSON",
-    .about = "Prints the dictionary: the best plan of every capacity bucket.",
+    .summary = "print the table, as text or JSON",
+    .about = "Prints the table: the best plan of every capacity bucket.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

@@ -25,8 +25,8 @@ struct options {
 
 static const struct option_row rows[] = {
     { "watch", NULL, OPTION_FLAG, OPTION(watch),
-      "until the sweep ends; a terminal's lines are written anew" },
-    { "every", "S", OPTION_NUMBER, OPTION(every_s), "seconds between two looks", .least = 0.1,
+      "repeat until the sweep ends; on a terminal the same lines are rewritten" },
+    { "every", "S", OPTION_NUMBER, OPTION(every_s), "seconds between two reports", .least = 0.1,
       .most = 86400 },
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
@@ -162,8 +162,8 @@ static int verb_status(const struct verb_call *call, void *options)
 
 const struct verb status_verb = {
     .name = "status",
-    .summary = "a sweep that is running, from another terminal",
-    .about = "Says how far the last sweep of a database is. Changes nothing.",
+    .summary = "print how far a running sweep is, from another terminal",
+    .about = "Prints how far the last sweep of a database is. Changes nothing.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

@@ -20,7 +20,8 @@ struct options {
 #define TUNE(member) OPTION(ask.tune.member)
 
 static const struct option_row paper_rows[] = {
-    { "only", "ROW", OPTION_TEXT, ASK(only), "one table or figure: table6, figure14" },
+    { "only", "ROW", OPTION_TEXT, ASK(only),
+      "compute one table or figure only, as table6 or figure14" },
     { NULL },
 };
 
@@ -28,19 +29,21 @@ static const struct option_row paper_rows[] = {
 #define TUNE(member) offsetof(struct study_ask, tune.member)
 const struct option_row study_layer_rows[] = {
     { "ranks", "N", OPTION_COUNT, TUNE(setup.where.ranks),
-      "of that cluster (those that its file says; of the paper's 64)", .least = 1, .most = 65536 },
+      "ranks of the cluster [those that its file says; 64 on the paper's]", .least = 1,
+      .most = 65536 },
     { "ranks-per-rack", "P", OPTION_COUNT, TUNE(setup.where.ranks_per_rack),
-      "ranks in a rack of nodes (as its file says)", .least = 1 },
+      "ranks in a rack of nodes [as its file says]", .least = 1 },
     { .kind = OPTION_GROUP, .offset = TUNE(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_LIST, TUNE(shapes),
-      "the layer as \"E=8 k=2 T=4096 D=1024 H=4096\" (without any of these: that of Tutel's "
-      "Figure 1)" },
-    { "model", "FILE", OPTION_LIST, TUNE(models), "the layer of a Hugging Face config.json" },
+      "the layer as text, as \"E=8 k=2 T=4096 D=1024 H=4096\" [without layer options: that of "
+      "Tutel's Figure 1]" },
+    { "model", "FILE", OPTION_LIST, TUNE(models),
+      "read the layer from a Hugging Face config.json" },
     { .kind = OPTION_GROUP, .offset = TUNE(load), .rows = load_rows },
-    { "axes", "LIST", OPTION_TEXT, TUNE(axes), "what may vary, as for `tune`" },
+    { "axes", "LIST", OPTION_TEXT, TUNE(axes), "axes to vary, as for `tune`" },
     WINDOW_ROW(TUNE(window), "follows the layer"),
     { "noise", "PERCENT", OPTION_NUMBER, offsetof(struct study_ask, noise_percent),
-      "of each step, log-normal; 0: none", .least = 0, .most = 100 },
+      "noise of each step, log-normal; 0: none", .least = 0, .most = 100 },
     { "seeds", "N", OPTION_COUNT, offsetof(struct study_ask, seeds),
       "runs, each with its own noise", .least = 1, .most = 10000 },
     SEED_ROW(TUNE(setup.seed)),
@@ -50,13 +53,13 @@ const struct option_row study_layer_rows[] = {
 static const struct option_row trace_rows[] = {
     { .kind = OPTION_GROUP, .offset = OPTION(ask), .rows = study_layer_rows },
     { "share", "SHARE", OPTION_NUMBER, ASK(share),
-      "of training time that the trainer may spend on trying plans", .least = 0, .most = 1 },
+      "share of training time that may be spent on trying plans", .least = 0, .most = 1 },
     { NULL },
 };
 
 static const struct option_row rows[] = {
-    { "sim", "FILE", OPTION_TEXT, ASK(sim), "another modelled cluster than that of the paper" },
-    { "output", "DIR", OPTION_TEXT, OPTION(folder), "write DIR/NAME.html and DIR/NAME.json, too",
+    { "sim", "FILE", OPTION_TEXT, ASK(sim), "use this modelled cluster instead of the paper's" },
+    { "output", "DIR", OPTION_TEXT, OPTION(folder), "also write DIR/NAME.html and DIR/NAME.json",
       .letter = 'o' },
     JSON_ROW(OPTION(json)),
     { "of papers", .kind = OPTION_GROUP, .rows = paper_rows },
@@ -129,6 +132,8 @@ static int verb_study(const struct verb_call *call, void *options)
 
 static void print_studies(FILE *out)
 {
+    enum { NAME_COLUMNS = 14 };
+
     fprintf(out, "studies:\n");
     for (size_t i = 0; studies[i]; i++) {
         const char *title = study_title(studies[i]), *number = strstr(title, "(arXiv");
@@ -136,34 +141,33 @@ static void print_studies(FILE *out)
 
         snprintf(name, sizeof(name), "%s %s", studies[i]->name,
                  studies[i]->argument ? studies[i]->argument : "");
-        fprintf(out, "  %-14s ", name);
+        fprintf(out, "  %-*s ", NAME_COLUMNS, name);
         /* "SMILE (arXiv 2212.05191)": whole titles are longer than a screen. */
         if (number)
             fprintf(out, "%.*s %s\n", (int)strcspn(title, ":"), title, number);
         else
-            fprintf(out, "%s\n", title);
+            verb_print_wrapped(title, NAME_COLUMNS + 3, out);
     }
 }
 
 const struct verb study_verb = {
     .name = "study",
-    .summary = "papers and trainers on modelled clusters, where the truth is known",
+    .summary = "compute papers' results and trainings on modelled clusters",
     .arguments = "STUDY [FILE]",
     .least = 1,
     .most = 2,
-    .about =
-        "Computes on a modelled cluster, with our executor on a virtual clock: what a paper "
-        "evaluates, each number beside the published one (fitted, where the cluster's numbers were "
-        "chosen by it, or predicted); and what a training costs whose capacity changes from step "
-        "to step.\nIt needs no GPU, no MPI and no "
-        "database, and gives the same bytes every time.",
+    .about = "Computes on a modelled cluster, with our executor on a virtual clock. The study of a "
+             "paper prints each number beside the published one. A number is fitted if the "
+             "cluster's numbers were chosen by it, else predicted. The study trace prints what a "
+             "training costs whose capacity changes from step to step. It needs no GPU, no MPI and "
+             "no database, and gives the same bytes every time.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(struct options),
     .tables = print_studies,
-    .notes = "FILE of trace: a capacity on each line, from the first step to the last (man "
-             "moetune-tables); without it one is made up, whose capacity swings 4.38 times as in "
-             "Tutel's Figure 1.",
+    .notes =
+        "FILE of trace has a capacity on each line, from the first step to the last (man "
+        "moetune-tables). Without FILE the capacity swings 4.38 times, as in Tutel's Figure 1.",
     .example = "study tutel --only table6",
     .run = verb_study,
 };

@@ -30,14 +30,14 @@ struct options {
 
 static const struct option_row rows[] = {
     { "what to verify", .kind = OPTION_GROUP },
-    { "only", "WORD", OPTION_WORD, OPTION(wanted.kind), "all, stale, imported, measured, inferred",
-      verify_only_words },
-    BUCKETS_ROW(OPTION(buckets), "those buckets only"),
-    SHAPE_FILTER_ROW(OPTION_LIST, OPTION(wanted.shapes), "; again for more"),
+    { "only", "WORD", OPTION_WORD, OPTION(wanted.kind),
+      "entries to verify: all, stale, imported, measured, inferred", verify_only_words },
+    BUCKETS_ROW(OPTION(buckets), "only the buckets from LO to HI"),
+    SHAPE_FILTER_ROW(OPTION_LIST, OPTION(wanted.shapes), "; may be repeated"),
     { .kind = OPTION_GROUP, .offset = OPTION(load), .rows = load_rows },
-    MARGIN_ROW(OPTION(margin), "smaller differences do not count"),
+    MARGIN_ROW(OPTION(margin), "ignore smaller differences"),
     { "restart", NULL, OPTION_FLAG, OPTION(wanted.restart),
-      "do not go on where the last one was cut off" },
+      "begin anew, not where the last verification was cut off" },
     SEED_ROW(OPTION(setup.seed)),
 
     { "programs", .kind = OPTION_GROUP, .offset = OPTION(programs), .rows = two_tables_rows },
@@ -454,33 +454,31 @@ static int start(const struct verb_call *call, void *options)
 
 const struct verb verify_verb = {
     .name = "verify",
-    .summary = "measure winners against the default plan again, in minutes",
+    .summary = "measure the table's plans against the default once more",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Measures the plans of this machine's entries against the default plan again, the "
-             "most doubtful first, in all layers what most steps depend on; undecided ones also "
-             "against the plan that came nearest. What is "
-             "not slower is kept with fresh gains, on the table's scale of times, and is no longer "
-             "stale; what is slower than the "
-             "default, or fails, is replaced by it until `moetune tune` has measured the bucket "
-             "anew; what another plan outruns is measured anew.",
+    .about =
+        "Measures the plans of this machine's entries against the default plan again. The most "
+        "doubtful entries come first. In each layer those come first that most steps depend on. In "
+        "an undecided entry the plan that came nearest takes part, too. A plan that is not slower "
+        "stays: it gets fresh gains, and is no longer stale. A plan that is slower than the "
+        "default, or fails, is refuted: the default replaces it until `moetune tune` has measured "
+        "the bucket again. If another plan outruns the entry's, `tune` measures the bucket again.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .notes =
-        "Exit code 3: a plan was refuted, also where it was cut off afterwards, or is slower in\n"
-        "the program of --exec; 1: --exec came to no verdict at any key; 75: cut off; the same "
-        "command\n"
-        "goes on, with --exec it begins again.\n\n"
-        "--exec: a program that asks and tells, as those of `tune --exec` do, is launched under\n"
-        "the plans of two tables in turn (--db, --against-table), or of a table and the default\n"
-        "plan: A B B A, until it is known in each range which is faster, with 99 %.  A launch is\n"
-        "one sample of each range that wants it, so that what differs between two launches is\n"
-        "seen.  A range with one plan on both sides is not measured.  The interval is that of\n"
-        "what one more launch saves, with 95 %, as `tune --exec` states it.\n"
-        "Against the default plan, and under a table that programs were measured for, the\n"
-        "database learns it, as above: gains afresh, or the default plan in the place of one\n"
-        "that is slower, or fails.  A table of moetune's own layer, or a snapshot, stays as it is.",
+        "Exit code 3: a plan was refuted, even if time ran out afterwards, or it is slower in the "
+        "program of --exec.\nExit code 1: --exec came to no verdict at any key.\nExit code 75: cut "
+        "off. The same command continues; with --exec it begins again.\n\nWith --exec verify "
+        "compares two tables (--db, --against-table), or a table and the default plan. The program "
+        "asks and tells as for `tune --exec`. It is launched under the plans of one side, then of "
+        "the other: A B B A. In each range that ends when one side is faster with 99 % confidence. "
+        "A launch is one sample of each range that wants one, so samples include the differences "
+        "between launches. A range with one plan on both sides is not measured. The 95 % interval "
+        "is about what one more launch saves, as `tune --exec` prints it. Against the default "
+        "plan, and under a table that programs were measured for, the database learns the result "
+        "as above. A table of moetune's own layer, or a snapshot, does not change.",
     .example = "verify --only stale --budget 5m",
     .run = start,
 };

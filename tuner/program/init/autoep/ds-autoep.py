@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DeepSpeed AutoEP on a Hugging Face model: autoep_size, experts, chunks
+"""DeepSpeed AutoEP on Hugging Face: autoep_size, experts, chunks
 
     pip install moetune-*.whl torch deepspeed "transformers>=5,<5.23"    # of moetune: `make wheel`
     torchrun --nproc_per_node 4 ds-autoep.py --check

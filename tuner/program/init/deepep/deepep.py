@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DeepEP's dispatch and combine beside experts' products: kernels, SMs, chunks (not run)
+"""DeepEP's dispatch and combine: kernels, SMs, chunks (not run)
 
     pip install moetune-*.whl torch    # and DeepEP 2.1.0, https://github.com/deepseek-ai/DeepEP
     torchrun --nproc_per_node 8 deepep.py

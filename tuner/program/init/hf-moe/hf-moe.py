@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Hugging Face MoE model: how transformers multiplies by experts, over tokens per call
+"""A Hugging Face MoE model: how transformers multiplies by experts
 
     pip install moetune-*.whl torch "transformers>=5"    # of moetune: `make wheel`
     python3 hf-moe.py --check

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of Megatron-Core: dispatcher, EP, ETP, overlaps (not run)
+"""Megatron-Core training: dispatcher, EP, ETP, overlaps (not run)
 
     pip install moetune-*.whl megatron-core==0.19.2 transformer-engine[pytorch]
     torchrun --nproc_per_node 8 mcore.py

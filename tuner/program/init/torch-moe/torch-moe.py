@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Mixture-of-Experts layer in PyTorch: dispatcher, experts, chunks, EP
+"""An MoE layer in PyTorch: dispatcher, experts, chunks, EP
 
     pip install moetune-*.whl torch    # of moetune: `make wheel`
     torchrun --nproc_per_node 4 torch-moe.py --check
