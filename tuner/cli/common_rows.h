@@ -1,17 +1,19 @@
-/* Rows of options that several verbs have: one text and one meaning each.  `at` is where the value
- * lies in the verb's options. */
+/* Rows of options that several verbs share, so that an option has one text and one meaning.  `at`
+ * is the offset of the option's member in the verb's struct; the comment above a row names the
+ * member's type, and what reads it. */
 #ifndef COMMON_ROWS_H
 #define COMMON_ROWS_H
 
 #include "options.h"
 #include "screen.h"
 
-/* auto without a table is off: most trainers launch. */
+/* The words of --graphs.  Without a table auto means off: most trainers issue kernel by kernel. */
 enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF, GRAPHS_AHEAD };
 extern const char *const graphs_words[];
-uint32_t graphs_steps_are(uint32_t graphs_way); /* enum steps_are; auto: eager */
+/* The enum steps_are of a word of --graphs; of auto it is STEPS_EAGER. */
+uint32_t graphs_steps_are(uint32_t graphs_way);
 
-/* Where a value lies in the `struct options` of a verb. */
+/* The offset of a member in a verb's `struct options`. */
 #define OPTION(member) offsetof(struct options, member)
 
 /* clang-format off */
@@ -52,8 +54,9 @@ uint32_t graphs_steps_are(uint32_t graphs_way); /* enum steps_are; auto: eager *
 /* uint32_t: enum graphs_way */
 #define GRAPHS_ROW(at) \
     { "graphs", "WORD", OPTION_WORD, at, \
-      "how the host issues a GPU step: on (one CUDA graph), off (kernel by kernel), ahead (kernel " \
-      "by kernel, and the GPU starts when all are queued), auto (as for the table, else off)", \
+      "how the host issues a GPU step: on (one CUDA graph), off (kernel by kernel), ahead " \
+      "(kernel by kernel, and the GPU starts when all are queued), auto (as for the table, " \
+      "else off)", \
       graphs_words }
 /* clang-format on */
 

@@ -1,10 +1,10 @@
-/* Writes a function for bash's complete -F: what may come next, by verb and by the option before.
- */
+/* Writes a bash function for `complete -F`.  It offers what may come next, by the verb and by the
+ * option before. */
 #include "verb.h"
 
 #include <string.h>
 
-/* COMP_WORDBREAKS makes "=" a word of its own in --option=value. */
+/* The beginning of the function.  For bash "=" in --option=value is a word of its own. */
 static const char head[] =
     "# bash completion for moetune, written by moetune --completion bash\n"
     "_moetune()\n"
@@ -43,8 +43,8 @@ static bool can_be_guessed(const struct option_row *row)
     return row->words || !strcmp(row->value, "FILE") || !strcmp(row->value, "DIR");
 }
 
-/* Offers the values that can be guessed; after the other options it offers nothing, above all no
- * file. */
+/* Offers values for the options whose values are known words, files or folders.  After other
+ * options it offers nothing: bash would offer files by itself. */
 static void print_values(const struct option_row *rows, size_t count, FILE *out)
 {
     const char *between = "        ";
@@ -92,7 +92,7 @@ static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
     if (!verb->arguments) {
         fputs("argument=none\n", out);
     } else if (!strchr(verb->arguments, '|')) {
-        fputs("argument=files\n", out); /* it may be a file: HOSTS as well */
+        fputs("argument=files\n", out); /* HOSTS may be a file, too */
     } else {                            /* "set|unset" are words */
         fputs("argument=words; [[ $kind ]] || words=\"", out);
         for (const char *c = verb->arguments; *c; c++)

@@ -1,5 +1,5 @@
-/* Makes the shape of a layer from options, which may not contradict a shape that is given as text.
- */
+/* Makes the shape of a layer from options and from the text of --shape, which may not contradict
+ * each other. */
 #include "layer_options.h"
 
 #include "plan.h"
@@ -73,7 +73,7 @@ int load_options_check(const struct load_options *o)
                : OK;
 }
 
-/* Where an option goes in a shape, and what it is unless it is given; in the order of the rows. */
+/* For each option: its member in the shape, and its default.  In the order of layer_rows. */
 #define PART(field, fallback)                                                                      \
     {                                                                                              \
         offsetof(struct layer_options, field), offsetof(struct moe_shape, field), fallback, false  \
@@ -85,7 +85,7 @@ int load_options_check(const struct load_options *o)
 static const struct part {
     size_t option, shape;
     uint32_t fallback;
-    bool mask; /* the option has a bit where the shape has a value */
+    bool mask; /* the option is a set of bits; bit v stands for the value v of the shape */
 } parts[] = {
     PART(experts, NOT_GIVEN),
     PART(top_k, NOT_GIVEN),
@@ -133,7 +133,7 @@ const struct option_row stated_layer_rows[] = {
 };
 #undef AT
 
-/* On cores nothing is as cheap as a small product: with little of it, how rows travel shows. */
+/* On CPUs products take most of a step.  The small hidden dimension lets communication show. */
 static const struct example {
     const char *device;
     uint32_t experts_per_rank, tokens, model_dim, hidden_dim;
@@ -166,7 +166,7 @@ bool layer_options_example(const char *device, uint32_t ranks, struct layer_opti
     return false;
 }
 
-/* Returns an option as a shape has it: of a mask the value that its lowest bit stands for. */
+/* Returns the value that a shape has for an option; for a mask, that of its lowest bit. */
 static uint32_t value_of(const struct part *part, uint32_t option)
 {
     uint32_t value = 0;
@@ -178,8 +178,8 @@ static uint32_t value_of(const struct part *part, uint32_t option)
     return value;
 }
 
-/* Writes options for each bit of the mask at `field`, or the same ones where no word was named;
- * returns how many. */
+/* Writes a copy of the options for each bit of the mask at `field`, or one copy if the option was
+ * not given.  Returns the number of copies. */
 static size_t split(const struct layer_options *from, size_t field, struct layer_options *out)
 {
     uint32_t mask = get(from, field);
@@ -196,8 +196,8 @@ static size_t split(const struct layer_options *from, size_t field, struct layer
     return count;
 }
 
-/* Where ranks hold whole experts, tokens are all that can be shared by speed: shares=speed stands
- * for shares=tokens, too. */
+/* Ranks that hold whole experts can share only tokens by speed.  So there shares=tokens means the
+ * same as shares=speed, and shares=hidden falls away. */
 static uint32_t shares_of_experts(uint32_t shares)
 {
     enum {
@@ -254,7 +254,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_
         shape.experts = on.ranks % 2 == 0 ? on.ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
         shape.top_k = shape.experts > 1 && shape.router != MOE_ROUTER_BILEVEL ? 2 : 1;
-    shape_complete(&shape); /* what a layer is anyway has no word */
+    shape_complete(&shape); /* clears members that do not matter for this layer */
     return shape;
 }
 
@@ -272,8 +272,8 @@ int layer_options_check(const struct moe_shape *shape)
     return OK;
 }
 
-/* A value may be said once, or twice if both say the same. */
-static int agree(const char *name, const char *text, uint32_t said, uint32_t *given)
+/* Merges a value of --shape with that of the option `name`.  ERR_ARGUMENT if they differ. */
+static int merge_value(const char *name, const char *text, uint32_t said, uint32_t *given)
 {
     if (said != NOT_GIVEN && *given != NOT_GIVEN && said != *given)
         return fail(ERR_ARGUMENT, "--%s says something else than --shape \"%s\": leave one out",
@@ -298,12 +298,12 @@ int layer_options_text(const char *text, struct layer_options *inout, struct ran
 
         if (parts[i].mask && word != NOT_GIVEN)
             word = 1u << word;
-        TRY(agree(layer_rows[i].name, text, word, &given));
+        TRY(merge_value(layer_rows[i].name, text, word, &given));
         set(&layer, parts[i].option, given);
     }
-    TRY(agree("ranks", text, said.ranks, &on->ranks));
-    TRY(agree("ranks-per-node", text, said.ranks_per_node, &on->per_node));
-    TRY(agree("ranks-per-rack", text, said.ranks_per_rack, &on->per_rack));
+    TRY(merge_value("ranks", text, said.ranks, &on->ranks));
+    TRY(merge_value("ranks-per-node", text, said.ranks_per_node, &on->per_node));
+    TRY(merge_value("ranks-per-rack", text, said.ranks_per_rack, &on->per_rack));
     *inout = layer;
     return OK;
 }
@@ -335,7 +335,7 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
     if (s.on.per_rack == NOT_GIVEN)
         s.on.per_rack = 0;
     shape = layer_options_shape(&s.layer, s.on, dtype);
-    if (s.shape) { /* the one word that no option says */
+    if (s.shape) { /* the space is a word that no option has */
         struct moe_shape said = { 0 };
 
         TRY(shape_parse(s.shape, &said));

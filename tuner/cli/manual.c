@@ -1,4 +1,4 @@
-/* Writes moetune(1) in the Markdown that manual.awk knows. */
+/* Writes moetune(1) in the Markdown that manual.awk knows, from the tables of the verbs. */
 #include "verb.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 
 enum { LINE_MOST = 118 };
 
-/* At a line's beginning these words would be marks. */
+/* Whether Markdown takes the word for a mark at the beginning of a line. */
 static bool is_mark(const char *word, size_t length)
 {
     size_t digits = strspn(word, "0123456789");
@@ -16,7 +16,8 @@ static bool is_mark(const char *word, size_t length)
            (digits && digits + 1 == length && strchr(".)", word[digits]));
 }
 
-/* What Markdown would take for its own is escaped, but for `what is typed`; returns the width. */
+/* Prints a word, with backslashes before the characters that Markdown would read as marks.  Between
+ * backticks nothing is escaped; *typed says whether the word is there.  Returns the width. */
 static int put_word(const char *word, size_t length, bool *typed, FILE *out)
 {
     int width = 0;
@@ -32,7 +33,7 @@ static int put_word(const char *word, size_t length, bool *typed, FILE *out)
     return width;
 }
 
-/* A paragraph in lines; a sentence begins on a line of its own. */
+/* Prints a paragraph.  Each sentence begins on a line of its own. */
 static void print_text(const char *text, const char *indent, FILE *out)
 {
     bool typed = false, ended = true;
@@ -83,7 +84,7 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
     const struct verb *const *same = verbs;
     bool listed;
 
-    /* merge has the options of import: they are listed once. */
+    /* Verbs that share a table of options, as import and merge, list them once. */
     while (*same != verb && (*same)->rows != verb->rows)
         same++;
     listed = *same != verb && verb->rows;
@@ -95,7 +96,7 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
     } else {
         struct option_row rows[OPTION_ROWS_MAX];
         size_t count = options_flatten(verb->rows, rows);
-        bool ended = true; /* an empty line stands before a list */
+        bool ended = true; /* print an empty line before the next list */
 
         for (size_t i = 0; i < count; i++) {
             if (rows[i].kind == OPTION_GROUP) {
@@ -120,7 +121,7 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
     fprintf(out, "\nExample: `moetune %s`\n", verb->example);
 }
 
-/* Variables that are no verb's own. */
+/* The environment variables of moetune and of what it starts. */
 static const struct {
     const char *name, *meaning;
 } variables[] = {

@@ -1,4 +1,5 @@
-/* Reads the shape of a layer from config.json, in which models name the same thing differently. */
+/* Reads the shape of a layer from a model's config.json.  Models have different names for the same
+ * thing. */
 #include "model_file.h"
 
 #include "input_file.h"
@@ -15,8 +16,8 @@ enum { FILE_BYTES_MAX = 1 << 20 };
 
 enum { WORD_BYTES = 48 };
 
-/* What the layer takes from the file: each thing has several names, of which the first that is
- * there counts. */
+/* What a layer needs from the file.  Each thing has several names; the first name in the file
+ * counts. */
 enum thing {
     EXPERTS,
     TOP_K,
@@ -50,7 +51,7 @@ static const struct {
     { TOP_K, "moe_k" },
     { MODEL_DIM, "hidden_size" },
     { MODEL_DIM, "d_model" },
-    /* Beside this one the others are of layers without experts. */
+    /* If this name is there, the names below mean layers without experts. */
     { HIDDEN_DIM, "moe_intermediate_size" },
     { HIDDEN_DIM, "intermediate_size" },
     { HIDDEN_DIM, "ffn_hidden_size" },
@@ -72,22 +73,24 @@ static const struct {
 };
 enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
 
-/* Objects whose members count, too: models of several parts keep the one of text in one. */
+/* Objects whose members count as well: a model with several parts has its text part in one of them.
+ */
 static const char *const inner[] = { "text_config", "llm_config",          "language_config",
                                      "ffn_config",  "quantization_config", NULL };
 
-/* What the name of a key has that says something of the layer, and what that is not. */
+/* Whether a key seems to be about experts, although no name of ours. */
 static bool is_of_experts(const char *key)
 {
     return (strstr(key, "expert") || strstr(key, "moe")) && !strstr(key, "loss") &&
            !strstr(key, "jitter");
 }
 
+/* What was read from the file so far. */
 struct found {
-    bool inside;        /* one of the inner objects is open */
-    char left_out[200]; /* keys that say something of experts, and that nothing was taken from */
+    bool inside;        /* the reader is in one of the inner objects */
+    char left_out[200]; /* keys about experts that moetune does not know */
     struct {
-        int rank; /* which of the names, 0: none; what is inside goes before what is not */
+        int rank; /* of the name that was read: a higher one replaces it; 0: none */
         double number;
         char word[WORD_BYTES];
     } things[THINGS];
@@ -102,7 +105,7 @@ static const struct known_word {
                     { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } },
   routers[] = { { "softmax", MOE_ROUTER_SOFTMAX }, { "sigmoid", MOE_ROUTER_SIGMOID }, { NULL } };
 
-static void leave_out(struct found *found, const char *key)
+static void note_unknown_key(struct found *found, const char *key)
 {
     for (int i = 0; i < NAME_COUNT; i++)
         if (!strcmp(key, names[i].key))
@@ -112,7 +115,8 @@ static void leave_out(struct found *found, const char *key)
                  key);
 }
 
-static int take(void *self, const struct json_value *v)
+/* Stores a member of the JSON file if it is one of ours. */
+static int read_member(void *self, const struct json_value *v)
 {
     struct found *found = self;
 
@@ -121,7 +125,7 @@ static int take(void *self, const struct json_value *v)
     if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING && v->kind != JSON_TRUE) || !v->key ||
         v->depth != 1 + found->inside)
         return OK;
-    leave_out(found, v->key);
+    note_unknown_key(found, v->key);
     for (int i = 0; i < NAME_COUNT; i++) {
         int rank = (found->inside ? 2 : 1) * NAME_COUNT - i;
 
@@ -136,7 +140,7 @@ static int take(void *self, const struct json_value *v)
     return OK;
 }
 
-/* Writes all names of a thing, for messages. */
+/* Writes all names of a thing, for a message. */
 static void names_of(enum thing thing, char *text, size_t size)
 {
     *text = 0;
@@ -145,8 +149,8 @@ static void names_of(enum thing thing, char *text, size_t size)
             text_add(text, size, "%s%s", *text ? ", " : "", names[i].key);
 }
 
-/* `option` is the option that says the same; where it was given, the file does not count. */
-static int take_size(const char *path, const struct found *f, enum thing thing, const char *option,
+/* Reads a size from what was found, unless the option of the same meaning was given. */
+static int read_size(const char *path, const struct found *f, enum thing thing, const char *option,
                      uint32_t *given)
 {
     double value = f->things[thing].number;
@@ -165,7 +169,8 @@ static int take_size(const char *path, const struct found *f, enum thing thing, 
     return fail(ERR_ARGUMENT, "%s: there is no %s; --%s says it", path, known, option);
 }
 
-static int take_word(const char *path, const struct found *f, enum thing thing,
+/* Reads a word from what was found, unless the option of the same meaning was given. */
+static int read_word(const char *path, const struct found *f, enum thing thing,
                      const struct known_word *words, const char *option, const char *fallback,
                      uint32_t *given)
 {
@@ -193,31 +198,31 @@ static int apply(const char *path, const struct found *f, struct layer_options *
 {
     struct layer_options layer = *o;
 
-    TRY(take_size(path, f, EXPERTS, "experts", &layer.experts));
-    TRY(take_size(path, f, TOP_K, "top-k", &layer.top_k));
-    TRY(take_size(path, f, MODEL_DIM, "model-dim", &layer.model_dim));
-    TRY(take_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
-    TRY(take_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
-    TRY(take_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
-    /* These two words are in a file where they are true. */
+    TRY(read_size(path, f, EXPERTS, "experts", &layer.experts));
+    TRY(read_size(path, f, TOP_K, "top-k", &layer.top_k));
+    TRY(read_size(path, f, MODEL_DIM, "model-dim", &layer.model_dim));
+    TRY(read_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
+    TRY(read_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
+    TRY(read_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
+    /* A model without these two has no such key, or `false`. */
     if (f->things[PRIORITY].number == 1 && layer.order == NOT_GIVEN)
         layer.order = MOE_ORDER_PRIORITY;
     if (f->things[COSINE].number == 1) {
         if (layer.router == NOT_GIVEN)
             layer.router = MOE_ROUTER_COSINE;
         if (layer.router == MOE_ROUTER_COSINE && f->things[PROJECTION].rank)
-            TRY(take_size(path, f, PROJECTION, "projection", &layer.projection));
+            TRY(read_size(path, f, PROJECTION, "projection", &layer.projection));
     }
     if (f->things[ROUTER].rank)
-        TRY(take_word(path, f, ROUTER, routers, "router", "softmax", &layer.router));
-    /* Most models have no groups of experts; one group is none, and so is 0. */
+        TRY(read_word(path, f, ROUTER, routers, "router", "softmax", &layer.router));
+    /* Most models have no groups of experts: no key, 0 groups, or one. */
     if (layer.groups == NOT_GIVEN) {
         if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
             return fail(ERR_ARGUMENT,
                         "%s: topk_group says of how many groups, but there is no n_group", path);
         if (f->things[GROUPS].rank && f->things[GROUPS].number > 1) {
-            TRY(take_size(path, f, GROUPS, "groups", &layer.groups));
-            TRY(take_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
+            TRY(read_size(path, f, GROUPS, "groups", &layer.groups));
+            TRY(read_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
         }
     }
     if (*f->left_out)
@@ -239,7 +244,7 @@ int model_file_read(const char *path, struct layer_options *inout)
     int rc = input_read(path, FILE_BYTES_MAX, &text, &length);
 
     if (!rc)
-        rc = json_read(text, length, path, take, &found);
+        rc = json_read(text, length, path, read_member, &found);
     if (!rc)
         rc = apply(path, &found, inout);
     free(text);

@@ -4,9 +4,10 @@
 
 #include "layer_options.h"
 
-/* Fills in what was not given: experts, experts per token, hidden and intermediate size, type,
- * activation.  What the file does not say of type and activation keeps its default, which is
- * noted.  ERR_ARGUMENT names what is missing or unknown; ERR_FORMAT for what is not JSON. */
+/* Fills in the options that were not given: experts, experts per token, model and hidden dimension,
+ * type, activation, router and groups.  If the file has no type or activation the default stays,
+ * and a note says so.  ERR_ARGUMENT after a message if something else is missing or unknown;
+ * ERR_FORMAT if the file is no JSON. */
 int model_file_read(const char *path, struct layer_options *inout);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads a command line by a table of options, with getopt_long: the table, the values, what was
- * probably meant, the line. */
+/* Reads a command line by a table of options, with getopt_long.  For an option that the verb does
+ * not have, it finds the one that was probably meant. */
 #include "options.h"
 
 #include "cluster.h"
@@ -71,7 +71,7 @@ static bool fits(const struct option_row *row, double value)
     return !has_range(row) || (value >= row->least && value <= row->most);
 }
 
-static int take_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
+static int read_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
 {
     char *end;
     unsigned long long value;
@@ -92,7 +92,8 @@ struct option_unit {
     double factor;
 };
 
-/* Reads "2GiB" with one of the units, at most `most` of what the units count. */
+/* Reads "2GiB" with one of the units, up to `most` base units.  False if the text is no such
+ * quantity. */
 static bool read_quantity(const char *text, const struct option_unit *units, size_t count,
                           double most, double *out)
 {
@@ -117,7 +118,7 @@ bool bytes_read(const char *text, int64_t *bytes)
 
     if (!read_quantity(text, units, 4, 0x1p60, &value))
         return false;
-    *bytes = (int64_t)ceil(value); /* 0 would mean that nothing is said */
+    *bytes = (int64_t)ceil(value); /* rounded up: 0 means that no size was given */
     return true;
 }
 
@@ -141,7 +142,7 @@ static uint32_t find_word(const char *const *words, const char *text, size_t len
     return i;
 }
 
-static int take_words(const struct option_row *row, const char *text, uint32_t *mask)
+static int read_words(const struct option_row *row, const char *text, uint32_t *mask)
 {
     uint32_t found = 0;
 
@@ -160,7 +161,7 @@ static int take_words(const struct option_row *row, const char *text, uint32_t *
     return OK;
 }
 
-int option_take(const struct option_row *row, const char *text, void *target)
+int option_set(const struct option_row *row, const char *text, void *target)
 {
     static const struct option_unit times[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
     void *at = (char *)target + row->offset;
@@ -171,7 +172,7 @@ int option_take(const struct option_row *row, const char *text, void *target)
 
     switch (row->kind) {
     case OPTION_FLAG: *(bool *)at = true; return OK;
-    case OPTION_SEED: return take_whole(row, text, UINT64_MAX, at);
+    case OPTION_SEED: return read_whole(row, text, UINT64_MAX, at);
     case OPTION_NUMBER:
         if (!number_read(text, NULL, &number) || !fits(row, number))
             return out_of_range(row, text, "a number");
@@ -189,7 +190,7 @@ int option_take(const struct option_row *row, const char *text, void *target)
             return refuse_word(row, text, "one of");
         *(uint32_t *)at = word;
         return OK;
-    case OPTION_WORDS: return take_words(row, text, at);
+    case OPTION_WORDS: return read_words(row, text, at);
     case OPTION_TEXT:
         if (!*text) /* a variable of a script that nobody set */
             return bad_value(row, text, row->value);
@@ -207,7 +208,7 @@ int option_take(const struct option_row *row, const char *text, void *target)
     case OPTION_COUNT:
     case OPTION_GROUP: break;
     }
-    TRY(take_whole(row, text, UINT32_MAX - 1, &whole)); /* the last one: not given */
+    TRY(read_whole(row, text, UINT32_MAX - 1, &whole)); /* UINT32_MAX means: not given */
     *(uint32_t *)at = (uint32_t)whole;
     return OK;
 }
@@ -278,17 +279,17 @@ void option_describe(const struct option_row *row, const void *defaults, char *t
     const char *end = strrchr(row->help, ']');
     char value[256] = "";
 
-    if (defaults && !(end && !end[1])) /* the words do not say it themselves */
+    if (defaults && !(end && !end[1])) /* the text has no brackets of its own */
         format_default(row, defaults, value, sizeof(value));
     snprintf(text, size, *value ? "%s [%s]" : "%s", row->help, value);
 }
 
-/* ---- "did you mean": the word at the least distance of Damerau and Levenshtein, in which swapping
- * two adjacent letters counts one */
+/* ---- "did you mean": the word at the least distance of Damerau and Levenshtein, in which
+ * swapping two adjacent letters counts one */
 
 enum { LETTERS_MAX = 32 };
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned smaller(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
@@ -306,15 +307,15 @@ static unsigned distance(const char *a, const char *b)
                 d[i][j] = (unsigned)(i + j);
                 continue;
             }
-            d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
-                            d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            d[i][j] = smaller(smaller(d[i - 1][j], d[i][j - 1]) + 1,
+                              d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
         }
     return d[n][m];
 }
 
-static void append(char *text, size_t size, const char *prefix, const char *word)
+static void append_suggestion(char *text, size_t size, const char *prefix, const char *word)
 {
     text_add(text, size, "%s%s%s", *text ? " or " : "did you mean ", prefix, word);
 }
@@ -329,7 +330,7 @@ void suggest(const char *typed, const char *const *words, size_t count, const ch
     *text = 0;
     for (size_t i = 0; i < count && length; i++)
         if (!strncmp(words[i], typed, length))
-            append(text, size, prefix, words[i]);
+            append_suggestion(text, size, prefix, words[i]);
     for (size_t i = 0; i < count && !*text; i++) {
         unsigned far = distance(typed, words[i]);
 
@@ -339,15 +340,18 @@ void suggest(const char *typed, const char *const *words, size_t count, const ch
         }
     }
     if (found)
-        append(text, size, prefix, found);
+        append_suggestion(text, size, prefix, found);
     if (*text)
         snprintf(text + strlen(text), size - strlen(text), "?");
 }
 
 /* ---- the command line */
 
-enum { FIRST_ROW = 256 }; /* getopt's number of a row; below are letters */
+enum {
+    FIRST_ROW = 256
+}; /* what getopt_long returns for the first row; smaller numbers are letters */
 
+/* The tables that getopt_long reads, made from a table of rows. */
 struct parser {
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count;
@@ -355,7 +359,7 @@ struct parser {
     char letters[2 * OPTION_ROWS_MAX + 8];
 };
 
-static void prepare(const struct option_row *rows, struct parser *p)
+static void prepare_parser(const struct option_row *rows, struct parser *p)
 {
     size_t used, n = 0;
 
@@ -377,18 +381,19 @@ static void prepare(const struct option_row *rows, struct parser *p)
     p->longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 }
 
-/* Options of other verbs, and the words of --shape that say the same. */
+/* Options that some verbs replace by a word of --shape. */
 static const char *const shape_words[][2] = {
     { "ranks", "W=" },     { "ranks-per-node", "m=" }, { "ranks-per-rack", "rack=" },
     { "experts", "E=" },   { "top-k", "k=" },          { "tokens", "T=" },
     { "model-dim", "D=" }, { "hidden-dim", "H=" },     { "space", "space=" },
 };
 
-void (*options_elsewhere)(const char *name, char *text, size_t size);
+void (*options_of_other_verbs)(const char *name, char *text, size_t size);
 
-/* What is to be typed in place of an option that the verb does not have: what says the same here;
- * else what begins so, and which verbs have it; else what comes near; "": nothing does. */
-static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
+/* Writes what to type instead of an option that the verb does not have: the word of --shape that
+ * says the same, else options that begin so and verbs that have the option, else an option that is
+ * near. Writes "" if there is nothing. */
+static void suggest_instead(const struct parser *p, const char *typed, char *text, size_t size)
 {
     const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *begin = typed + strspn(typed, "-");
     char name[64], elsewhere[120];
@@ -396,11 +401,11 @@ static void suggest_option(const struct parser *p, const char *typed, char *text
     size_t n = 0;
 
     text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
-    if (!strcmp(name, "c")) /* its meaning where it has one */
+    if (!strcmp(name, "c")) /* -c means this where it exists */
         text_put(name, sizeof(name), "capacity");
     *text = *elsewhere = 0;
-    if (options_elsewhere)
-        options_elsewhere(name, elsewhere, sizeof(elsewhere));
+    if (options_of_other_verbs)
+        options_of_other_verbs(name, elsewhere, sizeof(elsewhere));
     for (; p->longs[n].name; n++) {
         names[n] = p->longs[n].name;
         shape |= !strcmp(names[n], "shape");
@@ -415,32 +420,32 @@ static void suggest_option(const struct parser *p, const char *typed, char *text
             text_put(text, size, "--shape \"%s...\" says it here", shape_words[i][1]);
 }
 
-/* An option of another verb is no short form of one of this verb: lookup --model is not
- * --model-dim. */
-static bool is_elsewhere(const struct parser *p, const char *typed)
+/* Whether another verb has this option, and this verb does not.  getopt_long would accept it as a
+ * short form: `lookup --model` as --model-dim. */
+static bool is_of_other_verb(const struct parser *p, const char *typed)
 {
     char name[64], who[120];
 
-    if (strncmp(typed, "--", 2) != 0 || !options_elsewhere)
+    if (strncmp(typed, "--", 2) != 0 || !options_of_other_verbs)
         return false;
     text_put(name, sizeof(name), "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
     for (const struct option *o = p->longs; o->name; o++)
         if (!strcmp(o->name, name))
             return false;
-    options_elsewhere(name, who, sizeof(who));
+    options_of_other_verbs(name, who, sizeof(who));
     return *who;
 }
 
-static int not_here(const struct parser *p, const char *typed)
+static int refuse_foreign(const struct parser *p, const char *typed)
 {
     char near[300];
 
-    suggest_option(p, typed, near, sizeof(near));
+    suggest_instead(p, typed, near, sizeof(near));
     return fail(ERR_ARGUMENT, "no option %.*s (%s)", (int)strcspn(typed, "="), typed,
                 *near ? near : "see --help");
 }
 
-static int no_such_option(const struct parser *p, char **argv)
+static int refuse_unknown(const struct parser *p, char **argv)
 {
     const char *typed = argv[optind - 1];
     char near[300];
@@ -453,13 +458,13 @@ static int no_such_option(const struct parser *p, char **argv)
         typed = argv[optind];
 
     /* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
-    suggest_option(p, typed, near, sizeof(near));
+    suggest_instead(p, typed, near, sizeof(near));
     if (optopt && !*near)
         return fail(ERR_ARGUMENT, "no option -%c (see --help)", optopt);
     return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *near ? near : "see --help");
 }
 
-/* "-c --db x": the value was forgotten, and the next option is no value. */
+/* Whether the word is an option of the verb: in "-c --db x" the value of -c was forgotten. */
 static bool is_option(const struct parser *p, const char *word)
 {
     if (strncmp(word, "--", 2) != 0)
@@ -485,7 +490,7 @@ int options_parse(const struct option_row *rows, int argc, char **argv, void *ta
     struct parser p;
     int index, found;
 
-    prepare(rows, &p);
+    prepare_parser(rows, &p);
     optind = 0;
     opterr = 0;
     while ((found = getopt_long(argc, argv, p.letters, p.longs, &index)) != -1) {
@@ -494,16 +499,16 @@ int options_parse(const struct option_row *rows, int argc, char **argv, void *ta
             return OK;
         }
         typed = optarg && optarg == argv[optind - 1] ? argv[optind - 2] : argv[optind - 1];
-        if (found != '?' && is_elsewhere(&p, typed))
-            return not_here(&p, typed);
+        if (found != '?' && is_of_other_verb(&p, typed))
+            return refuse_foreign(&p, typed);
         if (found == ':')
             return fail(ERR_ARGUMENT, "%s wants a value (see --help)", argv[optind - 1]);
         if (found == '?')
-            return no_such_option(&p, argv);
+            return refuse_unknown(&p, argv);
         if (optarg == argv[optind - 1] && is_option(&p, optarg))
             return fail(ERR_ARGUMENT, "%s wants a value, which %s is not", argv[optind - 2],
                         optarg);
-        TRY(option_take(row_of(&p, found), optarg, target));
+        TRY(option_set(row_of(&p, found), optarg, target));
     }
     *first = optind;
     return OK;

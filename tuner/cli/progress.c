@@ -24,8 +24,8 @@ void progress_open(struct progress *progress, bool quiet, const char *now)
     snprintf(progress->now, sizeof(progress->now), "%s", now);
 }
 
-/* Estimates the time that is left from that of the buckets measured in this run: known ones cost
- * nothing.  NAN before the first one is done: nobody knows. */
+/* Estimates the time that is left by the buckets that this run measured; known buckets cost
+ * nothing. NAN before the first one is done. */
 static double seconds_left(const struct progress *p, double spent_s)
 {
     double to_measure = p->buckets > p->done ? p->buckets - p->done : 0;
@@ -34,8 +34,8 @@ static double seconds_left(const struct progress *p, double spent_s)
     return p->fresh ? spent_s / (p->fresh + p->compared) * (to_measure + to_compare) : NAN;
 }
 
-/* Writes how long it took, and what is left: of work, or of the budget where that is less. */
-static void say_time(const struct progress *p, int64_t now_ns, char *text, size_t size)
+/* Writes the time spent, and the time left for the work, or for the budget if that is less. */
+static void write_time(const struct progress *p, int64_t now_ns, char *text, size_t size)
 {
     double spent_s = (double)(now_ns - p->begun_ns) * 1e-9, work_s = seconds_left(p, spent_s);
     double budget_s = p->deadline_ns ? (double)(p->deadline_ns - now_ns) * 1e-9 : INFINITY;
@@ -59,7 +59,7 @@ static void say_time(const struct progress *p, int64_t now_ns, char *text, size_
 
 enum { BAR = 16 };
 
-static void print(struct progress *p, int64_t now_ns)
+static void print_line(struct progress *p, int64_t now_ns)
 {
     char line[640], bar[BAR + 4] = "", count[40] = "", time[128];
     int length;
@@ -70,10 +70,10 @@ static void print(struct progress *p, int64_t now_ns)
         strcpy(bar, "[................] ");
         memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));
     }
-    say_time(p, now_ns, time, sizeof(time));
+    write_time(p, now_ns, time, sizeof(time));
     if (p->buckets)
         snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
-    /* What matters most comes first: a screen may end early. */
+    /* What matters most comes first, because a narrow screen cuts the line. */
     text_put(line, sizeof(line), "%s%s%s%s%s%s; now %s", bar, p->layer, count, time,
              *p->leader ? "; " : "", p->leader, p->now);
     if (p->terminal)
@@ -101,7 +101,7 @@ static bool is_due(const struct progress *p, int64_t last_ns)
 void progress_tick(struct progress *p)
 {
     if (is_due(p, p->shown_ns))
-        print(p, host_clock_ns());
+        print_line(p, host_clock_ns());
 }
 
 bool progress_wants_leader(struct progress *p)

@@ -1,6 +1,6 @@
-/* What a sweep says while it runs: one line on a terminal, a plain line every few seconds
- * elsewhere.  To standard error, so that results can be piped.  What fail() and note() say takes
- * the line's place; before something is printed, log_line_clear() clears it. */
+/* The progress of a sweep on standard error: one line that is rewritten on a terminal, or a plain
+ * line every few seconds.  A message of fail() or note() takes the line's place.  Before anything
+ * else is printed, call log_line_clear(). */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
@@ -8,28 +8,32 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* A plain value; the sweep writes its counts. */
 struct progress {
     bool terminal, quiet;
-    int64_t begun_ns, shown_ns, leader_ns;
-    uint32_t buckets, done, fresh; /* to measure in all, 0: not known; finished; measured now */
-    bool compares; /* once measured they are compared as a whole, which takes about as long again */
-    double compared;           /* of how many that is done; of those under way the part */
-    char layer[160], now[160]; /* what is swept; what is measured */
-    char leader[96];           /* of the bucket that is measured; "": none yet */
-    uint64_t steps;            /* that were timed */
+    int64_t begun_ns, shown_ns, leader_ns; /* when it began, and last showed a line, a leader */
+    uint32_t buckets, done, fresh; /* to do, 0: not known; finished; of these, measured now */
+    bool compares; /* the table is compared in rounds afterwards, which takes about as long again */
+    double compared;           /* buckets that were compared; parts count for those under way */
+    char layer[160], now[160]; /* the layer that is swept, the plan that is measured */
+    char leader[96];           /* the best plan so far in this bucket; "": none yet */
+    uint64_t steps;            /* timed so far */
     int64_t deadline_ns;       /* on the host clock; 0: none */
 };
 
+/* Begins: `now` is what is done first. */
 void progress_open(struct progress *progress, bool quiet, const char *now);
 
-/* Prints the line if it is time; `now`, as printf wants it, is what is measured. */
+/* Prints the line if one is due; `now`, a format as for printf, is what is measured. */
 void progress_show(struct progress *progress, const char *now, ...)
     __attribute__((format(printf, 2, 3)));
-void progress_tick(struct progress *progress); /* nothing new: keeps the clock alive */
-/* Whether `leader` is worth finding out again: at most as often as it is shown. */
+/* Prints the line if one is due, with nothing new but the time. */
+void progress_tick(struct progress *progress);
+/* Whether the caller should find the leader again: true as often as a line is due. */
 bool progress_wants_leader(struct progress *progress);
 
-/* What time cut off, and about how long it would take: as each of those did that are done. */
+/* Prints how many of all `what` are left when time ran out, and about how long they would take: as
+ * long as each of the `done` ones did. */
 void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* Puts a stream in the place of stdout that lets no control character reach a terminal; moetune's
- * own go past it. */
+/* Puts a stream in the place of stdout that lets no control character reach a terminal.  The
+ * sequences that moetune itself sends go past this stream. */
 #include "screen.h"
 
 #include "text.h"
@@ -13,7 +13,8 @@
 
 enum { ROOM = 1 << 16 };
 
-/* Bytes on their way to the screen: the beginning of a character waits here for its end. */
+/* Bytes on their way to the screen.  The first bytes of a character wait until its last one comes.
+ */
 struct screen {
     char bytes[ROOM + 8];
     size_t held;
@@ -67,7 +68,7 @@ void screen_guard(void)
 
 /* ---- what a terminal can do */
 
-/* stdout's stream is a guard and has no descriptor of its own. */
+/* The stream in stdout's place has no descriptor of its own. */
 static int descriptor(FILE *to)
 {
     return to == stdout ? STDOUT_FILENO : fileno(to);
@@ -102,7 +103,7 @@ void screen_cut(char *line, int columns)
     while (end && line[end] != ' ')
         end--;
     line[end ? end : columns] = 0;
-    /* Half a sentence says nothing, if another one stands before it. */
+    /* Drop half a sentence if a whole one stands before it. */
     if (strrchr(line, ';'))
         *strrchr(line, ';') = 0;
 }
@@ -113,7 +114,7 @@ static void send_past_guard(const char *sequence, FILE *to)
 
     fflush(to);
     if (write(descriptor(to), sequence, bytes) != (ssize_t)bytes)
-        return; /* whoever reads has gone: the next line finds out */
+        return; /* the reader has gone; the next line reports that */
 }
 
 void screen_back(int lines, FILE *to)

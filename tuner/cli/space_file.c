@@ -1,3 +1,4 @@
+/* Reads the file that --space names, and the values of --key and --class. */
 #include "space_file.h"
 
 #include "input_file.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where "{flag}" stands alone in a command line, its value would be an option.  Only files are
- * asked: what a database holds stays readable. */
+/* Refuses values that look like options: a program takes the value of a lone "{flag}" in its
+ * command line for one.  Only files are checked, so that older databases stay readable. */
 static int check_values(const char *path, const struct declaration *d)
 {
     for (size_t i = 0; i < d->axes; i++)

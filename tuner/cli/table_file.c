@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No file may be larger: 1,024 bytes for each of as many entries as may be imported (ENTRIES_MAX in
- * db/exchange/import.c), which mostly have 600. */
+/* Larger files are refused.  1,024 bytes for each of the ENTRIES_MAX entries of an import
+ * (db/exchange/import.c); most entries have 600. */
 static const size_t FILE_BYTES_MAX = 4294967296;
 
-/* A foreign database is never attached: it is exported to text in memory, which is then imported as
- * that of a file is. */
+/* Exports a database to text in memory.  A foreign database is never attached, so it goes through
+ * the same checks as an exported file. */
 static int read_database(const char *path, char **text, size_t *size)
 {
     struct export_options all = { 0 };

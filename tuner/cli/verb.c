@@ -125,15 +125,15 @@ void verb_overview(const struct verb *const *verbs, FILE *out)
 
 /* ---- finding verbs */
 
-static const struct verb *const *all;
+static const struct verb *const *all_verbs; /* for messages; see verb_list() */
 
-static void elsewhere(const char *name, char *text, size_t size)
+static void write_owners(const char *name, char *text, size_t size)
 {
     enum { NAMED = 5 };
     int found = 0;
 
     *text = 0;
-    for (const struct verb *const *v = all; *v; v++) {
+    for (const struct verb *const *v = all_verbs; *v; v++) {
         struct option_row rows[OPTION_ROWS_MAX];
         size_t count = (*v)->summary ? options_flatten((*v)->rows, rows) : 0, i = 0;
 
@@ -150,8 +150,8 @@ static void elsewhere(const char *name, char *text, size_t size)
 
 void verb_list(const struct verb *const *verbs)
 {
-    all = verbs;
-    options_elsewhere = elsewhere;
+    all_verbs = verbs;
+    options_of_other_verbs = write_owners;
 }
 
 const struct verb *verb_find(const struct verb *const *verbs, const char *name)
@@ -177,9 +177,9 @@ int verb_unknown(const struct verb *const *verbs, const char *name)
     return fail(ERR_ARGUMENT, "no verb \"%s\" (%s)", name, *near ? near : "see moetune --help");
 }
 
-/* ---- calling one */
+/* ---- calling a verb */
 
-/* `words` as "set|unset|list". */
+/* Whether `word` is in a list as "set|unset|list". */
 static bool is_one_of(const char *word, const char *words)
 {
     size_t length = strlen(word);
@@ -215,7 +215,7 @@ static int check_arguments(const struct verb_call *call)
     return OK;
 }
 
-static int call_with(const struct verb *verb, char **argv, int first, void *options)
+static int call_verb(const struct verb *verb, char **argv, int first, void *options)
 {
     struct verb_call call = { .verb = verb, .argv = argv };
     bool help = false;
@@ -240,7 +240,7 @@ static int call_with(const struct verb *verb, char **argv, int first, void *opti
 int verb_main(const struct verb *verb, char **argv, int first)
 {
     void *options = calloc(1, verb->options_size + 1);
-    int rc = options ? call_with(verb, argv, first, options) : fail(ERR_NOMEM, "the options");
+    int rc = options ? call_verb(verb, argv, first, options) : fail(ERR_NOMEM, "the options");
 
     free(options);
     return rc;

@@ -1,5 +1,5 @@
-/* A verb of the command line: what --help, the manual and completion say of it, and what it does.
- */
+/* A verb of the command line: its options and texts, from which --help, the manual page and
+ * completion are made, and the function that runs it. */
 #ifndef VERB_H
 #define VERB_H
 
@@ -9,59 +9,66 @@
 
 struct verb_call;
 
+/* A constant table: each file of verbs/ defines one or two, and main.c lists them. */
 struct verb {
     const char *name;
-    const char *summary;   /* a line for the list of verbs; NULL: for moetune itself */
-    const char *arguments; /* as the usage line has them; "set|unset" are the words there are;
-                              NULL: it takes none */
-    int least, most;       /* how many arguments; most 0: as many as come */
-    const char *about;     /* a paragraph */
+    const char *summary; /* one line for `moetune help`; NULL: moetune alone calls the verb */
+    const char
+        *arguments;    /* as in the usage line; "set|unset" lists all words; NULL: it takes none */
+    int least, most;   /* the number of arguments; most 0: any number */
+    const char *about; /* a paragraph: what the verb does */
     const struct option_row *rows;
-    const void *defaults; /* a struct of the verb's options; NULL: all zero */
+    const void *defaults; /* the verb's struct of options, filled with defaults; NULL: all zero */
     size_t options_size;
-    const char *notes;         /* after the options; NULL: none */
-    void (*tables)(FILE *out); /* longer things, printed as they are; NULL: none */
+    const char *notes;         /* printed after the options; NULL: none */
+    void (*tables)(FILE *out); /* prints text in columns before the notes; NULL: none */
     const char *example;       /* without the program's name */
-    /* `options` are filled from the command line.  A status. */
+    /* Runs the verb; `options` are filled from the command line.  Returns a status. */
     int (*run)(const struct verb_call *call, void *options);
 };
 
+/* One call of a verb.  Everything is borrowed, for as long as the verb runs. */
 struct verb_call {
     const struct verb *verb;
-    char **argv;      /* the whole command line, which starts the same again */
-    char **arguments; /* what is no option, and a NULL */
+    char **argv;      /* the whole command line: it starts the same call again */
+    char **arguments; /* what is no option; ends with NULL */
     int count;
 };
 
-/* A verb that only passes on what its ranks ended with returns this + their exit code. */
+/* A verb that passes on the exit code of its ranks returns this plus the exit code. */
 enum { EXIT_CODE_OF_RANKS = 1000 };
 
-/* argv[first] is the verb, or the program's name where none was said. */
+/* Reads the options of a verb, checks its arguments and runs it, or prints its help.  argv[first]
+ * is the verb's name, or the program's name if no verb was typed.  Returns a status. */
 int verb_main(const struct verb *verb, char **argv, int first);
 
+/* Prints what `moetune help VERB` prints. */
 void verb_help(const struct verb *verb, FILE *out);
 
 /* Prints words of `text` in lines of at most 80 columns.  The cursor stands in column `indent`,
  * where later lines begin as well.  A newline of the text begins a new line. */
 void verb_print_wrapped(const char *text, int indent, FILE *out);
 
-/* Lists end with NULL.  verb_list() tells errors which verbs there are. */
+/* Stores the list of all verbs, so that messages can name the verbs that have an option.  Here and
+ * below the list ends with NULL. */
 void verb_list(const struct verb *const *verbs);
+/* The verb of that name; NULL if there is none. */
 const struct verb *verb_find(const struct verb *const *verbs, const char *name);
+/* Prints what `moetune help` prints. */
 void verb_overview(const struct verb *const *verbs, FILE *out);
-/* ERR_ARGUMENT after "no verb", and which one may have been meant. */
+/* ERR_ARGUMENT after a message that there is no such verb, and which one was probably meant. */
 int verb_unknown(const struct verb *const *verbs, const char *name);
 
-/* How moetune ends: the one list, by exit code. */
+/* An exit code of moetune, and what it means. */
 struct verb_end {
     int code;
     const char *meaning;
 };
 extern const struct verb_end verb_ends[]; /* ends with a NULL meaning */
+/* The exit code for the status that a verb returned. */
 int verb_exit_code(int status);
 
-/* From the tables that --help is printed from: moetune(1), in Markdown; a script for bash to
- * source. */
+/* Print moetune(1) in Markdown, and a completion script for bash, from the tables of the verbs. */
 void manual_print(const struct verb *const *verbs, FILE *out);
 void completion_print(const struct verb *const *verbs, FILE *out);
 

@@ -1,4 +1,4 @@
-/* Tells how each entry of a bucket came about, and what became of every trial. */
+/* Prints how each entry of a bucket came about, and the result of every trial. */
 #include "explain.h"
 
 #include "buckets.h"
@@ -21,14 +21,14 @@
 
 /* ---- trials */
 
-/* Adds a dash for what was not measured. */
+/* Adds a time in ms, or a dash if it was not measured. */
 static int cell_of_ms(struct grid *grid, int64_t ns)
 {
     return ns > 0 ? grid_cell(grid, "%.3f", (double)ns * 1e-6) : grid_cell(grid, "-");
 }
 
-/* Adds three cells: the median of the steps, and the ends of its interval, which one step has not.
- */
+/* Adds three cells: the median of the steps, and the ends of its interval.  One step has no
+ * interval. */
 static int cells_of_steps(struct grid *grid, const struct spread *steps)
 {
     bool several = steps->count > 1;
@@ -61,7 +61,7 @@ static int add_trial(struct grid *grid, struct store *store, const char *wanted,
         return OK;
     TRY(grid_row(grid, trial->state == TRIAL_OK ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%" PRId64, key->shape));
-    if (shape.space) { /* its range, and no width */
+    if (shape.space) { /* a space has ranges of its key instead of a width */
         TRY(grid_cell(grid, "%s",
                       BUCKETS_TEXT(buckets_of(&shape, key->window), key->bucket, key->bucket)));
         TRY(grid_cell(grid, "-"));
@@ -102,27 +102,27 @@ int explain_trials(struct store *store, const char *wanted, FILE *to)
 
 /* ---- an entry */
 
+/* What explain_entry() needs while it goes through the entries. */
 struct explainer {
     struct store *store;
     FILE *to;
-    const struct trainer_view *told;
+    const struct trainer_view *trainers;
     const char *wanted; /* as in tables.h */
     uint32_t bucket, found;
-    struct moe_shape shape; /* of the entry at hand */
+    struct moe_shape shape; /* of the current entry */
 };
 
-/* What the words of decision.h mean. */
-static const char *meaning(const char *decision)
+/* Returns what a word of search/decision.h means. */
+static const char *decision_meaning(const char *decision)
 {
     static const struct {
         const char *word, *meaning;
     } meanings[] = {
         { "adopted",
           "it is faster than the default; the chance that this is wrong is small (--harm)" },
-        { "likely", "it is expected to be faster, and is hardly slower by 1 % or more" },
+        { "likely", "it is probably faster, and hardly 1 % or more slower" },
         { "default", "no plan that may be published is proven to be faster" },
-        { "incumbent",
-          "kept: the plan that stood here stays, for no other is better by the margin" },
+        { "incumbent", "the earlier plan stays, because no other is better by the margin" },
         { "alone", "the default plan cannot run here" },
         { "static", "it is of the one plan, or launch, that is best for the whole table" },
         { "inferred", "no plans were compared here: that of a neighbour, by the fitted model" },
@@ -260,12 +260,12 @@ void explain_doubts(const struct entry_row *e, unsigned states, FILE *to)
         if (entry_is(e, states & (1u << i)) && strcmp(e->decision, entry_state_words[i]) != 0)
             fprintf(to, "but      %s\n", entry_state_words[i]);
     if (e->fault && states & ENTRY_UNSOUND)
-        fprintf(to, "         the entry's %s %s: trainers are told the default plan\n",
-                e->fault->field, e->fault->why);
+        fprintf(to, "         the entry's %s %s: trainers get the default plan\n", e->fault->field,
+                e->fault->why);
 }
 
-/* Prints what launches run best in the entry's bucket: what a trainer inside them is told, unless
- * the entry is of its launch. */
+/* Prints the best plan of each launch in the entry's bucket.  A trainer inside that launch gets it.
+ */
 static int print_launches(const struct explainer *x, const struct entry_row *e)
 {
     struct row_list rows;
@@ -283,7 +283,7 @@ static int print_launches(const struct explainer *x, const struct entry_row *e)
 static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
-    const struct override_row *pin = trainer_view_pin(x->told, e);
+    const struct override_row *pin = trainer_view_pin(x->trainers, e);
     struct buckets buckets;
     char why[WHY_SILENT_BYTES];
     struct row_list history;
@@ -304,18 +304,18 @@ static int explain_entry(void *self, const struct entry_row *e)
                 e->bucket, e->window, buckets_from(buckets, e->bucket),
                 buckets_to(buckets, e->bucket));
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
-            meaning(e->decision));
+            decision_meaning(e->decision));
     explain_doubts(e, ENTRY_OPEN, x->to);
     if (pin && pin->plan.struct_size)
         fprintf(x->to, "pinned   trainers get %s: %s\n", PLAN_WORDS(&pin->plan),
                 UTF8_LINE(pin->why));
-    TRY(trainer_view_why_silent(x->told, x->store, e, why));
+    TRY(trainer_view_why_silent(x->trainers, x->store, e, why));
     if (*why)
-        fprintf(x->to, "silent   trainers are not told this: %s\n", why);
+        fprintf(x->to, "silent   trainers do not get this plan: %s\n", why);
     TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
     TRY(print_launches(x, e));
-    /* Why the search stopped, and what nearly won. */
+    /* Print why the search stopped, and which plan nearly won. */
     fprintf(x->to, "search   %s, effort %s", UTF8_LINE(e->search), UTF8_LINE(e->effort));
     if (*e->reason)
         fprintf(x->to, "; it ended: %s", UTF8_LINE(e->reason));
@@ -339,14 +339,14 @@ static int explain_entry(void *self, const struct entry_row *e)
 
 int explain_bucket(struct store *store, const char *wanted, uint32_t bucket, FILE *to)
 {
-    struct trainer_view told;
+    struct trainer_view trainers;
     struct explainer x = {
-        .store = store, .to = to, .told = &told, .wanted = wanted, .bucket = bucket
+        .store = store, .to = to, .trainers = &trainers, .wanted = wanted, .bucket = bucket
     };
-    int rc = trainer_view_read(store, &told);
+    int rc = trainer_view_read(store, &trainers);
 
     if (!rc)
         rc = store_entries(store, 0, 0, explain_entry, &x);
-    trainer_view_free(&told);
+    trainer_view_free(&trainers);
     return rc ? rc : x.found ? OK : UNSUPPORTED;
 }

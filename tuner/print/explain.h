@@ -1,4 +1,5 @@
-/* The story of an entry: what was tried, what it took, why this plan; and all that was tried. */
+/* Explains entries: which plans were tried in a bucket, their times, and why the entry has its
+ * plan. */
 #ifndef EXPLAIN_H
 #define EXPLAIN_H
 
@@ -6,20 +7,20 @@
 
 #include <stdio.h>
 
-/* Tells the story of this bucket's entry in every layer that has one.  UNSUPPORTED, silently, if
- * none has. */
+/* Explains the entry of this bucket in every layer that has one.  `wanted`: only layers that
+ * shape_agrees() with it; NULL: all.  UNSUPPORTED, without a message, if no layer has one. */
 int explain_bucket(struct store *store, const char *wanted, uint32_t bucket, FILE *to);
 
-/* Prints every trial there is: state, times, memory, volume. */
+/* Prints every trial of the wanted layers: state, times, memory, volume. */
 int explain_trials(struct store *store, const char *wanted, FILE *to);
 
-/* Prints the load that an entry was measured under and, of recorded steps, what they are like; a
- * table from elsewhere brings the load's name alone.  Prints nothing where there is no load. */
+/* Prints the load that an entry was measured under, and what its recorded steps are like.  An
+ * imported table has only the load's name.  Prints nothing if there is no load. */
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
                  FILE *to);
 
-/* Prints which of these states (enum entry_state) make the entry doubtful, but for the one that its
- * decision has as its word. */
+/* Prints which of these states (enum entry_state) make the entry doubtful, except the state that
+ * its decision names already. */
 void explain_doubts(const struct entry_row *e, unsigned states, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* Prints rows of cells under their titles. */
+/* Prints a table of text: titles, rows of aligned cells, and notes below rows. */
 #include "grid.h"
 
 #include "array.h"
@@ -39,14 +39,14 @@ int grid_cell(struct grid *grid, const char *format, ...)
 
 int grid_percent(struct grid *grid, double share)
 {
-    /* Without a sign where nothing but zeros would follow it. */
+    /* The sum with 0.0 turns -0.0 into 0.0, which prints without a sign. */
     return isnan(share) ? grid_cell(grid, "-")
                         : grid_cell(grid, "%.1f", round(share * 1000) / 10 + 0.0);
 }
 
 int grid_gain(struct grid *grid, const struct gain *gain)
 {
-    /* What a model without noise says has no interval. */
+    /* A gain from a model without noise has no interval. */
     bool exact = gain->low == gain->high;
 
     TRY(grid_percent(grid, gain->value));
@@ -93,15 +93,16 @@ static const char *cell(const struct grid *grid, size_t row, size_t column)
     return text ? text : "";
 }
 
-/* Counts what of a number stands before its point; the rest begins with the point. */
+/* Counts the characters of a number before its decimal point. */
 static size_t before_point(const char *text)
 {
     return strcspn(text, ".");
 }
 
+/* The widths of columns, in characters. */
 struct widths {
-    int whole[GRID_COLUMNS_MAX]; /* of the column */
-    int after[GRID_COLUMNS_MAX]; /* from the decimal point on */
+    int whole[GRID_COLUMNS_MAX]; /* of the whole column */
+    int after[GRID_COLUMNS_MAX]; /* of that from the decimal point on */
 };
 
 static int most(int a, int b)
@@ -109,6 +110,8 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+/* Returns the first or second line of a title, and its length.  A title of one line stands on the
+ * second line. */
 static const char *title_line(const char *title, int line, size_t *bytes)
 {
     size_t first = strcspn(title, "\n");
@@ -121,7 +124,7 @@ static const char *title_line(const char *title, int line, size_t *bytes)
     return line && two ? title + first + 1 : title;
 }
 
-static void measure(const struct grid *grid, struct widths *w)
+static void measure_widths(const struct grid *grid, struct widths *w)
 {
     memset(w, 0, sizeof(*w));
     for (size_t j = 0; j < grid->column_count; j++) {
@@ -149,7 +152,8 @@ static void measure(const struct grid *grid, struct widths *w)
 
 enum { GAP = 2, WRAPPED_LEAST = 12 };
 
-/* Blanks are printed when something follows them. */
+/* Where text is printed.  Blanks are held back until text follows, so that no line ends with
+ * blanks. */
 struct pen {
     FILE *to;
     int blanks;
@@ -169,7 +173,8 @@ static void end_line(struct pen *pen)
     pen->blanks = 0;
 }
 
-/* `after`: how much of the column's width other numbers have behind their points. */
+/* Prints a cell and the blanks around it.  `after`: how many more characters other numbers of the
+ * column have from their points on. */
 static void put_padded(struct pen *pen, const char *text, size_t bytes, enum grid_align align,
                        int width, int after)
 {
@@ -181,7 +186,7 @@ static void put_padded(struct pen *pen, const char *text, size_t bytes, enum gri
     pen->blanks += (align == GRID_LEFT ? blanks : 0) + after + GAP;
 }
 
-/* Prints words up to where the screen ends; later lines stand below the first one. */
+/* Prints words and wraps them at the edge of the screen; later lines begin below the first one. */
 static void put_wrapped(struct pen *pen, const char *text, int indent)
 {
     int room = screen_columns(pen->to) - indent, at = 0;
@@ -253,7 +258,7 @@ void grid_print(const struct grid *grid, FILE *to)
     struct pen pen = { to, 0 };
     struct widths w;
 
-    measure(grid, &w);
+    measure_widths(grid, &w);
     print_titles(grid, &w, &pen);
     for (size_t i = 0; i < grid->row_count; i++)
         print_row(grid, &w, i, &pen);

@@ -1,4 +1,4 @@
-/* Columns of text as wide as what stands in them. */
+/* A table of text for a person.  Each column is as wide as its widest cell. */
 #ifndef GRID_H
 #define GRID_H
 
@@ -11,10 +11,10 @@
 enum grid_align {
     GRID_LEFT,
     GRID_RIGHT,
-    GRID_POINT, /* numbers: their decimal points stand under each other */
+    GRID_POINT, /* numbers, with their decimal points below each other */
 };
 
-/* A title of two lines has a line feed in it. */
+/* The title of a column, which may have two lines, and how its cells are aligned. */
 struct grid_column {
     const char *title;
     enum grid_align align;
@@ -22,31 +22,34 @@ struct grid_column {
 
 enum { GRID_COLUMNS_MAX = 16 };
 
-/* All zero but for the columns: an empty one. */
+/* Rows of cells to print.  Begins as GRID_OF(columns), which borrows the columns; grid_clear()
+ * frees the rows, also after an error. */
 struct grid {
     const struct grid_column *columns;
     size_t column_count;
     struct grid_row *rows;
-    size_t row_count, cell_count; /* cells of the last row */
+    size_t row_count, cell_count; /* rows; cells of the last row so far */
 };
 #define GRID_OF(columns)                                                                           \
     {                                                                                              \
         columns, sizeof(columns) / sizeof((columns)[0]), NULL, 0, 0                                \
     }
 
-/* A new row; the ink is that of its last column. */
+/* Begins a row; `ink` is the colour of its last column.  All of these return ERR_NOMEM after a
+ * message. */
 int grid_row(struct grid *grid, enum ink ink);
-/* The row's next cell. */
+/* Adds the row's next cell. */
 int grid_cell(struct grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A share in percent; NAN: a dash. */
+/* Adds a share as percent; a dash for NAN. */
 int grid_percent(struct grid *grid, double share);
-int grid_gain(struct grid *grid,
-              const struct gain *gain); /* three of them: with its low and high end */
-/* A line of its own below the row, for what is too long for a column. */
+/* Adds three cells of percent: the gain, and the low and high ends of its interval. */
+int grid_gain(struct grid *grid, const struct gain *gain);
+/* Adds a line below the row, for text that is too long for a column. */
 int grid_note(struct grid *grid, const char *text);
 
 void grid_print(const struct grid *grid, FILE *to);
-void grid_clear(struct grid *grid); /* of its rows */
+/* Frees the rows; the grid is empty again. */
+void grid_clear(struct grid *grid);
 
 #endif

@@ -1,4 +1,4 @@
-/* Adds up the rows of launches, by weights, and says which launch a job is to be started with. */
+/* Adds up the rows of launches by the weights of buckets, and chooses the launch for a job. */
 #include "launch_table.h"
 
 #include "array.h"
@@ -55,7 +55,7 @@ static const struct launch_row *row_of(const struct launch_table *t, const char 
     return NULL;
 }
 
-/* Whether any launch has a row there: other buckets count nowhere. */
+/* Whether any launch has a row for the bucket.  Other buckets count for no launch. */
 static bool is_known(const struct launch_table *t, uint32_t bucket)
 {
     EACH_ROW (launch_row, row, t->rows)
@@ -86,7 +86,8 @@ static int list_launches(struct launch_table *t, const struct declaration *d, co
             if (!in)
                 continue;
             fresh.us += weights[b] * in->time_us;
-            spread += weights[b] * in->time_us * in->sd; /* one process's luck is in all buckets */
+            spread += weights[b] * in->time_us *
+                      in->sd; /* a launch is fast or slow in all buckets alike */
         }
         fresh.sd = fresh.us > 0 ? spread / fresh.us : 0;
         ARRAY_APPEND(t->launches, t->count, fresh);
@@ -94,37 +95,38 @@ static int list_launches(struct launch_table *t, const struct declaration *d, co
     return OK;
 }
 
-/* What a job would save beside the launch that is told if each range had a launch of its own. */
+/* Finds what a job would save against the chosen launch if each range had a launch of its own. */
 static int find_price(struct launch_table *t, const double *weights, size_t buckets)
 {
     struct launch_part *parts;
 
     t->price = (struct gain)GAIN_UNKNOWN;
-    if (t->told < 0 || !(t->launches[t->told].us > 0))
+    if (t->chosen < 0 || !(t->launches[t->chosen].us > 0))
         return OK;
     parts = calloc(buckets, sizeof(*parts));
     if (!parts)
         return fail(ERR_NOMEM, "%zu ranges", buckets);
     for (uint32_t b = 0; b < buckets; b++) {
-        const struct launch_row *told = row_of(t, t->launches[t->told].words, b), *best = told;
+        const struct launch_row *chosen = row_of(t, t->launches[t->chosen].words, b),
+                                *best = chosen;
 
-        if (!told)
+        if (!chosen)
             continue;
         EACH_ROW (launch_row, row, t->rows)
             if (row->bucket == b && row->time_us < best->time_us)
                 best = row;
-        parts[b] = (struct launch_part){ weights[b], log(told->time_us), log(best->time_us),
-                                         best == told ? 0 : hypot(best->sd, told->sd) };
+        parts[b] = (struct launch_part){ weights[b], log(chosen->time_us), log(best->time_us),
+                                         best == chosen ? 0 : hypot(best->sd, chosen->sd) };
     }
     t->price = launch_price(parts, buckets);
     free(parts);
     return OK;
 }
 
-/* The fastest launch that is not known to be as likely slower than the default one. */
-static int choose(const struct launch_table *t)
+/* Returns the fastest launch whose chance of being harmfully slower than the default is small. */
+static int choose_launch(const struct launch_table *t)
 {
-    static const double harm = 0.01; /* as tune's --harm is, unless it is told another one */
+    static const double harm = 0.01; /* the default of tune's --harm */
     int usual = -1, best = -1;
 
     for (int i = 0; i < (int)t->count; i++)
@@ -143,6 +145,7 @@ static int choose(const struct launch_table *t)
 
 /* ---- reading */
 
+/* The launch that the entries of one table have, while they are read. */
 struct entry_launch {
     uint32_t window;
     bool any, several;
@@ -166,14 +169,14 @@ static int note_launch(void *self, const struct entry_row *e)
 int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                       const struct option_list *traffic, struct launch_table *out)
 {
-    struct entry_launch told = { .window = window };
+    struct entry_launch chosen = { .window = window };
     const struct declaration *d;
     struct moe_shape layer;
     double *weights = NULL;
     size_t buckets;
     int rc;
 
-    *out = (struct launch_table){ .told = -1, .by_traffic = traffic && traffic->count > 0 };
+    *out = (struct launch_table){ .chosen = -1, .by_traffic = traffic && traffic->count > 0 };
     TRY(store_shape_get(store, shape, &layer));
     d = declaration_find(layer.space);
     if (!d)
@@ -183,20 +186,21 @@ int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint3
         return UNSUPPORTED;
     TRY(launch_weights(traffic, &layer, window, &weights, &buckets));
     TRY_OUT(list_launches(out, d, weights, buckets));
-    TRY_OUT(store_entries(store, cluster, shape, note_launch, &told));
+    TRY_OUT(store_entries(store, cluster, shape, note_launch, &chosen));
     for (int i = 0; i < (int)out->count; i++)
-        if (told.any && !told.several && !strcmp(out->launches[i].words, told.words))
-            out->told = i;
+        if (chosen.any && !chosen.several && !strcmp(out->launches[i].words, chosen.words))
+            out->chosen = i;
     if (out->by_traffic)
-        out->told = choose(out);
-    if (out->told >= 0)
-        out->launches[out->told].told = true;
+        out->chosen = choose_launch(out);
+    if (out->chosen >= 0)
+        out->launches[out->chosen].chosen = true;
     rc = find_price(out, weights, buckets);
 out:
     free(weights);
     return rc;
 }
 
+/* A look for the table of one layer on one cluster, whose launch is to be chosen. */
 struct search_for_table {
     struct store *store;
     const struct moe_shape *shape;
@@ -206,7 +210,7 @@ struct search_for_table {
     bool done;
 };
 
-static int choose_in(void *self, const struct entry_row *e)
+static int choose_in_entry(void *self, const struct entry_row *e)
 {
     struct search_for_table *s = self;
     struct launch_table table;
@@ -224,10 +228,10 @@ static int choose_in(void *self, const struct entry_row *e)
         return OK;
     s->done = true;
     rc = launch_table_read(s->store, e->cluster, e->shape, e->window, s->traffic, &table);
-    if (!rc && table.told < 0)
-        rc = fail(ERR_ARGUMENT, "--traffic: no launch of this table was seen in all of its ranges");
+    if (!rc && table.chosen < 0)
+        rc = fail(ERR_ARGUMENT, "--traffic: no launch of this table ran in all of its ranges");
     if (!rc)
-        text_put(s->words, DECLARATION_PLAN_BYTES, "%s", table.launches[table.told].words);
+        text_put(s->words, DECLARATION_PLAN_BYTES, "%s", table.launches[table.chosen].words);
     launch_table_free(&table);
     return rc == UNSUPPORTED
                ? fail(ERR_ARGUMENT, "--traffic: this table has no launches to choose from")
@@ -243,7 +247,7 @@ int launch_table_choose(const char *path, const struct moe_shape *shape, const u
     int rc;
 
     TRY(store_read(path, &s.store));
-    rc = store_entries(s.store, 0, 0, choose_in, &s);
+    rc = store_entries(s.store, 0, 0, choose_in_entry, &s);
     store_close(s.store);
     return rc || s.done ? rc : fail(ERR_ARGUMENT, "--traffic: %s holds no such table", path);
 }
@@ -267,7 +271,7 @@ static int by_time(const void *a, const void *b)
 
 void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
 {
-    double told_us = t->told < 0 ? 0 : t->launches[t->told].us;
+    double chosen_us = t->chosen < 0 ? 0 : t->launches[t->chosen].us;
     const struct launch_total **sorted = calloc(t->count + 1, sizeof(*sorted));
     int wide = 0;
 
@@ -286,16 +290,16 @@ void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
         fprintf(to, "launches  time over all buckets, each doubling of %s alike:\n", key);
     for (size_t i = 0; i < t->count; i++) {
         const struct launch_total *l = sorted[i];
-        const char *role = l->told && l->usual ? "  told; the default"
-                           : l->told           ? "  told"
-                           : l->usual          ? "  the default"
-                                               : "";
+        const char *role = l->chosen && l->usual ? "  chosen; the default"
+                           : l->chosen           ? "  chosen"
+                           : l->usual            ? "  the default"
+                                                 : "";
 
-        if (l->us > 0 && told_us > 0)
-            fprintf(to, "          %-*s  %6.1f %%%s\n", wide, l->words, 100 * l->us / told_us,
+        if (l->us > 0 && chosen_us > 0)
+            fprintf(to, "          %-*s  %6.1f %%%s\n", wide, l->words, 100 * l->us / chosen_us,
                     role);
         else
-            fprintf(to, "          %-*s  not seen in all ranges%s\n", wide, l->words, role);
+            fprintf(to, "          %-*s  did not run in all ranges%s\n", wide, l->words, role);
     }
     if (!isnan(t->price.value))
         fprintf(to, "          A job that starts anew for each range would save %.1f %% more%s.\n",
@@ -306,16 +310,16 @@ void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
 
 void launch_table_json(const struct launch_table *t, FILE *to)
 {
-    double told_us = t->told < 0 ? NAN : t->launches[t->told].us;
+    double chosen_us = t->chosen < 0 ? NAN : t->launches[t->chosen].us;
 
-    json_write(to, ", 'launch': %s%s%s, 'launches': [", t->told < 0 ? "null" : "\"",
-               t->told < 0 ? "" : t->launches[t->told].words, t->told < 0 ? "" : "\"");
+    json_write(to, ", 'launch': %s%s%s, 'launches': [", t->chosen < 0 ? "null" : "\"",
+               t->chosen < 0 ? "" : t->launches[t->chosen].words, t->chosen < 0 ? "" : "\"");
     for (size_t i = 0; i < t->count; i++) {
         const struct launch_total *l = &t->launches[i];
 
         json_write(to, "%s{'launch': '%s', 'time_over_told': ", i ? ", " : "", l->words);
-        if (l->us > 0 && told_us > 0)
-            json_write(to, "%.6f", l->us / told_us);
+        if (l->us > 0 && chosen_us > 0)
+            json_write(to, "%.6f", l->us / chosen_us);
         else
             json_write(to, "null");
         json_write(to, ", 'default': %s}", l->usual ? "true" : "false");

@@ -1,5 +1,5 @@
-/* The launches of a table of a declared space: what each takes for all buckets together, by how
- * often these are asked for, and which of them a job is to be started with. */
+/* The launches of a table of a declared space: what a step takes in each, over all buckets
+ * together, and with which of them a job should be started.  Buckets are weighted by traffic. */
 #ifndef LAUNCH_TABLE_H
 #define LAUNCH_TABLE_H
 
@@ -7,41 +7,46 @@
 #include "options.h"
 #include "store.h"
 
-/* How often each bucket of a layer is asked for, by the files of --traffic, or each doubling of the
- * key alike where there are none.  The caller frees *out.  ERR_ARGUMENT after a sentence for
- * traffic of other layers. */
+/* Makes the weight of each bucket of a layer: look-ups in the files of --traffic or, without files,
+ * the same for each doubling of the key.  The caller frees *out.  ERR_ARGUMENT after a message if
+ * the traffic is of other layers. */
 int launch_weights(const struct option_list *traffic, const struct moe_shape *shape,
                    uint32_t window, double **out, size_t *count);
 
+/* One launch, summed over buckets.  `words` lies in the rows of its table. */
 struct launch_total {
-    const char *words; /* of its restart axes */
-    double us, sd;     /* weighted over buckets; of its logarithm.  0: it was not seen in all */
-    bool told, usual;  /* a job is to start with it; it is the default launch */
+    const char *words; /* the values of its restart axes */
+    double us, sd; /* weighted time of a step, 0: not seen in all buckets; sd of its logarithm */
+    bool chosen, usual; /* a job should start with it; it is the default launch */
 };
 
+/* All launches of one table; owns its rows and totals. */
 struct launch_table {
     struct row_list rows; /* struct launch_row */
     struct launch_total *launches;
     size_t count;
     bool by_traffic;
-    int told;          /* its number; -1: no entry says */
-    struct gain price; /* what a job saves beside it that starts anew for each range */
+    int chosen; /* the number of the chosen launch; -1: none */
+    struct gain
+        price; /* what a job that restarts for each range saves, against the chosen launch */
 };
 
-/* UNSUPPORTED, silently: the table is none of several launches.  With files of traffic the launch
- * that is told is chosen by these: the fastest of those that are slower than the default launch by
- * more than 1 % with a chance of at most 1 %; without, it is the one that `tune` has chosen.  To be
- * freed in any case. */
+/* Reads the launches of a table.  Without traffic the chosen launch is the one that `tune` chose.
+ * With traffic it is the fastest one whose chance of being more than 1 % slower than the default
+ * launch is at most 1 %.  UNSUPPORTED, without a message: the table has no launches.
+ * launch_table_free() also after an error. */
 int launch_table_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                       const struct option_list *traffic, struct launch_table *out);
 void launch_table_free(struct launch_table *table);
 
-/* The words of the launch that is told by this traffic, of the table of a layer on the cluster of
- * that hash in the database at `path`.  ERR_ARGUMENT after a sentence: it has no launches. */
+/* Writes the values of the launch that this traffic chooses, in the table of a layer on the cluster
+ * with this hash, in the database at `path`.  ERR_ARGUMENT after a message: the table has no
+ * launches. */
 int launch_table_choose(const char *path, const struct moe_shape *shape, const uint8_t *cluster,
                         const struct option_list *traffic, char words[DECLARATION_PLAN_BYTES]);
 
-/* Lines of a person's table; a member ", 'launches': [...]" of JSON. */
+/* Print lines for a person, and the members ", 'launch': ..., 'launches': [...]" of a JSON object.
+ */
 void launch_table_print(const struct launch_table *table, const char *key, FILE *to);
 void launch_table_json(const struct launch_table *table, FILE *to);
 

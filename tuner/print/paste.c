@@ -1,4 +1,4 @@
-/* Prints the lines that carry a table into a trainer. */
+/* Prints lines of C, Python and shell with which a trainer looks a table up. */
 #include "paste.h"
 
 #include "declaration.h"
@@ -43,7 +43,7 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
     return rc < 0 ? rc : OK;
 }
 
-/* The words of an enum in capitals are its names in moelookup.h, after its prefix. */
+/* Prints an enumerator of moelookup.h: its name is the word in capitals after a prefix. */
 static void print_constant(const char *member, const char *prefix, const char *word)
 {
     printf(" shape.%s = MOE_%s", member, prefix);
@@ -52,12 +52,12 @@ static void print_constant(const char *member, const char *prefix, const char *w
     putchar(';');
 }
 
-/* Prints members that most layers do without; those that belong together stand on one line. */
+/* Prints the members that most layers do not need.  Members that belong together share a line. */
 static void print_later(const struct moe_shape *s, bool python)
 {
     const struct {
         int line;
-        uint32_t value; /* 0: it is not said */
+        uint32_t value; /* 0: the member is left out */
         const char *name;
         const char *prefix, *const *words; /* NULL: a number */
     } members[] = {
@@ -95,7 +95,7 @@ static void print_later(const struct moe_shape *s, bool python)
     }
 }
 
-/* Of a declared space, the axes and the key are the program's. */
+/* Prints the lines for a declared space, with the program's axes and key. */
 static void print_space(const struct declaration *d)
 {
     const char *class = *d->class_name ? d->class_name : "0";
@@ -161,17 +161,17 @@ void paste_export(const char *path)
     shell_word(realpath(path, whole) ? whole : path, stdout);
 }
 
-/* What else the database has of a layer's space. */
-struct kin {
+/* Whether the database has other layers of a layer's space, or other versions of it. */
+struct space_relatives {
     struct store *store;
     const struct moe_shape *of;
     int64_t last;
     bool layers, versions;
 };
 
-static int find_kin(void *self, const struct entry_row *e)
+static int find_relatives(void *self, const struct entry_row *e)
 {
-    struct kin *k = self;
+    struct space_relatives *k = self;
     struct moe_shape shape;
     const struct declaration *d, *own = declaration_find(k->of->space);
 
@@ -187,20 +187,20 @@ static int find_kin(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* The options that name a program's layer in this database: " --space NAME", or the file where one
- * is given, and --shape where the space has other layers there. */
+/* Prints the options that name a program's layer in this database: " --space" with a name or the
+ * file, and --shape if the space has other layers there. */
 static int print_layer_options(struct store *store, const struct moe_shape *shape, const char *file)
 {
-    struct kin kin = { .store = store, .of = shape };
+    struct space_relatives others = { .store = store, .of = shape };
     const struct declaration *d = declaration_find(shape->space);
     char tag[DECLARATION_TAG_BYTES];
 
-    TRY(store_entries(store, 0, 0, find_kin, &kin));
+    TRY(store_entries(store, 0, 0, find_relatives, &others));
     if (d) {
         printf(" --space ");
-        shell_word(file ? file : kin.versions ? declaration_tag(d, tag) : d->name, stdout);
+        shell_word(file ? file : others.versions ? declaration_tag(d, tag) : d->name, stdout);
     }
-    if (kin.layers) {
+    if (others.layers) {
         printf(" --shape ");
         shell_word(SHAPE_TEXT(shape), stdout);
     }
@@ -238,22 +238,23 @@ int paste_next(const struct tuned_table *t)
     return OK;
 }
 
+/* What paste_entry() needs while it goes through the entries. */
 struct pasting {
     struct store *store;
-    const struct trainer_view *told;
+    const struct trainer_view *trainers;
     const char *path, *wanted;
-    int64_t cluster, shape; /* the last one */
+    int64_t cluster, shape; /* of the entry before */
     uint32_t count;
 };
 
-/* Entries come by cluster and shape. */
+/* Prints the lines for each new layer.  Entries come sorted by cluster and shape. */
 static int paste_entry(void *self, const struct entry_row *e)
 {
     struct pasting *p = self;
     char why[WHY_SILENT_BYTES];
     struct moe_shape shape;
 
-    TRY(trainer_view_why_silent(p->told, p->store, e, why));
+    TRY(trainer_view_why_silent(p->trainers, p->store, e, why));
     if (*why || (e->cluster == p->cluster && e->shape == p->shape))
         return OK;
     p->cluster = e->cluster;
@@ -269,12 +270,12 @@ static int paste_entry(void *self, const struct entry_row *e)
 
 int paste_all(struct store *store, const char *path, const char *wanted)
 {
-    struct trainer_view told;
-    struct pasting p = { .store = store, .told = &told, .path = path, .wanted = wanted };
-    int rc = trainer_view_read(store, &told);
+    struct trainer_view trainers;
+    struct pasting p = { .store = store, .trainers = &trainers, .path = path, .wanted = wanted };
+    int rc = trainer_view_read(store, &trainers);
 
     if (!rc)
         rc = store_entries(store, 0, 0, paste_entry, &p);
-    trainer_view_free(&told);
+    trainer_view_free(&trainers);
     return rc ? rc : p.count ? OK : UNSUPPORTED;
 }

@@ -1,4 +1,4 @@
-/* The lines that carry a table into a trainer, ready to paste, on standard output. */
+/* Prints lines to paste into a trainer or a shell, so that the trainer looks a table up. */
 #ifndef PASTE_H
 #define PASTE_H
 
@@ -8,33 +8,33 @@
 
 #include <stdbool.h>
 
-/* Names what a table says: of a real cluster, what moelookup_digest() will say of the one that is
- * published for this database; of a modelled one, which no look-up reads, the SHA-256 of what
- * `moetune export` writes, with 0 for every date. */
+/* Writes a digest of the table's content.  For a real cluster it is moelookup_digest() of the
+ * published table.  No look-up reads a modelled table: there it is the SHA-256 of what `moetune
+ * export` writes, with 0 for every date. */
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES]);
 
-/* Prints where the table is, for a shell, without a line's end. */
+/* Prints a shell command that exports the database's path, without a line feed. */
 void paste_export(const char *path);
 
-/* A table that was tuned, and by what. */
+/* A table that was just tuned, and the command that did it.  Everything is borrowed. */
 struct tuned_table {
     struct store *store;
-    const char *path, *exec,
-        *space;                    /* exec NULL: moetune's own ranks; space NULL: no file of one */
-    const struct moe_shape *shape; /* of the program */
-    uint32_t undecided;            /* buckets, of which more effort may decide some, */
-    const char *decide;            /* by this command; NULL: there is no more */
+    const char *path, *exec, *space; /* exec NULL: moetune's own ranks; space NULL: no space file */
+    const struct moe_shape *shape;   /* the layer */
+    uint32_t undecided;              /* buckets; more effort may decide some of them */
+    const char *decide;              /* the command for that; NULL: there is none */
 };
 
-/* Prints what to do with it: decide, use, test, see. */
+/* Prints what to do with the table: decide more of it, use it, test it, see it. */
 int paste_next(const struct tuned_table *table);
 
-/* Print the same line with its heading; then, for each layer, lines of C and Python. */
+/* Prints the line of paste_export() with a heading. */
 void paste_open(const char *path);
+/* Prints the lines of C and Python for a layer. */
 void paste_shape(const struct moe_shape *shape);
 
-/* Prints all of these lines, for every layer that trainers are told of and that shape_agrees() with
- * `wanted`.  UNSUPPORTED, silently: none. */
+/* Prints all of these lines for every layer whose table answers trainers and that shape_agrees()
+ * with `wanted`.  UNSUPPORTED, without a message, if there is none. */
 int paste_all(struct store *store, const char *path, const char *wanted);
 
 #endif

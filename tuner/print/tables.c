@@ -1,5 +1,5 @@
-/* Prints the dictionary, table by table: for a person, where neighbours of one plan share a line,
- * as a list of layers, or as JSON. */
+/* Prints the tables of a store one after the other: for a person, as a list of layers, or as JSON.
+ */
 #include "tables.h"
 
 #include "array.h"
@@ -26,22 +26,24 @@
 #include <string.h>
 #include <time.h>
 
-/* Default plans that tables are compared with; whether one was timed as a whole. */
+/* What the legend explains: kinds of default plans (DEFAULTS: all kinds), and tables timed as a
+ * whole. */
 enum { USUAL = 1, HIDDEN = 2, DECLARED = 4, DEFAULTS = 7, WHOLE = 8 };
 
-/* A walk over tables; `view` prints the one that was read last. */
+/* A walk over the tables of a store, which collects the entries of one table and prints it by
+ * `view`. */
 struct tables {
     struct store *store;
     FILE *to;
-    const struct trainer_view *told; /* NULL: only the dictionary is wanted */
+    const struct trainer_view *trainers; /* NULL: only the table itself is wanted */
     int (*view)(struct tables *tables);
-    const char *wanted;                /* layers that shape_agrees() with it; NULL: all */
-    uint32_t only;                     /* this width; 0: all */
+    const char *wanted;                /* only layers that shape_agrees() with it; NULL: all */
+    uint32_t only;                     /* only this width; 0: all */
     bool every;                        /* a line for each bucket */
-    const struct option_list *traffic; /* as launch_table_read() has it; NULL: none */
-    unsigned words;                    /* that the legend explains */
-    uint32_t count;                    /* tables that were printed */
-    /* The table at hand. */
+    const struct option_list *traffic; /* see launch_table_read(); NULL: none */
+    unsigned words;                    /* what the legend has to explain */
+    uint32_t count;                    /* tables printed so far */
+    /* The current table: */
     struct moe_shape shape;
     struct entry_row *entries;
     size_t entry_count;
@@ -72,8 +74,8 @@ static int add_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* UNSUPPORTED: there is no table. */
-static int walk(struct tables *t, int64_t cluster, int64_t shape)
+/* Prints all tables.  UNSUPPORTED: there is no table. */
+static int print_tables(struct tables *t, int64_t cluster, int64_t shape)
 {
     int rc = store_entries(t->store, cluster, shape, add_entry, t);
 
@@ -108,7 +110,7 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
             cluster.ranks_per_node, cluster.ranks_per_node ? " on each" : "");
     if (!strcmp(cluster.backend, "virtual") && !strcmp(virtual_kernels(&cluster), "cuda"))
         fprintf(to, "copies   %s\n", UTF8_LINE(cluster.comm_library));
-    /* Clusters that differ elsewhere, in a library or a link, would print the same line. */
+    /* Other clusters may print the same line, and differ in a library or a link. */
     if (clusters > 1) {
         cluster_hex(&cluster, hash);
         fprintf(to, "         fingerprint %.12s\n", hash);
@@ -137,9 +139,10 @@ static const struct grid_column columns[] = {
     { "how", GRID_LEFT },
 };
 
+/* One line of a table: neighbouring buckets with one plan. */
 struct table_line {
     const struct entry_row *first, *last;
-    /* Of those that are undecided: where a plan is likely to save most, else where most may be
+    /* The undecided bucket in which a plan probably saves most, else the one in which most may be
      * left. */
     const struct entry_row *least_sure;
     const struct override_row *pin;
@@ -147,7 +150,7 @@ struct table_line {
     uint32_t undecided;
 };
 
-/* Four digits: a table of 80 columns has room for no more, and no step is known better. */
+/* Adds a time with four digits: 80 columns have room for no more, and no step is known better. */
 static int cell_of_time(struct grid *grid, const struct plan_range *range)
 {
     double ms = range->time_us * 1e-3;
@@ -164,8 +167,8 @@ static int cell_of_range(struct grid *grid, uint64_t first, uint64_t last)
 
 enum { WORDS_BYTES = 512 };
 
-/* Says what may be left in the line's least certain bucket, and which plan promised it.  Steps of
- * other moments differ: what is left is judged by pairs of them, and by neighbours. */
+/* Writes what another plan may save in the line's least certain bucket, and which plan.  Steps at
+ * other times differ, so pairs of steps and neighbouring buckets decide what may be saved. */
 static int add_undecided(const struct tables *t, const struct table_line *line,
                          char words[WORDS_BYTES])
 {
@@ -213,8 +216,9 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
     uint32_t window = line->first->window, first = line->first->bucket, last = line->last->bucket;
     char found[FOUND_BYTES], more[WORDS_BYTES] = "", *states = NULL;
 
-    plan_range_found(&line->range, line->first, ENTRY_TIE, found); /* add_undecided() says that */
-    /* A screen is 80 wide: the states of several stand in a line of their own. */
+    plan_range_found(&line->range, line->first, ENTRY_TIE,
+                     found); /* add_undecided() writes these */
+    /* The states of several buckets stand on a line of their own: a screen has 80 columns. */
     if (line->range.buckets > 1)
         states = strstr(found, ", ");
     if (states) {
@@ -241,7 +245,7 @@ static int add_line(const struct tables *t, const struct table_line *line, struc
 
 static const struct override_row *pin_of(const struct tables *t, const struct entry_row *e)
 {
-    return t->told ? trainer_view_pin(t->told, e) : NULL;
+    return t->trainers ? trainer_view_pin(t->trainers, e) : NULL;
 }
 
 static int print_lines(const struct tables *t)
@@ -280,7 +284,7 @@ static int print_lines(const struct tables *t)
 
 /* ---- a table for a person */
 
-/* Says how old the table is, what is pinned in it, and why trainers are not told it. */
+/* Prints how old the table is, its pins, and why it does not answer trainers. */
 static int print_footer(const struct tables *t)
 {
     int64_t oldest_s = INT64_MAX, newest_s = 0;
@@ -296,8 +300,8 @@ static int print_footer(const struct tables *t)
     fprintf(t->to, "\ndecided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
-    for (size_t i = 0; i < t->told->pin_count; i++) {
-        const struct override_row *pin = &t->told->pins[i];
+    for (size_t i = 0; i < t->trainers->pin_count; i++) {
+        const struct override_row *pin = &t->trainers->pins[i];
 
         if (!SAME_TABLE(pin, t->entries))
             continue;
@@ -306,13 +310,13 @@ static int print_footer(const struct tables *t)
                 BUCKETS_TEXT(buckets_of(&t->shape, pin->window), pin->first, pin->last),
                 PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
-    TRY(trainer_view_why_silent(t->told, t->store, t->entries, why));
+    TRY(trainer_view_why_silent(t->trainers, t->store, t->entries, why));
     if (*why)
-        fprintf(t->to, "silent    trainers are not told this: %s\n", why);
+        fprintf(t->to, "silent    trainers do not get these plans: %s\n", why);
     return OK;
 }
 
-/* On GPUs a table is about the kernels that it was timed with, and those of e=sparse are ours. */
+/* Prints that e=sparse was timed with our own kernels: on GPUs a library may have faster ones. */
 static int print_own_kernels(const struct tables *t)
 {
     struct cluster cluster;
@@ -328,7 +332,7 @@ static int print_own_kernels(const struct tables *t)
     return OK;
 }
 
-/* The command that goes on with undecided buckets, where it is likely to decide some. */
+/* Prints the command that continues with undecided buckets, if it is likely to decide some. */
 static int print_more(const struct tables *t, const struct standing_row *standing)
 {
     struct row_list runs;
@@ -344,7 +348,7 @@ static int print_more(const struct tables *t, const struct standing_row *standin
     return OK;
 }
 
-/* Which launch all entries are of, where trainers cannot switch some axes, and what that costs. */
+/* Prints the one launch of a table whose axes trainers cannot switch, and what that costs. */
 static int print_fixed(const struct tables *t)
 {
     struct fixed_row fixed;
@@ -387,7 +391,7 @@ static int print_table(struct tables *t)
         fprintf(t->to, "buckets  by %s\ndefault  %s\n", d->key, PLAN_WORDS(&usual));
     else
         fprintf(t->to, "buckets  of width %u\n", first->window);
-    /* How tokens chose experts; a table where all chose at random says nothing of it. */
+    /* Print the load; a table in which all tokens chose experts at random has none. */
     for (const struct entry_row *e = first; e < end; e++) {
         if (strcmp(e->load, load) != 0)
             fprintf(t->to, "load     %s, from bucket %u on\n",
@@ -396,7 +400,7 @@ static int print_table(struct tables *t)
     }
     fprintf(t->to, "\n");
 
-    /* What the table is worth as a whole, where that is known; else in the mean of its buckets. */
+    /* Print what the table saves as a whole if that is known, else the mean of its buckets. */
     rc = standing_current(t->store, first->cluster, first->shape, first->window, &standing);
     if (rc < 0)
         return rc;
@@ -435,7 +439,7 @@ static int print_table(struct tables *t)
             return rc;
     }
     TRY(print_own_kernels(t));
-    return t->told ? print_footer(t) : OK;
+    return t->trainers ? print_footer(t) : OK;
 }
 
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -444,7 +448,7 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     struct tables t = {
         .store = store, .to = to, .view = print_table, .only = window, .traffic = traffic
     };
-    int rc = walk(&t, cluster, shape);
+    int rc = print_tables(&t, cluster, shape);
 
     *words |= t.words;
     return rc;
@@ -471,8 +475,7 @@ void tables_legend(unsigned words, FILE *to)
 
 /* ---- a list of them */
 
-/* Prints a line: the buckets of a layer's table, what it saves, and the layer as --shape takes it.
- */
+/* Prints one line: the table's buckets, what it saves, and the layer as --shape reads it. */
 static int list_table(struct tables *t)
 {
     const struct entry_row *e = t->entries;
@@ -485,7 +488,7 @@ static int list_table(struct tables *t)
     if (rc < 0)
         return rc;
     snprintf(buckets, sizeof(buckets), "%u-%u", e->bucket, e[t->entry_count - 1].bucket);
-    /* As the line above the table has it. */
+    /* The same number as in the line above the table. */
     if (rc == OK && !isnan(row.gain.value))
         gain = &row.gain;
     else if (!plan_range_worth(e, t->entry_count, text))
@@ -501,14 +504,14 @@ static int list_table(struct tables *t)
     return OK;
 }
 
-/* Prints nothing where there is one table: the line that follows names its layer. */
+/* Prints a list of layers if there are several; one table names its layer itself. */
 static int list_several(struct store *store, const char *wanted, FILE *to)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
     struct tables t = { .store = store, .to = memory, .view = list_table, .wanted = wanted };
-    int rc = memory ? walk(&t, 0, 0) : fail(ERR_NOMEM, "a list of tables");
+    int rc = memory ? print_tables(&t, 0, 0) : fail(ERR_NOMEM, "a list of tables");
 
     if (memory)
         fclose(memory);
@@ -525,21 +528,21 @@ static int list_several(struct store *store, const char *wanted, FILE *to)
 int tables_print_all(struct store *store, const char *wanted, bool every,
                      const struct option_list *traffic, FILE *to)
 {
-    struct trainer_view told;
+    struct trainer_view trainers;
     struct tables t = { .store = store,
                         .to = to,
-                        .told = &told,
+                        .trainers = &trainers,
                         .view = print_table,
                         .wanted = wanted,
                         .every = every,
                         .traffic = traffic };
-    int rc = trainer_view_read(store, &told);
+    int rc = trainer_view_read(store, &trainers);
 
     if (!rc)
         rc = list_several(store, wanted, to);
     if (!rc)
-        rc = walk(&t, 0, 0);
-    trainer_view_free(&told);
+        rc = print_tables(&t, 0, 0);
+    trainer_view_free(&trainers);
     if (!rc) {
         fprintf(to, "\n");
         tables_legend(t.words, to);
@@ -590,7 +593,7 @@ static int json_table(struct tables *t)
     if (rc < 0)
         return rc;
     TRY(store_cluster_get(t->store, first->cluster, &cluster));
-    TRY(trainer_view_why_silent(t->told, t->store, first, why));
+    TRY(trainer_view_why_silent(t->trainers, t->store, first, why));
     cluster_hex(&cluster, hex);
     json_write(
         t->to, "%s{'cluster': '%s', 'device': '%s', 'modelled': %s, 'shape': '%s', 'window': %u",
@@ -617,8 +620,8 @@ static int json_table(struct tables *t)
     if (rc == OK)
         row_json_view(&fixed_table, fixed_in_show, &fixed, t->to);
     json_write(t->to, ", 'answers': %s, 'pins': [", *why ? "false" : "true");
-    for (size_t i = 0; i < t->told->pin_count; i++) {
-        const struct override_row *pin = &t->told->pins[i];
+    for (size_t i = 0; i < t->trainers->pin_count; i++) {
+        const struct override_row *pin = &t->trainers->pins[i];
 
         if (!SAME_TABLE(pin, first))
             continue;
@@ -630,7 +633,7 @@ static int json_table(struct tables *t)
     }
     json_write(t->to, "], 'entries': [\n");
     for (const struct entry_row *e = first; e < first + t->entry_count; e++) {
-        const struct override_row *pin = trainer_view_pin(t->told, e);
+        const struct override_row *pin = trainer_view_pin(t->trainers, e);
 
         json_write(t->to, "%s  {'bucket': %u", e > first ? ",\n" : "", e->bucket);
         tables_json_range(&t->shape, e->bucket, e->bucket, t->to);
@@ -644,16 +647,16 @@ static int json_table(struct tables *t)
     return OK;
 }
 
-/* The text is printed whole or not at all: half of it is no JSON. */
+/* Prints the whole text or nothing, because half of it is no JSON. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, const char *wanted,
                 const struct option_list *traffic, FILE *to)
 {
     char *text = NULL;
     size_t length = 0;
-    struct trainer_view told;
+    struct trainer_view trainers;
     struct tables t = { .store = store,
                         .to = open_memstream(&text, &length),
-                        .told = &told,
+                        .trainers = &trainers,
                         .view = json_table,
                         .wanted = wanted,
                         .traffic = traffic };
@@ -661,16 +664,16 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, const char 
 
     if (!t.to)
         return fail(ERR_NOMEM, "a table as JSON");
-    rc = trainer_view_read(store, &told);
+    rc = trainer_view_read(store, &trainers);
     fprintf(t.to, "[");
     if (!rc)
-        rc = walk(&t, cluster, shape);
+        rc = print_tables(&t, cluster, shape);
     fprintf(t.to, "]\n");
     if (fclose(t.to) && rc >= 0)
         rc = fail(ERR_NOMEM, "a table as JSON");
     if (rc >= 0)
         fwrite(text, 1, length, to);
     free(text);
-    trainer_view_free(&told);
+    trainer_view_free(&trainers);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* Reads all pins, and which width of each layer answers, once. */
+/* Reads all pins and the widths of all tables once, and answers from these. */
 #include "trainer_view.h"
 
 #include "array.h"
@@ -14,7 +14,7 @@ struct answering_table {
     struct width width;
 };
 
-/* Entries come by cluster, shape and width. */
+/* Adds an entry to its table.  Entries come sorted by cluster, shape and width. */
 static int add_entry(void *self, const struct entry_row *e)
 {
     struct trainer_view *t = self;
@@ -43,40 +43,40 @@ int trainer_view_read(struct store *store, struct trainer_view *out)
     return store_entries(store, 0, 0, add_entry, out);
 }
 
-void trainer_view_free(struct trainer_view *told)
+void trainer_view_free(struct trainer_view *view)
 {
-    free(told->pins);
-    free(told->tables);
+    free(view->pins);
+    free(view->tables);
 }
 
-const struct override_row *trainer_view_pin(const struct trainer_view *told,
+const struct override_row *trainer_view_pin(const struct trainer_view *view,
                                             const struct entry_row *e)
 {
     const struct bucket_key key = { e->cluster, e->shape, e->window, e->bucket };
 
-    return override_of((struct row_list){ told->pins, told->pin_count }, &key);
+    return override_of((struct row_list){ view->pins, view->pin_count }, &key);
 }
 
-uint32_t trainer_view_width(const struct trainer_view *told, int64_t cluster, int64_t shape)
+uint32_t trainer_view_width(const struct trainer_view *view, int64_t cluster, int64_t shape)
 {
-    const struct answering_table *end = told->tables + told->table_count;
+    const struct answering_table *end = view->tables + view->table_count;
     const struct width *best = NULL;
     uint64_t widest = 0;
 
-    for (const struct answering_table *t = told->tables; t < end; t++)
+    for (const struct answering_table *t = view->tables; t < end; t++)
         if (t->cluster == cluster && t->shape == shape && t->width.reach > widest)
             widest = t->width.reach;
-    for (const struct answering_table *t = told->tables; t < end; t++)
+    for (const struct answering_table *t = view->tables; t < end; t++)
         if (t->cluster == cluster && t->shape == shape && !width_is_short(t->width.reach, widest) &&
             (!best || width_order(&t->width, best) < 0))
             best = &t->width;
     return best ? best->window : 0;
 }
 
-int trainer_view_why_silent(const struct trainer_view *told, struct store *store,
+int trainer_view_why_silent(const struct trainer_view *view, struct store *store,
                             const struct entry_row *e, char text[WHY_SILENT_BYTES])
 {
-    uint32_t answers = trainer_view_width(told, e->cluster, e->shape);
+    uint32_t answers = trainer_view_width(view, e->cluster, e->shape);
     struct cluster cluster;
     bool here;
 
@@ -87,7 +87,7 @@ int trainer_view_why_silent(const struct trainer_view *told, struct store *store
         snprintf(text, WHY_SILENT_BYTES, "it is modelled");
     else if (!here)
         snprintf(text, WHY_SILENT_BYTES,
-                 "it is imported, and no moetune has run on such a cluster yet");
+                 "it is imported, and moetune has not run on such a cluster yet");
     else if (answers != e->window)
         snprintf(text, WHY_SILENT_BYTES,
                  "that of width %u is the last measured one of those that reach far enough; pins "

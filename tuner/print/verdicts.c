@@ -1,4 +1,4 @@
-/* Writes verdicts for a person, and as JSON. */
+/* Prints verdicts as a table for a person, and as JSON. */
 #include "verdicts.h"
 
 #include "grid.h"

@@ -67,7 +67,7 @@ static double budget_left(const struct run_row *run)
     double budget_s;
     char text[32];
 
-    if (!at || sscanf(at, " --budget %31s", text) != 1 || option_take(&row, text, &budget_s))
+    if (!at || sscanf(at, " --budget %31s", text) != 1 || option_set(&row, text, &budget_s))
         return INFINITY;
     return fmax(0, budget_s - difftime(run->updated_s, run->started_s));
 }
