@@ -1,5 +1,5 @@
-/* moetune capacities: what capacities that follow the experts would have come to in steps that were
- * recorded.  Starts no ranks and measures nothing. */
+/* moetune capacities: replays recorded counts, and prints what capacities that follow the experts
+ * would have been.  Starts no ranks and measures nothing. */
 #include "common_rows.h"
 #include "facts.h"
 #include "followed.h"
@@ -58,14 +58,15 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .policy = MOE_CAPACITIES_OPTIONS_INIT };
 
-/* What is replayed, and what it comes to. */
+/* One replay: the counts, the layer whose table gives step times, and the sums of each way to
+ * choose capacities.  counts_free() and facts_free() free it. */
 struct capacities_replay {
     const char *path;
     struct counts_trace trace;
     struct facts facts;
-    const struct layer_facts *layer; /* NULL: steps have no price */
+    const struct layer_facts *layer; /* NULL: no table gives step times */
     struct counts_sum sums[COUNTS_WAYS];
-    size_t printed; /* re-plans */
+    size_t printed; /* re-plans printed as JSON so far */
 };
 
 /* ---- the table */

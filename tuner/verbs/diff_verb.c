@@ -1,4 +1,5 @@
-/* moetune diff: where two tables would tell a trainer something else. */
+/* moetune diff: lists the buckets in which two tables have different plans, or only one has a plan.
+ */
 #include "buckets.h"
 #include "grid.h"
 #include "plan.h"
@@ -11,9 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One of the two tables, and the entry at which the comparison is. */
 struct diff_side {
-    struct import_table *table; /* NULL: without entries */
-    size_t at, count;
+    struct import_table *table; /* NULL: it has no entries */
+    size_t at, count;           /* the current entry; how many entries */
 };
 
 static struct import_entry current(const struct diff_side *s)
@@ -37,13 +39,14 @@ static const struct grid_column columns[] = {
     { "B", GRID_LEFT },
 };
 
-/* What differs in one table; neighbours that differ in the same way share a line. */
+/* The differences found so far in one table.  Neighbouring buckets with the same difference share a
+ * line. */
 struct difference {
     struct grid grid;
-    struct import_entry first; /* of the line that is open; row NULL: none */
-    uint32_t last;
-    char a[PLAN_TEXT_BYTES], b[PLAN_TEXT_BYTES];
-    uint32_t count;
+    struct import_entry first; /* of the current line; row NULL: there is no line yet */
+    uint32_t last;             /* the last bucket of the line */
+    char a[PLAN_TEXT_BYTES], b[PLAN_TEXT_BYTES]; /* its plans; "-": none */
+    uint32_t count;                              /* buckets that differ, in all tables */
 };
 
 static bool same_table(const struct import_entry *a, const struct import_entry *b)
@@ -143,7 +146,7 @@ static bool begins_table(const struct diff_side *s, size_t at, struct import_ent
     return !same_table(out, &before);
 }
 
-/* Whether some layer on its cluster, in buckets of one width, is on both sides. */
+/* Whether both sides have a table of the same layer, cluster and width. */
 static bool share_a_table(const struct diff_side *a, const struct diff_side *b)
 {
     struct import_entry x, y;
@@ -155,7 +158,7 @@ static bool share_a_table(const struct diff_side *a, const struct diff_side *b)
     return false;
 }
 
-/* A table without entries is one to compare; a file that is damaged is not. */
+/* Reads one side.  A table without entries can be compared; a damaged file is an error. */
 static int open_side(const char *path, struct diff_side *s)
 {
     int rc = table_file_read(path, path, &s->table);

@@ -24,7 +24,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
-/* Rank 0 alone looks where the database lies. */
+/* Prints all findings; rank 0 adds those about the database. */
 static int report(const struct options *o, const struct findings *of_ranks)
 {
     struct findings all = { .count = 0 };

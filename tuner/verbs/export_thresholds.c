@@ -1,4 +1,4 @@
-/* Gathers the samples of a table, has the best switch points found, and says them. */
+/* Gathers the samples of a table, finds the best switch points, and writes them as text or JSON. */
 #include "export_thresholds.h"
 
 #include "launch_table.h"
@@ -15,33 +15,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The switch points of one class. */
-struct collapsed {
+/* The switch points of one class of the key.  export_thresholds() frees the arrays. */
+struct class_switches {
     uint32_t class;
-    double *weight;       /* of each range */
-    bool alike;           /* nobody asked for this class, or there is no traffic */
-    size_t *plans, count; /* numbers of those that are sampled here, or the table's, or default */
+    double *weight; /* of each range */
+    bool alike;     /* ranges count by doublings: the traffic never asked for this class */
+    /* The plans that take part, as numbers in the declaration: those with samples here, the
+     * table's, the default. */
+    size_t *plans, count;
     struct thresholds found;
 };
 
+/* The work on one table, for all classes that are asked for. */
 struct collapse {
     struct store *store;
     const struct answers *answers;
     const struct thresholds_options *options;
     const struct declaration *d;
     uint32_t buckets, classes, ranges;
-    int64_t cluster, shape;       /* ids in the store; 0: nothing is measured */
+    int64_t cluster, shape;       /* ids in the store; 0: no trial of the table was found yet */
     struct threshold_cell *cells; /* bucket * plans + the plan's number in the declaration */
-    double *weight, *even;        /* of each bucket; where nobody asked */
-    double asked;                 /* look-ups in the traffic; 0: there is none */
-    uint32_t launch;              /* a choice with its restart values */
+    double *weight, *even;        /* of each bucket, by the traffic; by doublings */
+    double asked;                 /* look-ups in the traffic; 0: no traffic */
+    uint32_t launch;              /* a plan (its choice) with the restart values of the job */
     size_t elsewhere;             /* ranges whose plan in the table needs another launch */
-    struct collapsed *of;         /* each class that is asked for */
+    struct class_switches *of;    /* one for each class that is asked for */
     size_t count;
 };
 
 /* ---- what was measured */
 
+/* Returns the number of a plan in the declaration; d->plans: the space has no such plan. */
 static size_t number_of(const struct declaration *d, uint32_t choice)
 {
     size_t low = 0, high = d->plans;
@@ -57,7 +61,7 @@ static size_t number_of(const struct declaration *d, uint32_t choice)
     return low < d->plans && d->plan[low] == choice ? low : d->plans;
 }
 
-/* NULL: the plan is none of the space. */
+/* Returns the sums of a trial's plan and bucket; NULL: the plan is not of the space. */
 static struct threshold_cell *cell_of(const struct collapse *c, const struct trial_key *key)
 {
     size_t number = number_of(c->d, key->plan.choice);
@@ -67,8 +71,8 @@ static struct threshold_cell *cell_of(const struct collapse *c, const struct tri
                : NULL;
 }
 
-/* Finds whose trials are the table's, and which plans failed. */
-static int take_trial(void *self, const struct trial_row *trial)
+/* Finds the ids under which the table's trials lie, and notes which plans failed. */
+static int note_trial(void *self, const struct trial_row *trial)
 {
     struct collapse *c = self;
     struct threshold_cell *cell = cell_of(c, &trial->key);
@@ -79,7 +83,7 @@ static int take_trial(void *self, const struct trial_row *trial)
     if (!cell)
         return OK;
     if (trial->key.cluster != c->cluster || trial->key.shape != c->shape) {
-        if (c->cluster) /* one pair is the table's */
+        if (c->cluster) /* the ids are known, and this trial has others */
             return OK;
         TRY(store_shape_get(c->store, trial->key.shape, &shape));
         TRY(store_cluster_get(c->store, trial->key.cluster, &cluster));
@@ -94,7 +98,7 @@ static int take_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static int take_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
+static int add_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct threshold_cell *cell = cell_of(self, &trial->key);
     struct attempt attempt = { .trial = *trial };
@@ -109,20 +113,21 @@ static int gather(struct collapse *c)
 {
     bool any = false;
 
-    TRY(store_trials(c->store, 0, 0, 1, UINT32_MAX, take_trial, c));
+    TRY(store_trials(c->store, 0, 0, 1, UINT32_MAX, note_trial, c));
     for (size_t i = 0; i < c->answers->count && c->cluster; i++)
-        TRY(store_samples(c->store, c->cluster, c->shape, 1, c->answers->list[i].bucket,
-                          take_sample, c));
+        TRY(store_samples(c->store, c->cluster, c->shape, 1, c->answers->list[i].bucket, add_sample,
+                          c));
     for (size_t i = 0; i < c->buckets * (size_t)c->d->plans && !any; i++)
         any = c->cells[i].samples && !c->cells[i].barred;
     return any ? OK
-               : fail(ERR_ARGUMENT, "nothing of this table is measured in this database: switch "
-                                    "points need its samples, which only tune has");
+               : fail(ERR_ARGUMENT,
+                      "this database has no samples of this table, which switch points "
+                      "need: export from the database in which `tune` measured it");
 }
 
-/* ---- what counts how much */
+/* ---- weights */
 
-static int weigh(struct collapse *c)
+static int read_weights(struct collapse *c)
 {
     size_t buckets;
 
@@ -142,15 +147,15 @@ static double class_weight(const struct collapse *c, uint32_t class)
     return all;
 }
 
-/* Takes the launch that the table's plans have in most of the traffic, the default's if none has
- * more. */
+/* Chooses the launch that most of the traffic's plans in the table need; the default launch if no
+ * other one has more. */
 static void choose_launch(struct collapse *c)
 {
     const struct answers *a = c->answers;
     double most = 0;
 
     c->launch = c->d->usual;
-    for (size_t i = 0; i <= a->count; i++) { /* the default's first */
+    for (size_t i = 0; i <= a->count; i++) { /* the default launch comes first */
         uint32_t launch = i ? a->list[i - 1].plan.choice : c->d->usual;
         double weight = 0;
 
@@ -173,6 +178,7 @@ static void choose_launch(struct collapse *c)
 
 /* ---- one class */
 
+/* Returns a bit for each threshold axis that has its second value under this plan. */
 static uint32_t risen(const struct declaration *d, uint32_t choice)
 {
     uint32_t axes = 0;
@@ -183,8 +189,8 @@ static uint32_t risen(const struct declaration *d, uint32_t choice)
     return axes;
 }
 
-/* The answer of a range in the class. */
-static const struct answer *answer_at(const struct collapse *c, const struct collapsed *one,
+/* Returns the table's answer for a range in the class. */
+static const struct answer *answer_at(const struct collapse *c, const struct class_switches *one,
                                       uint32_t range)
 {
     size_t i = 0;
@@ -194,7 +200,9 @@ static const struct answer *answer_at(const struct collapse *c, const struct col
     return &c->answers->list[i];
 }
 
-static bool is_wanted(const struct collapse *c, const struct collapsed *one, size_t number)
+/* Whether a plan takes part: it has samples in the class, the table has it, or it is the default.
+ */
+static bool is_wanted(const struct collapse *c, const struct class_switches *one, size_t number)
 {
     const struct declaration *d = c->d;
 
@@ -205,7 +213,7 @@ static bool is_wanted(const struct collapse *c, const struct collapsed *one, siz
     return d->plan[number] == d->usual;
 }
 
-static int collapse_class(struct collapse *c, struct collapsed *one)
+static int collapse_class(struct collapse *c, struct class_switches *one)
 {
     const struct declaration *d = c->d;
     struct thresholds_problem p = { .ranges = c->ranges, .switches = c->options->switches };
@@ -250,8 +258,8 @@ static int collapse_class(struct collapse *c, struct collapsed *one)
     rc = thresholds_find(&p, &one->found);
     if (rc == UNSUPPORTED)
         rc = fail(ERR_ARGUMENT,
-                  "no plans that were measured reach over all ranges with at most %u switch "
-                  "point%s: --switches may be up to %d",
+                  "the measured plans do not cover all ranges with at most %u switch point%s: "
+                  "--switches may be up to %d",
                   p.switches, p.switches == 1 ? "" : "s", THRESHOLDS_SWITCHES_MAX);
 out:
     free(plan);
@@ -260,9 +268,9 @@ out:
     return rc;
 }
 
-/* ---- what is said */
+/* ---- what is written */
 
-static uint32_t chosen_at(const struct collapse *c, const struct collapsed *one, size_t range)
+static uint32_t chosen_at(const struct collapse *c, const struct class_switches *one, size_t range)
 {
     return c->d->plan[one->plans[one->found.chosen[range]]];
 }
@@ -272,8 +280,8 @@ static uint64_t from_of(const struct collapse *c, size_t range)
     return buckets_from(c->answers->buckets, (uint32_t)range * c->classes);
 }
 
-/* The first range from which on another plan stands; c->ranges: it is the last one. */
-static size_t next_switch(const struct collapse *c, const struct collapsed *one, size_t range)
+/* Returns the first range behind `range` that has another plan; c->ranges: there is none. */
+static size_t next_switch(const struct collapse *c, const struct class_switches *one, size_t range)
 {
     size_t next = range + 1;
 
@@ -295,9 +303,10 @@ static void write_axes(const struct declaration *d, uint32_t choice, bool restar
         }
 }
 
-/* The key from which on the axis has its second value.  Where it never has, a number that no key
- * reaches, which also programs of 32 bits read. */
-static uint64_t threshold_of(const struct collapse *c, const struct collapsed *one, size_t axis)
+/* Returns the key from which on the axis has its second value.  If it never has, returns a number
+ * that no key reaches, and that programs with 32-bit integers can read. */
+static uint64_t threshold_of(const struct collapse *c, const struct class_switches *one,
+                             size_t axis)
 {
     const struct declaration *d = c->d;
 
@@ -307,7 +316,7 @@ static uint64_t threshold_of(const struct collapse *c, const struct collapsed *o
     return d->key_edge[d->key_edges - 1] < INT32_MAX ? INT32_MAX : INT64_MAX;
 }
 
-static void write_switches(const struct collapse *c, const struct collapsed *one, FILE *to)
+static void write_switches(const struct collapse *c, const struct class_switches *one, FILE *to)
 {
     for (size_t range = 0; range < c->ranges;) {
         size_t next = next_switch(c, one, range);
@@ -327,7 +336,7 @@ static void write_switches(const struct collapse *c, const struct collapsed *one
     fputc('\n', to);
 }
 
-static void write_regret(const struct collapse *c, const struct collapsed *one, FILE *to)
+static void write_regret(const struct collapse *c, const struct class_switches *one, FILE *to)
 {
     const struct gain *r = &one->found.regret;
     double sign = r->value < 0 ? -100 : 100, looks = class_weight(c, one->class);
@@ -369,7 +378,7 @@ static void write_text(const struct collapse *c, FILE *to)
             break;
         }
     for (size_t i = 0; i < c->count; i++) {
-        const struct collapsed *one = &c->of[i];
+        const struct class_switches *one = &c->of[i];
 
         if (d->class_edges)
             fprintf(to, "%s %s:\n", d->class_name, declaration_class_range(d, one->class, class));
@@ -382,7 +391,7 @@ static void write_text(const struct collapse *c, FILE *to)
     }
 }
 
-/* Writes the members of one plan; `which`: all axes, or those that need a restart. */
+/* Writes the axes of one plan as JSON members: all axes, or those that need a restart. */
 static void write_words(const struct declaration *d, uint32_t choice, bool all, FILE *to)
 {
     const char *comma = "";
@@ -395,14 +404,14 @@ static void write_words(const struct declaration *d, uint32_t choice, bool all, 
         }
 }
 
-static void write_class(const struct collapse *c, const struct collapsed *one, FILE *to)
+static void write_class(const struct collapse *c, const struct class_switches *one, FILE *to)
 {
     const struct declaration *d = c->d;
     uint32_t class = one->class;
     const char *comma = "";
 
     json_write(to, "{");
-    if (d->class_edges) /* it lies above the one edge, up to the other; null: no edge */
+    if (d->class_edges) /* the class lies above one edge and up to the other; null: no edge */
         json_write(to, "'class_above': %g, 'class_to': %g, ",
                    class ? d->class_edge[class - 1] / 1e3 : 0,
                    class < d->class_edges ? d->class_edge[class] / 1e3 : NAN);
@@ -458,7 +467,7 @@ static int collapse_all(struct collapse *c)
     if (!c->cells || !c->even || !c->of)
         return fail(ERR_NOMEM, "samples of %u ranges", c->buckets);
     TRY(gather(c));
-    TRY(weigh(c));
+    TRY(read_weights(c));
     choose_launch(c);
     for (size_t i = 0; i < c->answers->count; i++)
         if (c->answers->list[i].bucket < c->classes) { /* of the first range */

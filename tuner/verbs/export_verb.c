@@ -1,4 +1,5 @@
-/* moetune export: tables for other sites. */
+/* moetune export: writes tables for other sites, and the answers for one layer for other programs.
+ */
 #include "common_rows.h"
 #include "export.h"
 #include "export_thresholds.h"
@@ -20,7 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first ones hold a table, the others what it answers for one layer. */
+/* The first four formats hold a table.  From FORM_ANSWERS on they hold the answers for one layer.
+ */
 enum form { FORM_JSONL, FORM_CSV, FORM_HEADER, FORM_PACKED, FORM_ANSWERS };
 static const char *const format_words[] = { "jsonl",         "csv",        "header",   "packed",
                                             "env",           "flags",      "dotted",   "toml",
@@ -32,14 +34,14 @@ static const struct format *const answer_formats[] = {
     &format_env,  &format_flags,    &format_dotted,     &format_toml,         &format_nested,
     &format_json, &format_vllm_moe, &format_sglang_moe, &format_sglang_deepep
 };
-/* The last one is about all buckets together, and needs the samples besides. */
+/* The last format is about all buckets together, and also needs the samples. */
 enum { FORM_THRESHOLDS = FORM_ANSWERS + sizeof(answer_formats) / sizeof(answer_formats[0]) };
 
 struct options {
     const char *db, *shape, *fingerprint, *file;
     uint32_t format;
     bool identify, full;
-    /* Of answers for one layer: */
+    /* For the answers for one layer: */
     const char *space, *key, *class, *launch;
     struct option_list sets;
     bool check;
@@ -122,7 +124,8 @@ static int write_table(struct store *store, const char *path, const struct optio
     return ERR_ARGUMENT;
 }
 
-/* Packed bytes are no text: they go past stdout, which lets only text through. */
+/* Writes the table to the file of -o, or to standard output.  Packed bytes go past stdout's stream,
+ * which lets only text through (screen_guard()). */
 static int write_out(struct store *store, const char *path, const struct options *o)
 {
     struct output_file file;
@@ -149,8 +152,8 @@ static int write_out(struct store *store, const char *path, const struct options
 
 /* ---- the answers for one layer, as other programs read them */
 
-/* Makes the output's path: a file in a folder has the name that its reader looks for, perhaps below
- * folders, which are made. */
+/* Makes the output's path.  If `file` is a folder, the file gets the name that its reader looks
+ * for; the folders in that name are created. */
 static int find_place(const struct format *format, const struct format_job *job, const char *file,
                       char path[PATH_MAX])
 {
@@ -165,7 +168,7 @@ static int find_place(const struct format *format, const struct format_job *job,
         TRY(format->file_name(job, name));
     if (snprintf(path, PATH_MAX, "%s%s%s", file, folder && file[length - 1] != '/' ? "/" : "",
                  folder ? name : "") >= PATH_MAX)
-        return fail(ERR_ARGUMENT, "--output: the name is too long");
+        return fail(ERR_ARGUMENT, "--output %.60s...: the name is too long", file);
     TRY(format_check_name(format, job, path));
     for (char *slash = folder ? strchr(path + length, '/') : NULL; slash;
          slash = strchr(slash + 1, '/')) {
@@ -228,8 +231,8 @@ static int write_answers(const struct format *format, struct answers *answers,
     return o->check ? format_read_back(format, &job, path) : OK;
 }
 
-/* Writes the answers for one layer in one of the formats, and reads them back where that is asked
- * for.  format NULL: as thresholds. */
+/* Writes the answers for one layer in a format, and reads them back with --check.  format NULL:
+ * writes thresholds. */
 static int export_answers(const struct format *format, const char *table, const struct options *o)
 {
     struct answers_choice choice = { .path = table,
@@ -257,7 +260,7 @@ static int export_answers(const struct format *format, const char *table, const 
         return fail(ERR_ARGUMENT, "--check: only the program that --format %s is for can read it",
                     format->name);
     if (o->check && !o->file)
-        return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
+        return fail(ERR_ARGUMENT, "--check reads a file back: name it with -o");
     if (o->key)
         TRY(space_key_read("key", o->key, &choice.key));
     if (o->class)
@@ -305,7 +308,7 @@ static int verb_export(const struct verb_call *call, void *options)
         (o->thresholds.switches != defaults.thresholds.switches || o->thresholds.json))
         return fail(ERR_ARGUMENT, "--switches and --json go with --format thresholds");
     if (o->launch && o->thresholds.traffic.count)
-        return fail(ERR_ARGUMENT, "--launch and --traffic: one of them says which launch is told");
+        return fail(ERR_ARGUMENT, "--launch and --traffic both choose a launch: give one of them");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
         return export_answers(

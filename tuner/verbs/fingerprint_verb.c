@@ -38,7 +38,8 @@ static const char *value_in_words(const struct cluster *cluster, const struct cl
     return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
 }
 
-/* Model numbers are measured anew by every probe, host names change: neither counts. */
+/* Prints the fields that differ.  Two kinds do not count: every probe measures the model's numbers
+ * anew, and host names change. */
 static int print_difference(const struct cluster *was, const struct cluster *is)
 {
     int differ[] = { [CLUSTER_HARD] = 0, [CLUSTER_SOFT] = 0, [CLUSTER_INFO] = 0 };
@@ -55,8 +56,7 @@ static int print_difference(const struct cluster *was, const struct cluster *is)
         new = value_in_words(is, field, b);
         if (strcmp(old, new) != 0)
             printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
-        /* What is not known may be anything: where it would make another cluster it is not equal.
-         */
+        /* An unknown hard field may have any value, so two unknown ones are not equal. */
         else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
             printf("%-5s %-16s is unknown, as it was: that is not the same\n", class, field->name);
         else
@@ -99,8 +99,7 @@ static int print(const struct options *o, const struct cluster *cluster,
     return OK;
 }
 
-/* What was measured of this cluster belongs to its description; how much memory is free is known
- * better now. */
+/* Adds what a probe stored of this cluster, except the free memory, which is known better now. */
 static void add_measured(const char *db, struct cluster *cluster)
 {
     struct store *store = known_open(db, 0);
@@ -137,7 +136,7 @@ static int verb_fingerprint(const struct verb_call *call, void *options)
     struct cluster saved;
 
     if (o->file && call->count)
-        return fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted");
+        return fail(ERR_ARGUMENT, "hosts and --file: give one of the two");
     if (o->file) {
         TRY(cluster_read(o->file, &saved));
         return print(o, &saved, NULL);

@@ -1,4 +1,4 @@
-/* moetune import and merge: tables of other sites, files of lines or databases. */
+/* moetune import and merge: add tables from exported files or other databases to the database. */
 #include "buckets.h"
 #include "common_rows.h"
 #include "live.h"
@@ -30,10 +30,11 @@ static const struct option_row rows[] = {
 
 /* ---- conflicts */
 
+/* One call of the verb: the database, and counts over all files and clusters. */
 struct import_session {
-    struct store *store; /* NULL until the first file proved to be a table */
+    struct store *store; /* NULL until the first file has been read as a table */
     const struct options *options;
-    uint32_t tables, conflicts, here, elsewhere;
+    uint32_t tables, conflicts, here, elsewhere; /* files; buckets; clusters */
 };
 
 static void print_proof(const char *whose, const struct entry_row *e)
@@ -75,7 +76,7 @@ static int import_file(struct import_session *s, const char *path)
         note("%s holds no entries", path);
         return OK;
     }
-    /* The database is opened only now: a file that is refused leaves nothing behind. */
+    /* The database is opened only now, so that a refused file creates none. */
     if (!rc && !s->store) {
         bool dry = s->options->dry;
         char db[PATH_MAX];
@@ -100,15 +101,16 @@ static int import_file(struct import_session *s, const char *path)
     return OK;
 }
 
-/* ---- is one of those clusters this one? */
+/* ---- whether an imported cluster is this machine */
 
-/* Of a program's own table the name of its code may stand there, which is the program's to say. */
+/* Whether the name is a library that moetune finds by itself.  In the table of a program the name
+ * may be that of the program's code instead. */
 static bool is_library(const char *name)
 {
     return !strncmp(name, "OpenBLAS ", 9) || !strncmp(name, "cuBLAS ", 7);
 }
 
-/* This machine as `tune` would find it on such devices, for its own layer or for a program's. */
+/* Describes this machine as `tune` would on such a device, for its own layer or for a program's. */
 static int find_here(const struct cluster *elsewhere, const char *device, struct cluster *out)
 {
     const char *name = elsewhere->compute_library;
@@ -116,7 +118,7 @@ static int find_here(const struct cluster *elsewhere, const char *device, struct
     char text[CLUSTER_TEXT_BYTES];
 
     *out = machine_cluster(device, elsewhere->ranks, elsewhere->ranks_per_node);
-    out->ranks_per_rack = elsewhere->ranks_per_rack; /* nobody finds them */
+    out->ranks_per_rack = elsewhere->ranks_per_rack; /* racks cannot be discovered */
     if (strcmp(elsewhere->backend, "live"))
         return OK;
     cluster_format(out, text, sizeof(text));
@@ -136,7 +138,8 @@ static int compare_here(void *self, const struct cluster *elsewhere)
     int64_t id;
 
     for (size_t i = 0; i < 2 && !found; i++) {
-        /* What a program's ranks computed on, its cluster does not say. */
+        /* A program's cluster does not say on which device its ranks computed, so both are tried.
+         */
         if (strcmp(elsewhere->backend, devices[i]) && strcmp(elsewhere->backend, "live"))
             continue;
         TRY(find_here(elsewhere, devices[i], &here));
@@ -147,7 +150,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
         return OK;
     }
     s->here++;
-    cluster_take_model(&here, elsewhere); /* what is free now is nothing that one is known by */
+    cluster_take_model(&here, elsewhere); /* free memory does not identify a cluster */
     TRY(store_cluster_add(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
         return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");

@@ -1,8 +1,8 @@
 /* moetune init: writes a program with a space, for `tune --space FILE --exec`.
  *
- * The files lie in tuner/program/init/NAME/ and are built in, so that nothing has to be found when
- * moetune runs.  What is said of a program stands in the program: the first line of its docstring,
- * and the indented lines after it, which are what to type. */
+ * The files lie in tuner/program/init/NAME/.  The build puts them into moetune, so that it need not
+ * find them when it runs.  The docstring of a program describes it: its first line is the summary,
+ * and the indented lines after it are what to type next. */
 #include "common_rows.h"
 #include "output_file.h"
 #include "status.h"
@@ -25,11 +25,11 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
-/* Files of one program lie side by side. */
+/* All files of all programs; the files of one program are neighbours. */
 static const struct file {
     const char *program, *name;
     size_t size;
-    const char *text; /* a 0 after it */
+    const char *text; /* `size` bytes, and a 0 */
 } files[] = {
 #include <init_files.inc>
 };
@@ -69,7 +69,7 @@ static int path_of(const struct file *file, const char *folder, char path[PATH_M
                : fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
 }
 
-/* Writes all files of a program or, where one is in the way, none. */
+/* Writes all files of a program.  Without `anew` it writes none if one of them exists. */
 static int write_program(const char *name, const char *folder, bool anew)
 {
     struct output_file output;
@@ -80,7 +80,7 @@ static int write_program(const char *name, const char *folder, bool anew)
             continue;
         TRY(path_of(f, folder, path));
         if (!access(path, F_OK))
-            return fail(ERR_ARGUMENT, "%s is there already (--force writes it anew)", path);
+            return fail(ERR_ARGUMENT, "%s exists: --force overwrites it", path);
     }
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fail(ERR_IO, "%s: %s", folder, strerror(errno));
@@ -96,7 +96,8 @@ static int write_program(const char *name, const char *folder, bool anew)
     return OK;
 }
 
-/* Finds a program by its name, or says which one was probably meant. */
+/* Finds a program by its name.  ERR_ARGUMENT after a message with the one that was probably meant.
+ */
 static int find_main(const char *name, const struct file **out)
 {
     const char *names[FILES];

@@ -1,4 +1,4 @@
-/* moetune log: what the dictionary said before, and why it changed its mind. */
+/* moetune log: prints the entries that were replaced, and why. */
 #include "buckets.h"
 #include "common_rows.h"
 #include "plan.h"
@@ -31,7 +31,7 @@ static const struct options defaults = { .lines = 100 };
 static int verb_log(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
-    const struct entry_row *above = NULL; /* the one that was printed last */
+    const struct entry_row *above = NULL; /* the entry that was printed last */
     struct row_list history = { NULL, 0 };
     struct moe_shape shape = { 0 };
     struct store *store;
@@ -42,7 +42,8 @@ static int verb_log(const struct verb_call *call, void *options)
     (void)call;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
-    /* Parsed only to say what is wrong with it; of spaces the database tells the names. */
+    /* Parsed only to report errors.  It comes after opening, because the database knows the spaces.
+     */
     TRY_OUT(o->shape && shape_parse(o->shape, &shape) ? ERR_ARGUMENT : OK);
     TRY_OUT(store_history(store, &history));
     EACH_ROW (history_row, row, history) {

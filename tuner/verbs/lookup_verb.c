@@ -1,4 +1,4 @@
-/* moetune lookup: what a trainer would be told, by the library it links. */
+/* moetune lookup: prints the plan that a trainer would get, from the library that trainers link. */
 #include "capacities.h"
 #include "common_rows.h"
 #include "declaration.h"
@@ -28,8 +28,8 @@
 struct options {
     struct stated_layer stated;
     const char *device, *db, *space, *launch;
-    const char *each;        /* a capacity of its own for every expert */
-    struct option_list keys; /* capacities, where plans are moetune's own */
+    const char *each;        /* the text of --capacities */
+    struct option_list keys; /* of --key and --capacity, which mean the same */
     struct option_list traffic;
     double class;
     bool explain, digest, json;
@@ -64,7 +64,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS, .class = NAN };
 
-/* Prints the members that every answer has, without what it was asked with. */
+/* Prints the JSON members that every answer has.  The question comes before them. */
 static void print_members(const struct moe_plan *plan, const char *why)
 {
     json_write(stdout,
@@ -74,7 +74,7 @@ static void print_members(const struct moe_plan *plan, const char *why)
                (double)plan->default_us, why);
 }
 
-/* The entry that answers, in the database. */
+/* An answer whose entry is looked for in the database. */
 struct answered {
     struct store *store;
     const struct moelookup_view *view;
@@ -82,8 +82,8 @@ struct answered {
     const struct moe_plan *plan;
 };
 
-/* Prints the doubts about the entry that answers, but for those that the answer's source says
- * already, and the load that it was measured under. */
+/* Prints the doubts about the entry that answers, and its load.  It leaves out the doubts that the
+ * answer itself names. */
 static int explain_entry(void *self, const struct entry_row *e)
 {
     const struct answered *a = self;
@@ -104,8 +104,8 @@ static int explain_entry(void *self, const struct entry_row *e)
     return explain_load(a->store, &shape, e, stdout);
 }
 
-/* Prints what the database says of the entry that answers: the table that a trainer has does not
- * hold it. */
+/* Prints what only the database knows of the entry that answers; the table of a trainer has less.
+ */
 static void explain_answer(const char *db, const struct moelookup_view *view,
                            const struct moe_shape *shape, const struct moe_plan *plan)
 {
@@ -124,7 +124,7 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
     log_only(true);
 }
 
-/* Whether the table knew it, and not only the default plan. */
+/* Whether an entry or a pin answered, and not only the default plan. */
 static bool is_known(const struct moe_plan *plan)
 {
     return plan->source != MOE_DEFAULT && plan->source != MOE_UNCOMPARED &&
@@ -153,7 +153,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     if (shape->space)
         json_write(stdout, "'class': %.6g, ", isnan(o->class) ? 0 : o->class);
     print_members(&plan, why);
-    if (shape->space) { /* "class" is what was asked with, the range is what the answer is for */
+    if (shape->space) { /* "class" belongs to the question; "range" is where this answer holds */
         json_write(stdout, ", 'range': {'bucket': %u", plan.bucket);
         tables_json_range(shape, plan.bucket, plan.bucket, stdout);
         printf("}");
@@ -162,7 +162,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     return OK;
 }
 
-/* Capacities that differ are two equal ones, for plans with r >= 1 and with r = 0. */
+/* Answers for unequal capacities.  They stand for two equal ones: one for r >= 1, one for r = 0. */
 static int answer_uneven(const struct moelookup_view *view, const struct moe_shape *shape,
                          const struct options *o, bool *known)
 {
@@ -197,7 +197,8 @@ static int answer_uneven(const struct moelookup_view *view, const struct moe_sha
     return OK;
 }
 
-/* The one layer of a space that has the words that were given. */
+/* Finds the one layer of a space that agrees with the options.  UNSUPPORTED: no table has the
+ * space. */
 static int find_space_layer(const struct moelookup *table, const struct options *o,
                             struct moe_shape *shape)
 {
@@ -206,7 +207,7 @@ static int find_space_layer(const struct moelookup *table, const struct options 
     int rc = moelookup_space(table, o->space, &id);
 
     if (rc == ERR_ARGUMENT && !strchr(o->space, '\n'))
-        return UNSUPPORTED; /* it has said that no table has the space: nothing is found */
+        return UNSUPPORTED; /* moelookup_space() has reported that no table has the space */
     TRY(rc);
     for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
         if (stated_layer_fits(&o->stated, &next)) {
@@ -216,9 +217,9 @@ static int find_space_layer(const struct moelookup *table, const struct options 
     if (fits == 1)
         return OK;
     if (!fits)
-        return fail(ERR_ARGUMENT, "--space %s: no layer of it has the words that were given",
+        return fail(ERR_ARGUMENT, "--space %s: no layer of it agrees with the other options",
                     o->space);
-    note("--space %s: several layers of it are here; options, or --shape, must say which:",
+    note("--space %s: the table has several layers of it; choose one by options or --shape:",
          o->space);
     for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
         if (stated_layer_fits(&o->stated, &next))
@@ -226,9 +227,9 @@ static int find_space_layer(const struct moelookup *table, const struct options 
     return ERR_ARGUMENT;
 }
 
-/* Counts the layers of the table, without spaces, that have the words that were given; a layer that
- * several clusters have counts once, and the layer `stated`, if it is there, is the only one.  Sets
- * the last of them. */
+/* Counts the layers of the table, except those of spaces, that agree with the options.  A layer of
+ * several clusters counts once.  If the layer `stated` is there, it is the only one.  Writes the
+ * last of them to *shape, and notes each if `say`. */
 static uint32_t fitting_layers(const struct moelookup *table, const struct options *o,
                                const struct moe_shape *stated, struct moe_shape *shape, bool say)
 {
@@ -256,7 +257,7 @@ static uint32_t fitting_layers(const struct moelookup *table, const struct optio
     return fits;
 }
 
-/* Whether there is one layer alone, of a space or not, which several clusters may have. */
+/* Whether the table has only one layer, perhaps of a space, and perhaps on several clusters. */
 static bool only_layer(const struct moelookup *table, struct moe_shape *shape)
 {
     uint32_t count = pack_layer_count(table->bytes);
@@ -271,9 +272,10 @@ static bool only_layer(const struct moelookup *table, struct moe_shape *shape)
     return alone;
 }
 
-/* Chooses the layer that is asked about.  Without words: the one layer there is.  With some: the
- * one that has them, and where several have, the one that tune would take with the same words.
- * Where none has: what the words say, for which the default plan answers. */
+/* Chooses the layer.  Without layer options it is the only layer of the table.  With options it is
+ * the one that agrees with them; if several do, the one that `tune` would take for the same
+ * options.  If none does, it is the layer that the options describe, and the default plan answers.
+ */
 static int find_layer(const struct moelookup *table, const struct options *o,
                       struct moe_shape *shape)
 {
@@ -294,8 +296,8 @@ static int find_layer(const struct moelookup *table, const struct options *o,
              SHAPE_TEXT(shape));
     if (fits <= 1)
         return OK;
-    note("the table has several layers%s; options, or --shape, must say which:",
-         named ? " with these words" : "");
+    note("the table has several layers%s; choose one by options or --shape:",
+         named ? " that agree with the options" : "");
     (void)fitting_layers(table, o, NULL, shape, true);
     return ERR_ARGUMENT;
 }
@@ -311,10 +313,11 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     int rc = OK;
 
     if (o->launch && o->traffic.count)
-        return fail(ERR_ARGUMENT, "--launch and --traffic: one of them says which launch is told");
+        return fail(ERR_ARGUMENT, "--launch and --traffic both choose a launch: give one of them");
     TRY(find_layer(table, o, &shape));
     d = declaration_find(shape.space);
-    /* A class that is not looked at would be a slip, and class 0 is not what was left out. */
+    /* A class that the space does not have is an error, and so is a missing one: it is not class 0.
+     */
     if (d && d->class_edges && isnan(o->class))
         return fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
                     d->class_name);
@@ -350,8 +353,8 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     return rc ? rc : known ? OK : UNSUPPORTED;
 }
 
-/* A trainer passes over what is not there, and goes on along its search path; who asks here should
- * hear that a name is wrong. */
+/* Refuses names of no file.  A trainer skips such a name on its search path, but a person should
+ * hear that the name is wrong. */
 static int check_named(const char *db)
 {
     static const char *const variables[] = { "MOELOOKUP_DB", "MOETUNE_DB" };
@@ -378,7 +381,7 @@ static int verb_lookup(const struct verb_call *call, void *options)
     (void)call;
     TRY(space_name_of(&o->space, space));
     if (o->each && o->keys.count)
-        return fail(ERR_ARGUMENT, "lookup: --capacities goes without --capacity");
+        return fail(ERR_ARGUMENT, "lookup: --capacities and --capacity: give one of them");
     if (!o->keys.count && !o->each && !o->digest)
         return fail(ERR_ARGUMENT,
                     "lookup: --capacity C, --capacities LIST, --key N or --digest is wanted");
@@ -387,14 +390,14 @@ static int verb_lookup(const struct verb_call *call, void *options)
     TRY(check_named(o->db));
 
     rc = moelookup_open(o->db, &table);
-    /* An empty file: whoever created it was killed before anything was stored, and the library has
-     * said so. */
+    /* An empty file: its creator was killed before it stored anything.  The library has reported
+     * it. */
     if (rc == MOE_ERR_FORMAT && o->db && !stat(o->db, &info) && S_ISREG(info.st_mode) &&
         !info.st_size)
         return UNSUPPORTED;
     TRY(rc);
     if (o->explain && table->level < LOOKUP_INFO)
-        table->level = LOOKUP_INFO; /* which of several versions of a space answers */
+        table->level = LOOKUP_INFO; /* the library then names the version of a space that answers */
     if (o->digest) {
         moelookup_digest(table, digest);
         printf("%s\n", SHA256_HEX(digest));

@@ -1,4 +1,4 @@
-/* moetune override: plans that a person pins, whatever was measured. */
+/* moetune override: pins plans, which look-ups then answer whatever was measured. */
 #include "array.h"
 #include "buckets.h"
 #include "common_rows.h"
@@ -50,17 +50,17 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
-/* The layer as tune would see it; the cluster: the one of the database that has it. */
+/* What is pinned or unpinned: a layer, the cluster of the database that has it, and buckets. */
 struct target {
     const struct options *options;
     struct store *store;
-    struct moe_shape shape, other;   /* other: one more that its space's name fits */
-    const struct declaration *space; /* the newest version of that name, and its last shape */
+    struct moe_shape shape, other;   /* other: a second layer of the space, so it is ambiguous */
+    const struct declaration *space; /* the newest version of the space, and its last shape id */
     int64_t declared;
     struct override_row row;
-    int64_t *clusters;      /* that hold the layer */
-    size_t found;           /* so many; or pins, for list */
-    struct cluster cluster; /* at hand, and its hash */
+    int64_t *clusters;      /* that have the layer; verb_override() frees them */
+    size_t found;           /* the number of clusters; for `list`, of pins */
+    struct cluster cluster; /* the current one, and its hash */
     char hex[2 * HASH_BYTES + 1];
 };
 
@@ -71,14 +71,14 @@ static int read_cluster(struct target *t, int64_t id)
     return OK;
 }
 
-/* Whether --fingerprint is of the cluster at hand. */
-static bool is_meant(const struct target *t)
+/* Whether the hash of the current cluster begins as --fingerprint does. */
+static bool is_cluster_wanted(const struct target *t)
 {
     return cluster_hex_agrees(t->hex, t->options->fingerprint);
 }
 
-/* Finds the clusters that hold the layer; entries come by cluster. */
-static int match(void *self, const struct entry_row *entry)
+/* Adds the cluster of an entry of the layer.  Entries come sorted by cluster. */
+static int match_layer(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
     struct moe_shape shape;
@@ -89,7 +89,7 @@ static int match(void *self, const struct entry_row *entry)
         (t->found && entry->cluster == t->row.cluster))
         return OK;
     TRY(read_cluster(t, entry->cluster));
-    if (!is_meant(t))
+    if (!is_cluster_wanted(t))
         return OK;
     ARRAY_APPEND(t->clusters, t->found, entry->cluster);
     t->row.cluster = entry->cluster;
@@ -97,15 +97,15 @@ static int match(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* Finds the layer's cluster, and the width: the one that is asked for, or that of the table that
+/* Finds the layer's cluster and the width of its buckets: that of --window, or of the table that
  * answers. */
 static int find_layer(struct target *t)
 {
     const struct options *o = t->options;
-    struct trainer_view told;
+    struct trainer_view trainers;
     int rc;
 
-    TRY(store_entries(t->store, 0, 0, match, t));
+    TRY(store_entries(t->store, 0, 0, match_layer, t));
     if (!t->found) {
         char width[48] = "";
 
@@ -118,7 +118,7 @@ static int find_layer(struct target *t)
     }
     if (t->found > 1) {
         rc = fail(ERR_AMBIGUOUS,
-                  "%zu clusters of the database hold the layer %s; --fingerprint must say which:",
+                  "%zu clusters of the database hold the layer %s; choose one by --fingerprint:",
                   t->found, SHAPE_TEXT(&t->shape));
         for (size_t i = 0; i < t->found; i++) {
             TRY(read_cluster(t, t->clusters[i]));
@@ -127,9 +127,10 @@ static int find_layer(struct target *t)
         }
         return rc;
     }
-    rc = trainer_view_read(t->store, &told);
-    t->row.window = o->window ? o->window : trainer_view_width(&told, t->row.cluster, t->row.shape);
-    trainer_view_free(&told);
+    rc = trainer_view_read(t->store, &trainers);
+    t->row.window =
+        o->window ? o->window : trainer_view_width(&trainers, t->row.cluster, t->row.shape);
+    trainer_view_free(&trainers);
     return rc;
 }
 
@@ -145,7 +146,7 @@ static int match_newest(void *self, const struct entry_row *entry)
     if (!d || !declaration_is_called(d, t->options->space) || entry->shape <= t->declared)
         return OK;
     TRY(read_cluster(t, entry->cluster));
-    if (!is_meant(t))
+    if (!is_cluster_wanted(t))
         return OK;
     t->space = d;
     t->declared = entry->shape;
@@ -161,7 +162,7 @@ static int match_space(void *self, const struct entry_row *entry)
     if (!t->space || shape.space != t->space->id || !stated_layer_fits(&t->options->stated, &shape))
         return OK;
     TRY(read_cluster(t, entry->cluster));
-    if (!is_meant(t))
+    if (!is_cluster_wanted(t))
         return OK;
     if (!t->shape.struct_size)
         t->shape = shape;
@@ -170,7 +171,7 @@ static int match_space(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* The layer that options describe, or, of a declared space, the one that the database holds. */
+/* Chooses the layer that options describe or, for a space, the one that the database has. */
 static int choose_layer(struct target *t)
 {
     const struct options *o = t->options;
@@ -184,14 +185,16 @@ static int choose_layer(struct target *t)
     TRY(store_entries(t->store, 0, 0, match_space, t));
     if (t->other.struct_size)
         return fail(ERR_AMBIGUOUS,
-                    "--space %s: several layers of it are here; options, or --shape, must say "
-                    "which: %s; %s",
+                    "--space %s: the database has several layers of it; choose one by options or "
+                    "--shape: %s; %s",
                     o->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
     if (!t->shape.struct_size)
         return fail(ERR_ARGUMENT,
-                    "--space %s: the database holds no layer of it with the words that were "
-                    "given%s (see moetune show)",
-                    o->space, o->fingerprint ? ", on a cluster whose hash begins so" : "");
+                    "--space %s: the database has no layer of it that agrees with the other "
+                    "options%s (see moetune show)",
+                    o->space,
+                    o->fingerprint ? ", on a cluster whose hash begins with that of --fingerprint"
+                                   : "");
     return OK;
 }
 
@@ -217,7 +220,7 @@ static int read_range(struct target *t)
         return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
     buckets_find((struct buckets){ d, 1 }, key, class, &t->row.first);
     t->row.last = t->row.first;
-    if (!o->class) /* all classes that the space has */
+    if (!o->class) /* all classes of the space */
         t->row.last += declaration_classes(d) - 1;
     return OK;
 }
@@ -232,7 +235,7 @@ static int read_plan(struct target *t)
     if (!t->shape.space) {
         TRY(layer_options_plan(o->plan, &t->row.plan));
     } else if (plan_parse(o->plan, &t->row.plan)) {
-        /* The plan need not name its space: it is the layer's. */
+        /* The plan need not name its space, which is the layer's. */
         uint32_t choice;
 
         if (!declaration_scan(d, o->plan, &choice))
@@ -248,7 +251,7 @@ static int read_plan(struct target *t)
     return OK;
 }
 
-/* Says the width of buckets, too: few people have it in mind. */
+/* Prints buckets, their width, which few people remember, and keys. */
 static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
@@ -258,7 +261,7 @@ static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t 
            BUCKETS_TEXT(buckets, first, last), PLAN_TEXT(&row->plan));
 }
 
-/* Prints which pins of the range end now. */
+/* Prints the pins of the range that end now. */
 static int print_ends(const struct target *t)
 {
     const struct override_row *range = &t->row;
@@ -286,7 +289,7 @@ static int set(struct target *t)
     TRY(choose_layer(t));
     TRY(read_range(t));
     buckets = buckets_of(&t->shape, 1);
-    /* A space has so many buckets and no more; taking pins away from beyond them does no harm. */
+    /* A space has a last bucket.  `unset` may name buckets beyond it, which does no harm. */
     if (t->row.last >= buckets_end(buckets))
         return fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
                     t->options->buckets, buckets.declared->name,
@@ -294,7 +297,7 @@ static int set(struct target *t)
     TRY(read_plan(t));
     TRY(find_layer(t));
     TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
-    /* What is pinned is told without being tried. */
+    /* No trial checks a pinned plan, so it is checked here. */
     if (t->row.plan.a == MOE_A2A_NCCL && !cluster_has_library_a2a(&cluster))
         return fail(ERR_ARGUMENT,
                     "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
@@ -321,8 +324,7 @@ static int unset(struct target *t)
     TRY(store_publish(t->store));
     printf("%u taken away\n", count);
     if (!count)
-        note("buckets are of width %u here; `moetune override list` says which pins there are",
-             t->row.window);
+        note("buckets have width %u here; `moetune override list` prints all pins", t->row.window);
     return count ? OK : UNSUPPORTED;
 }
 
@@ -336,7 +338,7 @@ static int list(struct target *t)
     EACH_ROW (override_row, row, pins) {
         TRY_OUT(store_shape_get(t->store, row->shape, &shape));
         TRY_OUT(read_cluster(t, row->cluster));
-        if (!is_meant(t))
+        if (!is_cluster_wanted(t))
             continue;
         t->found++;
         printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
@@ -344,8 +346,9 @@ static int list(struct target *t)
         printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
     }
     if (!t->found) {
-        note("no plan is pinned%s",
-             t->options->fingerprint ? " on a cluster whose hash begins so" : "");
+        note("no plan is pinned%s%s",
+             t->options->fingerprint ? " on a cluster whose hash begins with " : "",
+             t->options->fingerprint ? t->options->fingerprint : "");
         rc = UNSUPPORTED;
     }
 out:
@@ -371,7 +374,7 @@ static int verb_override(const struct verb_call *call, void *options)
     while (strcmp(actions[action].name, call->arguments[0]) != 0)
         action++;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
-    /* An override belongs to something that was measured: no database is made for it. */
+    /* A pin belongs to something that was measured, so no database is created for it. */
     TRY(store_read(path, &t.store));
     if (actions[action].writes) {
         store_close(t.store);

@@ -1,4 +1,5 @@
-/* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+/* moetune plan: prints what `tune` would do.  Without --worth it starts no ranks and measures
+ * nothing. */
 #include "buckets.h"
 #include "exec_protocol.h"
 #include "json.h"
@@ -22,19 +23,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a sweep of one layer comes to. */
+/* What a sweep of one layer is expected to need; a plain value. */
 struct forecast {
-    uint32_t ruled_out;          /* plans at anchors */
-    int64_t memory_bytes;        /* the most any plan may ask for, per rank */
-    double steps, seconds, wide; /* expected; true within a factor of `wide` */
-    uint32_t known;              /* anchors with an entry */
+    uint32_t ruled_out;          /* trials that need too much memory */
+    int64_t memory_bytes;        /* per rank, for the largest plan that fits */
+    double steps, seconds, wide; /* expected; seconds may be wrong by a factor of `wide` */
+    uint32_t known;              /* measured buckets with an entry */
     uint64_t paper_trials;
 };
 
-/* Steps per anchor: a search of some 18, some 4 to make sure of the default, three to warm each of
- * 8 plans. */
+/* Steps for each measured bucket: about 18 to search, 4 to compare with the default, and 3 to warm
+ * up each of 8 plans. */
 enum { STEPS_PER_ANCHOR = 18 + 4 + 3 * 8 };
 
+/* How wrong the search's estimates are, averaged over entries as logarithms. */
 struct scale {
     double log_sum;
     uint32_t count;
@@ -42,7 +44,7 @@ struct scale {
     const struct layer_plans *space;
 };
 
-/* Adds how wrong the search's guess is where the default plan has been measured. */
+/* Adds by which factor the estimate is wrong for an entry whose default plan was measured. */
 static int compare_default(void *self, const struct entry_row *entry)
 {
     struct scale *s = self;
@@ -55,7 +57,8 @@ static int compare_default(void *self, const struct entry_row *entry)
     return OK;
 }
 
-/* Times are the search's estimates, scaled by the default plan's where that has been measured. */
+/* Forecasts a sweep.  Its times are the search's estimates, scaled by measured times of the
+ * default. */
 static int forecast_layer(const struct tune_request *r, const struct layer_plans *space,
                           struct store *store, struct forecast *f)
 {
@@ -100,8 +103,8 @@ static int forecast_layer(const struct tune_request *r, const struct layer_plans
 
 enum { RANGE_WIDTH = 28 }; /* of most buckets with a class */
 
-/* Prints a line for each bucket that trainers miss, in the order in which they would be measured.
- */
+/* Prints a line for each bucket that the table lacks, in the order in which `tune` would measure
+ * them. */
 static void print_misses(const struct tune_request *r, const struct misses *misses)
 {
     const struct declaration *d = r->declared;
@@ -128,7 +131,7 @@ static void print_text(const struct tune_request *r, const struct layer_plans *s
 {
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
     printf("plans     %zu", space->arm_count);
-    if (strchr(tune_axes(r->options), '=')) /* not all that there are */
+    if (strchr(tune_axes(r->options), '=')) /* only some plans */
         printf(" of --axes %s", tune_axes(r->options));
     printf("; %u of %zu trials ruled out: more than %s per rank\n", f->ruled_out,
            space->arm_count * space->anchor_count, ACCOUNT_TEXT(space->memory_limit_bytes));
@@ -141,7 +144,7 @@ static void print_text(const struct tune_request *r, const struct layer_plans *s
     else
         printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n",
                space->first, space->last, space->window, space->anchor_count, r->effort->name);
-    if (!f->memory_bytes) /* the caller says that nothing fits, and what would */
+    if (!f->memory_bytes) /* the caller reports that no plan fits */
         return;
     printf("memory    %s per rank for the largest plan\n", ACCOUNT_TEXT(f->memory_bytes));
     printf("steps     about %.0f; the Tutel paper's search takes %" PRIu64 " trials\n", f->steps,
@@ -172,8 +175,7 @@ static void print_json(const struct tune_request *r, const struct layer_plans *s
                f->seconds / f->wide, f->seconds * f->wide, f->known);
 }
 
-/* Prints what is known of a declared space: what trainers miss.  What its plans take only the
- * program knows. */
+/* Prints what the table of a declared space lacks.  Only the program knows what its plans take. */
 static void print_declared(const struct tune_request *r, const struct misses *misses)
 {
     char tag[DECLARATION_TAG_BYTES];
@@ -202,7 +204,7 @@ static int print_all(struct tune_request *r, struct store *store)
     struct cluster table;
 
     if (r->options->misses.count) {
-        table = r->cluster; /* under whose name the table lies */
+        table = r->cluster; /* the cluster under which the table is stored */
         if (r->declared)
             TRY(exec_cluster(r, &r->spaces[0].shape, &table));
         TRY(misses_list(r, store, &table, &misses));
@@ -228,7 +230,7 @@ static int print_all(struct tune_request *r, struct store *store)
     return OK;
 }
 
-/* Prints each layer's plans as a file of --space says them. */
+/* Prints the plans of each layer as the text of a space file. */
 static int print_own(const struct tune_request *r)
 {
     char text[DECLARATION_TEXT_BYTES + 1];
@@ -262,7 +264,7 @@ static int verb_plan(const struct verb_call *call, void *options)
     if (o->worth)
         return worth_print(o, STEPS_PER_ANCHOR);
     if (o->space && strcmp(o->space, own_space_name) != 0 && !o->misses.count) {
-        /* Whatever the layer is: the program alone knows what its plans take. */
+        /* The layer does not matter: only the program knows what its plans take. */
         TRY(space_file_read(o->space, &declared));
         (o->json ? space_print_json : space_print)(declared, stdout);
         return OK;
@@ -293,7 +295,7 @@ static int verb_plan(const struct verb_call *call, void *options)
     return rc;
 }
 
-/* Those of tune, whose options they fill, and one of its own. */
+/* The rows of `tune`, for the same struct, and one more. */
 static const struct option_row rows[] = {
     { "what to print", .kind = OPTION_GROUP },
     { "worth", NULL, OPTION_FLAG, offsetof(struct tune_options, worth),

@@ -1,4 +1,4 @@
-/* Probes the machine, asks what tuning its layers would save, and says whether it pays. */
+/* Probes the machine, estimates what tuning its layers would save, and prints whether that pays. */
 #include "plan_worth.h"
 
 #include "host.h"
@@ -22,8 +22,8 @@
 
 /* ---- the machine */
 
-/* Has `moetune probe` run where the ranks are to run, with the products of this layer, and reads
- * the description that it prints. */
+/* Runs `moetune probe` where the ranks would run, with the products of this layer, and reads the
+ * description that it prints. */
 static int probe_ranks(const struct tune_options *o, const struct launch_where *where,
                        const struct moe_shape *shape, struct progress *progress,
                        struct cluster *out)
@@ -76,7 +76,7 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
         launch_end(&ranks, silent_s < SILENCE_S, how, sizeof(how));
         fclose(to);
         to = NULL;
-        log_only(false); /* half a description, which nobody wrote by hand */
+        log_only(false); /* errors in half a description would not help */
         rc = cluster_parse(text, "probe", out);
         log_only(true);
         if (rc || !out->ranks)
@@ -104,10 +104,10 @@ static bool is_known(const struct cluster *model)
 enum advice { WORTH_IT, NOT_WORTH_IT, CANNOT_TELL };
 static const char *const advice_words[] = { "worth it", "not worth it", "cannot be told" };
 
-/* Somebody waits for the answer: what is known by then is said, unless --budget gives more time. */
+/* Somebody waits for the answer, so it comes after this time, unless --budget gives more. */
 static const double patience_s = 60;
 
-/* What is saved below it is no reason to tune; above it, it is. */
+/* Tuning pays if it saves at least this share of a step. */
 static const double enough = .02;
 
 static enum advice advise(const struct worth *w)
@@ -117,13 +117,13 @@ static enum advice advise(const struct worth *w)
                                            : CANNOT_TELL;
 }
 
-/* What tuning takes, from and to. */
+/* Bounds of the time that tuning takes. */
 struct tuning_time {
     double least_s, most_s;
 };
 
-/* As `moetune plan` counts steps; and the launches of the ranks, which are much of it where steps
- * are short. */
+/* Counts steps as `moetune plan` does, and adds the launches of the ranks, which take much of the
+ * time if steps are short. */
 static struct tuning_time tuning_time(const struct worth_layer *l, const struct effort *effort,
                                       double steps_per_bucket)
 {
@@ -157,7 +157,7 @@ static void print_advice(const struct worth *w, const struct layer_plans *space,
         printf("          one plan does for all buckets: %s\n", fixed);
 }
 
-/* What a table of this layer is expected to say of itself. */
+/* Returns what a table of this layer is expected to claim as a whole. */
 static struct standing_row expected(const struct worth *w, const struct layer_plans *space)
 {
     return (struct standing_row){ .gain = w->over_default,
@@ -217,7 +217,7 @@ static void print_json(const struct worth_layer *l, const struct layer_plans *sp
 
 /* ---- the whole */
 
-/* What this cannot be asked with. */
+/* Refuses options that do not go with --worth. */
 static int check(const struct tune_options *o)
 {
     if (o->space || o->exec)
@@ -294,14 +294,14 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
 
     progress_open(&progress, o->setup.quiet, "the machine is probed");
     progress.deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
-    log_only(!launch_is_later_rank()); /* all ranks of a launcher are told the same */
+    log_only(!launch_is_later_rank()); /* all ranks of a launcher would report the same */
     rc = check(o);
     log_only(true);
     TRY(rc);
     rc = o->setup.sim ? OK : place_find(&o->setup.where, &hosts, &where, &here);
     if (!rc && !o->setup.sim)
         rc = place_check_ready(&o->setup.where, &where);
-    if (!rc) /* what is wrong with the layer is found before anything is measured */
+    if (!rc) /* errors of the layer are found before anything is measured */
         rc = tune_request_make(o, &here, &request);
     if (!rc)
         rc = tune_request_fits(&request, &none);
@@ -313,8 +313,7 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
         if (!o->setup.quiet)
             note("probes the machine, then times plans; %s in all", DURATION_TEXT(budget_s));
         rc = probe_ranks(o, &where, shape, &progress, &model);
-        /* Other programs may have hidden the slope of something: once more, before that is an
-         * error. */
+        /* Other programs may have disturbed the probe: repeat it once before that is an error. */
         if (!rc && !is_known(&model))
             rc = probe_ranks(o, &where, shape, &progress, &model);
         if (!rc)

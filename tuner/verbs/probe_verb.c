@@ -1,4 +1,4 @@
-/* moetune probe: what this machine is like, as a description of a cluster. */
+/* moetune probe: measures this machine, and prints it as the description of a cluster. */
 #include "common_rows.h"
 #include "discover.h"
 #include "fault.h"
@@ -60,13 +60,14 @@ enum { HOSTS_SHOWN = 32 };
 
 /* ---- hosts, and how fast their ranks are */
 
+/* A host and the range of its ranks' speeds; the fastest rank of all has 1. */
 struct host_speed {
     const char *name;
     int ranks;
     double slowest, fastest;
 };
 
-/* Ranks of a host need not be consecutive.  Returns how many hosts there are. */
+/* Collects the hosts of all ranks, which need not be consecutive.  Returns the number of hosts. */
 static int group_hosts(const struct probe *p, struct host_speed *hosts)
 {
     int count = 0;
@@ -96,7 +97,7 @@ static void print_number(double value)
         printf(" %10s", "-");
 }
 
-/* cuBLAS takes TF32 for f32 only where NVIDIA_TF32_OVERRIDE=1 says so: then that is its rate. */
+/* Names the type of the products.  cuBLAS uses TF32 for f32 only if NVIDIA_TF32_OVERRIDE=1. */
 static const char *products_type(const struct probe *p)
 {
     const char *tf32 = getenv("NVIDIA_TF32_OVERRIDE");
@@ -106,7 +107,8 @@ static const char *products_type(const struct probe *p)
     return tf32 && !strcmp(tf32, "1") ? "f32 by TF32 (NVIDIA_TF32_OVERRIDE=1)" : "f32 without TF32";
 }
 
-/* differ: by how much ranks do, in words; "": they do not, or it is not known. */
+/* Prints the description, and the measurements as comments.  differ: how ranks differ, in words;
+ * "": they do not, or it is unknown. */
 static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count,
                        const char *differ)
 {
@@ -133,7 +135,7 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
             continue;
         printf("# %s nodes: exchanges, measured and as the model has them, us",
                link_level_words[level]);
-        /* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
+        /* With a slow-down of 0 all of the shorter one disappears, with 1 half of it. */
         if (!isnan(link->slower))
             printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
         printf("\n");
@@ -175,7 +177,7 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
 
 static void print_json(const struct probe *p, const struct host_speed *hosts, int host_count)
 {
-    /* The words of probe.copies_beside, which begins at -1. */
+    /* The words of probe.copies_beside, whose values begin at -1. */
     static const char *const copies_words[] = { "null", "false", "true" };
 
     json_write(stdout, "{'rounds': %u, 'seconds': %g,\n 'cluster': {", p->rounds, p->seconds);
@@ -221,9 +223,9 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
                copies_words[p->copies_beside + 1], p->step_ns, p->replay_ns);
 }
 
-/* Prints the text of a cluster, with what it was read from in comments, or a JSON object.  Unequal
- * ranks are also named on standard error. */
-static int print(const struct probe *p, bool json)
+/* Prints the description of the cluster with its measurements as comments, or a JSON object.  A
+ * note on standard error names unequal ranks. */
+static int print_probe(const struct probe *p, bool json)
 {
     struct host_speed *hosts = calloc((size_t)p->rank_count, sizeof(*hosts)), *slowest = hosts;
     char differ[256] = "";
@@ -251,12 +253,13 @@ static int print(const struct probe *p, bool json)
     return OK;
 }
 
-/* ---- what rank 0 does while it is measured, and after it */
+/* ---- what rank 0 does during and after the measurement */
 
+/* Keeps the store's owner alive and reports progress between rounds. */
 struct ticker {
-    struct store *store; /* NULL: nothing is stored, or another rank does it */
-    bool says;
-    double wanted_s, said_s;
+    struct store *store; /* NULL: this rank stores nothing */
+    bool reports;
+    double wanted_s, reported_s;
 };
 
 enum { SAY_EVERY_S = 3 };
@@ -267,9 +270,9 @@ static void tick(void *self, uint32_t rounds, double seconds)
 
     if (t->store)
         store_heartbeat(t->store);
-    if (!t->says || seconds - t->said_s < SAY_EVERY_S)
+    if (!t->reports || seconds - t->reported_s < SAY_EVERY_S)
         return;
-    t->said_s = seconds;
+    t->reported_s = seconds;
     note("%u rounds, %.0f of about %.0f s", rounds, seconds, t->wanted_s);
 }
 
@@ -310,7 +313,7 @@ static int on_rank(struct world *world, const void *options)
     rc = first && !o->no_store ? open_store(o, path, sizeof(path), &store) : OK;
     TRY(world_settle(world, rc));
     TRY_OUT(gpus_agree_device(world, o->where.device, &device));
-    /* The machine's cores are counted before the engine takes a share of them. */
+    /* Count the machine's cores before the engine binds to a share of them. */
     TRY_OUT(discover(world, o->where.device, o->where.ranks_per_node, &found));
     TRY_OUT(engine_open(world, device, NULL, &engine));
     /* The first rank looks at copies while the others wait for the first round. */
@@ -322,7 +325,7 @@ static int on_rank(struct world *world, const void *options)
     ticker.store = store;
     TRY_OUT(probe_open(&setup, &found.cluster, &probe));
     probe->copies_beside = copies_beside;
-    rc = first ? print(probe, o->json) : OK;
+    rc = first ? print_probe(probe, o->json) : OK;
     if (!rc && store)
         rc = store_model(store, path, &probe->model);
     probe_close(probe);
@@ -334,7 +337,7 @@ out:
     return rc;
 }
 
-/* A database that cannot be written is found before anything is measured. */
+/* Refuses a database that cannot be written, before anything is measured. */
 static int check(const struct launch_where *where, const void *options)
 {
     const struct options *o = options;

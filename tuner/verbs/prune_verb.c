@@ -1,4 +1,4 @@
-/* moetune prune: entries that are of no use any more. */
+/* moetune prune: removes stale or imported entries from the table. */
 #include "common_rows.h"
 #include "status.h"
 #include "store.h"
@@ -25,6 +25,7 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
+/* One call: which entries to remove, and how many there were. */
 struct pruning {
     const struct options *options;
     struct store *store;
@@ -55,7 +56,7 @@ static int verb_prune(const struct verb_call *call, void *options)
     if (!o->stale && !o->imported)
         return fail(ERR_ARGUMENT, "prune: --stale or --imported is wanted");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
-    /* Nothing is pruned from what is not there. */
+    /* Opened to read first: store_open() would create a database. */
     TRY(store_read(path, &p.store));
     store_close(p.store);
     TRY(store_open(path, 0, &p.store));

@@ -1,4 +1,4 @@
-/* moetune report: plots of what the database holds. */
+/* moetune report: plots what the database holds. */
 #include "common_rows.h"
 #include "report.h"
 #include "status.h"

@@ -1,6 +1,7 @@
-/* moetune run: one layer under given plans, measured and checked on real ranks.  They run this verb
- * themselves (place_run) and take no orders as those of `tune` do (worker.h): all plans are open at
- * once, checked at the layer's own size, and most of what is printed is known to ranks alone. */
+/* moetune run: measures and checks one layer under given plans on real ranks.  The ranks run this
+ * verb themselves (place_run); they get no orders as the ranks of `tune` do (worker.h).  All plans
+ * are open at once and are checked at the layer's own size, and only ranks know most of what is
+ * printed. */
 #include "run.h"
 #include "account.h"
 #include "allowance.h"
@@ -99,7 +100,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
     for (int i = 0; i < list->count; i++) {
         struct moe_plan plan;
 
-        /* All plans that apply, to known routes and to capacities of experts too. */
+        /* All plans that apply, also to known routes and to unequal capacities. */
         if (!strcmp(list->items[i], "all")) {
             struct moe_plan *all = plans + n;
             size_t room = PLANS_MAX - n, there = plan_list(shape, all, room);
@@ -115,7 +116,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
         if (known)
             TRY(exec_check_known_routes(shape, &plan));
         if (n == PLANS_MAX)
-            return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
+            return fail(ERR_ARGUMENT, "--plan: more than %d plans", PLANS_MAX);
         plans[n++] = plan_canonical(plan, shape);
     }
     if (!list->count)
@@ -124,8 +125,8 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
     return OK;
 }
 
-/* Sets the largest capacity that the factor can lead to, for factor 0 as if every token chose the
- * same expert; or those that are given for each expert, which the caller frees. */
+/* Sets the largest capacity that the factor can lead to; for factor 0 that is the capacity if every
+ * token chooses the same expert.  With --capacities it sets these; the caller frees *given. */
 static int most_capacities(const struct run_options *o, const struct moe_shape *shape,
                            uint64_t **given, struct capacities *out)
 {
@@ -140,8 +141,7 @@ static int most_capacities(const struct run_options *o, const struct moe_shape *
     return OK;
 }
 
-/* Returns which of the baselines that are asked for this plan has; sets why one is not among them.
- */
+/* Returns the bits of --baseline that apply to this plan.  Sets *why_not if one does not apply. */
 static uint32_t baselines_of(const struct run_options *o, const struct moe_shape *shape,
                              const struct moe_plan *plan, const struct capacities *capacities,
                              const char **why_not)
@@ -161,7 +161,8 @@ static uint32_t baselines_of(const struct run_options *o, const struct moe_shape
     return found;
 }
 
-/* Refuses what this machine has no memory for: all plans are prepared at once, on every rank. */
+/* Refuses plans that need more memory than this machine has: every rank prepares all plans at once.
+ */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours,
                         const struct capacities *capacities)
@@ -170,7 +171,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     struct account_machine machine = { .on_host = !on_gpu, .between = o->load.between };
     double bytes = (double)account_layer(shape, &machine), there;
 
-    /* Known routes come from a fresh executor beside theirs. */
+    /* A plan with known routes needs a second executor, whose fresh step makes these routes. */
     for (size_t i = 0; i < count; i++) {
         uint32_t baselines = baselines_of(o, shape, &plans[i], capacities, &(const char *){ NULL });
 
@@ -186,7 +187,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     there = on_gpu
                 ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
                 : (double)allowance_free_bytes();
-    if (!(bytes * neighbours > there)) /* or it is not known what is there */
+    if (!(bytes * neighbours > there)) /* also true if the free memory is unknown */
         return OK;
     return fail(
         ERR_ARGUMENT,
@@ -207,15 +208,16 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     int rc = OK;
 
     if (o->where.virtual.ranks && o->check)
-        return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
+        return fail(ERR_ARGUMENT,
+                    "--check does not go with --virtual-ranks: they send no real rows");
     if (!o->sim && strcmp(gpus_device(o->where.device), "cuda") != 0 && graphs_steps_are(o->graphs))
         return engine_refuse_steps(graphs_steps_are(o->graphs), "device",
                                    gpus_device(o->where.device));
     TRY(shape_check(shape));
     if (!shape_agrees(shape, o->shape))
         return fail(ERR_ARGUMENT,
-                    "--shape \"%s\": here are W=%u m=%u rack=%u, and no space; --ranks-per-node "
-                    "and --ranks-per-rack say others",
+                    "--shape \"%s\": the ranks here are W=%u m=%u rack=%u, without a space; "
+                    "--ranks-per-node and --ranks-per-rack change that",
                     o->shape, shape->ranks, shape->ranks_per_node, shape->ranks_per_rack);
     if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
@@ -248,20 +250,20 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     return rc;
 }
 
-/* ---- measuring: by turns, so that what slows some steps down meets all plans alike */
+/* ---- measuring in turns, so that a disturbance hits all plans alike */
 
-/* What is measured in each of some rounds, in an order that is drawn for each. */
+/* Rounds of measurements.  Each round measures every turn once, in a random order. */
 struct turns {
     struct measured_plan *subjects;
-    int modes;            /* of each subject's steps */
-    struct runner *known; /* beside the one subject */
+    int modes;            /* turns of each plan: its step modes */
+    struct runner *known; /* measured beside a single plan; NULL: none */
     uint32_t rounds;
-    int64_t *ns; /* or phases: by turn and round */
+    int64_t *ns; /* results by turn and round; or in phases */
     struct phase_times *phases;
 };
 
-static int take_turns(struct turns *t, int count, uint64_t seed,
-                      int (*turn)(struct turns *t, int which, uint32_t round))
+static int measure_rounds(struct turns *t, int count, uint64_t seed,
+                          int (*turn)(struct turns *t, int which, uint32_t round))
 {
     int *order = calloc((size_t)count, sizeof(*order));
     int rc = order && (t->ns || t->phases) ? OK : fail(ERR_NOMEM, "%u samples", t->rounds);
@@ -290,7 +292,7 @@ static int measure_steps(struct measured_plan *subjects, size_t count, const str
     struct turns t = { .subjects = subjects, .modes = modes, .rounds = o->reps };
 
     t.ns = calloc((size_t)n * o->reps, sizeof(*t.ns));
-    rc = take_turns(&t, n, o->seed, step_turn);
+    rc = measure_rounds(&t, n, o->seed, step_turn);
     for (int i = 0; i < n && !rc; i++)
         subjects[i / modes].spread[i % modes] = spread_of(&t.ns[(size_t)i * o->reps], o->reps);
     free(t.ns);
@@ -302,7 +304,7 @@ static int phase_turn(struct turns *t, int which, uint32_t round)
     return runner_phases(&t->subjects[which].runner, &t->phases[(size_t)which * t->rounds + round]);
 }
 
-/* Repeats at least so often that the times of each phase have an interval. */
+/* Measures phases, at least so often that the times of each phase have an interval. */
 static int measure_phases(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
     uint32_t n = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
@@ -314,7 +316,7 @@ static int measure_phases(struct measured_plan *subjects, size_t count, const st
     for (size_t i = 0; i < count && !rc; i++) /* makes the events */
         rc = runner_phases(&subjects[i].runner, &unused);
     if (!rc)
-        rc = take_turns(&t, (int)count, o->seed, phase_turn);
+        rc = measure_rounds(&t, (int)count, o->seed, phase_turn);
     for (size_t i = 0; i < count && !rc; i++)
         rc = phases_spread(&t.phases[i * n], n, &subjects[i].phases);
     free(t.phases);
@@ -323,7 +325,7 @@ static int measure_phases(struct measured_plan *subjects, size_t count, const st
 
 /* ---- known routes */
 
-/* A runner whose choices are those that `fresh`, which has run, has made. */
+/* Opens a runner that reuses the choices of the last step of `fresh`. */
 static int open_known(struct runner *fresh, const struct run_options *o, struct runner *out)
 {
     struct rig *rig = fresh->rig;
@@ -349,7 +351,7 @@ static int route(void *self)
     return rig_route(fresh->rig, fresh->exec);
 }
 
-/* What is timed of a plan: a fresh step, a known one, the gate alone. */
+/* The turns of measure_known(): a fresh step, a known step, the gate alone. */
 enum { FRESH, KNOWN, GATE, TURNS };
 
 static int known_turn(struct turns *t, int which, uint32_t round)
@@ -387,11 +389,11 @@ static int measure_known(struct measured_plan *s, const struct run_options *o, u
     if (some)
         TRY_OUT(rig_check_some(rig, known.exec, &s->known.error));
     s->error = fmax(s->error, s->known.error);
-    TRY_OUT(take_turns(&t, TURNS, seed, known_turn));
+    TRY_OUT(measure_rounds(&t, TURNS, seed, known_turn));
     step = fresh + KNOWN * reps;
     gain_ppm = fresh + TURNS * reps;
-    /* How much less the known step of each round took: spread_of() below sorts the samples, and
-     * then nobody knows which were of one round. */
+    /* The gain of each round must be computed first: spread_of() sorts the samples, and the rounds
+     * are lost. */
     for (size_t i = 0; i < reps; i++)
         gain_ppm[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
     s->known.gain_ppm = spread_of(gain_ppm, reps);
@@ -424,14 +426,14 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
     return rc;
 }
 
-/* Prepares and warms a plan, and checks all its results, or those of some tokens where the whole
- * check would take hours. */
+/* Prepares and warms a plan and checks its results.  If a whole check would take hours, it checks
+ * some tokens. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
                    struct measured_plan *s)
 {
     bool whole = o->check && reference_is_affordable(&rig->data.shape);
     bool some = o->check && !whole;
-    /* The recorded steps that have this capacity, or the one that there is. */
+    /* The recorded steps that have this capacity, or the only step. */
     struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
     int64_t dropped, sum = 0;
     double error;
@@ -450,7 +452,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
 
-    /* Choices dropped over all ranks, on average over these steps. */
+    /* Count the dropped choices of all ranks, averaged over these steps. */
     if (steps.count == 1)
         return rig_dropped(rig, s->runner.exec, &s->dropped);
     for (uint32_t i = 0; i < steps.count; i++) {
@@ -463,13 +465,13 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     return OK;
 }
 
-/* Whether this rank prints: the first one does, or the only one there is, which stands for all. */
-static bool speaks(const struct world *world, const struct run_options *o)
+/* Whether this rank prints: rank 0, or the one rank that stands for all. */
+static bool is_printing(const struct world *world, const struct run_options *o)
 {
     return o->sim || o->where.virtual.ranks || world_topology(world)->rank == 0;
 }
 
-/* Measures the plans, each with its baselines behind it, and prints what they take. */
+/* Measures all plans, each followed by its baselines, and prints their times. */
 static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_count,
                      const struct run_options *o)
 {
@@ -494,7 +496,7 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_
         rc = measure_known(&subjects[i], o, o->seed + i);
     if (!rc && o->phases)
         rc = measure_phases(subjects, count, o);
-    if (!rc && speaks(rig->world, o))
+    if (!rc && is_printing(rig->world, o))
         run_print(rig, subjects, count, o);
     for (size_t i = 0; subjects && i < count; i++)
         runner_close(&subjects[i].runner);
@@ -502,7 +504,7 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_
     return rc;
 }
 
-/* speeds: of the ranks, or NULL. */
+/* Runs the layer under all plans.  speeds: of the ranks, or NULL. */
 static int run_layer(struct world *world, struct engine *engine, const struct moe_shape *shape,
                      const double *speeds, const struct moe_plan *plans, size_t count,
                      const struct run_options *o)
@@ -520,7 +522,7 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     if (o->balance)
         TRY(balance_parse(o->balance, shape, balance));
     data.balance = o->balance ? balance : NULL;
-    log_only(speaks(world, o)); /* every rank finds the same */
+    log_only(is_printing(world, o)); /* every rank would report the same */
     rc = engine_check_steps(engine, graphs_steps_are(o->graphs));
     log_only(true);
     TRY(rc);
@@ -540,10 +542,9 @@ out:
     return rc;
 }
 
-/* ---- where: ranks, one that stands for them, or a model */
+/* ---- where it runs: on ranks, on one rank that stands for all, or on a model */
 
-/* Finds the rank that stands for all: where experts have capacities of their own, the one with most
- * rows. */
+/* Finds the rank that stands for all.  With unequal capacities it is the one with most rows. */
 static int fullest_rank(const struct run_options *o, const struct moe_shape *shape, int *rank)
 {
     struct capacities capacities;
@@ -555,7 +556,7 @@ static int fullest_rank(const struct run_options *o, const struct moe_shape *sha
     return OK;
 }
 
-/* The shape of the layer on the ranks that are there, or on those that one stands for. */
+/* Returns the shape of the layer on the real ranks, or on the virtual ones. */
 static struct moe_shape shape_on(const struct run_options *o, const char *device, uint32_t ranks,
                                  uint32_t per_node)
 {
@@ -573,7 +574,7 @@ static int on_rank(struct world *world, const void *options)
 {
     const struct run_options *o = options;
     const struct topology *t = world_topology(world);
-    struct world *theirs = world; /* or that of the rank that stands for many */
+    struct world *theirs = world; /* or the virtual world of the one rank */
     struct moe_shape shape;
     const char *device;
     struct moe_plan plans[PLANS_MAX];
@@ -584,12 +585,12 @@ static int on_rank(struct world *world, const void *options)
 
     TRY(gpus_agree_device(world, o->where.device, &device));
     shape = shape_on(o, device, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
-    log_only(t->rank == 0); /* every rank finds the same fault in the same options */
+    log_only(t->rank == 0); /* every rank would report the same error */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
-    /* The machine's cores are counted before the engine takes a share of them. */
+    /* Count the machine's cores before the engine binds to a share of them. */
     if (shape.shares != MOE_SHARES_EQUAL)
         TRY(speeds_agree(world, o->speeds, &o->where, shape.ranks, &speeds));
     if (o->where.virtual.ranks) {
@@ -610,7 +611,7 @@ static int on_rank(struct world *world, const void *options)
     return rc;
 }
 
-/* What is wrong with plans and sizes is found before any rank is started. */
+/* Finds errors in plans and sizes before any rank is started. */
 static int check(const struct launch_where *where, const void *options)
 {
     const struct run_options *o = options;
@@ -624,7 +625,7 @@ static int check(const struct launch_where *where, const void *options)
     return check_options(o, &shape, where->ranks, plans, &count);
 }
 
-/* One rank stands for all, as where `tune` models equal ranks. */
+/* Runs on a modelled cluster.  One rank stands for all, as when `tune` models equal ranks. */
 static int run_modelled(const struct run_options *o)
 {
     const struct place_setup *where = &o->where;
@@ -655,7 +656,8 @@ static int run_modelled(const struct run_options *o)
     if (shape.shares != MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--shares %s: run models equal ranks, tune --sim others",
                     shares_words[shape.shares]);
-    TRY(check_options(o, &shape, 0, plans, &count)); /* 0: nobody takes memory of this machine */
+    TRY(check_options(o, &shape, 0, plans,
+                      &count)); /* 0: modelled ranks need no memory of this machine */
     TRY(fullest_rank(o, &shape, &rank));
     rc = model_engine_open(&cluster, rank, o->seed, &world, &engine);
     if (!rc)

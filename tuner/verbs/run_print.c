@@ -1,4 +1,4 @@
-/* The printed forms of a run: one table for a person, one object of JSON for programs. */
+/* Prints the results of moetune run: a table for a person, or a JSON object for programs. */
 #include "run.h"
 
 #include "baseline.h"
@@ -18,8 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "r=1 d=1 a=linear dense" where it is a baseline.  The result lasts as long as the block around
- * it. */
+/* The plan's text, with the baseline's name behind it: "r=1 d=1 a=linear dense".  It lasts as long
+ * as the block around it. */
 enum { SUBJECT_TEXT_BYTES = PLAN_TEXT_BYTES + 16 };
 #define SUBJECT_TEXT(subject) subject_text(subject, (char[SUBJECT_TEXT_BYTES]){ 0 })
 
@@ -40,7 +40,8 @@ static double ms(int64_t ns)
     return (double)ns * 1e-6;
 }
 
-/* The part of the shorter of compute and communication that disappears when both run together. */
+/* Returns which share of the shorter one of compute and communication is hidden when both overlap.
+ */
 static double hidden_share(const struct measured_plan *s)
 {
     double both = (double)s->spread[STEP_BOTH].median_ns;
@@ -50,7 +51,7 @@ static double hidden_share(const struct measured_plan *s)
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
-/* Prints "291 to 830 tokens": the least and the most that a rank has. */
+/* Prints the smallest and the largest number over ranks, as "291 to 830 tokens". */
 static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *what)
 {
     uint32_t least = of_ranks[0], most = of_ranks[0];
@@ -65,7 +66,7 @@ static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *wh
     printf(" %s", what);
 }
 
-/* Prints what all plans have in common. */
+/* Prints the lines above the table: what all plans share. */
 static void print_heading(const struct rig *rig, const struct measured_plan *subjects,
                           const struct run_options *o)
 {
@@ -98,7 +99,7 @@ static void print_heading(const struct rig *rig, const struct measured_plan *sub
         printf("routes    known: those of a step before\n");
     if (o->sim)
         printf("model     %s: MODELLED, not measured\n", o->sim);
-    if (s->layout || s->shares) { /* the layer is not cut as usual */
+    if (s->layout || s->shares) { /* ranks do not share the layer in the usual way */
         printf("ranks     layout=%s shares=%s: ", layout_words[s->layout], shares_words[s->shares]);
         print_range(rig->parts.tokens, s->ranks, "tokens");
         if (s->layout == MOE_LAYOUT_HIDDEN) {
@@ -184,7 +185,8 @@ static void print_phases(const struct measured_plan *subjects, size_t count, int
     }
 }
 
-/* The host's part is that of the whole step: what it queues, or one launch of the graph. */
+/* Compares with eager steps.  The time of the host is what it needs to queue a step, or to launch
+ * its graph. */
 static void print_against_eager(const struct measured_plan *subjects, size_t count, int wide)
 {
     bool graphs = subjects[0].runner.rig->steps_are == STEPS_GRAPHS;
@@ -203,7 +205,7 @@ static void print_against_eager(const struct measured_plan *subjects, size_t cou
     }
 }
 
-/* Where chunks gain more than overlap can hide. */
+/* Prints the plans whose chunks gain more than overlap can explain. */
 static void print_beyond(const struct measured_plan *subjects, size_t count)
 {
     for (size_t i = 0; i < count * count; i++) {
@@ -282,7 +284,7 @@ static void json_list(const char *name, const uint32_t *of_ranks, uint32_t ranks
     printf("],\n");
 }
 
-/* Prints what all plans have in common.  "capacity" is the one by which tables answer. */
+/* Prints the members that all plans share.  "capacity" is the key by which tables answer. */
 static void json_heading(const struct rig *rig, const struct measured_plan *subjects,
                          const struct run_options *o)
 {

@@ -1,5 +1,5 @@
-/* moetune shares: what each of several ranks that are not equally fast should get.  Starts no ranks
- * and measures nothing. */
+/* moetune shares: divides work among ranks of unequal speed.  Starts no ranks and measures nothing.
+ */
 #include "common_rows.h"
 #include "json.h"
 #include "moelookup.h"
@@ -39,15 +39,16 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
-struct shares_asked {
+/* Speeds and shares of each rank; verb_shares() frees the arrays. */
+struct rank_shares {
     uint32_t ranks;
     double *speeds;
-    uint64_t *batch, *hidden; /* of each rank */
+    uint64_t *batch, *hidden; /* tokens and hidden units of each rank */
 };
 
 /* ---- the speeds */
 
-static int find_speeds(const struct options *o, struct shares_asked *out)
+static int find_speeds(const struct options *o, struct rank_shares *out)
 {
     struct cluster here = cluster_unknown();
     struct launch_where where;
@@ -57,7 +58,7 @@ static int find_speeds(const struct options *o, struct shares_asked *out)
 
     if (o->speeds)
         return speeds_parse(o->speeds, &out->speeds, &out->ranks);
-    /* Without a probe nothing is known, which is said below; a name of no file is a slip. */
+    /* A name of no file is an error here.  speeds_from_database() reports if no probe has run. */
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     rc = place_find(&o->where, &hosts, &where, &here);
     hosts_free(&hosts);
@@ -68,8 +69,8 @@ static int find_speeds(const struct options *o, struct shares_asked *out)
 
 /* ---- the shares */
 
-/* A rank without work would still be waited for. */
-static int divide(const struct shares_asked *s, const char *option, uint32_t total, uint64_t *out)
+/* Divides `total` among ranks.  Refuses shares of 0: all ranks would still wait for such a rank. */
+static int divide(const struct rank_shares *s, const char *option, uint32_t total, uint64_t *out)
 {
     TRY(moe_shares(s->speeds, s->ranks, total, 1, out));
     for (uint32_t q = 0; q < s->ranks; q++)
@@ -79,7 +80,7 @@ static int divide(const struct shares_asked *s, const char *option, uint32_t tot
     return OK;
 }
 
-/* Returns the word of shares= for a layer whose ranks are given what was divided. */
+/* Returns the word of shares= for a layer whose ranks get these shares. */
 static const char *shares_word(const struct options *o)
 {
     return shares_words[o->batch && o->hidden ? MOE_SHARES_SPEED
@@ -87,8 +88,8 @@ static const char *shares_word(const struct options *o)
                                               : MOE_SHARES_HIDDEN];
 }
 
-/* Returns the part of the time of equal shares that is left, by compute alone. */
-static double part_of_equal(const struct shares_asked *s)
+/* Returns the time of compute as a share of its time with equal shares. */
+static double part_of_equal(const struct rank_shares *s)
 {
     double slowest = s->speeds[0], sum = 0;
 
@@ -99,7 +100,7 @@ static double part_of_equal(const struct shares_asked *s)
     return s->ranks * slowest / sum;
 }
 
-static void print_text(const struct options *o, const struct shares_asked *s)
+static void print_text(const struct options *o, const struct rank_shares *s)
 {
     printf("  rank       speed%s%s\n", o->batch ? "      tokens" : "",
            o->hidden ? "      hidden" : "");
@@ -129,7 +130,7 @@ static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
     printf("]");
 }
 
-static void print_json(const struct options *o, const struct shares_asked *s)
+static void print_json(const struct options *o, const struct rank_shares *s)
 {
     json_write(stdout, "{'shares': '%s',\n 'part_of_equal': %g,\n 'speeds': [", shares_word(o),
                part_of_equal(s));
@@ -146,7 +147,7 @@ static void print_json(const struct options *o, const struct shares_asked *s)
 static int verb_shares(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    struct shares_asked shares = { 0 };
+    struct rank_shares shares = { 0 };
     int rc;
 
     o->where.hosts = call->arguments[0];

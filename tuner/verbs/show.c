@@ -1,4 +1,4 @@
-/* moetune show: the dictionary. */
+/* moetune show: prints tables, trials, or how an entry came about. */
 #include "common_rows.h"
 #include "explain.h"
 #include "layer_options.h"
@@ -58,11 +58,12 @@ static int verb_show(const struct verb_call *call, void *options)
 
     (void)call;
     if (o->json + o->trials + o->paste + (o->explain != NOT_GIVEN) > 1)
-        return fail(ERR_ARGUMENT, "--json, --trials, --paste and --explain: one of them");
+        return fail(ERR_ARGUMENT, "--json, --trials, --paste and --explain: give one of them");
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     screen_color(o->color);
-    /* Parsed only to say what is wrong with it; of spaces the database tells the names. */
+    /* Parsed only to report errors.  It comes after opening, because the database knows the spaces.
+     */
     rc = o->shape && shape_parse(o->shape, &any) ? ERR_ARGUMENT : show(store, path, o);
     if (rc == UNSUPPORTED && o->explain != NOT_GIVEN)
         note("%s: no table has an entry for bucket %u", path, o->explain);

@@ -1,4 +1,4 @@
-/* moetune status: how far a sweep is, read from its database. */
+/* moetune status: prints how far a sweep is, as its database says. */
 #include "common_rows.h"
 #include "json.h"
 #include "screen.h"
@@ -35,7 +35,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .every_s = 2 };
 
-/* A running sweep writes at least every few seconds. */
+/* A running sweep writes every few seconds; after this time it counts as silent. */
 enum { SILENT_S = 60 };
 
 static bool is_silent(const struct run_row *run)
@@ -43,7 +43,7 @@ static bool is_silent(const struct run_row *run)
     return run->state == RUN_RUNNING && difftime(time(NULL), (time_t)run->updated_s) > SILENT_S;
 }
 
-/* Prints one line of the screen: a longer one would push the others down. */
+/* Prints a line, cut to the screen: a wrapped line would not be rewritten. */
 static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void print_line(const char *format, ...)
@@ -83,7 +83,7 @@ static void print_text(const struct run_row *run)
 
     if (run->state == RUN_RUNNING && done) {
         double work_s = spent / done * (run->buckets_planned - done), budget_s = budget_left(run);
-        bool cut = budget_s < work_s; /* what is left is that of the budget, not of the work */
+        bool cut = budget_s < work_s; /* the budget ends before the work */
 
         snprintf(now, sizeof(now), ", %s %s left%s; %s", cut ? "at most" : "about",
                  DURATION_TEXT(cut ? budget_s : work_s), cut ? " (--budget)" : "",
@@ -98,7 +98,7 @@ static void print_text(const struct run_row *run)
                " to warm up",
                UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
                run->samples_default, run->samples_warm);
-    /* Of a program that is tuned the run keeps what its plans were held to alone. */
+    /* The run of a program stores only the limits of its plans (--guard ...), not the command. */
     if (!strncmp(run->command, held_to, strlen(held_to)))
         print_line("    of a program's own knobs;%s", UTF8_LINE(run->command) + strlen(held_to));
     else

@@ -1,4 +1,4 @@
-/* moetune study: what is computed on a modelled cluster.  Starts no ranks and measures nothing. */
+/* moetune study: computes studies on modelled clusters.  Starts no ranks and measures nothing. */
 #include "common_rows.h"
 #include "output_file.h"
 #include "status.h"
@@ -69,7 +69,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .ask = STUDY_DEFAULTS };
 
-/* A paper's study takes no rows of a trace, and a trace none of papers. */
+/* Refuses options of `trace` for the study of a paper, and the other way round. */
 static int check_options(const struct study *study, const struct options *o)
 {
     struct option_row flat[OPTION_ROWS_MAX];
@@ -91,7 +91,7 @@ static int write_form(const struct study_result *result, const char *folder, con
 
     if (snprintf(path, sizeof(path), "%s/%s.%s", folder, result->study->name, ending) >=
         (int)sizeof(path))
-        return fail(ERR_ARGUMENT, "-o: the path is too long");
+        return fail(ERR_ARGUMENT, "-o %.60s...: the path is too long", folder);
     TRY(output_begin(path, &file));
     form(result, file.to);
     TRY(output_end(&file, OK, NULL, false));
@@ -142,7 +142,7 @@ static void print_studies(FILE *out)
         snprintf(name, sizeof(name), "%s %s", studies[i]->name,
                  studies[i]->argument ? studies[i]->argument : "");
         fprintf(out, "  %-*s ", NAME_COLUMNS, name);
-        /* "SMILE (arXiv 2212.05191)": whole titles are longer than a screen. */
+        /* Print "SMILE (arXiv 2212.05191)": whole titles are longer than a line. */
         if (number)
             fprintf(out, "%.*s %s\n", (int)strcspn(title, ":"), title, number);
         else

@@ -1,4 +1,4 @@
-/* moetune verify: what the dictionary claims, measured again. */
+/* moetune verify: measures again what the table's entries claim. */
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
@@ -53,28 +53,29 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
-/* Another seed than tune's: a verification that drew the same would be none. */
+/* Not tune's seed: a verification with the same random data and order would prove nothing new. */
 static const struct options defaults = {
     .setup = { CAMPAIGN_DEFAULTS, .seed = 2, .existing = true },
     .wanted = { .last = UINT32_MAX },
     .programs = { .warmup = 2, .launch_steps = 5 },
 };
 
+/* One verification; start() allocates and frees it. */
 struct verifying {
     struct options *options;
     struct campaign campaign;
     struct verify_terms terms;
     struct verify_entries claims;
-    int64_t told; /* shape and load that the ranks know */
-    char told_load[LOAD_NAME_BYTES], unknown_load[LOAD_NAME_BYTES];
-    int64_t verified_ns; /* what verified entries took, the set-up of layers included */
+    int64_t known_shape; /* the shape and the load that the ranks have */
+    char known_load[LOAD_NAME_BYTES], unknown_load[LOAD_NAME_BYTES]; /* unknown: noted last */
+    int64_t verified_ns; /* the time for verified entries, with the set-up of layers */
     uint32_t verified;
 };
 
 /* ---- measuring */
 
-/* The load that options name, else the one that the entry was tuned under.  UNSUPPORTED after a
- * word where nothing can be measured under it. */
+/* Opens the load that options name, else the load that the entry was tuned under.  UNSUPPORTED
+ * after a note if the database does not know that load. */
 static int open_load(struct verifying *v, struct verify_result *d, struct load **out)
 {
     const struct options *o = v->options;
@@ -92,15 +93,15 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     if (!rc)
         return OK;
     if (strcmp(v->unknown_load, name) != 0) /* once for the buckets of one load */
-        note("not reached: what was tuned under the load \"%s\": this database does not know its "
-             "counts; --routing or --skew says under which load to measure",
+        note("entries tuned under the load \"%s\" are skipped: this database does not have its "
+             "counts; name a load by --routing or --skew",
              UTF8_LINE(d->claim.load));
     memcpy(v->unknown_load, name, sizeof(v->unknown_load));
     d->load_unknown = true;
     return UNSUPPORTED;
 }
 
-/* Measures an entry and writes down what comes of it. */
+/* Measures an entry and stores the result. */
 static int verify_one(struct verifying *v, struct verify_result *d)
 {
     struct campaign *c = &v->campaign;
@@ -120,7 +121,8 @@ static int verify_one(struct verifying *v, struct verify_result *d)
     return campaign_publish(c, d->kind == VERIFY_REFUTED);
 }
 
-static int verify_next(struct verifying *v, struct verify_result *d)
+/* Measures an entry under its load. */
+static int verify_under_load(struct verifying *v, struct verify_result *d)
 {
     struct verify_terms *terms = &v->terms;
     int64_t began_ns = host_clock_ns();
@@ -132,14 +134,14 @@ static int verify_next(struct verifying *v, struct verify_result *d)
     terms->machine.speeds = load_speeds(load);
     terms->machine.between = load_between(load);
     load_name(load, d->load);
-    /* The ranks learn a layer or a load only where it is another one; where not even the layer fits
-     * all plans are ruled out, without a step. */
-    if ((d->claim.shape != v->told || strcmp(d->load, v->told_load) != 0) &&
+    /* The ranks get a layer or a load only if it is another one.  If not even the layer fits in
+     * memory, all plans are ruled out without a step. */
+    if ((d->claim.shape != v->known_shape || strcmp(d->load, v->known_load) != 0) &&
         account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
         rc = campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes);
     if (!rc) {
-        v->told = d->claim.shape;
-        memcpy(v->told_load, d->load, sizeof(v->told_load));
+        v->known_shape = d->claim.shape;
+        memcpy(v->known_load, d->load, sizeof(v->known_load));
         rc = verify_one(v, d);
     }
     if (!rc) {
@@ -152,7 +154,7 @@ static int verify_next(struct verifying *v, struct verify_result *d)
     return rc;
 }
 
-/* ---- what is said at the end */
+/* ---- what is printed at the end */
 
 static int print_json(const struct verifying *v)
 {
@@ -212,12 +214,13 @@ static int print(void *self)
 
 /* ---- a machine that the database does not know */
 
-/* The machine of the database that is most like this one. */
+/* The machine of the database that is most like this one; differs: in which hard fields it is not.
+ */
 struct machine_likeness {
     struct store *store;
     const struct cluster *here;
-    int64_t seen;
-    int least;
+    int64_t seen; /* the cluster of the entry before */
+    int least;    /* fields that differ; 0: no machine yet */
     char differs[512];
 };
 
@@ -253,7 +256,7 @@ static int find_entries(struct verifying *v)
 {
     struct campaign *c = &v->campaign;
     struct machine_likeness l = { .store = c->store, .here = &c->cluster };
-    bool others; /* than those of declared spaces */
+    bool others; /* layers other than those of declared spaces */
     int rc;
 
     TRY(verify_entries_declared(c->store, &v->options->wanted, &others));
@@ -270,7 +273,8 @@ static int find_entries(struct verifying *v)
     return verify_entries_find(c, &v->options->wanted, &v->claims);
 }
 
-/* Where the entries of a layer end that are as doubtful as the first one; how many of them wait. */
+/* Returns the end of the entries that have the layer and the doubt of entry `first`; *waiting: how
+ * many of them are not measured yet. */
 static size_t stretch_end(const struct verify_entries *claims, size_t first, size_t *waiting)
 {
     const struct verify_result *d = claims->verdicts;
@@ -283,9 +287,9 @@ static size_t stretch_end(const struct verify_entries *claims, size_t first, siz
     return end;
 }
 
-/* Of entries that are as doubtful each layer gets as much of the time that is left as those behind
- * it, and one entry at least: a small budget sees all layers.  What a layer leaves of its part goes
- * to the others, and then to the layers that wanted more. */
+/* Verifies entries first to end - 1, which are equally doubtful.  Each layer gets an equal part of
+ * the time that is left, and at least one entry, so that a small budget reaches all layers.  Time
+ * that a layer does not need goes to the others. */
 static int verify_doubtful(struct verifying *v, size_t first, size_t end)
 {
     const struct campaign *c = &v->campaign;
@@ -313,7 +317,7 @@ static int verify_doubtful(struct verifying *v, size_t first, size_t end)
                     return ERR_CUT;
                 if (any && host_clock_ns() >= until_ns)
                     break;
-                TRY(verify_next(v, &v->claims.verdicts[i]));
+                TRY(verify_under_load(v, &v->claims.verdicts[i]));
                 any = true;
             }
         }
@@ -359,7 +363,7 @@ static int verify_tables(void *self)
     }
     rc = campaign_finish(c, rc, print, v);
     n = verify_count(&v->claims);
-    /* Whoever looks at the code alone is to know, also where the rest was not measured. */
+    /* The exit code alone must report a refuted entry, even if others were not measured. */
     return (!rc || rc == ERR_CUT) && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
@@ -385,7 +389,7 @@ static int prepare(void *self, const struct cluster *here)
 
 /* ---- programs */
 
-/* The options that go with --exec: the programs take care of all else themselves. */
+/* The options that go with --exec.  The program itself takes care of everything else. */
 static const char *const with_programs[] = { "exec",         "against-table", "warmup", "space",
                                              "launch-steps", "margin",        "seed",   "shape",
                                              "budget",       "trial-timeout", "db",     "json",

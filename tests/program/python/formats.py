@@ -518,9 +518,9 @@ class Formats(unittest.TestCase):
             self.export("json", "--space", "paths", "--switches", "2", code=2),
         )
         self.paths(4 * [self.SLOW], {})
-        self.assertIn("nothing of this table is measured", self.thresholds(code=2))
+        self.assertIn("has no samples of this table", self.thresholds(code=2))
         self.paths(4 * [self.SLOW], {(b, self.PLANS[b]): 9 for b in range(4)})
-        self.assertIn("no plans that were measured reach over", self.thresholds(code=2))
+        self.assertIn("the measured plans do not cover", self.thresholds(code=2))
         space = os.path.join(self.folder, "three.space")
         with open(space, "w") as file:
             file.write(PATHS.replace("standard mega", "standard mega giga"))
@@ -708,7 +708,7 @@ class Formats(unittest.TestCase):
             (("env", "--space", "stack", "--class", "nan"), "a number from 0 on"),
             (("env", *stack, "--key", "1", "--set", "x"), "NAME=VALUE is wanted"),
             (("env", *stack, "--key", "1", "--set", "x=y"), "there is no such name"),
-            (("env", *stack, "--key", "1", "--check"), "-o must name one"),
+            (("env", *stack, "--key", "1", "--check"), "name it with -o"),
             (("env", *stack, "--key", "1", "-o", self.folder), "a file is wanted"),
             (("jsonl", "--space", "stack"), "holds tables"),
             (("env", *stack, "--key", "1", "--full"), "go with tables"),

@@ -131,7 +131,7 @@ class Init(unittest.TestCase):
             file.write("space mine\n")
         os.remove(os.path.join(self.folder, "torch-moe.py"))
         said = self.init("torch-moe", code=2)
-        self.assertIn("./torch-moe.space is there already (--force writes it anew)", said)
+        self.assertIn("./torch-moe.space exists: --force overwrites it", said)
         self.assertEqual(read(mine), b"space mine\n")
         # Where one file is in the way none is written.
         self.assertFalse(os.path.exists(os.path.join(self.folder, "torch-moe.py")))

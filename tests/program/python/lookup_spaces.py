@@ -203,12 +203,12 @@ class Spaces(unittest.TestCase):
     def test_the_program_says_what_it_cannot_answer(self):
         for words, said in (
             (("--space", "dispatch", "--key", "1"), "several layers of it"),
-            (("--space", "dispatch", "--key", "1", "--top-k", "3"), "no layer of it has the words"),
+            (("--space", "dispatch", "--key", "1", "--top-k", "3"), "no layer of it agrees"),
             (("--space", "dispatcher", "--key", "1"), "no table here has a layer"),
             (("--space", "dispatch", "--key", "-1"), "a whole number is wanted"),
             (("--space", "dispatch",), "--key N or --digest is wanted"),
             (("--space", "dispatch", "-c", "1"), "several layers of it"),
-            (("--space", "dispatch", "--ranks", "8", "--capacities", "1"), "no layer of it has"),
+            (("--space", "dispatch", "--ranks", "8", "--capacities", "1"), "no layer of it agrees"),
             (("--space", "dispatch", "--top-k", "1", "--key", "1"), "--class X is wanted"),
         ):
             code, out, error = self.lookup(*words)
