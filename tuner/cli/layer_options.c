@@ -69,7 +69,8 @@ const struct option_row load_rows[] = {
 int load_options_check(const struct load_options *o)
 {
     return o->skew != 0 && o->routing.count
-               ? fail(ERR_ARGUMENT, "--skew and --routing both say what experts get: give one")
+               ? fail(ERR_ARGUMENT,
+                      "--skew and --routing both set the expert load: give one of them")
                : OK;
 }
 
@@ -232,7 +233,7 @@ int layer_options_single(const struct layer_options *options)
 
     if (layer_options_settings(options, each) == 1)
         return OK;
-    return fail(ERR_ARGUMENT, "several words of --layout or --shares: one of each is wanted here");
+    return fail(ERR_ARGUMENT, "--layout and --shares: give one word of each here, not several");
 }
 
 struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_layout on,
@@ -254,7 +255,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_
         shape.experts = on.ranks % 2 == 0 ? on.ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
         shape.top_k = shape.experts > 1 && shape.router != MOE_ROUTER_BILEVEL ? 2 : 1;
-    shape_complete(&shape); /* clears members that do not matter for this layer */
+    shape_complete(&shape); /* writes members that mean the same in one way */
     return shape;
 }
 
@@ -276,8 +277,8 @@ int layer_options_check(const struct moe_shape *shape)
 static int merge_value(const char *name, const char *text, uint32_t said, uint32_t *given)
 {
     if (said != NOT_GIVEN && *given != NOT_GIVEN && said != *given)
-        return fail(ERR_ARGUMENT, "--%s says something else than --shape \"%s\": leave one out",
-                    name, text);
+        return fail(ERR_ARGUMENT, "--%s contradicts --shape \"%s\": leave one of them out", name,
+                    text);
     *given = said == NOT_GIVEN ? *given : said;
     return OK;
 }

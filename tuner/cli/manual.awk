@@ -1,14 +1,15 @@
-# A manual's Markdown as roff; that of moetune(1) is written by manual.c.  tests/program/test_manuals has an example of everything.
+# Turns a manual's Markdown into roff.  manual.c writes the Markdown of moetune(1); people write the others.
+# tests/program/test_manuals has an example of each notation.
 #   awk -v version=0.9.0 -f tuner/cli/manual.awk tuner/cli/moetune-tables.7.md >moetune-tables.7
-# (-v file=NAME: what complaints call its standard input)
+# -v file=NAME: the name of standard input in messages.
 #
-# It knows what our manuals are written in, and refuses the rest with one sentence:
+# It knows the notations of our manuals, and refuses others with one message:
 #   # NAME(SECTION) - TEXT      the first line
 #   ## Heading, ### Heading     man writes the former in capitals
 #   paragraphs                  a sentence begins on a line of its own
-#   - TEXT, 1. TEXT             items; what is indented as far as TEXT goes on with it, after an empty line, too
+#   - TEXT, 1. TEXT             items; lines indented as far as TEXT belong to the item, also after an empty line
 #   - TAG\                      a definition: its text begins on the next line
-#   ``` ... ```                 code; the synopsis is set as that of every library is
+#   ``` ... ```                 code; a synopsis is set as libraries' manuals do
 #   | A | B |                   tables; `---:` aligns to the right
 #   `code` **bold** *italic* [page(7)](page.7.md) [file](path) [text](https://...) \*
 #   <!-- for tests and authors; not printed -->
@@ -19,14 +20,14 @@ function refuse(what)
     exit 1
 }
 
-# Not where the paragraph began.
+# Refuses something on the current line; refuse() names the line on which the paragraph began.
 function refuse_here(what)
 {
     from = 0
     refuse(what)
 }
 
-# Characters that roff or the terminal would change, in code and names.
+# Escapes the characters of code and names that roff or a terminal would change.
 function code(s)
 {
     gsub(/\\/, "\\e", s)
@@ -38,7 +39,7 @@ function code(s)
     return s
 }
 
-# In prose a hyphen between letters is one, at which a line may end.
+# Escapes prose.  A hyphen between letters stays a hyphen, at which a line may end.
 function prose(s)
 {
     gsub(/\\/, "\\e", s)
@@ -50,7 +51,7 @@ function prose(s)
     return s
 }
 
-# What stands before END, which must come; `rest` is what follows it.
+# Returns the text before END, which must be there; `rest` is the text behind it.
 function until(s, end, what,    at)
 {
     at = index(s, end)
@@ -124,7 +125,7 @@ function inline(s,    at, out, c, in_it, to)
     return out prose(s)
 }
 
-# Lines of output, none of which roff takes for a request.
+# Prints lines so that roff takes none for a request.
 function put(s,    n, i, line)
 {
     n = split(s, line, "\n")
@@ -132,7 +133,7 @@ function put(s,    n, i, line)
         print (line[i] ~ /^[.']/ ? "\\&" : "") line[i]
 }
 
-# The paragraph or the item that ends here, and the table.
+# Prints the paragraph, item or table that ends here.
 function flush(    i)
 {
     if (text != "") {
@@ -203,7 +204,7 @@ fence {
         fence = 0
     } else if (synopsis) {
         line = code($0)
-        # Types are bold, and what the caller calls an argument is italic.
+        # Types are bold, names of arguments italic.
         while (match(line, /[ *][a-z_0-9]+(\[[0-9]*\])?[,)]/) && substr(line, RSTART, RLENGTH) !~ /void\)/)
             line = substr(line, 1, RSTART) "\001" substr(line, RSTART + 1, RLENGTH - 2) "\002" substr(line, RSTART + RLENGTH - 1)
         gsub(/\001/, "\\fI", line)

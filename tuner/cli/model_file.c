@@ -78,7 +78,7 @@ enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
 static const char *const inner[] = { "text_config", "llm_config",          "language_config",
                                      "ffn_config",  "quantization_config", NULL };
 
-/* Whether a key seems to be about experts, although no name of ours. */
+/* Whether the name of a key says that it is about experts. */
 static bool is_of_experts(const char *key)
 {
     return (strstr(key, "expert") || strstr(key, "moe")) && !strstr(key, "loss") &&
@@ -166,7 +166,7 @@ static int read_size(const char *path, const struct found *f, enum thing thing, 
     if (f->things[thing].rank)
         return fail(ERR_ARGUMENT, "%s: %s: a whole number from 1 to %d is wanted, or --%s", path,
                     known, 1 << 24, option);
-    return fail(ERR_ARGUMENT, "%s: there is no %s; --%s says it", path, known, option);
+    return fail(ERR_ARGUMENT, "%s: there is no %s; give it by --%s", path, known, option);
 }
 
 /* Reads a word from what was found, unless the option of the same meaning was given. */
@@ -181,7 +181,8 @@ static int read_word(const char *path, const struct found *f, enum thing thing,
         return OK;
     names_of(thing, known, sizeof(known));
     if (!f->things[thing].rank) {
-        note("%s: there is no %s: %s is taken (--%s says another)", path, known, fallback, option);
+        note("%s: there is no %s: the layer gets %s (--%s changes that)", path, known, fallback,
+             option);
         return OK;
     }
     word += strncmp(word, "torch.", 6) ? 0 : 6;
@@ -218,15 +219,14 @@ static int apply(const char *path, const struct found *f, struct layer_options *
     /* Most models have no groups of experts: no key, 0 groups, or one. */
     if (layer.groups == NOT_GIVEN) {
         if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
-            return fail(ERR_ARGUMENT,
-                        "%s: topk_group says of how many groups, but there is no n_group", path);
+            return fail(ERR_ARGUMENT, "%s: there is a topk_group, but no n_group", path);
         if (f->things[GROUPS].rank && f->things[GROUPS].number > 1) {
             TRY(read_size(path, f, GROUPS, "groups", &layer.groups));
             TRY(read_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
         }
     }
     if (*f->left_out)
-        note("%s: moetune knows nothing of %s: the layer is measured without", path, f->left_out);
+        note("%s: moetune ignores %s: the layer is measured without", path, f->left_out);
     if (f->things[QUANTIZATION].rank)
         note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
              "%s",

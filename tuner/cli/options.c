@@ -87,6 +87,7 @@ static int read_whole(const struct option_row *row, const char *text, uint64_t m
     return OK;
 }
 
+/* A unit as "GiB", and how many base units it is. */
 struct option_unit {
     const char *name;
     double factor;
@@ -417,7 +418,7 @@ static void suggest_instead(const struct parser *p, const char *typed, char *tex
         text_add(text, size, "%s%s", *text ? " " : "", elsewhere);
     for (size_t i = 0; i < sizeof(shape_words) / sizeof(shape_words[0]) && shape; i++)
         if (!strcmp(name, shape_words[i][0]))
-            text_put(text, size, "--shape \"%s...\" says it here", shape_words[i][1]);
+            text_put(text, size, "write --shape \"%s...\" here", shape_words[i][1]);
 }
 
 /* Whether another verb has this option, and this verb does not.  getopt_long would accept it as a

@@ -168,8 +168,7 @@ int verb_unknown(const struct verb *const *verbs, const char *name)
     size_t n = 0;
 
     if (*name == '-')
-        return fail(ERR_ARGUMENT, "%s: which verb? options come after it (see moetune --help)",
-                    name);
+        return fail(ERR_ARGUMENT, "%s: name a verb before its options (see moetune --help)", name);
     for (; *verbs && n < 64; verbs++)
         if ((*verbs)->summary)
             names[n++] = (*verbs)->name;
@@ -205,7 +204,7 @@ static int check_arguments(const struct verb_call *call)
         return fail(ERR_ARGUMENT, "%s takes no argument \"%s\" after %s (see moetune %s --help)",
                     verb->name, call->arguments[verb->most], verb->arguments, verb->name);
     if (call->count < verb->least)
-        return fail(ERR_ARGUMENT, "%s: which %s? (see moetune %s --help)", verb->name,
+        return fail(ERR_ARGUMENT, "%s needs %s (see moetune %s --help)", verb->name,
                     verb->arguments, verb->name);
     for (int i = 0; i < call->count; i++)
         if (!*call->arguments[i] ||

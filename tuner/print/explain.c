@@ -147,7 +147,7 @@ static int add_tried(struct grid *grid, const struct trial_facts *t,
                      const struct moe_shape *shape)
 {
     const struct moe_plan *plan = &t->row.key.plan;
-    bool ok = t->row.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan);
+    bool ok = t->row.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan), is_default;
 
     TRY(grid_row(grid, is_entry ? INK_GOOD : ok ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(plan)));
@@ -162,10 +162,10 @@ static int add_tried(struct grid *grid, const struct trial_facts *t,
     if (!ok)
         return grid_cell(grid, "%s: %s", trial_state_words[t->row.state],
                          UTF8_LINE(t->row.message));
-    return grid_cell(grid, "%s%s", is_entry ? "the entry" : "",
-                     !plan_is_default(plan, shape) ? ""
-                     : is_entry                    ? ", the default"
-                                                   : "the default");
+    is_default = plan_is_default(plan, shape);
+    if (is_entry)
+        return grid_cell(grid, "%s", is_default ? "the entry, the default" : "the entry");
+    return grid_cell(grid, "%s", is_default ? "the default" : "");
 }
 
 /* Orders trials by the median of their steps; those without steps come last. */

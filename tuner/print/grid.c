@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The texts of a row, which grid_clear() frees.  A cell or note that is not there is NULL. */
 struct grid_row {
     enum ink ink;
     char *cells[GRID_COLUMNS_MAX], *note;

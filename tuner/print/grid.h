@@ -48,6 +48,7 @@ int grid_gain(struct grid *grid, const struct gain *gain);
 /* Adds a line below the row, for text that is too long for a column. */
 int grid_note(struct grid *grid, const char *text);
 
+/* Prints the titles and all rows, wrapped at the edge of the screen. */
 void grid_print(const struct grid *grid, FILE *to);
 /* Frees the rows; the grid is empty again. */
 void grid_clear(struct grid *grid);

@@ -26,9 +26,8 @@ struct launch_table {
     struct launch_total *launches;
     size_t count;
     bool by_traffic;
-    int chosen; /* the number of the chosen launch; -1: none */
-    struct gain
-        price; /* what a job that restarts for each range saves, against the chosen launch */
+    int chosen;        /* the number of the chosen launch; -1: none */
+    struct gain price; /* what a job saves beside it that restarts for each range */
 };
 
 /* Reads the launches of a table.  Without traffic the chosen launch is the one that `tune` chose.

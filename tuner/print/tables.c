@@ -198,15 +198,24 @@ static int add_undecided(const struct tables *t, const struct table_line *line,
     return rc;
 }
 
+/* Returns how many buckets of the line are in this state (one bit of enum entry_state). */
+static uint32_t buckets_in(const struct table_line *line, unsigned state)
+{
+    int bit = 0;
+
+    while (!(state >> bit & 1))
+        bit++;
+    return line->range.states[bit];
+}
+
 static enum ink ink_of(const struct table_line *line)
 {
-    const uint32_t *states = line->range.states;
-
-    if (states[1] || states[4] || states[6]) /* stale, refuted, unsound */
+    if (buckets_in(line, ENTRY_STALE) || buckets_in(line, ENTRY_REFUTED) ||
+        buckets_in(line, ENTRY_UNSOUND))
         return INK_BAD;
-    if (line->undecided || states[5]) /* cut off */
+    if (line->undecided || buckets_in(line, ENTRY_CUT))
         return INK_OPEN;
-    if (states[0] == line->range.buckets)
+    if (buckets_in(line, ENTRY_INFERRED) == line->range.buckets)
         return INK_FAINT;
     return line->range.gain.low > 0 ? INK_GOOD : INK_PLAIN;
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The entries of one width of a layer on a cluster, as far as the choice of the width needs them.
+ */
 struct answering_table {
     int64_t cluster, shape;
     struct width width;

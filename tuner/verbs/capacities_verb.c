@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct moe_capacities_options policy;
     const char *db, *shape;
@@ -83,8 +84,8 @@ static int find_layer(const struct options *o, struct capacities_replay *r)
     store_close(store);
     TRY(rc);
     if (r->facts.layer_count != 1) {
-        note("%s holds %zu layers%s%s: --shape says which one is meant (moetune show lists them)",
-             path, r->facts.layer_count, o->shape ? " " : "", o->shape ? o->shape : "");
+        note("%s holds %zu layers%s%s: choose one by --shape (moetune show lists them)", path,
+             r->facts.layer_count, o->shape ? " " : "", o->shape ? o->shape : "");
         return UNSUPPORTED;
     }
     r->layer = &r->facts.layers[0];

@@ -1,4 +1,4 @@
-/* moetune doctor: what would make the numbers wrong here. */
+/* moetune doctor: finds what would make measurements wrong on this machine. */
 #include "common_rows.h"
 #include "doctor.h"
 #include "place.h"
@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct place_setup where;
     const char *db;

@@ -37,6 +37,7 @@ static const struct format *const answer_formats[] = {
 /* The last format is about all buckets together, and also needs the samples. */
 enum { FORM_THRESHOLDS = FORM_ANSWERS + sizeof(answer_formats) / sizeof(answer_formats[0]) };
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db, *shape, *fingerprint, *file;
     uint32_t format;

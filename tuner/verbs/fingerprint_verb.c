@@ -1,4 +1,5 @@
-/* moetune fingerprint: what this cluster is, as the text that tables belong to. */
+/* moetune fingerprint: prints the description of this cluster, and the hash that tables belong to.
+ */
 #include "common_rows.h"
 #include "discover.h"
 #include "json.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct place_setup where;
     const char *diff, *file, *db;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db;
     bool dry, strict, quiet;

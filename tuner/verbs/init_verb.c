@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The values of the options in `rows`. */
 struct options {
     bool force;
 };

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db, *shape;
     uint32_t lines;

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct stated_layer stated;
     const char *device, *db, *space, *launch;

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <time.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct stated_layer stated;
     uint32_t window;

@@ -101,7 +101,7 @@ static int forecast_layer(const struct tune_request *r, const struct layer_plans
     return rc;
 }
 
-enum { RANGE_WIDTH = 28 }; /* of most buckets with a class */
+enum { RANGE_WIDTH = 28 }; /* columns for a range of keys with its class */
 
 /* Prints a line for each bucket that the table lacks, in the order in which `tune` would measure
  * them. */

@@ -99,7 +99,7 @@ static bool is_known(const struct cluster *model)
     return known;
 }
 
-/* ---- what is said */
+/* ---- what is printed */
 
 enum advice { WORTH_IT, NOT_WORTH_IT, CANNOT_TELL };
 static const char *const advice_words[] = { "worth it", "not worth it", "cannot be told" };
@@ -221,13 +221,13 @@ static void print_json(const struct worth_layer *l, const struct layer_plans *sp
 static int check(const struct tune_options *o)
 {
     if (o->space || o->exec)
-        return fail(ERR_ARGUMENT, "--worth does not go with --space: what a program's plans take "
-                                  "only the program knows");
+        return fail(ERR_ARGUMENT,
+                    "--worth does not go with --space: only the program knows what its plans take");
     if (o->misses.count)
         return fail(ERR_ARGUMENT, "--worth does not go with --from-misses: name the layer");
     if (o->setup.where.virtual.ranks)
-        return fail(ERR_ARGUMENT, "--worth does not go with --virtual-ranks: their links are what "
-                                  "was said of them, and nothing can be probed");
+        return fail(ERR_ARGUMENT, "--worth does not go with --virtual-ranks: their links are given "
+                                  "by --link and cannot be probed");
     if (o->layer.shares != NOT_GIVEN)
         return fail(ERR_ARGUMENT, "--worth does not go with --shares: it models equal ranks");
     if (launch_is_rank() && !o->setup.sim)

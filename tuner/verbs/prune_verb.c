@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db;
     double days;

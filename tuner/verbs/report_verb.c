@@ -7,6 +7,7 @@
 
 #include <limits.h>
 
+/* The values of the options in `rows`. */
 struct options {
     uint32_t format;
     const char *folder, *db, *shape, *counts;

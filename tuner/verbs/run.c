@@ -645,8 +645,8 @@ static int run_modelled(const struct run_options *o)
         return fail(ERR_ARGUMENT, "--check: modelled ranks have no results");
     if (!(o->factor > 0) && o->load.skew == 0 && !o->load.routing.count)
         return fail(ERR_ARGUMENT,
-                    "--capacity-factor %g: modelled ranks do not know how many rows "
-                    "are needed: --skew or --routing says it, or above 0 is wanted",
+                    "--capacity-factor %g: modelled ranks do not know the rows that experts need: "
+                    "give --skew or --routing, or a factor above 0",
                     o->factor);
     TRY(layer_options_single(&o->layer));
     TRY(cluster_read_model(o->sim, where->ranks, &cluster));
@@ -673,8 +673,7 @@ static int verb_run(const struct verb_call *call, void *options)
 
     if (o->capacities && !isnan(o->factor))
         return fail(ERR_ARGUMENT,
-                    "--capacities and --capacity-factor %g both say how many rows "
-                    "experts take: one of them is wanted",
+                    "--capacities and --capacity-factor %g both set the capacity: give one of them",
                     o->factor);
     if (isnan(o->factor))
         o->factor = 1;

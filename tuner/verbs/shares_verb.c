@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct place_setup where;
     const char *speeds, *db;
@@ -154,7 +155,7 @@ static int verb_shares(const struct verb_call *call, void *options)
     if (!o->batch && !o->hidden)
         return fail(ERR_ARGUMENT, "shares: --batch N or --hidden H is wanted");
     if (o->speeds && (o->where.hosts || o->where.ranks))
-        return fail(ERR_ARGUMENT, "--speeds says how many ranks there are: no HOSTS, no --ranks");
+        return fail(ERR_ARGUMENT, "--speeds sets the number of ranks: leave out HOSTS and --ranks");
     TRY_OUT(find_speeds(o, &shares));
     shares.batch = calloc(shares.ranks, sizeof(*shares.batch));
     shares.hidden = calloc(shares.ranks, sizeof(*shares.hidden));

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db, *shape;
     struct option_list traffic;

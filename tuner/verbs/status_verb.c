@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The values of the options in `rows`. */
 struct options {
     const char *db;
     bool watch, json;

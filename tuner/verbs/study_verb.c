@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct study_ask ask;
     const char *folder;
@@ -78,7 +79,7 @@ static int check_options(const struct study *study, const struct options *o)
     for (size_t i = 0; i < count; i++)
         if (flat[i].kind != OPTION_GROUP && option_is_given(&flat[i], o, &defaults))
             return fail(ERR_ARGUMENT,
-                        "--%s means nothing to the study %s (see moetune study --help)",
+                        "--%s is no option of the study %s (see moetune study --help)",
                         flat[i].name, study->name);
     return OK;
 }

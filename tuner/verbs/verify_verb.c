@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The values of the options in `rows`. */
 struct options {
     struct campaign_setup setup;
     struct verify_wanted wanted;
@@ -348,7 +349,7 @@ static int verify_tables(void *self)
     TRY(find_entries(v));
     n = verify_count(&v->claims);
     if (n.of[VERIFY_EARLIER])
-        note("goes on with a verification that was cut off: %u of %zu entries are done "
+        note("continues a verification that was cut off: %u of %zu entries are done "
              "(--restart begins anew)",
              n.of[VERIFY_EARLIER], v->claims.count);
     TRY(campaign_begin(c, "verify", verify_only_words[v->options->wanted.kind],
