@@ -110,12 +110,12 @@ static const struct part {
 #undef PART
 enum { PART_COUNT = sizeof(parts) / sizeof(parts[0]) };
 
-static uint32_t get(const void *from, size_t offset)
+static uint32_t get_member(const void *from, size_t offset)
 {
     return *(const uint32_t *)((const char *)from + offset);
 }
 
-static void set(void *to, size_t offset, uint32_t value)
+static void set_member(void *to, size_t offset, uint32_t value)
 {
     *(uint32_t *)((char *)to + offset) = value;
 }
@@ -146,7 +146,7 @@ static const struct example {
 bool layer_options_none(const struct layer_options *options)
 {
     for (int i = 0; i < PART_COUNT; i++)
-        if (get(options, parts[i].option) != NOT_GIVEN)
+        if (get_member(options, parts[i].option) != NOT_GIVEN)
             return false;
     return true;
 }
@@ -181,9 +181,9 @@ static uint32_t value_of(const struct part *part, uint32_t option)
 
 /* Writes a copy of the options for each bit of the mask at `field`, or one copy if the option was
  * not given.  Returns the number of copies. */
-static size_t split(const struct layer_options *from, size_t field, struct layer_options *out)
+static size_t split_mask(const struct layer_options *from, size_t field, struct layer_options *out)
 {
-    uint32_t mask = get(from, field);
+    uint32_t mask = get_member(from, field);
     size_t count = 0;
 
     out[0] = *from;
@@ -192,7 +192,7 @@ static size_t split(const struct layer_options *from, size_t field, struct layer
     for (uint32_t bit = 1; bit <= mask; bit *= 2)
         if (mask & bit) {
             out[count] = *from;
-            set(&out[count++], field, bit);
+            set_member(&out[count++], field, bit);
         }
     return count;
 }
@@ -215,14 +215,15 @@ size_t layer_options_settings(const struct layer_options *options,
                               struct layer_options out[LAYER_SETTINGS_MAX])
 {
     struct layer_options by_layout[LAYER_SETTINGS_MAX];
-    size_t layouts = split(options, offsetof(struct layer_options, layouts), by_layout), count = 0;
+    size_t layouts = split_mask(options, offsetof(struct layer_options, layouts), by_layout),
+           count = 0;
 
     for (size_t i = 0; i < layouts; i++) {
         bool hidden = by_layout[i].layouts == 1u << MOE_LAYOUT_HIDDEN;
 
         if (layouts > 1 && !hidden && by_layout[i].shares != NOT_GIVEN)
             by_layout[i].shares = shares_of_experts(by_layout[i].shares);
-        count += split(&by_layout[i], offsetof(struct layer_options, shares), out + count);
+        count += split_mask(&by_layout[i], offsetof(struct layer_options, shares), out + count);
     }
     return count;
 }
@@ -245,9 +246,9 @@ struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_
                                .ranks_per_rack = on.per_rack };
 
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t value = value_of(&parts[i], get(o, parts[i].option));
+        uint32_t value = value_of(&parts[i], get_member(o, parts[i].option));
 
-        set(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
+        set_member(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
     }
     if (shape.dtype == NOT_GIVEN)
         shape.dtype = dtype;
@@ -291,16 +292,17 @@ int layer_options_text(const char *text, struct layer_options *inout, struct ran
     struct layer_options layer = *inout;
 
     for (int i = 0; i < PART_COUNT; i++)
-        set(&said, parts[i].shape, NOT_GIVEN);
+        set_member(&said, parts[i].shape, NOT_GIVEN);
     if (shape_parse(text, &said))
         return ERR_ARGUMENT;
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t given = get(&layer, parts[i].option), word = get(&said, parts[i].shape);
+        uint32_t given = get_member(&layer, parts[i].option),
+                 word = get_member(&said, parts[i].shape);
 
         if (parts[i].mask && word != NOT_GIVEN)
             word = 1u << word;
         TRY(merge_value(layer_rows[i].name, text, word, &given));
-        set(&layer, parts[i].option, given);
+        set_member(&layer, parts[i].option, given);
     }
     TRY(merge_value("ranks", text, said.ranks, &on->ranks));
     TRY(merge_value("ranks-per-node", text, said.ranks_per_node, &on->per_node));
@@ -354,9 +356,9 @@ bool stated_layer_fits(const struct stated_layer *stated, const struct moe_shape
     const struct rank_layout *on = &stated->on;
 
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t value = value_of(&parts[i], get(&stated->layer, parts[i].option));
+        uint32_t value = value_of(&parts[i], get_member(&stated->layer, parts[i].option));
 
-        if (value != NOT_GIVEN && value != get(shape, parts[i].shape))
+        if (value != NOT_GIVEN && value != get_member(shape, parts[i].shape))
             return false;
     }
     return shape_agrees(shape, stated->shape) &&

@@ -195,7 +195,7 @@ static int read_word(const char *path, const struct found *f, enum thing thing,
                 option, word, option);
 }
 
-static int apply(const char *path, const struct found *f, struct layer_options *o)
+static int apply_found(const char *path, const struct found *f, struct layer_options *o)
 {
     struct layer_options layer = *o;
 
@@ -246,7 +246,7 @@ int model_file_read(const char *path, struct layer_options *inout)
     if (!rc)
         rc = json_read(text, length, path, read_member, &found);
     if (!rc)
-        rc = apply(path, &found, inout);
+        rc = apply_found(path, &found, inout);
     free(text);
     return rc;
 }

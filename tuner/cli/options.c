@@ -295,7 +295,7 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-static unsigned distance(const char *a, const char *b)
+static unsigned edit_distance(const char *a, const char *b)
 {
     unsigned d[LETTERS_MAX + 1][LETTERS_MAX + 1];
     size_t n = strlen(a), m = strlen(b);
@@ -333,7 +333,7 @@ void suggest(const char *typed, const char *const *words, size_t count, const ch
         if (!strncmp(words[i], typed, length))
             append_suggestion(text, size, prefix, words[i]);
     for (size_t i = 0; i < count && !*text; i++) {
-        unsigned far = distance(typed, words[i]);
+        unsigned far = edit_distance(typed, words[i]);
 
         if (far < nearest || (far == nearest && !found && far < length)) {
             nearest = far;

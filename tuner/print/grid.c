@@ -87,7 +87,7 @@ static int width_of(const char *text, size_t bytes)
     return n;
 }
 
-static const char *cell(const struct grid *grid, size_t row, size_t column)
+static const char *cell_text(const struct grid *grid, size_t row, size_t column)
 {
     const char *text = grid->rows[row].cells[column];
 
@@ -106,7 +106,7 @@ struct widths {
     int after[GRID_COLUMNS_MAX]; /* of that from the decimal point on */
 };
 
-static int most(int a, int b)
+static int larger(int a, int b)
 {
     return a > b ? a : b;
 }
@@ -133,18 +133,18 @@ static void measure_widths(const struct grid *grid, struct widths *w)
         int before = 0;
 
         for (size_t i = 0; i < grid->row_count; i++) {
-            const char *text = cell(grid, i, j);
+            const char *text = cell_text(grid, i, j);
             size_t head = point ? before_point(text) : strlen(text);
 
-            before = most(before, width_of(text, head));
-            w->after[j] = most(w->after[j], (int)strlen(text + head));
+            before = larger(before, width_of(text, head));
+            w->after[j] = larger(w->after[j], (int)strlen(text + head));
         }
         w->whole[j] = j + 1 < grid->column_count ? before + w->after[j] : 0;
         for (int line = 0; line < 2; line++) {
             size_t bytes;
             const char *title = title_line(grid->columns[j].title, line, &bytes);
 
-            w->whole[j] = most(w->whole[j], width_of(title, bytes));
+            w->whole[j] = larger(w->whole[j], width_of(title, bytes));
         }
     }
 }
@@ -160,7 +160,7 @@ struct pen {
     int blanks;
 };
 
-static void put(struct pen *pen, const char *text, size_t bytes)
+static void put_text(struct pen *pen, const char *text, size_t bytes)
 {
     if (!bytes)
         return;
@@ -183,7 +183,7 @@ static void put_padded(struct pen *pen, const char *text, size_t bytes, enum gri
 
     blanks = blanks > 0 ? blanks : 0;
     pen->blanks += align == GRID_LEFT ? 0 : blanks;
-    put(pen, text, bytes);
+    put_text(pen, text, bytes);
     pen->blanks += (align == GRID_LEFT ? blanks : 0) + after + GAP;
 }
 
@@ -204,7 +204,7 @@ static void put_wrapped(struct pen *pen, const char *text, int indent)
             at = 0;
         }
         pen->blanks += at > 0;
-        put(pen, text, bytes);
+        put_text(pen, text, bytes);
         at += width + (at > 0);
         text += bytes + strspn(text + bytes, " ");
     }
@@ -236,7 +236,7 @@ static void print_row(const struct grid *grid, const struct widths *w, size_t ro
     int at = 0;
 
     for (size_t j = 0; j < last; j++) {
-        const char *text = cell(grid, row, j);
+        const char *text = cell_text(grid, row, j);
         bool point = grid->columns[j].align == GRID_POINT;
         int after = point ? w->after[j] - (int)strlen(text + before_point(text)) : 0;
 
@@ -244,7 +244,7 @@ static void print_row(const struct grid *grid, const struct widths *w, size_t ro
         at += w->whole[j] + GAP;
     }
     screen_ink(grid->rows[row].ink, pen->to);
-    put_wrapped(pen, cell(grid, row, last), at);
+    put_wrapped(pen, cell_text(grid, row, last), at);
     if (grid->rows[row].note) {
         end_line(pen);
         pen->blanks = w->whole[0] + GAP;

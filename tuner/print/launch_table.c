@@ -210,7 +210,7 @@ struct search_for_table {
     bool done;
 };
 
-static int choose_in_entry(void *self, const struct entry_row *e)
+static int choose_if_layer(void *self, const struct entry_row *e)
 {
     struct search_for_table *s = self;
     struct launch_table table;
@@ -247,7 +247,7 @@ int launch_table_choose(const char *path, const struct moe_shape *shape, const u
     int rc;
 
     TRY(store_read(path, &s.store));
-    rc = store_entries(s.store, 0, 0, choose_in_entry, &s);
+    rc = store_entries(s.store, 0, 0, choose_if_layer, &s);
     store_close(s.store);
     return rc || s.done ? rc : fail(ERR_ARGUMENT, "--traffic: %s holds no such table", path);
 }

@@ -53,7 +53,7 @@ static void print_constant(const char *member, const char *prefix, const char *w
 }
 
 /* Prints the members that most layers do not need.  Members that belong together share a line. */
-static void print_later(const struct moe_shape *s, bool python)
+static void print_rare_members(const struct moe_shape *s, bool python)
 {
     const struct {
         int line;
@@ -129,7 +129,7 @@ void paste_shape(const struct moe_shape *s)
     print_constant("dtype", "", dtype_words[s->dtype]);
     print_constant("pass", "", pass_words[s->pass]);
     print_constant("activation", "", activation_words[s->activation]);
-    print_later(s, false);
+    print_rare_members(s, false);
     printf("\n"
            "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
            "&view);\n"
@@ -141,7 +141,7 @@ void paste_shape(const struct moe_shape *s)
            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
            s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
            activation_words[s->activation]);
-    print_later(s, true);
+    print_rare_members(s, true);
     printf(")\n          plan = view.plan(capacity)  # at every step\n");
 }
 

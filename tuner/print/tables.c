@@ -342,7 +342,7 @@ static int print_own_kernels(const struct tables *t)
 }
 
 /* Prints the command that continues with undecided buckets, if it is likely to decide some. */
-static int print_more(const struct tables *t, const struct standing_row *standing)
+static int print_decide_command(const struct tables *t, const struct standing_row *standing)
 {
     struct row_list runs;
 
@@ -358,7 +358,7 @@ static int print_more(const struct tables *t, const struct standing_row *standin
 }
 
 /* Prints the one launch of a table whose axes trainers cannot switch, and what that costs. */
-static int print_fixed(const struct tables *t)
+static int print_fixed_launch(const struct tables *t)
 {
     struct fixed_row fixed;
     bool all;
@@ -423,7 +423,7 @@ static int print_table(struct tables *t)
     fputs(standing_lines(text), t->to);
     screen_ink(INK_PLAIN, t->to);
     fputs("\n\n", t->to);
-    TRY(print_fixed(t));
+    TRY(print_fixed_launch(t));
     TRY(print_lines(t));
     for (const struct entry_row *e = first; e < end; e++) {
         measured += !entry_is(e, ENTRY_INFERRED);
@@ -435,7 +435,7 @@ static int print_table(struct tables *t)
                 "back\n",
                 disturbed, measured);
     if (is_current)
-        TRY(print_more(t, &standing));
+        TRY(print_decide_command(t, &standing));
     if (d) {
         struct launch_table launches;
 

@@ -18,7 +18,7 @@ struct diff_side {
     size_t at, count;           /* the current entry; how many entries */
 };
 
-static struct import_entry current(const struct diff_side *s)
+static struct import_entry current_entry(const struct diff_side *s)
 {
     return import_entry(s->table, s->at);
 }
@@ -91,14 +91,14 @@ static int end_table(struct difference *d)
 static int add_difference(struct difference *d, const struct diff_side *a,
                           const struct diff_side *b, int by)
 {
-    struct import_entry e = current(by <= 0 ? a : b);
+    struct import_entry e = current_entry(by <= 0 ? a : b);
     char in_a[PLAN_TEXT_BYTES] = "-", in_b[PLAN_TEXT_BYTES] = "-";
     bool same = d->first.row && same_table(&e, &d->first);
 
     if (by <= 0)
-        plan_text(&current(a).row->plan, in_a);
+        plan_text(&current_entry(a).row->plan, in_a);
     if (by >= 0)
-        plan_text(&current(b).row->plan, in_b);
+        plan_text(&current_entry(b).row->plan, in_b);
     d->count++;
     if (!same)
         TRY(end_table(d));
@@ -115,7 +115,7 @@ static int add_difference(struct difference *d, const struct diff_side *a,
     return OK;
 }
 
-static int compare(struct diff_side *a, struct diff_side *b, struct difference *d)
+static int compare_sides(struct diff_side *a, struct diff_side *b, struct difference *d)
 {
     while (a->at < a->count || b->at < b->count) {
         int by; /* below 0: only A has this bucket; above 0: only B */
@@ -123,11 +123,11 @@ static int compare(struct diff_side *a, struct diff_side *b, struct difference *
         if (a->at == a->count || b->at == b->count) {
             by = a->at == a->count ? 1 : -1;
         } else {
-            struct import_entry x = current(a), y = current(b);
+            struct import_entry x = current_entry(a), y = current_entry(b);
 
             by = by_key(&x, &y);
         }
-        if (by || !plan_equal(&current(a).row->plan, &current(b).row->plan))
+        if (by || !plan_equal(&current_entry(a).row->plan, &current_entry(b).row->plan))
             TRY(add_difference(d, a, b, by));
         a->at += by <= 0;
         b->at += by >= 0;
@@ -178,7 +178,7 @@ static int verb_diff(const struct verb_call *call, void *options)
     TRY_OUT(open_side(call->arguments[0], &a));
     TRY_OUT(open_side(call->arguments[1], &b));
     printf("A        %s\nB        %s\n", call->arguments[0], call->arguments[1]);
-    TRY_OUT(compare(&a, &b, &d));
+    TRY_OUT(compare_sides(&a, &b, &d));
     printf(d.count ? "\n%u bucket%s differ%s\n" : "\nthe same plans\n", d.count,
            d.count == 1 ? "" : "s", d.count == 1 ? "s" : "");
     if (a.count && b.count && !share_a_table(&a, &b))

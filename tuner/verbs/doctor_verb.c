@@ -26,7 +26,7 @@ static const struct option_row rows[] = {
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 /* Prints all findings; rank 0 adds those about the database. */
-static int report(const struct options *o, const struct findings *of_ranks)
+static int print_findings(const struct options *o, const struct findings *of_ranks)
 {
     struct findings all = { .count = 0 };
     char path[PATH_MAX];
@@ -53,7 +53,7 @@ static int on_rank(struct world *world, const void *options)
     TRY(discover(world, o->where.device, o->where.ranks_per_node, &d));
     rc = doctor_ranks(world, &d, &found);
     if (!rc && world_topology(world)->rank == 0)
-        rc = report(o, &found);
+        rc = print_findings(o, &found);
     discovery_free(&d);
     return world_settle(world, rc);
 }

@@ -109,7 +109,7 @@ static int add_sample(void *self, const struct trial_row *trial, const struct sa
     return OK;
 }
 
-static int gather(struct collapse *c)
+static int gather_samples(struct collapse *c)
 {
     bool any = false;
 
@@ -179,7 +179,7 @@ static void choose_launch(struct collapse *c)
 /* ---- one class */
 
 /* Returns a bit for each threshold axis that has its second value under this plan. */
-static uint32_t risen(const struct declaration *d, uint32_t choice)
+static uint32_t raised_axes(const struct declaration *d, uint32_t choice)
 {
     uint32_t axes = 0;
 
@@ -236,7 +236,7 @@ static int collapse_class(struct collapse *c, struct class_switches *one)
                 (struct threshold_plan){ .candidate =
                                              declaration_same_launch(d, c->launch, d->plan[number]),
                                          .apart = declaration_apart(d, d->plan[number]),
-                                         .risen = risen(d, d->plan[number]) };
+                                         .risen = raised_axes(d, d->plan[number]) };
             one->plans[one->count++] = number;
         }
     for (uint32_t range = 0; range < c->ranges; range++) {
@@ -466,7 +466,7 @@ static int collapse_all(struct collapse *c)
     c->of = calloc(c->classes, sizeof(*c->of));
     if (!c->cells || !c->even || !c->of)
         return fail(ERR_NOMEM, "samples of %u ranges", c->buckets);
-    TRY(gather(c));
+    TRY(gather_samples(c));
     TRY(read_weights(c));
     choose_launch(c);
     for (size_t i = 0; i < c->answers->count; i++)

@@ -74,8 +74,8 @@ static int print_difference(const struct cluster *was, const struct cluster *is)
     return differ[CLUSTER_HARD] + differ[CLUSTER_SOFT] ? ERR_WRONG : OK;
 }
 
-static int print(const struct options *o, const struct cluster *cluster,
-                 const struct discovery *found)
+static int print_cluster(const struct options *o, const struct cluster *cluster,
+                         const struct discovery *found)
 {
     char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
     struct cluster saved;
@@ -125,7 +125,7 @@ static int on_rank(struct world *world, const void *options)
         rc = discovery_check(&d);
         add_measured(o->db, &d.cluster);
         if (!rc)
-            rc = print(o, &d.cluster, &d);
+            rc = print_cluster(o, &d.cluster, &d);
     }
     fflush(stdout);
     discovery_free(&d);
@@ -141,7 +141,7 @@ static int verb_fingerprint(const struct verb_call *call, void *options)
         return fail(ERR_ARGUMENT, "hosts and --file: give one of the two");
     if (o->file) {
         TRY(cluster_read(o->file, &saved));
-        return print(o, &saved, NULL);
+        return print_cluster(o, &saved, NULL);
     }
     return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o, false });
 }

@@ -54,7 +54,7 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-static void list(FILE *out)
+static void list_programs(FILE *out)
 {
     fputs("Programs:\n", out);
     for (const struct file *f = files; f < files + FILES; f++)
@@ -127,7 +127,7 @@ static int verb_init(const struct verb_call *call, void *options)
     const struct file *program = NULL;
 
     if (!name) {
-        list(stdout);
+        list_programs(stdout);
         return OK;
     }
     TRY(find_main(name, &program));
@@ -157,7 +157,7 @@ const struct verb init_verb = {
              "programs. Without --force it overwrites no file.",
     .rows = rows,
     .options_size = sizeof(struct options),
-    .tables = list,
+    .tables = list_programs,
     .notes = "A program asks for a plan before a step and tells its time afterwards, by "
              "moetune.torch.Asker of the Python package (moetune.Asker without torch). It answers "
              "that it cannot run a plan, where that is so. If moetune did not start it, it runs "

@@ -132,8 +132,8 @@ static bool is_known(const struct moe_plan *plan)
            plan->source != MOE_UNSOUND && plan->source != MOE_UNKNOWN_LAUNCH;
 }
 
-static int answer(const struct moelookup_view *view, const struct moe_shape *shape,
-                  const struct options *o, int at, bool *known)
+static int print_answer(const struct moelookup_view *view, const struct moe_shape *shape,
+                        const struct options *o, int at, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint64_t key = 0;
@@ -164,8 +164,8 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
 }
 
 /* Answers for unequal capacities.  They stand for two equal ones: one for r >= 1, one for r = 0. */
-static int answer_uneven(const struct moelookup_view *view, const struct moe_shape *shape,
-                         const struct options *o, bool *known)
+static int print_uneven_answer(const struct moelookup_view *view, const struct moe_shape *shape,
+                               const struct options *o, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t most = UINT32_MAX - 1, key, key_r0, *counts;
@@ -343,11 +343,11 @@ static int answer_all(const struct moelookup *table, const struct options *o)
         TRY(moelookup_bind_launch(table, &shape, o->device, words, &view));
     }
     if (o->each)
-        rc = answer_uneven(view, &shape, o, &known);
+        rc = print_uneven_answer(view, &shape, o, &known);
     else if (o->json)
         printf("[");
     for (int i = 0; i < o->keys.count && !rc; i++)
-        rc = answer(view, &shape, o, i, &known);
+        rc = print_answer(view, &shape, o, i, &known);
     if (o->json && !o->each)
         printf("\n]\n");
     moelookup_view_free(view);

@@ -263,7 +263,7 @@ static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t 
 }
 
 /* Prints the pins of the range that end now. */
-static int print_ends(const struct target *t)
+static int print_ended_pins(const struct target *t)
 {
     const struct override_row *range = &t->row;
     struct row_list pins;
@@ -282,7 +282,7 @@ static int print_ends(const struct target *t)
     return OK;
 }
 
-static int set(struct target *t)
+static int pin_buckets(struct target *t)
 {
     struct buckets buckets;
     struct cluster cluster;
@@ -304,7 +304,7 @@ static int set(struct target *t)
                     "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
                     "later have one)",
                     t->options->plan);
-    TRY(print_ends(t));
+    TRY(print_ended_pins(t));
     TRY(store_override_add(t->store, &t->row));
     TRY(store_publish(t->store));
     print_range(&t->shape, t->row.first, t->row.last, &t->row);
@@ -312,14 +312,14 @@ static int set(struct target *t)
     return OK;
 }
 
-static int unset(struct target *t)
+static int unpin_buckets(struct target *t)
 {
     uint32_t count;
 
     TRY(choose_layer(t));
     TRY(read_range(t));
     TRY(find_layer(t));
-    TRY(print_ends(t));
+    TRY(print_ended_pins(t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
                            t->row.last, &count));
     TRY(store_publish(t->store));
@@ -329,7 +329,7 @@ static int unset(struct target *t)
     return count ? OK : UNSUPPORTED;
 }
 
-static int list(struct target *t)
+static int list_pins(struct target *t)
 {
     struct moe_shape shape;
     struct row_list pins;
@@ -361,7 +361,9 @@ static const struct {
     const char *name;
     int (*run)(struct target *target);
     bool writes;
-} actions[] = { { "set", set, true }, { "unset", unset, true }, { "list", list, false } };
+} actions[] = { { "set", pin_buckets, true },
+                { "unset", unpin_buckets, true },
+                { "list", list_pins, false } };
 
 static int verb_override(const struct verb_call *call, void *options)
 {

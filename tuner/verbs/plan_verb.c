@@ -231,7 +231,7 @@ static int print_all(struct tune_request *r, struct store *store)
 }
 
 /* Prints the plans of each layer as the text of a space file. */
-static int print_own(const struct tune_request *r)
+static int print_own_space(const struct tune_request *r)
 {
     char text[DECLARATION_TEXT_BYTES + 1];
     const struct declaration *d;
@@ -278,7 +278,7 @@ static int verb_plan(const struct verb_call *call, void *options)
     }
     TRY(tune_request_make(o, &here, &request));
     if (request.own) {
-        rc = print_own(&request);
+        rc = print_own_space(&request);
         tune_request_free(&request);
         return rc;
     }

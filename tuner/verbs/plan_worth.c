@@ -158,7 +158,7 @@ static void print_advice(const struct worth *w, const struct layer_plans *space,
 }
 
 /* Returns what a table of this layer is expected to claim as a whole. */
-static struct standing_row expected(const struct worth *w, const struct layer_plans *space)
+static struct standing_row expected_standing(const struct worth *w, const struct layer_plans *space)
 {
     return (struct standing_row){ .gain = w->over_default,
                                   .static_gain = w->over_static,
@@ -169,7 +169,7 @@ static void print_text(const struct worth_layer *l, const struct layer_plans *sp
                        const struct cluster *machine, bool measured, const struct tuning_time *t)
 {
     const struct worth *w = &l->worth;
-    struct standing_row row = expected(w, space);
+    struct standing_row row = expected_standing(w, space);
     struct moe_plan usual = plan_default(&space->shape);
     bool typed = strcmp(machine->gemm_dtype, "unknown") != 0;
     char saves[STANDING_TEXT_BYTES];
@@ -218,7 +218,7 @@ static void print_json(const struct worth_layer *l, const struct layer_plans *sp
 /* ---- the whole */
 
 /* Refuses options that do not go with --worth. */
-static int check(const struct tune_options *o)
+static int check_options(const struct tune_options *o)
 {
     if (o->space || o->exec)
         return fail(ERR_ARGUMENT,
@@ -295,7 +295,7 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     progress_open(&progress, o->setup.quiet, "the machine is probed");
     progress.deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
     log_only(!launch_is_later_rank()); /* all ranks of a launcher would report the same */
-    rc = check(o);
+    rc = check_options(o);
     log_only(true);
     TRY(rc);
     rc = o->setup.sim ? OK : place_find(&o->setup.where, &hosts, &where, &here);

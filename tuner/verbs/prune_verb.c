@@ -34,7 +34,7 @@ struct pruning {
     uint32_t count;
 };
 
-static int prune(void *self, const struct entry_row *e)
+static int prune_entry(void *self, const struct entry_row *e)
 {
     struct pruning *p = self;
     const struct options *o = p->options;
@@ -62,7 +62,7 @@ static int verb_prune(const struct verb_call *call, void *options)
     store_close(p.store);
     TRY(store_open(path, 0, &p.store));
     p.before_s = time(NULL) - (int64_t)(o->days * 86400);
-    rc = store_entries(p.store, 0, 0, prune, &p);
+    rc = store_entries(p.store, 0, 0, prune_entry, &p);
     if (!rc)
         printf("%u entries%s\n", p.count, o->dry ? " would go" : " taken out");
     if (!rc && !o->dry)

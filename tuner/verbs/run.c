@@ -344,7 +344,7 @@ static int open_known(struct runner *fresh, const struct run_options *o, struct 
     return rc;
 }
 
-static int route(void *self)
+static int run_gate(void *self)
 {
     struct runner *fresh = self;
 
@@ -362,7 +362,7 @@ static int known_turn(struct turns *t, int which, uint32_t round)
 
     if (which != GATE)
         return runner_step(which == KNOWN ? t->known : fresh, STEP_BOTH, ns);
-    TRY(measure_once(fresh->rig->world, fresh->rig->engine, NULL, route, fresh, &measured));
+    TRY(measure_once(fresh->rig->world, fresh->rig->engine, NULL, run_gate, fresh, &measured));
     *ns = measured.ns;
     return OK;
 }
@@ -428,8 +428,8 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
 
 /* Prepares and warms a plan and checks its results.  If a whole check would take hours, it checks
  * some tokens. */
-static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                   struct measured_plan *s)
+static int prepare_plan(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
+                        struct measured_plan *s)
 {
     bool whole = o->check && reference_is_affordable(&rig->data.shape);
     bool some = o->check && !whole;
@@ -487,7 +487,7 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_
         for (uint32_t bit = 0; bit <= baselines && !rc; bit = bit ? bit << 1 : 1)
             if (!bit || baselines & bit) {
                 subjects[count].baseline = bit;
-                rc = prepare(rig, &plans[i], o, &subjects[count++]);
+                rc = prepare_plan(rig, &plans[i], o, &subjects[count++]);
             }
     }
     if (!rc)

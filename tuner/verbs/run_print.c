@@ -139,7 +139,7 @@ static double ceiling_percent(const struct measured_plan *s)
                : 0;
 }
 
-static void print_known(const struct measured_plan *subjects, size_t count, int wide)
+static void print_known_routes(const struct measured_plan *subjects, size_t count, int wide)
 {
     printf(
         "\nknown routes: slots from choices that are there, the gate behind the first send; gain "
@@ -206,7 +206,7 @@ static void print_against_eager(const struct measured_plan *subjects, size_t cou
 }
 
 /* Prints the plans whose chunks gain more than overlap can explain. */
-static void print_beyond(const struct measured_plan *subjects, size_t count)
+static void print_beyond_overlap(const struct measured_plan *subjects, size_t count)
 {
     for (size_t i = 0; i < count * count; i++) {
         const struct measured_plan *of[2] = { &subjects[i / count], &subjects[i % count] };
@@ -257,9 +257,9 @@ static void print_text(const struct rig *rig, const struct measured_plan *subjec
                : whole   ? "ok"
                          : "some tokens ok");
     }
-    print_beyond(subjects, count);
+    print_beyond_overlap(subjects, count);
     if (o->routes == RUN_BOTH)
-        print_known(subjects, count, wide);
+        print_known_routes(subjects, count, wide);
     if (o->phases)
         print_phases(subjects, count, wide);
     if (rig->steps_are)

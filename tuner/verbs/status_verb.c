@@ -118,7 +118,7 @@ static void print_json(const struct run_row *run)
     printf("}\n");
 }
 
-static int look_once(const char *path, const struct options *o, bool *running)
+static int print_once(const char *path, const struct options *o, bool *running)
 {
     const struct run_row *newest;
     struct row_list runs;
@@ -151,7 +151,7 @@ static int verb_status(const struct verb_call *call, void *options)
     (void)call;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     do {
-        TRY(look_once(path, o, &running));
+        TRY(print_once(path, o, &running));
         if (!o->watch || !running)
             break;
         usleep((useconds_t)(o->every_s * 1e6));

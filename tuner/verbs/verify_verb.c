@@ -206,7 +206,7 @@ static int print_text(const struct verifying *v)
     return OK;
 }
 
-static int print(void *self)
+static int print_results(void *self)
 {
     struct verifying *v = self;
 
@@ -362,13 +362,13 @@ static int verify_tables(void *self)
 
         rc = settled ? settled : rc;
     }
-    rc = campaign_finish(c, rc, print, v);
+    rc = campaign_finish(c, rc, print_results, v);
     n = verify_count(&v->claims);
     /* The exit code alone must report a refuted entry, even if others were not measured. */
     return (!rc || rc == ERR_CUT) && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
-static int prepare(void *self, const struct cluster *here)
+static int prepare_claims(void *self, const struct cluster *here)
 {
     struct verifying *v = self;
     struct options *o = v->options;
@@ -419,11 +419,11 @@ static int check_programs(const struct options *o)
     return OK;
 }
 
-static int start(const struct verb_call *call, void *options)
+static int verb_verify(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct verifying *v;
-    struct campaign_verb verb = { prepare, verify_tables, NULL };
+    struct campaign_verb verb = { prepare_claims, verify_tables, NULL };
     char command[CAMPAIGN_COMMAND_BYTES] = "";
     int rc;
 
@@ -485,5 +485,5 @@ const struct verb verify_verb = {
         "plan, and under a table that programs were measured for, the database learns the result "
         "as above. A table of moetune's own layer, or a snapshot, does not change.",
     .example = "verify --only stale --budget 5m",
-    .run = start,
+    .run = verb_verify,
 };
