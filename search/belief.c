@@ -1,4 +1,5 @@
-/* Which errors of the costs are alike, which samples share a mood, and what follows from them. */
+/* Which errors of the costs are misfit_covariance, which samples share a shared_noise, and what
+ * follows from them. */
 #include "belief.h"
 
 #include "distribution.h"
@@ -11,18 +12,19 @@
 #include <string.h>
 
 /* Standard deviations of log(ns), tuned by simulation (tests/bench/bench_search.c). */
-static const double offset_now_sd = 0.25, /* of the present visit: it may be a burst as a whole */
-    smooth_sd = 0.12,                     /* misfit shared by neighbouring r, d, a and c */
-    local_sd = 0.20,                      /* of r = 0, which shares with nobody */
-    own_sd = 0.025,                       /* of one arm, over about an octave of c */
-    own_visit_sd = 0.012,                 /* of one arm in one visit */
-    whole_sd = 0.04,                      /* of all arms with r = s: they gather nothing */
-    ctas_sd = 0.6,                        /* of a number of CTAs: the costs know nothing of it */
-    proto_sd = 0.3,                       /* of a protocol, likewise */
-    unknown_sd = 2;                       /* of an arm for which the costs give no number */
+static const double present_offset_sd =
+                        0.25, /* of the present visit: it may be a burst as a whole */
+    smooth_sd = 0.12,         /* misfit shared by neighbouring r, d, a and c */
+    local_sd = 0.20,          /* of r = 0, which shares with nobody */
+    own_sd = 0.025,           /* of one arm, over about an octave of c */
+    own_bucket_sd = 0.012,    /* of one arm in one visit */
+    whole_sd = 0.04,          /* of all arms with r = s: they gather nothing */
+    ctas_sd = 0.6,            /* of a number of CTAs: the costs know nothing of it */
+    proto_sd = 0.3,           /* of a protocol, likewise */
+    unknown_sd = 2;           /* of an arm for which the costs give no number */
 static const double least_variance = 1e-9;
 
-/* ---- which errors are alike */
+/* ---- which errors are misfit_covariance */
 
 static double distance(uint32_t a, uint32_t b)
 {
@@ -69,28 +71,28 @@ int prior_open(const struct search_setup *setup, struct prior *p)
                          .arms = setup->arms,
                          .count = setup->arm_count,
                          .stride = (setup->arm_count + 3) / 4 * 4,
-                         .surprise = 1 };
+                         .misfit_scale = 1 };
     if (p->count > SEARCH_ARMS_MAX)
         return fail(ERR_ARGUMENT, "%zu plans", p->count);
     p->costs.kept = setup->load ? setup->kept : NULL;
     p->costs.load = setup->load;
-    TRY(allocate(&p->alike, p->count * p->stride));
+    TRY(allocate(&p->misfit_covariance, p->count * p->stride));
     TRY(allocate(&p->gradient, p->count * COST_CONSTANTS));
-    TRY(allocate(&p->observed, BELIEF_OBSERVATIONS_MAX * COST_CONSTANTS));
+    TRY(allocate(&p->seen_gradient, BELIEF_OBSERVATIONS_MAX * COST_CONSTANTS));
     TRY(gaussian_open(p->count, BELIEF_OBSERVATIONS_MAX, least_variance, &p->process));
     memcpy(p->constants, p->costs.prior, sizeof(p->constants));
     for (size_t i = 0; i < p->count; i++)
         for (size_t j = 0; j < p->count; j++)
-            p->alike[i * p->stride + j] =
+            p->misfit_covariance[i * p->stride + j] =
                 shared_misfit(&p->arms[i], &p->arms[j], shape_slices(&setup->shape));
     return OK;
 }
 
 void prior_close(struct prior *p)
 {
-    free(p->alike);
+    free(p->misfit_covariance);
     free(p->gradient);
-    free(p->observed);
+    free(p->seen_gradient);
     gaussian_close(&p->process);
 }
 
@@ -112,8 +114,8 @@ void belief_close(struct belief *belief)
 int outlook_open(const struct prior *p, struct outlook *out)
 {
     TRY(allocate(&out->sd, 2 * p->stride));
-    out->with_mood = out->sd + p->stride;
-    TRY(gaussian_open(p->count, BELIEF_TOLD_MAX, least_variance, &out->process));
+    out->with_shared_noise = out->sd + p->stride;
+    TRY(gaussian_open(p->count, BELIEF_SAMPLES_MAX, least_variance, &out->process));
     out->mean = out->process.mean;
     return OK;
 }
@@ -148,7 +150,7 @@ static bool model_gradient(const struct prior *p, double log_c, int arm, double 
 
 /* The prior mean of an arm and its gradient by each constant, in standard deviations of that
  * constant: the model, linear about p->constants.  An arm without a model may be anywhere about the
- * first that has one; without any of them all are alike. */
+ * first that has one; without any of them all are misfit_covariance. */
 static double prior_mean(struct prior *p, double log_c, int arm, double *gradient)
 {
     static const double bland_log_ns = 14; /* a millisecond */
@@ -189,35 +191,36 @@ struct decay {
 
 static struct decay decay_of(double log_c1, double log_c2)
 {
-    return (struct decay){ held_across(log_c1, log_c2), exp(-fabs(log_c1 - log_c2)) };
+    return (struct decay){ capacity_correlation(log_c1, log_c2), exp(-fabs(log_c1 - log_c2)) };
 }
 
 static double misfit(const struct prior *p, int a, int b, struct decay decay)
 {
-    double v = p->alike[(size_t)a * p->stride + (size_t)b] * decay.slow;
+    double v = p->misfit_covariance[(size_t)a * p->stride + (size_t)b] * decay.slow;
 
     if (a == b)
         v += own_sd * own_sd * decay.fast;
     if (a == b && p->unknown[a])
         v += unknown_sd * unknown_sd * decay.slow;
-    return v * p->surprise;
+    return v * p->misfit_scale;
 }
 
 /* The covariance that one visit adds: its samples are off together, and each arm a little by
  * itself. */
-static double visit_misfit(const struct prior *p, int a, int b, double offset_variance)
+static double bucket_misfit(const struct prior *p, int a, int b, double offset_variance)
 {
-    return offset_variance + (a == b ? own_visit_sd * own_visit_sd * p->surprise : 0);
+    return offset_variance + (a == b ? own_bucket_sd * own_bucket_sd * p->misfit_scale : 0);
 }
 
 /* The covariance of two observations, whose capacities are `decay` apart. */
 static double shared(const struct prior *p, const struct observation *seen, size_t i, size_t j,
                      struct decay decay)
 {
-    return by_constants(p->observed + i * COST_CONSTANTS, p->observed + j * COST_CONSTANTS) +
+    return by_constants(p->seen_gradient + i * COST_CONSTANTS,
+                        p->seen_gradient + j * COST_CONSTANTS) +
            misfit(p, seen[i].arm, seen[j].arm, decay) +
-           (seen[i].visit == seen[j].visit
-                ? visit_misfit(p, seen[i].arm, seen[j].arm, seen[i].offset_variance)
+           (seen[i].group == seen[j].group
+                ? bucket_misfit(p, seen[i].arm, seen[j].arm, seen[i].offset_variance)
                 : 0);
 }
 
@@ -229,11 +232,11 @@ static void observe(struct prior *p, const struct observation *seen, size_t n, d
     double residual[BELIEF_OBSERVATIONS_MAX];
 
     for (size_t i = 0; i < n; i++)
-        residual[i] = seen[i].log_ns -
-                      prior_mean(p, seen[i].log_c, seen[i].arm, p->observed + i * COST_CONSTANTS);
+        residual[i] = seen[i].log_ns - prior_mean(p, seen[i].log_c, seen[i].arm,
+                                                  p->seen_gradient + i * COST_CONSTANTS);
     for (size_t i = 0; i < n; i++) {
         struct decay decay = { 1, 1 }, away = decay_of(seen[i].log_c, log_c);
-        double last = seen[i].log_c, *among = gaussian_among(g), *with = gaussian_with(g);
+        double last = seen[i].log_c, *among = gaussian_sample_row(g), *with = gaussian_arm_row(g);
 
         for (size_t j = 0; j <= i; j++) {
             if (seen[j].log_c != last) {
@@ -244,9 +247,9 @@ static void observe(struct prior *p, const struct observation *seen, size_t n, d
         }
         among[i] += seen[i].variance;
         for (size_t j = 0; j < g->arms; j++)
-            with[j] =
-                by_constants(p->observed + i * COST_CONSTANTS, p->gradient + j * COST_CONSTANTS) +
-                misfit(p, seen[i].arm, (int)j, away);
+            with[j] = by_constants(p->seen_gradient + i * COST_CONSTANTS,
+                                   p->gradient + j * COST_CONSTANTS) +
+                      misfit(p, seen[i].arm, (int)j, away);
         gaussian_add(g, residual[i]);
     }
 }
@@ -265,14 +268,14 @@ void prior_fit(struct prior *p, const struct observation *seen, size_t count)
         double sd = p->costs.prior_sd[i], wanted = p->costs.prior[i], step;
 
         for (size_t k = 0; k < count; k++)
-            wanted += sd * p->observed[k * COST_CONSTANTS + (size_t)i] * weights[k];
+            wanted += sd * p->seen_gradient[k * COST_CONSTANTS + (size_t)i] * weights[k];
         step = isfinite(wanted) ? wanted - p->constants[i] : 0;
         p->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
 }
 
-void belief_of(struct prior *p, const struct observation *seen, size_t count, double log_c,
-               bool visited, struct belief *out)
+void belief_compute(struct prior *p, const struct observation *seen, size_t count, double log_c,
+                    bool visited, struct belief *out)
 {
     static const struct decay here = { 1, 1 };
     struct gaussian *g = &p->process;
@@ -285,7 +288,8 @@ void belief_of(struct prior *p, const struct observation *seen, size_t count, do
             out->covariance[i * p->stride + j] =
                 by_constants(p->gradient + i * COST_CONSTANTS, p->gradient + j * COST_CONSTANTS) +
                 misfit(p, (int)i, (int)j, here) +
-                (visited ? visit_misfit(p, (int)i, (int)j, offset_now_sd * offset_now_sd) : 0);
+                (visited ? bucket_misfit(p, (int)i, (int)j, present_offset_sd * present_offset_sd)
+                         : 0);
     for (size_t i = 0; i < p->count; i++)
         g->variance[i] = out->covariance[i * p->stride + i];
     observe(p, seen, count, log_c);
@@ -294,7 +298,7 @@ void belief_of(struct prior *p, const struct observation *seen, size_t count, do
         return;
     for (size_t k = 0; k < count; k++)
         for (size_t i = 0; i < p->count; i++) {
-            const double *row = g->half + k * g->stride;
+            const double *row = g->arm_rows + k * g->stride;
             size_t from = i / 4 * 4; /* what is left of the diagonal is copied at the end */
 
             subtract_scaled(out->covariance + i * p->stride + from, row + from, row[i],
@@ -310,52 +314,52 @@ void belief_of(struct prior *p, const struct observation *seen, size_t count, do
 /* Standard deviations of log time; a stretch's is that of a burst of 1.3 to 2. */
 static const double wander_sd = 0.03, wander_steps = 40, burst_sd = 0.45;
 
-double mood_covariance(struct moment a, struct moment b)
+double shared_noise_covariance(struct moment a, struct moment b)
 {
     double v = wander_sd * wander_sd * exp(-abs(a.step - b.step) / wander_steps);
 
     return a.stretch && a.stretch == b.stretch ? v + burst_sd * burst_sd : v;
 }
 
-/* Estimates the mood of the next step. */
-static void find_mood(const struct belief_sample *samples, size_t count, struct moment now,
-                      struct outlook *out)
+/* Estimates the shared_noise of the next step. */
+static void find_shared_noise(const struct belief_sample *samples, size_t count, struct moment now,
+                              struct outlook *out)
 {
     const struct gaussian *g = &out->process;
-    double of[BELIEF_TOLD_MAX];
+    double of[BELIEF_SAMPLES_MAX];
 
     for (size_t k = 0; k < count; k++)
-        of[k] = mood_covariance(now, samples[k].when);
-    gaussian_solve_half(g, of);
-    memset(out->with_mood, 0, g->stride * sizeof(*out->with_mood));
+        of[k] = shared_noise_covariance(now, samples[k].when);
+    gaussian_solve_lower(g, of);
+    memset(out->with_shared_noise, 0, g->stride * sizeof(*out->with_shared_noise));
     for (size_t k = 0; k < count; k++)
-        subtract_scaled(out->with_mood, g->half + k * g->stride, of[k], g->stride);
-    out->mood_now = dot(of, g->right, count);
-    out->mood_variance =
-        pow(deviation_of(mood_covariance(now, now) - dot(of, of, count), least_variance), 2);
+        subtract_scaled(out->with_shared_noise, g->arm_rows + k * g->stride, of[k], g->stride);
+    out->shared_noise_now = dot(of, g->residuals, count);
+    out->shared_noise_variance = pow(
+        safe_deviation(shared_noise_covariance(now, now) - dot(of, of, count), least_variance), 2);
 }
 
-/* Divides each sample into mood and noise. */
+/* Divides each sample into shared_noise and noise. */
 static void read_samples(const struct belief_sample *samples, size_t count, struct outlook *out)
 {
-    double weights[BELIEF_TOLD_MAX], scratch[BELIEF_TOLD_MAX];
+    double weights[BELIEF_SAMPLES_MAX], scratch[BELIEF_SAMPLES_MAX];
 
     gaussian_weights(&out->process, weights);
     for (size_t i = 0; i < count; i++) {
-        double mood = 0;
+        double shared_noise = 0;
 
         for (size_t j = 0; j < count; j++)
-            mood += mood_covariance(samples[i].when, samples[j].when) * weights[j];
+            shared_noise += shared_noise_covariance(samples[i].when, samples[j].when) * weights[j];
         out->readings[i] = (struct belief_reading){
-            .mood = mood,
+            .shared_noise = shared_noise,
             .noise = samples[i].variance * weights[i],
             .freedom = samples[i].variance * gaussian_precision(&out->process, i, scratch),
         };
     }
 }
 
-void outlook_of(const struct belief *belief, const struct belief_sample *samples, size_t count,
-                struct moment now, struct outlook *out)
+void outlook_update(const struct belief *belief, const struct belief_sample *samples, size_t count,
+                    struct moment now, struct outlook *out)
 {
     struct gaussian *g = &out->process;
     size_t stride = belief->stride;
@@ -367,17 +371,18 @@ void outlook_of(const struct belief *belief, const struct belief_sample *samples
         g->variance[j] = belief->covariance[j * stride + j];
     for (size_t i = 0; i < count; i++) {
         const double *row = belief->covariance + (size_t)samples[i].arm * stride;
-        double *among = gaussian_among(g);
+        double *among = gaussian_sample_row(g);
 
         for (size_t j = 0; j <= i; j++)
-            among[j] = row[samples[j].arm] + mood_covariance(samples[i].when, samples[j].when);
+            among[j] =
+                row[samples[j].arm] + shared_noise_covariance(samples[i].when, samples[j].when);
         among[i] += samples[i].variance;
-        memcpy(gaussian_with(g), row, stride * sizeof(*row));
+        memcpy(gaussian_arm_row(g), row, stride * sizeof(*row));
         gaussian_add(g, samples[i].log_ns - belief->mean[samples[i].arm]);
     }
     for (size_t j = 0; j < belief->count; j++)
-        out->sd[j] = deviation_of(g->variance[j], least_variance);
-    find_mood(samples, count, now, out);
+        out->sd[j] = safe_deviation(g->variance[j], least_variance);
+    find_shared_noise(samples, count, now, out);
     read_samples(samples, count, out);
 }
 
@@ -385,5 +390,5 @@ double outlook_difference_sd(const struct outlook *o, int a, int b)
 {
     double before = o->belief->covariance[(size_t)a * o->belief->stride + (size_t)b];
 
-    return gaussian_apart(&o->process, before, a, b);
+    return gaussian_difference_sd(&o->process, before, a, b);
 }

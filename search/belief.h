@@ -10,15 +10,15 @@
 /* All samples of one arm in one visit, averaged. */
 struct observation {
     int arm;
-    uint32_t visit; /* a visit's samples share an offset: the machine's mood */
+    uint32_t group; /* a visit's samples share an offset: the machine's shared_noise */
     double log_c;
     double log_ns;
     double variance;        /* of log_ns, as an average */
     double offset_variance; /* of what the visit shares */
 };
 
-/* The machine's mood is what makes every plan slower or faster for a while.  Within a visit it
- * wanders a little from step to step, and turns now and then: a burst of somebody else's work
+/* The machine's shared_noise is what makes every plan slower or faster for a while.  Within a visit
+ * it wanders a little from step to step, and turns now and then: a burst of somebody else's work
  * begins or ends.  The steps between two turns are called a stretch.
  *
  * When a step was taken: its number in the visit, and its stretch; the first stretch is 0. */
@@ -27,7 +27,7 @@ struct moment {
 };
 
 /* The covariance of the moods at two moments, beyond what the whole visit shares. */
-double mood_covariance(struct moment a, struct moment b);
+double shared_noise_covariance(struct moment a, struct moment b);
 
 /* One sample of the present visit, or the mean of a few of one arm that were taken together. */
 struct belief_sample {
@@ -36,7 +36,7 @@ struct belief_sample {
     double log_ns, variance;
 };
 
-enum { BELIEF_OBSERVATIONS_MAX = 160, BELIEF_TOLD_MAX = 256 };
+enum { BELIEF_OBSERVATIONS_MAX = 160, BELIEF_SAMPLES_MAX = 256 };
 
 /* Before any sample. */
 struct prior {
@@ -46,10 +46,10 @@ struct prior {
     size_t count, stride;             /* of arms; rows are padded as struct gaussian has them */
     double constants[COST_CONSTANTS]; /* where the cost model is taken as linear */
     bool unknown[SEARCH_ARMS_MAX];    /* of which the model gave no number once */
-    double surprise;                  /* scales all that the cost model misses; 1 = as expected */
-    double *alike;                    /* by pair of arms: how much of a misfit they share */
+    double misfit_scale;              /* scales all that the cost model misses; 1 = as expected */
+    double *misfit_covariance;        /* by pair of arms: how much of a misfit they share */
     double *gradient;                 /* by arm and constant, for the capacity being predicted */
-    double *observed;                 /* the same of the observations */
+    double *seen_gradient;            /* the same of the observations */
     struct gaussian process;          /* of the observations */
 };
 
@@ -72,31 +72,31 @@ void belief_close(struct belief *belief);
 
 /* At most BELIEF_OBSERVATIONS_MAX observations.  `visited`: of what a visit will measure, which is
  * a little off the long-run times; false: of the long-run times. */
-void belief_of(struct prior *prior, const struct observation *seen, size_t count, double log_c,
-               bool visited, struct belief *out);
+void belief_compute(struct prior *prior, const struct observation *seen, size_t count, double log_c,
+                    bool visited, struct belief *out);
 
-/* What a sample turns out to be made of: the mood of the machine, and noise; `freedom`: how much of
- * one independent sample that noise is. */
+/* What a sample turns out to be made of: the shared_noise of the machine, and noise; `freedom`: how
+ * much of one independent sample that noise is. */
 struct belief_reading {
-    double mood, noise, freedom;
+    double shared_noise, noise, freedom;
 };
 
 /* What is believed after this visit's own observations: means, and for any arm the mean and the
  * standard deviation of its difference to another.  O(count^2 arms). */
 struct outlook {
     struct gaussian process;
-    double *mean, *sd;                               /* sd: of the arm itself */
-    struct belief_reading readings[BELIEF_TOLD_MAX]; /* of what was samples */
-    /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
-     * arm: below 0 where nobody knows which of the two was slow. */
-    double mood_now, mood_variance, *with_mood;
+    double *mean, *sd;                                  /* sd: of the arm itself */
+    struct belief_reading readings[BELIEF_SAMPLES_MAX]; /* of what was samples */
+    /* The shared_noise of the next step, if it is of the last one's stretch, and its covariance
+     * with each arm: below 0 where nobody knows which of the two was slow. */
+    double shared_noise_now, shared_noise_variance, *with_shared_noise;
     const struct belief *belief;
 };
 
 int outlook_open(const struct prior *prior, struct outlook *out);
 void outlook_close(struct outlook *outlook);
-void outlook_of(const struct belief *belief, const struct belief_sample *samples, size_t count,
-                struct moment now, struct outlook *out);
+void outlook_update(const struct belief *belief, const struct belief_sample *samples, size_t count,
+                    struct moment now, struct outlook *out);
 double outlook_difference_sd(const struct outlook *outlook, int a, int b);
 
 #endif

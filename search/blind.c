@@ -11,21 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAST_MAX = 256, AGAIN_MOST = 2 };
+enum { PAST_MAX = 256, RETRIES_MOST = 2 };
 
-static const double worth_usual = 0.00001;
+static const double default_worth = 0.00001;
 /* So many samples leave the constants half as uncertain as what follows from them. */
-static const double doubt = 30;
+static const double samples_of_doubt = 30;
 
 struct blind {
     struct points points;
     struct posterior posterior;
-    struct likeness_room *room;
+    struct likeness_workspace *workspace;
     struct likeness_seen *seen; /* by arm */
-    /* Samples at which the constants are fitted again; sooner for those that others ask for. */
+    /* Samples at which the constants are fitted retry; sooner for those that others ask for. */
     size_t fit_at, fit_soon_at;
     bool *covered[POINT_AXES_MAX]; /* by value: it ran in this visit, or near it */
-    int again, agains;             /* an arm whose sample surprised, -1 = none */
+    int retry, retries;            /* an arm whose sample surprised, -1 = none */
     bool limited;
 };
 
@@ -42,7 +42,7 @@ static int blind_open(struct search *search)
     TRY(s->points ? points_copy(s->points, &b->points)
                   : points_of_plans(s->arms, s->arm_count, &b->points));
     TRY(posterior_open(&b->points, &b->posterior));
-    TRY(likeness_room_open(&b->room));
+    TRY(likeness_workspace_open(&b->workspace));
     b->seen = calloc(s->arm_count, sizeof(*b->seen));
     for (size_t a = 0; a < b->points.axes && b->seen; a++) {
         b->covered[a] = calloc(b->points.axis[a].values, sizeof(bool));
@@ -61,7 +61,7 @@ static void blind_close(struct search *search)
     for (size_t a = 0; a < POINT_AXES_MAX; a++)
         free(b->covered[a]);
     free(b->seen);
-    likeness_room_close(b->room);
+    likeness_workspace_close(b->workspace);
     posterior_close(&b->posterior);
     points_close(&b->points);
     free(b);
@@ -122,7 +122,7 @@ static bool may_run(const struct search *search, const bool *among, int arm)
 }
 
 /* The arm, of all or of some, that shows most values that did not run; -1: all did. */
-static int cover(const struct search *search, const bool *among)
+static int arm_with_new_value(const struct search *search, const bool *among)
 {
     double most = 0;
     int next = -1;
@@ -165,12 +165,12 @@ static double promise_of(const struct search *search, int arm, int best)
     double samples = (double)(b->posterior.count - b->posterior.past);
 
     /* The constants are guesses, too, the more so the fewer samples there are. */
-    return gain_of_learning(gap, fmax(by_arm, by_best) * sqrt(1 + doubt / samples));
+    return gain_of_learning(gap, fmax(by_arm, by_best) * sqrt(1 + samples_of_doubt / samples));
 }
 
 static double worth_of(const struct search *search)
 {
-    return search->setup.worth > 0 ? search->setup.worth : worth_usual;
+    return search->setup.worth > 0 ? search->setup.worth : default_worth;
 }
 
 /* The arm, of all or of some, that promises most, if that is more than *most, which becomes that.
@@ -205,7 +205,7 @@ static int known_less(const struct search *search, int next, int best)
 }
 
 /* -1: none is worth a sample. */
-static int race(const struct search *search)
+static int arm_worth_most(const struct search *search)
 {
     double most = worth_of(search);
     int best = best_arm(search, NULL, true, -1);
@@ -227,12 +227,12 @@ static int blind_next(struct search *search)
     b->limited = search->samples >= limit || b->posterior.count >= POSTERIOR_ROWS_MAX;
     if (b->limited)
         return SEARCH_DONE;
-    if (b->again >= 0 && search->usable[b->again])
-        return b->again;
+    if (b->retry >= 0 && search->usable[b->retry])
+        return b->retry;
     if (!search->samples && search->usable[0])
         return 0; /* what is listed first is what is used today */
-    next = cover(search, NULL);
-    return next >= 0 ? next : race(search);
+    next = arm_with_new_value(search, NULL);
+    return next >= 0 ? next : arm_worth_most(search);
 }
 
 /* Where a sample elsewhere costs several here, one is worth it for less; where nothing but some is
@@ -240,7 +240,7 @@ static int blind_next(struct search *search)
 static int blind_also(struct search *search, const bool *among, const bool *within)
 {
     static const double share = 0.25;
-    int best = best_arm(search, within, true, -1), next = cover(search, among);
+    int best = best_arm(search, within, true, -1), next = arm_with_new_value(search, among);
     double most = worth_of(search), here;
 
     if (next < 0 && best < 0 && within)
@@ -296,21 +296,21 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
 
     if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
-    sd = deviation_of(b->posterior.process.variance[arm] + b->posterior.likeness.noise, 0);
+    sd = safe_deviation(b->posterior.process.variance[arm] + b->posterior.likeness.noise, 0);
     b->posterior.sample[b->posterior.count] = (struct sample){ .arm = arm,
-                                                               .visit = b->posterior.visit,
+                                                               .group = b->posterior.group,
                                                                .step = (int)search->samples,
                                                                .log_c = b->posterior.log_c,
                                                                .log_ns = log_ns,
                                                                .count = 1 };
-    if (b->again < 0 || b->again == arm) { /* another one that waits for its chance still does */
-        b->agains = b->again == arm ? b->agains + 1 : 0;
-        b->again = -1;
+    if (b->retry < 0 || b->retry == arm) { /* another one that waits for its chance still does */
+        b->retries = b->retry == arm ? b->retries + 1 : 0;
+        b->retry = -1;
     }
     /* Much slower than expected: another program may have run.  The plan gets another chance. */
     if (b->posterior.count > b->posterior.past + 8 && log_ns > expected + 3.5 * sd && first &&
-        b->agains < AGAIN_MOST)
-        b->again = arm;
+        b->retries < RETRIES_MOST)
+        b->retry = arm;
     b->posterior.count++;
     mark_covered(b, arm);
     if (find_outlier(b, arm) || b->posterior.count - b->posterior.past == 1)
@@ -322,8 +322,8 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
     here = b->posterior.count - b->posterior.past;
     if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) || here < b->points.axes + 3)
         return;
-    likeness_fit(&b->posterior.table, b->seen, gather_seen(b, search->setup.arm_count), b->room,
-                 &b->posterior.likeness);
+    likeness_fit(&b->posterior.table, b->seen, gather_seen(b, search->setup.arm_count),
+                 b->workspace, &b->posterior.likeness);
     b->fit_at = b->posterior.count + here / 2 + 2;
     b->fit_soon_at = b->posterior.count + here / 8 + 1;
     posterior_renew(&b->posterior);
@@ -334,14 +334,14 @@ static void blind_drop(struct search *search, int arm, bool failed)
     struct blind *b = search->own;
 
     (void)failed;
-    b->again = b->again == arm ? -1 : b->again;
+    b->retry = b->retry == arm ? -1 : b->retry;
     mark_covered(b, arm); /* it cannot show them */
 }
 
 /* ---- visits */
 
-/* The samples of the visit that ends become one for each arm; the oldest make room. */
-static void average(struct blind *b, size_t arms)
+/* The samples of the visit that ends become one for each arm; the oldest make workspace. */
+static void close_bucket(struct blind *b, size_t arms)
 {
     struct sample last;
     size_t n, keep;
@@ -356,28 +356,28 @@ static void average(struct blind *b, size_t arms)
             keep * sizeof(*b->posterior.sample));
     for (size_t i = 0; i < n; i++)
         b->posterior.sample[keep + i] = (struct sample){ .arm = b->seen[i].point,
-                                                         .visit = last.visit,
+                                                         .group = last.group,
                                                          .log_c = last.log_c,
                                                          .log_ns = b->seen[i].mean,
                                                          .count = b->seen[i].count };
     b->posterior.past = b->posterior.count = keep + n;
 }
 
-static void blind_visit(struct search *search)
+static void blind_begin(struct search *search)
 {
     struct blind *b = search->own;
 
-    average(b, search->setup.arm_count);
-    b->posterior.visit++;
+    close_bucket(b, search->setup.arm_count);
+    b->posterior.group++;
     b->posterior.alone = search->alone;
     b->posterior.log_c = log(search->capacity ? (double)search->capacity : 1);
-    b->again = -1;
-    b->agains = 0;
+    b->retry = -1;
+    b->retries = 0;
     b->limited = false;
     for (size_t a = 0; a < b->points.axes; a++)
         memset(b->covered[a], 0, b->points.axis[a].values * sizeof(bool));
     for (size_t k = 0; k < b->posterior.past && !b->posterior.alone; k++)
-        if (held_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
+        if (capacity_correlation(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
             mark_covered(b, b->posterior.sample[k].arm);
     b->fit_at = b->fit_soon_at = b->posterior.past + 2 * b->points.axes + 4;
     posterior_renew(&b->posterior);
@@ -421,7 +421,7 @@ static double widening(const struct search *search)
 {
     double freedom = LIKENESS_FREEDOM + search->samples - search->ran;
 
-    return student(freedom, STATED) / student(INFINITY, STATED);
+    return student_quantile(freedom, STATED) / student_quantile(INFINITY, STATED);
 }
 
 static struct normal blind_level(struct search *search, int arm)
@@ -430,7 +430,7 @@ static struct normal blind_level(struct search *search, int arm)
 
     return (struct normal){ b->posterior.process.mean[arm] + b->posterior.first,
                             widening(search) *
-                                deviation_of(b->posterior.process.variance[arm], 1e-12) };
+                                safe_deviation(b->posterior.process.variance[arm], 1e-12) };
 }
 
 static struct normal blind_compare(struct search *search, int arm, int other)
@@ -452,7 +452,7 @@ const struct search_ops search_blind = {
     .summary = "learns from samples alone which values of axes are fast",
     .open = blind_open,
     .close = blind_close,
-    .visit = blind_visit,
+    .begin = blind_begin,
     .next = blind_next,
     .also = blind_also,
     .tell = blind_tell,

@@ -18,7 +18,7 @@ enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60, DRAWS_OF_A_ROUND = 3 };
  * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped.
  * Half of the chance of error may be used at once, so that clear cases end early, the rest evenly.
  */
-static void plan_looks(struct contest *c)
+static void set_wins_needed(struct contest *c)
 {
     const struct contest_settings *s = &c->settings;
     double open[CONTEST_ROUNDS_MAX + 2] = { 1 }, spent = 0;
@@ -56,7 +56,7 @@ void contest_open(struct contest *contest, const struct contest_settings *settin
     contest->count = count;
     contest->holder = holder;
     contest->in_force = in_force;
-    plan_looks(contest);
+    set_wins_needed(contest);
 }
 
 void contest_tell(struct contest *contest, int index, int64_t ns)
@@ -107,14 +107,14 @@ struct ruling {
     bool done;
 };
 
-static int present(const struct contest *c, int index)
+static int still_in(const struct contest *c, int index)
 {
     return index >= 0 && !c->dropped[index] ? index : -1;
 }
 
 static struct ruling rule(const struct contest *c)
 {
-    int challenger = present(c, 0), holder = present(c, c->holder);
+    int challenger = still_in(c, 0), holder = still_in(c, c->holder);
     struct ruling stays = { holder, CONTEST_DEFAULT, true }; /* if the challenger does not win */
     enum outcome outcome;
 
@@ -149,7 +149,7 @@ int contest_next(const struct contest *contest)
     uint64_t first = 0;
     int next = CONTEST_DONE;
 
-    if (present(contest, 0) < 0 || rounds >= s->rounds_max)
+    if (still_in(contest, 0) < 0 || rounds >= s->rounds_max)
         return CONTEST_DONE;
     if (rounds >= s->rounds_min && rule(contest).done)
         return CONTEST_DONE;
@@ -166,7 +166,7 @@ int contest_next(const struct contest *contest)
 
 /* Rounds end when luck has it, which moves what they show: intervals that are Student's hold in 92
  * to 97 of 100 contests.  So much wider they hold in 93 to 98. */
-static const double looked_on = 1.1;
+static const double stopping_factor = 1.1;
 
 /* The gain of a plan over the holder; NAN where pairs are too few to know their scatter. */
 static struct gain gain_of(const struct contest *c, int index)
@@ -188,7 +188,7 @@ static struct gain gain_of(const struct contest *c, int index)
     mean.mean += first;
     if (c->settings.launched) /* one more launch is off as far as one more pair */
         mean.further = mean.steps * mean.count;
-    mean.steps *= looked_on * looked_on;
+    mean.steps *= stopping_factor * stopping_factor;
     return range_gain(mean_range(&mean, STATED));
 }
 

@@ -27,7 +27,7 @@ void decision_open(struct decision *d, const struct decision_setup *setup)
     s.harm = s.harm > 0 ? s.harm : harm_limit;
     s.patience = s.patience ? s.patience : PATIENCE;
     *d = (struct decision){ .setup = s, .winner = -1 };
-    search_visit(s.search, s.capacity, setup->usable, s.alone);
+    search_begin(s.search, s.capacity, setup->usable, s.alone);
 }
 
 /* The default plan's arm, if it can run here. */
@@ -46,11 +46,11 @@ static int best_expected(const struct decision *d, int winner)
     struct search *s = d->setup.search;
     int incumbent = d->setup.incumbent, default_arm = default_arm_of(d), best = winner;
 
-    for (int arm = 0; d->setup.apart && arm < (int)s->setup.arm_count; arm++)
+    for (int arm = 0; d->setup.distance && arm < (int)s->setup.arm_count; arm++)
         if (s->usable[arm] && s->count[arm] &&
             search_compare(s, arm, winner).mean < log1p(as_good) &&
-            (d->setup.apart[arm] < d->setup.apart[best] ||
-             (d->setup.apart[arm] == d->setup.apart[best] &&
+            (d->setup.distance[arm] < d->setup.distance[best] ||
+             (d->setup.distance[arm] == d->setup.distance[best] &&
               search_compare(s, arm, best).mean < 0)))
             best = arm;
     if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better)))
@@ -63,7 +63,7 @@ static int best_expected(const struct decision *d, int winner)
 
 /* A model may be as sure as it likes: the samples of both plans here are what it is believed for.
  */
-static struct normal belief_of(const struct decision *d, int arm)
+static struct normal belief_in_bucket(const struct decision *d, int arm)
 {
     struct search *s = d->setup.search;
     int default_arm = default_arm_of(d);
@@ -83,12 +83,12 @@ bool decision_is_safe(const struct decision *d, int arm)
 
     if (default_arm < 0 || arm == default_arm)
         return true;
-    over = belief_of(d, arm);
+    over = belief_in_bucket(d, arm);
     return isfinite(over.sd) &&
            normal_tail((over.mean - log1p(pairs_harmless)) / fmax(over.sd, 1e-9)) <= d->setup.harm;
 }
 
-static void add_trial(struct decision *d, int arm)
+static void add_proof(struct decision *d, int arm)
 {
     int default_arm = default_arm_of(d);
 
@@ -97,7 +97,8 @@ static void add_trial(struct decision *d, int arm)
     for (int i = 0; i < d->proof_count; i++)
         if (d->proofs[i].arm == arm)
             return;
-    d->proofs[d->proof_count++] = (struct paired_proof){ .arm = arm, .belief = belief_of(d, arm) };
+    d->proofs[d->proof_count++] =
+        (struct paired_proof){ .arm = arm, .belief = belief_in_bucket(d, arm) };
 }
 
 /* Sets up the proofs.  The plan in force comes second: where the new one is not proven, that one
@@ -110,31 +111,32 @@ static void choose(struct decision *d)
     if (d->winner < 0)
         return;
     d->winner = best_expected(d, d->winner);
-    add_trial(d, d->winner);
-    add_trial(d, d->setup.incumbent);
+    add_proof(d, d->winner);
+    add_proof(d, d->setup.incumbent);
 }
 
 /* ---- what pairs prove */
 
-static uint32_t pair_count(const struct paired_proof *t)
+static uint32_t pair_count(const struct paired_proof *proof)
 {
-    return t->taken[CANDIDATE] < t->taken[DEFAULT] ? t->taken[CANDIDATE] : t->taken[DEFAULT];
+    return proof->taken[CANDIDATE] < proof->taken[DEFAULT] ? proof->taken[CANDIDATE]
+                                                           : proof->taken[DEFAULT];
 }
 
-struct pairs proof_pairs(const struct paired_proof *t)
+struct pairs proof_pairs(const struct paired_proof *proof)
 {
     struct pairs pairs = { 0 };
 
-    for (uint32_t i = 0; i < pair_count(t); i++)
-        pairs_add(&pairs, t->log_ns[CANDIDATE][i] - t->log_ns[DEFAULT][i], 0);
+    for (uint32_t i = 0; i < pair_count(proof); i++)
+        pairs_add(&pairs, proof->log_ns[CANDIDATE][i] - proof->log_ns[DEFAULT][i], 0);
     return pairs;
 }
 
 /* What the search sampled more than once tells how far samples scatter, which a few pairs cannot
  * tell of themselves; it counts like six of them at most, for it was taken at other times. */
-static struct mean mean_of(const struct decision *d, const struct paired_proof *t)
+static struct mean mean_of(const struct decision *d, const struct paired_proof *proof)
 {
-    struct pairs pairs = proof_pairs(t);
+    struct pairs pairs = proof_pairs(proof);
     struct scatter scatter;
     struct mean mean;
     double freedom, noise = search_noise(d->setup.search, &freedom);
@@ -148,51 +150,53 @@ static struct mean mean_of(const struct decision *d, const struct paired_proof *
 }
 
 /* With what was believed of the candidate when it was chosen. */
-static struct prospect prospect_of(const struct paired_proof *t, const struct mean *mean,
+static struct prospect prospect_of(const struct paired_proof *proof, const struct mean *mean,
                                    double most)
 {
-    struct mean both = mean_with_belief(mean, t->belief.mean, t->belief.sd * t->belief.sd);
+    struct mean both =
+        mean_with_belief(mean, proof->belief.mean, proof->belief.sd * proof->belief.sd);
 
     return mean_prospect(&both, (struct normal){ 0, INFINITY }, 0, most);
 }
 
 /* Where no rounds follow, a candidate goes on beyond the patience while that is expected to save
  * more than it costs. */
-static bool goes_on(const struct decision *d, const struct paired_proof *t, const struct mean *mean)
+static bool may_continue(const struct decision *d, const struct paired_proof *proof,
+                         const struct mean *mean)
 {
     uint32_t most = PAIRS_LONGER * d->setup.patience / 2;
     struct prospect p;
 
     most = most < PROOF_PAIRS_MAX ? most : PROOF_PAIRS_MAX;
-    if (!d->setup.launched || pair_count(t) >= most)
+    if (!d->setup.launched || pair_count(proof) >= most)
         return false;
-    p = prospect_of(t, mean, PAIRS_LUCKY * most - pair_count(t));
+    p = prospect_of(proof, mean, PAIRS_RESERVE * most - pair_count(proof));
     return prospect_worth(&p, d->setup.search->setup.worth) > 0;
 }
 
 enum outcome { OPEN, FAILED, PROVEN };
 
-static enum outcome outcome_of(const struct decision *d, const struct paired_proof *t)
+static enum outcome outcome_of(const struct decision *d, const struct paired_proof *proof)
 {
-    uint32_t count = pair_count(t);
+    uint32_t count = pair_count(proof);
     double chance = d->setup.launched ? d->setup.harm / PAIRS_LOOKS : d->setup.harm;
     struct mean mean, both;
 
-    if (!d->setup.search->usable[t->arm])
+    if (!d->setup.search->usable[proof->arm])
         return FAILED;
     if (default_arm_of(d) < 0)
         return PROVEN; /* nothing is left to compare it with */
     if (count < PAIRS_LEAST)
         return count < d->setup.patience / 2 ? OPEN : FAILED;
-    mean = mean_of(d, t);
-    both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
-    if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, chance))
-        return d->setup.apart && t->arm != d->setup.incumbent && both.mean > log1p(-as_good)
+    mean = mean_of(d, proof);
+    both = mean_with_belief(&mean, proof->belief.mean, proof->belief.sd * proof->belief.sd);
+    if (mean_proof(&mean, proof->belief.mean, proof->belief.sd * proof->belief.sd, chance))
+        return d->setup.distance && proof->arm != d->setup.incumbent && both.mean > log1p(-as_good)
                    ? FAILED
                    : PROVEN;
-    if (t->taken[CANDIDATE] == PROOF_PAIRS_MAX ||
+    if (proof->taken[CANDIDATE] == PROOF_PAIRS_MAX ||
         mean_chance_above(&mean, 0) >= 1 - d->setup.harm ||
-        (count >= d->setup.patience / 2 && !goes_on(d, t, &mean)))
+        (count >= d->setup.patience / 2 && !may_continue(d, proof, &mean)))
         return FAILED;
     return OPEN;
 }
@@ -220,7 +224,7 @@ static bool is_new(const struct search *s, int arm)
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
-    const struct paired_proof *t;
+    const struct paired_proof *proof;
     enum outcome outcome = OPEN;
     int next = d->chosen && !d->setup.again ? SEARCH_DONE : search_next(s);
 
@@ -233,23 +237,23 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     if (!d->chosen)
         choose(d);
     d->setup.again = false;
-    t = current(d, &outcome);
-    if (!t)
+    proof = current(d, &outcome);
+    if (!proof)
         return is_new(s, default_arm_of(d))                    ? default_arm_of(d)
                : default_arm_of(d) < 0 && is_new(s, d->winner) ? d->winner
                                                                : DECISION_DONE;
     if (outcome == PROVEN)
         return DECISION_DONE;
     /* In the order A B, B A: what becomes slower from step to step favours neither. */
-    if (t->taken[CANDIDATE] != t->taken[DEFAULT])
-        return t->taken[CANDIDATE] < t->taken[DEFAULT] ? t->arm : default_arm_of(d);
-    return t->taken[CANDIDATE] % 2 ? default_arm_of(d) : t->arm;
+    if (proof->taken[CANDIDATE] != proof->taken[DEFAULT])
+        return proof->taken[CANDIDATE] < proof->taken[DEFAULT] ? proof->arm : default_arm_of(d);
+    return proof->taken[CANDIDATE] % 2 ? default_arm_of(d) : proof->arm;
 }
 
 /* Either of a pair may run ahead of the other as far as both are needed. */
-int decision_also(struct decision *d, const bool *among, enum decision_purpose *purpose)
+int decision_next_among(struct decision *d, const bool *among, enum decision_purpose *purpose)
 {
-    const struct paired_proof *t;
+    const struct paired_proof *proof;
     enum outcome outcome = OPEN;
     int next = decision_next(d, purpose), default_arm = default_arm_of(d);
     uint32_t needed;
@@ -257,28 +261,29 @@ int decision_also(struct decision *d, const bool *among, enum decision_purpose *
     if (next == DECISION_DONE)
         return next;
     if (*purpose == DECISION_SEARCH)
-        return search_also(d->setup.search, among);
-    t = current(d, &outcome);
-    needed = t && pair_count(t) + 1 > PAIRS_LEAST ? pair_count(t) + 1 : PAIRS_LEAST;
-    if (t && among[t->arm] && t->taken[CANDIDATE] < needed)
-        return t->arm;
+        return search_next_among(d->setup.search, among);
+    proof = current(d, &outcome);
+    needed = proof && pair_count(proof) + 1 > PAIRS_LEAST ? pair_count(proof) + 1 : PAIRS_LEAST;
+    if (proof && among[proof->arm] && proof->taken[CANDIDATE] < needed)
+        return proof->arm;
     if (default_arm >= 0 && among[default_arm] &&
-        (t ? t->taken[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
+        (proof ? proof->taken[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
         return default_arm;
     return DECISION_DONE;
 }
 
 /* A sample of the default belongs to the candidate that waits for it. */
-static void tell_trial(struct decision *d, int arm, int64_t ns)
+static void add_to_proof(struct decision *d, int arm, int64_t ns)
 {
     enum outcome outcome = OPEN;
     const struct paired_proof *now = current(d, &outcome);
     int side = now && arm == now->arm ? CANDIDATE : DEFAULT;
-    struct paired_proof *t = now ? &d->proofs[now - d->proofs] : NULL;
+    struct paired_proof *proof = now ? &d->proofs[now - d->proofs] : NULL;
 
-    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->taken[side] == PROOF_PAIRS_MAX)
+    if (!proof || (side == DEFAULT && arm != default_arm_of(d)) ||
+        proof->taken[side] == PROOF_PAIRS_MAX)
         return;
-    t->log_ns[side][t->taken[side]++] = log((double)(ns > 0 ? ns : 1));
+    proof->log_ns[side][proof->taken[side]++] = log((double)(ns > 0 ? ns : 1));
 }
 
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
@@ -293,8 +298,8 @@ void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, i
     if (purpose == DECISION_SAFETY && !d->chosen)
         choose(d);
     if (purpose == DECISION_SAFETY)
-        tell_trial(d, arm, ns);
-    search_add(d->setup.search, arm, ns);
+        add_to_proof(d, arm, ns);
+    search_tell_unasked(d->setup.search, arm, ns);
 }
 
 void decision_recall(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
@@ -319,7 +324,7 @@ void decision_drop(struct decision *d, int arm)
     drop(d, arm, true);
 }
 
-void decision_shun(struct decision *d, int arm)
+void decision_drop_slow(struct decision *d, int arm)
 {
     drop(d, arm, false);
 }
@@ -329,15 +334,15 @@ void decision_shun(struct decision *d, int arm)
 /* Of the candidate that its pairs did not prove. */
 static struct doubt doubt_of(const struct decision *d)
 {
-    const struct paired_proof *t = decision_proof(d);
+    const struct paired_proof *proof = decision_proof(d);
     struct prospect p;
     struct mean mean;
 
-    if (!t || !d->setup.search->usable[t->arm] || pair_count(t) < 2)
+    if (!proof || !d->setup.search->usable[proof->arm] || pair_count(proof) < 2)
         return (struct doubt){ .arm = -1 };
-    mean = mean_of(d, t);
-    p = prospect_of(t, &mean, PROOF_PAIRS_MAX);
-    return prospect_doubt(&p, t->arm);
+    mean = mean_of(d, proof);
+    p = prospect_of(proof, &mean, PROOF_PAIRS_MAX);
+    return prospect_doubt(&p, proof->arm);
 }
 
 /* Times are the belief's, in which all samples count; a gain is what the pairs say. */
@@ -345,7 +350,7 @@ static void describe(const struct decision *d, struct decision_result *r)
 {
     static const double two_sided = 1.96;
     struct search *s = d->setup.search;
-    const struct paired_proof *t = NULL;
+    const struct paired_proof *proof = NULL;
     struct normal level = search_level(s, r->arm);
     int default_arm = default_arm_of(d);
 
@@ -369,10 +374,11 @@ static void describe(const struct decision *d, struct decision_result *r)
     r->samples += s->count[default_arm];
     r->harm = 1;
     for (int i = 0; i < d->proof_count; i++)
-        t = d->proofs[i].arm == r->arm ? &d->proofs[i] : t;
-    if (t && pair_count(t) > 1) {
-        struct mean mean = mean_of(d, t);
-        struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
+        proof = d->proofs[i].arm == r->arm ? &d->proofs[i] : proof;
+    if (proof && pair_count(proof) > 1) {
+        struct mean mean = mean_of(d, proof);
+        struct mean both =
+            mean_with_belief(&mean, proof->belief.mean, proof->belief.sd * proof->belief.sd);
         struct pair_range range = mean_range(&mean, STATED);
 
         r->gain = range_gain(range);
@@ -387,22 +393,22 @@ static void describe(const struct decision *d, struct decision_result *r)
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
     struct decision_result r = { .found = search_result(d->setup.search) };
-    const struct paired_proof *t;
+    const struct paired_proof *proof;
     enum outcome outcome = OPEN;
 
     if (r.found.winner < 0)
         return false;
-    t = d->chosen ? current(d, &outcome) : NULL;
+    proof = d->chosen ? current(d, &outcome) : NULL;
     if (default_arm_of(d) < 0) {
         r.arm = best_expected(d, r.found.winner);
         r.word = DECISION_ALONE;
-    } else if (!t || outcome != PROVEN) {
+    } else if (!proof || outcome != PROVEN) {
         r.arm = default_arm_of(d);
         r.word = DECISION_DEFAULT;
     } else {
-        struct mean mean = mean_of(d, t);
+        struct mean mean = mean_of(d, proof);
 
-        r.arm = t->arm;
+        r.arm = proof->arm;
         r.word = r.arm == d->setup.incumbent && r.arm != r.found.winner ? DECISION_INCUMBENT
                  : mean_proof(&mean, 0, INFINITY, d->setup.harm) == PROOF_FASTER ? DECISION_ADOPTED
                                                                                  : DECISION_LIKELY;

@@ -44,7 +44,7 @@ struct decision_setup {
     uint32_t patience;
     /* By arm: how far a plan lies from the default, which is 0; borrowed.  Of plans that are as
      * good within half a percent the nearest one is chosen.  NULL: they are all as far. */
-    const uint32_t *apart;
+    const uint32_t *distance;
     bool launched; /* each sample of a plan is from a launch of its own */
 };
 
@@ -97,12 +97,13 @@ int decision_next(struct decision *decision, enum decision_purpose *purpose);
 
 /* An arm among some that can be sampled cheaply just now, where decision_next() asks for one that
  * cannot: it is worth a sample nearly as much.  DECISION_DONE: none is. */
-int decision_also(struct decision *decision, const bool *among, enum decision_purpose *purpose);
+int decision_next_among(struct decision *decision, const bool *among,
+                        enum decision_purpose *purpose);
 
 void decision_tell(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
 void decision_recall(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
 void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
-void decision_shun(struct decision *decision, int arm); /* likewise: too slow to be tried */
+void decision_drop_slow(struct decision *decision, int arm); /* likewise: too slow to be tried */
 
 /* Whether the chance that an arm is slower than the default by more than 1 % is below the limit. */
 bool decision_is_safe(const struct decision *decision, int arm);

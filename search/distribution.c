@@ -20,13 +20,13 @@ double gain_of_learning(double gap, double moved)
     return moved > 1e-6 ? moved * (normal_density(z) - z * normal_tail(-z)) : 0;
 }
 
-double deviation_of(double variance, double least)
+double safe_deviation(double variance, double least)
 {
     return variance >= least ? sqrt(variance) : variance < least ? sqrt(least) : INFINITY;
 }
 
 /* Between the rows 1 / freedom is nearly a straight line. */
-double student(double freedom, enum certainty certainty)
+double student_quantile(double freedom, enum certainty certainty)
 {
     static const struct {
         double freedom, at[LEVELS];

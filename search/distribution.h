@@ -21,14 +21,14 @@ double gain_of_learning(double gap, double moved);
 
 /* The root of a variance that rounding may have made less than `least`; infinite where it is no
  * number: fmax() would make certainty of that. */
-double deviation_of(double variance, double least);
+double safe_deviation(double variance, double least);
 
 /* With 95 % what is stated, with 99.9 % what ends the rounds: who is asked after every cycle is
  * wrong more often than who is asked once. */
 enum certainty { STATED, STRICT, LEVELS };
 
 /* Student's two-sided quantiles; the chance that a value of his lies above t. */
-double student(double freedom, enum certainty certainty);
+double student_quantile(double freedom, enum certainty certainty);
 double student_tail(double t, double freedom);
 
 /* The least share u with  sum_i P(rival i is better by more than u) <= chance,  where rival i's

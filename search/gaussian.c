@@ -14,12 +14,12 @@ int gaussian_open(size_t arms, size_t rows_max, double least, struct gaussian *g
 
     *g = (struct gaussian){ .rows_max = rows_max, .least = least };
     g->mean = calloc(2 * stride + rows_max + 1, sizeof(double));
-    g->half = calloc(rows_max * stride + 1, sizeof(double));
+    g->arm_rows = calloc(rows_max * stride + 1, sizeof(double));
     g->factor = calloc(rows_max * rows_max, sizeof(double));
-    if (!g->mean || !g->half || !g->factor)
+    if (!g->mean || !g->arm_rows || !g->factor)
         return fail(ERR_NOMEM, "%zu samples of %zu plans in a search", rows_max, arms);
     g->variance = g->mean + stride;
-    g->right = g->variance + stride;
+    g->residuals = g->variance + stride;
     gaussian_reset(g, arms);
     return OK;
 }
@@ -27,7 +27,7 @@ int gaussian_open(size_t arms, size_t rows_max, double least, struct gaussian *g
 void gaussian_close(struct gaussian *g)
 {
     free(g->mean);
-    free(g->half);
+    free(g->arm_rows);
     free(g->factor);
 }
 
@@ -38,7 +38,7 @@ void gaussian_reset(struct gaussian *g, size_t arms)
     g->stride = (arms + 3) / 4 * 4;
 }
 
-double held_across(double log_c, double other)
+double capacity_correlation(double log_c, double other)
 {
     double apart = log_c - other;
 
@@ -70,19 +70,19 @@ double dot(const double *a, const double *b, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-double *gaussian_among(struct gaussian *g)
+double *gaussian_sample_row(struct gaussian *g)
 {
     return g->factor + g->rows * g->rows_max;
 }
 
-double *gaussian_with(struct gaussian *g)
+double *gaussian_arm_row(struct gaussian *g)
 {
-    return g->half + g->rows * g->stride;
+    return g->arm_rows + g->rows * g->stride;
 }
 
 void gaussian_add(struct gaussian *g, double residual)
 {
-    double *row = gaussian_among(g), *half = gaussian_with(g), scale;
+    double *row = gaussian_sample_row(g), *arm_rows = gaussian_arm_row(g), scale;
     size_t n = g->rows++;
 
     for (size_t j = 0; j < n; j++) {
@@ -90,34 +90,34 @@ void gaussian_add(struct gaussian *g, double residual)
 
         row[j] = (row[j] - dot(row, other, j)) / other[j];
     }
-    row[n] = deviation_of(row[n] - dot(row, row, n), g->least);
-    g->right[n] = (residual - dot(row, g->right, n)) / row[n];
+    row[n] = safe_deviation(row[n] - dot(row, row, n), g->least);
+    g->residuals[n] = (residual - dot(row, g->residuals, n)) / row[n];
     scale = 1 / row[n];
     for (size_t i = g->arms; i < g->stride; i++)
-        half[i] = 0; /* padding, whatever came into the rows before */
+        arm_rows[i] = 0; /* padding, whatever came into the rows before */
     for (size_t k = 0; k < n; k++)
-        subtract_scaled(half, g->half + k * g->stride, row[k], g->stride);
+        subtract_scaled(arm_rows, g->arm_rows + k * g->stride, row[k], g->stride);
     for (size_t i = 0; i < g->stride; i++)
-        half[i] *= scale;
-    subtract_scaled(g->mean, half, -g->right[n], g->stride);
+        arm_rows[i] *= scale;
+    subtract_scaled(g->mean, arm_rows, -g->residuals[n], g->stride);
     for (size_t i = 0; i < g->arms; i++)
-        g->variance[i] -= half[i] * half[i];
+        g->variance[i] -= arm_rows[i] * arm_rows[i];
 }
 
 double gaussian_covariance(const struct gaussian *g, double before, int a, int b)
 {
     for (size_t k = 0; k < g->rows; k++)
-        before -= g->half[k * g->stride + (size_t)a] * g->half[k * g->stride + (size_t)b];
+        before -= g->arm_rows[k * g->stride + (size_t)a] * g->arm_rows[k * g->stride + (size_t)b];
     return before;
 }
 
-double gaussian_apart(const struct gaussian *g, double before, int a, int b)
+double gaussian_difference_sd(const struct gaussian *g, double before, int a, int b)
 {
-    return deviation_of(g->variance[a] + g->variance[b] - 2 * gaussian_covariance(g, before, a, b),
-                        g->least);
+    return safe_deviation(
+        g->variance[a] + g->variance[b] - 2 * gaussian_covariance(g, before, a, b), g->least);
 }
 
-void gaussian_solve_half(const struct gaussian *g, double *x)
+void gaussian_solve_lower(const struct gaussian *g, double *x)
 {
     for (size_t i = 0; i < g->rows; i++) {
         const double *row = g->factor + i * g->rows_max;
@@ -128,7 +128,7 @@ void gaussian_solve_half(const struct gaussian *g, double *x)
 
 void gaussian_weights(const struct gaussian *g, double *out)
 {
-    memcpy(out, g->right, g->rows * sizeof(*out));
+    memcpy(out, g->residuals, g->rows * sizeof(*out));
     for (size_t i = g->rows; i-- > 0;) {
         const double *row = g->factor + i * g->rows_max;
 

@@ -11,10 +11,10 @@
 #include <string.h>
 
 /* The rules that may want a sample, in the order in which they are asked. */
-enum rule { FIRST, AGAIN, SCREEN, UNTRIED, RACE, COVER, CONSIST, NONE };
+enum rule { FIRST, AGAIN, FAMILIES, VALUES, RACE, NEIGHBOURS, TRUST_SAMPLES, NONE };
 
 /* The next sample, and which rule wants it. */
-struct pick {
+struct request {
     int arm; /* SEARCH_DONE: enough */
     enum rule rule;
     bool limited; /* the race was not over */
@@ -31,16 +31,17 @@ struct guided {
     double elsewhere_log_c;
     bool elsewhere_known;
 
-    double squares, first_sights;    /* standardised residuals of arms when first sampled */
-    bool cold;                       /* no visit nearby looked at every family */
-    bool flagged[SEARCH_ARMS_MAX];   /* was much slower than predicted in this visit */
-    double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
-    double unlike[SEARCH_ARMS_MAX]; /* variance of an arm that is nothing like what was predicted */
-    int pending, last;              /* -1 = none */
-    bool tried[SEARCH_ARMS_MAX];    /* in any visit */
-    struct pick pick;
+    double surprise_squares, surprise_count; /* standardised residuals of arms when first sampled */
+    bool cold;                               /* no visit nearby looked at every family */
+    bool flagged[SEARCH_ARMS_MAX];           /* was much slower than predicted in this visit */
+    double predicted[SEARCH_ARMS_MAX];       /* of a flagged arm: what was predicted */
+    double extra_variance[SEARCH_ARMS_MAX];  /* variance of an arm that is nothing like what was
+                                                predicted */
+    int retry, last;                         /* -1 = none */
+    bool tried[SEARCH_ARMS_MAX];             /* in any visit */
+    struct request request;
     struct observation scratch[BELIEF_OBSERVATIONS_MAX];
-    struct belief_sample told[BELIEF_TOLD_MAX];
+    struct belief_sample samples[BELIEF_SAMPLES_MAX];
 };
 
 /* Every arm against the incumbent, the best of those sampled in this visit. */
@@ -88,9 +89,9 @@ static double log_capacity(uint64_t capacity)
     return log(capacity ? (double)capacity : 1);
 }
 
-static void refit(struct guided *g)
+static void refit_costs(struct guided *g)
 {
-    double surprise = (10 + g->squares) / (10 + g->first_sights);
+    double surprise = (10 + g->surprise_squares) / (10 + g->surprise_count);
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
                                     BELIEF_OBSERVATIONS_MAX);
 
@@ -98,17 +99,17 @@ static void refit(struct guided *g)
     n = g->alone ? 0
                  : history_observations(&g->history, HISTORY_PAST, g->history.log_c, g->scratch,
                                         BELIEF_OBSERVATIONS_MAX);
-    g->prior.surprise = fmax(0.3, fmin(30, surprise));
-    belief_of(&g->prior, g->scratch, n, g->history.log_c, true, &g->base);
+    g->prior.misfit_scale = fmax(0.3, fmin(30, surprise));
+    belief_compute(&g->prior, g->scratch, n, g->history.log_c, true, &g->base);
     for (size_t i = 0; i < g->base.count; i++)
-        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
+        g->base.covariance[i * g->base.stride + i] += g->extra_variance[i];
 }
 
-static void look(struct guided *g, int masked)
+static void update_outlook(struct guided *g, int masked)
 {
-    size_t n = history_told(&g->history, masked, g->told);
+    size_t n = history_samples(&g->history, masked, g->samples);
 
-    outlook_of(&g->base, g->told, n, history_now(&g->history), &g->outlook);
+    outlook_update(&g->base, g->samples, n, history_now(&g->history), &g->outlook);
 }
 
 static void compare_all(const struct search *search, const struct outlook *outlook, int with,
@@ -126,7 +127,7 @@ static int best_sampled(const struct search *search, const struct guided *g, int
     bool sampled[SEARCH_ARMS_MAX];
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
-        sampled[i] = search->usable[i] && g->history.now[i].weight > 0;
+        sampled[i] = search->usable[i] && g->history.present[i].weight > 0;
     return search_least(search, sampled, g->outlook.mean, but);
 }
 
@@ -134,7 +135,7 @@ static struct view view_of(const struct search *search, struct guided *g, int ma
 {
     struct view v = { .search = search, .g = g, .masked = masked };
 
-    look(g, masked);
+    update_outlook(g, masked);
     v.expected_best = search_least(search, search->usable, g->outlook.mean, masked);
     v.incumbent = best_sampled(search, g, masked);
     if (v.incumbent >= 0)
@@ -158,14 +159,14 @@ static bool eligible(const struct view *v, int arm)
 }
 
 /* What the samples of an arm in this visit say by themselves; of weight 0: there are none. */
-static const struct record *direct(const struct view *v, int arm)
+static const struct record *samples_of(const struct view *v, int arm)
 {
-    return &v->g->history.now[arm];
+    return &v->g->history.present[arm];
 }
 
-static bool fresh(const struct view *v, int arm)
+static bool is_unsampled(const struct view *v, int arm)
 {
-    return eligible(v, arm) && !(direct(v, arm)->weight > 0);
+    return eligible(v, arm) && !(samples_of(v, arm)->weight > 0);
 }
 
 static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
@@ -185,27 +186,28 @@ static int best_of(const struct view *v, bool (*wanted)(const struct view *v, in
 }
 
 /* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols
- * to look at once each, nothing would be left for r. */
+ * to update_outlook at once each, nothing would be left for r. */
 static bool opens_a_family(const struct view *v, int arm)
 {
     const struct moe_plan *arms = v->search->setup.arms;
     struct moe_plan wanted = arms[arm];
 
-    if (!fresh(v, arm) || !(v->difference[arm] < 0.5))
+    if (!is_unsampled(v, arm) || !(v->difference[arm] < 0.5))
         return false;
     wanted.ctas = wanted.proto = 0;
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
         struct moe_plan known = arms[i];
 
         known.ctas = known.proto = 0;
-        if (direct(v, i)->weight > 0 && same_family(&known, &wanted))
+        if (samples_of(v, i)->weight > 0 && same_family(&known, &wanted))
             return false;
     }
     return true;
 }
 
-/* One bad constant makes whole families look bad: where none nearby was looked at, look. */
-static int screen(const struct view *v)
+/* One bad constant makes whole families update_outlook bad: where none nearby was looked at,
+ * update_outlook. */
+static int screen_families(const struct view *v)
 {
     return v->g->cold ? best_of(v, opens_a_family) : -1;
 }
@@ -227,19 +229,19 @@ static bool has_an_untried_value(const struct view *v, int arm)
 {
     bool tried = true;
 
-    for (size_t axis = 0; fresh(v, arm) && axis < plan_axis_count && tried; axis++)
+    for (size_t axis = 0; is_unsampled(v, arm) && axis < plan_axis_count && tried; axis++)
         tried = value_tried(v, arm, axis);
     return !tried;
 }
 
 /* Priors may be wrong by any factor, and a model is most convincing where it was never tested: what
  * a value of an axis is worth is looked at once in a table, whatever is expected of it. */
-static int untried(const struct view *v)
+static int untried_value(const struct view *v)
 {
     return best_of(v, has_an_untried_value);
 }
 
-/* What `count` samples with this variance of their mean promise for a choice across the gap: how
+/* What `count` samples with this variance of their mean predicted for a choice across the gap: how
  * far they may move the difference decides how often they turn the choice, and by how much.  Per
  * sample. */
 static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
@@ -249,24 +251,25 @@ static double worth_of(double gap, double covariance, double variance, double of
 
 /* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
  * make most of it: one alone turns no choice that rests on ten.  Samples of one arm show it and the
- * mood of the moment together: where that has just turned, the arm that ran since is worth no more
- * samples until another one has run.  Samples in turn show the difference alone. */
+ * shared_noise of the moment together: where that has just turned, the arm that ran since is worth
+ * no more samples until another one has run.  Samples in turn show the difference alone. */
 static double most_worth(const struct view *v, int arm, int *which)
 {
     enum { AT_A_TIME = 16 };
     const struct outlook *o = &v->g->outlook;
-    double noise = history_variance(&v->g->history), gap = v->difference[arm];
+    double noise = history_noise(&v->g->history), gap = v->difference[arm];
     double own = o->sd[arm] * o->sd[arm], theirs = o->sd[v->incumbent] * o->sd[v->incumbent];
     double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
-    double mood = o->mood_variance, mine = o->with_mood[arm], its = o->with_mood[v->incumbent];
+    double shared_noise = o->shared_noise_variance, mine = o->with_shared_noise[arm],
+           its = o->with_shared_noise[v->incumbent];
     double by_arm = fabs(own - joint + mine - its),
            by_incumbent = fabs(joint - theirs + mine - its);
     double of_arm = 0, of_incumbent = 0, of_both = 0;
 
     for (int n = 1; n <= AT_A_TIME; n *= 2) {
-        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + mood + 2 * mine, noise / n, n));
-        of_incumbent =
-            fmax(of_incumbent, worth_of(gap, by_incumbent, theirs + mood + 2 * its, noise / n, n));
+        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + shared_noise + 2 * mine, noise / n, n));
+        of_incumbent = fmax(of_incumbent, worth_of(gap, by_incumbent,
+                                                   theirs + shared_noise + 2 * its, noise / n, n));
         if (n > 1)
             of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
     }
@@ -294,7 +297,8 @@ static int worthiest(const struct view *v)
             other = which == i ? v->incumbent : i;
         }
     }
-    /* Not twice the same one: a mood that has turned unnoticed would be taken for its time. */
+    /* Not twice the same one: a shared_noise that has turned unnoticed would be taken for its time.
+     */
     return best >= 0 && best == v->g->last ? other : best;
 }
 
@@ -375,7 +379,7 @@ static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
 /* Known well enough without a sample here.  One sample elsewhere is not enough: an outlier would
  * rule out the best family for all later visits.  Nor is one far away: messages that change their
  * protocol, or products their tiles, turn an order within a doubling of c. */
-static bool excused(const struct view *v, int arm)
+static bool is_known_slower(const struct view *v, int arm)
 {
     double gap = v->difference[arm];
     struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
@@ -384,34 +388,34 @@ static bool excused(const struct view *v, int arm)
         return true;
     if (seen.samples >= 2 && seen.mean > 0.05 + 2 * seen.error)
         return true;
-    return v->g->history.visit_count && gap > 0.20 + 3 * v->sd[arm];
+    return v->g->history.past_count && gap > 0.20 + 3 * v->sd[arm];
 }
 
 /* A winner must be measured against its neighbours: a wrong model is most convincing where it was
  * never tested. */
-static int cover(const struct view *v)
+static int cover_neighbours(const struct view *v)
 {
     bool near[SEARCH_ARMS_MAX];
     int best = -1;
 
     find_neighbours(v, near);
     for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        if (near[i] && fresh(v, i) && !excused(v, i) &&
+        if (near[i] && is_unsampled(v, i) && !is_known_slower(v, i) &&
             (best < 0 || v->difference[i] < v->difference[best]))
             best = i;
     return best;
 }
 
-/* ---- direct samples against what the model makes of them */
+/* ---- samples_of samples against what the model makes of them */
 
 /* The model may not overrule samples that clearly say otherwise. */
 static int directly_better(const struct view *v)
 {
-    const struct record *here = direct(v, v->incumbent);
-    double variance = history_variance(&v->g->history);
+    const struct record *here = samples_of(v, v->incumbent);
+    double variance = history_noise(&v->g->history);
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        const struct record *its = direct(v, i);
+        const struct record *its = samples_of(v, i);
         double by = here->log_ns - its->log_ns, error;
 
         if (i == v->incumbent || !eligible(v, i) || !(its->weight > 0) || by <= 0)
@@ -424,21 +428,21 @@ static int directly_better(const struct view *v)
     return -1;
 }
 
-static int consist(const struct view *v)
+static int trust_samples(const struct view *v)
 {
-    double here = direct(v, v->incumbent)->log_ns, good = here + 0.15;
+    double here = samples_of(v, v->incumbent)->log_ns, good = here + 0.15;
     bool near[SEARCH_ARMS_MAX];
 
     find_neighbours(v, near);
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        double predicted = v->g->outlook.mean[i], measured = direct(v, i)->log_ns;
-        double weight = direct(v, i)->weight;
+        double predicted = v->g->outlook.mean[i], measured = samples_of(v, i)->log_ns;
+        double weight = samples_of(v, i)->weight;
 
         if (!eligible(v, i) || !(weight > 0) || i == v->incumbent)
             continue;
         /* Two outliers in a row happen: who was thought to be good before them gets more chances.
          */
-        if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->promise[i] < good) ||
+        if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->predicted[i] < good) ||
                                  (weight < 4 && predicted < good)))
             return i;
         /* One sample says that the arm is slow; the model, or a neighbour that is the best, that it
@@ -457,93 +461,94 @@ static const struct {
     enum rule rule;
     int (*arm)(const struct view *view);
 } rules[] = {
-    { SCREEN, screen }, { UNTRIED, untried }, { RACE, race },
-    { COVER, cover },   { CONSIST, consist },
+    { FAMILIES, screen_families },    { VALUES, untried_value },        { RACE, race },
+    { NEIGHBOURS, cover_neighbours }, { TRUST_SAMPLES, trust_samples },
 };
 
-static struct pick pick_from(const struct search *search, struct guided *g, int masked)
+static struct request request_by_rules(const struct search *search, struct guided *g, int masked)
 {
     struct view v = view_of(search, g, masked);
 
     if (v.incumbent < 0)
-        return (struct pick){ .arm = v.expected_best < 0 ? SEARCH_DONE : v.expected_best,
-                              .rule = FIRST };
+        return (struct request){ .arm = v.expected_best < 0 ? SEARCH_DONE : v.expected_best,
+                                 .rule = FIRST };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         int arm = rules[i].arm(&v);
 
         if (arm >= 0)
-            return (struct pick){ .arm = arm, .rule = rules[i].rule };
+            return (struct request){ .arm = arm, .rule = rules[i].rule };
     }
-    return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = worthiest(&v) >= 0 };
+    return (struct request){ .arm = SEARCH_DONE, .rule = NONE, .limited = worthiest(&v) >= 0 };
 }
 
-static struct pick next_pick(const struct search *search, struct guided *g)
+static struct request next_request(const struct search *search, struct guided *g)
 {
-    struct pick pick;
+    struct request request;
 
     if (search->samples >= most_samples(search))
-        return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = true };
-    if (g->pending < 0)
-        return pick_from(search, g, -1);
+        return (struct request){ .arm = SEARCH_DONE, .rule = NONE, .limited = true };
+    if (g->retry < 0)
+        return request_by_rules(search, g, -1);
     /* Outliers come in bursts: let another arm go first, if one is wanted anyway. */
-    if (g->last == g->pending) {
-        pick = pick_from(search, g, g->pending);
-        if (pick.arm != SEARCH_DONE && pick.rule != FIRST)
-            return pick;
+    if (g->last == g->retry) {
+        request = request_by_rules(search, g, g->retry);
+        if (request.arm != SEARCH_DONE && request.rule != FIRST)
+            return request;
     }
-    return (struct pick){ .arm = g->pending, .rule = AGAIN };
+    return (struct request){ .arm = g->retry, .rule = AGAIN };
 }
 
 /* ---- visits and samples */
 
-static void guided_visit(struct search *search)
+static void guided_begin(struct search *search)
 {
     struct guided *g = search->own;
     double log_c = log_capacity(search->capacity);
 
-    history_end(&g->history, g->cold && g->pick.arm == SEARCH_DONE);
+    history_end(&g->history, g->cold && g->request.arm == SEARCH_DONE);
     history_begin(&g->history, log_c);
     g->alone = search->alone;
     g->cold = g->alone || !history_screened_near(&g->history, log_c, 0.7);
     memset(g->flagged, 0, sizeof(g->flagged));
-    memset(g->unlike, 0, sizeof(g->unlike));
-    g->pending = g->last = -1;
+    memset(g->extra_variance, 0, sizeof(g->extra_variance));
+    g->retry = g->last = -1;
     g->elsewhere_known = false;
-    refit(g);
-    g->pick = next_pick(search, g);
+    refit_costs(g);
+    g->request = next_request(search, g);
 }
 
 static int guided_next(struct search *search)
 {
-    return ((const struct guided *)search->own)->pick.arm;
+    return ((const struct guided *)search->own)->request.arm;
 }
 
 /* Compares a sample with what was believed before it. */
-static void judge(const struct search *search, struct guided *g, int arm, struct normal expected,
-                  double log_ns)
+static void note_surprise(const struct search *search, struct guided *g, int arm,
+                          struct normal expected, double log_ns)
 {
     double above = log_ns - expected.mean, sd = expected.sd, doubt = history_doubt(&g->history);
-    double in_doubt = sqrt(sd * sd + (doubt * doubt - 1) * history_variance(&g->history));
-    bool first = !(g->history.now[arm].weight > 0);
+    double in_doubt = sqrt(sd * sd + (doubt * doubt - 1) * history_noise(&g->history));
+    bool first = !(g->history.present[arm].weight > 0);
 
-    g->pending = g->pending == arm ? -1 : g->pending;
+    g->retry = g->retry == arm ? -1 : g->retry;
     if (first && isfinite(above / sd)) {
-        g->squares += fmin(12, above * above / (sd * sd));
-        g->first_sights++;
+        g->surprise_squares += fmin(12, above * above / (sd * sd));
+        g->surprise_count++;
     }
     /* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
-     * what is slower may be an outlier.  Unless all are faster now, the mood having turned: that is
-     * seen by an arm whose time is known, before others are looked at and seem as fast. */
+     * what is slower may be an outlier.  Unless all are faster present, the shared_noise having
+     * turned: that is seen by an arm whose time is known, before others are looked at and seem as
+     * fast. */
     if (first && above < -2.5 * in_doubt) {
-        g->unlike[arm] = above * above;
-        g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
-        g->pending = g->pending < 0 ? best_sampled(search, g, arm) : g->pending;
+        g->extra_variance[arm] = above * above;
+        g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->extra_variance[arm];
+        g->retry = g->retry < 0 ? best_sampled(search, g, arm) : g->retry;
     }
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
         if (!g->flagged[arm])
-            g->promise[arm] = g->outlook.mean[arm];
+            g->predicted[arm] = g->outlook.mean[arm];
         g->flagged[arm] = true;
-        g->pending = arm;
+        g->retry = arm;
     }
 }
 
@@ -555,20 +560,20 @@ static void guided_tell(struct search *search, int arm, double log_ns, bool aske
     double sd;
 
     (void)asked;
-    look(g, -1);
+    update_outlook(g, -1);
     sd = g->outlook.sd[arm];
-    expected.mean = g->outlook.mean[arm] + g->outlook.mood_now;
-    expected.sd = sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd);
-    judge(search, g, arm, expected, log_ns);
+    expected.mean = g->outlook.mean[arm] + g->outlook.shared_noise_now;
+    expected.sd = sqrt(sd * sd + history_noise(&g->history) + mood_sd * mood_sd);
+    note_surprise(search, g, arm, expected, log_ns);
     g->last = arm;
     g->tried[arm] = true;
     history_add(&g->history, arm, log_ns, expected);
-    look(g, -1);
+    update_outlook(g, -1);
     history_read(&g->history, g->outlook.readings);
     if (search->samples == 4 || (g->cold && search->samples == 9))
-        refit(g);
+        refit_costs(g);
     g->elsewhere_known = false;
-    g->pick = next_pick(search, g);
+    g->request = next_request(search, g);
 }
 
 static void guided_drop(struct search *search, int arm, bool failed)
@@ -577,10 +582,10 @@ static void guided_drop(struct search *search, int arm, bool failed)
 
     if (failed)
         history_forget(&g->history, arm);
-    if (g->pending == arm)
-        g->pending = -1;
+    if (g->retry == arm)
+        g->retry = -1;
     g->elsewhere_known = false;
-    g->pick = next_pick(search, g);
+    g->request = next_request(search, g);
 }
 
 static double bound_against(const struct search *search, const bool *usable, const double *mean,
@@ -601,21 +606,21 @@ static double bound_against(const struct search *search, const bool *usable, con
 
 /* ---- without measuring */
 
-static const struct belief *look_elsewhere(struct guided *g, double log_c)
+static const struct belief *belief_elsewhere(struct guided *g, double log_c)
 {
     size_t n;
 
     if (g->elsewhere_known && g->elsewhere_log_c == log_c)
         return &g->elsewhere;
     n = history_observations(&g->history, HISTORY_ALL, log_c, g->scratch, BELIEF_OBSERVATIONS_MAX);
-    belief_of(&g->prior, g->scratch, n, log_c, false, &g->elsewhere);
+    belief_compute(&g->prior, g->scratch, n, log_c, false, &g->elsewhere);
     g->elsewhere_log_c = log_c;
     g->elsewhere_known = true;
     return &g->elsewhere;
 }
 
-static void judge_belief(const struct search *search, const bool *usable, const struct belief *b,
-                         struct search_result *out)
+static void verdict_of_belief(const struct search *search, const bool *usable,
+                              const struct belief *b, struct search_result *out)
 {
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
     int winner = search_least(search, usable, b->mean, -1);
@@ -627,7 +632,7 @@ static void judge_belief(const struct search *search, const bool *usable, const 
         double of_winner = of[(size_t)winner * b->stride + (size_t)winner];
 
         mean[i] = b->mean[i] - b->mean[winner];
-        sd[i] = deviation_of(row[i] + of_winner - 2 * row[winner], 0);
+        sd[i] = safe_deviation(row[i] + of_winner - 2 * row[winner], 0);
     }
     out->winner = winner;
     out->runner_up = search_least(search, usable, b->mean, winner);
@@ -639,20 +644,20 @@ static void guided_infer(struct search *search, uint64_t capacity, const bool *u
 {
     struct guided *g = search->own;
 
-    if (g->history.visit_count || g->history.sample_count)
-        judge_belief(search, usable, look_elsewhere(g, log_capacity(capacity)), out);
+    if (g->history.past_count || g->history.sample_count)
+        verdict_of_belief(search, usable, belief_elsewhere(g, log_capacity(capacity)), out);
 }
 
 static double guided_estimate(struct search *search, uint64_t capacity, int arm)
 {
-    return look_elsewhere(search->own, log_capacity(capacity))->mean[arm];
+    return belief_elsewhere(search->own, log_capacity(capacity))->mean[arm];
 }
 
 static struct normal guided_level(struct search *search, int arm)
 {
     struct guided *g = search->own;
 
-    look(g, -1);
+    update_outlook(g, -1);
     return (struct normal){ g->outlook.mean[arm], g->outlook.sd[arm] };
 }
 
@@ -661,7 +666,7 @@ static struct normal guided_compare(struct search *search, int arm, int other)
     struct guided *g = search->own;
     double doubt = history_doubt(&g->history);
 
-    look(g, -1);
+    update_outlook(g, -1);
     return (struct normal){ g->outlook.mean[arm] - g->outlook.mean[other],
                             doubt * outlook_difference_sd(&g->outlook, arm, other) };
 }
@@ -671,7 +676,7 @@ static double guided_bound(struct search *search, int arm)
     struct guided *g = search->own;
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
 
-    look(g, -1);
+    update_outlook(g, -1);
     compare_all(search, &g->outlook, arm, mean, sd);
     return bound_against(search, search->usable, mean, sd, arm);
 }
@@ -691,13 +696,13 @@ static void guided_verdict(struct search *search, struct search_result *out)
     struct view v = view_of(search, g, -1);
 
     if (v.incumbent < 0) {
-        judge_belief(search, search->usable, &g->base, out);
+        verdict_of_belief(search, search->usable, &g->base, out);
         return;
     }
     out->winner = v.incumbent;
     out->runner_up = search_least(search, search->usable, v.difference, v.incumbent);
     out->bound = bound_against(search, search->usable, v.difference, v.sd, v.incumbent);
-    if (g->pick.limited)
+    if (g->request.limited)
         out->reason = SEARCH_LIMIT;
 }
 
@@ -706,7 +711,7 @@ const struct search_ops search_guided = {
     .summary = "races the plans that a cost model, fitted to all samples, allows",
     .open = guided_open,
     .close = guided_close,
-    .visit = guided_visit,
+    .begin = guided_begin,
     .next = guided_next,
     .tell = guided_tell,
     .drop = guided_drop,

@@ -1,5 +1,5 @@
-/* Averages samples so that outliers do not count, finds turns of the mood among them, and keeps
- * what is most useful when there is too much. */
+/* Averages samples so that outliers do not count, finds turns of the shared_noise among them, and
+ * keeps what is most useful when there is too much. */
 #include "history.h"
 
 #include "stats.h"
@@ -11,7 +11,7 @@
  * none that is nearer than the least, and each that is farther than the most; x3 is 1.1. */
 static const double outlier_deviations = 4, outlier_least = 0.4, outlier_most = 0.9;
 /* The deviation of what a visit's samples share; the present one may be a burst as a whole. */
-static const double offset_sd = 0.08, offset_now_sd = 0.25;
+static const double offset_sd = 0.08, present_offset_sd = 0.25;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
 static const double prior_sd = 0.05, prior_freedom = 3;
 
@@ -21,10 +21,10 @@ void history_reset(struct history *history, size_t arm_count)
     history->arm_count = arm_count;
 }
 
-/* ---- turns of the mood */
+/* ---- turns of the shared_noise */
 
 /* How many standard deviations a common shift is away from none; and how large it must be. */
-static const double turn_deviations = 3.7, turn_least = 0.08;
+static const double change_deviations = 3.7, change_least = 0.08;
 /* One slow step is an outlier, and says no more than this; none is faster than it should be. */
 static const double step_deviations = 3;
 enum { LOOK_BACK = 12 };
@@ -36,7 +36,7 @@ struct shift {
 
 static double deviations_of(const struct shift *s)
 {
-    return fabs(s->sum) > turn_least * s->weights ? fabs(s->sum) / sqrt(s->weights) : 0;
+    return fabs(s->sum) > change_least * s->weights ? fabs(s->sum) / sqrt(s->weights) : 0;
 }
 
 static void add_step(struct shift *shift, const struct surprise *s)
@@ -45,9 +45,9 @@ static void add_step(struct shift *shift, const struct surprise *s)
     shift->sum += fmin(s->above, step_deviations * sqrt(s->variance)) / s->variance;
 }
 
-/* That the mood has turned is shown only by plans that are known from before, because a model may
- * be wrong.  The other plans also tell when it turned. */
-int mood_turn(const struct surprise *steps, size_t count)
+/* That the shared_noise has turned is shown only by plans that are known from before, because a
+ * model may be wrong.  The other plans also tell when it turned. */
+int find_change_point(const struct surprise *steps, size_t count)
 {
     struct shift known = { 0, 0 }, all = { 0, 0 };
     double most = 0;
@@ -60,7 +60,7 @@ int mood_turn(const struct surprise *steps, size_t count)
         if (!s->first)
             add_step(&known, s);
         add_step(&all, s);
-        shown |= known.weights > 0 && deviations_of(&known) > turn_deviations;
+        shown |= known.weights > 0 && deviations_of(&known) > change_deviations;
         if (shown && deviations_of(&all) > most) {
             most = deviations_of(&all);
             turn = (int)(count - k);
@@ -76,18 +76,18 @@ static void clear_present(struct history *h, double log_c)
     h->log_c = log_c;
     h->sample_count = 0;
     h->stretch = 0;
-    memset(h->now, 0, sizeof(h->now));
+    memset(h->present, 0, sizeof(h->present));
     for (size_t i = 0; i < h->arm_count; i++)
-        h->now[i].arm = (int)i;
+        h->present[i].arm = (int)i;
 }
 
-static double calm(const struct sample *s)
+static double without_shared_noise(const struct sample *s)
 {
-    return s->log_ns - s->reading.mood;
+    return s->log_ns - s->reading.shared_noise;
 }
 
 /* Of few samples the fastest one is right: nothing makes a step faster than it is, and two outliers
- * of three are seen now and then.  Of more, the lower median. */
+ * of three are seen present and then.  Of more, the lower median. */
 static double centre_of_arm(const struct history *h, int arm)
 {
     double values[HISTORY_SAMPLES_MAX];
@@ -95,7 +95,7 @@ static double centre_of_arm(const struct history *h, int arm)
 
     for (size_t i = 0; i < h->sample_count; i++)
         if (h->samples[i].arm == arm)
-            values[n++] = calm(&h->samples[i]);
+            values[n++] = without_shared_noise(&h->samples[i]);
     if (isnan(median_of(values, n))) /* it sorts them */
         return NAN;
     return values[n < 4 ? 0 : (n - 1) / 2];
@@ -107,9 +107,9 @@ static void average(struct history *h, int arm)
 {
     double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
     double limit =
-        fmax(outlier_least, fmin(outlier_most, outlier_deviations * sqrt(history_variance(h))));
+        fmax(outlier_least, fmin(outlier_most, outlier_deviations * sqrt(history_noise(h))));
 
-    h->now[arm].weight = 0;
+    h->present[arm].weight = 0;
     if (isnan(centre))
         return;
     for (size_t i = 0; i < h->sample_count; i++) {
@@ -117,16 +117,16 @@ static void average(struct history *h, int arm)
 
         if (s->arm != arm)
             continue;
-        s->outlier = fabs(calm(s) - centre) > limit;
+        s->outlier = fabs(without_shared_noise(s) - centre) > limit;
         kept += !s->outlier;
-        sum += s->outlier ? 0 : calm(s);
+        sum += s->outlier ? 0 : without_shared_noise(s);
     }
-    h->now[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
+    h->present[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
 }
 
-/* Looks for a turn among the samples of the last stretch.  What is known of the mood before a turn
- * says nothing of that since. */
-static void find_turn(struct history *h)
+/* Looks for a turn among the samples of the last stretch.  What is known of the shared_noise before
+ * a turn says nothing of that since. */
+static void note_change_point(struct history *h)
 {
     struct surprise steps[16];
     size_t first = h->sample_count, n = 0, room = sizeof(steps) / sizeof(steps[0]);
@@ -137,7 +137,7 @@ static void find_turn(struct history *h)
         first--;
     for (size_t i = first; i < h->sample_count; i++)
         steps[n++] = h->samples[i].surprise;
-    turn = mood_turn(steps, n);
+    turn = find_change_point(steps, n);
     if (turn < 0 || first + (size_t)turn == 0)
         return;
     h->stretch++;
@@ -161,34 +161,35 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
     history->samples[at] =
         (struct sample){ .arm = arm,
                          .log_ns = log_ns,
-                         .reading.mood = at ? history->samples[at - 1].reading.mood : 0,
+                         .reading.shared_noise =
+                             at ? history->samples[at - 1].reading.shared_noise : 0,
                          .when = history_now(history),
                          .surprise = { log_ns - expected.mean, expected.sd * expected.sd,
-                                       !(history->now[arm].weight > 0) } };
+                                       !(history->present[arm].weight > 0) } };
     history->sample_count++;
     if (at)
-        find_turn(history);
+        note_change_point(history);
     average(history, arm);
 }
 
-/* A reading that is no number is replaced: else the noise of all later visits would be none, too.
+/* A reading that is no number is replaced: else the noise of all later past would be none, too.
  */
 void history_read(struct history *history, const struct belief_reading *readings)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < history->sample_count && n < BELIEF_TOLD_MAX; i++) {
-        double mood = i ? history->samples[i - 1].reading.mood : 0;
-        struct belief_reading r = { .mood = mood };
+    for (size_t i = 0; i < history->sample_count && n < BELIEF_SAMPLES_MAX; i++) {
+        double shared_noise = i ? history->samples[i - 1].reading.shared_noise : 0;
+        struct belief_reading r = { .shared_noise = shared_noise };
 
         if (!history->samples[i].outlier)
             r = readings[n++];
-        if (!isfinite(r.mood) || !isfinite(r.noise) || !isfinite(r.freedom))
-            r = (struct belief_reading){ .mood = mood };
+        if (!isfinite(r.shared_noise) || !isfinite(r.noise) || !isfinite(r.freedom))
+            r = (struct belief_reading){ .shared_noise = shared_noise };
         history->samples[i].reading = r;
     }
     for (size_t i = 0; i < history->arm_count; i++)
-        if (history->now[i].weight > 0)
+        if (history->present[i].weight > 0)
             average(history, (int)i);
 }
 
@@ -200,7 +201,7 @@ void history_forget(struct history *history, int arm)
         if (history->samples[i].arm != arm)
             history->samples[kept++] = history->samples[i];
     history->sample_count = kept;
-    history->now[arm].weight = 0;
+    history->present[arm].weight = 0;
 }
 
 /* Noise differs from bucket to bucket, but not without end: what was seen before counts as this
@@ -215,7 +216,7 @@ static void add_noise(const struct history *h, double *squares, double *freedom)
     }
 }
 
-double history_variance(const struct history *history)
+double history_noise(const struct history *history)
 {
     double squares = prior_freedom * prior_sd * prior_sd + history->squares;
     double before = squares / (prior_freedom + history->freedom), here = 0, freedom = 0;
@@ -234,20 +235,19 @@ double history_doubt(const struct history *history)
     return 1 + 4 / freedom;
 }
 
-/* ---- earlier visits */
+/* ---- earlier past */
 
-static void remove_visit(struct history *h, size_t which)
+static void remove_bucket(struct history *h, size_t which)
 {
-    struct past_visit gone = h->visits[which];
+    struct past_bucket gone = h->past[which];
 
     memmove(h->records + gone.first, h->records + gone.first + gone.count,
             (h->record_count - gone.first - gone.count) * sizeof(*h->records));
     h->record_count -= gone.count;
-    memmove(h->visits + which, h->visits + which + 1,
-            (h->visit_count - which - 1) * sizeof(*h->visits));
-    h->visit_count--;
-    for (size_t i = which; i < h->visit_count; i++)
-        h->visits[i].first -= gone.count;
+    memmove(h->past + which, h->past + which + 1, (h->past_count - which - 1) * sizeof(*h->past));
+    h->past_count--;
+    for (size_t i = which; i < h->past_count; i++)
+        h->past[i].first -= gone.count;
 }
 
 /* The visit that others can replace best, being nearest to them; the oldest of equals. */
@@ -256,11 +256,11 @@ static size_t most_crowded(const struct history *h)
     double nearest = INFINITY;
     size_t which = 0;
 
-    for (size_t i = 0; i < h->visit_count; i++) {
+    for (size_t i = 0; i < h->past_count; i++) {
         double below = INFINITY, above = INFINITY;
 
-        for (size_t j = 0; j < h->visit_count; j++) {
-            double away = h->visits[j].log_c - h->visits[i].log_c;
+        for (size_t j = 0; j < h->past_count; j++) {
+            double away = h->past[j].log_c - h->past[i].log_c;
 
             if (j != i && away >= 0)
                 above = fmin(above, away);
@@ -278,11 +278,11 @@ static size_t most_crowded(const struct history *h)
 /* A new visit replaces what was known of the same capacity. */
 void history_begin(struct history *history, double log_c)
 {
-    for (size_t i = history->visit_count; i-- > 0;)
-        if (!(fabs(history->visits[i].log_c - log_c) > 0))
-            remove_visit(history, i);
+    for (size_t i = history->past_count; i-- > 0;)
+        if (!(fabs(history->past[i].log_c - log_c) > 0))
+            remove_bucket(history, i);
     clear_present(history, log_c);
-    history->visits_ever++;
+    history->groups++;
 }
 
 void history_end(struct history *history, bool screened)
@@ -290,32 +290,32 @@ void history_end(struct history *history, bool screened)
     size_t count = 0;
 
     for (size_t i = 0; i < history->arm_count; i++)
-        count += history->now[i].weight > 0;
+        count += history->present[i].weight > 0;
     if (!count)
         return;
-    while (history->visit_count && (history->visit_count == HISTORY_VISITS_MAX ||
-                                    history->record_count + count > HISTORY_RECORDS_MAX))
-        remove_visit(history, most_crowded(history));
-    history->visits[history->visit_count++] = (struct past_visit){ .id = history->visits_ever,
-                                                                   .log_c = history->log_c,
-                                                                   .screened = screened,
-                                                                   .first = history->record_count,
-                                                                   .count = count };
+    while (history->past_count && (history->past_count == HISTORY_BUCKETS_MAX ||
+                                   history->record_count + count > HISTORY_RECORDS_MAX))
+        remove_bucket(history, most_crowded(history));
+    history->past[history->past_count++] = (struct past_bucket){ .id = history->groups,
+                                                                 .log_c = history->log_c,
+                                                                 .screened = screened,
+                                                                 .first = history->record_count,
+                                                                 .count = count };
     for (size_t i = 0; i < history->arm_count; i++)
-        if (history->now[i].weight > 0)
-            history->records[history->record_count++] = history->now[i];
+        if (history->present[i].weight > 0)
+            history->records[history->record_count++] = history->present[i];
     add_noise(history, &history->squares, &history->freedom);
     clear_present(history, history->log_c);
 }
 
 /* ---- what is known */
 
-size_t history_told(const struct history *history, int except, struct belief_sample *out)
+size_t history_samples(const struct history *history, int except, struct belief_sample *out)
 {
-    double variance = history_variance(history);
+    double variance = history_noise(history);
     size_t n = 0;
 
-    for (size_t i = 0; i < history->sample_count && n < BELIEF_TOLD_MAX; i++) {
+    for (size_t i = 0; i < history->sample_count && n < BELIEF_SAMPLES_MAX; i++) {
         const struct sample *s = &history->samples[i];
 
         if (!s->outlier && s->arm != except)
@@ -325,7 +325,7 @@ size_t history_told(const struct history *history, int except, struct belief_sam
 }
 
 /* A visit's averages as observations, at most `room` of them. */
-static size_t observe(const struct past_visit *visit, const struct record *records, size_t count,
+static size_t observe(const struct past_bucket *past, const struct record *records, size_t count,
                       double variance, double offset, struct observation *out, size_t room)
 {
     size_t n = 0;
@@ -333,8 +333,8 @@ static size_t observe(const struct past_visit *visit, const struct record *recor
     for (size_t i = 0; i < count && n < room; i++)
         if (records[i].weight > 0)
             out[n++] = (struct observation){ .arm = records[i].arm,
-                                             .visit = visit->id,
-                                             .log_c = visit->log_c,
+                                             .group = past->id,
+                                             .log_c = past->log_c,
                                              .log_ns = records[i].log_ns,
                                              .variance = variance / records[i].weight,
                                              .offset_variance = offset * offset };
@@ -342,62 +342,63 @@ static size_t observe(const struct past_visit *visit, const struct record *recor
 }
 
 /* The visit nearest to log_c among those not yet taken; of equals the latest. */
-static const struct past_visit *nearest_visit(const struct history *h, double log_c,
-                                              const bool *taken)
+static const struct past_bucket *nearest_bucket(const struct history *h, double log_c,
+                                                const bool *taken)
 {
-    const struct past_visit *best = NULL;
+    const struct past_bucket *best = NULL;
 
-    for (size_t i = h->visit_count; i-- > 0;)
-        if (!taken[i] && (!best || fabs(h->visits[i].log_c - log_c) < fabs(best->log_c - log_c)))
-            best = &h->visits[i];
+    for (size_t i = h->past_count; i-- > 0;)
+        if (!taken[i] && (!best || fabs(h->past[i].log_c - log_c) < fabs(best->log_c - log_c)))
+            best = &h->past[i];
     return best;
 }
 
 size_t history_observations(const struct history *history, enum history_part part, double log_c,
                             struct observation *out, size_t room)
 {
-    bool taken[HISTORY_VISITS_MAX] = { false };
-    struct observation told[SEARCH_ARMS_MAX];
-    double variance = 1.25 * history_variance(history); /* the mood was not known exactly */
-    struct past_visit now = { history->visits_ever, history->log_c };
-    size_t present = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
-    size_t n_told = observe(&now, history->now, present, variance, offset_now_sd, told, room);
+    bool taken[HISTORY_BUCKETS_MAX] = { false };
+    struct observation present_samples[SEARCH_ARMS_MAX];
+    double variance = 1.25 * history_noise(history); /* the shared_noise was not known exactly */
+    struct past_bucket now = { history->groups, history->log_c };
+    size_t arms = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
+    size_t present_count =
+        observe(&now, history->present, arms, variance, present_offset_sd, present_samples, room);
 
-    while (n < room - n_told) {
-        const struct past_visit *visit = nearest_visit(history, log_c, taken);
+    while (n < room - present_count) {
+        const struct past_bucket *past = nearest_bucket(history, log_c, taken);
 
-        if (!visit)
+        if (!past)
             break;
-        taken[visit - history->visits] = true;
-        n += observe(visit, history->records + visit->first, visit->count, variance, offset_sd,
-                     out + n, room - n_told - n);
+        taken[past - history->past] = true;
+        n += observe(past, history->records + past->first, past->count, variance, offset_sd,
+                     out + n, room - present_count - n);
     }
-    memcpy(out + n, told, n_told * sizeof(*told));
-    return n + n_told;
+    memcpy(out + n, present_samples, present_count * sizeof(*present_samples));
+    return n + present_count;
 }
 
-static const struct record *record_in(const struct history *h, const struct past_visit *visit,
+static const struct record *record_in(const struct history *h, const struct past_bucket *past,
                                       int arm)
 {
-    for (size_t i = 0; i < visit->count; i++)
-        if (h->records[visit->first + i].arm == arm)
-            return &h->records[visit->first + i];
+    for (size_t i = 0; i < past->count; i++)
+        if (h->records[past->first + i].arm == arm)
+            return &h->records[past->first + i];
     return NULL;
 }
 
 struct contrast history_contrast(const struct history *history, int a, int b, double reach)
 {
-    double variance = history_variance(history), sum = 0, total = 0, samples = 0;
+    double variance = history_noise(history), sum = 0, total = 0, samples = 0;
 
-    for (size_t i = 0; i < history->visit_count; i++) {
-        const struct past_visit *visit = &history->visits[i];
+    for (size_t i = 0; i < history->past_count; i++) {
+        const struct past_bucket *past = &history->past[i];
         const struct record *of_a, *of_b;
         double weight;
 
-        if (fabs(visit->log_c - history->log_c) >= reach)
+        if (fabs(past->log_c - history->log_c) >= reach)
             continue;
-        of_a = record_in(history, visit, a);
-        of_b = record_in(history, visit, b);
+        of_a = record_in(history, past, a);
+        of_b = record_in(history, past, b);
         if (!of_a || !of_b)
             continue;
         weight = 1 / (1 / of_a->weight + 1 / of_b->weight);
@@ -412,8 +413,8 @@ struct contrast history_contrast(const struct history *history, int a, int b, do
 
 bool history_screened_near(const struct history *history, double log_c, double reach)
 {
-    for (size_t i = 0; i < history->visit_count; i++)
-        if (history->visits[i].screened && fabs(history->visits[i].log_c - log_c) < reach)
+    for (size_t i = 0; i < history->past_count; i++)
+        if (history->past[i].screened && fabs(history->past[i].log_c - log_c) < reach)
             return true;
     return false;
 }

@@ -5,7 +5,7 @@
 
 #include "belief.h"
 
-enum { HISTORY_RECORDS_MAX = 2048, HISTORY_VISITS_MAX = 512, HISTORY_SAMPLES_MAX = 1024 };
+enum { HISTORY_RECORDS_MAX = 2048, HISTORY_BUCKETS_MAX = 512, HISTORY_SAMPLES_MAX = 1024 };
 
 /* A step against what was expected of it: log time above, and that expectation's variance, noise
  * included.  `first`: of its plan, so that it rests on a model alone. */
@@ -15,7 +15,7 @@ struct surprise {
 };
 
 /* Which of these successive steps of one stretch was the first after a turn; -1: none was. */
-int mood_turn(const struct surprise *steps, size_t count);
+int find_change_point(const struct surprise *steps, size_t count);
 
 /* An arm's samples of one visit. */
 struct record {
@@ -24,7 +24,7 @@ struct record {
     double weight; /* samples that agree; outliers are not counted */
 };
 
-struct past_visit {
+struct past_bucket {
     uint32_t id;
     double log_c;
     bool screened;       /* every family of plans was looked at */
@@ -33,25 +33,25 @@ struct past_visit {
 
 struct history {
     size_t arm_count;
-    struct past_visit visits[HISTORY_VISITS_MAX];
-    size_t visit_count;
+    struct past_bucket past[HISTORY_BUCKETS_MAX];
+    size_t past_count;
     struct record records[HISTORY_RECORDS_MAX];
     size_t record_count;
-    uint32_t visits_ever;
-    double squares, freedom; /* of noise, closed visits only */
+    uint32_t groups;
+    double squares, freedom; /* of noise, closed past only */
 
     double log_c; /* of the present visit */
     struct sample {
         int arm;
         double log_ns;
-        struct belief_reading reading; /* as it looks now */
+        struct belief_reading reading; /* as it looks present */
         bool outlier;
         struct moment when;
         struct surprise surprise;
     } samples[HISTORY_SAMPLES_MAX];
     size_t sample_count;
-    int stretch;                        /* the last sample's */
-    struct record now[SEARCH_ARMS_MAX]; /* by arm; weight 0: no sample yet */
+    int stretch;                            /* the last sample's */
+    struct record present[SEARCH_ARMS_MAX]; /* by arm; weight 0: no sample yet */
 };
 
 void history_reset(struct history *history, size_t arm_count);
@@ -65,22 +65,23 @@ void history_forget(struct history *history, int arm); /* in the present visit *
 void history_end(struct history *history, bool screened);
 
 /* The variance of one sample's log(ns), from the present visit and everything seen before. */
-double history_variance(const struct history *history);
+double history_noise(const struct history *history);
 /* The factor by which a standard deviation has to be widened as long as that variance rests on few
  * samples. */
 double history_doubt(const struct history *history);
 
-/* Earlier visits' records, nearest in capacity first, then the present visit's if wanted. */
+/* Earlier past' records, nearest in capacity first, then the present visit's if wanted. */
 enum history_part { HISTORY_PAST, HISTORY_ALL };
 size_t history_observations(const struct history *history, enum history_part part, double log_c,
                             struct observation *out, size_t room);
 
-/* The present visit's samples, outliers and one arm (or -1) left out; at most BELIEF_TOLD_MAX. */
-size_t history_told(const struct history *history, int except, struct belief_sample *out);
+/* The present visit's samples, outliers and one arm (or -1) left out; at most BELIEF_SAMPLES_MAX.
+ */
+size_t history_samples(const struct history *history, int except, struct belief_sample *out);
 struct moment history_now(const struct history *history);
-/* What the samples that history_told() gives for -1 turn out to be made of. */
+/* What the samples that history_samples() gives for -1 turn out to be made of. */
 void history_read(struct history *history, const struct belief_reading *readings);
-/* What other visits say of arm a against arm b: the mean difference of their log times where both
+/* What other past say of arm a against arm b: the mean difference of their log times where both
  * were sampled within `reach`, its standard error, and how many samples of a that is. */
 struct contrast {
     double mean, error, samples;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* What one process showed of one plan. */
-struct shown {
+struct step {
     int range, arm;
     double log_ns;
 };
@@ -31,8 +31,8 @@ struct tally {
 struct range {
     struct search *search;
     double weight;
-    struct tally *tally; /* by arm */
-    double noise, own;   /* variances: of a sample; of what a plan has for itself */
+    struct tally *tally;        /* by arm */
+    double noise, own_variance; /* variances: of a sample; of what a plan has for itself */
 };
 
 /* What is believed of a launch: the logarithm of its weighted time under the best live plans. */
@@ -44,39 +44,39 @@ struct launch_belief {
 
 /* What a launch is held to while it is compared: fixed when the comparison begins, so that no
  * process that is counted has helped to choose it. */
-struct line_up {
+struct lineup {
     int launch;
     int *live; /* by range */
 };
-enum { CHOSEN, USUAL, LINE_UPS };
+enum { CANDIDATE_LAUNCH, DEFAULT_LAUNCH, LINEUPS };
 
 struct launch_decision {
     struct launch_decision_setup setup;
     struct search_model model; /* of `search`: leads its strategy here */
     struct search *search;     /* whose arms are launches */
     struct decision decision;
-    uint32_t *apart; /* by launch */
+    uint32_t *distance; /* by launch */
     struct range *buckets;
     size_t bucket_count;
-    struct shown *shown;
-    size_t shown_count;
+    struct step *step;
+    size_t step_count;
     struct process *processes;
     size_t process_count;
     struct launch_belief *beliefs; /* by launch */
-    bool surveyed;                 /* they are up to date */
+    bool beliefs_current;          /* they are up to date */
     double cost;
 
-    bool lined_up;
-    struct line_up line_up[LINE_UPS]; /* of the candidate and of the default launch */
-    int fixed_arm;                    /* the best single plan of these two; -1: none */
+    bool has_lineups;
+    struct lineup lineup[LINEUPS]; /* of the candidate and of the default launch */
+    int fixed_arm;                 /* the best single plan of these two; -1: none */
 
-    bool under_way;
-    bool *within, *among; /* by arm */
+    bool running;
+    bool *runs_there, *unshown; /* by arm */
 };
 
 /* Processes differ: what is believed of that before some launch ran twice counts like so many
  * repeats. */
-static const double usual_luck = 0.02, usual_freedom = 4;
+static const double usual_launch_sd = 0.02, usual_freedom = 4;
 
 /* What no plan or launch is chosen for that is farther from the default. */
 static const double as_good = 0.005;
@@ -88,8 +88,9 @@ static const double as_good = 0.005;
 static void fit_range(struct range *r)
 {
     static const double least_own = 1e-4, usual_freedom_here = 2;
-    double squares = usual_freedom_here * usual_luck * usual_luck, freedom = usual_freedom_here;
-    double apart = 0, shares = 0, arms = 0;
+    double squares = usual_freedom_here * usual_launch_sd * usual_launch_sd,
+           freedom = usual_freedom_here;
+    double distance = 0, shares = 0, arms = 0;
 
     for (size_t arm = 0; arm < r->search->setup.arm_count; arm++) {
         const struct tally *t = &r->tally[arm];
@@ -98,12 +99,12 @@ static void fit_range(struct range *r)
             continue;
         squares += t->squares;
         freedom += t->count - 1;
-        apart += pow(t->mean - search_level(r->search, (int)arm).mean, 2);
+        distance += pow(t->mean - search_level(r->search, (int)arm).mean, 2);
         shares += 1 / t->count;
         arms++;
     }
     r->noise = squares / freedom;
-    r->own = arms > 0 ? fmax(least_own, (apart - r->noise * shares) / arms) : least_own;
+    r->own_variance = arms > 0 ? fmax(least_own, (distance - r->noise * shares) / arms) : least_own;
 }
 
 static struct normal level_of(const struct range *r, int arm)
@@ -112,16 +113,17 @@ static struct normal level_of(const struct range *r, int arm)
     double share;
 
     if (r->tally && r->tally[arm].count > 0) {
-        share = r->tally[arm].count * r->own / (r->tally[arm].count * r->own + r->noise);
+        share = r->tally[arm].count * r->own_variance /
+                (r->tally[arm].count * r->own_variance + r->noise);
         level.mean += share * (r->tally[arm].mean - level.mean);
     }
     return level;
 }
 
-/* `apart`: of plans that are as good within half a percent the nearest to the default; NULL: the
- * best one. */
-static int live_of(const struct range *r, const uint32_t *launch_of, int launch,
-                   const uint32_t *apart)
+/* `distance`: of plans that are as good runs_there half a percent the nearest to the default; NULL:
+ * the best one. */
+static int live_arm_of(const struct range *r, const uint32_t *launch_of, int launch,
+                       const uint32_t *distance)
 {
     struct search *s = r->search;
     double least = INFINITY;
@@ -140,16 +142,16 @@ static int live_of(const struct range *r, const uint32_t *launch_of, int launch,
         least = mean;
         ran = s->count[arm] > 0;
     }
-    for (int arm = 0; arm < (int)s->setup.arm_count && apart && ran; arm++)
+    for (int arm = 0; arm < (int)s->setup.arm_count && distance && ran; arm++)
         if ((int)launch_of[arm] == launch && s->usable[arm] && s->count[arm] &&
-            apart[arm] < apart[best] && level_of(r, arm).mean < least + as_good)
+            distance[arm] < distance[best] && level_of(r, arm).mean < least + as_good)
             best = arm;
     return best;
 }
 
-int launch_live(struct search *visit, const uint32_t *launch_of, int launch)
+int launch_live_arm(struct search *search, const uint32_t *launch_of, int launch)
 {
-    return live_of(&(struct range){ .search = visit }, launch_of, launch, NULL);
+    return live_arm_of(&(struct range){ .search = search }, launch_of, launch, NULL);
 }
 
 struct launch_part launch_part_of(struct search *s, int arm, double weight)
@@ -182,7 +184,7 @@ struct gain launch_price(const struct launch_part *parts, size_t count)
     return (struct gain){ price, fmax(0, price - 1.96 * sd), fmin(1, price + 1.96 * sd) };
 }
 
-int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch)
+int launch_choose(const double *totals, const uint32_t *distance, size_t count, int default_launch)
 {
     double least = INFINITY;
     int best = -1;
@@ -194,8 +196,8 @@ int launch_pick(const double *totals, const uint32_t *apart, size_t count, int d
             continue;
         if (l == default_launch)
             return l;
-        if (best < 0 || apart[l] < apart[best] ||
-            (apart[l] == apart[best] && totals[l] < totals[best]))
+        if (best < 0 || distance[l] < distance[best] ||
+            (distance[l] == distance[best] && totals[l] < totals[best]))
             best = l;
     }
     return best;
@@ -213,16 +215,16 @@ static bool can_run(const struct launch_decision *c, size_t range, int arm, int 
     return (int)c->setup.launch_of[arm] == launch && c->buckets[range].search->usable[arm];
 }
 
-static int find_live(const struct launch_decision *c, int launch, size_t range)
+static int live_arm(const struct launch_decision *c, int launch, size_t range)
 {
-    return live_of(&c->buckets[range], c->setup.launch_of, launch, c->setup.apart);
+    return live_arm_of(&c->buckets[range], c->setup.launch_of, launch, c->setup.distance);
 }
 
 /* The variance of one process's logarithm, as far as all that it shows shares it, by processes of
  * one launch that showed the same plans one after the other. */
-static double luck_of(const struct launch_decision *c, double *freedom)
+static double difference_between_launches(const struct launch_decision *c, double *freedom)
 {
-    double squares = usual_luck * usual_luck * usual_freedom;
+    double squares = usual_launch_sd * usual_launch_sd * usual_freedom;
 
     *freedom = usual_freedom;
     for (size_t p = 1; p < c->process_count; p++) {
@@ -233,19 +235,19 @@ static double luck_of(const struct launch_decision *c, double *freedom)
             if (c->processes[q].launch == now->launch)
                 before = &c->processes[q];
         for (size_t r = 0; r < c->bucket_count && before; r++) {
-            double apart = 0, weight = 0;
+            double distance = 0, weight = 0;
             uint32_t both = 0;
 
             for (size_t i = now->first; i < now->first + now->count; i++)
                 for (size_t j = before->first; j < before->first + before->count; j++)
-                    if (c->shown[i].range == (int)r && c->shown[j].range == (int)r &&
-                        c->shown[i].arm == c->shown[j].arm) {
-                        apart += c->shown[i].log_ns - c->shown[j].log_ns;
-                        weight += weighted(c, r, c->shown[j].log_ns);
+                    if (c->step[i].range == (int)r && c->step[j].range == (int)r &&
+                        c->step[i].arm == c->step[j].arm) {
+                        distance += c->step[i].log_ns - c->step[j].log_ns;
+                        weight += weighted(c, r, c->step[j].log_ns);
                         both++;
                     }
             if (both) {
-                sum += apart / both * weight / both;
+                sum += distance / both * weight / both;
                 weights += weight / both;
             }
         }
@@ -257,13 +259,13 @@ static double luck_of(const struct launch_decision *c, double *freedom)
     return squares / *freedom;
 }
 
-static void survey(struct launch_decision *c)
+static void update_beliefs(struct launch_decision *c)
 {
-    double freedom, luck = luck_of(c, &freedom);
+    double freedom, launch_variance = difference_between_launches(c, &freedom);
 
-    if (c->surveyed)
+    if (c->beliefs_current)
         return;
-    c->surveyed = true;
+    c->beliefs_current = true;
     for (size_t r = 0; r < c->bucket_count; r++)
         fit_range(&c->buckets[r]);
     for (size_t l = 0; l < c->setup.launch_count; l++)
@@ -272,10 +274,10 @@ static void survey(struct launch_decision *c)
         c->beliefs[c->processes[p].launch].processes += c->processes[p].count > 0;
     for (size_t l = 0; l < c->setup.launch_count; l++) {
         struct launch_belief *b = &c->beliefs[l];
-        double sum = 0, together = 0, apart = 0;
+        double sum = 0, together = 0, distance = 0;
 
         for (size_t r = 0; r < c->bucket_count; r++) {
-            int arm = c->buckets[r].weight > 0 ? find_live(c, (int)l, r) : 0;
+            int arm = c->buckets[r].weight > 0 ? live_arm(c, (int)l, r) : 0;
             struct normal level;
             double part;
 
@@ -289,25 +291,25 @@ static void survey(struct launch_decision *c)
             part = weighted(c, r, level.mean);
             sum += part;
             together += part * level.sd;
-            apart += part * part * level.sd * level.sd;
+            distance += part * part * level.sd * level.sd;
         }
         b->log_ns = log(sum);
         /* Of a launch that never ran, what buckets expect may be wrong in all of them alike. */
-        b->variance = b->processes ? fmax(luck / b->processes, apart / (sum * sum))
-                                   : together * together / (sum * sum) + luck;
+        b->variance = b->processes ? fmax(launch_variance / b->processes, distance / (sum * sum))
+                                   : together * together / (sum * sum) + launch_variance;
     }
 }
 
-/* ---- the search among launches */
+/* ---- the search unshown launches */
 
-static struct launch_decision *choice_of(const struct search *search)
+static struct launch_decision *launch_decision_of(const struct search *search)
 {
     return (struct launch_decision *)search->setup.model->self;
 }
 
 static int launches_open(struct search *search)
 {
-    search->own = choice_of(search);
+    search->own = launch_decision_of(search);
     return OK;
 }
 
@@ -319,10 +321,10 @@ static void launches_nothing(struct search *search)
 /* The launch of least expected time that can run, but one; `ran`: of those that ran. */
 static int best_launch(const struct search *search, bool ran, int but)
 {
-    struct launch_decision *c = choice_of(search);
+    struct launch_decision *c = launch_decision_of(search);
     int best = -1;
 
-    survey(c);
+    update_beliefs(c);
     for (int l = 0; l < (int)c->setup.launch_count; l++)
         if (l != but && search->usable[l] && c->beliefs[l].runs &&
             (!ran || c->beliefs[l].processes) &&
@@ -343,13 +345,13 @@ static double worth_of(const struct launch_decision *c)
 
 /* How much faster a launch is expected to get where it were known which of its live plans is best
  * in each range. */
-static double live_doubt(const struct launch_decision *c, int launch)
+static double gain_of_live_plans(const struct launch_decision *c, int launch)
 {
     double sum = 0, doubt = 0;
 
     for (size_t r = 0; r < c->bucket_count; r++) {
         struct search *s = c->buckets[r].search;
-        int live = c->buckets[r].weight > 0 ? find_live(c, launch, r) : -1;
+        int live = c->buckets[r].weight > 0 ? live_arm(c, launch, r) : -1;
         double part, most = 0;
 
         if (live < 0)
@@ -374,14 +376,15 @@ static double live_doubt(const struct launch_decision *c, int launch)
  * the best one take. */
 static int launches_next(struct search *search)
 {
-    struct launch_decision *c = choice_of(search);
-    int usual = (int)c->setup.launch_of[c->setup.default_arm];
+    struct launch_decision *c = launch_decision_of(search);
+    int default_launch = (int)c->setup.launch_of[c->setup.default_arm];
     int best = best_launch(search, true, -1), next = -1;
     double most = worth_of(c);
 
-    if (best < 0 || !c->beliefs[usual].processes)
-        return c->beliefs[usual].runs && search->usable[usual] ? usual
-                                                               : best_launch(search, false, -1);
+    if (best < 0 || !c->beliefs[default_launch].processes)
+        return c->beliefs[default_launch].runs && search->usable[default_launch]
+                   ? default_launch
+                   : best_launch(search, false, -1);
     if (search->samples >= search->setup.limit)
         return SEARCH_DONE;
     for (int l = 0; l < (int)c->setup.launch_count; l++) {
@@ -400,7 +403,7 @@ static int launches_next(struct search *search)
     if (next >= 0 && c->beliefs[next].processes &&
         c->beliefs[best].variance > c->beliefs[next].variance)
         next = best;
-    if (next < 0 && live_doubt(c, best) > live_worth)
+    if (next < 0 && gain_of_live_plans(c, best) > live_worth)
         next = best;
     return next >= 0 ? next : SEARCH_DONE;
 }
@@ -412,9 +415,9 @@ static void launches_tell(struct search *search, int launch, double log_ns, bool
 
 static struct normal launches_level(struct search *search, int launch)
 {
-    struct launch_decision *c = choice_of(search);
+    struct launch_decision *c = launch_decision_of(search);
 
-    survey(c);
+    update_beliefs(c);
     return (struct normal){ c->beliefs[launch].log_ns, sqrt(c->beliefs[launch].variance) };
 }
 
@@ -435,14 +438,14 @@ static void launches_verdict(struct search *search, struct search_result *out)
 
 static double launches_noise(const struct search *search, double *freedom)
 {
-    return luck_of(choice_of(search), freedom);
+    return difference_between_launches(launch_decision_of(search), freedom);
 }
 
 static const struct search_ops launches_ops = {
     .name = "launches",
     .open = launches_open,
     .close = launches_nothing,
-    .visit = launches_nothing,
+    .begin = launches_nothing,
     .next = launches_next,
     .tell = launches_tell,
     .verdict = launches_verdict,
@@ -466,25 +469,25 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
     c->setup = *setup;
     c->model.self = c;
     c->fixed_arm = -1;
-    c->apart = malloc(launches * sizeof(*c->apart));
+    c->distance = malloc(launches * sizeof(*c->distance));
     c->beliefs = calloc(launches, sizeof(*c->beliefs));
-    c->within = calloc(2 * setup->arm_count, sizeof(bool));
-    if (!c->apart || !c->beliefs || !c->within) {
+    c->runs_there = calloc(2 * setup->arm_count, sizeof(bool));
+    if (!c->distance || !c->beliefs || !c->runs_there) {
         rc = fail(ERR_NOMEM, "a choice of launches");
         goto out;
     }
-    c->among = c->within + setup->arm_count;
+    c->unshown = c->runs_there + setup->arm_count;
     for (size_t l = 0; l < launches; l++)
-        c->apart[l] = UINT32_MAX;
+        c->distance[l] = UINT32_MAX;
     for (size_t arm = 0; arm < setup->arm_count; arm++) {
-        uint32_t l = setup->launch_of[arm], apart = setup->apart ? setup->apart[arm] : 0;
+        uint32_t l = setup->launch_of[arm], distance = setup->distance ? setup->distance[arm] : 0;
 
-        c->apart[l] = apart < c->apart[l] ? apart : c->apart[l];
+        c->distance[l] = distance < c->distance[l] ? distance : c->distance[l];
     }
     search =
         (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
-    /* An exhaustive pass starts each launch three times; the pairs that follow are among these.  Of
-     * few launches that is too little to know them apart. */
+    /* An exhaustive pass starts each launch three times; the pairs that follow are unshown these.
+     * Of few launches that is too little to know them distance. */
     search.limit =
         (uint32_t)launches +
         2 * (uint32_t)(launches > 2 * PAIRS_LEAST ? launches - PAIRS_LEAST : PAIRS_LEAST);
@@ -496,7 +499,7 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
                                        .harm = setup->harm,
                                        .margin = setup->margin,
                                        .patience = 2 * PAIRS_LEAST, /* then while it pays */
-                                       .apart = setup->apart ? c->apart : NULL,
+                                       .distance = setup->distance ? c->distance : NULL,
                                        .launched = true };
     decision_open(&c->decision, &decided);
     *out = c;
@@ -511,16 +514,16 @@ void launch_decision_close(struct launch_decision *c)
     if (!c)
         return;
     search_close(c->search);
-    for (int i = 0; i < LINE_UPS; i++)
-        free(c->line_up[i].live);
+    for (int i = 0; i < LINEUPS; i++)
+        free(c->lineup[i].live);
     for (size_t r = 0; r < c->bucket_count; r++)
         free(c->buckets[r].tally);
-    free(c->apart);
+    free(c->distance);
     free(c->buckets);
-    free(c->shown);
+    free(c->step);
     free(c->processes);
     free(c->beliefs);
-    free(c->within);
+    free(c->runs_there);
     free(c);
 }
 
@@ -535,7 +538,8 @@ static int best_fixed(const struct launch_decision *c)
         int launch = (int)c->setup.launch_of[arm];
         double sum = 0;
 
-        if (launch != c->line_up[CHOSEN].launch && launch != c->line_up[USUAL].launch)
+        if (launch != c->lineup[CANDIDATE_LAUNCH].launch &&
+            launch != c->lineup[DEFAULT_LAUNCH].launch)
             continue;
         for (size_t r = 0; r < c->bucket_count && sum < INFINITY; r++)
             if (c->buckets[r].weight > 0)
@@ -551,37 +555,38 @@ static int best_fixed(const struct launch_decision *c)
 }
 
 /* Fixes what the candidate and the default launch show from here on. */
-static void line_up(struct launch_decision *c)
+static void lineup(struct launch_decision *c)
 {
-    int launch[LINE_UPS];
+    int launch[LINEUPS];
 
-    launch[USUAL] = c->decision.setup.default_arm;
-    if (!c->search->usable[launch[USUAL]])
-        launch[USUAL] = c->decision.winner; /* it stands alone */
-    launch[CHOSEN] = c->decision.proof_count ? c->decision.proofs[0].arm : launch[USUAL];
-    for (int i = 0; i < LINE_UPS; i++) {
-        c->line_up[i].launch = launch[i];
+    launch[DEFAULT_LAUNCH] = c->decision.setup.default_arm;
+    if (!c->search->usable[launch[DEFAULT_LAUNCH]])
+        launch[DEFAULT_LAUNCH] = c->decision.winner; /* it stands alone */
+    launch[CANDIDATE_LAUNCH] =
+        c->decision.proof_count ? c->decision.proofs[0].arm : launch[DEFAULT_LAUNCH];
+    for (int i = 0; i < LINEUPS; i++) {
+        c->lineup[i].launch = launch[i];
         for (size_t r = 0; r < c->bucket_count; r++)
-            c->line_up[i].live[r] = find_live(c, launch[i], r);
+            c->lineup[i].live[r] = live_arm(c, launch[i], r);
     }
     c->fixed_arm = best_fixed(c);
-    c->lined_up = true;
+    c->has_lineups = true;
 }
 
-static void break_up(struct launch_decision *c)
+static void drop_lineups(struct launch_decision *c)
 {
-    c->lined_up = false;
+    c->has_lineups = false;
     c->decision.chosen = false;
     c->decision.proof_count = 0;
     for (size_t p = 0; p < c->process_count; p++)
         c->processes[p].fresh = false;
 }
 
-static const struct line_up *line_up_of(const struct launch_decision *c, int launch)
+static const struct lineup *lineup_of(const struct launch_decision *c, int launch)
 {
-    for (int i = 0; i < LINE_UPS && c->lined_up; i++)
-        if (c->line_up[i].launch == launch)
-            return &c->line_up[i];
+    for (int i = 0; i < LINEUPS && c->has_lineups; i++)
+        if (c->lineup[i].launch == launch)
+            return &c->lineup[i];
     return NULL;
 }
 
@@ -590,19 +595,19 @@ struct normal launch_decision_level(const struct launch_decision *c, int range, 
     return level_of(&c->buckets[range], arm);
 }
 
-int launch_decision_live(const struct launch_decision *c, int launch, int range)
+int launch_decision_live_arm(const struct launch_decision *c, int launch, int range)
 {
-    const struct line_up *of = line_up_of(c, launch);
+    const struct lineup *of = lineup_of(c, launch);
 
-    return of ? of->live[range] : find_live(c, launch, (size_t)range);
+    return of ? of->live[range] : live_arm(c, launch, (size_t)range);
 }
 
-static const struct shown *find_shown(const struct launch_decision *c, const struct process *p,
-                                      size_t range, int arm)
+static const struct step *find_step(const struct launch_decision *c, const struct process *p,
+                                    size_t range, int arm)
 {
     for (size_t i = p->first; i < p->first + p->count; i++)
-        if (c->shown[i].range == (int)range && c->shown[i].arm == arm)
-            return &c->shown[i];
+        if (c->step[i].range == (int)range && c->step[i].arm == arm)
+            return &c->step[i];
     return NULL;
 }
 
@@ -614,11 +619,11 @@ static double total_of(const struct launch_decision *c, const struct process *p,
     double sum = 0;
 
     for (size_t r = 0; r < c->bucket_count; r++) {
-        const struct shown *s;
+        const struct step *s;
 
         if (!(c->buckets[r].weight > 0) || (range >= 0 && range != (int)r))
             continue;
-        s = find_shown(c, p, r, fixed >= 0 ? fixed : live[r]);
+        s = find_step(c, p, r, fixed >= 0 ? fixed : live[r]);
         if (!s)
             return NAN;
         sum += weighted(c, r, s->log_ns);
@@ -632,31 +637,31 @@ int launch_decision_add(struct launch_decision *c, struct search *search, double
 {
     struct range fresh = { .search = search, .weight = weight };
 
-    for (int i = 0; i < LINE_UPS; i++) {
-        int *more = realloc(c->line_up[i].live, (c->bucket_count + 1) * sizeof(*more));
+    for (int i = 0; i < LINEUPS; i++) {
+        int *more = realloc(c->lineup[i].live, (c->bucket_count + 1) * sizeof(*more));
 
         if (!more)
             return fail(ERR_NOMEM, "a range");
-        c->line_up[i].live = more;
+        c->lineup[i].live = more;
     }
     fresh.tally = calloc(c->setup.arm_count, sizeof(*fresh.tally));
     if (!fresh.tally)
         return fail(ERR_NOMEM, "plans of a range");
     ARRAY_APPEND(c->buckets, c->bucket_count, fresh);
-    c->surveyed = false;
+    c->beliefs_current = false;
     if (weight > 0)
-        break_up(c); /* what is to be compared has one range more */
+        drop_lineups(c); /* what is to be compared has one range more */
     return (int)c->bucket_count - 1;
 }
 
-void launch_decision_weigh(struct launch_decision *c, int range, double weight)
+void launch_decision_set_weight(struct launch_decision *c, int range, double weight)
 {
     c->buckets[range].weight = weight;
-    c->surveyed = false;
-    break_up(c);
+    c->beliefs_current = false;
+    drop_lineups(c);
 }
 
-void launch_decision_cost(struct launch_decision *c, double share)
+void launch_decision_set_cost(struct launch_decision *c, double share)
 {
     c->cost = share;
     c->search->setup.worth = worth_of(c);
@@ -664,7 +669,7 @@ void launch_decision_cost(struct launch_decision *c, double share)
 
 /* ---- launches */
 
-static bool any_counts(const struct launch_decision *c)
+static bool has_weight(const struct launch_decision *c)
 {
     for (size_t r = 0; r < c->bucket_count; r++)
         if (c->buckets[r].weight > 0)
@@ -673,17 +678,17 @@ static bool any_counts(const struct launch_decision *c)
 }
 
 /* Launches in which some range has no plan that can run are out, as long as that range counts. */
-static void rule_out(struct launch_decision *c)
+static void update_usable(struct launch_decision *c)
 {
-    int usual = c->decision.setup.default_arm;
+    int default_launch = c->decision.setup.default_arm;
 
-    survey(c);
+    update_beliefs(c);
     for (int l = 0; l < (int)c->setup.launch_count; l++) {
         if (c->search->usable[l] == c->beliefs[l].runs)
             continue;
         c->search->usable[l] = c->beliefs[l].runs;
-        if (l == usual || l == c->decision.winner)
-            break_up(c);
+        if (l == default_launch || l == c->decision.winner)
+            drop_lineups(c);
     }
 }
 
@@ -691,13 +696,13 @@ int launch_decision_next(struct launch_decision *c, enum decision_purpose *purpo
 {
     int next;
 
-    if (!any_counts(c))
+    if (!has_weight(c))
         return DECISION_DONE;
-    c->surveyed = false;
-    rule_out(c);
+    c->beliefs_current = false;
+    update_usable(c);
     next = decision_next(&c->decision, purpose);
-    if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->lined_up)
-        line_up(c);
+    if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->has_lineups)
+        lineup(c);
     return next;
 }
 
@@ -705,77 +710,77 @@ void launch_decision_begin(struct launch_decision *c, int launch, enum decision_
 {
     struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
 
-    c->under_way = more != NULL;
+    c->running = more != NULL;
     if (!more)
         return;
     c->processes = more;
-    if (purpose == DECISION_SAFETY && !c->lined_up) { /* as it was when this was asked for */
+    if (purpose == DECISION_SAFETY && !c->has_lineups) { /* as it was when this was asked for */
         enum decision_purpose again;
 
         (void)launch_decision_next(c, &again);
-        if (!c->lined_up)
-            line_up(c);
-    } else if (purpose == DECISION_SEARCH && c->lined_up) {
-        break_up(c);
+        if (!c->has_lineups)
+            lineup(c);
+    } else if (purpose == DECISION_SEARCH && c->has_lineups) {
+        drop_lineups(c);
     }
     c->processes[c->process_count++] = (struct process){ .launch = launch,
                                                          .purpose = purpose,
                                                          .fresh = purpose == DECISION_SAFETY,
-                                                         .first = c->shown_count };
+                                                         .first = c->step_count };
 }
 
-int launch_decision_wants(struct launch_decision *c, int range, bool *needed)
+int launch_decision_next_arm(struct launch_decision *c, int range, bool *needed)
 {
     const struct process *p = &c->processes[c->process_count - 1];
-    const struct line_up *of = p->purpose == DECISION_SAFETY ? line_up_of(c, p->launch) : NULL;
+    const struct lineup *of = p->purpose == DECISION_SAFETY ? lineup_of(c, p->launch) : NULL;
     struct search *s = c->buckets[range].search;
     int first[3] = { -1, -1, -1 };
 
     *needed = true;
-    if (!c->under_way || !(c->buckets[range].weight > 0))
+    if (!c->running || !(c->buckets[range].weight > 0))
         return -1;
-    first[0] = of ? of->live[range] : find_live(c, p->launch, (size_t)range);
+    first[0] = of ? of->live[range] : live_arm(c, p->launch, (size_t)range);
     if (p->launch == (int)c->setup.launch_of[c->setup.default_arm])
         first[1] = c->setup.default_arm;
     if (of && c->fixed_arm >= 0 && (int)c->setup.launch_of[c->fixed_arm] == p->launch)
         first[2] = c->fixed_arm;
     for (int i = 0; i < 3; i++)
-        if (first[i] >= 0 && s->usable[first[i]] && !find_shown(c, p, (size_t)range, first[i]))
+        if (first[i] >= 0 && s->usable[first[i]] && !find_step(c, p, (size_t)range, first[i]))
             return first[i];
     *needed = false;
     if (p->purpose != DECISION_SEARCH)
         return -1;
     for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
-        c->within[arm] = can_run(c, (size_t)range, arm, p->launch);
-        c->among[arm] = c->within[arm] && !find_shown(c, p, (size_t)range, arm);
+        c->runs_there[arm] = can_run(c, (size_t)range, arm, p->launch);
+        c->unshown[arm] = c->runs_there[arm] && !find_step(c, p, (size_t)range, arm);
     }
-    return search_inside(s, c->within, c->among);
+    return search_next_within(s, c->runs_there, c->unshown);
 }
 
 int launch_decision_tell(struct launch_decision *c, int range, int arm, int64_t ns)
 {
-    struct shown fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
+    struct step fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
     struct tally *t = &c->buckets[range].tally[arm];
     double off = fresh.log_ns - t->mean;
 
     t->mean += off / ++t->count;
     t->squares += off * (fresh.log_ns - t->mean);
-    c->surveyed = false;
-    if (c->under_way) {
-        ARRAY_APPEND(c->shown, c->shown_count, fresh);
+    c->beliefs_current = false;
+    if (c->running) {
+        ARRAY_APPEND(c->step, c->step_count, fresh);
         c->processes[c->process_count - 1].count++;
     }
-    search_add(c->buckets[range].search, arm, ns);
+    search_tell_unasked(c->buckets[range].search, arm, ns);
     return OK;
 }
 
 void launch_decision_drop(struct launch_decision *c, int range, int arm)
 {
     search_drop(c->buckets[range].search, arm, true);
-    c->surveyed = false;
-    for (int i = 0; i < LINE_UPS && c->lined_up; i++)
-        if (c->line_up[i].live[range] == arm) {
-            break_up(c);
+    c->beliefs_current = false;
+    for (int i = 0; i < LINEUPS && c->has_lineups; i++)
+        if (c->lineup[i].live[range] == arm) {
+            drop_lineups(c);
             return;
         }
     if (arm == c->fixed_arm)
@@ -785,14 +790,14 @@ void launch_decision_drop(struct launch_decision *c, int range, int arm)
 int launch_decision_end(struct launch_decision *c)
 {
     struct process *p = &c->processes[c->process_count - 1];
-    const struct line_up *of = line_up_of(c, p->launch);
+    const struct lineup *of = lineup_of(c, p->launch);
     double total;
 
-    if (!c->under_way)
+    if (!c->running)
         return fail(ERR_NOMEM, "processes of a choice");
-    c->under_way = false;
-    c->surveyed = false;
-    survey(c);
+    c->running = false;
+    c->beliefs_current = false;
+    update_beliefs(c);
     if (p->purpose == DECISION_SEARCH && p->count && c->beliefs[p->launch].runs)
         decision_tell(&c->decision, DECISION_SEARCH, p->launch,
                       llround(exp(c->beliefs[p->launch].log_ns)));
@@ -808,7 +813,7 @@ int launch_decision_end(struct launch_decision *c)
 
 /* ---- what came of it */
 
-static struct gain gain_of(const struct pairs *pairs, double luck, double freedom)
+static struct gain gain_of(const struct pairs *pairs, double launch_variance, double freedom)
 {
     struct scatter scatter;
     struct mean mean;
@@ -816,16 +821,16 @@ static struct gain gain_of(const struct pairs *pairs, double luck, double freedo
     if (pairs->count < 2)
         return (struct gain)GAIN_UNKNOWN;
     scatter_of(pairs, 1, &scatter);
-    scatter_know_within(&scatter, luck, fmin(6, freedom));
+    scatter_know_within(&scatter, launch_variance, fmin(6, freedom));
     mean = pairs_mean(pairs, &scatter);
     mean.further = 0; /* it is said of all launches, not of one more */
     return range_gain(mean_range(&mean, STATED));
 }
 
 /* Fresh processes of the chosen launch under its live plans against those that ran one plan
- * everywhere: within each process where that is a plan of the launch, else the n-th of both.
+ * everywhere: runs_there each process where that is a plan of the launch, else the n-th of both.
  * `range`: in that one alone; -1: weighted, in all. */
-static struct pairs pairs_with(const struct launch_decision *c, const struct line_up *chosen,
+static struct pairs pairs_with(const struct launch_decision *c, const struct lineup *chosen,
                                int plan, int range)
 {
     bool same = (int)c->setup.launch_of[plan] == chosen->launch;
@@ -855,13 +860,13 @@ static struct pairs pairs_with(const struct launch_decision *c, const struct lin
 
 struct gain launch_decision_gain(const struct launch_decision *c, int range)
 {
-    double freedom, luck = luck_of(c, &freedom);
+    double freedom, launch_variance = difference_between_launches(c, &freedom);
     struct pairs pairs;
 
-    if (!c->lined_up)
+    if (!c->has_lineups)
         return (struct gain)GAIN_UNKNOWN;
-    pairs = pairs_with(c, &c->line_up[CHOSEN], c->setup.default_arm, range);
-    return gain_of(&pairs, 2 * luck, freedom);
+    pairs = pairs_with(c, &c->lineup[CANDIDATE_LAUNCH], c->setup.default_arm, range);
+    return gain_of(&pairs, 2 * launch_variance, freedom);
 }
 
 bool launch_decision_result(struct launch_decision *c, struct launch_result *out)
@@ -871,36 +876,36 @@ bool launch_decision_result(struct launch_decision *c, struct launch_result *out
                                .fixed_arm = c->fixed_arm };
     struct decision_result decided;
     const struct paired_proof *proof;
-    const struct line_up *chosen;
-    double freedom, luck;
+    const struct lineup *chosen;
+    double freedom, launch_variance;
 
-    if (!any_counts(c))
+    if (!has_weight(c))
         return false;
-    c->surveyed = false;
-    rule_out(c);
+    c->beliefs_current = false;
+    update_usable(c);
     if (!decision_result(&c->decision, &decided))
         return false;
     r.launch = decided.arm;
     r.word = decided.word;
     r.doubt = decided.doubt;
     r.launches = (uint32_t)c->process_count;
-    luck = luck_of(c, &freedom);
+    launch_variance = difference_between_launches(c, &freedom);
     proof = decision_proof(&c->decision);
-    chosen = line_up_of(c, r.launch);
+    chosen = lineup_of(c, r.launch);
     if (r.launch == c->decision.setup.default_arm)
         r.over_default = (struct gain){ 0, 0, 0 };
     if (proof && proof->arm == r.launch) {
         struct pairs pairs = proof_pairs(proof);
 
         r.pairs = pairs.count;
-        r.over_default = gain_of(&pairs, 2 * luck, freedom);
+        r.over_default = gain_of(&pairs, 2 * launch_variance, freedom);
     }
     if (chosen && c->fixed_arm >= 0) {
         struct pairs pairs = pairs_with(c, chosen, c->fixed_arm, -1);
         bool same = (int)c->setup.launch_of[c->fixed_arm] == r.launch;
 
-        /* Two plans of one process share its luck, nobody knows how far. */
-        r.over_fixed = gain_of(&pairs, 2 * luck, same ? 0 : freedom);
+        /* Two plans of one process share its launch_variance, nobody knows how far. */
+        r.over_fixed = gain_of(&pairs, 2 * launch_variance, same ? 0 : freedom);
     }
     *out = r;
     return true;

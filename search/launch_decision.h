@@ -10,7 +10,7 @@
  *     launch_decision_open(&setup, &c);  launch_decision_add(c, search, weight) for each range;
  *     while ((launch = launch_decision_next(c, &purpose)) != DECISION_DONE) {
  *         launch_decision_begin(c, launch, purpose);
- *         while a range has launch_decision_wants(c, range) >= 0
+ *         while a range has launch_decision_next_arm(c, range) >= 0
  *             launch_decision_tell(c, range, arm, ns);   or launch_decision_drop(c, range, arm)
  *         launch_decision_end(c);
  *     }
@@ -27,41 +27,41 @@ struct launch_decision_setup {
     const uint32_t *launch_of; /* by arm: the launch that it needs; borrowed */
     size_t launch_count;
     int default_arm;
-    const uint32_t *apart; /* by arm, as in struct decision_setup; borrowed; NULL: all alike */
-    double harm, margin;   /* as there */
+    const uint32_t *distance; /* by arm, as in struct decision_setup; borrowed; NULL: all alike */
+    double harm, margin;      /* as there */
     uint64_t seed;
 };
 
 int launch_decision_open(const struct launch_decision_setup *setup, struct launch_decision **out);
-void launch_decision_close(struct launch_decision *choice); /* NULL is fine */
+void launch_decision_close(struct launch_decision *decision); /* NULL is fine */
 
 /* One more range, of this weight; `search`: borrowed, in a visit of its own.  Samples that the
  * range has are told by launch_decision_tell() alone.  Returns its number, or an error. */
-int launch_decision_add(struct launch_decision *choice, struct search *search, double weight);
+int launch_decision_add(struct launch_decision *decision, struct search *search, double weight);
 /* Changes the weight; 0: the range counts no more.  What was told counts anew. */
-void launch_decision_weigh(struct launch_decision *choice, int range, double weight);
+void launch_decision_set_weight(struct launch_decision *decision, int range, double weight);
 
 /* What a start costs, as a share of all that a launch may save. */
-void launch_decision_cost(struct launch_decision *choice, double share);
+void launch_decision_set_cost(struct launch_decision *decision, double share);
 
 /* The launch to start next and what for; DECISION_DONE: it is decided. */
-int launch_decision_next(struct launch_decision *choice, enum decision_purpose *purpose);
+int launch_decision_next(struct launch_decision *decision, enum decision_purpose *purpose);
 
-void launch_decision_begin(struct launch_decision *choice, int launch,
+void launch_decision_begin(struct launch_decision *decision, int launch,
                            enum decision_purpose purpose);
 /* The arm that the launch under way is to show next in a range; -1: no more.  `needed`: the launch
  * is of little use without it. */
-int launch_decision_wants(struct launch_decision *choice, int range, bool *needed);
-int launch_decision_tell(struct launch_decision *choice, int range, int arm, int64_t ns);
-void launch_decision_drop(struct launch_decision *choice, int range,
+int launch_decision_next_arm(struct launch_decision *decision, int range, bool *needed);
+int launch_decision_tell(struct launch_decision *decision, int range, int arm, int64_t ns);
+void launch_decision_drop(struct launch_decision *decision, int range,
                           int arm); /* it cannot run there */
-int launch_decision_end(struct launch_decision *choice);
+int launch_decision_end(struct launch_decision *decision);
 
 /* What is believed of a plan in a range: its log(ns). */
-struct normal launch_decision_level(const struct launch_decision *choice, int range, int arm);
+struct normal launch_decision_level(const struct launch_decision *decision, int range, int arm);
 
 /* The best live plan of a launch in a range; -1: none can run. */
-int launch_decision_live(const struct launch_decision *choice, int launch, int range);
+int launch_decision_live_arm(const struct launch_decision *decision, int launch, int range);
 
 struct launch_result {
     int launch; /* that is to be told */
@@ -75,10 +75,10 @@ struct launch_result {
 };
 /* What the chosen launch saves in one range over the default plan, by pairs of processes; unknown
  * before there are some. */
-struct gain launch_decision_gain(const struct launch_decision *choice, int range);
+struct gain launch_decision_gain(const struct launch_decision *decision, int range);
 
 /* At any time: what would be published now.  False: no launch can run all buckets. */
-bool launch_decision_result(struct launch_decision *choice, struct launch_result *out);
+bool launch_decision_result(struct launch_decision *decision, struct launch_result *out);
 
 /* ---- what launches are worth by what is believed of their plans, however they are measured */
 
@@ -90,14 +90,14 @@ struct launch_part {
 
 /* The best plan of a launch in the range that a search visits, one that ran there if any did; -1:
  * none can run.  `launch_of`: by arm. */
-int launch_live(struct search *visit, const uint32_t *launch_of, int launch);
-struct launch_part launch_part_of(struct search *visit, int arm, double weight);
+int launch_live_arm(struct search *search, const uint32_t *launch_of, int launch);
+struct launch_part launch_part_of(struct search *search, int arm, double weight);
 
 /* What a job would save beside the launch of these parts that had a launch of its own for each. */
 struct gain launch_price(const struct launch_part *parts, size_t count);
 
 /* The launch of least weighted time: of those as good within half a percent the default's, else the
  * nearest to it.  totals: by launch; NAN: it cannot run all buckets.  -1: none can. */
-int launch_pick(const double *totals, const uint32_t *apart, size_t count, int default_launch);
+int launch_choose(const double *totals, const uint32_t *distance, size_t count, int default_launch);
 
 #endif

@@ -81,12 +81,12 @@ void likeness_table_close(struct likeness_table *table)
 
 /* ---- the constants */
 
-struct likeness_room {
+struct likeness_workspace {
     struct likeness_seen seen[LIKENESS_SEEN_MAX];
     struct gaussian process; /* of what was seen alone, whatever it says of other arms */
 };
 
-int likeness_room_open(struct likeness_room **out)
+int likeness_workspace_open(struct likeness_workspace **out)
 {
     *out = calloc(1, sizeof(**out));
     if (!*out)
@@ -94,11 +94,11 @@ int likeness_room_open(struct likeness_room **out)
     return gaussian_open(0, LIKENESS_SEEN_MAX, 1e-12, &(*out)->process);
 }
 
-void likeness_room_close(struct likeness_room *room)
+void likeness_workspace_close(struct likeness_workspace *workspace)
 {
-    if (room)
-        gaussian_close(&room->process);
-    free(room);
+    if (workspace)
+        gaussian_close(&workspace->process);
+    free(workspace);
 }
 
 static double log_prior(double value, double usual, double doubt)
@@ -121,33 +121,33 @@ static double log_priors(const struct points *points, const struct likeness *l)
 
 /* The likelihood of the means, given the constants that the table holds: each by what those before
  * it leave open. */
-static double log_likelihood(const struct likeness_table *table, struct likeness_room *room,
-                             size_t count, double noise)
+static double log_likelihood(const struct likeness_table *table,
+                             struct likeness_workspace *workspace, size_t count, double noise)
 {
-    struct gaussian *g = &room->process;
+    struct gaussian *g = &workspace->process;
     double sum = 0;
 
     gaussian_reset(g, 0);
     for (size_t i = 0; i < count; i++) {
-        const struct likeness_seen *seen = &room->seen[i];
-        double *row = gaussian_among(g);
+        const struct likeness_seen *seen = &workspace->seen[i];
+        double *row = gaussian_sample_row(g);
 
         for (size_t j = 0; j <= i; j++)
-            row[j] = LIKENESS_LEVEL + likeness_of(table, seen->point, room->seen[j].point);
+            row[j] = LIKENESS_LEVEL + likeness_of(table, seen->point, workspace->seen[j].point);
         row[i] += noise / seen->count;
-        gaussian_add(g, seen->mean - room->seen[0].mean);
-        sum -= 0.5 * g->right[i] * g->right[i] + log(row[i]);
+        gaussian_add(g, seen->mean - workspace->seen[0].mean);
+        sum -= 0.5 * g->residuals[i] * g->residuals[i] + log(row[i]);
         /* What repeated samples say of the noise. */
         sum -= 0.5 * (seen->squares / noise + (seen->count - 1) * log(noise));
     }
     return sum;
 }
 
-static double judge(struct likeness_table *table, struct likeness_room *room, size_t count,
-                    const struct likeness *l)
+static double log_posterior(struct likeness_table *table, struct likeness_workspace *workspace,
+                            size_t count, const struct likeness *l)
 {
     likeness_table_set(table, l);
-    return log_likelihood(table, room, count, l->noise) + log_priors(table->points, l);
+    return log_likelihood(table, workspace, count, l->noise) + log_priors(table->points, l);
 }
 
 static double *constant(struct likeness *l, size_t axes, size_t n)
@@ -159,24 +159,24 @@ static double *constant(struct likeness *l, size_t axes, size_t n)
 }
 
 /* Takes the fastest arms, which matter most, and some others, which show what makes them slow. */
-static size_t take_seen(struct likeness_room *room, const struct likeness_seen *ascending,
-                        size_t count)
+static size_t choose_seen(struct likeness_workspace *workspace,
+                          const struct likeness_seen *ascending, size_t count)
 {
     size_t fast = LIKENESS_SEEN_MAX * 2 / 3, rest = LIKENESS_SEEN_MAX - fast;
 
     if (count <= LIKENESS_SEEN_MAX) {
-        memcpy(room->seen, ascending, count * sizeof(*ascending));
+        memcpy(workspace->seen, ascending, count * sizeof(*ascending));
         return count;
     }
-    memcpy(room->seen, ascending, fast * sizeof(*ascending));
+    memcpy(workspace->seen, ascending, fast * sizeof(*ascending));
     for (size_t i = 0; i < rest; i++)
-        room->seen[fast + i] = ascending[fast + (i + 1) * (count - fast) / rest - 1];
+        workspace->seen[fast + i] = ascending[fast + (i + 1) * (count - fast) / rest - 1];
     return LIKENESS_SEEN_MAX;
 }
 
 /* Multiplies one constant as long as that explains the samples better. */
-static bool improve(struct likeness_table *table, struct likeness_room *room, size_t count,
-                    size_t which, double factor, struct likeness *inout, double *best)
+static bool improve(struct likeness_table *table, struct likeness_workspace *workspace,
+                    size_t count, size_t which, double factor, struct likeness *inout, double *best)
 {
     enum { STEPS_MAX = 8 };
     bool moved = false;
@@ -187,7 +187,7 @@ static bool improve(struct likeness_table *table, struct likeness_room *room, si
 
         *constant(&tried, table->points->axes, which) *= factor;
         tried.noise = fmax(tried.noise, least_noise_sd * least_noise_sd);
-        found = judge(table, room, count, &tried);
+        found = log_posterior(table, workspace, count, &tried);
         if (!(found > *best + 1e-6))
             break;
         *best = found;
@@ -198,15 +198,15 @@ static bool improve(struct likeness_table *table, struct likeness_room *room, si
 }
 
 void likeness_fit(struct likeness_table *table, const struct likeness_seen *ascending, size_t count,
-                  struct likeness_room *room, struct likeness *inout)
+                  struct likeness_workspace *workspace, struct likeness *inout)
 {
     static const double steps[] = { 1, 0.5, 0.25 };
-    size_t n = take_seen(room, ascending, count);
-    double best = judge(table, room, n, inout);
+    size_t n = choose_seen(workspace, ascending, count);
+    double best = log_posterior(table, workspace, n, inout);
 
     for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++)
         for (size_t c = 0; c < 2 + 2 * table->points->axes; c++)
-            if (!improve(table, room, n, c, exp(steps[s]), inout, &best))
-                improve(table, room, n, c, exp(-steps[s]), inout, &best);
+            if (!improve(table, workspace, n, c, exp(steps[s]), inout, &best))
+                improve(table, workspace, n, c, exp(-steps[s]), inout, &best);
     likeness_table_set(table, inout);
 }

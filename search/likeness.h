@@ -57,13 +57,13 @@ struct likeness_seen {
 /* At most so many are looked at: the fastest, and some of the others. */
 enum { LIKENESS_SEEN_MAX = 192 };
 
-struct likeness_room; /* what fitting needs */
-int likeness_room_open(struct likeness_room **out);
-void likeness_room_close(struct likeness_room *room);
+struct likeness_workspace; /* what fitting needs */
+int likeness_workspace_open(struct likeness_workspace **out);
+void likeness_workspace_close(struct likeness_workspace *workspace);
 
 /* Moves *inout to where it explains best what was seen, as far as a few steps lead; the table is
  * then set to it. */
 void likeness_fit(struct likeness_table *table, const struct likeness_seen *ascending, size_t count,
-                  struct likeness_room *room, struct likeness *inout);
+                  struct likeness_workspace *workspace, struct likeness *inout);
 
 #endif

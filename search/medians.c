@@ -52,7 +52,7 @@ static void medians_close(struct search *search)
     free(m);
 }
 
-static void medians_visit(struct search *search)
+static void medians_begin(struct search *search)
 {
     struct medians *m = search->own;
 
@@ -240,7 +240,7 @@ const struct search_ops search_exhaustive = {
     .summary = "every plan, in interleaved rounds",
     .open = medians_open,
     .close = medians_close,
-    .visit = medians_visit,
+    .begin = medians_begin,
     .next = exhaustive_next,
     .tell = medians_tell,
     .verdict = exhaustive_verdict,
@@ -358,7 +358,7 @@ const struct search_ops search_paper = {
     .summary = "ternary search over r for every d and a, as published",
     .open = medians_open,
     .close = medians_close,
-    .visit = medians_visit,
+    .begin = medians_begin,
     .next = paper_next,
     .tell = medians_tell,
     .verdict = medians_verdict,

@@ -46,7 +46,7 @@ static double huber_centre(const double *values, uint32_t count, double limit)
 
 /* The values that a plain mean and its plain variance would have to be taken of to get Huber's:
  * with them halves, launches and totals are sums, and one outlier in a half of two is harmless. */
-struct pairs pairs_straightened(const struct pairs *p, const struct scatter *s)
+struct pairs pairs_winsorized(const struct pairs *p, const struct scatter *s)
 {
     double limit = tuning * s->scale, centre = huber_centre(p->log_ratio, p->count, limit);
     struct pairs out = *p;
@@ -93,12 +93,12 @@ static struct by_launch launches_of(const struct pairs *p)
 
 /* ---- how far pairs scatter */
 
-/* The median distance of pairs from their bucket's median.  Of few values the median distance is
- * too small: two lie equally far from their middle, 1.2 is what four need. */
+/* The median distance of pairs from their bucket's median.  Of few_values values the median
+ * distance is too small: two lie equally far from their middle, 1.2 is what four need. */
 static double robust_scale(const struct pairs *buckets, size_t count)
 {
     enum { VALUES_MAX = 64 * PAIRS_MAX };
-    static const double normal = 1.4826, few = 1.2;
+    static const double normal = 1.4826, few_values = 1.2;
     double away[VALUES_MAX];
     size_t n = 0;
 
@@ -110,15 +110,15 @@ static double robust_scale(const struct pairs *buckets, size_t count)
         middle = median_of(sorted, pairs);
         for (uint32_t i = 0; pairs > 1 && i < pairs && n < VALUES_MAX; i++)
             away[n++] = fabs(buckets[b].log_ratio[i] - middle) * (pairs == 2  ? 1.414
-                                                                  : pairs < 8 ? few
+                                                                  : pairs < 8 ? few_values
                                                                               : 1);
     }
     return n ? normal * median_of(away, n) : 0;
 }
 
-/* Of a launch's luck nothing is known where one bucket met few launches: 2 % is usual, and counts
- * like six differences between launches. */
-static const double usual_luck = 0.02, usual_luck_freedom = 6;
+/* Of a launch's luck nothing is known where one bucket met few_values launches: 2 % is usual, and
+ * counts like six differences between launches. */
+static const double usual_launch_sd = 0.02, usual_launch_freedom = 6;
 
 void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
 {
@@ -126,7 +126,7 @@ void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
     double squares = 0, of_launches = 0, expected = 0, known;
 
     for (size_t b = 0; b < count; b++) {
-        struct pairs p = pairs_straightened(&buckets[b], &s);
+        struct pairs p = pairs_winsorized(&buckets[b], &s);
         struct by_launch by = launches_of(&p);
 
         squares += by.squares;
@@ -134,7 +134,7 @@ void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
     }
     s.within = s.within_freedom > 0 ? squares / s.within_freedom : 0;
     for (size_t b = 0; b < count; b++) {
-        struct pairs p = pairs_straightened(&buckets[b], &s);
+        struct pairs p = pairs_winsorized(&buckets[b], &s);
         struct by_launch by = launches_of(&p);
         double mean = 0;
 
@@ -148,8 +148,8 @@ void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
     }
     s.launches = s.between_freedom > 0;
     if (s.launches) {
-        known = fmax(0, usual_luck_freedom - s.between_freedom);
-        s.between = fmax(0, of_launches - expected + known * usual_luck * usual_luck) /
+        known = fmax(0, usual_launch_freedom - s.between_freedom);
+        s.between = fmax(0, of_launches - expected + known * usual_launch_sd * usual_launch_sd) /
                     (s.between_freedom + known);
         s.between_freedom += known;
     }
@@ -166,13 +166,13 @@ void scatter_know_within(struct scatter *s, double variance, double freedom)
     s->within_freedom = sum;
 }
 
-/* A bucket's own pairs say how far they scatter, but a few of them say little: what is known of all
- * buckets counts like four more. */
+/* A bucket's own pairs say how far they scatter, but a few_values of them say little: what is known
+ * of all buckets counts like four more. */
 struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
 {
     static const double borrowed_most = 4;
     struct mean m = { .count = pairs->count };
-    struct pairs p = pairs_straightened(pairs, s);
+    struct pairs p = pairs_winsorized(pairs, s);
     struct by_launch by = launches_of(&p);
     double own = p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0, weights = 0;
     double borrowed = fmin(borrowed_most, fmax(0, s->within_freedom - own)), variance;
@@ -192,25 +192,25 @@ struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
 
         m.mean += weight * by.mean[l];
         m.steps += weight * weight * variance / by.pairs[l];
-        m.luck += weight * weight * s->between;
+        m.launches += weight * weight * s->between;
         weights += weight;
     }
     m.mean /= weights;
     m.steps /= weights * weights;
-    m.luck /= weights * weights;
+    m.launches /= weights * weights;
     m.further = s->between;
     m.freedom = borrowed + own;
     m.own_freedom = fmax(own, 1);
-    m.luck_freedom = s->between_freedom;
-    if (m.luck > 0)
-        m.freedom = (m.steps + m.luck) * (m.steps + m.luck) /
-                    (m.steps * m.steps / m.freedom + m.luck * m.luck / s->between_freedom);
+    m.launch_freedom = s->between_freedom;
+    if (m.launches > 0)
+        m.freedom = (m.steps + m.launches) * (m.steps + m.launches) /
+                    (m.steps * m.steps / m.freedom + m.launches * m.launches / s->between_freedom);
     return m;
 }
 
 double mean_chance_above(const struct mean *m, double log_ratio)
 {
-    double variance = m->steps + m->luck;
+    double variance = m->steps + m->launches;
 
     if (!m->count || !isfinite(m->mean) || !isfinite(variance))
         return 1;
@@ -221,14 +221,14 @@ double mean_chance_above(const struct mean *m, double log_ratio)
 struct mean mean_with_belief(const struct mean *m, double belief, double variance)
 {
     struct mean out = *m;
-    double own = m->steps + m->luck, share = variance / (variance + own);
+    double own = m->steps + m->launches, share = variance / (variance + own);
 
     if (!isfinite(belief) || !(variance > 0) || isinf(variance) || !(own > 0) ||
         !(fabs(m->mean - belief) <= 3 * sqrt(own + variance)))
         return out;
     out.mean = share * m->mean + (1 - share) * belief;
     out.steps *= share;
-    out.luck *= share;
+    out.launches *= share;
     return out;
 }
 
@@ -252,14 +252,14 @@ enum proof mean_proof(const struct mean *m, double belief, double variance, doub
 static struct pair_range range_about(double mean, double variance, double freedom,
                                      enum certainty certainty)
 {
-    double width = variance > 0 ? student(freedom, certainty) * sqrt(variance) : 0;
+    double width = variance > 0 ? student_quantile(freedom, certainty) * sqrt(variance) : 0;
 
     return (struct pair_range){ mean, mean - width, mean + width };
 }
 
 struct pair_range mean_range(const struct mean *m, enum certainty certainty)
 {
-    return range_about(m->mean, m->steps + m->luck + m->further, m->freedom, certainty);
+    return range_about(m->mean, m->steps + m->launches + m->further, m->freedom, certainty);
 }
 
 struct gain range_gain(struct pair_range r)
@@ -273,29 +273,29 @@ void total_add(struct total *t, double share, const struct mean *m)
 
     t->mean += share * m->mean;
     t->steps += steps;
-    t->luck += share * share * m->luck;
+    t->launches += share * share * m->launches;
     t->further += share * share * m->further;
     t->spent += steps > 0 ? steps * steps / m->own_freedom : 0;
-    t->luck_freedom = fmax(t->luck_freedom, m->luck_freedom);
+    t->launch_freedom = fmax(t->launch_freedom, m->launch_freedom);
 }
 
 static double freedom_of(const struct total *t)
 {
-    double variance = t->steps + t->luck;
-    double spent = t->spent + (t->luck > 0 ? t->luck * t->luck / t->luck_freedom : 0);
+    double variance = t->steps + t->launches;
+    double spent = t->spent + (t->launches > 0 ? t->launches * t->launches / t->launch_freedom : 0);
 
     return spent > 0 ? variance * variance / spent : 1;
 }
 
 struct pair_range total_range(const struct total *t, enum certainty certainty)
 {
-    return range_about(t->mean, t->steps + t->luck + (certainty == STATED ? t->further : 0),
+    return range_about(t->mean, t->steps + t->launches + (certainty == STATED ? t->further : 0),
                        freedom_of(t), certainty);
 }
 
 double total_chance_above(const struct total *t, double log_ratio)
 {
-    double variance = t->steps + t->luck;
+    double variance = t->steps + t->launches;
 
     if (!isfinite(t->mean) || !isfinite(variance))
         return 1;
@@ -310,10 +310,10 @@ static double pairs_to_proof(const struct mean *m, double log_ratio, double of_l
 {
     static const double sds = 2.5;
     double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
-    double launches = m->luck > 0 ? m->further / m->luck : 0;
+    double launches = m->launches > 0 ? m->further / m->launches : 0;
 
     for (double pairs = fmax(1, ceil(m->count / 2.0)); pairs <= most; pairs++) {
-        double steps = m->steps * m->count / (m->count + pairs), luck = m->luck;
+        double steps = m->steps * m->count / (m->count + pairs), luck = m->launches;
 
         if (of_launch > 0)
             luck *= launches / (launches + pairs / of_launch);
@@ -327,13 +327,13 @@ struct prospect mean_prospect(const struct mean *m, struct normal usual, double 
                               double most)
 {
     struct prospect p = { { m->mean, 0 }, -m->mean, INFINITY };
-    double variance = m->steps + m->luck, spread = usual.sd * usual.sd, share;
+    double variance = m->steps + m->launches, spread = usual.sd * usual.sd, share;
 
     if (!m->count || !isfinite(m->mean) || !isfinite(variance)) {
         p.lost = -1;
         return p;
     }
-    if (!(variance > 0)) { /* nothing scatters: there are too few of them, or it is slower */
+    if (!(variance > 0)) { /* nothing scatters: there are too few_values of them, or it is slower */
         p.pairs = 0;
         return p;
     }

@@ -37,16 +37,16 @@ void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out);
 void scatter_know_within(struct scatter *scatter, double variance, double freedom);
 
 /* The same with what is far off nearer to the rest: what plain means may be taken of. */
-struct pairs pairs_straightened(const struct pairs *pairs, const struct scatter *scatter);
+struct pairs pairs_winsorized(const struct pairs *pairs, const struct scatter *scatter);
 
 /* A bucket's mean log ratio, and where its uncertainty comes from. */
 struct mean {
     uint32_t count, half_count[2]; /* halves: of even and odd pairs */
     double mean, half[2];
-    double steps, luck;               /* parts of the mean's variance: of steps, of launches */
-    double further;                   /* variance of the luck of one more launch */
-    double freedom;                   /* of the whole variance */
-    double own_freedom, luck_freedom; /* of the steps' part by its own pairs; of the luck's */
+    double steps, launches;             /* parts of the mean's variance: of steps, of launches */
+    double further;                     /* variance of the luck of one more launch */
+    double freedom;                     /* of the whole variance */
+    double own_freedom, launch_freedom; /* of the steps' part by its own pairs; of the luck's */
 };
 struct mean pairs_mean(const struct pairs *pairs, const struct scatter *scatter);
 
@@ -85,7 +85,7 @@ struct prospect mean_prospect(const struct mean *mean, struct normal usual, doub
 /* Where pairs go on that did not decide: so many times as many as there are anyway, and so many
  * times those may be expected to be needed, for they may be lucky.  Who looks again and again sees
  * luck more often than who looks once: so much surer has to be what is proven on the way. */
-enum { PAIRS_LONGER = 6, PAIRS_LUCKY = 2, PAIRS_LOOKS = 5 };
+enum { PAIRS_LONGER = 6, PAIRS_RESERVE = 2, PAIRS_LOOKS = 5 };
 /* What is lost without further pairs, less what they cost, each step so much; below 0 where they
  * are not to be had. */
 double prospect_worth(const struct prospect *prospect, double step);
@@ -111,9 +111,9 @@ struct gain range_gain(struct pair_range range);
 
 /* The weighted mean over buckets. */
 struct total {
-    double mean, steps, luck, further;
-    double spent;        /* sum of variance^2 / freedom of the steps' parts: Satterthwaite's */
-    double luck_freedom; /* buckets share what is known of the launches' luck */
+    double mean, steps, launches, further;
+    double spent;          /* sum of variance^2 / freedom of the steps' parts: Satterthwaite's */
+    double launch_freedom; /* buckets share what is known of the launches' luck */
 };
 void total_add(struct total *total, double share, const struct mean *mean);
 struct pair_range total_range(const struct total *total, enum certainty certainty);

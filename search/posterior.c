@@ -28,18 +28,21 @@ void posterior_close(struct posterior *p)
 /* The covariance of an arm in this visit with a sample. */
 static double with_sample(const struct posterior *p, int arm, const struct sample *s)
 {
-    if (s->visit == p->visit)
+    if (s->group == p->group)
         return LIKENESS_LEVEL + likeness_of(&p->table, arm, s->arm);
-    return p->alone ? 0 : held_across(p->log_c, s->log_c) * likeness_of(&p->table, arm, s->arm);
+    return p->alone
+               ? 0
+               : capacity_correlation(p->log_c, s->log_c) * likeness_of(&p->table, arm, s->arm);
 }
 
 static double between_samples(const struct posterior *p, const struct sample *x,
                               const struct sample *y)
 {
-    double value = held_across(x->log_c, y->log_c) * likeness_of(&p->table, x->arm, y->arm);
+    double value =
+        capacity_correlation(x->log_c, y->log_c) * likeness_of(&p->table, x->arm, y->arm);
 
-    if (x->visit != y->visit)
-        return p->alone && (x->visit == p->visit || y->visit == p->visit) ? 0 : value;
+    if (x->group != y->group)
+        return p->alone && (x->group == p->group || y->group == p->group) ? 0 : value;
     return value + LIKENESS_LEVEL + mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
 }
 
@@ -48,7 +51,7 @@ void posterior_add(struct posterior *p)
     struct gaussian *g = &p->process;
     size_t n = g->rows;
     const struct sample *s = &p->sample[n];
-    double *among = gaussian_among(g), *with = gaussian_with(g);
+    double *among = gaussian_sample_row(g), *with = gaussian_arm_row(g);
 
     for (size_t j = 0; j <= n; j++)
         among[j] = between_samples(p, s, &p->sample[j]);
@@ -85,5 +88,5 @@ double posterior_covariance(const struct posterior *p, int i, int j)
 struct normal posterior_difference(const struct posterior *p, int i, int j)
 {
     return (struct normal){ p->process.mean[i] - p->process.mean[j],
-                            gaussian_apart(&p->process, before_samples(p, i, j), i, j) };
+                            gaussian_difference_sd(&p->process, before_samples(p, i, j), i, j) };
 }

@@ -12,7 +12,7 @@ enum { POSTERIOR_ROWS_MAX = 896 };
 /* A sample, or the mean of those that an arm had in an earlier visit. */
 struct sample {
     int arm;
-    uint32_t visit;
+    uint32_t group;
     int step;
     double log_c, log_ns, count;
     double excess; /* variance beyond that of one sample: it is an outlier */
@@ -23,7 +23,7 @@ struct posterior {
     struct likeness_table table;
     struct sample sample[POSTERIOR_ROWS_MAX];
     size_t count, past; /* all; those of other visits, which come first */
-    uint32_t visit;
+    uint32_t group;
     double log_c;
     bool alone;              /* what other visits were told does not count in this one */
     double first;            /* log(ns) that it counts from */

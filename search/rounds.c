@@ -20,9 +20,9 @@ enum {
 };
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 /* So much surer has to be what is proven where pairs went on. */
-enum { LOOKED_ON = 2 };
-enum { GOES_MOST = 16 };  /* from there on a proof need not be surer */
-enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
+enum { EXTENDED_FACTOR = 2 };
+enum { RERUNS_MOST = 16 }; /* from there on a proof need not be surer */
+enum { SHARED_MOST = 3 };  /* so many buckets in a row take the plan of both sides together */
 
 /* ---- contestants */
 
@@ -34,7 +34,8 @@ static int place_of(const struct rounds_contest *c, int arm)
     return -1;
 }
 
-static void enter(struct rounds_contest *c, const struct rounds_bucket *b, int role, int arm)
+static void add_contestant(struct rounds_contest *c, const struct rounds_bucket *b, int role,
+                           int arm)
 {
     int place = place_of(c, arm);
 
@@ -66,7 +67,7 @@ static int contestants(const struct rounds_contest *c)
     int count = 0;
 
     for (int i = 0; i < c->arm_count; i++)
-        count += !c->dropped[i] && !c->rests[i];
+        count += !c->dropped[i] && !c->finished[i];
     return count;
 }
 
@@ -112,7 +113,7 @@ static int next_arm(const struct rounds *r, int bucket)
     for (int i = 0; i < c->arm_count; i++) {
         uint64_t place = random_bits(key, (uint64_t)i);
 
-        if (c->dropped[i] || c->rests[i] || !isnan(c->log_ns[i][cycle_of(r)]))
+        if (c->dropped[i] || c->finished[i] || !isnan(c->log_ns[i][cycle_of(r)]))
             continue;
         if (next < 0 || place < first) {
             next = i;
@@ -164,7 +165,7 @@ static uint32_t cycles_most(const struct rounds *r)
 
 /* Cycles in each of the launches in which undecided buckets go on: more pairs in one launch would
  * only show its luck more precisely. */
-static uint32_t longer_cycles(const struct rounds *r)
+static uint32_t extended_cycles(const struct rounds *r)
 {
     static const uint32_t usual = 3;
     const struct rounds_setup *s = &r->setup;
@@ -176,7 +177,7 @@ static uint32_t longer_cycles(const struct rounds *r)
 
 uint32_t rounds_launch_cycles(const struct rounds *r)
 {
-    return r->setup.launch_cycles ? longer_cycles(r) : 0;
+    return r->setup.launch_cycles ? extended_cycles(r) : 0;
 }
 
 uint32_t rounds_cycles_left(const struct rounds *r)
@@ -197,7 +198,7 @@ static int launch_of(const struct rounds *r, uint32_t cycle)
     if (cycle < s->cycles_max)
         return 1 + (int)(cycle / s->launch_cycles);
     assert(last < UNASKED_LAUNCHES - 1);
-    return (int)(last + 1 + (cycle - s->cycles_max) / longer_cycles(r));
+    return (int)(last + 1 + (cycle - s->cycles_max) / extended_cycles(r));
 }
 
 /* Further ones that are complete after so many cycles. */
@@ -254,7 +255,7 @@ static void compare_all(const struct rounds *r, int role_a, int role_b, struct t
             out->of[b] = (struct mean){ .count = 2, .half_count = { 1, 1 } };
         else if (out->pairs[b].count > 1)
             out->of[b] = pairs_mean(&out->pairs[b], &scatter);
-        out->pairs[b] = pairs_straightened(&out->pairs[b], &scatter);
+        out->pairs[b] = pairs_winsorized(&out->pairs[b], &scatter);
         out->share[b] = out->of[b].count ? r->contests[b].weight : 0;
         sum += out->share[b];
     }
@@ -318,16 +319,16 @@ static struct total total_of(const struct rounds *r, const struct table_of_means
             differing += t->pairs[b].count ? t->share[b] : 0;
         }
     seen = variance_of_launches(t, r->setup.bucket_count, &launches);
-    if (launches < 2 || !(total.steps + total.luck > 0))
+    if (launches < 2 || !(total.steps + total.launches > 0))
         return total;
     usual = usual_shared * differing;
-    usual = total.steps + total.luck + usual * usual / launches;
+    usual = total.steps + total.launches + usual * usual / launches;
     seen = ((launches - 1) * seen + usual_freedom * usual) / (launches - 1 + usual_freedom);
-    excess = seen - total.steps - total.luck;
+    excess = seen - total.steps - total.launches;
     if (excess > 0) {
-        total.luck += excess;
+        total.launches += excess;
         total.further += excess * launches;
-        total.luck_freedom = launches - 1 + usual_freedom;
+        total.launch_freedom = launches - 1 + usual_freedom;
     }
     return total;
 }
@@ -378,7 +379,7 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
     other = total_of(r, &s->means[odd]);
     total.mean = (half_of(r, &s->means[even], 1) + half_of(r, &s->means[odd], 0)) / 2;
     total.steps = (total.steps + other.steps) / 2;
-    total.luck = (total.luck + other.luck) / 2;
+    total.launches = (total.launches + other.launches) / 2;
     total.further = (total.further + other.further) / 2;
     total.spent = (total.spent + other.spent) / 2;
     return total;
@@ -458,7 +459,7 @@ struct rounds_result rounds_result(const struct rounds *r)
     return v;
 }
 
-static bool is_settled(const struct pair_range of[LEVELS])
+static bool is_precise(const struct pair_range of[LEVELS])
 {
     static const double narrow = 0.005;
     const struct pair_range *stated = &of[STATED];
@@ -495,7 +496,7 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
         if (before) {
             distance += r->contests[b].log_capacity - r->contests[last].log_capacity;
             walk += (m->mean - before->mean) * (m->mean - before->mean) -
-                    (m->steps + m->luck + before->steps + before->luck);
+                    (m->steps + m->launches + before->steps + before->launches);
         }
         last = b;
         n++;
@@ -513,7 +514,7 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
         *s = (struct side){ 0, INFINITY, 0 };
         for (int b = side ? r->setup.bucket_count - 1 : 0; b != bucket; b += step) {
             const struct mean *m = &t.of[b];
-            double at = r->contests[b].log_capacity, variance = m->steps + m->luck, share;
+            double at = r->contests[b].log_capacity, variance = m->steps + m->launches, share;
 
             if (!m->count)
                 continue;
@@ -534,8 +535,8 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
  * the search did not choose it it is one of several, of which one is likely to have been lucky:
  * what other buckets say of it counts only where its own pairs alone make it likely to be faster.
  * by: the mean by which it was judged, or NULL. */
-static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
-                                  int bucket, double chance, struct mean *by)
+static struct rounds_proof prove_bucket(const struct rounds *r, const struct table_of_means *t,
+                                        int role, int bucket, double chance, struct mean *by)
 {
     static const double likely_slower = 0.1;
     const struct rounds_contest *c = &r->contests[bucket];
@@ -544,9 +545,9 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     bool is_first = role == ROLE_TABLE && c->first_place == place;
     double belief = is_first ? c->belief.mean : 0;
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
-    struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
+    struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
 
-    chance /= c->longer || r->setup.goes ? LOOKED_ON << r->setup.goes : 1;
+    chance /= c->extended || r->setup.reruns ? EXTENDED_FACTOR << r->setup.reruns : 1;
     if (by)
         *by = mean_with_belief(own, belief, variance);
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
@@ -578,7 +579,7 @@ static struct normal usual_of(const struct table_of_means *t, int bucket_count)
     for (int b = 0; b < bucket_count; b++)
         if (t->pairs[b].count && t->of[b].count) {
             mean += t->of[b].mean;
-            variance += t->of[b].steps + t->of[b].luck;
+            variance += t->of[b].steps + t->of[b].launches;
             n++;
         }
     if (n < 2)
@@ -592,7 +593,7 @@ static struct normal usual_of(const struct table_of_means *t, int bucket_count)
 }
 
 /* What more pairs of a bucket's plan may show. */
-struct outlook {
+struct bucket_prospect {
     int place; /* DECIDED: a plan is proven there; HOPELESS: none is worth further pairs */
     struct prospect of;
 };
@@ -602,7 +603,7 @@ enum { DECIDED = -1, HOPELESS = -2 };
  * has said that it is worth the pairs. */
 static double worth_of(const struct rounds *r, const struct prospect *p)
 {
-    if (r->setup.goes)
+    if (r->setup.reruns)
         return isfinite(p->pairs) ? p->lost - prospect_least : -1;
     return prospect_worth(p, r->setup.worth);
 }
@@ -610,16 +611,16 @@ static double worth_of(const struct rounds *r, const struct prospect *p)
 /* Finds in each bucket the plan that is most worth further pairs with the default, where no more
  * than `limit` cycles are to be had.  `whatever`: the plan that most is lost without, whatever
  * pairs of it are worth. */
-static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
-                       struct outlook best[ROUNDS_BUCKETS_MAX])
+static void find_prospects(const struct rounds *r, uint32_t limit, bool whatever,
+                           struct bucket_prospect best[ROUNDS_BUCKETS_MAX])
 {
     int end = ROLE_STATIC + r->setup.static_count;
     double worth[ROUNDS_BUCKETS_MAX] = { 0 };
-    double of_launch = r->setup.goes || whatever ? rounds_launch_cycles(r) : 0;
+    double of_launch = r->setup.reruns || whatever ? rounds_launch_cycles(r) : 0;
     struct table_of_means t;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
-        best[b] = (struct outlook){ .place = HOPELESS };
+        best[b] = (struct bucket_prospect){ .place = HOPELESS };
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance =
             (role == ROLE_TABLE ? .01 : .01 / (1 + r->setup.static_count)) / PAIRS_LOOKS;
@@ -632,19 +633,19 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
         for (int b = 0; b < r->setup.bucket_count; b++) {
             const struct rounds_contest *c = &r->contests[b];
             int place = c->role[role];
-            struct outlook p = { .place = place };
+            struct bucket_prospect p = { .place = place };
             struct mean by;
             double gain;
 
             if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
-                !present(c, c->role[ROLE_DEFAULT]) || c->settled || best[b].place == DECIDED)
+                !present(c, c->role[ROLE_DEFAULT]) || c->confirmed || best[b].place == DECIDED)
                 continue;
-            if (word_of(r, &t, role, b, chance, &by).proof) {
+            if (prove_bucket(r, &t, role, b, chance, &by).proof) {
                 best[b].place = DECIDED;
                 continue;
             }
-            p.of = mean_prospect(&by, usual, of_launch, PAIRS_LUCKY * (double)limit - by.count);
-            gain = whatever ? p.of.lost : c->rests[place] ? -1 : worth_of(r, &p.of);
+            p.of = mean_prospect(&by, usual, of_launch, PAIRS_RESERVE * (double)limit - by.count);
+            gain = whatever ? p.of.lost : c->finished[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;
                 best[b] = p;
@@ -653,46 +654,48 @@ static void look_ahead(const struct rounds *r, uint32_t limit, bool whatever,
     }
 }
 
-/* ---- what is left of the table */
+/* ---- what is verdicts of the table */
 
 static int arm_of_table(const struct rounds_contest *c)
 {
     return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
 }
 
-static void leave(struct rounds *r, int bucket, int place, enum verdict_as as,
-                  const struct rounds_word *word, struct rounds_verdict *left)
+static void assign(struct rounds *r, int bucket, int place, enum verdict_as as,
+                   const struct rounds_proof *word, struct rounds_verdict *verdicts)
 {
     struct rounds_contest *c = &r->contests[bucket];
 
     c->role[ROLE_TABLE] = place;
-    *left = (struct rounds_verdict){ c->arms[place], as,
-                                     place == c->role[ROLE_DEFAULT]
-                                         ? (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN }
-                                         : *word };
+    *verdicts = (struct rounds_verdict){ c->arms[place], as,
+                                         place == c->role[ROLE_DEFAULT]
+                                             ? (struct rounds_proof){ PROOF_NONE, GAIN_UNKNOWN }
+                                             : *word };
 }
 
-/* A plan that was settled earlier stays where it still runs and nothing shows that it is slower: in
- * none of the settled buckets is that to be shown by chance. */
-static void keep_settled(struct rounds *r, const struct table_of_means *over_default, double harm)
+/* A plan that was confirmed earlier stays where it still runs and nothing shows that it is slower:
+ * in none of the confirmed buckets is that to be shown by chance. */
+static void update_confirmed(struct rounds *r, const struct table_of_means *over_default,
+                             double harm)
 {
     int count = 0;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
-        count += r->contests[b].settled;
+        count += r->contests[b].confirmed;
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
         const struct mean *own = &over_default->of[b];
 
-        c->settled = c->settled && present(c, c->role[ROLE_TABLE]) &&
-                     !(own->count >= PAIRS_LEAST && mean_chance_above(own, 0) >= 1 - harm / count);
+        c->confirmed =
+            c->confirmed && present(c, c->role[ROLE_TABLE]) &&
+            !(own->count >= PAIRS_LEAST && mean_chance_above(own, 0) >= 1 - harm / count);
     }
 }
 
 /* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
-static void replace_unproven(struct rounds *r, double harm, struct rounds_verdict *left)
+static void replace_unproven(struct rounds *r, double harm, struct rounds_verdict *verdicts)
 {
-    struct rounds_word words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
+    struct rounds_proof words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
 
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count);
@@ -703,24 +706,24 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_verdic
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
         for (int b = 0; b < r->setup.bucket_count; b++)
-            words[role][b] = word_of(r, &t, role, b, chance, NULL);
+            words[role][b] = prove_bucket(r, &t, role, b, chance, NULL);
         if (role == ROLE_TABLE)
-            keep_settled(r, &t, harm);
+            update_confirmed(r, &t, harm);
     }
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
         int best = ROLE_TABLE;
 
-        left[b].word = words[ROLE_TABLE][b];
-        left[b].as = c->settled ? VERDICT_CONFIRMED : VERDICT_BY_ITSELF;
-        if (c->settled || !present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
+        verdicts[b].word = words[ROLE_TABLE][b];
+        verdicts[b].as = c->confirmed ? VERDICT_CONFIRMED : VERDICT_BY_ITSELF;
+        if (c->confirmed || !present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
             if (words[role][b].proof &&
                 (best == ROLE_TABLE || words[role][b].gain.value > words[best][b].gain.value))
                 best = role;
-        leave(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], VERDICT_BY_ITSELF,
-              &words[best][b], &left[b]);
+        assign(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], VERDICT_BY_ITSELF,
+               &words[best][b], &verdicts[b]);
     }
 }
 
@@ -730,13 +733,13 @@ static bool is_clear(double log_ratio, double sd)
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
 }
 
-static void take_static(struct rounds *r, double harm, struct rounds_verdict *left)
+static void take_static(struct rounds *r, double harm, struct rounds_verdict *verdicts)
 {
     struct rounds_result v = rounds_result(r);
     bool is_default = v.static_arm == r->setup.default_arm;
     int role = ROLE_STATIC, end = ROLE_STATIC + r->setup.static_count;
     struct table_of_means over_default, over_table;
-    struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    struct rounds_proof words[ROUNDS_BUCKETS_MAX];
 
     while (role < end && r->statics[role - ROLE_STATIC] != v.static_arm)
         role++;
@@ -745,19 +748,19 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *le
     compare_all(r, role, ROLE_DEFAULT, &over_default);
     compare_all(r, role, ROLE_TABLE, &over_table);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &over_default, role, b, harm, NULL);
+        words[b] = prove_bucket(r, &over_default, role, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
         const struct mean *here = &over_table.of[b];
-        double sd = sqrt(here->steps + here->luck);
+        double sd = sqrt(here->steps + here->launches);
 
-        if (c->settled || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
+        if (c->confirmed || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
             over_default.of[b].mean > 0 || !(is_default || words[b].proof) || !here->count ||
             !isfinite(here->mean) || !isfinite(sd))
             continue;
         if (v.over_static.high < 0 ? !is_clear(-here->mean, sd) : is_clear(here->mean, sd))
-            leave(r, b, c->role[role], is_default ? VERDICT_BY_ITSELF : VERDICT_STATIC, &words[b],
-                  &left[b]);
+            assign(r, b, c->role[role], is_default ? VERDICT_BY_ITSELF : VERDICT_STATIC, &words[b],
+                   &verdicts[b]);
     }
 }
 
@@ -765,14 +768,14 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *le
  * more than `margin`, is not shown to be slower at all, and is proven (the default needs no proof,
  * but does not replace what is faster for certain). */
 static bool allows_neighbour(const struct rounds *r, int b, double margin, double harm,
-                             const struct rounds_word *now, struct rounds_word *word)
+                             const struct rounds_proof *now, struct rounds_proof *word)
 {
     static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
     const struct rounds_contest *c = &r->contests[b];
     struct table_of_means t;
     struct mean here;
 
-    *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
+    *word = (struct rounds_proof){ PROOF_NONE, GAIN_UNKNOWN };
     if (!present(c, c->role[ROLE_NEIGHBOUR]))
         return false;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
@@ -783,86 +786,89 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     if (c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT])
         return now->proof != PROOF_FASTER;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
-    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm, NULL);
+    *word = prove_bucket(r, &t, ROLE_NEIGHBOUR, b, harm, NULL);
     return word->proof != PROOF_NONE;
 }
 
 /* One plan instead of two for buckets that lie between others, where no difference is shown; one
  * after the other, for what takes its neighbours' plan is a neighbour itself. */
 static void take_neighbours(struct rounds *r, double margin, double harm,
-                            struct rounds_verdict *left)
+                            struct rounds_verdict *verdicts)
 {
     int count = r->setup.bucket_count, next;
 
     for (int first = 1; first < count; first = next) {
         int own = arm_of_table(&r->contests[first]), side = arm_of_table(&r->contests[first - 1]);
-        struct rounds_word words[SHARED_MOST];
+        struct rounds_proof words[SHARED_MOST];
         bool all = own != side;
 
         for (next = first; next < count && arm_of_table(&r->contests[next]) == own; next++)
-            all = all && next - first < SHARED_MOST && !r->contests[next].settled &&
-                  r->contests[next].role[ROLE_NEIGHBOUR] >= 0 &&
-                  r->contests[next].arms[r->contests[next].role[ROLE_NEIGHBOUR]] == side &&
-                  allows_neighbour(r, next, margin, harm, &left[next].word, &words[next - first]);
+            all =
+                all && next - first < SHARED_MOST && !r->contests[next].confirmed &&
+                r->contests[next].role[ROLE_NEIGHBOUR] >= 0 &&
+                r->contests[next].arms[r->contests[next].role[ROLE_NEIGHBOUR]] == side &&
+                allows_neighbour(r, next, margin, harm, &verdicts[next].word, &words[next - first]);
         if (!all || next == count || arm_of_table(&r->contests[next]) != side)
             continue;
         for (int b = first; b < next; b++)
-            leave(r, b, r->contests[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
-                  &left[b]);
+            assign(r, b, r->contests[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
+                   &verdicts[b]);
     }
 }
 
-/* Gives up all plans that are proven less well than `least` and not settled. */
-static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_verdict *left)
+/* Gives up all plans that are proven less well than `least` and not confirmed. */
+static void fall_back(struct rounds *r, enum proof least, double harm,
+                      struct rounds_verdict *verdicts)
 {
     struct table_of_means t;
-    struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    struct rounds_proof words[ROUNDS_BUCKETS_MAX];
 
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &t, ROLE_TABLE, b, harm, NULL);
+        words[b] = prove_bucket(r, &t, ROLE_TABLE, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct rounds_contest *c = &r->contests[b];
 
-        if (!c->settled && present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
+        if (!c->confirmed && present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
             !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
-            leave(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &words[b], &left[b]);
+            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &words[b], &verdicts[b]);
     }
 }
 
 bool rounds_decide(struct rounds *r, double margin, double harm,
-                   struct rounds_verdict left[ROUNDS_BUCKETS_MAX])
+                   struct rounds_verdict verdicts[ROUNDS_BUCKETS_MAX])
 {
     struct rounds_result chosen = rounds_result(r), v;
-    struct outlook best[ROUNDS_BUCKETS_MAX];
+    struct bucket_prospect best[ROUNDS_BUCKETS_MAX];
 
-    look_ahead(r, ROUNDS_CYCLES_MAX, true, best);
+    find_prospects(r, ROUNDS_CYCLES_MAX, true, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        left[b] = (struct rounds_verdict){ .arm = arm_of_table(&r->contests[b]) };
-    replace_unproven(r, harm, left);
-    take_static(r, harm, left);
-    take_neighbours(r, margin, harm, left);
+        verdicts[b] = (struct rounds_verdict){ .arm = arm_of_table(&r->contests[b]) };
+    replace_unproven(r, harm, verdicts);
+    take_static(r, harm, verdicts);
+    take_neighbours(r, margin, harm, verdicts);
     if (rounds_result(r).may_lose)
-        give_up(r, PROOF_FASTER, harm, left);
+        fall_back(r, PROOF_FASTER, harm, verdicts);
     v = rounds_result(r);
     if (v.loses)
-        give_up(r, PROOF_FASTER + 1, harm, left);
-    if (rounds_result(r).over_default.high < 0) { /* what is settled is left, and it is slower */
+        fall_back(r, PROOF_FASTER + 1, harm, verdicts);
+    if (rounds_result(r).over_default.high <
+        0) { /* what is confirmed is verdicts, and it is slower */
         for (int b = 0; b < r->setup.bucket_count; b++)
-            r->contests[b].settled = false;
-        give_up(r, PROOF_FASTER + 1, harm, left);
+            r->contests[b].confirmed = false;
+        fall_back(r, PROOF_FASTER + 1, harm, verdicts);
     }
     for (int b = 0; b < r->setup.bucket_count; b++)
-        left[b].doubt = left[b].arm == r->setup.default_arm && best[b].place >= 0
-                            ? prospect_doubt(&best[b].of, r->contests[b].arms[best[b].place])
-                            : (struct doubt){ .arm = -1 };
+        verdicts[b].doubt = verdicts[b].arm == r->setup.default_arm && best[b].place >= 0
+                                ? prospect_doubt(&best[b].of, r->contests[b].arms[best[b].place])
+                                : (struct doubt){ .arm = -1 };
     return v.loses || chosen.over_default.high < 0;
 }
 
 /* Whether all buckets together prove the table against the default. */
 static bool is_proven_whole(const struct rounds *r, struct table_of_means *t)
 {
-    double harm = r->setup.whole_harm / (r->longer ? LOOKED_ON : 1);
+    double harm = r->setup.whole_harm / (r->extended ? EXTENDED_FACTOR : 1);
     struct total total;
 
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, t);
@@ -870,7 +876,7 @@ static bool is_proven_whole(const struct rounds *r, struct table_of_means *t)
     return t->any && total.mean < 0 && total_chance_above(&total, log1p(pairs_harmless)) <= harm;
 }
 
-bool rounds_decide_whole(struct rounds *r, struct rounds_verdict left[ROUNDS_BUCKETS_MAX])
+bool rounds_decide_whole(struct rounds *r, struct rounds_verdict verdicts[ROUNDS_BUCKETS_MAX])
 {
     struct table_of_means t;
     bool is_left = is_proven_whole(r, &t), runs = true, default_runs = true;
@@ -882,15 +888,15 @@ bool rounds_decide_whole(struct rounds *r, struct rounds_verdict left[ROUNDS_BUC
     is_left = runs && (is_left || !default_runs);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
-        struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
+        struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
 
         if (is_left && t.of[b].count > 1)
             word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
-        left[b] =
+        verdicts[b] =
             (struct rounds_verdict){ .arm = arm_of_table(c), .as = VERDICT_STATIC, .word = word };
         if (!is_left && present(c, c->role[ROLE_DEFAULT]))
-            leave(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &word, &left[b]);
-        left[b].doubt.arm = -1;
+            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &word, &verdicts[b]);
+        verdicts[b].doubt.arm = -1;
     }
     return is_left;
 }
@@ -918,7 +924,7 @@ static bool is_without_noise(const struct rounds *r)
 
         compare_all(r, ROLE_TABLE, role, &means);
         total = total_of(r, &means);
-        if (means.any && total.steps + total.luck > 0)
+        if (means.any && total.steps + total.launches > 0)
             return false;
     }
     return true;
@@ -929,10 +935,10 @@ static bool is_without_noise(const struct rounds *r)
 /* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
 static bool is_hopeless(const struct rounds *r)
 {
-    struct outlook best[ROUNDS_BUCKETS_MAX];
+    struct bucket_prospect best[ROUNDS_BUCKETS_MAX];
     bool all = true;
 
-    look_ahead(r, r->cycles_limit, false, best);
+    find_prospects(r, r->cycles_limit, false, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
         all = all && best[b].place == HOPELESS;
     return all;
@@ -947,30 +953,30 @@ static bool may_prove_whole(const struct rounds *r)
     return !is_proven_whole(r, &t) && t.any && total_of(r, &t).mean < log1p(-little);
 }
 
-/* Whether undecided buckets go on; all rests in them but one plan and the default, as do the others
- * from here on. */
-static bool goes_on(struct rounds *r, uint32_t cycles)
+/* Whether undecided buckets go on; all finished in them but one plan and the default, as do the
+ * others from here on. */
+static bool extend(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
-    struct outlook best[ROUNDS_BUCKETS_MAX];
+    struct bucket_prospect best[ROUNDS_BUCKETS_MAX];
     bool any = false;
 
     if (!(s->worth > 0) || cycles >= r->cycles_limit)
         return false;
-    if (r->longer && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
+    if (r->extended && s->launch_cycles && launch_of(r, cycles) == launch_of(r, cycles - 1))
         return true;
     if (s->whole_harm > 0 && !may_prove_whole(r))
         return false;
-    r->longer = true;
-    look_ahead(r, r->cycles_limit, false, best);
+    r->extended = true;
+    find_prospects(r, r->cycles_limit, false, best);
     for (int b = 0; b < s->bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
         int place = s->whole_harm > 0 ? c->role[ROLE_TABLE] : best[b].place;
 
-        c->longer |= place >= 0;
+        c->extended |= place >= 0;
         any |= place >= 0;
         for (int i = 0; i < c->arm_count; i++)
-            c->rests[i] |= place < 0 || (i != place && i != c->role[ROLE_DEFAULT]);
+            c->finished[i] |= place < 0 || (i != place && i != c->role[ROLE_DEFAULT]);
     }
     return any;
 }
@@ -993,9 +999,9 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
                (is_without_noise(r) || (s->worth > 0 && !(s->whole_harm > 0) && is_hopeless(r)));
     if (s->steps_max && r->steps + more > s->steps_max)
         return true;
-    if (over_default(r, range) && !is_settled(range))
+    if (over_default(r, range) && !is_precise(range))
         return false;
-    return !over_static(r, range, &best) || is_settled(range);
+    return !over_static(r, range, &best) || is_precise(range);
 }
 
 /* To the first round that lacks a sample.  Only whole cycles are judged: until then some buckets
@@ -1007,8 +1013,8 @@ static void advance(struct rounds *r)
     while (!r->done && next_bucket(r) < 0) {
         r->done = !cycle_steps(r);
         r->round += !r->done;
-        if (!r->done && r->round % rounds == 0 && (r->longer || is_enough(r, r->round / rounds)))
-            r->done = !goes_on(r, r->round / rounds);
+        if (!r->done && r->round % rounds == 0 && (r->extended || is_enough(r, r->round / rounds)))
+            r->done = !extend(r, r->round / rounds);
     }
 }
 
@@ -1080,12 +1086,12 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     c->weight = b->weight;
     c->log_capacity = log(fmax(1, (double)b->capacity));
     c->chosen = b->table;
-    c->settled = b->settled;
-    enter(c, b, ROLE_TABLE, b->table);
-    enter(c, b, ROLE_DEFAULT, s->default_arm);
+    c->confirmed = b->confirmed;
+    add_contestant(c, b, ROLE_TABLE, b->table);
+    add_contestant(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
-        enter(c, b, ROLE_STATIC + i, s->statics[i]);
-    enter(c, b, ROLE_NEIGHBOUR, enclosed ? s->buckets[low].table : -1);
+        add_contestant(c, b, ROLE_STATIC + i, s->statics[i]);
+    add_contestant(c, b, ROLE_NEIGHBOUR, enclosed ? s->buckets[low].table : -1);
     c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
     if (b->first) {
         c->first = *b->first;
@@ -1117,9 +1123,9 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
         r->statics[i] = setup->statics[i];
     s->buckets = NULL;
     s->statics = NULL;
-    s->goes = s->goes < GOES_MOST ? s->goes : GOES_MOST;
+    s->reruns = s->reruns < RERUNS_MOST ? s->reruns : RERUNS_MOST;
     r->cycles_limit = cycles_most(r);
-    if (!s->goes)
+    if (!s->reruns)
         advance(r);
 }
 
@@ -1146,16 +1152,16 @@ void rounds_recall(struct rounds *r, int bucket, int arm, uint32_t round, int64_
     r->round = round > r->round ? round : r->round;
 }
 
-void rounds_go_on(struct rounds *r)
+void rounds_continue(struct rounds *r)
 {
     uint32_t cycle = cycle_of(r) + 1;
 
     while (r->setup.launch_cycles && launch_of(r, cycle) == launch_of(r, cycle - 1))
         cycle++;
-    r->longer = true;
+    r->extended = true;
     r->round = cycle * cycle_rounds(r);
     r->cycles_limit = ROUNDS_CYCLES_MAX;
-    r->done = !goes_on(r, cycle);
+    r->done = !extend(r, cycle);
     advance(r);
 }
 

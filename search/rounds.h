@@ -8,7 +8,7 @@
  *     verdict = rounds_result(r);
  *
  * A round visits buckets in shuffled order, and in each of them every contestant once, in shuffled
- * order and without anything between: what slows the machine for longer than a few steps slows
+ * order and without anything between: what slows the machine for extended than a few steps slows
  * all of them.  A cycle is as many rounds as it takes to see every bucket once: one where there
  * are few buckets.  First all contestants meet, in a few cycles.  Then, up to six times as long,
  * the most promising plan and the default go on in buckets that are not decided, while that is
@@ -17,9 +17,9 @@
  *
  * Somebody who asks again has the buckets go on that are still not decided:
  *
- *     rounds_open(r, &setup);                               with goes > 0
+ *     rounds_open(r, &setup);                               with reruns > 0
  *     rounds_recall(r, bucket, arm, round, recorded_ns);    whatever was sampled before
- *     rounds_go_on(r);
+ *     rounds_continue(r);
  *     while (rounds_next(r, &bucket, &arm)) ... */
 #ifndef ROUNDS_H
 #define ROUNDS_H
@@ -50,7 +50,7 @@ struct rounds_bucket {
      */
     const struct pairs *first;
     struct normal belief;
-    bool settled; /* by an earlier series: it stays unless this one shows that it is slower */
+    bool confirmed; /* by an earlier series: it stays unless this one shows that it is slower */
 };
 
 struct rounds_setup {
@@ -65,12 +65,12 @@ struct rounds_setup {
      * and cycles_max follow.  0: all cycles are taken in one launch. */
     uint32_t launch_cycles, launches;
     /* Of a sample, as a share of a step, as struct search_setup has it: what a verdict is worth
-     * where the cycles above leave a bucket undecided.  0: nothing. */
+     * where the cycles above assign a bucket undecided.  0: nothing. */
     double worth;
     /* The chance that rounds_decide_whole() takes, where it follows: rounds go on while the table
      * as a whole may yet be proven, and not for single buckets.  0: rounds_decide() follows. */
     double whole_harm;
-    uint32_t goes; /* how often somebody has asked again, this time included */
+    uint32_t reruns; /* how often somebody has asked again, this time included */
     uint64_t seed;
     double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };
@@ -80,12 +80,12 @@ struct rounds {
     struct rounds_contest {
         double weight, log_capacity;
         int chosen; /* the table's arm when the rounds began */
-        bool settled;
+        bool confirmed;
         int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
         int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */
         bool dropped[ROUNDS_ARMS_MAX];
-        bool rests[ROUNDS_ARMS_MAX]; /* enough is known of it */
-        bool longer;                 /* it went on where others were decided */
+        bool finished[ROUNDS_ARMS_MAX]; /* enough is known of it */
+        bool extended;                  /* it went on where others were decided */
         double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX]; /* NAN: not sampled in that cycle */
         int first_place; /* whose the first pairs are; -1: there are none */
         struct pairs first;
@@ -94,7 +94,7 @@ struct rounds {
     int statics[ROUNDS_STATICS_MAX];
     uint32_t round, steps; /* complete rounds; samples told */
     uint32_t cycles_limit; /* none is begun that comes after so many */
-    bool done, longer;     /* longer: what follows is for undecided buckets alone */
+    bool done, extended;   /* extended: what follows is for undecided buckets alone */
 };
 
 struct rounds_result {
@@ -104,18 +104,18 @@ struct rounds_result {
     struct gain over_default, over_static; /* in a further launch, where there were several */
     bool loses, may_lose; /* against the default: as it looks; by the interval's far end */
     int static_arm;       /* -1: there is none */
-    int launches;         /* of the ranks that it rests on, that of the search included */
+    int launches;         /* of the ranks that it finished on, that of the search included */
     uint32_t rounds, steps;
 };
 
 /* What a bucket's pairs, all taken after the plan was chosen, prove of it against the default. */
-struct rounds_word {
+struct rounds_proof {
     enum proof proof;
     struct gain gain; /* to expect in a further launch; of one launch, in that */
 };
 
 /* Static plans that may be better than the table, the best first: those that the search expects to
- * take at most 5 % longer than the best of them; without a cost model those of most buckets. */
+ * take at most 5 % extended than the best of them; without a cost model those of most buckets. */
 int rounds_statics(struct search *search, const struct rounds_bucket *buckets, int bucket_count,
                    int default_arm, int statics[ROUNDS_STATICS_MAX]);
 
@@ -129,7 +129,7 @@ void rounds_tell(struct rounds *rounds, int bucket, int arm, int64_t ns);
 /* The same of a step that was taken in that round of an earlier go. */
 void rounds_recall(struct rounds *rounds, int bucket, int arm, uint32_t round, int64_t ns);
 /* After all of those: begins the go, in a launch of its own. */
-void rounds_go_on(struct rounds *rounds);
+void rounds_continue(struct rounds *rounds);
 /* Failed: never again in this bucket.  The default stands in for it. */
 void rounds_drop(struct rounds *rounds, int bucket, int arm);
 
@@ -145,9 +145,9 @@ struct rounds_verdict {
         VERDICT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
         VERDICT_STATIC,    /* it is the best for the table as a whole */
         VERDICT_SHARED,    /* it is the plan of both sides, and as good: the table gets shorter */
-        VERDICT_CONFIRMED  /* as an earlier series left it */
+        VERDICT_CONFIRMED  /* as an earlier series verdicts it */
     } as;
-    struct rounds_word word;
+    struct rounds_proof word;
     struct doubt doubt; /* where the default stands */
 };
 
@@ -165,22 +165,22 @@ uint32_t rounds_cycles_left(const struct rounds *rounds);
  *    it, also those where it does not clearly lose.  It, too, must not be slower than the default.
  * 3. The plan of both sides takes up to three buckets between where it was slower than theirs by at
  *    most `margin` (a share), is not shown to be slower at all, and is proven.
- * 4. If the table may be slower than the default, what is not proven to be faster goes; if it looks
- *    slower, everything.
+ * 4. If the table may be slower than the default, what is not proven to be faster reruns; if it
+ * looks slower, everything.
  *
- * What an earlier series settled has proven itself on samples of its own.  A few samples more, in
+ * What an earlier series confirmed has proven itself on samples of its own.  A few samples more, in
  * perhaps a bad hour, do not take that away, nor does another plan take its place.  Where these
  * rounds show that it is slower than the default it is judged like the others, and where they show
- * that the whole table is it goes with that.
+ * that the whole table is it reruns with that.
  *
  * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
 bool rounds_decide(struct rounds *rounds, double margin, double harm,
-                   struct rounds_verdict left[ROUNDS_BUCKETS_MAX]);
+                   struct rounds_verdict verdicts[ROUNDS_BUCKETS_MAX]);
 
 /* Instead, for trainers that cannot follow plans bucket by bucket: the table that was chosen, as
- * VERDICT_STATIC in all buckets, or the default in all.  It is left if by all buckets together it
- * is faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the
+ * VERDICT_STATIC in all buckets, or the default in all.  It is verdicts if by all buckets together
+ * it is faster, and is slower by more than 1 % with a chance of at most whole_harm; and where the
  * default cannot run everywhere, for then there is nothing else.  True: it is. */
-bool rounds_decide_whole(struct rounds *rounds, struct rounds_verdict left[ROUNDS_BUCKETS_MAX]);
+bool rounds_decide_whole(struct rounds *rounds, struct rounds_verdict verdicts[ROUNDS_BUCKETS_MAX]);
 
 #endif

@@ -76,7 +76,7 @@ void search_close(struct search *search)
     free(search);
 }
 
-void search_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone)
+void search_begin(struct search *search, uint64_t capacity, const bool *usable, bool alone)
 {
     search->capacity = capacity;
     search->alone = alone;
@@ -86,8 +86,8 @@ void search_visit(struct search *search, uint64_t capacity, const bool *usable, 
     memset(search->count, 0, sizeof(search->count));
     for (size_t i = 0; i < SEARCH_ARMS_MAX; i++)
         search->usable[i] = i < search->setup.arm_count && (!usable || usable[i]);
-    search->ops->visit(search);
-    search->visits++;
+    search->ops->begin(search);
+    search->buckets++;
 }
 
 static bool anything_usable(const struct search *search)
@@ -100,19 +100,19 @@ static bool anything_usable(const struct search *search)
 
 int search_next(struct search *search)
 {
-    if (search->cut || !search->visits || !anything_usable(search))
+    if (search->cut || !search->buckets || !anything_usable(search))
         return SEARCH_DONE;
     return search->ops->next(search);
 }
 
-int search_also(struct search *search, const bool *among)
+int search_next_among(struct search *search, const bool *among)
 {
     if (!search->ops->also || search_next(search) == SEARCH_DONE)
         return SEARCH_DONE;
     return search->ops->also(search, among, NULL);
 }
 
-int search_inside(struct search *search, const bool *within, const bool *among)
+int search_next_within(struct search *search, const bool *within, const bool *among)
 {
     return search->ops->also ? search->ops->also(search, among, within) : SEARCH_DONE;
 }
@@ -137,7 +137,7 @@ void search_tell(struct search *search, int arm, int64_t ns)
     tell(search, arm, ns, true);
 }
 
-void search_add(struct search *search, int arm, int64_t ns)
+void search_tell_unasked(struct search *search, int arm, int64_t ns)
 {
     tell(search, arm, ns, false);
 }
@@ -165,7 +165,7 @@ struct search_result search_result(struct search *search)
 
     for (size_t i = 0; i < search->setup.arm_count; i++)
         out.arms += search->count[i] > 0;
-    if (!search->visits || !anything_usable(search))
+    if (!search->buckets || !anything_usable(search))
         return out;
     search->ops->verdict(search, &out);
     if (!search->samples)
@@ -182,7 +182,7 @@ bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
         .winner = -1, .runner_up = -1, .bound = NAN, .reason = SEARCH_INFERRED
     };
 
-    if (!search->ops->infer || !search->visits)
+    if (!search->ops->infer || !search->buckets)
         return false;
     search->ops->infer(search, capacity, usable, &found);
     if (found.winner < 0)

@@ -3,7 +3,7 @@
  *
  * One search per layer and cluster; one visit per bucket.  Within a visit:
  *
- *     search_visit(s, capacity, usable, alone);
+ *     search_begin(s, capacity, usable, alone);
  *     while ((arm = search_next(s)) != SEARCH_DONE)
  *         search_tell(s, arm, measured_ns);            or search_drop(s, arm, true) if it failed
  *     verdict = search_result(s);
@@ -83,9 +83,9 @@ struct search_ops {
     const char *name, *summary;
     int (*open)(struct search *search); /* sets search->own */
     void (*close)(struct search *search);
-    void (*visit)(struct search *search);
+    void (*begin)(struct search *search);
     int (*next)(struct search *search);
-    /* See search_also(), search_inside(); `within` NULL: all.  NULL: never. */
+    /* See search_next_among(), search_next_within(); `within` NULL: all.  NULL: never. */
     int (*also)(struct search *search, const bool *among, const bool *within);
     void (*tell)(struct search *search, int arm, double log_ns, bool asked); /* it asked for it */
     /* An arm that is no longer usable; not failed: what it took stays known.  NULL: no matter. */
@@ -122,7 +122,7 @@ struct search {
     uint64_t capacity;                     /* of the visit */
     bool alone;                   /* what other visits were told does not count in this one */
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
-    uint32_t samples, visits;
+    uint32_t samples, buckets;
     uint32_t ran;                     /* arms that were sampled in this visit */
     uint32_t count[SEARCH_ARMS_MAX];  /* samples of each arm in this visit */
     double log_last[SEARCH_ARMS_MAX]; /* the last of them */
@@ -148,21 +148,22 @@ void search_close(struct search *search); /* NULL is fine */
 /* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are. `alone`:
  * what other capacities say does not count: it may be out of date.  A capacity that is visited
  * again begins anew: what an earlier visit was told has to be told again, or is forgotten. */
-void search_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone);
+void search_begin(struct search *search, uint64_t capacity, const bool *usable, bool alone);
 
 /* The arm to sample next, or SEARCH_DONE. */
 int search_next(struct search *search);
 
 /* An arm among some that is worth a sample nearly as much as what search_next() answers, or
  * SEARCH_DONE. */
-int search_also(struct search *search, const bool *among);
+int search_next_among(struct search *search, const bool *among);
 
 /* Of some arms, `within`, the best one is wanted: that of them, `among`, which is worth a sample
  * for it, or SEARCH_DONE.  Any number may follow another, for search_next() is not asked. */
-int search_inside(struct search *search, const bool *within, const bool *among);
+int search_next_within(struct search *search, const bool *within, const bool *among);
 
 void search_tell(struct search *search, int arm, int64_t ns);
-void search_add(struct search *search, int arm, int64_t ns); /* one that somebody else asked for */
+void search_tell_unasked(struct search *search, int arm,
+                         int64_t ns); /* one that somebody else asked for */
 /* Never again in this visit; not failed: it is too slow to be tried. */
 void search_drop(struct search *search, int arm, bool failed);
 void search_cut(struct search *search); /* no more in this visit */

@@ -19,28 +19,28 @@ void threshold_cell_add(struct threshold_cell *cell, double ns)
     cell->squares += above * (log(ns) - cell->mean);
 }
 
-/* ---- the best way from the first range to the last */
+/* ---- the best path from the first range to the last */
 
 /* Of those that end with one plan. */
-struct way {
+struct path {
     double cost;
-    uint64_t apart;
+    uint64_t distance;
 };
 
 struct finder {
     const struct thresholds_problem *problem;
-    bool *free;             /* ranges without a sample of any candidate */
-    double *time;           /* of each cell */
-    struct way *now, *then; /* switches * plans + plan: to this range, to the one before */
-    uint32_t *from;         /* (range * switches + switches) * plans + plan: the plan before */
-    uint32_t *risen;        /* the sets that plans have, each once */
-    size_t sets, *best;     /* of each set: the plan with the best way to the range before */
-    size_t *other;          /* plans that are chosen from samples as they might have been */
+    bool *free;                 /* ranges without a sample of any candidate */
+    double *time;               /* of each cell */
+    struct path *here, *before; /* switches * plans + plan: to this range, to the one before */
+    uint32_t *from;             /* (range * switches + switches) * plans + plan: the plan before */
+    uint32_t *raised_axes;      /* the sets that plans have, each once */
+    size_t sets, *best;         /* of each set: the plan with the best path to the range before */
+    size_t *other;              /* plans that are chosen from samples as they might have been */
 };
 
-static bool is_less(const struct way *a, const struct way *b)
+static bool is_less(const struct path *a, const struct path *b)
 {
-    return a->cost < b->cost || (a->cost <= b->cost && a->apart < b->apart);
+    return a->cost < b->cost || (a->cost <= b->cost && a->distance < b->distance);
 }
 
 /* What a plan costs in a range; infinite: it cannot stand there. */
@@ -49,13 +49,13 @@ static double cost_of(const struct finder *f, size_t range, size_t plan)
     size_t at = range * f->problem->plans + plan;
     const struct threshold_cell *cell = &f->problem->cells[at];
 
-    if (!f->problem->plan[plan].candidate || cell->barred || !(cell->samples || f->free[range]))
+    if (!f->problem->plan[plan].candidate || cell->failed || !(cell->samples || f->free[range]))
         return INFINITY;
     return f->free[range] ? 0 : f->problem->weight[range] * f->time[at];
 }
 
 /* Finds the best plan of each set among the ways to the range before with so many switches. */
-static void find_best(struct finder *f, const struct way *then)
+static void find_best(struct finder *f, const struct path *before)
 {
     const struct thresholds_problem *p = f->problem;
 
@@ -63,44 +63,44 @@ static void find_best(struct finder *f, const struct way *then)
         f->best[s] = p->plans;
     for (size_t plan = 0; plan < p->plans; plan++)
         for (size_t s = 0; s < f->sets; s++)
-            if (f->risen[s] == p->plan[plan].risen &&
-                (f->best[s] == p->plans || is_less(&then[plan], &then[f->best[s]])))
+            if (f->raised_axes[s] == p->plan[plan].raised_axes &&
+                (f->best[s] == p->plans || is_less(&before[plan], &before[f->best[s]])))
                 f->best[s] = plan;
 }
 
 /* The ways with at most k switches end with the plan that stood before, or come from the best one
- * with at most k - 1: that this may be the same plan does no harm, for it is no better then. */
+ * with at most k - 1: that this may be the same plan does no harm, for it is no better before. */
 static void step(struct finder *f, size_t range)
 {
     const struct thresholds_problem *p = f->problem;
-    struct way *last = f->then;
+    struct path *last = f->before;
 
-    f->then = f->now;
-    f->now = last;
+    f->before = f->here;
+    f->here = last;
     for (size_t k = 0; k <= p->switches; k++) {
         if (k)
-            find_best(f, f->then + (k - 1) * p->plans);
+            find_best(f, f->before + (k - 1) * p->plans);
         for (size_t plan = 0; plan < p->plans; plan++) {
-            struct way way = f->then[k * p->plans + plan];
+            struct path path = f->before[k * p->plans + plan];
             size_t from = plan;
 
             for (size_t s = 0; k && s < f->sets; s++) {
-                const struct way *other = &f->then[(k - 1) * p->plans + f->best[s]];
+                const struct path *other = &f->before[(k - 1) * p->plans + f->best[s]];
 
-                if (!(f->risen[s] & ~p->plan[plan].risen) && is_less(other, &way)) {
-                    way = *other;
+                if (!(f->raised_axes[s] & ~p->plan[plan].raised_axes) && is_less(other, &path)) {
+                    path = *other;
                     from = f->best[s];
                 }
             }
-            way.cost += cost_of(f, range, plan);
-            way.apart += p->plan[plan].apart;
-            f->now[k * p->plans + plan] = way;
+            path.cost += cost_of(f, range, plan);
+            path.distance += p->plan[plan].distance;
+            f->here[k * p->plans + plan] = path;
             f->from[(range * (p->switches + 1) + k) * p->plans + plan] = (uint32_t)from;
         }
     }
 }
 
-/* Gives the cost; infinite: there is no way. */
+/* Gives the cost; infinite: there is no path. */
 static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
 {
     const struct thresholds_problem *p = f->problem;
@@ -108,19 +108,19 @@ static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
     double cost;
 
     for (size_t i = 0; i < states; i++)
-        f->now[i] = (struct way){ cost_of(f, 0, i % p->plans), p->plan[i % p->plans].apart };
+        f->here[i] = (struct path){ cost_of(f, 0, i % p->plans), p->plan[i % p->plans].distance };
     for (size_t range = 1; range < p->ranges; range++)
         step(f, range);
     for (size_t i = 1; i < states; i++) {
-        const struct way *best = &f->now[k * p->plans + plan];
+        const struct path *best = &f->here[k * p->plans + plan];
 
         /* More switches have to pay. */
-        if (i / p->plans == k ? is_less(&f->now[i], best) : f->now[i].cost < best->cost) {
+        if (i / p->plans == k ? is_less(&f->here[i], best) : f->here[i].cost < best->cost) {
             k = i / p->plans;
             plan = i % p->plans;
         }
     }
-    cost = f->now[k * p->plans + plan].cost;
+    cost = f->here[k * p->plans + plan].cost;
     *switches = 0;
     for (size_t range = p->ranges; range-- > 0;) {
         size_t before = range ? f->from[(range * (most + 1) + k) * p->plans + plan] : plan;
@@ -146,7 +146,7 @@ static bool is_judged(const struct finder *f, size_t range)
            p->cells[range * p->plans + table].samples;
 }
 
-/* Time / the table's time - 1, by the times as they are now. */
+/* Time / the table's time - 1, by the times as they are here. */
 static double regret_of(const struct finder *f, const size_t *chosen, double *table_cost)
 {
     const struct thresholds_problem *p = f->problem;
@@ -248,7 +248,7 @@ static struct gain find_regret(struct finder *f, const size_t *chosen)
         bias += (looks - regret_of(f, f->other, &table)) / DRAWS;
         variance += regret_variance(f, usual, f->other, &one_freedom) / DRAWS;
     }
-    width = student(freedom, STATED) * sqrt(variance);
+    width = student_quantile(freedom, STATED) * sqrt(variance);
     regret.value -= bias;
     regret.low = regret.value - width;
     regret.high = regret.value + width;
@@ -261,10 +261,10 @@ static void finder_close(struct finder *f)
 {
     free(f->free);
     free(f->time);
-    free(f->now);
-    free(f->then);
+    free(f->here);
+    free(f->before);
     free(f->from);
-    free(f->risen);
+    free(f->raised_axes);
     free(f->best);
     free(f->other);
 }
@@ -276,13 +276,13 @@ static int finder_open(struct finder *f, const struct thresholds_problem *p)
     *f = (struct finder){ .problem = p,
                           .free = calloc(p->ranges, sizeof(*f->free)),
                           .time = calloc(cells, sizeof(*f->time)),
-                          .now = calloc(states, sizeof(*f->now)),
-                          .then = calloc(states, sizeof(*f->then)),
+                          .here = calloc(states, sizeof(*f->here)),
+                          .before = calloc(states, sizeof(*f->before)),
                           .from = calloc(p->ranges * states, sizeof(*f->from)),
-                          .risen = calloc(p->plans, sizeof(*f->risen)),
+                          .raised_axes = calloc(p->plans, sizeof(*f->raised_axes)),
                           .best = calloc(p->plans, sizeof(*f->best)),
                           .other = calloc(p->ranges, sizeof(*f->other)) };
-    if (!f->free || !f->time || !f->now || !f->then || !f->from || !f->risen || !f->best ||
+    if (!f->free || !f->time || !f->here || !f->before || !f->from || !f->raised_axes || !f->best ||
         !f->other) {
         finder_close(f);
         return fail(ERR_NOMEM, "switch points of %zu plans", p->plans);
@@ -293,16 +293,16 @@ static int finder_open(struct finder *f, const struct thresholds_problem *p)
             const struct threshold_cell *cell = &p->cells[range * p->plans + plan];
 
             f->time[range * p->plans + plan] = cell->samples ? exp(cell->mean) : 0;
-            if (p->plan[plan].candidate && cell->samples && !cell->barred)
+            if (p->plan[plan].candidate && cell->samples && !cell->failed)
                 f->free[range] = false;
         }
     }
     for (size_t plan = 0; plan < p->plans; plan++) {
         size_t s = 0;
 
-        while (s < f->sets && f->risen[s] != p->plan[plan].risen)
+        while (s < f->sets && f->raised_axes[s] != p->plan[plan].raised_axes)
             s++;
-        f->risen[s] = p->plan[plan].risen;
+        f->raised_axes[s] = p->plan[plan].raised_axes;
         f->sets += s == f->sets;
     }
     return OK;

@@ -15,15 +15,16 @@ enum { THRESHOLDS_SWITCHES_MAX = 8 };
 struct threshold_cell {
     uint32_t samples;
     double mean, squares; /* of log(ns); squares: sum of squared deviations from the mean */
-    bool barred;          /* it failed there */
+    bool failed;          /* it failed there */
 };
 
 void threshold_cell_add(struct threshold_cell *cell, double ns);
 
 struct threshold_plan {
-    bool candidate; /* false: it is the table's in some range, and none to choose */
-    uint32_t apart; /* how far it lies from the default: of equal ones the nearer is taken */
-    uint32_t risen; /* axes that may only rise along the key, a bit for each that has risen */
+    bool candidate;       /* false: it is the table's in some range, and none to choose */
+    uint32_t distance;    /* how far it lies from the default: of equal ones the nearer is taken */
+    uint32_t raised_axes; /* axes that may only rise along the key, a bit for each that has
+                             raised_axes */
 };
 
 struct thresholds_problem {
@@ -47,8 +48,8 @@ struct thresholds {
 };
 
 /* UNSUPPORTED, silently: no candidates reach from the first range to the last with so few switches.
- * In a range without a sample of any candidate each one may stand that is not barred, and costs
- * nothing.  Of equal costs the fewest switches are taken, then what lies nearest the default. */
+ * In a range without a sample of any candidate each one may stand that is not failed, and costs
+ * nothing.  Of equal costs the fewest switches are taken, before what lies nearest the default. */
 int thresholds_find(const struct thresholds_problem *problem, struct thresholds *inout);
 
 #endif

@@ -121,7 +121,7 @@ static double off_by(const struct worth_setup *s)
     for (size_t i = 0, end; i < s->step_count; i = end) {
         double sum = 0, sum_squares = 0, n;
 
-        for (end = i; end < s->step_count && s->steps[end].visit == s->steps[i].visit; end++) {
+        for (end = i; end < s->step_count && s->steps[end].group == s->steps[i].group; end++) {
             const struct observation *o = &s->steps[end];
             double off = o->log_ns - modelled(s, bucket_at(s, o->log_c), o->arm);
 
@@ -142,10 +142,10 @@ static void fit_misses(const struct worth_setup *s, struct prior *prior, struct 
     double squares = belief_freedom, freedom = belief_freedom;
 
     for (size_t i = 1; i < s->step_count; i++) /* the first one of a launch says its level */
-        freedom += s->steps[i].visit == s->steps[i - 1].visit;
-    belief_of(prior, s->steps, s->step_count, log(s->capacities[0]), false, belief);
-    squares += dot(prior->process.right, prior->process.right, s->step_count);
-    prior->surprise = fmax(.05, fmin(30, squares / freedom));
+        freedom += s->steps[i].group == s->steps[i - 1].group;
+    belief_compute(prior, s->steps, s->step_count, log(s->capacities[0]), false, belief);
+    squares += dot(prior->process.residuals, prior->process.residuals, s->step_count);
+    prior->misfit_scale = fmax(.05, fmin(30, squares / freedom));
 }
 
 /* ---- machines as they may be */
@@ -153,7 +153,7 @@ static void fit_misses(const struct worth_setup *s, struct prior *prior, struct 
 struct machines {
     size_t arms;
     double *mean;   /* [bucket][arm], of log(ns) */
-    double *factor; /* Cholesky's of the arms' covariance, [bucket][arm][arm]: the lower half */
+    double *factor; /* Cholesky's of the arms' covariance, [bucket][arm][arm]: the lower arm_rows */
     double *drawn;  /* [bucket][arm] */
     double *gains;  /* over the default, then over the best static plan */
 };
@@ -179,15 +179,16 @@ static double normal(uint64_t key, uint64_t index)
     return sqrt(-2 * log(radius)) * cos(2 * 3.14159265358979323846 * angle);
 }
 
-/* What plans are off by at a capacity is as alike to what they are off by at the one before as
- * guided takes it to be. */
+/* What plans are off by at a capacity is as misfit_covariance to what they are off by at the one
+ * before as guided takes it to be. */
 static void draw_times(const struct worth_setup *s, const struct machines *m, uint64_t draw)
 {
     double z[SEARCH_ARMS_MAX];
 
     for (size_t b = 0; b < s->bucket_count; b++) {
         const double *mean = m->mean + b * m->arms;
-        double held = b ? held_across(log(s->capacities[b - 1]), log(s->capacities[b])) : 0;
+        double held =
+            b ? capacity_correlation(log(s->capacities[b - 1]), log(s->capacities[b])) : 0;
 
         for (size_t arm = 0; arm < m->arms; arm++) {
             double fresh = normal(s->seed, (draw * s->bucket_count + b) * m->arms + arm);
@@ -200,17 +201,17 @@ static void draw_times(const struct worth_setup *s, const struct machines *m, ui
 }
 
 /* One machine, tuned: plans are chosen by what they take there, the default where another saves
- * less than the margin; and then they run in a further launch of the ranks, which has luck of its
- * own. */
+ * less than the margin; and then they run in a further launch of the ranks, which has
+ * launch_variance of its own. */
 static void tune_one(const struct worth_setup *s, const struct machines *m, uint64_t draw,
                      double *over_default, double *over_static)
 {
-    double luck[SEARCH_ARMS_MAX], table = 0, usual = 0, fixed = 0, weights = 0, mean;
+    double of_launch[SEARCH_ARMS_MAX], table = 0, usual = 0, fixed = 0, weights = 0, mean;
     int best;
 
     draw_times(s, m, draw);
     for (size_t arm = 0; arm < m->arms; arm++)
-        luck[arm] = sqrt(s->luck) * normal(~s->seed, draw * m->arms + arm);
+        of_launch[arm] = sqrt(s->launch_variance) * normal(~s->seed, draw * m->arms + arm);
     best = best_static(s, m->drawn, &mean);
     for (size_t b = 0; b < s->bucket_count; b++) {
         const double *drawn = m->drawn + b * m->arms;
@@ -220,9 +221,9 @@ static void tune_one(const struct worth_setup *s, const struct machines *m, uint
             if (!isnan(modelled(s, b, arm)) && drawn[arm] < drawn[taken] &&
                 drawn[arm] < drawn[s->default_arm] + log1p(-s->margin))
                 taken = arm;
-        table += s->weights[b] * (drawn[taken] + luck[taken]);
-        usual += s->weights[b] * (drawn[s->default_arm] + luck[s->default_arm]);
-        fixed += s->weights[b] * (drawn[best] + luck[best]);
+        table += s->weights[b] * (drawn[taken] + of_launch[taken]);
+        usual += s->weights[b] * (drawn[s->default_arm] + of_launch[s->default_arm]);
+        fixed += s->weights[b] * (drawn[best] + of_launch[best]);
         weights += s->weights[b];
     }
     *over_default = 1 - exp((table - usual) / weights);
@@ -252,7 +253,7 @@ static int draw_machines(const struct worth_setup *s, struct prior *prior, struc
     m.factor = m.drawn + all;
     m.gains = m.factor + all * n;
     for (size_t b = 0; b < s->bucket_count; b++) {
-        belief_of(prior, s->steps, s->step_count, log(s->capacities[b]), false, belief);
+        belief_compute(prior, s->steps, s->step_count, log(s->capacities[b]), false, belief);
         memcpy(m.mean + b * n, belief->mean, n * sizeof(*m.mean));
         factorise(belief->covariance, belief->stride, n, m.factor + b * n * n);
     }
@@ -285,9 +286,9 @@ int worth_of(const struct worth_setup *s, struct worth *out)
         rc = belief_open(&prior, &belief);
     if (!rc) {
         fit_misses(s, &prior, &belief);
-        out->error =
-            sqrt(2 * prior.surprise *
-                 prior.alike[(size_t)s->default_arm * prior.stride + (size_t)s->default_arm]);
+        out->error = sqrt(2 * prior.misfit_scale *
+                          prior.misfit_covariance[(size_t)s->default_arm * prior.stride +
+                                                  (size_t)s->default_arm]);
         out->off = off_by(s);
         rc = draw_machines(s, &prior, &belief, out);
     }

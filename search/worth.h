@@ -2,8 +2,9 @@
  * modelled machine, and from a handful of steps of the real one, which say how far the model is off
  * there.  Pure.
  *
- * What the model misses is taken to be as alike between plans and capacities as guided takes it to
- * be (belief.h), whose mean is the modelled machine here.  How large it is the steps say. */
+ * What the model misses is taken to be as misfit_covariance between plans and capacities as guided
+ * takes it to be (belief.h), whose mean is the modelled machine here.  How large it is the steps
+ * say. */
 #ifndef WORTH_H
 #define WORTH_H
 
@@ -21,13 +22,14 @@ struct worth_setup {
     const double *capacities, *weights; /* by bucket, in ascending order; of their logarithms */
     const double *log_ns; /* that arms take on the modelled machine: [bucket][arm]; NAN: an arm
                            * cannot run there */
-    /* Real steps of arms at capacities of buckets, launch by launch: observation.visit is the
+    /* Real steps of arms at capacities of buckets, launch by launch: observation.group is the
      * launch of the ranks.  Only what arms of one launch differ by is used.  NULL and 0: there are
      * none. */
     const struct observation *steps;
     size_t step_count;
-    double luck;   /* the variance of what a launch of the ranks adds to a plan's log time */
-    double margin; /* what saves a smaller share of the default's time is not taken */
+    double
+        launch_variance; /* the variance of what a launch of the ranks adds to a plan's log time */
+    double margin;       /* what saves a smaller share of the default's time is not taken */
     uint64_t seed;
 };
 

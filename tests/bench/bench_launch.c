@@ -185,7 +185,7 @@ static struct outcome run_choice(struct program *p)
     struct launch_decision_setup setup = { .arm_count = p->arms,
                                            .launch_of = p->launch_of,
                                            .launch_count = p->launches,
-                                           .apart = p->apart,
+                                           .distance = p->apart,
                                            .margin = 0.01,
                                            .seed = p->seed };
     struct search *searches[BUCKETS_MOST];
@@ -201,7 +201,7 @@ static struct outcome run_choice(struct program *p)
     for (size_t r = 0; r < p->buckets; r++) {
         if (search_open(search_find("blind"), &search, &searches[r]))
             exit(1);
-        search_visit(searches[r], 1, NULL, false);
+        search_begin(searches[r], 1, NULL, false);
         launch_decision_add(c, searches[r], p->weight[r]);
     }
     while ((launch = launch_decision_next(c, &purpose)) != DECISION_DONE) {
@@ -212,7 +212,7 @@ static struct outcome run_choice(struct program *p)
             bool needed;
             int arm;
 
-            while ((arm = launch_decision_wants(c, (int)r, &needed)) >= 0) {
+            while ((arm = launch_decision_next_arm(c, (int)r, &needed)) >= 0) {
                 double log_ns = sampled(p, common, r, (size_t)arm);
 
                 launch_decision_tell(c, (int)r, arm, llround(exp(log_ns)));
@@ -225,8 +225,8 @@ static struct outcome run_choice(struct program *p)
     if (!launch_decision_result(c, &result))
         exit(1);
     for (size_t r = 0; r < p->buckets; r++) {
-        live[r] = launch_decision_live(c, result.launch, (int)r);
-        usual[r] = launch_decision_live(c, 0, (int)r);
+        live[r] = launch_decision_live_arm(c, result.launch, (int)r);
+        usual[r] = launch_decision_live_arm(c, 0, (int)r);
     }
     total = true_total(p, (size_t)result.launch, live);
     out.regret = total / best_total(p) - 1;

@@ -487,7 +487,7 @@ static void section_time(const struct options *o)
         if (!surface_bucket(&surface, floor(64 * pow(1000, uniform_draw(o->seed, i))), 0, &b))
             continue;
         begin = now_us();
-        search_visit(search, b.capacity, b.usable, false);
+        search_begin(search, b.capacity, b.usable, false);
         if (i >= 20)
             column_add(&opened, now_us() - begin);
         while ((arm = search_next(search)) != SEARCH_DONE) {

@@ -44,7 +44,7 @@ static double run_blind(const struct made_space *space, uint64_t seed, uint64_t 
 
     if (search_open(search_find("blind"), &setup, &search))
         exit(1);
-    search_visit(search, 1, NULL, false);
+    search_begin(search, 1, NULL, false);
     while ((arm = search_next(search)) != SEARCH_DONE)
         search_tell(search, arm, (int64_t)timed(&clock, space, (size_t)arm));
     found = regret(space, (size_t)search_result(search).winner);

@@ -21,7 +21,7 @@ static struct bucket_outcome run_model(const struct true_bucket *b, struct searc
     struct bucket_outcome out;
 
     (void)noise;
-    search_visit(search, b->capacity, b->usable, false);
+    search_begin(search, b->capacity, b->usable, false);
     verdict = search_result(search);
     out = true_bucket_outcome(b, verdict.winner);
     out.bounded = true;

@@ -163,7 +163,8 @@ static double squares_of(const struct figures *f, size_t launches)
  */
 static double half_width(double squares, double freedom, size_t launches)
 {
-    return freedom ? student(freedom, STATED) * sqrt(squares / freedom / (double)launches) : 0;
+    return freedom ? student_quantile(freedom, STATED) * sqrt(squares / freedom / (double)launches)
+                   : 0;
 }
 
 static double half_width_of(const struct figures *f, size_t launches)

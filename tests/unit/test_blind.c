@@ -98,14 +98,14 @@ static void what_is_believed_is_the_plain_solution(void)
         CHECK(likeness_table_open(&space.points, &table) == OK);
         likeness_table_set(&table, &guess);
         search = search_in();
-        search_visit(search, 1, NULL, false);
+        search_begin(search, 1, NULL, false);
         for (int i = 0, k; i < FEW; i++) {
             arm[i] = (int)(random_bits(seed, (uint64_t)i) % space.points.count);
             for (k = 0; arm[k] != arm[i];)
                 k++;
             repeats += k < i;
             told[i] = log((double)timed(seed, (uint64_t)i, arm[i], 0.02));
-            search_add(search, arm[i], timed(seed, (uint64_t)i, arm[i], 0.02));
+            search_tell_unasked(search, arm[i], timed(seed, (uint64_t)i, arm[i], 0.02));
         }
         for (int of = 0; of < (int)space.points.count; of += 7) {
             double weight[FEW], mean = told[0], variance = 9 + table.own;
@@ -118,8 +118,8 @@ static void what_is_believed_is_the_plain_solution(void)
             }
             CHECK(fabs(level.mean - mean) < 1e-5);
             /* and as much wider as Student has it for noise that is a guess */
-            CHECK(fabs(level.sd -
-                       student(LIKENESS_FREEDOM + repeats, STATED) / 1.96 * sqrt(variance)) < 1e-4);
+            CHECK(fabs(level.sd - student_quantile(LIKENESS_FREEDOM + repeats, STATED) / 1.96 *
+                                      sqrt(variance)) < 1e-4);
         }
         search_close(search);
         likeness_table_close(&table);
@@ -133,7 +133,7 @@ static void differences_are_those_of_levels(void)
 
     made_space_open(5, 200, &space);
     search = search_in();
-    search_visit(search, 1, NULL, false);
+    search_begin(search, 1, NULL, false);
     run(search, 5, 0.05);
     for (int i = 0; i < 40; i++) {
         struct normal a = search_level(search, i), b = search_level(search, i + 1);
@@ -203,7 +203,7 @@ static void an_axis_that_changes_nothing_loses_its_weight(void)
     struct points points = { .axes = 2, .count = POINTS, .value = value };
     struct likeness_seen seen[POINTS];
     struct likeness_table table;
-    struct likeness_room *room;
+    struct likeness_workspace *room;
     struct likeness l;
 
     for (int a = 0; a < 2; a++)
@@ -216,12 +216,12 @@ static void an_axis_that_changes_nothing_loses_its_weight(void)
                                           .mean = 0.3 * (i / VALUES) + 0.001 * (i % VALUES),
                                           .count = 1 };
     }
-    CHECK(likeness_table_open(&points, &table) == OK && likeness_room_open(&room) == OK);
+    CHECK(likeness_table_open(&points, &table) == OK && likeness_workspace_open(&room) == OK);
     l = likeness_guess(&points);
     likeness_fit(&table, seen, POINTS, room, &l);
     CHECK(l.weight[0] > 10 * l.weight[1]);
     CHECK(l.noise < 0.01 * 0.01);
-    likeness_room_close(room);
+    likeness_workspace_close(room);
     likeness_table_close(&table);
 }
 
@@ -250,7 +250,7 @@ static void it_finds_plans_as_good_as_the_best_in_a_fifth_of_a_pass(void)
 
         made_space_open(seed, 400, &space);
         search = search_in();
-        search_visit(search, 1, NULL, false);
+        search_begin(search, 1, NULL, false);
         steps += run(search, seed, 0.05);
         plans += (double)space.points.count;
         sum += regret_of(search);
@@ -275,7 +275,7 @@ static void steps_that_were_disturbed_do_not_lead_it_astray(void)
 
         made_space_open(seed, 100, &space);
         search = search_in();
-        search_visit(search, 1, NULL, false);
+        search_begin(search, 1, NULL, false);
         for (; (arm = search_next(search)) != SEARCH_DONE; step++)
             search_tell(search, arm,
                         timed(seed, step, arm, 0.02) * (random_bits(seed, step) % 12 ? 1 : 3));
@@ -296,7 +296,7 @@ static void what_was_dropped_is_not_asked_for_and_never_wins(void)
 
         made_space_open(seed, 80, &space);
         search = search_in();
-        search_visit(search, 1, NULL, false);
+        search_begin(search, 1, NULL, false);
         for (; (arm = search_next(search)) != SEARCH_DONE; step++) {
             CHECK(!gone[arm]);
             gone[arm] = random_bits(seed, step) % 3 == 0;
@@ -337,7 +337,7 @@ static uint32_t launches_to_decide(uint64_t seed, bool on_occasion, double *regr
             among[arm] = false;
             arm = decision_next(&d, &purpose);
             if (on_occasion && arm != DECISION_DONE && !among[arm]) {
-                arm = decision_also(&d, among, &purpose);
+                arm = decision_next_among(&d, among, &purpose);
                 CHECK(arm == DECISION_DONE || among[arm]);
             }
         }
@@ -373,12 +373,12 @@ static void other_keys_help_unless_they_are_to_be_left_out(void)
 
         made_space_open(seed, 150, &space);
         search = search_in();
-        search_visit(search, 100, NULL, false);
+        search_begin(search, 100, NULL, false);
         first += run(search, seed, 0.03);
-        search_visit(search, 110, NULL, false);
+        search_begin(search, 110, NULL, false);
         later += run(search, seed + 50, 0.03);
         CHECK(regret_of(search) < 0.15);
-        search_visit(search, 120, NULL, true);
+        search_begin(search, 120, NULL, true);
         alone += run(search, seed + 90, 0.03);
         search_close(search);
         made_space_close(&space);
@@ -394,11 +394,12 @@ static void many_visits_and_samples_find_room(void)
     made_space_open(3, 300, &space);
     search = search_in();
     for (uint64_t visit = 0; visit < 4; visit++) { /* the third finds no room */
-        search_visit(search, 1 + visit, NULL, false);
+        search_begin(search, 1 + visit, NULL, false);
         for (int i = 0; i < 1000; i++)
-            search_add(search, (int)(random_bits(visit, (uint64_t)i) % space.points.count),
-                       timed(visit, (uint64_t)i,
-                             (int)(random_bits(visit, (uint64_t)i) % space.points.count), 0.05));
+            search_tell_unasked(search, (int)(random_bits(visit, (uint64_t)i) % space.points.count),
+                                timed(visit, (uint64_t)i,
+                                      (int)(random_bits(visit, (uint64_t)i) % space.points.count),
+                                      0.05));
         CHECK(search_next(search) == SEARCH_DONE);
         CHECK(search_result(search).winner >= 0 && search_result(search).reason == SEARCH_LIMIT);
     }

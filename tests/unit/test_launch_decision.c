@@ -64,7 +64,7 @@ static void open_choice(void)
     struct launch_decision_setup setup = { .arm_count = ARMS,
                                            .launch_of = p->launch_of,
                                            .launch_count = LAUNCHES,
-                                           .apart = p->apart,
+                                           .distance = p->apart,
                                            .margin = 0.01,
                                            .seed = p->seed };
     struct search_setup search = { .points = &p->points, .arm_count = ARMS, .seed = p->seed };
@@ -72,7 +72,7 @@ static void open_choice(void)
     CHECK(!launch_decision_open(&setup, &p->choice));
     for (size_t r = 0; r < RANGES; r++) {
         CHECK(!search_open(search_find("blind"), &search, &p->search[r]));
-        search_visit(p->search[r], 1, NULL, false);
+        search_begin(p->search[r], 1, NULL, false);
         CHECK(launch_decision_add(p->choice, p->search[r], p->weight[r]) == (int)r);
     }
 }
@@ -102,7 +102,7 @@ static void run_launch(int launch, enum decision_purpose purpose)
     for (int r = 0; r < RANGES; r++) {
         bool needed, shown[ARMS] = { false };
 
-        while ((arm = launch_decision_wants(p->choice, r, &needed)) >= 0) {
+        while ((arm = launch_decision_next_arm(p->choice, r, &needed)) >= 0) {
             double own = 0.002 * normal_draw(p->seed, p->draws++);
             int64_t ns = llround(exp(p->log_ns[r][arm] + luck + own));
 
@@ -159,7 +159,7 @@ static double total_told(void)
     int live[RANGES];
 
     for (int r = 0; r < RANGES; r++) {
-        live[r] = launch_decision_live(program.choice, program.result.launch, r);
+        live[r] = launch_decision_live_arm(program.choice, program.result.launch, r);
         CHECK(live[r] >= 0 && (int)program.launch_of[live[r]] == program.result.launch);
         if (live[r] < 0)
             return NAN;
@@ -172,9 +172,9 @@ static struct gain price_told(void)
     struct launch_part parts[RANGES];
 
     for (int r = 0; r < RANGES; r++)
-        parts[r] = launch_part_of(program.search[r],
-                                  launch_decision_live(program.choice, program.result.launch, r),
-                                  program.weight[r]);
+        parts[r] = launch_part_of(
+            program.search[r], launch_decision_live_arm(program.choice, program.result.launch, r),
+            program.weight[r]);
     return launch_price(parts, RANGES);
 }
 
@@ -283,7 +283,7 @@ static void a_launch_in_which_a_range_cannot_run_is_out(void)
         open_choice();
         CHECK(run(1000));
         CHECK(program.result.launch == (whole ? 3 : 1));
-        CHECK(whole || launch_decision_live(program.choice, 1, 2) == 2 * LIVE - 1);
+        CHECK(whole || launch_decision_live_arm(program.choice, 1, 2) == 2 * LIVE - 1);
         close_choice();
     }
     /* The default launch, too. */
@@ -308,7 +308,7 @@ static void a_range_that_cannot_run_rules_out_no_launch_for_ever(void)
     open_choice();
     CHECK(!run(4 * LAUNCHES)); /* no launch runs all buckets */
     CHECK(program.all_starts <= LAUNCHES);
-    launch_decision_weigh(program.choice, 1, 0);
+    launch_decision_set_weight(program.choice, 1, 0);
     CHECK(run(1000));
     CHECK(program.result.launch == 2 && program.result.over_default.low > 0.1);
     close_choice();
@@ -327,7 +327,7 @@ static void what_was_shown_says_the_same_when_it_is_told_again(void)
         first = program.result;
         count = program.sample_count;
         for (int r = 0; r < RANGES; r++)
-            live[r] = launch_decision_live(program.choice, first.launch, r);
+            live[r] = launch_decision_live_arm(program.choice, first.launch, r);
         close_choice();
         open_choice();
         for (size_t t = 0; t < count; t++) {
@@ -348,7 +348,7 @@ static void what_was_shown_says_the_same_when_it_is_told_again(void)
         CHECK(program.result.over_default.value == first.over_default.value);
         CHECK(program.result.pairs == first.pairs);
         for (int r = 0; r < RANGES; r++)
-            CHECK(launch_decision_live(program.choice, first.launch, r) == live[r]);
+            CHECK(launch_decision_live_arm(program.choice, first.launch, r) == live[r]);
         close_choice();
     }
 }
@@ -362,7 +362,7 @@ static void dear_starts_are_fewer(void)
         for (int dear = 0; dear < 2; dear++) {
             draw_program(seed + i, 0.02, 0.03);
             open_choice();
-            launch_decision_cost(program.choice, dear ? 0.01 : 0);
+            launch_decision_set_cost(program.choice, dear ? 0.01 : 0);
             CHECK(run(1000));
             starts[dear] += program.all_starts;
             close_choice();
@@ -383,12 +383,12 @@ static void a_range_that_no_longer_counts_changes_the_choice(void)
     open_choice();
     CHECK(run(1000));
     CHECK(program.result.launch == 0);
-    launch_decision_weigh(program.choice, 0, 0);
+    launch_decision_set_weight(program.choice, 0, 0);
     program.all_starts = 0;
     CHECK(run(1000));
     CHECK(program.result.launch == 1);
-    launch_decision_weigh(program.choice, 1, 0);
-    launch_decision_weigh(program.choice, 2, 0);
+    launch_decision_set_weight(program.choice, 1, 0);
+    launch_decision_set_weight(program.choice, 2, 0);
     {
         enum decision_purpose purpose;
 

@@ -11,12 +11,12 @@ static void of_launches_as_good_the_nearest_is_picked(void)
 {
     static const uint32_t apart[] = { 2, 0, 1, 1 };
 
-    CHECK(launch_pick((double[]){ 100, 101, 103, 104 }, apart, 4, 1) == 0);
-    CHECK(launch_pick((double[]){ 100, 100.4, 100.3, 104 }, apart, 4, 1) == 1);
-    CHECK(launch_pick((double[]){ 100, 101, 100.3, 100.4 }, apart, 4, 1) == 2);
-    CHECK(launch_pick((double[]){ NAN, 101, 100.3, 100.4 }, apart, 4, -1) == 2);
-    CHECK(launch_pick((double[]){ NAN, NAN, NAN, 900 }, apart, 4, 1) == 3);
-    CHECK(launch_pick((double[]){ NAN, NAN }, apart, 2, 1) == -1);
+    CHECK(launch_choose((double[]){ 100, 101, 103, 104 }, apart, 4, 1) == 0);
+    CHECK(launch_choose((double[]){ 100, 100.4, 100.3, 104 }, apart, 4, 1) == 1);
+    CHECK(launch_choose((double[]){ 100, 101, 100.3, 100.4 }, apart, 4, 1) == 2);
+    CHECK(launch_choose((double[]){ NAN, 101, 100.3, 100.4 }, apart, 4, -1) == 2);
+    CHECK(launch_choose((double[]){ NAN, NAN, NAN, 900 }, apart, 4, 1) == 3);
+    CHECK(launch_choose((double[]){ NAN, NAN }, apart, 2, 1) == -1);
 }
 
 static void the_price_is_of_all_time_together(void)
@@ -51,19 +51,19 @@ static void a_launch_shows_its_best_plan_that_ran(void)
         arms[i].d = 1 << i;
     }
     CHECK(!search_open(search_find("blind"), &setup, &search));
-    search_visit(search, 64, usable, false);
+    search_begin(search, 64, usable, false);
     for (int arm = 0; arm < ARMS; arm++)
         for (int n = 0; n < 5 && ns[arm]; n++)
-            search_add(search, arm, ns[arm]);
-    CHECK(launch_live(search, launch_of, 0) == 1);
-    CHECK(launch_live(search, launch_of, 1) == 2); /* the other one never ran */
+            search_tell_unasked(search, arm, ns[arm]);
+    CHECK(launch_live_arm(search, launch_of, 0) == 1);
+    CHECK(launch_live_arm(search, launch_of, 1) == 2); /* the other one never ran */
     part = launch_part_of(search, 0, 1);
     CHECK(exp(part.best_log_ns) < 0.7 * exp(part.log_ns));
     CHECK(launch_part_of(search, 2, 1).sd == 0);
     search_drop(search, 2, true);
-    CHECK(launch_live(search, launch_of, 1) == 3);
+    CHECK(launch_live_arm(search, launch_of, 1) == 3);
     search_drop(search, 3, true);
-    CHECK(launch_live(search, launch_of, 1) == -1);
+    CHECK(launch_live_arm(search, launch_of, 1) == -1);
     search_close(search);
 }
 

@@ -44,12 +44,12 @@ static void a_capacity_that_is_visited_again_counts_once(void)
     double before, after;
 
     for (int visit = 0; visit < 2; visit++) {
-        search_visit(s.search, 255, NULL, false);
+        search_begin(s.search, 255, NULL, false);
         for (int i = 0; i < 4; i++)
             search_tell(s.search, arm_of(&s, best_text), visit ? 2000000 : 1000000);
         before = search_estimate(s.search, 255, arm_of(&s, best_text));
     }
-    search_visit(s.search, 4095, NULL, false);
+    search_begin(s.search, 4095, NULL, false);
     after = search_estimate(s.search, 255, arm_of(&s, best_text));
     /* Of the first visit, which said half of that, nothing is left. */
     CHECK(fabs(before - 2e6) < 1e5);

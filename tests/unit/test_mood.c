@@ -29,7 +29,7 @@ static void a_calm_machine_does_not_turn(void)
 
     for (uint64_t seed = 0; seed < 10000; seed++) {
         draw(seed, 12, 12, 0, steps);
-        turned += mood_turn(steps, 12) >= 0;
+        turned += find_change_point(steps, 12) >= 0;
     }
     CHECK(turned < 30);
 }
@@ -45,17 +45,17 @@ static void a_burst_is_found_where_it_began_and_where_it_ended(void)
         int turn;
 
         draw(seed, first + 3, first, 0.4, steps);
-        turn = mood_turn(steps, first + 3);
+        turn = find_change_point(steps, first + 3);
         exact += turn == (int)first;
         near += turn >= (int)first - 1 && turn <= (int)first + 1;
         draw(seed, first + 1, first, -0.4, steps);
-        exact += mood_turn(steps, first + 1) == (int)first;
+        exact += find_change_point(steps, first + 1) == (int)first;
     }
     CHECK(exact > 930);
     CHECK(near > 480);
 }
 
-/* What the search is tried on: without noise a step shows the mood alone. */
+/* What the search is tried on: without noise a step shows the shared noise alone. */
 static void a_mood_that_switches_lasts_10_to_40_steps_and_slows_by_1_25_to_1_6(void)
 {
     static const double true_ns = 1e12;
@@ -91,7 +91,7 @@ static void one_slow_step_is_no_turn(void)
     for (uint64_t seed = 0; seed < 1000; seed++) {
         draw(seed, 8, 8, 0, steps);
         steps[5].above += log(3);
-        turned += mood_turn(steps, 8) >= 0 || mood_turn(steps, 6) >= 0;
+        turned += find_change_point(steps, 8) >= 0 || find_change_point(steps, 6) >= 0;
     }
     CHECK(turned < 30);
 }
@@ -104,18 +104,18 @@ static void plans_that_never_ran_show_no_turn_and_help_to_find_one(void)
     draw(1, 8, 2, 0.5, steps);
     for (int i = 2; i < 8; i++)
         steps[i].first = true;
-    CHECK(mood_turn(steps, 8) < 0);
+    CHECK(find_change_point(steps, 8) < 0);
     draw(1, 10, 4, 0.5, steps);
     steps[4].first = steps[5].first = true;
-    CHECK(mood_turn(steps, 10) == 4);
+    CHECK(find_change_point(steps, 10) == 4);
 }
 
 static void moods_of_one_stretch_are_alike_and_of_two_are_not(void)
 {
     struct moment at = { 10, 1 }, near = { 11, 1 }, far = { 60, 1 }, since = { 11, 2 };
 
-    CHECK(mood_covariance(at, near) > mood_covariance(at, far));
-    CHECK(mood_covariance(at, far) > 10 * mood_covariance(at, since));
+    CHECK(shared_noise_covariance(at, near) > shared_noise_covariance(at, far));
+    CHECK(shared_noise_covariance(at, far) > 10 * shared_noise_covariance(at, since));
 }
 
 /* Plan 1 is 4 % faster than the default; a burst begins and lasts. */
@@ -171,7 +171,7 @@ static struct visit visit_of(const struct surface *s, struct search *search, str
     int last = -1, run = 0, arm;
     double best = INFINITY;
 
-    search_visit(search, capacity, NULL, false);
+    search_begin(search, capacity, NULL, false);
     while ((arm = search_next(search)) != SEARCH_DONE) {
         run = arm == last ? run + 1 : 1;
         v.longest_run = run > v.longest_run ? run : v.longest_run;
@@ -184,8 +184,8 @@ static struct visit visit_of(const struct surface *s, struct search *search, str
     return v;
 }
 
-/* A plan that ran alone since a turn cannot be told from the mood, however often it runs; and of
- * those that run for the first time after one none is taken for fast. */
+/* A plan that ran alone since a turn cannot be told from the shared noise, however often it runs;
+ * and of those that run for the first time after one none is taken for fast. */
 static void switching_moods_are_not_taken_for_plans(void)
 {
     int longest = 0, misled = 0;

@@ -54,7 +54,7 @@ static struct rounds *open_rounds(const struct world *w, const bool *usable)
                                              .capacity = capacity_of(b),
                                              .table = w->table[b],
                                              .usable = usable,
-                                             .settled = w->settled[b] };
+                                             .confirmed = w->settled[b] };
     setup.buckets = buckets;
     setup.bucket_count = w->bucket_count;
     setup.default_arm = DEFAULT_ARM;
@@ -275,7 +275,7 @@ static void the_same_samples_lead_to_the_same_state(void)
             rounds_tell(whole, buckets[count], arms[count], ns[count]);
             count++;
         }
-        CHECK(count > 17 * 4 * 4 && whole->longer == (longer > 0));
+        CHECK(count > 17 * 4 * 4 && whole->extended == (longer > 0));
         for (int at = 0; at < count; at += 37) {
             int bucket, arm;
 
@@ -347,7 +347,7 @@ static void play_go(struct goes *g, uint32_t number, uint64_t seed)
     struct rounds *r;
     int bucket, arm, first = g->count, launches = g->launches;
 
-    w->setup.goes = number;
+    w->setup.reruns = number;
     for (int b = 0; b < w->bucket_count && number; b++) {
         w->settled[b] = g->left[b].doubt.arm < 0;
         w->table[b] = w->settled[b] ? g->left[b].arm : g->left[b].doubt.arm;
@@ -356,7 +356,7 @@ static void play_go(struct goes *g, uint32_t number, uint64_t seed)
     for (int i = 0; i < first && number; i++)
         rounds_recall(r, g->bucket[i], g->arm[i], g->round[i], g->ns[i]);
     if (number)
-        rounds_go_on(r);
+        rounds_continue(r);
     while (rounds_next(r, &bucket, &arm) && g->count < LOG_MAX) {
         int i = g->count++;
         uint64_t key = seed * 64 + (uint64_t)rounds_launch(r);
@@ -884,7 +884,7 @@ static struct world sides_of(double more, uint64_t seed, double noise)
     return w;
 }
 
-static bool is_shared(struct world w, struct rounds_word *word)
+static bool is_shared(struct world w, struct rounds_proof *word)
 {
     struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
@@ -901,7 +901,7 @@ static int count_shared(double more)
     int count = 0;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct rounds_word word;
+        struct rounds_proof word;
 
         if (!is_shared(sides_of(more, seed, 0.05), &word))
             continue;
@@ -963,7 +963,7 @@ static void buckets_in_a_row_take_the_plan_of_both_sides_together_or_not_at_all(
 
 static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 {
-    struct rounds_word word;
+    struct rounds_proof word;
 
     CHECK(is_shared(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
     CHECK(is_shared(sides_of(-0.01, 1, 1e-4), &word));
@@ -972,7 +972,7 @@ static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 
 static void the_default_on_both_sides_needs_no_proof(void)
 {
-    struct rounds_word word;
+    struct rounds_proof word;
     int count = 0;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -1018,7 +1018,7 @@ static void kappa_widens_what_is_stated_and_proves_nothing_less(void)
     CHECK(fabs(wider(&v[1].over_static, &v[0].over_static) - 1.7) < 1e-9);
     CHECK(v[1].over_default.value == v[0].over_default.value);
     for (int b = 0; b < 8; b++) {
-        const struct rounds_word *wide = &left[1][b].word, *narrow = &left[0][b].word;
+        const struct rounds_proof *wide = &left[1][b].word, *narrow = &left[0][b].word;
 
         CHECK(fabs(wider(&wide->gain, &narrow->gain) - 1.7) < 1e-9);
         CHECK(wide->gain.value == narrow->gain.value && wide->proof == narrow->proof);

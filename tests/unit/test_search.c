@@ -63,7 +63,7 @@ static void run_logged(const char *strategy, const struct surface *s, const stru
     for (int v = 0; v < VISITS; v++) {
         int arm, n = 0;
 
-        search_visit(search, capacities[v], NULL, false);
+        search_begin(search, capacities[v], NULL, false);
         for (int i = 0; from && v <= last_visit && i < from->count[v]; i++) {
             if (v == last_visit && i == known)
                 break;
@@ -124,7 +124,7 @@ static void samples_may_come_in_another_order_than_asked_for(void)
         struct search *search = search_on(search_strategies[k]->name, &s, 2);
         int arm, n = 0;
 
-        search_visit(search, 1000, NULL, false);
+        search_begin(search, 1000, NULL, false);
         for (int i = 0; i < 20; i++)
             search_tell(search, (int)random_below(9, (uint64_t)i, (uint32_t)s.arm_count),
                         1000000 + i);
@@ -148,7 +148,7 @@ static void what_failed_is_never_asked_for_and_never_wins(void)
                 for (size_t i = 0; i < SEARCH_ARMS_MAX; i++)
                     usable[i] = random_below(seed, i + 1000 * (uint64_t)visit, 3) > 0;
                 usable[s.arm_count / 2] = true;
-                search_visit(search, 300u << visit, usable, false);
+                search_begin(search, 300u << visit, usable, false);
                 while ((arm = search_next(search)) != SEARCH_DONE && n < LONGEST) {
                     CHECK(arm >= 0 && (size_t)arm < s.arm_count && usable[arm]);
                     n++;
@@ -184,9 +184,9 @@ static void with_nothing_usable_there_is_no_winner(void)
 
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
         CHECK(!search_infer(search, 100, NULL, &out) && out.winner == 7);
-        search_visit(search, 100, none, false);
+        search_begin(search, 100, none, false);
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
-        search_visit(search, 100, NULL, false);
+        search_begin(search, 100, NULL, false);
         for (size_t i = 0; i < s.arm_count; i++)
             search_drop(search, (int)i, true);
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
@@ -204,7 +204,7 @@ static void a_single_plan_wins_at_once(void)
         struct search_result v;
         int n = 0;
 
-        search_visit(search, 0, NULL, false);
+        search_begin(search, 0, NULL, false);
         for (; search_next(search) == 0 && n < 10; n++)
             search_tell(search, 0, 1000);
         v = search_result(search);
@@ -222,7 +222,7 @@ static void a_cut_visit_still_has_a_winner(void)
             struct search *search = search_on(search_strategies[k]->name, &s, 2);
             struct search_result v;
 
-            search_visit(search, 2000, NULL, false);
+            search_begin(search, 2000, NULL, false);
             for (int i = 0; i < told; i++) {
                 int arm = search_next(search);
 
@@ -251,7 +251,7 @@ static void a_limit_is_kept(void)
             setup.repeats = 3;
             setup.limit = limit;
             CHECK(!search_open(search_strategies[k], &setup, &search));
-            search_visit(search, 2000, NULL, false);
+            search_begin(search, 2000, NULL, false);
             for (; (arm = search_next(search)) != SEARCH_DONE; n++)
                 search_tell(search, arm, noisy(&s, 2000, arm, 0, n));
             v = search_result(search);
@@ -286,7 +286,7 @@ static void exhaustive_finds_the_least_median_in_interleaved_rounds(void)
         double least = INFINITY;
         int told[SEARCH_ARMS_MAX] = { 0 }, best = -1, arm;
 
-        search_visit(search, 900, NULL, false);
+        search_begin(search, 900, NULL, false);
         for (int n = 0; (arm = search_next(search)) != SEARCH_DONE; n++) {
             CHECK(told[arm] == n / (int)s.arm_count);
             ns[arm][told[arm]] = noisy(&s, 900, arm, 0, n);
@@ -321,7 +321,7 @@ static void without_noise_guided_agrees_with_exhaustive_within_its_bound(void)
             struct search_result v;
             int arm;
 
-            search_visit(search, (uint64_t)c, NULL, false);
+            search_begin(search, (uint64_t)c, NULL, false);
             while ((arm = search_next(search)) != SEARCH_DONE)
                 search_tell(search, arm, (int64_t)surface_ns(&s, c, arm));
             v = search_result(search);
@@ -343,7 +343,7 @@ static bool bound_holds(const struct surface *s, struct search *search, struct n
     double best = INFINITY;
     int arm;
 
-    search_visit(search, capacity, NULL, false);
+    search_begin(search, capacity, NULL, false);
     while ((arm = search_next(search)) != SEARCH_DONE)
         search_tell(search, arm, noise_sample(noise, surface_ns(s, (double)capacity, arm)));
     found = search_result(search);
@@ -381,7 +381,7 @@ static void guided_expects_what_it_measured_and_infers_between(void)
         int arm;
 
         for (int visit = 0; visit < 2; visit++) {
-            search_visit(search, capacities[visit], NULL, false);
+            search_begin(search, capacities[visit], NULL, false);
             while ((arm = search_next(search)) != SEARCH_DONE)
                 search_tell(search, arm, (int64_t)surface_ns(&s, (double)capacities[visit], arm));
         }
@@ -405,7 +405,7 @@ static void strategies_without_a_model_say_so(void)
     struct search *search = search_on("paper", &s, 1);
     struct search_result v;
 
-    search_visit(search, 10, NULL, false);
+    search_begin(search, 10, NULL, false);
     CHECK(isnan(search_estimate(search, 10, 0)) && !search_infer(search, 20, NULL, &v));
     search_close(search);
 }
@@ -420,7 +420,7 @@ static void guided_ends_and_stays_finite_whatever_it_is_told(void)
         struct search_result v;
         int arm, n = 0;
 
-        search_visit(search, visit % 3 ? visit * visit * 100 : UINT64_MAX >> visit, NULL, false);
+        search_begin(search, visit % 3 ? visit * visit * 100 : UINT64_MAX >> visit, NULL, false);
         for (; (arm = search_next(search)) != SEARCH_DONE && n < LONGEST; n++)
             search_tell(search, arm, odd[random_below(visit, (uint64_t)n, 6)]);
         v = search_result(search);
@@ -439,11 +439,11 @@ static void memory_does_not_grow_with_visits(void)
         for (int i = 0; i < 2000 * (visit == 7) + 12; i++)
             history_add(&h, i % 20, 10 + i % 3, (struct normal){ 11, 1 });
         history_end(&h, visit == 3);
-        CHECK(h.visit_count <= HISTORY_VISITS_MAX && h.record_count <= HISTORY_RECORDS_MAX);
-        CHECK(h.visits[h.visit_count - 1].first + h.visits[h.visit_count - 1].count ==
+        CHECK(h.past_count <= HISTORY_BUCKETS_MAX && h.record_count <= HISTORY_RECORDS_MAX);
+        CHECK(h.past[h.past_count - 1].first + h.past[h.past_count - 1].count ==
               h.record_count);
     }
-    CHECK(h.visit_count > 100);
+    CHECK(h.past_count > 100);
 }
 
 static void outliers_leave_an_average_where_it_was(void)
@@ -454,9 +454,9 @@ static void outliers_leave_an_average_where_it_was(void)
     history_begin(&h, 0);
     history_add(&h, 0, 10 + log(3), (struct normal){ 10, 0.05 });
     history_add(&h, 0, 10, (struct normal){ 10, 0.05 });
-    CHECK(h.now[0].log_ns == 10 && h.now[0].weight == 1);
+    CHECK(h.present[0].log_ns == 10 && h.present[0].weight == 1);
     history_add(&h, 0, 10.1, (struct normal){ 10, 0.05 });
-    CHECK(fabs(h.now[0].log_ns - 10.05) < 1e-12 && h.now[0].weight == 2);
+    CHECK(fabs(h.present[0].log_ns - 10.05) < 1e-12 && h.present[0].weight == 2);
 }
 
 /* Where noise is known to be 20 %, a sample may be half as slow again; x3 is still an outlier. */
@@ -470,9 +470,9 @@ static void much_noise_is_not_taken_for_outliers(void)
     h.freedom = 100;
     for (int i = 0; i < 9; i++)
         history_add(&h, 0, i % 2 ? 10.5 : 10, (struct normal){ 10, 0.2 });
-    CHECK(fabs(h.now[0].log_ns - 92 / 9.0) < 1e-12 && h.now[0].weight == 9);
+    CHECK(fabs(h.present[0].log_ns - 92 / 9.0) < 1e-12 && h.present[0].weight == 9);
     history_add(&h, 0, 10 + log(3), (struct normal){ 10, 0.2 });
-    CHECK(fabs(h.now[0].log_ns - 92 / 9.0) < 1e-12 && h.now[0].weight == 9);
+    CHECK(fabs(h.present[0].log_ns - 92 / 9.0) < 1e-12 && h.present[0].weight == 9);
 }
 
 /* Before anything is measured; as the golden decisions on this machine turn out. */

@@ -75,7 +75,7 @@ static void the_paper_s_search_finds_the_least_within_its_count(void)
         int arm;
 
         unimodal(s, arms, n, 1, ns);
-        search_visit(search, 100, NULL, false);
+        search_begin(search, 100, NULL, false);
         while ((arm = search_next(search)) != SEARCH_DONE)
             search_tell(search, arm, ns[arm]);
         v = search_result(search);
@@ -118,7 +118,7 @@ static void plateaus_and_failures_do_not_lose_the_least(void)
                       : mode == 1 ? arms[i].r && arms[i].r <= from
                                   : random_below(trial, i, 4) > 0;
         fits[n - 1] = true;
-        search_visit(search, 100, NULL, false);
+        search_begin(search, 100, NULL, false);
         while ((arm = search_next(search)) != SEARCH_DONE) {
             CHECK(!dropped[arm]);
             dropped[arm] = !fits[arm];
@@ -144,7 +144,7 @@ static void the_paper_s_search_takes_the_median_of_its_repeats(void)
 
     arms[1].r = 2;
     search = search_for("paper", &shape, arms, 2, 3);
-    search_visit(search, 1, NULL, false);
+    search_begin(search, 1, NULL, false);
     while ((arm = search_next(search)) != SEARCH_DONE)
         search_tell(search, arm, ns[arm][told[arm]++]);
     CHECK(told[0] == 3 && told[1] == 3 && search_result(search).winner == 1);

@@ -59,13 +59,13 @@ static bool allowed(const struct made *m, const size_t *chosen, uint32_t *switch
         bool any = false;
 
         for (size_t p = 0; p < m->problem.plans; p++)
-            any |= m->plan[p].candidate && row[p].samples && !row[p].barred;
-        if (!m->plan[chosen[r]].candidate || row[chosen[r]].barred ||
+            any |= m->plan[p].candidate && row[p].samples && !row[p].failed;
+        if (!m->plan[chosen[r]].candidate || row[chosen[r]].failed ||
             (any && !row[chosen[r]].samples))
             return false;
         if (r && chosen[r] != chosen[r - 1]) {
             ++*switches;
-            if (m->plan[chosen[r - 1]].risen & ~m->plan[chosen[r]].risen)
+            if (m->plan[chosen[r - 1]].raised_axes & ~m->plan[chosen[r]].raised_axes)
                 return false;
         }
     }
@@ -81,7 +81,7 @@ static double cost_of(const struct made *m, const size_t *chosen, uint32_t *apar
         const struct threshold_cell *cell = &m->cells[r * m->problem.plans + chosen[r]];
 
         cost += cell->samples ? m->weight[r] * exp(cell->mean) : 0;
-        *apart += m->plan[chosen[r]].apart;
+        *apart += m->plan[chosen[r]].distance;
     }
     return cost;
 }
@@ -98,7 +98,7 @@ static void draw_problem(struct made *m, bool alike)
                 (struct threshold_cell){ .samples = below(6) ? 2 : 0,
                                          .mean = alike ? 0 : uniform(),
                                          .squares = 0.01,
-                                         .barred = !below(10) };
+                                         .failed = !below(10) };
         m->table[r] = m->problem.plans;
     }
 }
@@ -247,7 +247,7 @@ static void what_is_not_known_is_not_claimed(void)
     const double times[] = { 100, 110, 300, 200 };
 
     size_made(&m, 3, 2, 1);
-    m.plan[1].apart = 1;
+    m.plan[1].distance = 1;
     for (size_t r = 0; r < 3; r++)
         m.weight[r] = 1;
     for (size_t i = 0; i < 4; i++)
@@ -258,7 +258,7 @@ static void what_is_not_known_is_not_claimed(void)
     CHECK(fabs(m.found.cost - 300) < 1e-9 && fabs(m.found.judged - 2.0 / 3) < 1e-9);
     CHECK(fabs(m.found.regret.value) < 1e-12 && fabs(m.found.regret.low) < 1e-12);
 
-    m.cells[2].barred = true; /* the nearer one failed there */
+    m.cells[2].failed = true; /* the nearer one failed there */
     CHECK(!thresholds_find(&m.problem, &m.found) && m.chosen[1] == 1);
     m.problem.switches = 0;
     CHECK(!thresholds_find(&m.problem, &m.found) && m.chosen[0] == 1);
@@ -266,7 +266,7 @@ static void what_is_not_known_is_not_claimed(void)
     m.table[0] = m.table[2] = 2; /* of other plans than any that was sampled */
     CHECK(!thresholds_find(&m.problem, &m.found) && isnan(m.found.regret.value));
     CHECK(m.found.judged <= 0);
-    m.cells[1].barred = true;
+    m.cells[1].failed = true;
     CHECK(thresholds_find(&m.problem, &m.found) == UNSUPPORTED);
 }
 
@@ -283,11 +283,11 @@ static void a_threshold_is_crossed_upwards_alone(void)
     }
     CHECK(!thresholds_find(&m.problem, &m.found) && m.found.switches == 1);
     CHECK(m.chosen[0] == 1 && m.chosen[1] == 0 && fabs(m.found.cost - 150) < 1e-9);
-    m.plan[1].risen = 2;
+    m.plan[1].raised_axes = 2;
     CHECK(!thresholds_find(&m.problem, &m.found) && m.found.switches == 0);
     CHECK(m.chosen[0] == 0 && m.chosen[2] == 0 && fabs(m.found.cost - 200) < 1e-9);
-    m.plan[0].risen = 2;
-    m.plan[1].risen = 0;
+    m.plan[0].raised_axes = 2;
+    m.plan[1].raised_axes = 0;
     CHECK(!thresholds_find(&m.problem, &m.found) && m.found.switches == 1);
 }
 

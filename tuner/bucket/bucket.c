@@ -182,7 +182,7 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .again = b->known,
                                     .harm = d->harm,
                                     .margin = d->margin,
-                                    .apart = b->apart,
+                                    .distance = b->apart,
                                     .launched = d->launched,
                                     .patience = d->patience ? d->patience : d->effort->patience };
 

@@ -257,7 +257,7 @@ int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
             return arm;
         if (!is_too_slow(live, lb, arm))
             break;
-        decision_shun(&lb->bucket.decision, arm);
+        decision_drop_slow(&lb->bucket.decision, arm);
     }
     list_known(live, lb, known_ns);
     us = needed_us(live, lb, capacity, known_ns, arm);

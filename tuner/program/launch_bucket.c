@@ -45,7 +45,7 @@ static void ask_choice(struct launch_bucket *r)
 {
     bool needed = false;
 
-    r->wanted = launch_decision_wants(r->choice, r->place, &needed);
+    r->wanted = launch_decision_next_arm(r->choice, r->place, &needed);
     r->on_occasion = !needed;
 }
 
@@ -144,7 +144,7 @@ static void visit(struct launch_bucket *r)
 
     for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
         usable[arm] = r->bucket.attempts[arm].usable;
-    search_visit(r->dictionary.search, r->bucket.capacity, usable, false);
+    search_begin(r->dictionary.search, r->bucket.capacity, usable, false);
 }
 
 int launch_bucket_join(struct launch_bucket *r, struct launch_decision *choice, double weight)
@@ -171,7 +171,7 @@ int launch_bucket_follow(struct launch_bucket *r, const struct launch_decision *
 {
     struct dictionary *d = &r->dictionary;
     const struct entry_row *known = &r->bucket.entry;
-    int arm = launch_decision_live(choice, launch, r->place);
+    int arm = launch_decision_live_arm(choice, launch, r->place);
     int told = r->bucket.known ? dictionary_arm(d, &known->plan) : -1;
     struct normal level;
     struct gain gain;
@@ -276,7 +276,7 @@ void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *
         return;
     for (int i = 0; i < (int)r->dictionary.arm_count; i++)
         among[i] = can_show(r, launch, i);
-    arm = decision_also(&r->bucket.decision, among, &purpose);
+    arm = decision_next_among(&r->bucket.decision, among, &purpose);
     if (arm == DECISION_DONE)
         return;
     r->wanted = arm;

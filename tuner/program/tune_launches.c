@@ -189,7 +189,7 @@ static int write_launches(struct launch_tuning *t)
     for (size_t way = 0; way < t->launches.values_count; way++)
         for (size_t i = 0; i < t->launches.bucket_count; i++) {
             const struct launch_bucket *r = range_at(t, i);
-            int arm = r->place < 0 ? -1 : launch_decision_live(t->choice, (int)way, r->place);
+            int arm = r->place < 0 ? -1 : launch_decision_live_arm(t->choice, (int)way, r->place);
             struct launch_row row = { .cluster = d->cluster,
                                       .shape = d->shape,
                                       .window = d->buckets.window,
@@ -286,7 +286,7 @@ static int vote(void *self)
     if (t->choice && !t->settled && l->bucket_count) {
         int way;
 
-        launch_decision_cost(t->choice, cost_of_launch(t));
+        launch_decision_set_cost(t->choice, cost_of_launch(t));
         way = launch_decision_next(t->choice, &t->purpose);
         if (way >= 0) {
             l->values[way].votes = 1;
@@ -531,7 +531,7 @@ static int ended(void *self, const struct launch_end *failure)
         if (r->choice && !launch_bucket_runs(r)) /* anywhere: its trials say why */
             r->watched.state = BUCKET_DECIDED;
         if (r->choice && r->watched.state != BUCKET_OPEN) {
-            launch_decision_weigh(t->choice, r->place, 0);
+            launch_decision_set_weight(t->choice, r->place, 0);
             r->choice = NULL;
         }
     }
@@ -567,7 +567,7 @@ static int open_choice(struct launch_tuning *t)
                                                  .launch_of = t->launches.values_of,
                                                  .launch_count = t->launches.values_count,
                                                  .default_arm = d->default_arm,
-                                                 .apart = t->apart,
+                                                 .distance = t->apart,
                                                  .harm = t->setup->harm,
                                                  .margin = t->setup->margin,
                                                  .seed = t->setup->seed };

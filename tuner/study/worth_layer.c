@@ -228,7 +228,7 @@ static int visit_bucket(struct worth_work *w, struct crew *real, size_t bucket, 
     for (int i = 0; i < r.plans; i++)
         w->steps[w->setup.step_count++] =
             (struct observation){ .arm = r.arms[i],
-                                  .visit = launch,
+                                  .group = launch,
                                   .log_c = log(w->capacities[bucket]),
                                   .log_ns = level + median[i],
                                   .variance = variance,
@@ -242,7 +242,7 @@ static size_t end_of_launch(const struct worth_work *w, size_t first)
 {
     size_t end = first;
 
-    while (end < w->setup.step_count && w->steps[end].visit == w->steps[first].visit)
+    while (end < w->setup.step_count && w->steps[end].group == w->steps[first].group)
         end++;
     return end;
 }
@@ -288,7 +288,7 @@ static int expect(struct worth_work *w, struct worth *out)
         steps[i].variance += between_launches;
     }
     w->setup.steps = steps;
-    w->setup.luck = between_launches + hour_sd * hour_sd;
+    w->setup.launch_variance = between_launches + hour_sd * hour_sd;
     return worth_of(&w->setup, out);
 }
 

@@ -439,7 +439,7 @@ static int choose_launch(struct settling *s)
         struct search *visit = search_at(s, i);
 
         for (uint32_t l = 0; l < s->launch_count; l++) {
-            int arm = launch_live(visit, s->launch_of, (int)l);
+            int arm = launch_live_arm(visit, s->launch_of, (int)l);
 
             live[(size_t)l * (size_t)s->bucket_count + (size_t)i] = arm;
             totals[l] +=
@@ -449,7 +449,7 @@ static int choose_launch(struct settling *s)
     rule_out(s, totals);
     for (int arm = 0; arm < (int)space_of(s)->arm_count && s->usual >= 0; arm++)
         apart[s->launch_of[arm]] = fixed_apart(s, arm, space_of(s)->default_arm);
-    s->chosen = launch_pick(totals, apart, s->launch_count, s->usual);
+    s->chosen = launch_choose(totals, apart, s->launch_count, s->usual);
     if (s->chosen < 0) {
         note("no values of the fixed axes have a plan that runs in every bucket: where the default "
              "plan's have none another one is told");
@@ -712,7 +712,7 @@ static int open_rounds(struct settling *s)
                                   .steps_max = 1, /* and as many as the search took */
                                   .worth = effort->worth,
                                   .whole_harm = is_whole(s) ? s->sweep->request->options->harm : 0,
-                                  .goes = s->row.goes,
+                                  .reruns = s->row.goes,
                                   .seed = s->sweep->campaign->setup->seed ^ first,
                                   .kappa = s->row.kappa };
 
@@ -744,7 +744,7 @@ static int open_rounds(struct settling *s)
                     rounds_tell(s->rounds, i, b->samples[k].arm, b->samples[k].ns);
         }
     if (s->again)
-        rounds_go_on(s->rounds);
+        rounds_continue(s->rounds);
     return OK;
 }
 
@@ -765,7 +765,7 @@ static int play(struct settling *s)
 
             /* One launch more than the search's is enough where a launch takes long, unless nobody
              * would notice it; and those for undecided buckets alone may be many. */
-            if (!s->again && (s->launch == 1 || (s->launch && s->rounds->longer)) &&
+            if (!s->again && (s->launch == 1 || (s->launch && s->rounds->extended)) &&
                 ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns) {
                 if (s->launch == 1)
                     note("to start the ranks takes %.1f s, more than a tenth of the time so far: "
@@ -780,7 +780,7 @@ static int play(struct settling *s)
                         s->row.first_round + s->rounds->round, &step);
         /* What all contestants have shown is known by then, and a budget is no reason to lose it.
          */
-        if (rc == ERR_CUT && s->rounds->longer && c->deadline_ns &&
+        if (rc == ERR_CUT && s->rounds->extended && c->deadline_ns &&
             host_clock_ns() >= c->deadline_ns)
             break;
         TRY(rc);

@@ -94,7 +94,7 @@ static int note_trial(void *self, const struct trial_row *trial)
         c->cluster = trial->key.cluster;
         c->shape = trial->key.shape;
     }
-    cell->barred = trial->state > TRIAL_OK;
+    cell->failed = trial->state > TRIAL_OK;
     return OK;
 }
 
@@ -118,7 +118,7 @@ static int gather_samples(struct collapse *c)
         TRY(store_samples(c->store, c->cluster, c->shape, 1, c->answers->list[i].bucket, add_sample,
                           c));
     for (size_t i = 0; i < c->buckets * (size_t)c->d->plans && !any; i++)
-        any = c->cells[i].samples && !c->cells[i].barred;
+        any = c->cells[i].samples && !c->cells[i].failed;
     return any ? OK
                : fail(ERR_ARGUMENT,
                       "this database has no samples of this table, which switch points "
@@ -235,8 +235,8 @@ static int collapse_class(struct collapse *c, struct class_switches *one)
             plan[one->count] =
                 (struct threshold_plan){ .candidate =
                                              declaration_same_launch(d, c->launch, d->plan[number]),
-                                         .apart = declaration_apart(d, d->plan[number]),
-                                         .risen = raised_axes(d, d->plan[number]) };
+                                         .distance = declaration_apart(d, d->plan[number]),
+                                         .raised_axes = raised_axes(d, d->plan[number]) };
             one->plans[one->count++] = number;
         }
     for (uint32_t range = 0; range < c->ranges; range++) {
