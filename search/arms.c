@@ -1,4 +1,4 @@
-/* Lists the plans of a layer in which only the wanted axes vary, over the wanted values. */
+/* Lists the plans of a layer: only the axes that --axes names vary, over the values named there. */
 #include "arms.h"
 
 #include "plan.h"
@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-/* A word of "r,d,a=linear:2dh": an axis, alone or with some of its values. */
+/* One word of "r,d,a=linear:2dh": an axis, alone or with some of its values.  Borrows the text. */
 struct axis_word {
     size_t axis;
-    const char *values, *end; /* values == NULL: alone */
+    const char *values, *end; /* values is NULL: the axis alone */
 };
 
-/* Takes the word at *axes, if there is one; what follows is at *axes then. */
+/* Reads the word at *axes and moves *axes behind it.  False: the text has ended. */
 static bool next_word(const char **axes, struct axis_word *word)
 {
     size_t length = strcspn(*axes, ","), name = strcspn(*axes, ",=");
@@ -26,7 +26,7 @@ static bool next_word(const char **axes, struct axis_word *word)
     return true;
 }
 
-/* Takes one of "linear:2dh"; *rest becomes NULL behind the last one. */
+/* Reads the first value of "linear:2dh" and moves *rest behind it; NULL after the last value. */
 static bool next_value(const char **rest, const struct axis_word *word, uint32_t *value)
 {
     const char *begin = *rest;
@@ -60,7 +60,7 @@ static bool axis_named(const char *axes, size_t axis, bool alone)
     return false;
 }
 
-/* Whether the value stands there, or the axis alone, which stands for what every layer can try. */
+/* Whether the text names the value, or names its axis alone: then every usual value is listed. */
 static bool varies_to(const void *self, size_t axis, uint32_t value)
 {
     const struct arms_setup *setup = self;
@@ -86,12 +86,12 @@ static int check_axes(const struct arms_setup *setup)
 
     for (; next_word(&axes, &word); begin = axes) {
         if (word.axis == plan_axis_count)
-            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are " PLAN_AXES,
+            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; the axes are " PLAN_AXES,
                         (int)strcspn(begin, ",="), begin);
         for (const char *rest = word.values; rest;)
             if (!next_value(&rest, &word, &value))
                 return fail(ERR_ARGUMENT,
-                            "axes: \"%.*s\" is not legal: %s is %s; several are written "
+                            "axes: \"%.*s\" is not legal: %s is %s; write several values "
                             "as %s=X:Y",
                             (int)(word.end - begin), begin, plan_axes[word.axis].name,
                             plan_axes[word.axis].legal, plan_axes[word.axis].name);
@@ -100,18 +100,17 @@ static int check_axes(const struct arms_setup *setup)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
                                   "CTAs an all-to-all takes (ctas)");
     if (axis_named(setup->axes, PLAN_PROTO, false) && !setup->protocols.all)
-        return fail(ERR_ARGUMENT, "axes: only NCCL, and modelled clusters of NCCL that say "
-                                  "ring_step_us and ll_rate_percent, can be told by which protocol "
-                                  "to gather weights (proto)");
+        return fail(ERR_ARGUMENT, "axes: proto needs NCCL, or a modelled cluster of NCCL whose "
+                                  "file has ring_step_us and ll_rate_percent");
     for (uint32_t i = MOE_PROTO_AUTO + 1; i <= MOE_PROTO_SIMPLE; i++)
         if (value_named(setup->axes, PLAN_PROTO, i) && !(setup->protocols.all >> i & 1))
             return fail(ERR_ARGUMENT,
-                        "axes: proto=%s: this modelled cluster does not say "
+                        "axes: proto=%s: the file of this modelled cluster has no "
                         "%s_rate_percent",
                         plan_axes[PLAN_PROTO].words[i], plan_axes[PLAN_PROTO].words[i]);
     if (value_named(setup->axes, PLAN_A, MOE_A2A_NCCL) && !setup->library_a2a && !setup->foreign)
-        return fail(ERR_ARGUMENT, "axes: a=nccl is NCCL's own all-to-all (2.28 and later have "
-                                  "one), which this cluster has not");
+        return fail(ERR_ARGUMENT, "axes: a=nccl needs NCCL 2.28 or later, which this cluster "
+                                  "does not have");
     return OK;
 }
 
@@ -121,8 +120,8 @@ static bool is_left_out(const struct moe_plan *plan, const struct moe_shape *sha
     return (setup->padded || setup->foreign) && !shape->space && plan_is_counted(plan, shape);
 }
 
-/* What is used today comes first in a declared space, and is what a search of one begins with; a
- * library's all-to-all comes after all others. */
+/* In a declared space the default plan comes first, because a search begins with the first arm.  In
+ * other layers the library's all-to-all comes after the others. */
 static bool comes_late(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     return shape->space ? !plan_is_default(plan, shape) : plan_a2a_needs[plan->a].library;
@@ -138,7 +137,9 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
         TRY(check_axes(setup));
     found = plan_list_wanted(shape, varies_to, setup, all, SEARCH_ARMS_MAX);
     if (found > SEARCH_ARMS_MAX)
-        return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
+        return fail(ERR_ARGUMENT,
+                    "--axes makes more than %d plans, the most that a search takes: "
+                    "name fewer axes or values",
                     SEARCH_ARMS_MAX);
     for (size_t i = 0; i < found; i++)
         if (!is_left_out(&all[i], shape, setup))

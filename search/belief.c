@@ -1,5 +1,5 @@
-/* Which errors of the costs are misfit_covariance, which samples share a shared_noise, and what
- * follows from them. */
+/* Computes what guided believes: the covariances of the cost model's errors and of samples, and the
+ * Gaussian process that follows from them. */
 #include "belief.h"
 
 #include "distribution.h"
@@ -12,19 +12,18 @@
 #include <string.h>
 
 /* Standard deviations of log(ns), tuned by simulation (tests/bench/bench_search.c). */
-static const double present_offset_sd =
-                        0.25, /* of the present visit: it may be a burst as a whole */
-    smooth_sd = 0.12,         /* misfit shared by neighbouring r, d, a and c */
-    local_sd = 0.20,          /* of r = 0, which shares with nobody */
-    own_sd = 0.025,           /* of one arm, over about an octave of c */
-    own_bucket_sd = 0.012,    /* of one arm in one visit */
-    whole_sd = 0.04,          /* of all arms with r = s: they gather nothing */
-    ctas_sd = 0.6,            /* of a number of CTAs: the costs know nothing of it */
-    proto_sd = 0.3,           /* of a protocol, likewise */
-    unknown_sd = 2;           /* of an arm for which the costs give no number */
+static const double present_offset_sd = 0.25, /* of the present bucket: one burst may span it */
+    smooth_sd = 0.12,                         /* misfit that neighbouring r, d, a and c share */
+    local_sd = 0.20,                          /* misfit of r = 0, shared with no other r */
+    own_sd = 0.025,                           /* of one arm, over about an octave of c */
+    own_bucket_sd = 0.012,                    /* of one arm in one bucket */
+    whole_sd = 0.04,                          /* of all arms with r = s: they gather nothing */
+    ctas_sd = 0.6,                            /* of a number of CTAs: the cost model ignores it */
+    proto_sd = 0.3,                           /* of a protocol: the cost model ignores it */
+    unknown_sd = 2;                           /* of an arm for which the cost model has no number */
 static const double least_variance = 1e-9;
 
-/* ---- which errors are misfit_covariance */
+/* ---- which errors are similar */
 
 static double distance(uint32_t a, uint32_t b)
 {
@@ -36,7 +35,7 @@ static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, 
     static const double log_2 = 0.6931471805599453;
     double shared = 0, like, by_r, by_d;
 
-    /* A number of CTAs is like its neighbours; 0, what the library itself would take, like none.  A
+    /* A number of CTAs behaves like its neighbours; 0, the library's own choice, like no other.  A
      * protocol that suits long messages does not suit short ones. */
     if (a->ctas && b->ctas) {
         double doublings = distance(a->ctas, b->ctas) / log_2;
@@ -126,10 +125,10 @@ void outlook_close(struct outlook *outlook)
     gaussian_close(&outlook->process);
 }
 
-/* ---- before this visit */
+/* ---- before the samples of this bucket */
 
-/* The model's mean of an arm, and its gradient by each constant.  False: it has none, for a formula
- * may divide 0 by 0 or overflow for a layer that nobody thought of. */
+/* The model's mean for an arm, and its gradient by each constant.  False: the formula gave no sane
+ * number; it may divide 0 by 0 or overflow for an unusual layer. */
 static bool model_gradient(const struct prior *p, double log_c, int arm, double *mean,
                            double *gradient)
 {
@@ -148,12 +147,12 @@ static bool model_gradient(const struct prior *p, double log_c, int arm, double 
     return fabs(*mean) < sane && sum < sane;
 }
 
-/* The prior mean of an arm and its gradient by each constant, in standard deviations of that
- * constant: the model, linear about p->constants.  An arm without a model may be anywhere about the
- * first that has one; without any of them all are misfit_covariance. */
+/* The prior mean of an arm, and its gradient by each constant in standard deviations of that
+ * constant.  The model is linearised about p->constants.  An arm for which the model fails gets the
+ * mean of the first arm for which it works; if it works for none, all arms get the same mean. */
 static double prior_mean(struct prior *p, double log_c, int arm, double *gradient)
 {
-    static const double bland_log_ns = 14; /* a millisecond */
+    static const double typical_log_ns = 14; /* a millisecond */
     double mean;
     bool known = model_gradient(p, log_c, arm, &mean, gradient);
 
@@ -163,7 +162,7 @@ static double prior_mean(struct prior *p, double log_c, int arm, double *gradien
     if (!known) {
         memset(gradient, 0, COST_CONSTANTS * sizeof(*gradient));
         gradient[COST_SCALE] = 1;
-        mean = bland_log_ns + p->constants[COST_SCALE];
+        mean = typical_log_ns + p->constants[COST_SCALE];
     }
     for (int i = 0; i < COST_CONSTANTS; i++) {
         mean += gradient[i] * (p->costs.prior[i] - p->constants[i]);
@@ -184,7 +183,8 @@ static double by_constants(const double *a, const double *b)
     return i < COST_CONSTANTS ? even + odd + a[i] * b[i] : even + odd;
 }
 
-/* How far two capacities are apart, for what decays slowly and what decays fast. */
+/* The correlation of misfits at two capacities: of those that decay slowly and those that decay
+ * fast with the distance. */
 struct decay {
     double slow, fast;
 };
@@ -205,14 +205,14 @@ static double misfit(const struct prior *p, int a, int b, struct decay decay)
     return v * p->misfit_scale;
 }
 
-/* The covariance that one visit adds: its samples are off together, and each arm a little by
- * itself. */
+/* The covariance of samples of one bucket beyond misfit(): all share an offset, and each arm has a
+ * small offset of its own. */
 static double bucket_misfit(const struct prior *p, int a, int b, double offset_variance)
 {
     return offset_variance + (a == b ? own_bucket_sd * own_bucket_sd * p->misfit_scale : 0);
 }
 
-/* The covariance of two observations, whose capacities are `decay` apart. */
+/* The covariance of two observations; `decay` is for their two capacities. */
 static double shared(const struct prior *p, const struct observation *seen, size_t i, size_t j,
                      struct decay decay)
 {
@@ -224,8 +224,8 @@ static double shared(const struct prior *p, const struct observation *seen, size
                 : 0);
 }
 
-/* Tells the process the observations.  Neighbouring ones mostly come from the same visits: the last
- * decay is kept. */
+/* Adds the observations to the process.  Neighbours in the list mostly have the same capacity, so
+ * the last decay is reused. */
 static void observe(struct prior *p, const struct observation *seen, size_t n, double log_c)
 {
     struct gaussian *g = &p->process;
@@ -275,7 +275,7 @@ void prior_fit(struct prior *p, const struct observation *seen, size_t count)
 }
 
 void belief_compute(struct prior *p, const struct observation *seen, size_t count, double log_c,
-                    bool visited, struct belief *out)
+                    bool measured, struct belief *out)
 {
     static const struct decay here = { 1, 1 };
     struct gaussian *g = &p->process;
@@ -288,8 +288,8 @@ void belief_compute(struct prior *p, const struct observation *seen, size_t coun
             out->covariance[i * p->stride + j] =
                 by_constants(p->gradient + i * COST_CONSTANTS, p->gradient + j * COST_CONSTANTS) +
                 misfit(p, (int)i, (int)j, here) +
-                (visited ? bucket_misfit(p, (int)i, (int)j, present_offset_sd * present_offset_sd)
-                         : 0);
+                (measured ? bucket_misfit(p, (int)i, (int)j, present_offset_sd * present_offset_sd)
+                          : 0);
     for (size_t i = 0; i < p->count; i++)
         g->variance[i] = out->covariance[i * p->stride + i];
     observe(p, seen, count, log_c);
@@ -299,7 +299,7 @@ void belief_compute(struct prior *p, const struct observation *seen, size_t coun
     for (size_t k = 0; k < count; k++)
         for (size_t i = 0; i < p->count; i++) {
             const double *row = g->arm_rows + k * g->stride;
-            size_t from = i / 4 * 4; /* what is left of the diagonal is copied at the end */
+            size_t from = i / 4 * 4; /* the lower triangle is copied at the end */
 
             subtract_scaled(out->covariance + i * p->stride + from, row + from, row[i],
                             p->stride - from);
@@ -309,9 +309,9 @@ void belief_compute(struct prior *p, const struct observation *seen, size_t coun
             out->covariance[i * p->stride + j] = out->covariance[j * p->stride + i];
 }
 
-/* ---- within a visit */
+/* ---- after the samples of this bucket */
 
-/* Standard deviations of log time; a stretch's is that of a burst of 1.3 to 2. */
+/* Standard deviations of log time.  burst_sd allows for bursts that slow steps by 1.3 to 2. */
 static const double wander_sd = 0.03, wander_steps = 40, burst_sd = 0.45;
 
 double shared_noise_covariance(struct moment a, struct moment b)
@@ -321,7 +321,7 @@ double shared_noise_covariance(struct moment a, struct moment b)
     return a.stretch && a.stretch == b.stretch ? v + burst_sd * burst_sd : v;
 }
 
-/* Estimates the shared_noise of the next step. */
+/* Estimates the shared noise of the next step. */
 static void find_shared_noise(const struct belief_sample *samples, size_t count, struct moment now,
                               struct outlook *out)
 {
@@ -339,7 +339,7 @@ static void find_shared_noise(const struct belief_sample *samples, size_t count,
         safe_deviation(shared_noise_covariance(now, now) - dot(of, of, count), least_variance), 2);
 }
 
-/* Divides each sample into shared_noise and noise. */
+/* Divides each sample into shared noise and noise of its own. */
 static void read_samples(const struct belief_sample *samples, size_t count, struct outlook *out)
 {
     double weights[BELIEF_SAMPLES_MAX], scratch[BELIEF_SAMPLES_MAX];

@@ -1,6 +1,6 @@
-/* The strategy that knows no cost model: which values of which axes make plans alike is all it goes
- * by, and it learns from samples how much each axis matters (likeness.h).  What is believed is a
- * Gaussian process over all plans (posterior.h); each sample moves it. */
+/* The strategy `blind`: it searches without a cost model.  Plans with equal values on an axis are
+ * similar, and it learns from samples how much each axis matters (likeness.h).  Its belief is a
+ * Gaussian process over all plans (posterior.h), which every sample updates. */
 #include "distribution.h"
 #include "posterior.h"
 #include "random.h"
@@ -14,18 +14,21 @@
 enum { PAST_MAX = 256, RETRIES_MOST = 2 };
 
 static const double default_worth = 0.00001;
-/* So many samples leave the constants half as uncertain as what follows from them. */
+/* With so many samples the uncertain constants add as much variance as the process itself has. */
 static const double samples_of_doubt = 30;
 
+/* The state of one blind search; blind_open() allocates it, blind_close() frees it. */
+/* The state of one blind search; blind_open() allocates it, blind_close() frees it. */
 struct blind {
     struct points points;
     struct posterior posterior;
     struct likeness_workspace *workspace;
     struct likeness_seen *seen; /* by arm */
-    /* Samples at which the constants are fitted retry; sooner for those that others ask for. */
+    /* The constants are fitted again at so many samples; sooner after a sample that somebody else
+     * asked for. */
     size_t fit_at, fit_soon_at;
-    bool *covered[POINT_AXES_MAX]; /* by value: it ran in this visit, or near it */
-    int retry, retries;            /* an arm whose sample surprised, -1 = none */
+    bool *covered[POINT_AXES_MAX]; /* by value: a plan with it ran in this bucket or one nearby */
+    int retry, retries; /* retry: an arm whose surprising sample is to be repeated; -1: none */
     bool limited;
 };
 
@@ -76,7 +79,7 @@ static int by_mean(const void *a, const void *b)
     return x->mean != y->mean ? (x->mean > y->mean) - (x->mean < y->mean) : x->point - y->point;
 }
 
-/* Averages the samples of this visit by arm, without outliers, and sorts the arms by mean. */
+/* Averages the samples of this bucket by arm, without outliers, and sorts the arms by mean. */
 static size_t gather_seen(struct blind *b, size_t arms)
 {
     size_t n = 0;
@@ -102,7 +105,8 @@ static size_t gather_seen(struct blind *b, size_t arms)
 
 /* ---- which arm next */
 
-/* Values that did not run yet, and how far the arm is from all that did. */
+/* How much that never ran an arm shows: its values that did not run yet, and as a tie-break its
+ * distance from the arms that did.  0: all of its values ran. */
 static double newness(const struct search *search, int arm)
 {
     const struct blind *b = search->own;
@@ -121,7 +125,7 @@ static bool may_run(const struct search *search, const bool *among, int arm)
     return search->usable[arm] && (!among || among[arm]);
 }
 
-/* The arm, of all or of some, that shows most values that did not run; -1: all did. */
+/* The arm of `among` (NULL: of all) with most values that did not run yet; -1: all values ran. */
 static int arm_with_new_value(const struct search *search, const bool *among)
 {
     double most = 0;
@@ -138,8 +142,8 @@ static int arm_with_new_value(const struct search *search, const bool *among)
     return next;
 }
 
-/* The arm of least mean among the usable ones, of all or of some, or those of them that ran here.
- */
+/* The usable arm with the least mean, of `within` (NULL: of all); `ran`: only arms that ran in this
+ * bucket count.  -1: no arm is left. */
 static int best_arm(const struct search *search, const bool *within, bool ran, int but)
 {
     const struct blind *b = search->own;
@@ -150,8 +154,7 @@ static int best_arm(const struct search *search, const bool *within, bool ran, i
     return search_least(search, among, b->posterior.process.mean, but);
 }
 
-/* How much faster a step is expected to get by one more sample of an arm, or of the best one, which
- * moves their difference by a deviation v. */
+/* The expected gain, as a share of a step, of one more sample of this arm or of the best one. */
 static double promise_of(const struct search *search, int arm, int best)
 {
     const struct blind *b = search->own;
@@ -164,7 +167,7 @@ static double promise_of(const struct search *search, int arm, int best)
     double by_best = fabs(of_best) / sqrt(b->posterior.process.variance[best] + noise);
     double samples = (double)(b->posterior.count - b->posterior.past);
 
-    /* The constants are guesses, too, the more so the fewer samples there are. */
+    /* The constants are guesses, too: the fewer samples, the more uncertain. */
     return gain_of_learning(gap, fmax(by_arm, by_best) * sqrt(1 + samples_of_doubt / samples));
 }
 
@@ -173,8 +176,8 @@ static double worth_of(const struct search *search)
     return search->setup.worth > 0 ? search->setup.worth : default_worth;
 }
 
-/* The arm, of all or of some, that promises most, if that is more than *most, which becomes that.
- */
+/* The arm of `among` (NULL: of all) whose sample promises more than *most and more than the others;
+ * *most becomes its promise.  -1: none promises more. */
 static int most_promising(const struct search *search, const bool *among, int best, double *most)
 {
     int next = -1;
@@ -193,7 +196,7 @@ static int most_promising(const struct search *search, const bool *among, int be
     return next;
 }
 
-/* Of the next arm and the best one, gives the one that is known less if both have run. */
+/* If both arms have run, the one with the larger variance; else `next`. */
 static int known_less(const struct search *search, int next, int best)
 {
     const struct blind *b = search->own;
@@ -204,7 +207,7 @@ static int known_less(const struct search *search, int next, int best)
                : next;
 }
 
-/* -1: none is worth a sample. */
+/* The arm whose sample is worth most; -1: no sample is worth its time. */
 static int arm_worth_most(const struct search *search)
 {
     double most = worth_of(search);
@@ -230,14 +233,14 @@ static int blind_next(struct search *search)
     if (b->retry >= 0 && search->usable[b->retry])
         return b->retry;
     if (!search->samples && search->usable[0])
-        return 0; /* what is listed first is what is used today */
+        return 0; /* the first arm is the default plan */
     next = arm_with_new_value(search, NULL);
     return next >= 0 ? next : arm_worth_most(search);
 }
 
-/* Where a sample elsewhere costs several here, one is worth it for less; where nothing but some is
- * of use, there is no elsewhere. */
-static int blind_also(struct search *search, const bool *among, const bool *within)
+/* `among` has the arms that can be sampled cheaply now, say without a restart.  So a sample of them
+ * is worth taking at a quarter of the usual gain.  With `within` set no other arm is asked for. */
+static int blind_next_among(struct search *search, const bool *among, const bool *within)
 {
     static const double share = 0.25;
     int best = best_arm(search, within, true, -1), next = arm_with_new_value(search, among);
@@ -263,7 +266,7 @@ static void mark_covered(struct blind *b, int arm)
         b->covered[a][points_value(&b->points, arm, a)] = true;
 }
 
-/* Marks a sample that is far above others of its arm; false: there is none. */
+/* Marks one sample of the arm that lies far above its fastest one.  False: none does. */
 static bool find_outlier(struct blind *b, int arm)
 {
     static const double far = 6;
@@ -303,11 +306,11 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
                                                                .log_c = b->posterior.log_c,
                                                                .log_ns = log_ns,
                                                                .count = 1 };
-    if (b->retry < 0 || b->retry == arm) { /* another one that waits for its chance still does */
+    if (b->retry < 0 || b->retry == arm) { /* another arm keeps waiting for its second sample */
         b->retries = b->retry == arm ? b->retries + 1 : 0;
         b->retry = -1;
     }
-    /* Much slower than expected: another program may have run.  The plan gets another chance. */
+    /* Much slower than expected: another program may have run.  The arm is sampled again. */
     if (b->posterior.count > b->posterior.past + 8 && log_ns > expected + 3.5 * sd && first &&
         b->retries < RETRIES_MOST)
         b->retry = arm;
@@ -317,8 +320,8 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
         posterior_renew(&b->posterior);
     else
         posterior_add(&b->posterior);
-    /* Samples that nobody asked for are taken to prove a plan, for which it matters how far samples
-     * scatter: they make the fit come sooner. */
+    /* A sample that the search did not ask for serves a proof.  A proof needs the noise, so the fit
+     * comes sooner. */
     here = b->posterior.count - b->posterior.past;
     if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) || here < b->points.axes + 3)
         return;
@@ -335,12 +338,13 @@ static void blind_drop(struct search *search, int arm, bool failed)
 
     (void)failed;
     b->retry = b->retry == arm ? -1 : b->retry;
-    mark_covered(b, arm); /* it cannot show them */
+    mark_covered(b, arm); /* its values cannot be tried with it */
 }
 
-/* ---- visits */
+/* ---- buckets */
 
-/* The samples of the visit that ends become one for each arm; the oldest make workspace. */
+/* Replaces the samples of the bucket that ends by one mean for each arm.  The oldest samples of
+ * earlier buckets make room. */
 static void close_bucket(struct blind *b, size_t arms)
 {
     struct sample last;
@@ -383,7 +387,7 @@ static void blind_begin(struct search *search)
     posterior_renew(&b->posterior);
 }
 
-/* ---- what came of it */
+/* ---- the verdict */
 
 static double bound_against(const struct search *search, const bool *usable, int winner)
 {
@@ -415,8 +419,8 @@ static void blind_verdict(struct search *search, struct search_result *out)
         out->reason = SEARCH_LIMIT;
 }
 
-/* How far samples scatter is known from few that repeat others: what is said of a plan is wider by
- * so much, as Student's distribution is than the normal one. */
+/* Few repeated samples tell the noise.  So deviations are wider by the ratio of Student's quantile
+ * to the normal one. */
 static double widening(const struct search *search)
 {
     double freedom = LIKENESS_FREEDOM + search->samples - search->ran;
@@ -454,7 +458,7 @@ const struct search_ops search_blind = {
     .close = blind_close,
     .begin = blind_begin,
     .next = blind_next,
-    .also = blind_also,
+    .next_among = blind_next_among,
     .tell = blind_tell,
     .drop = blind_drop,
     .verdict = blind_verdict,

@@ -1,5 +1,5 @@
-/* Compares plans by counting who wins in paired rounds: a sign test that may end after any round.
- */
+/* Compares two plans by counting which of them wins paired rounds: a sign test that may end after
+ * any round. */
 #include "contest.h"
 
 #include "pairs.h"
@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the draws of a round two are used: the third keeps rounds in the order that was drawn when
- * there could be three contestants. */
+/* A round has three random draws but uses two: so recorded contests keep the order of their rounds
+ * from when three plans could take part. */
 enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60, DRAWS_OF_A_ROUND = 3 };
 
-/* When the true median is at the margin, wins are fair coin tosses, and the chance of ever reaching
- * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped.
- * Half of the chance of error may be used at once, so that clear cases end early, the rest evenly.
- */
+/* When the true median is at the margin, wins are fair coin tosses.  So the chance of ever reaching
+ * wins_needed can be added up exactly: open[k] is the chance of k wins so far without a stop.  Half
+ * of the allowed chance of error is available at once, so that clear cases end early; the rest
+ * becomes available evenly. */
 static void set_wins_needed(struct contest *c)
 {
     const struct contest_settings *s = &c->settings;
@@ -81,7 +81,7 @@ static uint32_t pairs(const struct contest *c, int a, int b)
 
 enum outcome { OPEN, BEATS, FAILS };
 
-/* The first look that decides counts: what comes later would be a second chance. */
+/* The first round that decides counts: later rounds would be a second chance. */
 static enum outcome outcome_of(const struct contest *c, int plan, int other)
 {
     uint32_t wins = 0, losses = 0;
@@ -100,7 +100,7 @@ static enum outcome outcome_of(const struct contest *c, int plan, int other)
     return OPEN;
 }
 
-/* `done`: more samples would not change it. */
+/* Which plan is adopted, and why.  `done`: more samples would not change it. */
 struct ruling {
     int adopted;
     enum contest_decision decision;
@@ -164,11 +164,11 @@ int contest_next(const struct contest *contest)
     return next;
 }
 
-/* Rounds end when luck has it, which moves what they show: intervals that are Student's hold in 92
- * to 97 of 100 contests.  So much wider they hold in 93 to 98. */
+/* A contest ends when its samples happen to be clear, which biases them: Student's 95 % intervals
+ * hold in 92 to 97 of 100 contests.  With this factor they hold in 93 to 98. */
 static const double stopping_factor = 1.1;
 
-/* The gain of a plan over the holder; NAN where pairs are too few to know their scatter. */
+/* The gain of a plan over the holder; NAN if there are too few pairs to know their scatter. */
 static struct gain gain_of(const struct contest *c, int index)
 {
     struct pairs seen = { 0 };
@@ -178,7 +178,8 @@ static struct gain gain_of(const struct contest *c, int index)
 
     if (index == c->holder)
         return (struct gain){ 0, 0, 0 };
-    /* Counted from the first one: what does not scatter has no width, not even by rounding. */
+    /* Ratios are taken relative to the first one, so that equal ratios give an interval of width 0
+     * in spite of rounding. */
     for (uint32_t i = 0; i < pairs(c, index, c->holder); i++)
         pairs_add(&seen, log((double)c->ns[index][i] / (double)c->ns[c->holder][i]) - first, 0);
     if (seen.count < PAIRS_LEAST)
@@ -186,14 +187,14 @@ static struct gain gain_of(const struct contest *c, int index)
     scatter_of(&seen, 1, &scatter);
     mean = pairs_mean(&seen, &scatter);
     mean.mean += first;
-    if (c->settings.launched) /* one more launch is off as far as one more pair */
+    if (c->settings.launched) /* a further launch differs as much as a further pair */
         mean.further = mean.steps * mean.count;
     mean.steps *= stopping_factor * stopping_factor;
     return range_gain(mean_range(&mean, STATED));
 }
 
-/* The median of the paired ratios, and all the values that the test could not have rejected; NAN
- * without samples of both. */
+/* The median of the paired ratios, and the interval of values that the test does not reject; NAN
+ * without samples of both plans. */
 static struct gain tested_gain(const struct contest *c, int index)
 {
     double ratio[CONTEST_ROUNDS_MAX], middle;
@@ -203,7 +204,7 @@ static struct gain tested_gain(const struct contest *c, int index)
         return (struct gain){ NAN, NAN, NAN };
     for (uint32_t i = 0; i < n; i++)
         ratio[i] = (double)c->ns[index][i] / (double)c->ns[c->holder][i];
-    middle = median_of(ratio, n); /* and they are sorted */
+    middle = median_of(ratio, n); /* this also sorts them */
     if (needed > n)
         needed = n;
     return (struct gain){ 1 - middle, 1 - ratio[needed - 1], 1 - ratio[n - needed] };

@@ -1,5 +1,5 @@
-/* The formula for the time of a step: bytes, messages and operations of a plan, each times a
- * constant of the machine; search/README.md explains it. */
+/* Computes the time of a step: bytes, messages and operations of a plan, each times a constant of
+ * the machine.  search/README.md explains the formula. */
 #include "costs.h"
 
 #include "node_rows.h"
@@ -16,8 +16,8 @@ static double known_or(double value, double factor, double guess)
     return isnan(value) ? guess : value * factor;
 }
 
-/* One message among so many: what it costs to send, or what its size falls short of a large one's
- * rate, and its part of the exchange's latency. */
+/* Seconds per message: the cost to send it, or the time that it loses because small messages do not
+ * reach the full rate, whichever is more; and its share of the exchange's latency. */
 static double message_s(double latency_us, double message_us, double half_kib, double gbs,
                         uint32_t messages, double guess_s)
 {
@@ -46,11 +46,11 @@ struct search_machine known_machine(const struct cluster *c, const struct search
     return m;
 }
 
-/* What is taken where the machine is unknown, and how sure the logarithm then is; of a value that
- * is known it is 1. */
+/* Typical values for constants that the cluster does not record, and the standard deviation of
+ * their logarithms.  It is 1 for recorded values. */
 static const struct {
     double value, sd;
-} bland[COST_CONSTANTS] = {
+} typical[COST_CONSTANTS] = {
     [COST_MESSAGE] = { 5e-6, 2 },
     [COST_MESSAGE_2DH] = { 5e-6, 2 },
     [COST_BYTE_BETWEEN] = { 1e-10, 2 },
@@ -105,8 +105,8 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
     for (int i = 0; i < COST_CONSTANTS; i++) {
         bool given = known[i] > 0 && isfinite(known[i]);
 
-        c.prior[i] = log(given ? known[i] : bland[i].value);
-        c.prior_sd[i] = given ? 1 : bland[i].sd;
+        c.prior[i] = log(given ? known[i] : typical[i].value);
+        c.prior_sd[i] = given ? 1 : typical[i].sd;
     }
     return c;
 }
@@ -119,6 +119,7 @@ static double between(const struct costs *c)
     return 1 - 1 / c->nodes;
 }
 
+/* One all-to-all of `bytes` per rank by algorithm `a`; k: the constants. */
 static double exchange(const struct costs *c, const double *k, uint32_t a, double bytes)
 {
     double racks = a == MOE_A2A_3DH ? c->racks : 1, nodes = c->nodes / racks, more = racks > 1;
@@ -134,8 +135,9 @@ static double exchange(const struct costs *c, const double *k, uint32_t a, doubl
                     between(c) * k[COST_BYTE_BETWEEN]);
 }
 
-/* rail's hop between nodes: whole tokens, whatever r and d are.  To one node a rank sends each
- * token once, with as much more room as an expert's c is above its mean.  T may be unknown. */
+/* The hop between nodes of a=rail.  It moves whole tokens, so r and d do not matter.  A rank sends
+ * each token to a node once.  The buffer grows with c over its mean, up to T tokens if T is
+ * known. */
 static double hop_between(const struct costs *c, const double *k, double capacity)
 {
     double tokens = c->choices / c->top_k, rows = c->reach * capacity * c->experts / c->top_k;
@@ -146,14 +148,14 @@ static double hop_between(const struct costs *c, const double *k, double capacit
            bytes * (k[COST_BYTE_COPIED] + between(c) * k[COST_BYTE_BETWEEN]);
 }
 
-/* rail's hop inside: what the relay hands on, to every place that linear sends rows to. */
+/* The hop inside a node of a=rail: the relay forwards rows to every rank that a=linear sends to. */
 static double hop_inside(const struct costs *c, const double *k, double bytes)
 {
     return k[COST_MESSAGE_2DH] * c->per_node +
            bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + k[COST_BYTE_COPIED]);
 }
 
-/* `group` neighbouring ranks gather weights, of which each receives `bytes`. */
+/* `group` neighbouring ranks gather weights; each of them receives `bytes`. */
 static double gather(const struct costs *c, const double *k, double group, double bytes)
 {
     double out = group > c->per_node ? 1 - c->per_node / group : 0;
@@ -164,6 +166,8 @@ static double gather(const struct costs *c, const double *k, double group, doubl
            bytes * (out * k[COST_GATHER_BYTE] + (1 - out) * k[COST_BYTE_INSIDE]);
 }
 
+/* The products of `experts` experts with `rows` rows each: operations, or the time to read the
+ * weights, whichever takes longer. */
 static double feed_forward(const struct costs *c, const double *k, double experts, double rows,
                            double hidden)
 {
@@ -174,8 +178,8 @@ static double feed_forward(const struct costs *c, const double *k, double expert
     return flops > reads ? flops : reads;
 }
 
-/* A smooth maximum of two times that are not both 0: 4 % above it where they are equal, and next
- * to nothing where one is much longer. */
+/* A smooth maximum of two times that are not both 0.  It lies 4 % above the maximum where they are
+ * equal, and hardly above it where one is much longer. */
 static double greater(double x, double y)
 {
     double high = x > y ? x : y, q = (x < y ? x : y) / high;
@@ -187,7 +191,7 @@ static double greater(double x, double y)
     return high * sqrt(sqrt(sqrt(sqrt(1 + q))));
 }
 
-/* d chunks: two exchanges and one feed-forward each, overlapped. */
+/* d chunks, overlapped: each has two exchanges and one feed-forward. */
 static double pipeline(const double *k, double d, double a2a, double ffn)
 {
     double slower = 1 + k[COST_INTERFERE];
@@ -198,8 +202,9 @@ static double pipeline(const double *k, double d, double a2a, double ffn)
            d * k[COST_CHUNK];
 }
 
-/* An expert without padding computes what it was sent: by the load, or the mean, as if tokens were
- * spread evenly.  How far they are not is then learned from steps.  T may be unknown. */
+/* The rows that an expert computes.  With e=sparse these are the rows that it was sent: by the load
+ * if there is one, else their mean if T is known.  How uneven the load is, `guided` then learns
+ * from samples. */
 static double expert_rows(const struct costs *c, double capacity, uint32_t e)
 {
     double mean = c->choices / c->experts;
@@ -211,6 +216,7 @@ static double expert_rows(const struct costs *c, double capacity, uint32_t e)
     return mean > 0 && mean < capacity ? mean : capacity;
 }
 
+/* r = 0: each rank gathers the weights of all experts. */
 static double local_step(const struct costs *c, const double *k, double capacity, uint32_t e)
 {
     double rows = expert_rows(c, capacity, e);
@@ -221,7 +227,7 @@ static double local_step(const struct costs *c, const double *k, double capacity
            feed_forward(c, k, c->experts, rows, c->hidden_dim) * (c->train ? 3 : 1);
 }
 
-/* d times as much, where each piece is gathered while the one before it is used. */
+/* d pieces of weights: each is gathered while the piece before it is in use. */
 static double in_pieces(const double *k, double d, double piece, double compute)
 {
     double slower = 1 + (d > 1 ? k[COST_INTERFERE] : 0);
@@ -231,8 +237,8 @@ static double in_pieces(const double *k, double d, double piece, double compute)
     return greater(d * piece + compute, piece + d * compute) * slower + d * k[COST_CHUNK];
 }
 
-/* d pieces of the weights.  Backward they are there, unless they did not stay, and their gradients
- * leave in one exchange: of what was used last as much is there as the cache has room for. */
+/* layout=hidden, r = 0: the weights come in d pieces.  Backward, pieces that are still cached need
+ * not be gathered again, and all gradients leave in one exchange. */
 static double pieces_step(const struct costs *c, const double *k, double capacity,
                           const struct moe_plan *plan)
 {
@@ -250,8 +256,9 @@ static double pieces_step(const struct costs *c, const double *k, double capacit
     return t + again * in_pieces(k, d, piece, 2 * ffn) + (1 - again) * 2 * d * ffn;
 }
 
-/* Tokens of all ranks come to each, which computes its hidden units of all experts for them, and
- * partial results go back to be summed up.  Without T, as many tokens as fill the experts. */
+/* layout=hidden, r >= 1: each rank receives the tokens of all ranks, computes its hidden units of
+ * all experts, and sends partial results back, which are summed.  If T is unknown, as many tokens
+ * as fill the experts. */
 static double tour_step(const struct costs *c, const double *k, double capacity,
                         const struct moe_plan *plan)
 {
@@ -265,7 +272,7 @@ static double tour_step(const struct costs *c, const double *k, double capacity,
     return c->train ? t + pipeline(k, d, a2a, 2 * ffn) + bytes * k[COST_BYTE_COPIED] : t;
 }
 
-/* The same of the rank that has most of them. */
+/* The mean rows of an expert on the rank with most rows. */
 static double fullest_rows(const struct costs *c, double capacity)
 {
     if (c->kept)
@@ -274,8 +281,8 @@ static double fullest_rows(const struct costs *c, double capacity)
     return expert_rows(c, capacity, MOE_SPARSE);
 }
 
-/* Rows without padding are as many as the fullest rank gets, and cost an exchange of counts before
- * they leave, for which the host waits. */
+/* r >= 1.  Without padding the fullest rank's rows count, and before rows are sent the ranks
+ * exchange counts, for which the host waits. */
 static double sharded_step(const struct costs *c, const double *k, double capacity,
                            const struct moe_plan *plan)
 {
@@ -295,7 +302,7 @@ static double sharded_step(const struct costs *c, const double *k, double capaci
 
     if (counted)
         t += gather(c, k, c->ranks, c->ranks * c->experts * 8) + k[COST_CHUNK];
-    if (c->train) /* the way back: twice the compute, as much to exchange */
+    if (c->train) /* backward: twice the compute, the same exchanges */
         t += gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, 2 * ffn) + whole;
     return t;
 }

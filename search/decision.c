@@ -1,5 +1,5 @@
-/* Lets the search go on until another sample is not worth its time, then holds its choice against
- * the default in fresh pairs. */
+/* Decides one bucket: runs the search until another sample is not worth its time, then proves the
+ * search's candidate against the default in fresh pairs. */
 #include "decision.h"
 
 #include "distribution.h"
@@ -10,12 +10,13 @@ const char *const decision_words[] = { "adopted", "likely", "default", "incumben
                                        "alone",   "static", NULL };
 
 static const double harm_limit = 0.01;
-/* Plans that differ by less would change places from bucket to bucket for nothing. */
+/* A candidate must beat the default by more; otherwise plans would alternate between buckets for
+ * nothing. */
 static const double no_better = 0.001;
-/* Among plans that lie differently far from the default: what none of them is changed for. */
+/* Plans that differ by less are as good: of them the one nearest to the default is chosen. */
 static const double as_good = 0.005;
-/* How many samples the default must have where it is published: what it takes is a claim, and one
- * sample may be an outlier. */
+/* SAMPLES_LEAST: of the default where it is published.  Its time is a claim, and a single sample
+ * may be an outlier. */
 enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
 enum { CANDIDATE, DEFAULT };
 
@@ -40,7 +41,8 @@ static int default_arm_of(const struct decision *d)
 
 /* ---- the choice */
 
-/* Chooses by belief alone, which may be nonsense: the candidate still has to prove itself. */
+/* Chooses by the belief alone.  The belief may be wrong, because the candidate still has to prove
+ * itself. */
 static int best_expected(const struct decision *d, int winner)
 {
     struct search *s = d->setup.search;
@@ -61,8 +63,8 @@ static int best_expected(const struct decision *d, int winner)
     return incumbent;
 }
 
-/* A model may be as sure as it likes: the samples of both plans here are what it is believed for.
- */
+/* The belief about log(arm / default).  It is never surer than the samples of both plans in this
+ * bucket, however sure the model is. */
 static struct normal belief_in_bucket(const struct decision *d, int arm)
 {
     struct search *s = d->setup.search;
@@ -101,8 +103,8 @@ static void add_proof(struct decision *d, int arm)
         (struct paired_proof){ .arm = arm, .belief = belief_in_bucket(d, arm) };
 }
 
-/* Sets up the proofs.  The plan in force comes second: where the new one is not proven, that one
- * may be. */
+/* Ends the search and sets up the proofs.  The plan in force comes second: it may be proven where
+ * the new plan is not. */
 static void choose(struct decision *d)
 {
     d->chosen = true;
@@ -132,8 +134,8 @@ struct pairs proof_pairs(const struct paired_proof *proof)
     return pairs;
 }
 
-/* What the search sampled more than once tells how far samples scatter, which a few pairs cannot
- * tell of themselves; it counts like six of them at most, for it was taken at other times. */
+/* A few pairs cannot tell their own noise, so the noise of the search's repeated samples counts,
+ * too.  It counts like six pairs at most, because those samples were taken at other times. */
 static struct mean mean_of(const struct decision *d, const struct paired_proof *proof)
 {
     struct pairs pairs = proof_pairs(proof);
@@ -144,12 +146,12 @@ static struct mean mean_of(const struct decision *d, const struct paired_proof *
     scatter_of(&pairs, 1, &scatter);
     scatter_know_within(&scatter, 2 * noise, fmin(6, freedom));
     mean = pairs_mean(&pairs, &scatter);
-    if (d->setup.launched) /* one more launch is off as far as one more pair */
+    if (d->setup.launched) /* a further launch differs as much as a further pair */
         mean.further = mean.steps * mean.count;
     return mean;
 }
 
-/* With what was believed of the candidate when it was chosen. */
+/* What further pairs may show, by the pairs so far and the belief when the candidate was chosen. */
 static struct prospect prospect_of(const struct paired_proof *proof, const struct mean *mean,
                                    double most)
 {
@@ -159,8 +161,8 @@ static struct prospect prospect_of(const struct paired_proof *proof, const struc
     return mean_prospect(&both, (struct normal){ 0, INFINITY }, 0, most);
 }
 
-/* Where no rounds follow, a candidate goes on beyond the patience while that is expected to save
- * more than it costs. */
+/* Whether a candidate gets more pairs than the patience allows.  It does if no rounds follow and
+ * the pairs are expected to save more than they cost. */
 static bool may_continue(const struct decision *d, const struct paired_proof *proof,
                          const struct mean *mean)
 {
@@ -185,7 +187,7 @@ static enum outcome outcome_of(const struct decision *d, const struct paired_pro
     if (!d->setup.search->usable[proof->arm])
         return FAILED;
     if (default_arm_of(d) < 0)
-        return PROVEN; /* nothing is left to compare it with */
+        return PROVEN; /* there is no default to compare it with */
     if (count < PAIRS_LEAST)
         return count < d->setup.patience / 2 ? OPEN : FAILED;
     mean = mean_of(d, proof);
@@ -201,7 +203,7 @@ static enum outcome outcome_of(const struct decision *d, const struct paired_pro
     return OPEN;
 }
 
-/* The first candidate that is not given up; NULL: the default is published. */
+/* The first proof that has not failed; NULL: the default is published. */
 static const struct paired_proof *current(const struct decision *d, enum outcome *outcome)
 {
     for (int i = 0; i < d->proof_count; i++) {
@@ -238,19 +240,20 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         choose(d);
     d->setup.again = false;
     proof = current(d, &outcome);
-    if (!proof)
-        return is_new(s, default_arm_of(d))                    ? default_arm_of(d)
-               : default_arm_of(d) < 0 && is_new(s, d->winner) ? d->winner
-                                                               : DECISION_DONE;
+    if (!proof) {
+        int published = default_arm_of(d) >= 0 ? default_arm_of(d) : d->winner;
+
+        return is_new(s, published) ? published : DECISION_DONE;
+    }
     if (outcome == PROVEN)
         return DECISION_DONE;
-    /* In the order A B, B A: what becomes slower from step to step favours neither. */
+    /* In the order A B, B A: if steps get slower one after the other, neither plan profits. */
     if (proof->taken[CANDIDATE] != proof->taken[DEFAULT])
         return proof->taken[CANDIDATE] < proof->taken[DEFAULT] ? proof->arm : default_arm_of(d);
     return proof->taken[CANDIDATE] % 2 ? default_arm_of(d) : proof->arm;
 }
 
-/* Either of a pair may run ahead of the other as far as both are needed. */
+/* One plan of a proof may run ahead of the other, as far as both will be needed. */
 int decision_next_among(struct decision *d, const bool *among, enum decision_purpose *purpose)
 {
     const struct paired_proof *proof;
@@ -272,7 +275,7 @@ int decision_next_among(struct decision *d, const bool *among, enum decision_pur
     return DECISION_DONE;
 }
 
-/* A sample of the default belongs to the candidate that waits for it. */
+/* Adds a sample to the current proof.  A sample of the default belongs to the current candidate. */
 static void add_to_proof(struct decision *d, int arm, int64_t ns)
 {
     enum outcome outcome = OPEN;
@@ -289,7 +292,8 @@ static void add_to_proof(struct decision *d, int arm, int64_t ns)
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
 {
     if (purpose == DECISION_SEARCH) {
-        /* What was chosen before is a choice no more, nor are its pairs fresh. */
+        /* The search continues, so the earlier candidate no longer counts, and its pairs are not
+         * fresh any more. */
         d->chosen = false;
         d->proof_count = 0;
         search_tell(d->setup.search, arm, ns);
@@ -305,11 +309,11 @@ void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, i
 void decision_recall(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
 {
     if (purpose == DECISION_SEARCH)
-        search_next(d->setup.search); /* what it answers was done then */
+        search_next(d->setup.search); /* the recorded run asked here, too; its answer is known */
     decision_tell(d, purpose, arm, ns);
 }
 
-/* Where a plan is gone that was to be published, or held against it, the choice is made anew. */
+/* If the candidate or the default is dropped, the choice is made again. */
 static void drop(struct decision *d, int arm, bool failed)
 {
     search_drop(d->setup.search, arm, failed);
@@ -329,9 +333,9 @@ void decision_drop_slow(struct decision *d, int arm)
     drop(d, arm, false);
 }
 
-/* ---- what came of it */
+/* ---- the result */
 
-/* Of the candidate that its pairs did not prove. */
+/* The doubt that remains about a candidate without a proof. */
 static struct doubt doubt_of(const struct decision *d)
 {
     const struct paired_proof *proof = decision_proof(d);
@@ -345,7 +349,8 @@ static struct doubt doubt_of(const struct decision *d)
     return prospect_doubt(&p, proof->arm);
 }
 
-/* Times are the belief's, in which all samples count; a gain is what the pairs say. */
+/* Fills in the numbers of r->arm.  Times come from the belief, in which all samples count; the gain
+ * comes from the pairs alone. */
 static void describe(const struct decision *d, struct decision_result *r)
 {
     static const double two_sided = 1.96;
@@ -409,9 +414,11 @@ bool decision_result(const struct decision *d, struct decision_result *out)
         struct mean mean = mean_of(d, proof);
 
         r.arm = proof->arm;
-        r.word = r.arm == d->setup.incumbent && r.arm != r.found.winner ? DECISION_INCUMBENT
-                 : mean_proof(&mean, 0, INFINITY, d->setup.harm) == PROOF_FASTER ? DECISION_ADOPTED
-                                                                                 : DECISION_LIKELY;
+        r.word = DECISION_LIKELY;
+        if (mean_proof(&mean, 0, INFINITY, d->setup.harm) == PROOF_FASTER)
+            r.word = DECISION_ADOPTED;
+        if (r.arm == d->setup.incumbent && r.arm != r.found.winner)
+            r.word = DECISION_INCUMBENT;
     }
     describe(d, &r);
     *out = r;

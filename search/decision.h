@@ -1,18 +1,21 @@
-/* One bucket from its first sample to what the dictionary will say.  Pure: ask what to sample, tell
- * what it took, whoever runs the steps.
+/* Decides which plan one bucket gets: it lets a search choose a candidate, then proves the
+ * candidate against the default plan.  It runs no steps itself: the caller asks what to sample and
+ * hands the time over.
  *
  *     decision_open(&d, &setup);
- *     decision_recall(&d, purpose, arm, recorded_ns);    what was sampled before, in its order
+ *     decision_recall(&d, purpose, arm, recorded_ns);    recorded samples, in their order
  *     while ((arm = decision_next(&d, &purpose)) != DECISION_DONE)
  *         decision_tell(&d, purpose, arm, measured_ns);  or decision_drop(&d, arm) if it failed
  *     decided = decision_result(&d, &result);
  *
- * First the search chooses: the plan that it expects to be fastest, unless the default is as good
- * within .1 %, or the plan in force within a margin.  What a search believes may be wrong, and what
- * looks best of many was also lucky.  So the choice is a candidate, and it is published only for
- * what it shows afterwards: it and the default run in pairs.  These alone prove that it is faster;
- * that it is not slower by more than 1 % they may prove together with the belief, which is never
- * taken to be surer than the samples that it rests on, unless the two contradict each other. */
+ * First the search chooses the plan that it expects to be fastest: the candidate.  It chooses the
+ * default instead if that is as good within 0.1 %, and the plan in force if that is as good within
+ * a margin.  A search may be wrong, and the best of many plans also profits most from noise.  So
+ * only fresh samples prove the candidate: it and the default run in pairs.
+ *
+ * The pairs alone have to prove that the candidate is faster.  That it is not slower by more than
+ * 1 % the pairs may prove together with the search's belief.  The belief is never taken to be surer
+ * than its samples, and does not count if the pairs contradict it. */
 #ifndef DECISION_H
 #define DECISION_H
 
@@ -25,96 +28,105 @@ enum { DECISION_DONE = -1 };
 /* What a sample is taken for. */
 enum decision_purpose {
     DECISION_SEARCH, /* the search asks for it */
-    DECISION_SAFETY, /* is the candidate slower than the default? */
-    DECISION_OTHER   /* somebody else's: a verification's, a trainer's, that of another day */
+    DECISION_SAFETY, /* a pair of the candidate and the default */
+    DECISION_OTHER   /* another purpose: a verification, a trainer, another day */
 };
 
+/* What is to be decided.  decision_open() copies it; the pointers are borrowed. */
 struct decision_setup {
-    struct search *search; /* borrowed; nobody else may visit until the decision is made */
+    struct search *search; /* nobody else may begin a bucket of it until the decision is made */
     uint64_t capacity;
-    const bool *usable; /* by arm; NULL = all are; not kept */
+    const bool *usable; /* by arm; NULL: all are.  decision_open() alone reads it */
     int default_arm;    /* the default plan's arm, or -1 */
-    int incumbent;      /* the arm in force, or -1 */
-    bool alone;         /* what other capacities say does not count: they may be out of date */
-    bool again;         /* it was decided by less effort: the search may go on after its proof */
+    int incumbent;      /* the arm of the plan in force, or -1 */
+    bool alone;         /* samples of other buckets do not count: they may be out of date */
+    bool again;         /* decided before with less effort: the search may continue after a proof */
     double harm;        /* the greatest chance that a proof is wrong; 0 = 0.01 */
-    double margin;      /* by how much the incumbent must be beaten, a share of its time */
-    /* Samples of both until a candidate is given up; 0 = 40.  `launched`: up to six times as many
-     * while they are expected to be worth it, for no rounds follow. */
+    double margin;      /* another plan replaces the incumbent if it saves this share of its time */
+    /* Samples of both plans until a candidate without a proof is given up; 0 = 40.  With `launched`
+     * up to six times as many, while a proof is expected to be worth them. */
     uint32_t patience;
-    /* By arm: how far a plan lies from the default, which is 0; borrowed.  Of plans that are as
-     * good within half a percent the nearest one is chosen.  NULL: they are all as far. */
+    /* By arm: the plan's distance from the default, whose own is 0.  Among plans that are as good
+     * within half a percent, the nearest one is chosen.  NULL: distances do not matter. */
     const uint32_t *distance;
-    bool launched; /* each sample of a plan is from a launch of its own */
+    bool launched; /* each sample of a plan comes from a launch of its own; no rounds follow */
 };
 
-/* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
+/* The pairs of a candidate and the default, taken after the candidate was chosen.  The n-th samples
+ * of both are a pair. */
 enum { PROOF_PAIRS_MAX = 96 };
 struct paired_proof {
-    int arm;
-    struct normal belief; /* of the candidate's log time less the default's, when it was chosen */
-    uint32_t taken[2];
-    double log_ns[2][PROOF_PAIRS_MAX]; /* the candidate's, the default's */
+    int arm;              /* the candidate's */
+    struct normal belief; /* of log(candidate / default), when the candidate was chosen */
+    uint32_t taken[2];    /* samples of the candidate, of the default */
+    double log_ns[2][PROOF_PAIRS_MAX];
 };
 
+/* A decision in progress; a plain value that decision_open() fills. */
 struct decision {
     struct decision_setup setup;
-    bool chosen; /* the search has ended; `winner` is what it expected to be fastest */
+    bool chosen; /* the search has ended, and `winner` is the plan that it expects to be fastest */
     int winner;
-    struct paired_proof proofs[2]; /* in the order in which they may be published */
-    int proof_count;               /* 0: the default is the choice */
+    struct paired_proof proofs[2]; /* of the candidate, then of the plan in force */
+    int proof_count;               /* 0: the default was chosen */
 };
 
 enum decision_word {
-    DECISION_ADOPTED,   /* it is faster than the default, with a chance of error below the limit */
-    DECISION_LIKELY,    /* it is expected to be, and is not slower by 1 % with that chance */
+    DECISION_ADOPTED,   /* proven faster than the default */
+    DECISION_LIKELY,    /* measured faster, and proven not to be slower by more than 1 % */
     DECISION_DEFAULT,   /* no plan is proven to do no harm */
-    DECISION_INCUMBENT, /* the plan in force stays: none is better by the margin */
+    DECISION_INCUMBENT, /* the plan in force stays: no other is better by the margin */
     DECISION_ALONE,     /* the default cannot run here */
-    DECISION_STATIC     /* what is best for the table as a whole: see rounds.h */
+    DECISION_STATIC     /* the best plan for the table as a whole: see rounds.h */
 };
 extern const char *const decision_words[];
 
+/* What the table is to say of a bucket; a plain value.  "The plan" is `arm`. */
 struct decision_result {
-    int arm; /* that the dictionary gets */
+    int arm;
     enum decision_word word;
     struct search_result found;
-    double ns, low_ns, high_ns; /* of a step under it: expected, and a 95 % interval */
+    double ns, low_ns, high_ns; /* the plan's expected time and its 95 % interval */
     double default_ns;          /* NAN without a default */
-    struct gain gain;           /* 1 - ns / default_ns with its interval, in this launch, or in a
-                                 * further one if they are `launched`; NAN without one */
-    double bound;       /* it is slower than the best plan by less than this share, with 95 % */
-    struct doubt doubt; /* where the default is published: the candidate, if it is likely better */
-    double harm; /* the chance that it is slower than the default by more than 1 %; 0 without */
-    uint32_t samples; /* of it and the default */
+    struct gain gain;           /* 1 - ns / default_ns with its interval, for this launch; for a
+                                 * further launch with `launched`; NAN without a default */
+    double bound;               /* with 95 % the plan is slower than the best by less than this */
+    struct doubt doubt; /* if the default is published: a plan that is likely to be better */
+    double harm;        /* the chance that the plan is slower than the default by more than 1 % */
+    uint32_t samples;   /* of the plan and the default */
 };
 
-/* Opens the search's visit. */
+/* Begins the decision, and the bucket in its search. */
 void decision_open(struct decision *decision, const struct decision_setup *setup);
 
-/* The arm to sample next and what for, or DECISION_DONE. */
+/* The arm to sample next and its purpose, or DECISION_DONE. */
 int decision_next(struct decision *decision, enum decision_purpose *purpose);
 
-/* An arm among some that can be sampled cheaply just now, where decision_next() asks for one that
- * cannot: it is worth a sample nearly as much.  DECISION_DONE: none is. */
+/* `among` has the arms that can be sampled cheaply now.  The function returns one of them whose
+ * sample is worth nearly as much as that of decision_next(), or DECISION_DONE. */
 int decision_next_among(struct decision *decision, const bool *among,
                         enum decision_purpose *purpose);
 
+/* Hands over a new sample. */
 void decision_tell(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
+/* Hands over a recorded sample. */
 void decision_recall(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
-void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
-void decision_drop_slow(struct decision *decision, int arm); /* likewise: too slow to be tried */
+/* Takes an arm that failed out of this bucket. */
+void decision_drop(struct decision *decision, int arm);
+/* Takes an arm that is too slow to be tried out of this bucket. */
+void decision_drop_slow(struct decision *decision, int arm);
 
-/* Whether the chance that an arm is slower than the default by more than 1 % is below the limit. */
+/* Whether the chance that an arm is slower than the default by more than 1 % is at most `harm`. */
 bool decision_is_safe(const struct decision *decision, int arm);
 
-/* At any time: what would be published now.  False: nothing is usable. */
+/* At any time: what would be published now.  False: no arm is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
-/* The same if it were this arm's turn, whatever is proven of it. */
+/* What would be published for this arm, whether it is proven or not. */
 bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
 
-/* The candidate, with its pairs and what was believed of it; NULL before there is one. */
+/* The candidate with its pairs; NULL: there is no candidate. */
 const struct paired_proof *decision_proof(const struct decision *decision);
+/* The log ratios of a proof's pairs. */
 struct pairs proof_pairs(const struct paired_proof *proof);
 
 #endif

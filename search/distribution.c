@@ -1,4 +1,5 @@
-/* Tails and quantiles of two distributions, and a union bound over normal differences. */
+/* Tails and quantiles of the normal distribution and of Student's t, and a union bound over the
+ * rivals of a chosen plan. */
 #include "distribution.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ double safe_deviation(double variance, double least)
     return variance >= least ? sqrt(variance) : variance < least ? sqrt(least) : INFINITY;
 }
 
-/* Between the rows 1 / freedom is nearly a straight line. */
+/* Between two rows the quantile is nearly linear in 1 / freedom. */
 double student_quantile(double freedom, enum certainty certainty)
 {
     static const struct {
@@ -72,7 +73,7 @@ static double chance_of_losing(const double *mean, const double *sd, size_t coun
 
     for (size_t i = 0; i < count; i++)
         if (!isfinite(mean[i]) || isnan(sd[i]))
-            sum += 1; /* of this rival nothing is known */
+            sum += 1; /* nothing is known of this rival */
         else if (sd[i] > 0)
             sum += normal_tail((-log_loss - mean[i]) / sd[i]);
         else

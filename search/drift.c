@@ -1,5 +1,5 @@
-/* Adds up how far steps lie above what was recorded, estimates their noise, and says so when the
- * sum exceeds a limit that follows from it. */
+/* Detects entries that have become slower: adds up how far steps lie above the recorded time, and
+ * raises an alarm at a limit that follows from the noise. */
 #include "drift.h"
 
 #include "stats.h"
@@ -12,8 +12,9 @@ static const double scale_before = 0.05, scale_least = 0.01;
 static const double clip = 2; /* standard deviations */
 enum { USES_MIN = 16, RESCALE_EVERY = 8, USES_TRUSTED = 32, LIMIT_MIN = 8 /* deviations */ };
 
-/* Siegmund: a sum whose steps have mean -k and deviation 1 reaches h after (exp(2kb) - 2kb - 1) /
- * 2k^2 steps on average, b = h + 1.166. */
+/* Siegmund's approximation: a sum whose steps have mean -k and deviation 1 reaches h after
+ * (exp(2kb) - 2kb - 1) / 2k^2 steps on average, where b = h + 1.166.  The loop solves this for b.
+ */
 static double limit_at(double scale)
 {
     double k = allowance / scale, b = 10 / k;
@@ -45,8 +46,8 @@ static void rescale(struct drift *d)
     d->limit = limit_at(d->scale);
 }
 
-/* A contest of few rounds leaves a wide interval.  The first uses narrow it, never widen it: who
- * was slow from the start is not taken for normal. */
+/* Few samples leave a wide interval, which the first uses narrow.  They never widen it: a plan that
+ * is slow from the start must not count as normal. */
 static void narrow(struct drift *d)
 {
     double lower = median_of_recent(d, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);

@@ -1,4 +1,5 @@
-/* A Cholesky factor that grows by a row with each sample, and what it says of all arms. */
+/* A Gaussian process over arms: a Cholesky factor that grows by a row with each sample, and the
+ * means and variances of all arms that follow from it. */
 #include "gaussian.h"
 
 #include "distribution.h"
@@ -94,7 +95,7 @@ void gaussian_add(struct gaussian *g, double residual)
     g->residuals[n] = (residual - dot(row, g->residuals, n)) / row[n];
     scale = 1 / row[n];
     for (size_t i = g->arms; i < g->stride; i++)
-        arm_rows[i] = 0; /* padding, whatever came into the rows before */
+        arm_rows[i] = 0; /* padding; the caller may have left anything there */
     for (size_t k = 0; k < n; k++)
         subtract_scaled(arm_rows, g->arm_rows + k * g->stride, row[k], g->stride);
     for (size_t i = 0; i < g->stride; i++)

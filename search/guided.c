@@ -1,6 +1,6 @@
-/* Model-guided racing: a Gaussian process about a cost model says which arm may be best, samples
- * decide, and a number of rules distrust the model.  Each rule is there because a simulation
- * without it went badly wrong. */
+/* The strategy `guided`, the default.  A Gaussian process about a cost model says which arms may be
+ * best, and samples decide.  Several rules distrust the model: without each of them some simulation
+ * went badly wrong. */
 #include "distribution.h"
 #include "history.h"
 #include "plan.h"
@@ -10,46 +10,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rules that may want a sample, in the order in which they are asked. */
+/* The rules that may ask for a sample, in their order. */
 enum rule { FIRST, AGAIN, FAMILIES, VALUES, RACE, NEIGHBOURS, TRUST_SAMPLES, NONE };
 
-/* The next sample, and which rule wants it. */
+/* The next sample, and the rule that asks for it. */
 struct request {
-    int arm; /* SEARCH_DONE: enough */
+    int arm; /* SEARCH_DONE: no further sample is needed */
     enum rule rule;
-    bool limited; /* the race was not over */
+    bool limited; /* the samples ended before RACE was content */
 };
 
-/* What is known and believed in the present visit. */
+/* The state of one guided search; guided_open() allocates it, guided_close() frees it. */
 struct guided {
     struct prior prior;
     struct history history;
-    bool alone;              /* the present visit does not believe the others */
-    struct belief base;      /* of the present visit, without its own samples */
-    struct outlook outlook;  /* with them */
-    struct belief elsewhere; /* of the capacity last asked for */
+    bool alone;              /* samples of other buckets do not count in the present one */
+    struct belief base;      /* the present bucket, without its own samples */
+    struct outlook outlook;  /* the present bucket, with its samples */
+    struct belief elsewhere; /* the capacity that belief_elsewhere() was last asked for */
     double elsewhere_log_c;
     bool elsewhere_known;
 
     double surprise_squares, surprise_count; /* standardised residuals of arms when first sampled */
-    bool cold;                               /* no visit nearby looked at every family */
-    bool flagged[SEARCH_ARMS_MAX];           /* was much slower than predicted in this visit */
-    double predicted[SEARCH_ARMS_MAX];       /* of a flagged arm: what was predicted */
-    double extra_variance[SEARCH_ARMS_MAX];  /* variance of an arm that is nothing like what was
-                                                predicted */
-    int retry, last;                         /* -1 = none */
-    bool tried[SEARCH_ARMS_MAX];             /* in any visit */
+    bool cold;                               /* no bucket nearby has sampled every family */
+    bool flagged[SEARCH_ARMS_MAX];           /* was much slower than predicted in this bucket */
+    double predicted[SEARCH_ARMS_MAX];       /* of a flagged arm: its predicted log(ns) */
+    double extra_variance[SEARCH_ARMS_MAX];  /* of an arm that the model gets quite wrong */
+    int retry, last;             /* the arm to sample again; the last arm sampled; -1: none */
+    bool tried[SEARCH_ARMS_MAX]; /* in any bucket */
     struct request request;
     struct observation scratch[BELIEF_OBSERVATIONS_MAX];
     struct belief_sample samples[BELIEF_SAMPLES_MAX];
 };
 
-/* Every arm against the incumbent, the best of those sampled in this visit. */
+/* Every arm compared with the incumbent, the best arm that has a sample in this bucket.  A value
+ * that borrows the search; the rules read it. */
 struct view {
     const struct search *search;
     const struct guided *g;
     int masked;                   /* an arm left out until it is sampled again; -1 = none */
-    int incumbent, expected_best; /* of those sampled here; of all; -1 = none */
+    int incumbent, expected_best; /* best sampled arm; best of all arms; -1: none */
     double difference[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX]; /* of log time, arm - incumbent */
 };
 
@@ -121,7 +121,7 @@ static void compare_all(const struct search *search, const struct outlook *outlo
     }
 }
 
-/* The best arm of those sampled in this visit. */
+/* The best arm that has a sample in this bucket, without the arm `but`; -1: none. */
 static int best_sampled(const struct search *search, const struct guided *g, int but)
 {
     bool sampled[SEARCH_ARMS_MAX];
@@ -158,7 +158,7 @@ static bool eligible(const struct view *v, int arm)
     return v->search->usable[arm] && arm != v->masked;
 }
 
-/* What the samples of an arm in this visit say by themselves; of weight 0: there are none. */
+/* The mean of an arm's samples in this bucket, without the model; weight 0: no samples. */
 static const struct record *samples_of(const struct view *v, int arm)
 {
     return &v->g->history.present[arm];
@@ -174,7 +174,7 @@ static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
     return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
 }
 
-/* Of the arms that a rule wants the one that looks best. */
+/* The arm that looks best among those that a rule wants; -1: it wants none. */
 static int best_of(const struct view *v, bool (*wanted)(const struct view *v, int arm))
 {
     int best = -1;
@@ -185,8 +185,8 @@ static int best_of(const struct view *v, bool (*wanted)(const struct view *v, in
     return best;
 }
 
-/* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols
- * to update_outlook at once each, nothing would be left for r. */
+/* Whether an arm would be the first sample of its family.  CTAs and protocols do not make a family:
+ * one sample for each of 30 values would use up the samples that r needs. */
 static bool opens_a_family(const struct view *v, int arm)
 {
     const struct moe_plan *arms = v->search->setup.arms;
@@ -205,15 +205,15 @@ static bool opens_a_family(const struct view *v, int arm)
     return true;
 }
 
-/* One bad constant makes whole families update_outlook bad: where none nearby was looked at,
- * update_outlook. */
+/* One bad constant makes a whole family look slow, so each family gets one sample, unless a bucket
+ * nearby has done so. */
 static int screen_families(const struct view *v)
 {
     return v->g->cold ? best_of(v, opens_a_family) : -1;
 }
 
-/* Has a plan with the arm's value of this axis ever run, in this table?  Every r above 0 is as good
- * as another. */
+/* Whether a plan with the arm's value on this axis has run in any bucket.  All r above 0 count as
+ * one value. */
 static bool value_tried(const struct view *v, int arm, size_t axis)
 {
     const struct moe_plan *arms = v->search->setup.arms, *of = &arms[arm];
@@ -234,25 +234,26 @@ static bool has_an_untried_value(const struct view *v, int arm)
     return !tried;
 }
 
-/* Priors may be wrong by any factor, and a model is most convincing where it was never tested: what
- * a value of an axis is worth is looked at once in a table, whatever is expected of it. */
+/* Each value of an axis gets a sample once in a table, even if the model expects nothing of it: the
+ * model may be wrong by any factor where it was never tested. */
 static int untried_value(const struct view *v)
 {
     return best_of(v, has_an_untried_value);
 }
 
-/* What `count` samples with this variance of their mean predicted for a choice across the gap: how
- * far they may move the difference decides how often they turn the choice, and by how much.  Per
- * sample. */
+/* The expected gain of `count` samples, per sample.  `gap`: how much slower the arm looks;
+ * `covariance`: of the arm's mean with the difference; `of_mean`: the variance of the samples'
+ * mean. */
 static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
 {
     return gain_of_learning(gap, covariance / sqrt(variance + of_mean)) / count;
 }
 
-/* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
- * make most of it: one alone turns no choice that rests on ten.  Samples of one arm show it and the
- * shared_noise of the moment together: where that has just turned, the arm that ran since is worth
- * no more samples until another one has run.  Samples in turn show the difference alone. */
+/* The expected gain per sample of an arm, of the incumbent, or of both in turn; *which becomes the
+ * better one of the two.  It counts up to 16 samples at a time, because a single one cannot change
+ * a choice that rests on ten.  Samples of one arm alone also contain the shared noise.  After a
+ * jump of the shared noise they say nothing until another arm has run.  Samples of both in turn
+ * show the difference alone. */
 static double most_worth(const struct view *v, int arm, int *which)
 {
     enum { AT_A_TIME = 16 };
@@ -277,7 +278,7 @@ static double most_worth(const struct view *v, int arm, int *which)
     return fmax(of_both, fmax(of_arm, of_incumbent));
 }
 
-/* The arm whose next samples are worth most, if that is enough. */
+/* The arm whose next samples have the highest expected gain; -1: no gain is worth a sample. */
 static int worthiest(const struct view *v)
 {
     const struct search *s = v->search;
@@ -297,11 +298,11 @@ static int worthiest(const struct view *v)
             other = which == i ? v->incumbent : i;
         }
     }
-    /* Not twice the same one: a shared_noise that has turned unnoticed would be taken for its time.
-     */
+    /* Not the same arm twice: it would be blamed for a jump of the shared noise. */
     return best >= 0 && best == v->g->last ? other : best;
 }
 
+/* The race between the arms that may still be the best. */
 static int race(const struct view *v)
 {
     uint64_t most = most_samples(v->search);
@@ -313,7 +314,7 @@ static int race(const struct view *v)
 
 /* ---- neighbours of the incumbent on the lattice of plans */
 
-/* The eligible arm with the next r above (below) in the same family; -1: there is none. */
+/* The eligible arm with the next r above (or below) in the same family; -1: none. */
 static int next_by_r(const struct view *v, bool above)
 {
     const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
@@ -330,9 +331,9 @@ static int next_by_r(const struct view *v, bool above)
     return best;
 }
 
-/* Plans of one r that differ on one axis, by one step: twice or half, where values double; 0, the
- * wire's own choice of CTAs, may be any number.  On other axes every value borders on every other.
- */
+/* Whether two plans of one r differ by one step on one axis.  A step is a factor of two where
+ * values double, and any other value elsewhere.  0 CTAs, the library's own choice, neighbours every
+ * number. */
 static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
 {
     for (size_t i = 0; i < plan_axis_count; i++) {
@@ -345,7 +346,7 @@ static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
     return false;
 }
 
-/* Of the arms with the least (greatest) r the one that looks best. */
+/* The arm that looks best among those with the least (or greatest) r above 0; -1: none. */
 static int end_by_r(const struct view *v, bool greatest)
 {
     const struct moe_plan *arms = v->search->setup.arms;
@@ -361,7 +362,8 @@ static int end_by_r(const struct view *v, bool greatest)
     return best;
 }
 
-/* r = 0 borders on the least and the greatest r, and every other r on all plans of r = 0. */
+/* Marks the incumbent's neighbours.  r = 0 neighbours the least and the greatest r above 0, and
+ * every r above 0 neighbours all plans of r = 0. */
 static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
 {
     const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
@@ -376,9 +378,10 @@ static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
     }
 }
 
-/* Known well enough without a sample here.  One sample elsewhere is not enough: an outlier would
- * rule out the best family for all later visits.  Nor is one far away: messages that change their
- * protocol, or products their tiles, turn an order within a doubling of c. */
+/* Whether an arm needs no sample here, because it is known to be slower.  A single sample in
+ * another bucket is not enough: an outlier would rule out the best family for all later buckets.
+ * Distant buckets do not count: the order changes within a doubling of c where messages change
+ * their protocol or products their tiles. */
 static bool is_known_slower(const struct view *v, int arm)
 {
     double gap = v->difference[arm];
@@ -391,8 +394,8 @@ static bool is_known_slower(const struct view *v, int arm)
     return v->g->history.past_count && gap > 0.20 + 3 * v->sd[arm];
 }
 
-/* A winner must be measured against its neighbours: a wrong model is most convincing where it was
- * never tested. */
+/* A winner must be compared with its neighbours, because the model may be wrong where it was never
+ * tested. */
 static int cover_neighbours(const struct view *v)
 {
     bool near[SEARCH_ARMS_MAX];
@@ -406,9 +409,10 @@ static int cover_neighbours(const struct view *v)
     return best;
 }
 
-/* ---- samples_of samples against what the model makes of them */
+/* ---- samples against the model */
 
-/* The model may not overrule samples that clearly say otherwise. */
+/* The model may not overrule samples: an arm whose samples are clearly faster than the incumbent's
+ * gets more of them, or the incumbent does. */
 static int directly_better(const struct view *v)
 {
     const struct record *here = samples_of(v, v->incumbent);
@@ -428,6 +432,7 @@ static int directly_better(const struct view *v)
     return -1;
 }
 
+/* Repeats samples that contradict the model. */
 static int trust_samples(const struct view *v)
 {
     double here = samples_of(v, v->incumbent)->log_ns, good = here + 0.15;
@@ -440,13 +445,13 @@ static int trust_samples(const struct view *v)
 
         if (!eligible(v, i) || !(weight > 0) || i == v->incumbent)
             continue;
-        /* Two outliers in a row happen: who was thought to be good before them gets more chances.
+        /* Two outliers in a row happen, so an arm that was expected to be good gets more samples.
          */
         if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->predicted[i] < good) ||
                                  (weight < 4 && predicted < good)))
             return i;
-        /* One sample says that the arm is slow; the model, or a neighbour that is the best, that it
-         * is not. */
+        /* A single sample says that the arm is slow, but the model or its neighbour, the incumbent,
+         * says that it is fast. */
         if (weight < 2 &&
             ((predicted < good && measured > here + 0.20 && measured > predicted + 0.15) ||
              (near[i] && measured > here + 0.5)))
@@ -455,7 +460,7 @@ static int trust_samples(const struct view *v)
     return directly_better(v);
 }
 
-/* ---- the first rule that wants a sample */
+/* ---- the next sample */
 
 static const struct {
     enum rule rule;
@@ -489,7 +494,7 @@ static struct request next_request(const struct search *search, struct guided *g
         return (struct request){ .arm = SEARCH_DONE, .rule = NONE, .limited = true };
     if (g->retry < 0)
         return request_by_rules(search, g, -1);
-    /* Outliers come in bursts: let another arm go first, if one is wanted anyway. */
+    /* Outliers come in bursts, so another arm goes first if a rule asks for one. */
     if (g->last == g->retry) {
         request = request_by_rules(search, g, g->retry);
         if (request.arm != SEARCH_DONE && request.rule != FIRST)
@@ -498,7 +503,7 @@ static struct request next_request(const struct search *search, struct guided *g
     return (struct request){ .arm = g->retry, .rule = AGAIN };
 }
 
-/* ---- visits and samples */
+/* ---- buckets and samples */
 
 static void guided_begin(struct search *search)
 {
@@ -522,7 +527,7 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->request.arm;
 }
 
-/* Compares a sample with what was believed before it. */
+/* Compares a sample with the belief before it, and decides whether it has to be repeated. */
 static void note_surprise(const struct search *search, struct guided *g, int arm,
                           struct normal expected, double log_ns)
 {
@@ -535,15 +540,15 @@ static void note_surprise(const struct search *search, struct guided *g, int arm
         g->surprise_squares += fmin(12, above * above / (sd * sd));
         g->surprise_count++;
     }
-    /* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
-     * what is slower may be an outlier.  Unless all are faster present, the shared_noise having
-     * turned: that is seen by an arm whose time is known, before others are looked at and seem as
-     * fast. */
+    /* The arm is much faster than the model says.  (If it is slower, the sample may be an outlier.)
+     * From now on the arm's own samples count more than the model.  All arms may be faster, because
+     * the shared noise has jumped.  To find out, the best sampled arm runs next. */
     if (first && above < -2.5 * in_doubt) {
         g->extra_variance[arm] = above * above;
         g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->extra_variance[arm];
         g->retry = g->retry < 0 ? best_sampled(search, g, arm) : g->retry;
     }
+    /* Much slower: it may be an outlier. */
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
         if (!g->flagged[arm])
             g->predicted[arm] = g->outlook.mean[arm];
@@ -554,7 +559,7 @@ static void note_surprise(const struct search *search, struct guided *g, int arm
 
 static void guided_tell(struct search *search, int arm, double log_ns, bool asked)
 {
-    static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */
+    static const double shared_noise_step_sd = 0.015; /* change from one step to the next */
     struct guided *g = search->own;
     struct normal expected;
     double sd;
@@ -563,7 +568,8 @@ static void guided_tell(struct search *search, int arm, double log_ns, bool aske
     update_outlook(g, -1);
     sd = g->outlook.sd[arm];
     expected.mean = g->outlook.mean[arm] + g->outlook.shared_noise_now;
-    expected.sd = sqrt(sd * sd + history_noise(&g->history) + mood_sd * mood_sd);
+    expected.sd =
+        sqrt(sd * sd + history_noise(&g->history) + shared_noise_step_sd * shared_noise_step_sd);
     note_surprise(search, g, arm, expected, log_ns);
     g->last = arm;
     g->tried[arm] = true;

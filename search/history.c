@@ -1,5 +1,5 @@
-/* Averages samples so that outliers do not count, finds turns of the shared_noise among them, and
- * keeps what is most useful when there is too much. */
+/* Remembers samples for `guided`: averages them without outliers, finds jumps of the shared noise,
+ * and drops the least useful bucket when the memory is full. */
 #include "history.h"
 
 #include "stats.h"
@@ -7,12 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-/* A sample further than so many deviations of the noise from its arm's centre is an outlier, but
- * none that is nearer than the least, and each that is farther than the most; x3 is 1.1. */
+/* A sample farther than so many standard deviations from its arm's centre is an outlier.  One that
+ * is nearer than outlier_least never is, and one that is farther than outlier_most always is.  (A
+ * step that takes 3 times as long lies 1.1 away.) */
 static const double outlier_deviations = 4, outlier_least = 0.4, outlier_most = 0.9;
-/* The deviation of what a visit's samples share; the present one may be a burst as a whole. */
+/* The deviation of a bucket's offset.  It is larger in the present bucket, which one burst may
+ * span. */
 static const double offset_sd = 0.08, present_offset_sd = 0.25;
-/* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
+/* The prior of the noise: 5 %, which counts like this many samples. */
 static const double prior_sd = 0.05, prior_freedom = 3;
 
 void history_reset(struct history *history, size_t arm_count)
@@ -21,19 +23,21 @@ void history_reset(struct history *history, size_t arm_count)
     history->arm_count = arm_count;
 }
 
-/* ---- turns of the shared_noise */
+/* ---- jumps of the shared noise */
 
-/* How many standard deviations a common shift is away from none; and how large it must be. */
+/* A jump is a common shift by at least so many standard deviations and at least so much. */
 static const double change_deviations = 3.7, change_least = 0.08;
-/* One slow step is an outlier, and says no more than this; none is faster than it should be. */
+/* A step counts at most so many deviations above its prediction, because it may be an outlier.
+ * There are no fast outliers. */
 static const double step_deviations = 3;
 enum { LOOK_BACK = 12 };
 
-/* How many deviations all steps since are off by, if they are off by the same; 0: by too little. */
+/* The weighted mean of how far steps lie above their predictions. */
 struct shift {
     double weights, sum;
 };
 
+/* The size of a shift in standard deviations; 0: the shift is too small to matter. */
 static double deviations_of(const struct shift *s)
 {
     return fabs(s->sum) > change_least * s->weights ? fabs(s->sum) / sqrt(s->weights) : 0;
@@ -45,8 +49,8 @@ static void add_step(struct shift *shift, const struct surprise *s)
     shift->sum += fmin(s->above, step_deviations * sqrt(s->variance)) / s->variance;
 }
 
-/* That the shared_noise has turned is shown only by plans that are known from before, because a
- * model may be wrong.  The other plans also tell when it turned. */
+/* Only plans that had samples before can show a jump, because the model may be wrong about others.
+ * When it happened, all plans show together. */
 int find_change_point(const struct surprise *steps, size_t count)
 {
     struct shift known = { 0, 0 }, all = { 0, 0 };
@@ -69,7 +73,7 @@ int find_change_point(const struct surprise *steps, size_t count)
     return turn;
 }
 
-/* ---- the present visit */
+/* ---- the present bucket */
 
 static void clear_present(struct history *h, double log_c)
 {
@@ -86,8 +90,8 @@ static double without_shared_noise(const struct sample *s)
     return s->log_ns - s->reading.shared_noise;
 }
 
-/* Of few samples the fastest one is right: nothing makes a step faster than it is, and two outliers
- * of three are seen present and then.  Of more, the lower median. */
+/* The centre of an arm's samples.  Of up to three samples it is the fastest: nothing makes a step
+ * faster, and two outliers among three do occur.  Of more samples it is the lower median. */
 static double centre_of_arm(const struct history *h, int arm)
 {
     double values[HISTORY_SAMPLES_MAX];
@@ -101,8 +105,8 @@ static double centre_of_arm(const struct history *h, int arm)
     return values[n < 4 ? 0 : (n - 1) / 2];
 }
 
-/* The mean of what lies near the centre.  Were the limit the same under any noise, much noise would
- * lose its slower half, and so look like little. */
+/* Averages an arm's samples near its centre.  The limit grows with the noise: a fixed limit would
+ * cut off the slower half of noisy samples, and the noise would look small. */
 static void average(struct history *h, int arm)
 {
     double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
@@ -124,8 +128,8 @@ static void average(struct history *h, int arm)
     h->present[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
 }
 
-/* Looks for a turn among the samples of the last stretch.  What is known of the shared_noise before
- * a turn says nothing of that since. */
+/* Looks for a jump among the samples of the last stretch.  Samples after the jump form a new
+ * stretch, because the shared noise before it says nothing about the one after it. */
 static void note_change_point(struct history *h)
 {
     struct surprise steps[16];
@@ -172,8 +176,7 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
     average(history, arm);
 }
 
-/* A reading that is no number is replaced: else the noise of all later past would be none, too.
- */
+/* A NAN is replaced; otherwise the noise of all later buckets would become NAN, too. */
 void history_read(struct history *history, const struct belief_reading *readings)
 {
     size_t n = 0;
@@ -204,8 +207,8 @@ void history_forget(struct history *history, int arm)
     history->present[arm].weight = 0;
 }
 
-/* Noise differs from bucket to bucket, but not without end: what was seen before counts as this
- * many samples. */
+/* The noise of earlier buckets counts like this many samples of the present one, because noise
+ * differs somewhat between buckets. */
 static const double before_freedom = 10;
 
 static void add_noise(const struct history *h, double *squares, double *freedom)
@@ -225,8 +228,8 @@ double history_noise(const struct history *history)
     return (before_freedom * before + here) / (before_freedom + freedom);
 }
 
-/* Student's 99 % over the normal distribution's, and as much again: the first samples are few and
- * chosen. */
+/* About twice the excess of Student's 99 % quantile over the normal one, because the first samples
+ * are few and were chosen by the search. */
 double history_doubt(const struct history *history)
 {
     double squares = 0, freedom = prior_freedom + history->freedom;
@@ -235,7 +238,7 @@ double history_doubt(const struct history *history)
     return 1 + 4 / freedom;
 }
 
-/* ---- earlier past */
+/* ---- past buckets */
 
 static void remove_bucket(struct history *h, size_t which)
 {
@@ -250,7 +253,8 @@ static void remove_bucket(struct history *h, size_t which)
         h->past[i].first -= gone.count;
 }
 
-/* The visit that others can replace best, being nearest to them; the oldest of equals. */
+/* The past bucket whose two neighbours are nearest, so that they can replace it; of equals the
+ * oldest. */
 static size_t most_crowded(const struct history *h)
 {
     double nearest = INFINITY;
@@ -275,7 +279,6 @@ static size_t most_crowded(const struct history *h)
     return which;
 }
 
-/* A new visit replaces what was known of the same capacity. */
 void history_begin(struct history *history, double log_c)
 {
     for (size_t i = history->past_count; i-- > 0;)
@@ -308,7 +311,7 @@ void history_end(struct history *history, bool screened)
     clear_present(history, history->log_c);
 }
 
-/* ---- what is known */
+/* ---- lists for the belief */
 
 size_t history_samples(const struct history *history, int except, struct belief_sample *out)
 {
@@ -324,7 +327,7 @@ size_t history_samples(const struct history *history, int except, struct belief_
     return n;
 }
 
-/* A visit's averages as observations, at most `room` of them. */
+/* Appends a bucket's means as observations, at most `room` of them.  Returns how many. */
 static size_t observe(const struct past_bucket *past, const struct record *records, size_t count,
                       double variance, double offset, struct observation *out, size_t room)
 {
@@ -341,7 +344,7 @@ static size_t observe(const struct past_bucket *past, const struct record *recor
     return n;
 }
 
-/* The visit nearest to log_c among those not yet taken; of equals the latest. */
+/* The past bucket nearest to log_c that is not marked in `taken`; of equals the latest. */
 static const struct past_bucket *nearest_bucket(const struct history *h, double log_c,
                                                 const bool *taken)
 {
@@ -358,7 +361,7 @@ size_t history_observations(const struct history *history, enum history_part par
 {
     bool taken[HISTORY_BUCKETS_MAX] = { false };
     struct observation present_samples[SEARCH_ARMS_MAX];
-    double variance = 1.25 * history_noise(history); /* the shared_noise was not known exactly */
+    double variance = 1.25 * history_noise(history); /* the shared noise is an estimate */
     struct past_bucket now = { history->groups, history->log_c };
     size_t arms = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
     size_t present_count =

@@ -1,5 +1,5 @@
-/* Asks the buckets' searches what each launch may save, starts those that may be best, and has a
- * decision hold the best one against the default launch. */
+/* Decides the launch values of a table: asks the ranges' searches what each launch may save, starts
+ * those that may be best, and proves the best one against the default launch. */
 #include "launch_decision.h"
 
 #include "array.h"
@@ -10,50 +10,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one process showed of one plan. */
+/* One sample: a step of a process under one plan in one range. */
 struct step {
     int range, arm;
     double log_ns;
 };
 
+/* One process, from its start to its end. */
 struct process {
     int launch;
     enum decision_purpose purpose;
-    bool fresh;          /* for DECISION_SAFETY: it ran what is held against each other now */
-    size_t first, count; /* of its samples */
+    bool fresh;          /* it ran the plans that the present lineups compare */
+    size_t first, count; /* its samples in steps[] */
 };
 
-/* All samples of a plan in a range. */
+/* The samples of one plan in one range. */
 struct tally {
-    double count, mean, squares; /* of log(ns); from the mean */
+    double count, mean, squares; /* of log(ns); squares: sum of squares about the mean */
 };
 
+/* One range of the program's key. */
 struct range {
-    struct search *search;
+    struct search *search; /* borrowed */
     double weight;
-    struct tally *tally;        /* by arm */
-    double noise, own_variance; /* variances: of a sample; of what a plan has for itself */
+    struct tally *tally;        /* by arm; owned */
+    double noise, own_variance; /* of a sample; of what a plan shares with no other */
 };
 
-/* What is believed of a launch: the logarithm of its weighted time under the best live plans. */
+/* The belief about a launch: the logarithm of its weighted time under its best live plans. */
 struct launch_belief {
     bool runs; /* each range has a plan that can run */
     uint32_t processes;
     double log_ns, variance;
 };
 
-/* What a launch is held to while it is compared: fixed when the comparison begins, so that no
- * process that is counted has helped to choose it. */
+/* The plans that stand for a launch while it is compared.  They are fixed before the first process
+ * that counts, so that no such process has helped to choose them. */
 struct lineup {
     int launch;
-    int *live; /* by range */
+    int *live; /* by range: the arm; owned */
 };
 enum { CANDIDATE_LAUNCH, DEFAULT_LAUNCH, LINEUPS };
 
 struct launch_decision {
     struct launch_decision_setup setup;
-    struct search_model model; /* of `search`: leads its strategy here */
-    struct search *search;     /* whose arms are launches */
+    struct search_model model; /* of `search`: a way for its strategy to find this struct */
+    struct search *search;     /* its arms are launches */
     struct decision decision;
     uint32_t *distance; /* by launch */
     struct range *buckets;
@@ -63,28 +65,29 @@ struct launch_decision {
     struct process *processes;
     size_t process_count;
     struct launch_belief *beliefs; /* by launch */
-    bool beliefs_current;          /* they are up to date */
-    double cost;
+    bool beliefs_current;
+    double cost; /* of a process, as a share of what a launch may save */
 
     bool has_lineups;
-    struct lineup lineup[LINEUPS]; /* of the candidate and of the default launch */
+    struct lineup lineup[LINEUPS]; /* of the candidate and of the default launch; has_lineups: they
+                                      are fixed */
     int fixed_arm;                 /* the best single plan of these two; -1: none */
 
     bool running;
     bool *runs_there, *unshown; /* by arm */
 };
 
-/* Processes differ: what is believed of that before some launch ran twice counts like so many
- * repeats. */
+/* The prior of the differences between processes of one launch: 2 %, which counts like so many
+ * repeated launches. */
 static const double usual_launch_sd = 0.02, usual_freedom = 4;
 
-/* What no plan or launch is chosen for that is farther from the default. */
+/* Plans or launches that differ by less are as good: the one nearest to the default is chosen. */
 static const double as_good = 0.005;
 
 /* ---- what launches are worth */
 
-/* How far samples of one plan scatter, and plans lie from what the search makes of them: it takes
- * plans for alike whose values are, and a plan may have what no other one has. */
+/* Estimates the noise of a range, and how far its plans lie from what the search believes.  The
+ * search takes plans with similar values for similar, but a plan may be special. */
 static void fit_range(struct range *r)
 {
     static const double least_own = 1e-4, usual_freedom_here = 2;
@@ -107,6 +110,7 @@ static void fit_range(struct range *r)
     r->own_variance = arms > 0 ? fmax(least_own, (distance - r->noise * shares) / arms) : least_own;
 }
 
+/* The belief about a plan's log(ns): the search's, moved towards the plan's own mean. */
 static struct normal level_of(const struct range *r, int arm)
 {
     struct normal level = search_level(r->search, arm);
@@ -120,8 +124,8 @@ static struct normal level_of(const struct range *r, int arm)
     return level;
 }
 
-/* `distance`: of plans that are as good runs_there half a percent the nearest to the default; NULL:
- * the best one. */
+/* The best plan of a launch in a range; plans that ran go before others.  With `distance` it is the
+ * plan nearest to the default among those that are as good within half a percent. */
 static int live_arm_of(const struct range *r, const uint32_t *launch_of, int launch,
                        const uint32_t *distance)
 {
@@ -203,7 +207,7 @@ int launch_choose(const double *totals, const uint32_t *distance, size_t count, 
     return best;
 }
 
-/* ---- what is believed of launches */
+/* ---- beliefs about launches */
 
 static double weighted(const struct launch_decision *c, size_t range, double log_ns)
 {
@@ -220,8 +224,8 @@ static int live_arm(const struct launch_decision *c, int launch, size_t range)
     return live_arm_of(&c->buckets[range], c->setup.launch_of, launch, c->setup.distance);
 }
 
-/* The variance of one process's logarithm, as far as all that it shows shares it, by processes of
- * one launch that showed the same plans one after the other. */
+/* The variance that a process adds to the logarithm of all its times.  It is estimated from
+ * successive processes of one launch that ran the same plans. */
 static double difference_between_launches(const struct launch_decision *c, double *freedom)
 {
     double squares = usual_launch_sd * usual_launch_sd * usual_freedom;
@@ -294,13 +298,13 @@ static void update_beliefs(struct launch_decision *c)
             distance += part * part * level.sd * level.sd;
         }
         b->log_ns = log(sum);
-        /* Of a launch that never ran, what buckets expect may be wrong in all of them alike. */
+        /* If a launch never ran, the beliefs of all ranges may be wrong by the same amount. */
         b->variance = b->processes ? fmax(launch_variance / b->processes, distance / (sum * sum))
                                    : together * together / (sum * sum) + launch_variance;
     }
 }
 
-/* ---- the search unshown launches */
+/* ---- the strategy of the search among launches */
 
 static struct launch_decision *launch_decision_of(const struct search *search)
 {
@@ -318,7 +322,8 @@ static void launches_nothing(struct search *search)
     (void)search;
 }
 
-/* The launch of least expected time that can run, but one; `ran`: of those that ran. */
+/* The launch with the least expected time that can run, without `but`; `ran`: only launches that
+ * ran.  -1: none. */
 static int best_launch(const struct search *search, bool ran, int but)
 {
     struct launch_decision *c = launch_decision_of(search);
@@ -333,7 +338,7 @@ static int best_launch(const struct search *search, bool ran, int but)
     return best;
 }
 
-/* What may be left in the live plans of the launch that is best. */
+/* If better live plans may gain the best launch more than this share, it runs again. */
 static const double live_worth = 0.004;
 
 static double worth_of(const struct launch_decision *c)
@@ -343,8 +348,8 @@ static double worth_of(const struct launch_decision *c)
     return fmax(least, c->cost);
 }
 
-/* How much faster a launch is expected to get where it were known which of its live plans is best
- * in each range. */
+/* The expected gain of knowing the best live plan of a launch in each range, as a share of its
+ * time. */
 static double gain_of_live_plans(const struct launch_decision *c, int launch)
 {
     double sum = 0, doubt = 0;
@@ -372,8 +377,8 @@ static double gain_of_live_plans(const struct launch_decision *c, int launch)
     return sum > 0 ? doubt / sum : 0;
 }
 
-/* The launch by which most is expected to be gained beyond the margin, if it were known what it and
- * the best one take. */
+/* The launch with the highest expected gain beyond the margin, if its time and that of the best one
+ * were known. */
 static int launches_next(struct search *search)
 {
     struct launch_decision *c = launch_decision_of(search);
@@ -486,8 +491,8 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
     }
     search =
         (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
-    /* An exhaustive pass starts each launch three times; the pairs that follow are unshown these.
-     * Of few launches that is too little to know them distance. */
+    /* As many processes as three of each launch, the later pairs included.  Few launches get more,
+     * because this would be too few processes to tell them apart. */
     search.limit =
         (uint32_t)launches +
         2 * (uint32_t)(launches > 2 * PAIRS_LEAST ? launches - PAIRS_LEAST : PAIRS_LEAST);
@@ -498,7 +503,7 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
                                        .incumbent = -1,
                                        .harm = setup->harm,
                                        .margin = setup->margin,
-                                       .patience = 2 * PAIRS_LEAST, /* then while it pays */
+                                       .patience = 2 * PAIRS_LEAST, /* more while it pays */
                                        .distance = setup->distance ? c->distance : NULL,
                                        .launched = true };
     decision_open(&c->decision, &decided);
@@ -527,8 +532,9 @@ void launch_decision_close(struct launch_decision *c)
     free(c);
 }
 
-/* ---- what is held against each other */
+/* ---- lineups: what is compared */
 
+/* The plan of the two compared launches that is best for all ranges together. */
 static int best_fixed(const struct launch_decision *c)
 {
     double least = INFINITY;
@@ -554,14 +560,14 @@ static int best_fixed(const struct launch_decision *c)
     return best;
 }
 
-/* Fixes what the candidate and the default launch show from here on. */
+/* Fixes the plans that the candidate and the default launch run from now on. */
 static void lineup(struct launch_decision *c)
 {
     int launch[LINEUPS];
 
     launch[DEFAULT_LAUNCH] = c->decision.setup.default_arm;
     if (!c->search->usable[launch[DEFAULT_LAUNCH]])
-        launch[DEFAULT_LAUNCH] = c->decision.winner; /* it stands alone */
+        launch[DEFAULT_LAUNCH] = c->decision.winner; /* there is nothing to compare it with */
     launch[CANDIDATE_LAUNCH] =
         c->decision.proof_count ? c->decision.proofs[0].arm : launch[DEFAULT_LAUNCH];
     for (int i = 0; i < LINEUPS; i++) {
@@ -573,6 +579,7 @@ static void lineup(struct launch_decision *c)
     c->has_lineups = true;
 }
 
+/* Ends the comparison: its processes no longer count. */
 static void drop_lineups(struct launch_decision *c)
 {
     c->has_lineups = false;
@@ -611,8 +618,8 @@ static const struct step *find_step(const struct launch_decision *c, const struc
     return NULL;
 }
 
-/* The weighted time that a process showed under one plan for each range, or one for all where
- * `fixed` is not -1; in one range alone, or in all (-1).  NAN: it did not show them. */
+/* The weighted time of a process under the plans `live` (by range), or under one plan `fixed` if
+ * that is not -1.  `range`: in this range only; -1: in all.  NAN: the process has not run them. */
 static double total_of(const struct launch_decision *c, const struct process *p, const int *live,
                        int fixed, int range)
 {
@@ -631,7 +638,7 @@ static double total_of(const struct launch_decision *c, const struct process *p,
     return sum;
 }
 
-/* ---- buckets */
+/* ---- ranges */
 
 int launch_decision_add(struct launch_decision *c, struct search *search, double weight)
 {
@@ -650,7 +657,7 @@ int launch_decision_add(struct launch_decision *c, struct search *search, double
     ARRAY_APPEND(c->buckets, c->bucket_count, fresh);
     c->beliefs_current = false;
     if (weight > 0)
-        drop_lineups(c); /* what is to be compared has one range more */
+        drop_lineups(c); /* the comparison has one range more */
     return (int)c->bucket_count - 1;
 }
 
@@ -677,7 +684,7 @@ static bool has_weight(const struct launch_decision *c)
     return false;
 }
 
-/* Launches in which some range has no plan that can run are out, as long as that range counts. */
+/* Excludes launches that have no plan to run in some range that counts. */
 static void update_usable(struct launch_decision *c)
 {
     int default_launch = c->decision.setup.default_arm;
@@ -714,7 +721,7 @@ void launch_decision_begin(struct launch_decision *c, int launch, enum decision_
     if (!more)
         return;
     c->processes = more;
-    if (purpose == DECISION_SAFETY && !c->has_lineups) { /* as it was when this was asked for */
+    if (purpose == DECISION_SAFETY && !c->has_lineups) { /* a recorded process of a comparison */
         enum decision_purpose again;
 
         (void)launch_decision_next(c, &again);
@@ -811,7 +818,7 @@ int launch_decision_end(struct launch_decision *c)
     return OK;
 }
 
-/* ---- what came of it */
+/* ---- the result */
 
 static struct gain gain_of(const struct pairs *pairs, double launch_variance, double freedom)
 {
@@ -823,13 +830,13 @@ static struct gain gain_of(const struct pairs *pairs, double launch_variance, do
     scatter_of(pairs, 1, &scatter);
     scatter_know_within(&scatter, launch_variance, fmin(6, freedom));
     mean = pairs_mean(pairs, &scatter);
-    mean.further = 0; /* it is said of all launches, not of one more */
+    mean.further = 0; /* the gain is for processes on average, not for one further process */
     return range_gain(mean_range(&mean, STATED));
 }
 
-/* Fresh processes of the chosen launch under its live plans against those that ran one plan
- * everywhere: runs_there each process where that is a plan of the launch, else the n-th of both.
- * `range`: in that one alone; -1: weighted, in all. */
+/* Pairs of the chosen launch under its live plans with one plan for all ranges.  If that is a plan
+ * of the same launch, both come from one process; else the n-th fresh processes of the two launches
+ * are a pair.  `range`: in this range only; -1: in all, weighted. */
 static struct pairs pairs_with(const struct launch_decision *c, const struct lineup *chosen,
                                int plan, int range)
 {
@@ -904,7 +911,7 @@ bool launch_decision_result(struct launch_decision *c, struct launch_result *out
         struct pairs pairs = pairs_with(c, chosen, c->fixed_arm, -1);
         bool same = (int)c->setup.launch_of[c->fixed_arm] == r.launch;
 
-        /* Two plans of one process share its launch_variance, nobody knows how far. */
+        /* Two plans of one process share part of its difference; nobody knows how much. */
         r.over_fixed = gain_of(&pairs, 2 * launch_variance, same ? 0 : freedom);
     }
     *out = r;

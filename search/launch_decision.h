@@ -1,16 +1,20 @@
-/* Which launch of a program is best for its whole table.  A job has one set of restart values, a
- * table many buckets: the best launch is the one whose buckets, each under its best live plan, take
- * least time together, by how often each of them is asked for.
+/* Decides which launch values a program should have for its whole table.  Launch values are the
+ * values of the axes that need a restart.  A job has one set of them for all of its ranges.  The
+ * best set is the one under which all ranges together take least time, each with its best live plan
+ * and weighted by its traffic.  A live plan is one that needs no other launch values.
  *
- * It is a decision (decision.h) whose plans are launches.  A sample of one is what one process
- * shows: the sum over buckets of weight times time.  What the buckets' own searches believe of
- * single plans says which launch to start next; fresh pairs of processes say whether the chosen one
- * is faster than the default launch.  Pure: the same launches told again give the same state.
+ * In this file "a launch" is such a set of values, by its number, and "a process" is one start of
+ * the program with it.
+ *
+ * It is a decision (decision.h) whose plans are launches.  A sample of a launch is one process: the
+ * sum over ranges of weight times time.  The ranges' own searches say which launch to start next.
+ * Fresh pairs of processes prove that the chosen launch is faster than the default one.  The state
+ * follows from the samples and their order alone.
  *
  *     launch_decision_open(&setup, &c);  launch_decision_add(c, search, weight) for each range;
  *     while ((launch = launch_decision_next(c, &purpose)) != DECISION_DONE) {
  *         launch_decision_begin(c, launch, purpose);
- *         while a range has launch_decision_next_arm(c, range) >= 0
+ *         while launch_decision_next_arm(c, range, &needed) >= 0 for some range
  *             launch_decision_tell(c, range, arm, ns);   or launch_decision_drop(c, range, arm)
  *         launch_decision_end(c);
  *     }
@@ -22,82 +26,93 @@
 
 struct launch_decision;
 
+/* What is to be decided.  launch_decision_open() copies it; the pointers are borrowed. */
 struct launch_decision_setup {
     size_t arm_count;          /* plans */
-    const uint32_t *launch_of; /* by arm: the launch that it needs; borrowed */
+    const uint32_t *launch_of; /* by arm: the launch that the plan needs */
     size_t launch_count;
     int default_arm;
-    const uint32_t *distance; /* by arm, as in struct decision_setup; borrowed; NULL: all alike */
-    double harm, margin;      /* as there */
+    const uint32_t *distance; /* by arm, as in struct decision_setup */
+    double harm, margin;      /* as in struct decision_setup */
     uint64_t seed;
 };
 
+/* Begins a decision without ranges; ERR_NOMEM after a message. */
 int launch_decision_open(const struct launch_decision_setup *setup, struct launch_decision **out);
 void launch_decision_close(struct launch_decision *decision); /* NULL is fine */
 
-/* One more range, of this weight; `search`: borrowed, in a visit of its own.  Samples that the
- * range has are told by launch_decision_tell() alone.  Returns its number, or an error. */
+/* Adds a range with this weight.  `search` is borrowed; it has begun a bucket of its own for the
+ * range, and gets its samples from launch_decision_tell() alone.  Returns the range's number, or an
+ * error. */
 int launch_decision_add(struct launch_decision *decision, struct search *search, double weight);
-/* Changes the weight; 0: the range counts no more.  What was told counts anew. */
+/* Changes a weight; 0: the range no longer counts.  All samples are weighted again. */
 void launch_decision_set_weight(struct launch_decision *decision, int range, double weight);
 
-/* What a start costs, as a share of all that a launch may save. */
+/* Sets the cost of a process, as a share of all that a launch may save. */
 void launch_decision_set_cost(struct launch_decision *decision, double share);
 
-/* The launch to start next and what for; DECISION_DONE: it is decided. */
+/* The launch to start next and its purpose; DECISION_DONE: it is decided. */
 int launch_decision_next(struct launch_decision *decision, enum decision_purpose *purpose);
 
+/* A process of the launch has started. */
 void launch_decision_begin(struct launch_decision *decision, int launch,
                            enum decision_purpose purpose);
-/* The arm that the launch under way is to show next in a range; -1: no more.  `needed`: the launch
- * is of little use without it. */
+/* The arm that the running process should sample next in a range; -1: none.  `needed`: without it
+ * the process is of little use. */
 int launch_decision_next_arm(struct launch_decision *decision, int range, bool *needed);
+/* Hands over a sample of the running process, or a recorded one before any process; ERR_NOMEM after
+ * a message. */
 int launch_decision_tell(struct launch_decision *decision, int range, int arm, int64_t ns);
-void launch_decision_drop(struct launch_decision *decision, int range,
-                          int arm); /* it cannot run there */
+/* Takes an arm that cannot run in a range out of it. */
+void launch_decision_drop(struct launch_decision *decision, int range, int arm);
+/* The process has ended. */
 int launch_decision_end(struct launch_decision *decision);
 
-/* What is believed of a plan in a range: its log(ns). */
+/* The belief about a plan's log(ns) in a range. */
 struct normal launch_decision_level(const struct launch_decision *decision, int range, int arm);
 
 /* The best live plan of a launch in a range; -1: none can run. */
 int launch_decision_live_arm(const struct launch_decision *decision, int launch, int range);
 
+/* The result; a plain value. */
 struct launch_result {
-    int launch; /* that is to be told */
+    int launch; /* to publish */
     enum decision_word word;
-    /* What it saves, by pairs of processes: over the default launch; over the best single plan for
-     * all buckets, which is fixed_arm (-1: not known). */
+    /* Its gain by pairs of processes: over the default launch; over the best single plan for all
+     * ranges. */
     struct gain over_default, over_fixed;
-    int fixed_arm;
-    struct doubt doubt;       /* where the default stands; `arm` is a launch */
-    uint32_t pairs, launches; /* of processes; that were started */
+    int fixed_arm;            /* that single plan; -1: not known */
+    struct doubt doubt;       /* if the default is published; its `arm` is a launch */
+    uint32_t pairs, launches; /* pairs of processes; processes started */
 };
-/* What the chosen launch saves in one range over the default plan, by pairs of processes; unknown
- * before there are some. */
+/* The gain of the chosen launch over the default plan in one range, by pairs of processes; unknown
+ * without pairs. */
 struct gain launch_decision_gain(const struct launch_decision *decision, int range);
 
-/* At any time: what would be published now.  False: no launch can run all buckets. */
+/* At any time: what would be published now.  False: no launch can run all ranges. */
 bool launch_decision_result(struct launch_decision *decision, struct launch_result *out);
 
-/* ---- what launches are worth by what is believed of their plans, however they are measured */
+/* ---- launches compared by the beliefs about their plans; `tune` uses it for its own layers, too
+ */
 
-/* What a range takes under a launch, and under the best plan of all launches that ran there. */
+/* The log(ns) of a range under a launch, and under the best plan of all launches that ran there. */
 struct launch_part {
     double weight, log_ns, best_log_ns;
-    double sd; /* of the two logarithms' difference */
+    double sd; /* of log_ns - best_log_ns */
 };
 
-/* The best plan of a launch in the range that a search visits, one that ran there if any did; -1:
- * none can run.  `launch_of`: by arm. */
+/* The best plan of a launch in the search's present bucket.  Plans that ran there go before others.
+ * -1: none can run.  `launch_of`: by arm. */
 int launch_live_arm(struct search *search, const uint32_t *launch_of, int launch);
 struct launch_part launch_part_of(struct search *search, int arm, double weight);
 
-/* What a job would save beside the launch of these parts that had a launch of its own for each. */
+/* What one launch for all parts costs: the share of time that a job would save if it could have the
+ * best launch for each part. */
 struct gain launch_price(const struct launch_part *parts, size_t count);
 
-/* The launch of least weighted time: of those as good within half a percent the default's, else the
- * nearest to it.  totals: by launch; NAN: it cannot run all buckets.  -1: none can. */
+/* Chooses the launch with the least weighted time.  Among launches that are as good within half a
+ * percent it chooses the default, else the nearest to the default.  totals: by launch; NAN: it
+ * cannot run all ranges.  -1: none can. */
 int launch_choose(const double *totals, const uint32_t *distance, size_t count, int default_launch);
 
 #endif

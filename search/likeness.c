@@ -1,5 +1,5 @@
-/* The covariance of plans, and its constants: the most likely ones, by a search along each of them
- * in turn. */
+/* Computes the covariance of plans from their values, and fits its constants to samples by a search
+ * along each constant in turn. */
 #include "likeness.h"
 
 #include "gaussian.h"
@@ -14,7 +14,7 @@ static const double guess_scale = 0.15, guess_weight = 0.5, guess_noise_sd = 0.0
 static const double doubt_scale = 1.5, doubt_weight = 1.2, doubt_length = 0.6, doubt_noise = 0.7;
 static const double least_noise_sd = 0.002;
 
-/* Words share this much unless samples say otherwise: see like(). */
+/* The length of an axis before there are samples: see like(). */
 static double usual_length(const struct point_axis *axis)
 {
     double third = (double)axis->values / 3;
@@ -33,7 +33,8 @@ struct likeness likeness_guess(const struct points *points)
     return l;
 }
 
-/* Smooth over ordered values, and yet rough enough for steps (a Matern function of order 3/2). */
+/* The similarity of two values of an axis.  For ordered values it is a Matern function of order
+ * 3/2, which is smooth but allows for jumps. */
 static double like(const struct point_axis *axis, double length, size_t i, size_t j)
 {
     double distance = axis->words ? i != j : fabs(axis->at[i] - axis->at[j]);
@@ -83,7 +84,7 @@ void likeness_table_close(struct likeness_table *table)
 
 struct likeness_workspace {
     struct likeness_seen seen[LIKENESS_SEEN_MAX];
-    struct gaussian process; /* of what was seen alone, whatever it says of other arms */
+    struct gaussian process; /* over samples only, without arms */
 };
 
 int likeness_workspace_open(struct likeness_workspace **out)
@@ -119,8 +120,8 @@ static double log_priors(const struct points *points, const struct likeness *l)
     return sum;
 }
 
-/* The likelihood of the means, given the constants that the table holds: each by what those before
- * it leave open. */
+/* The log likelihood of the means under the constants of the table: the sum over each mean's
+ * likelihood given those before it. */
 static double log_likelihood(const struct likeness_table *table,
                              struct likeness_workspace *workspace, size_t count, double noise)
 {
@@ -137,7 +138,7 @@ static double log_likelihood(const struct likeness_table *table,
         row[i] += noise / seen->count;
         gaussian_add(g, seen->mean - workspace->seen[0].mean);
         sum -= 0.5 * g->residuals[i] * g->residuals[i] + log(row[i]);
-        /* What repeated samples say of the noise. */
+        /* The likelihood of the repeated samples, which tell the noise. */
         sum -= 0.5 * (seen->squares / noise + (seen->count - 1) * log(noise));
     }
     return sum;
@@ -158,7 +159,7 @@ static double *constant(struct likeness *l, size_t axes, size_t n)
     return n < axes ? &l->weight[n] : &l->length[n - axes];
 }
 
-/* Takes the fastest arms, which matter most, and some others, which show what makes them slow. */
+/* Chooses the fastest arms, which matter most, and some others, which show what makes arms slow. */
 static size_t choose_seen(struct likeness_workspace *workspace,
                           const struct likeness_seen *ascending, size_t count)
 {
@@ -174,7 +175,7 @@ static size_t choose_seen(struct likeness_workspace *workspace,
     return LIKENESS_SEEN_MAX;
 }
 
-/* Multiplies one constant as long as that explains the samples better. */
+/* Multiplies one constant by `factor` as long as the samples become more likely.  True: it did. */
 static bool improve(struct likeness_table *table, struct likeness_workspace *workspace,
                     size_t count, size_t which, double factor, struct likeness *inout, double *best)
 {

@@ -1,6 +1,6 @@
-/* Strategies that believe nothing but the median of each arm's first few samples: `exhaustive` runs
- * every plan, in interleaved rounds, so that drift hits all of them alike, and is the judge of the
- * others; `paper` is the search of the Tutel paper (section 3.3). */
+/* Two strategies that use nothing but the median of each arm's first samples.  `exhaustive` runs
+ * every plan in interleaved rounds, so that drift slows all plans alike; it is the reference for
+ * the other strategies.  `paper` is the search of the Tutel paper (section 3.3). */
 #include "distribution.h"
 #include "plan.h"
 #include "random.h"
@@ -11,16 +11,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Samples that nobody asked for: of rounds against the default, of earlier verifications. */
+/* Room for samples that the search did not ask for: those of rounds and of verifications. */
 enum { EXTRA_MAX = 128 };
 
-/* An arm is full with the setup's `repeats`, and then only takes samples that were not asked for.
- */
+/* The samples of one search; medians_open() allocates it, medians_close() frees it.  An arm is full
+ * when it has per_arm samples. */
 struct medians {
     size_t arm_count;
-    uint32_t per_arm, room; /* samples of an arm: that make it full, that fit */
-    uint32_t *count;
-    double *sorted; /* log(ns), `room` of each arm, ascending */
+    uint32_t per_arm; /* samples that the search asks for */
+    uint32_t room;    /* samples that fit */
+    uint32_t *count;  /* samples so far, by arm */
+    double *sorted;   /* log(ns), `room` of each arm, ascending */
 };
 
 static int medians_open(struct search *search)
@@ -84,7 +85,7 @@ static bool full(const struct medians *m, int arm)
     return m->count[arm] >= m->per_arm;
 }
 
-/* INFINITY if there is no sample. */
+/* The median of an arm's log(ns); INFINITY without samples. */
 static double median(const struct medians *m, int arm)
 {
     const double *sorted = m->sorted + (size_t)arm * m->room;
@@ -93,8 +94,9 @@ static double median(const struct medians *m, int arm)
     return n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : INFINITY;
 }
 
-/* ---- what came of it */
+/* ---- the verdict */
 
+/* Whether arm a ranks before arm b (-1: no arm). */
 static bool ahead(const struct medians *m, int a, int b)
 {
     if (b < 0 || full(m, a) != full(m, b))
@@ -102,8 +104,8 @@ static bool ahead(const struct medians *m, int a, int b)
     return median(m, a) < median(m, b);
 }
 
-/* Least median among the usable arms; full ones go before others.  With no sample at all the winner
- * is the default plan, or else the first usable one. */
+/* The winner has the least median among the usable arms; full arms rank before others.  Without any
+ * sample the winner is the default plan, or the first usable arm. */
 static void medians_verdict(struct search *search, struct search_result *out)
 {
     const struct medians *m = search->own;
@@ -132,8 +134,8 @@ static void medians_verdict(struct search *search, struct search_result *out)
         out->reason = SEARCH_LIMIT;
 }
 
-/* About the medians, over all arms: these leave outliers out of the centre but not of the spread,
- * which errs to the safe side. */
+/* The sum of squares about the arms' medians, over all arms.  Outliers do not move the medians but
+ * do widen the spread, which errs on the safe side. */
 struct squares {
     double sum;
     uint32_t freedom;
@@ -161,7 +163,7 @@ static struct squares squares_of(const struct medians *m)
 /* How much larger a median's variance is than a mean's. */
 static const double of_median = 1.5707963267948966;
 
-/* The deviation comes from a spread pooled over all arms, which is a guess at first. */
+/* The deviation comes from the spread of all arms together, with a guess as its prior. */
 static struct normal medians_level(struct search *search, int arm)
 {
     static const double guess = 0.05 * 0.05, guess_freedom = 6;
@@ -178,11 +180,12 @@ static struct normal medians_compare(struct search *search, int arm, int other)
 {
     struct normal a = medians_level(search, arm), b = medians_level(search, other);
 
-    /* Not hypot(), which would want glibc 2.35 where the wheel is built. */
+    /* Not hypot(): built where the wheel is built, it would need glibc 2.35. */
     return (struct normal){ a.mean - b.mean, sqrt(a.sd * a.sd + b.sd * b.sd) };
 }
 
-/* The bound holds if all arms have samples; it is NAN while no arm has two. */
+/* The bound of struct search_result.  It holds if all arms have samples; NAN while no arm has
+ * two. */
 static double medians_bound(struct search *search, int winner)
 {
     const struct medians *m = search->own;
@@ -204,7 +207,7 @@ static double medians_bound(struct search *search, int winner)
 
 /* ---- exhaustive */
 
-/* Of the arms with the fewest samples the one that comes first in this round's shuffle. */
+/* The arm that comes first in this round's shuffle, among those with the fewest samples. */
 static int exhaustive_next(struct search *search)
 {
     enum { ROUND = 512 };
@@ -249,13 +252,14 @@ const struct search_ops search_exhaustive = {
     .bound = medians_bound,
 };
 
-/* ---- the paper's: for every d and a, a ternary search over the divisors of s below s, plus r = s;
- * plus r = 0 once.
+/* ---- paper: for every d and a a ternary search over the divisors of s below s, and r = s; and
+ * r = 0 once.
  *
- * Nothing is remembered but the samples: what comes next is found by running the whole search over
- * what is known until it asks for something that is not.  So it can be resumed from any samples. */
+ * The strategy remembers the samples only.  To find the next arm it runs the whole search over the
+ * known medians until the search needs an arm without enough samples.  So it can be resumed from
+ * any samples. */
 
-/* One (d, a) at one number of CTAs: its usable arms below r = s, by ascending r. */
+/* The usable arms of one (d, a) below r = s, by ascending r. */
 struct r_ladder {
     int arms[SEARCH_ARMS_MAX];
     int count;
@@ -266,49 +270,49 @@ static bool below_slices(const struct search *search, const struct moe_plan *pla
     return plan->r != 0 && plan->r < shape_slices(&search->setup.shape);
 }
 
-/* The line of a plan that is below_slices().  An arm that failed is left out: it counts as
- * infinitely slow, and its neighbours stand for it. So the bracket can only shrink towards arms
- * that ran. */
-static struct r_ladder line_of(const struct search *search, const struct moe_plan *of)
+/* The ladder of a plan that is below_slices().  Arms that failed are left out: they count as
+ * infinitely slow, so the bracket shrinks towards arms that ran. */
+static struct r_ladder ladder_of(const struct search *search, const struct moe_plan *of)
 {
     const struct moe_plan *arms = search->setup.arms;
-    struct r_ladder line = { .count = 0 };
+    struct r_ladder ladder = { .count = 0 };
 
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        int at = line.count;
+        int at = ladder.count;
 
         if (!search->usable[i] || !plan_equal_but(&arms[i], of, PLAN_R) ||
             !below_slices(search, &arms[i]))
             continue;
-        for (; at && arms[line.arms[at - 1]].r > arms[i].r; at--)
-            line.arms[at] = line.arms[at - 1];
-        line.arms[at] = i;
-        line.count++;
+        for (; at && arms[ladder.arms[at - 1]].r > arms[i].r; at--)
+            ladder.arms[at] = ladder.arms[at - 1];
+        ladder.arms[at] = i;
+        ladder.count++;
     }
-    return line;
+    return ladder;
 }
 
-static int first_wanted(const struct medians *m, const struct r_ladder *line, int low, int high)
+/* The first arm between two places of the ladder that has too few samples. */
+static int first_wanted(const struct medians *m, const struct r_ladder *ladder, int low, int high)
 {
     for (int i = low; i <= high; i++)
-        if (!full(m, line->arms[i]))
-            return line->arms[i];
+        if (!full(m, ladder->arms[i]))
+            return ladder->arms[i];
     return SEARCH_DONE;
 }
 
-/* The first arm that the ternary search over one line needs and that has too few samples. */
-static int line_next(const struct medians *m, const struct r_ladder *line)
+/* The first arm that the ternary search over one ladder needs and that has too few samples. */
+static int ladder_next(const struct medians *m, const struct r_ladder *ladder)
 {
-    int low = 0, high = line->count - 1, next;
+    int low = 0, high = ladder->count - 1, next;
     double tie = -INFINITY, least = INFINITY;
 
     while (high - low > 1) {
         int third = (high - low + 1) / 3;
         int a = low + third, b = high - third > a ? high - third : a + 1;
-        double at_a = median(m, line->arms[a]), at_b = median(m, line->arms[b]);
+        double at_a = median(m, ladder->arms[a]), at_b = median(m, ladder->arms[b]);
 
-        if (!full(m, line->arms[a]) || !full(m, line->arms[b]))
-            return line->arms[full(m, line->arms[a]) ? b : a];
+        if (!full(m, ladder->arms[a]) || !full(m, ladder->arms[b]))
+            return ladder->arms[full(m, ladder->arms[a]) ? b : a];
         if (at_a == at_b) {
             tie = at_a;
             low = a;
@@ -319,13 +323,13 @@ static int line_next(const struct medians *m, const struct r_ladder *line)
             low = a + 1;
         }
     }
-    next = first_wanted(m, line, low, high);
+    next = first_wanted(m, ladder, low, high);
     for (int i = low; i <= high; i++)
-        least = fmin(least, median(m, line->arms[i]));
-    /* Between equal ends lies the least, unless they belong to one plateau: then nothing lower was
-     * found there, and it may be on either side. */
+        least = fmin(least, median(m, ladder->arms[i]));
+    /* The least median lies between two equal ends, unless both belong to a plateau.  Then nothing
+     * lower was found between them, and it may lie on either side. */
     if (next == SEARCH_DONE && least == tie)
-        next = first_wanted(m, line, 0, line->count - 1);
+        next = first_wanted(m, ladder, 0, ladder->count - 1);
     return next;
 }
 
@@ -337,13 +341,13 @@ static int paper_next(struct search *search)
     if (out_of_samples(search))
         return SEARCH_DONE;
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        struct r_ladder line;
+        struct r_ladder ladder;
         int next = SEARCH_DONE;
 
         if (below_slices(search, &arms[i])) {
-            line = line_of(search, &arms[i]);
-            if (line.count && line.arms[0] == i) /* once per line */
-                next = line_next(m, &line);
+            ladder = ladder_of(search, &arms[i]);
+            if (ladder.count && ladder.arms[0] == i) /* once per ladder */
+                next = ladder_next(m, &ladder);
         } else if (search->usable[i] && !full(m, i)) {
             next = i; /* r = 0 and r = s */
         }

@@ -1,4 +1,5 @@
-/* Huber's mean, the variance of steps and of launches, and intervals of what they leave open. */
+/* Computes Huber's mean of pairs, its variance from steps and from launches, proofs and
+ * intervals. */
 #include "pairs.h"
 
 #include "stats.h"
@@ -16,8 +17,8 @@ void pairs_add(struct pairs *p, double log_ratio, int launch)
 
 /* ---- means that outliers cannot move */
 
-/* Values further than this from the centre count as if they lay there: 96 % of a plain mean's
- * efficiency where there are no outliers. */
+/* Values farther than so many deviations from the centre count as if they lay there.  Without
+ * outliers this has 96 % of a plain mean's efficiency. */
 static const double tuning = 1.5;
 
 static double clipped(double value, double limit)
@@ -25,9 +26,9 @@ static double clipped(double value, double limit)
     return fmax(-limit, fmin(limit, value));
 }
 
-/* Huber's: values near the centre count as they are, those beyond as if they lay at the limit.  A
- * median would do against outliers but needs half as many samples again for the same interval; a
- * trimmed mean of four rounds would trim two of them. */
+/* Huber's mean: values beyond the limit count as if they lay at the limit.  A median resists
+ * outliers, too, but needs half as many samples again for the same interval.  A trimmed mean of
+ * four rounds would drop two of them. */
 static double huber_centre(const double *values, uint32_t count, double limit)
 {
     double sorted[PAIRS_MAX], centre;
@@ -44,8 +45,8 @@ static double huber_centre(const double *values, uint32_t count, double limit)
     return centre;
 }
 
-/* The values that a plain mean and its plain variance would have to be taken of to get Huber's:
- * with them halves, launches and totals are sums, and one outlier in a half of two is harmless. */
+/* With these values, means of halves, of launches and of all buckets are plain sums, and one
+ * outlier in a half of two pairs is harmless. */
 struct pairs pairs_winsorized(const struct pairs *p, const struct scatter *s)
 {
     double limit = tuning * s->scale, centre = huber_centre(p->log_ratio, p->count, limit);
@@ -60,7 +61,7 @@ struct pairs pairs_winsorized(const struct pairs *p, const struct scatter *s)
     return out;
 }
 
-/* The plain means of the launches that have pairs. */
+/* The plain means of the pairs, for each launch that has some. */
 struct by_launch {
     int count;
     uint32_t pairs[LAUNCHES_MAX];
@@ -93,8 +94,9 @@ static struct by_launch launches_of(const struct pairs *p)
 
 /* ---- how far pairs scatter */
 
-/* The median distance of pairs from their bucket's median.  Of few_values values the median
- * distance is too small: two lie equally far from their middle, 1.2 is what four need. */
+/* The median distance of pairs from their bucket's median, scaled to a standard deviation.  Few
+ * values make the median distance too small, hence the factors: 1.414 for two pairs, 1.2 for less
+ * than eight. */
 static double robust_scale(const struct pairs *buckets, size_t count)
 {
     enum { VALUES_MAX = 64 * PAIRS_MAX };
@@ -116,8 +118,8 @@ static double robust_scale(const struct pairs *buckets, size_t count)
     return n ? normal * median_of(away, n) : 0;
 }
 
-/* Of a launch's luck nothing is known where one bucket met few_values launches: 2 % is usual, and
- * counts like six differences between launches. */
+/* The prior of the differences between launches, for buckets that had few launches: 2 %, which
+ * counts like six differences. */
 static const double usual_launch_sd = 0.02, usual_launch_freedom = 6;
 
 void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
@@ -166,8 +168,8 @@ void scatter_know_within(struct scatter *s, double variance, double freedom)
     s->within_freedom = sum;
 }
 
-/* A bucket's own pairs say how far they scatter, but a few_values of them say little: what is known
- * of all buckets counts like four more. */
+/* A bucket's own pairs tell their scatter, but few pairs tell it badly.  So the scatter of all
+ * buckets counts like up to four further pairs. */
 struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
 {
     static const double borrowed_most = 4;
@@ -177,7 +179,7 @@ struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
     double own = p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0, weights = 0;
     double borrowed = fmin(borrowed_most, fmax(0, s->within_freedom - own)), variance;
 
-    if (!m.count || !(borrowed + own > 0)) /* how far they scatter nobody knows */
+    if (!m.count || !(borrowed + own > 0)) /* the scatter is unknown */
         return (struct mean){ 0 };
     variance = (borrowed * s->within + by.squares) / (borrowed + own);
     for (uint32_t i = 0; i < p.count; i++) {
@@ -303,21 +305,22 @@ double total_chance_above(const struct total *t, double log_ratio)
                         : t->mean > log_ratio;
 }
 
-/* ---- what more pairs may show */
+/* ---- what further pairs may show */
 
-/* Further pairs until the mean lies so many deviations beside what is harmless. */
+/* How many further pairs it takes until the mean lies 2.5 standard deviations below the limit of
+ * harm; INFINITY: more than `most`. */
 static double pairs_to_proof(const struct mean *m, double log_ratio, double of_launch, double most)
 {
     static const double sds = 2.5;
     double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
-    double launches = m->launches > 0 ? m->further / m->launches : 0;
+    double launch_count = m->launches > 0 ? m->further / m->launches : 0;
 
     for (double pairs = fmax(1, ceil(m->count / 2.0)); pairs <= most; pairs++) {
-        double steps = m->steps * m->count / (m->count + pairs), luck = m->launches;
+        double steps = m->steps * m->count / (m->count + pairs), launches = m->launches;
 
         if (of_launch > 0)
-            luck *= launches / (launches + pairs / of_launch);
-        if (sds * sds * (steps + luck) <= slack * slack)
+            launches *= launch_count / (launch_count + pairs / of_launch);
+        if (sds * sds * (steps + launches) <= slack * slack)
             return pairs;
     }
     return INFINITY;
@@ -333,7 +336,7 @@ struct prospect mean_prospect(const struct mean *m, struct normal usual, double 
         p.lost = -1;
         return p;
     }
-    if (!(variance > 0)) { /* nothing scatters: there are too few_values of them, or it is slower */
+    if (!(variance > 0)) { /* no scatter: there are too few pairs, or the plan is slower */
         p.pairs = 0;
         return p;
     }
@@ -363,15 +366,16 @@ struct doubt prospect_doubt(const struct prospect *p, int arm)
                            p->pairs };
 }
 
-/* ---- claims that were measured again */
+/* ---- calibration */
 
-/* Half of an interval of 95 % in deviations; a tenth of a percent is below what anybody claims. */
+/* Half of a 95 % interval in standard deviations; the least deviation of a difference: a tenth of a
+ * percent is less than anything that is claimed. */
 static const double half_interval = 1.96, least_apart = 0.001;
 static const double prior_claims = 10, kappa_least = 1, kappa_most = 3;
-/* One claim that is off by more than so many deviations says that something happened there. */
+/* A claim that is farther off counts as this far: something else happened there. */
 static const double furthest = 4;
 
-/* The standard deviation that an interval of a gain stands for, as of the log ratio of times. */
+/* The standard deviation of the log ratio that a gain's 95 % interval stands for. */
 static double interval_deviation(const struct gain *gain)
 {
     return (log1p(-gain->low) - log1p(-gain->high)) / (2 * half_interval);

@@ -1,4 +1,4 @@
-/* Finds out on which axes plans differ, and where their values lie. */
+/* Turns plans into points: finds the axes on which they differ, and places the values of each. */
 #include "points.h"
 
 #include "declaration.h"
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers that grow by factors are told apart by factors; 0 has no logarithm and lies apart. */
+/* Numbers that grow by factors are placed by their logarithms.  0 has no logarithm, so it lies this
+ * far below the next number. */
 static const double zero_is_apart = 3;
 
 /* The largest step from one value to the next over the smallest one. */
@@ -63,8 +64,7 @@ static size_t find(const double *values, size_t count, double value)
     return i;
 }
 
-/* The different values that plans have on an axis, ascending; false: more than there is room for.
- */
+/* Lists the different values of plans on an axis, ascending.  False: more than POINT_VALUES_MAX. */
 static bool list_values(const struct moe_plan *plans, size_t count, size_t axis, double *values,
                         size_t *found)
 {
@@ -82,7 +82,8 @@ static bool list_values(const struct moe_plan *plans, size_t count, size_t axis,
     return true;
 }
 
-/* All of its axes: the space says which of their values have an order. */
+/* Points on all axes of a declared space, which says whether the values of an axis have an order.
+ */
 static void points_of_declared(const struct declaration *d, const struct moe_plan *plans,
                                size_t count, struct points *out)
 {

@@ -1,5 +1,5 @@
-/* Where the plans of a search lie: for each axis the value that a plan has there.  It is all that a
- * search without a cost model knows of them. */
+/* The plans of a search as points: the value that each plan has on each axis.  The strategy `blind`
+ * knows nothing else of them. */
 #ifndef POINTS_H
 #define POINTS_H
 
@@ -11,16 +11,19 @@
 
 enum { POINT_AXES_MAX = 16, POINT_VALUES_MAX = 256 };
 
+/* One axis on which plans differ. */
 struct point_axis {
-    size_t values;
-    double at[POINT_VALUES_MAX]; /* where each value lies: neighbours are about 1 apart */
-    bool words;                  /* values without an order: at is not looked at */
+    size_t values;               /* how many */
+    double at[POINT_VALUES_MAX]; /* the place of each value; neighbours are about 1 apart */
+    bool words;                  /* the values have no order, and `at` has no meaning */
 };
 
+/* All plans of a search.  points_of_plans() or points_copy() allocates `value`, points_close()
+ * frees it. */
 struct points {
-    size_t axes, count;
+    size_t axes, count; /* of axes; of points */
     struct point_axis axis[POINT_AXES_MAX];
-    uint16_t *value; /* of point i on axis a: value[i * axes + a] */
+    uint16_t *value; /* value[i * axes + a]: the index of point i's value on axis a */
 };
 
 static inline uint16_t points_value(const struct points *p, int point, size_t axis)
@@ -28,13 +31,15 @@ static inline uint16_t points_value(const struct points *p, int point, size_t ax
     return p->value[(size_t)point * p->axes + axis];
 }
 
-/* Places for values that are numbers, ascending: by their logarithms where they grow by factors. */
+/* Places the ascending numbers of an axis: by their logarithms if they grow by factors, else by
+ * their differences. */
 void points_place(struct point_axis *axis, const double *ascending, size_t count);
 
-/* Those of plans, over all axes on which they differ. */
+/* Turns plans into points on the axes on which they differ; with a declared space on all of its
+ * axes.  ERR_NOMEM, or ERR_ARGUMENT for too many values, after a message. */
 int points_of_plans(const struct moe_plan *plans, size_t count, struct points *out);
 
-/* A copy of one's own. */
+/* Copies points; ERR_NOMEM after a message. */
 int points_copy(const struct points *from, struct points *out);
 void points_close(struct points *points);
 

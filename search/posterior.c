@@ -1,4 +1,5 @@
-/* How alike two samples are: by their plans, visits and steps. */
+/* The belief of `blind`: computes the covariance of samples from their plans, buckets and steps,
+ * and adds them to a Gaussian process. */
 #include "posterior.h"
 
 #include "status.h"
@@ -6,8 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The standard deviation of log(ns) by the machine's mood, over some 40 steps. */
-static const double mood_sd = 0.02, mood_steps = 40;
+/* The shared noise of the machine: its standard deviation, in log(ns), and over how many steps it
+ * changes. */
+static const double shared_noise_sd = 0.02, shared_noise_steps = 40;
 
 int posterior_open(const struct points *points, struct posterior *p)
 {
@@ -25,7 +27,7 @@ void posterior_close(struct posterior *p)
 
 /* ---- covariances */
 
-/* The covariance of an arm in this visit with a sample. */
+/* The covariance of an arm in the present bucket with a sample. */
 static double with_sample(const struct posterior *p, int arm, const struct sample *s)
 {
     if (s->group == p->group)
@@ -43,7 +45,8 @@ static double between_samples(const struct posterior *p, const struct sample *x,
 
     if (x->group != y->group)
         return p->alone && (x->group == p->group || y->group == p->group) ? 0 : value;
-    return value + LIKENESS_LEVEL + mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
+    return value + LIKENESS_LEVEL +
+           shared_noise_sd * shared_noise_sd * exp(-abs(x->step - y->step) / shared_noise_steps);
 }
 
 void posterior_add(struct posterior *p)

@@ -1,5 +1,5 @@
-/* Says whose turn it is in a round, and turns pairs of samples, of which a few may be far off, into
- * gains with their intervals. */
+/* The rounds of `tune`: schedules samples of all buckets, and turns their pairs into proofs, gains
+ * with intervals, and the plans of the final table. */
 #include "rounds.h"
 
 #include "random.h"
@@ -16,17 +16,17 @@ enum {
     ROLE_DEFAULT,
     ROLE_STATIC,
     ROLE_NEIGHBOUR = ROLE_STATIC + ROUNDS_STATICS_MAX,
-    ROLE_ARM = 64 /* ROLE_ARM + n: arm n, in whatever role it meets others in a bucket */
+    ROLE_ARM = 64 /* ROLE_ARM + n: arm n, ignore_cost its role is */
 };
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
-/* So much surer has to be what is proven where pairs went on. */
+/* In an extended bucket the chance of error is divided by this, and again for each rerun. */
 enum { EXTENDED_FACTOR = 2 };
-enum { RERUNS_MOST = 16 }; /* from there on a proof need not be surer */
-enum { SHARED_MOST = 3 };  /* so many buckets in a row take the plan of both sides together */
+enum { RERUNS_MOST = 16 }; /* further reruns count as this many */
+enum { SHARED_MOST = 3 };  /* buckets in a row that may get the plan of both neighbours */
 
-/* ---- contestants */
+/* ---- the arms that are compared in a bucket */
 
-static int place_of(const struct rounds_contest *c, int arm)
+static int place_of(const struct bucket_rounds *c, int arm)
 {
     for (int i = 0; i < c->arm_count; i++)
         if (c->arms[i] == arm)
@@ -34,7 +34,7 @@ static int place_of(const struct rounds_contest *c, int arm)
     return -1;
 }
 
-static void add_contestant(struct rounds_contest *c, const struct rounds_bucket *b, int role,
+static void add_contestant(struct bucket_rounds *c, const struct rounds_bucket *b, int role,
                            int arm)
 {
     int place = place_of(c, arm);
@@ -47,22 +47,23 @@ static void add_contestant(struct rounds_contest *c, const struct rounds_bucket 
     c->role[role] = place;
 }
 
-static bool present(const struct rounds_contest *c, int place)
+static bool can_run(const struct bucket_rounds *c, int place)
 {
     return place >= 0 && !c->dropped[place];
 }
 
-/* Where a plan cannot run its user falls back to the default; -1: nothing runs. */
-static int stands_for(const struct rounds_contest *c, int role)
+/* The place of the arm that runs for a role: the default's if the role's own arm cannot run; -1:
+ * neither can. */
+static int place_in_role(const struct bucket_rounds *c, int role)
 {
     if (role >= ROLE_ARM)
-        return present(c, place_of(c, role - ROLE_ARM)) ? place_of(c, role - ROLE_ARM) : -1;
-    if (present(c, c->role[role]))
+        return can_run(c, place_of(c, role - ROLE_ARM)) ? place_of(c, role - ROLE_ARM) : -1;
+    if (can_run(c, c->role[role]))
         return c->role[role];
-    return present(c, c->role[ROLE_DEFAULT]) ? c->role[ROLE_DEFAULT] : -1;
+    return can_run(c, c->role[ROLE_DEFAULT]) ? c->role[ROLE_DEFAULT] : -1;
 }
 
-static int contestants(const struct rounds_contest *c)
+static int arms_running(const struct bucket_rounds *c)
 {
     int count = 0;
 
@@ -73,8 +74,9 @@ static int contestants(const struct rounds_contest *c)
 
 /* ---- the schedule */
 
-/* Rounds that see every bucket once.  All buckets in each of them would be best, for it spreads a
- * bucket's samples over the whole time; with many buckets a round would take too long. */
+/* The number of rounds in which every bucket has its turn once.  A round with all buckets would be
+ * best, because it spreads a bucket's samples over the whole time; but with many buckets it takes
+ * too long. */
 static uint32_t cycle_rounds(const struct rounds *r)
 {
     return (uint32_t)(r->setup.bucket_count + BUCKETS_PER_ROUND - 1) / BUCKETS_PER_ROUND;
@@ -90,14 +92,14 @@ static uint32_t cycle_of(const struct rounds *r)
     return r->round / cycle_rounds(r);
 }
 
-/* Neighbours of similar capacity take turns in an order drawn for every cycle, so that each round
- * has buckets of all sizes. */
+/* Whether a bucket has its turn in the present round.  Neighbouring buckets take turns in an order
+ * that is drawn for each cycle, so that every round has buckets of all sizes. */
 static bool is_due(const struct rounds *r, int bucket)
 {
     uint32_t rounds = cycle_rounds(r), cycle = cycle_of(r), turn = 0;
     int first = bucket - bucket % (int)rounds;
 
-    if (contestants(&r->contests[bucket]) < 2)
+    if (arms_running(&r->buckets[bucket]) < 2)
         return false;
     for (int b = first; b < first + (int)rounds && b < r->setup.bucket_count; b++)
         turn += draw(r, 1, cycle, b) < draw(r, 1, cycle, bucket);
@@ -106,7 +108,7 @@ static bool is_due(const struct rounds *r, int bucket)
 
 static int next_arm(const struct rounds *r, int bucket)
 {
-    const struct rounds_contest *c = &r->contests[bucket];
+    const struct bucket_rounds *c = &r->buckets[bucket];
     uint64_t key = draw(r, 2, r->round, bucket), first = 0;
     int next = -1;
 
@@ -123,7 +125,8 @@ static int next_arm(const struct rounds *r, int bucket)
     return next;
 }
 
-/* A bucket that was begun is still the first of those that are not complete. */
+/* The first bucket of the round, in its shuffled order, that lacks a sample; -1: none does.  A
+ * bucket that has begun stays the first until it is complete. */
 static int next_bucket(const struct rounds *r)
 {
     uint64_t first = 0;
@@ -147,13 +150,13 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
     if (b < 0)
         return false;
     *bucket = b;
-    *arm = r->contests[b].arms[next_arm(r, b)];
+    *arm = r->buckets[b].arms[next_arm(r, b)];
     return true;
 }
 
 /* ---- pairs of samples */
 
-/* Those, and the launches, that there are before somebody asks again: then there are all. */
+/* The most cycles and launches without a rerun. */
 enum { UNASKED_CYCLES = 64, UNASKED_LAUNCHES = 16 };
 
 static uint32_t cycles_most(const struct rounds *r)
@@ -163,8 +166,8 @@ static uint32_t cycles_most(const struct rounds *r)
     return most < UNASKED_CYCLES ? most : UNASKED_CYCLES;
 }
 
-/* Cycles in each of the launches in which undecided buckets go on: more pairs in one launch would
- * only show its luck more precisely. */
+/* Cycles per launch for undecided buckets.  They are few: more pairs in one launch cannot average
+ * out the differences between launches. */
 static uint32_t extended_cycles(const struct rounds *r)
 {
     static const uint32_t usual = 3;
@@ -187,7 +190,7 @@ uint32_t rounds_cycles_left(const struct rounds *r)
     return begun < ROUNDS_CYCLES_MAX ? ROUNDS_CYCLES_MAX - begun : 0;
 }
 
-/* Launches are counted from 0, that of the search. */
+/* The launch of a cycle; the search's launch is number 0. */
 static int launch_of(const struct rounds *r, uint32_t cycle)
 {
     const struct rounds_setup *s = &r->setup;
@@ -201,7 +204,7 @@ static int launch_of(const struct rounds *r, uint32_t cycle)
     return (int)(last + 1 + (cycle - s->cycles_max) / extended_cycles(r));
 }
 
-/* Further ones that are complete after so many cycles. */
+/* Complete launches of the rounds after so many cycles. */
 static int launches_of(const struct rounds *r, uint32_t cycles)
 {
     return r->setup.launch_cycles ? launch_of(r, cycles) - 1 : 0;
@@ -212,33 +215,34 @@ int rounds_launch(const struct rounds *r)
     return launch_of(r, cycle_of(r));
 }
 
-static bool same_plan(const struct rounds_contest *c, int role_a, int role_b)
+static bool same_plan(const struct bucket_rounds *c, int role_a, int role_b)
 {
-    return stands_for(c, role_a) >= 0 && stands_for(c, role_a) == stands_for(c, role_b);
+    return place_in_role(c, role_a) >= 0 && place_in_role(c, role_a) == place_in_role(c, role_b);
 }
 
-/* What the search's launch said of a plan and the default counts as a launch of its own. */
+/* A bucket's pairs of two roles.  The pairs of the search's launch count as a launch of their own.
+ */
 static struct pairs pairs_of(const struct rounds *r, int bucket, int role_a, int role_b)
 {
-    const struct rounds_contest *c = &r->contests[bucket];
-    int a = stands_for(c, role_a), b = stands_for(c, role_b);
+    const struct bucket_rounds *c = &r->buckets[bucket];
+    int a = place_in_role(c, role_a), b = place_in_role(c, role_b);
     struct pairs pairs = { 0 };
 
     if (a < 0 || b < 0 || a == b)
         return pairs;
-    if (role_b == ROLE_DEFAULT && a == c->first_place)
+    if (role_b == ROLE_DEFAULT && a == c->search_place)
         pairs = c->first;
     for (uint32_t n = 0; n <= cycle_of(r) && n < ROUNDS_CYCLES_MAX; n++)
         pairs_add(&pairs, c->log_ns[a][n] - c->log_ns[b][n], launch_of(r, n)); /* NAN: none */
     return pairs;
 }
 
-/* What the comparison of two roles gives in every bucket. */
+/* The comparison of two roles, by bucket; a plain value. */
 struct table_of_means {
-    struct pairs pairs[ROUNDS_BUCKETS_MAX]; /* without outliers */
-    struct mean of[ROUNDS_BUCKETS_MAX];     /* count 0: nothing is known, for it takes two pairs */
-    double share[ROUNDS_BUCKETS_MAX];       /* of the weights; 0 where the two do not both run */
-    bool any;
+    struct pairs pairs[ROUNDS_BUCKETS_MAX]; /* winsorized */
+    struct mean of[ROUNDS_BUCKETS_MAX];     /* count 0: nothing is known, as it takes two pairs */
+    double share[ROUNDS_BUCKETS_MAX];       /* of the weights; 0 if one of the two cannot run */
+    bool any;                               /* something is known of some bucket */
 };
 
 static void compare_all(const struct rounds *r, int role_a, int role_b, struct table_of_means *out)
@@ -251,12 +255,12 @@ static void compare_all(const struct rounds *r, int role_a, int role_b, struct t
     scatter_of(out->pairs, (size_t)r->setup.bucket_count, &scatter);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         out->of[b] = (struct mean){ 0 };
-        if (same_plan(&r->contests[b], role_a, role_b)) /* no samples are needed to know it */
+        if (same_plan(&r->buckets[b], role_a, role_b)) /* equal without any sample */
             out->of[b] = (struct mean){ .count = 2, .half_count = { 1, 1 } };
         else if (out->pairs[b].count > 1)
             out->of[b] = pairs_mean(&out->pairs[b], &scatter);
         out->pairs[b] = pairs_winsorized(&out->pairs[b], &scatter);
-        out->share[b] = out->of[b].count ? r->contests[b].weight : 0;
+        out->share[b] = out->of[b].count ? r->buckets[b].weight : 0;
         sum += out->share[b];
     }
     for (int b = 0; b < r->setup.bucket_count && sum > 0; b++)
@@ -266,8 +270,9 @@ static void compare_all(const struct rounds *r, int role_a, int role_b, struct t
 
 /* ---- over the buckets */
 
-/* The variance of the mean over launches by what the launches as wholes took: what a launch makes
- * slower in one bucket it may make slower in many.  0: fewer than two launches met every bucket. */
+/* The variance of the mean over launches, from the weighted mean of all buckets in each launch.  A
+ * launch may slow many buckets together, which variances by bucket do not show.  0: fewer than two
+ * launches have every bucket. */
 static double variance_of_launches(const struct table_of_means *t, int bucket_count, int *launches)
 {
     double totals[LAUNCHES_MAX], mean = 0, squares = 0;
@@ -304,8 +309,8 @@ static double variance_of_launches(const struct table_of_means *t, int bucket_co
     return squares / (count - 1) / count;
 }
 
-/* Two or three launches say little of their own scatter: that buckets share luck of 1 % besides
- * what each has for itself counts like six of them. */
+/* The weighted mean over all buckets.  Two or three launches tell little of their own scatter, so a
+ * prior counts like six: launches shift all buckets together by 1 %. */
 static struct total total_of(const struct rounds *r, const struct table_of_means *t)
 {
     static const double usual_shared = 0.01, usual_freedom = 6;
@@ -348,7 +353,7 @@ struct statics {
     struct table_of_means means[ROUNDS_STATICS_MAX]; /* log of table / static */
 };
 
-/* The static plan that is fastest by one half of the cycles, or by all of them (-1). */
+/* The static plan that is fastest by one half of the cycles, or by all cycles (`half` -1). */
 static int best_static(const struct rounds *r, const struct statics *s, int half)
 {
     double most = -INFINITY;
@@ -367,8 +372,8 @@ static int best_static(const struct rounds *r, const struct statics *s, int half
     return best;
 }
 
-/* Each half of the cycles is judged against the static plan that the other half chose; where they
- * chose one they share a variance, which must not count as two. */
+/* The table against the best static plan: each half of the cycles is compared with the static plan
+ * that the other half chose.  If both chose the same plan, its variance must count once only. */
 static struct total judge_statics(const struct rounds *r, const struct statics *s)
 {
     int even = best_static(r, s, 0), odd = best_static(r, s, 1);
@@ -387,8 +392,8 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
 
 /* ---- what is stated */
 
-/* As wide as verifications found that it has to be, see pairs.h.  What proves a plan stays as
- * it is: Student's, of a chance that is much smaller. */
+/* Widens an interval that moetune prints by kappa (pairs.h).  Proofs are not widened: their chance
+ * of error is much smaller. */
 static struct pair_range stated(const struct rounds *r, struct pair_range range)
 {
     double kappa = r->setup.kappa;
@@ -406,7 +411,7 @@ static struct pair_range range_of(const struct rounds *r, const struct total *to
     return level == STATED ? stated(r, range) : range;
 }
 
-/* False if nothing is known of the default plan. */
+/* The table's log ratio to the default plan.  False: nothing is known of it. */
 static bool over_default(const struct rounds *r, struct pair_range out[LEVELS])
 {
     struct table_of_means means;
@@ -419,8 +424,9 @@ static bool over_default(const struct rounds *r, struct pair_range out[LEVELS])
     return means.any;
 }
 
-/* The table is only as good as its worst case: to beat the best static plan it has to beat all of
- * them, whichever of them the halves chose. */
+/* The table's log ratio to the best static plan (*best: its index).  The upper end of the interval
+ * is that of the worst comparison: a table that beats the best static plan has to beat all of them.
+ * False: there is no static plan. */
 static bool over_static(const struct rounds *r, struct pair_range out[LEVELS], int *best)
 {
     struct statics s;
@@ -459,6 +465,8 @@ struct rounds_result rounds_result(const struct rounds *r)
     return v;
 }
 
+/* Whether further cycles would not change what is known: the sign is certain, or the interval is
+ * narrow. */
 static bool is_precise(const struct pair_range of[LEVELS])
 {
     static const double narrow = 0.005;
@@ -470,10 +478,11 @@ static bool is_precise(const struct pair_range of[LEVELS])
 
 /* ---- one bucket */
 
-/* What the buckets beside this one say of a plan against the default.  How much it saves changes
- * little from one capacity to the next: a random walk along log c, of whose steps these buckets
- * tell the variance, beside 3 % from bucket to bucket, which counts like three of them; below 1 %
- * it is never taken to be.  Of fewer than two others nothing is said. */
+/* The belief about a plan against the default in one bucket, from the other buckets.  A plan's gain
+ * changes little from one capacity to the next: it is modelled as a random walk along log c.  The
+ * other buckets tell the variance of its steps.  The prior, 3 % between neighbouring buckets,
+ * counts like three steps, and the estimate is at least 1 %.  Fewer than two other buckets say
+ * nothing. */
 static struct normal belief_by_others(const struct rounds *r, int arm, int bucket)
 {
     static const double least_apart = 0.01, usual_apart = 0.03, usual_count = 3;
@@ -494,7 +503,7 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
             continue;
         }
         if (before) {
-            distance += r->contests[b].log_capacity - r->contests[last].log_capacity;
+            distance += r->buckets[b].log_capacity - r->buckets[last].log_capacity;
             walk += (m->mean - before->mean) * (m->mean - before->mean) -
                     (m->steps + m->launches + before->steps + before->launches);
         }
@@ -506,7 +515,7 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
     walk = fmax(least_apart * least_apart / octave_third,
                 (walk + usual_count * usual_apart * usual_apart) /
                     (distance + usual_count * octave_third));
-    /* From the first bucket up to this one, and from the last one down to it. */
+    /* A Kalman filter from the first bucket up to this one, and one from the last bucket down. */
     for (int side = 0; side < 2; side++) {
         struct side *s = &sides[side];
         int step = side ? -1 : 1;
@@ -514,7 +523,7 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
         *s = (struct side){ 0, INFINITY, 0 };
         for (int b = side ? r->setup.bucket_count - 1 : 0; b != bucket; b += step) {
             const struct mean *m = &t.of[b];
-            double at = r->contests[b].log_capacity, variance = m->steps + m->launches, share;
+            double at = r->buckets[b].log_capacity, variance = m->steps + m->launches, share;
 
             if (!m->count)
                 continue;
@@ -524,25 +533,25 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
             s->variance = share * variance;
             s->at = at;
         }
-        s->variance += walk * fabs(r->contests[bucket].log_capacity - s->at);
+        s->variance += walk * fabs(r->buckets[bucket].log_capacity - s->at);
         precision += 1 / s->variance;
         sum += s->mean / s->variance;
     }
     return (struct normal){ sum / precision, sqrt(1 / precision) };
 }
 
-/* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. Where
- * the search did not choose it it is one of several, of which one is likely to have been lucky:
- * what other buckets say of it counts only where its own pairs alone make it likely to be faster.
- * by: the mean by which it was judged, or NULL. */
+/* What the pairs of one role's plan prove in a bucket; `t` compares that role with the default. The
+ * belief from other buckets may prove that the plan is harmless.  If the search did not choose the
+ * plan, the belief counts only if the plan's own pairs make it likely to be faster: one of several
+ * plans always looks good by chance.  *by: the mean that was judged; may be NULL. */
 static struct rounds_proof prove_bucket(const struct rounds *r, const struct table_of_means *t,
                                         int role, int bucket, double chance, struct mean *by)
 {
     static const double likely_slower = 0.1;
-    const struct rounds_contest *c = &r->contests[bucket];
+    const struct bucket_rounds *c = &r->buckets[bucket];
     const struct mean *own = &t->of[bucket];
     int place = c->role[role];
-    bool is_first = role == ROLE_TABLE && c->first_place == place;
+    bool is_first = role == ROLE_TABLE && c->search_place == place;
     double belief = is_first ? c->belief.mean : 0;
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
@@ -550,7 +559,7 @@ static struct rounds_proof prove_bucket(const struct rounds *r, const struct tab
     chance /= c->extended || r->setup.reruns ? EXTENDED_FACTOR << r->setup.reruns : 1;
     if (by)
         *by = mean_with_belief(own, belief, variance);
-    if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
+    if (!can_run(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
     word.gain = range_gain(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
@@ -567,11 +576,11 @@ static struct rounds_proof prove_bucket(const struct rounds *r, const struct tab
     return word;
 }
 
-/* ---- buckets that are not decided */
+/* ---- undecided buckets */
 
-/* What the buckets say together of how much a role's plans save: the mean, and how far they differ,
- * with what is not known of either.  It proves nothing; it says what pairs may yet show. */
-static struct normal usual_of(const struct table_of_means *t, int bucket_count)
+/* The mean log ratio of a role's plans over all buckets, and how far buckets differ from it.  It
+ * proves nothing; it says what further pairs may show. */
+static struct normal typical_gain(const struct table_of_means *t, int bucket_count)
 {
     double mean = 0, variance = 0, differ = 0;
     int n = 0;
@@ -592,15 +601,15 @@ static struct normal usual_of(const struct table_of_means *t, int bucket_count)
     return (struct normal){ mean, sqrt(differ + (differ + variance / n) / n) };
 }
 
-/* What more pairs of a bucket's plan may show. */
+/* What further pairs of a bucket's plan may show. */
 struct bucket_prospect {
-    int place; /* DECIDED: a plan is proven there; HOPELESS: none is worth further pairs */
+    int place; /* DECIDED: a plan is proven; HOPELESS: no plan is worth further pairs */
     struct prospect of;
 };
 enum { DECIDED = -1, HOPELESS = -2 };
 
-/* What further pairs are worth: what is lost without, less what they cost.  Somebody who asks again
- * has said that it is worth the pairs. */
+/* What further pairs are worth: the expected loss without them minus their cost.  In a rerun the
+ * cost does not count, because the user asked for the pairs. */
 static double worth_of(const struct rounds *r, const struct prospect *p)
 {
     if (r->setup.reruns)
@@ -608,15 +617,15 @@ static double worth_of(const struct rounds *r, const struct prospect *p)
     return prospect_worth(p, r->setup.worth);
 }
 
-/* Finds in each bucket the plan that is most worth further pairs with the default, where no more
- * than `limit` cycles are to be had.  `whatever`: the plan that most is lost without, whatever
- * pairs of it are worth. */
-static void find_prospects(const struct rounds *r, uint32_t limit, bool whatever,
+/* Finds in each bucket the plan whose further pairs with the default are worth most, if `limit`
+ * cycles are the most.  `ignore_cost`: the plan with the greatest expected loss, ignore_cost its
+ * pairs cost. */
+static void find_prospects(const struct rounds *r, uint32_t limit, bool ignore_cost,
                            struct bucket_prospect best[ROUNDS_BUCKETS_MAX])
 {
     int end = ROLE_STATIC + r->setup.static_count;
     double worth[ROUNDS_BUCKETS_MAX] = { 0 };
-    double of_launch = r->setup.reruns || whatever ? rounds_launch_cycles(r) : 0;
+    double of_launch = r->setup.reruns || ignore_cost ? rounds_launch_cycles(r) : 0;
     struct table_of_means t;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
@@ -629,23 +638,23 @@ static void find_prospects(const struct rounds *r, uint32_t limit, bool whatever
         if (role == ROLE_DEFAULT || (role >= end && role < ROLE_NEIGHBOUR))
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
-        usual = usual_of(&t, r->setup.bucket_count);
+        usual = typical_gain(&t, r->setup.bucket_count);
         for (int b = 0; b < r->setup.bucket_count; b++) {
-            const struct rounds_contest *c = &r->contests[b];
+            const struct bucket_rounds *c = &r->buckets[b];
             int place = c->role[role];
             struct bucket_prospect p = { .place = place };
             struct mean by;
             double gain;
 
-            if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
-                !present(c, c->role[ROLE_DEFAULT]) || c->confirmed || best[b].place == DECIDED)
+            if (!can_run(c, place) || same_plan(c, role, ROLE_DEFAULT) ||
+                !can_run(c, c->role[ROLE_DEFAULT]) || c->confirmed || best[b].place == DECIDED)
                 continue;
             if (prove_bucket(r, &t, role, b, chance, &by).proof) {
                 best[b].place = DECIDED;
                 continue;
             }
             p.of = mean_prospect(&by, usual, of_launch, PAIRS_RESERVE * (double)limit - by.count);
-            gain = whatever ? p.of.lost : c->finished[place] ? -1 : worth_of(r, &p.of);
+            gain = ignore_cost ? p.of.lost : c->finished[place] ? -1 : worth_of(r, &p.of);
             if (gain > worth[b]) {
                 worth[b] = gain;
                 best[b] = p;
@@ -654,9 +663,9 @@ static void find_prospects(const struct rounds *r, uint32_t limit, bool whatever
     }
 }
 
-/* ---- what is verdicts of the table */
+/* ---- the final table */
 
-static int arm_of_table(const struct rounds_contest *c)
+static int arm_of_table(const struct bucket_rounds *c)
 {
     return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
 }
@@ -664,7 +673,7 @@ static int arm_of_table(const struct rounds_contest *c)
 static void assign(struct rounds *r, int bucket, int place, enum verdict_as as,
                    const struct rounds_proof *word, struct rounds_verdict *verdicts)
 {
-    struct rounds_contest *c = &r->contests[bucket];
+    struct bucket_rounds *c = &r->buckets[bucket];
 
     c->role[ROLE_TABLE] = place;
     *verdicts = (struct rounds_verdict){ c->arms[place], as,
@@ -673,26 +682,27 @@ static void assign(struct rounds *r, int bucket, int place, enum verdict_as as,
                                              : *word };
 }
 
-/* A plan that was confirmed earlier stays where it still runs and nothing shows that it is slower:
- * in none of the confirmed buckets is that to be shown by chance. */
+/* A confirmed plan stays confirmed if it still runs and is not shown to be slower.  `harm` is the
+ * chance that noise alone shows this in any confirmed bucket. */
 static void update_confirmed(struct rounds *r, const struct table_of_means *over_default,
                              double harm)
 {
     int count = 0;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
-        count += r->contests[b].confirmed;
+        count += r->buckets[b].confirmed;
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        struct rounds_contest *c = &r->contests[b];
+        struct bucket_rounds *c = &r->buckets[b];
         const struct mean *own = &over_default->of[b];
 
         c->confirmed =
-            c->confirmed && present(c, c->role[ROLE_TABLE]) &&
+            c->confirmed && can_run(c, c->role[ROLE_TABLE]) &&
             !(own->count >= PAIRS_LEAST && mean_chance_above(own, 0) >= 1 - harm / count);
     }
 }
 
-/* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
+/* Rule 1 of rounds_decide().  Several plans of a bucket may be proven by chance, so each gets a
+ * part of the allowed chance of error. */
 static void replace_unproven(struct rounds *r, double harm, struct rounds_verdict *verdicts)
 {
     struct rounds_proof words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
@@ -711,12 +721,12 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_verdic
             update_confirmed(r, &t, harm);
     }
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        struct rounds_contest *c = &r->contests[b];
+        struct bucket_rounds *c = &r->buckets[b];
         int best = ROLE_TABLE;
 
         verdicts[b].word = words[ROLE_TABLE][b];
         verdicts[b].as = c->confirmed ? VERDICT_CONFIRMED : VERDICT_BY_ITSELF;
-        if (c->confirmed || !present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
+        if (c->confirmed || !can_run(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
             if (words[role][b].proof &&
@@ -727,12 +737,13 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_verdic
     }
 }
 
-/* Whether it is faster surely, and by so much that it is worth an entry of another kind. */
+/* Whether a plan is certainly faster, and by at least 1 %. */
 static bool is_clear(double log_ratio, double sd)
 {
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
 }
 
+/* Rule 2 of rounds_decide(). */
 static void take_static(struct rounds *r, double harm, struct rounds_verdict *verdicts)
 {
     struct rounds_result v = rounds_result(r);
@@ -750,11 +761,11 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *ve
     for (int b = 0; b < r->setup.bucket_count; b++)
         words[b] = prove_bucket(r, &over_default, role, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct rounds_contest *c = &r->contests[b];
+        const struct bucket_rounds *c = &r->buckets[b];
         const struct mean *here = &over_table.of[b];
         double sd = sqrt(here->steps + here->launches);
 
-        if (c->confirmed || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
+        if (c->confirmed || !can_run(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
             over_default.of[b].mean > 0 || !(is_default || words[b].proof) || !here->count ||
             !isfinite(here->mean) || !isfinite(sd))
             continue;
@@ -764,19 +775,20 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *ve
     }
 }
 
-/* Whether the plan that is the neighbours' may take a bucket: it was slower than the table's by no
- * more than `margin`, is not shown to be slower at all, and is proven (the default needs no proof,
- * but does not replace what is faster for certain). */
+/* Whether the plan of both neighbours may have a bucket: it was slower than the table's plan by at
+ * most `margin`, is not shown to be slower, and is proven.  The default needs no proof, but it does
+ * not replace a plan that is proven faster. */
 static bool allows_neighbour(const struct rounds *r, int b, double margin, double harm,
                              const struct rounds_proof *now, struct rounds_proof *word)
 {
-    static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
-    const struct rounds_contest *c = &r->contests[b];
+    static const double shown =
+        0.975; /* it is shown to be slower at this chance: one end of 95 % */
+    const struct bucket_rounds *c = &r->buckets[b];
     struct table_of_means t;
     struct mean here;
 
     *word = (struct rounds_proof){ PROOF_NONE, GAIN_UNKNOWN };
-    if (!present(c, c->role[ROLE_NEIGHBOUR]))
+    if (!can_run(c, c->role[ROLE_NEIGHBOUR]))
         return false;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
     here = t.of[b];
@@ -790,33 +802,34 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     return word->proof != PROOF_NONE;
 }
 
-/* One plan instead of two for buckets that lie between others, where no difference is shown; one
- * after the other, for what takes its neighbours' plan is a neighbour itself. */
+/* Rule 3 of rounds_decide().  It works from the first bucket to the last, because a bucket that got
+ * its neighbours' plan is a neighbour itself. */
 static void take_neighbours(struct rounds *r, double margin, double harm,
                             struct rounds_verdict *verdicts)
 {
     int count = r->setup.bucket_count, next;
 
     for (int first = 1; first < count; first = next) {
-        int own = arm_of_table(&r->contests[first]), side = arm_of_table(&r->contests[first - 1]);
+        int own = arm_of_table(&r->buckets[first]), side = arm_of_table(&r->buckets[first - 1]);
         struct rounds_proof words[SHARED_MOST];
         bool all = own != side;
 
-        for (next = first; next < count && arm_of_table(&r->contests[next]) == own; next++)
+        for (next = first; next < count && arm_of_table(&r->buckets[next]) == own; next++)
             all =
-                all && next - first < SHARED_MOST && !r->contests[next].confirmed &&
-                r->contests[next].role[ROLE_NEIGHBOUR] >= 0 &&
-                r->contests[next].arms[r->contests[next].role[ROLE_NEIGHBOUR]] == side &&
+                all && next - first < SHARED_MOST && !r->buckets[next].confirmed &&
+                r->buckets[next].role[ROLE_NEIGHBOUR] >= 0 &&
+                r->buckets[next].arms[r->buckets[next].role[ROLE_NEIGHBOUR]] == side &&
                 allows_neighbour(r, next, margin, harm, &verdicts[next].word, &words[next - first]);
-        if (!all || next == count || arm_of_table(&r->contests[next]) != side)
+        if (!all || next == count || arm_of_table(&r->buckets[next]) != side)
             continue;
         for (int b = first; b < next; b++)
-            assign(r, b, r->contests[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
+            assign(r, b, r->buckets[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
                    &verdicts[b]);
     }
 }
 
-/* Gives up all plans that are proven less well than `least` and not confirmed. */
+/* Gives the default to all buckets whose plan has a weaker proof than `least` and is not
+ * confirmed. */
 static void fall_back(struct rounds *r, enum proof least, double harm,
                       struct rounds_verdict *verdicts)
 {
@@ -827,9 +840,9 @@ static void fall_back(struct rounds *r, enum proof least, double harm,
     for (int b = 0; b < r->setup.bucket_count; b++)
         words[b] = prove_bucket(r, &t, ROLE_TABLE, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct rounds_contest *c = &r->contests[b];
+        const struct bucket_rounds *c = &r->buckets[b];
 
-        if (!c->confirmed && present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
+        if (!c->confirmed && can_run(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
             !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
             assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &words[b], &verdicts[b]);
     }
@@ -843,7 +856,7 @@ bool rounds_decide(struct rounds *r, double margin, double harm,
 
     find_prospects(r, ROUNDS_CYCLES_MAX, true, best);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        verdicts[b] = (struct rounds_verdict){ .arm = arm_of_table(&r->contests[b]) };
+        verdicts[b] = (struct rounds_verdict){ .arm = arm_of_table(&r->buckets[b]) };
     replace_unproven(r, harm, verdicts);
     take_static(r, harm, verdicts);
     take_neighbours(r, margin, harm, verdicts);
@@ -852,20 +865,19 @@ bool rounds_decide(struct rounds *r, double margin, double harm,
     v = rounds_result(r);
     if (v.loses)
         fall_back(r, PROOF_FASTER + 1, harm, verdicts);
-    if (rounds_result(r).over_default.high <
-        0) { /* what is confirmed is verdicts, and it is slower */
+    if (rounds_result(r).over_default.high < 0) { /* only confirmed plans are left, and they lose */
         for (int b = 0; b < r->setup.bucket_count; b++)
-            r->contests[b].confirmed = false;
+            r->buckets[b].confirmed = false;
         fall_back(r, PROOF_FASTER + 1, harm, verdicts);
     }
     for (int b = 0; b < r->setup.bucket_count; b++)
         verdicts[b].doubt = verdicts[b].arm == r->setup.default_arm && best[b].place >= 0
-                                ? prospect_doubt(&best[b].of, r->contests[b].arms[best[b].place])
+                                ? prospect_doubt(&best[b].of, r->buckets[b].arms[best[b].place])
                                 : (struct doubt){ .arm = -1 };
     return v.loses || chosen.over_default.high < 0;
 }
 
-/* Whether all buckets together prove the table against the default. */
+/* Whether all buckets together prove the table against the default: see rounds_decide_whole(). */
 static bool is_proven_whole(const struct rounds *r, struct table_of_means *t)
 {
     double harm = r->setup.whole_harm / (r->extended ? EXTENDED_FACTOR : 1);
@@ -882,40 +894,40 @@ bool rounds_decide_whole(struct rounds *r, struct rounds_verdict verdicts[ROUNDS
     bool is_left = is_proven_whole(r, &t), runs = true, default_runs = true;
 
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        runs = runs && present(&r->contests[b], r->contests[b].role[ROLE_TABLE]);
-        default_runs = default_runs && present(&r->contests[b], r->contests[b].role[ROLE_DEFAULT]);
+        runs = runs && can_run(&r->buckets[b], r->buckets[b].role[ROLE_TABLE]);
+        default_runs = default_runs && can_run(&r->buckets[b], r->buckets[b].role[ROLE_DEFAULT]);
     }
     is_left = runs && (is_left || !default_runs);
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        struct rounds_contest *c = &r->contests[b];
+        struct bucket_rounds *c = &r->buckets[b];
         struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
 
         if (is_left && t.of[b].count > 1)
             word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
         verdicts[b] =
             (struct rounds_verdict){ .arm = arm_of_table(c), .as = VERDICT_STATIC, .word = word };
-        if (!is_left && present(c, c->role[ROLE_DEFAULT]))
+        if (!is_left && can_run(c, c->role[ROLE_DEFAULT]))
             assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &word, &verdicts[b]);
         verdicts[b].doubt.arm = -1;
     }
     return is_left;
 }
 
-/* ---- what is told */
+/* ---- when the rounds end */
 
 static uint32_t cycle_steps(const struct rounds *r)
 {
     uint32_t steps = 0;
 
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        int count = contestants(&r->contests[b]);
+        int count = arms_running(&r->buckets[b]);
 
         steps += count < 2 ? 0 : (uint32_t)count;
     }
     return steps;
 }
 
-/* Whether cycles so far were equal: a further one would be the same again. */
+/* Whether all cycles so far were equal, so that a further one would be, too. */
 static bool is_without_noise(const struct rounds *r)
 {
     for (int role = ROLE_DEFAULT; role < ROLE_STATIC + r->setup.static_count; role++) {
@@ -930,9 +942,7 @@ static bool is_without_noise(const struct rounds *r)
     return true;
 }
 
-/* ---- when they end */
-
-/* Whether nothing is proven in any bucket, and nothing will be that would be worth it. */
+/* Whether nothing is proven in any bucket, and no proof is worth further pairs. */
 static bool is_hopeless(const struct rounds *r)
 {
     struct bucket_prospect best[ROUNDS_BUCKETS_MAX];
@@ -944,7 +954,8 @@ static bool is_hopeless(const struct rounds *r)
     return all;
 }
 
-/* It is worth further pairs where it seems to save more than a little and is not proven. */
+/* Whether further pairs may prove the table as a whole: it is not proven, and seems to save more
+ * than 0.5 %. */
 static bool may_prove_whole(const struct rounds *r)
 {
     static const double little = 0.005;
@@ -953,8 +964,8 @@ static bool may_prove_whole(const struct rounds *r)
     return !is_proven_whole(r, &t) && t.any && total_of(r, &t).mean < log1p(-little);
 }
 
-/* Whether undecided buckets go on; all finished in them but one plan and the default, as do the
- * others from here on. */
+/* Has undecided buckets continue with one plan and the default each; all other arms are finished.
+ * False: no bucket continues. */
 static bool extend(struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
@@ -970,7 +981,7 @@ static bool extend(struct rounds *r, uint32_t cycles)
     r->extended = true;
     find_prospects(r, r->cycles_limit, false, best);
     for (int b = 0; b < s->bucket_count; b++) {
-        struct rounds_contest *c = &r->contests[b];
+        struct bucket_rounds *c = &r->buckets[b];
         int place = s->whole_harm > 0 ? c->role[ROLE_TABLE] : best[b].place;
 
         c->extended |= place >= 0;
@@ -981,8 +992,8 @@ static bool extend(struct rounds *r, uint32_t cycles)
     return any;
 }
 
-/* Whether no further cycle is needed of all contestants.  Where launches are counted only whole
- * launches are judged. */
+/* Whether no further cycle of all arms is needed.  If launches matter, it is judged after whole
+ * launches only. */
 static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
@@ -1004,8 +1015,8 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
     return !over_static(r, range, &best) || is_precise(range);
 }
 
-/* To the first round that lacks a sample.  Only whole cycles are judged: until then some buckets
- * have been seen more often than others. */
+/* Moves to the first round that lacks a sample.  It judges after whole cycles only: before, some
+ * buckets have more samples than others. */
 static void advance(struct rounds *r)
 {
     uint32_t rounds = cycle_rounds(r);
@@ -1029,7 +1040,7 @@ int rounds_statics(struct search *search, const struct rounds_bucket *buckets, i
     int arms = (int)search->setup.arm_count, count = 0;
     bool modelled = true, all_default = true;
 
-    /* A search knows the arms of one capacity together, so buckets are the outer loop. */
+    /* search_estimate() computes all arms of a capacity at once, so buckets are the outer loop. */
     for (int b = 0; b < bucket_count; b++) {
         const struct rounds_bucket *bucket = &buckets[b];
 
@@ -1058,22 +1069,22 @@ int rounds_statics(struct search *search, const struct rounds_bucket *buckets, i
         limit = fmin(limit, ratings[best] + much_slower * weights);
         statics[count++] = best;
         ratings[best] = NAN;
-        /* Nothing is to be told apart where the default is everywhere and expected to be best. */
+        /* If the default is in every bucket and expected to be best, no other one is needed. */
         if (count == 1 && best == default_arm && all_default)
             break;
     }
     return count;
 }
 
-/* ---- beginning and going on */
+/* ---- beginning and continuing */
 
-static void open_contest(struct rounds_contest *c, const struct rounds_setup *s, int bucket)
+static void open_bucket(struct bucket_rounds *c, const struct rounds_setup *s, int bucket)
 {
     const struct rounds_bucket *b = &s->buckets[bucket];
     int low = bucket - 1, high = bucket + 1;
     bool enclosed;
 
-    /* A few buckets of one plan between others that both have another one may take that. */
+    /* Up to SHARED_MOST buckets of one plan between two buckets of another plan may get that. */
     while (low >= 0 && s->buckets[low].table == b->table)
         low--;
     while (high < s->bucket_count && s->buckets[high].table == b->table)
@@ -1092,7 +1103,7 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     for (int i = 0; i < s->static_count; i++)
         add_contestant(c, b, ROLE_STATIC + i, s->statics[i]);
     add_contestant(c, b, ROLE_NEIGHBOUR, enclosed ? s->buckets[low].table : -1);
-    c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
+    c->search_place = b->first ? c->role[ROLE_TABLE] : -1;
     if (b->first) {
         c->first = *b->first;
         c->belief = b->belief;
@@ -1118,7 +1129,7 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
     if (s->cycles_min > s->cycles_max)
         s->cycles_min = s->cycles_max;
     for (int b = 0; b < setup->bucket_count; b++)
-        open_contest(&r->contests[b], setup, b);
+        open_bucket(&r->buckets[b], setup, b);
     for (int i = 0; i < setup->static_count; i++)
         r->statics[i] = setup->statics[i];
     s->buckets = NULL;
@@ -1131,7 +1142,7 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
 
 static void note_step(struct rounds *r, int bucket, int arm, uint32_t cycle, int64_t ns)
 {
-    struct rounds_contest *c = &r->contests[bucket];
+    struct bucket_rounds *c = &r->buckets[bucket];
     int place = place_of(c, arm);
 
     if (place < 0 || cycle >= ROUNDS_CYCLES_MAX || !isnan(c->log_ns[place][cycle]))
@@ -1167,7 +1178,7 @@ void rounds_continue(struct rounds *r)
 
 void rounds_drop(struct rounds *r, int bucket, int arm)
 {
-    struct rounds_contest *c = &r->contests[bucket];
+    struct bucket_rounds *c = &r->buckets[bucket];
     int place = place_of(c, arm);
 
     if (place >= 0)

@@ -1,5 +1,5 @@
-/* What all strategies share: their table, who is usable, how often each was sampled, when to stop,
- * and how thorough an effort is. */
+/* What all strategies share: their table, which arms are usable, the number of samples of each, and
+ * the meaning of each --effort. */
 #include "search.h"
 
 #include "stats.h"
@@ -107,14 +107,14 @@ int search_next(struct search *search)
 
 int search_next_among(struct search *search, const bool *among)
 {
-    if (!search->ops->also || search_next(search) == SEARCH_DONE)
+    if (!search->ops->next_among || search_next(search) == SEARCH_DONE)
         return SEARCH_DONE;
-    return search->ops->also(search, among, NULL);
+    return search->ops->next_among(search, among, NULL);
 }
 
 int search_next_within(struct search *search, const bool *within, const bool *among)
 {
-    return search->ops->also ? search->ops->also(search, among, within) : SEARCH_DONE;
+    return search->ops->next_among ? search->ops->next_among(search, among, within) : SEARCH_DONE;
 }
 
 static void tell(struct search *search, int arm, int64_t ns, bool asked)
@@ -123,11 +123,11 @@ static void tell(struct search *search, int arm, int64_t ns, bool asked)
 
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
     if (!search->usable[arm])
-        return; /* dropped since: what it took says nothing any more */
+        return; /* it was dropped in the meantime */
     search->samples++;
     search->ran += !search->count[arm];
     if (search->count[arm]++ && search->repeats < SEARCH_REPEATS_MAX)
-        search->apart[search->repeats++] = fabs(log_ns - search->log_last[arm]);
+        search->repeat_gap[search->repeats++] = fabs(log_ns - search->log_last[arm]);
     search->log_last[arm] = log_ns;
     search->ops->tell(search, arm, log_ns, asked);
 }
@@ -198,7 +198,8 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
     return exp(search->ops->estimate(search, capacity, arm));
 }
 
-/* A belief that is no number becomes no belief at all: compared with a limit it would pass. */
+/* Turns a belief that is not a number into "nothing is known".  A NAN would pass every comparison
+ * with a limit. */
 static struct normal known_or_nothing(struct normal n)
 {
     return isfinite(n.mean) && n.sd >= 0 ? n : (struct normal){ 0, INFINITY };
@@ -222,13 +223,13 @@ double search_bound(struct search *search, int arm)
 
 double search_noise(const struct search *search, double *freedom)
 {
-    double apart[SEARCH_REPEATS_MAX], sd;
+    double gap[SEARCH_REPEATS_MAX], sd;
 
     if (search->ops->noise)
         return search->ops->noise(search, freedom);
-    memcpy(apart, search->apart, search->repeats * sizeof(*apart));
-    sd = search->repeats ? median_of(apart, search->repeats) / (0.6745 * sqrt(2)) : 0;
-    *freedom = search->repeats * 0.37; /* what a median is worth beside a mean of squares */
+    memcpy(gap, search->repeat_gap, search->repeats * sizeof(*gap));
+    sd = search->repeats ? median_of(gap, search->repeats) / (0.6745 * sqrt(2)) : 0;
+    *freedom = search->repeats * 0.37; /* the efficiency of a median against a mean of squares */
     return sd * sd;
 }
 

@@ -1,5 +1,5 @@
-/* Finds the best switch points by dynamic programming over the ranges, and what they lose by
- * choosing again and again from samples as they might have been. */
+/* Finds the best switch points of a table by dynamic programming over its ranges, and estimates
+ * what they lose by a bootstrap over the samples. */
 #include "thresholds.h"
 
 #include "distribution.h"
@@ -19,23 +19,25 @@ void threshold_cell_add(struct threshold_cell *cell, double ns)
     cell->squares += above * (log(ns) - cell->mean);
 }
 
-/* ---- the best path from the first range to the last */
+/* ---- the best sequence of plans (path) from the first range to the last */
 
-/* Of those that end with one plan. */
+/* The best path that ends with one plan after at most so many switches. */
 struct path {
     double cost;
-    uint64_t distance;
+    uint64_t distance; /* summed over the ranges */
 };
 
+/* The memory of thresholds_find(). */
 struct finder {
     const struct thresholds_problem *problem;
-    bool *free;                 /* ranges without a sample of any candidate */
-    double *time;               /* of each cell */
-    struct path *here, *before; /* switches * plans + plan: to this range, to the one before */
-    uint32_t *from;             /* (range * switches + switches) * plans + plan: the plan before */
-    uint32_t *raised_axes;      /* the sets that plans have, each once */
-    size_t sets, *best;         /* of each set: the plan with the best path to the range before */
-    size_t *other;              /* plans that are chosen from samples as they might have been */
+    bool *free;   /* by range: it has no sample of any candidate */
+    double *time; /* ns, by cell */
+    struct path *here,
+        *before;           /* switches * plans + plan: up to this range, up to the one before */
+    uint32_t *from;        /* (range * switches + switches) * plans + plan: the plan before */
+    uint32_t *raised_axes; /* the different sets of raised axes */
+    size_t sets, *best;    /* by set: the plan with the best path up to the range before */
+    size_t *other;         /* by range: the plan chosen from one bootstrap draw */
 };
 
 static bool is_less(const struct path *a, const struct path *b)
@@ -43,7 +45,7 @@ static bool is_less(const struct path *a, const struct path *b)
     return a->cost < b->cost || (a->cost <= b->cost && a->distance < b->distance);
 }
 
-/* What a plan costs in a range; infinite: it cannot stand there. */
+/* The cost of a plan in a range; infinite: it cannot be chosen there. */
 static double cost_of(const struct finder *f, size_t range, size_t plan)
 {
     size_t at = range * f->problem->plans + plan;
@@ -54,7 +56,7 @@ static double cost_of(const struct finder *f, size_t range, size_t plan)
     return f->free[range] ? 0 : f->problem->weight[range] * f->time[at];
 }
 
-/* Finds the best plan of each set among the ways to the range before with so many switches. */
+/* Finds for each set of raised axes the plan with the best path up to the range before. */
 static void find_best(struct finder *f, const struct path *before)
 {
     const struct thresholds_problem *p = f->problem;
@@ -68,8 +70,9 @@ static void find_best(struct finder *f, const struct path *before)
                 f->best[s] = plan;
 }
 
-/* The ways with at most k switches end with the plan that stood before, or come from the best one
- * with at most k - 1: that this may be the same plan does no harm, for it is no better before. */
+/* Extends all paths by a range.  A path with at most k switches keeps the plan of the range before,
+ * or comes from the best path with at most k - 1 switches.  The latter may have the same plan,
+ * which does no harm. */
 static void step(struct finder *f, size_t range)
 {
     const struct thresholds_problem *p = f->problem;
@@ -100,7 +103,7 @@ static void step(struct finder *f, size_t range)
     }
 }
 
-/* Gives the cost; infinite: there is no path. */
+/* Finds the best path and returns its cost; infinite: there is no path. */
 static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
 {
     const struct thresholds_problem *p = f->problem;
@@ -114,7 +117,7 @@ static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
     for (size_t i = 1; i < states; i++) {
         const struct path *best = &f->here[k * p->plans + plan];
 
-        /* More switches have to pay. */
+        /* A path with more switches must be cheaper. */
         if (i / p->plans == k ? is_less(&f->here[i], best) : f->here[i].cost < best->cost) {
             k = i / p->plans;
             plan = i % p->plans;
@@ -135,7 +138,7 @@ static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
     return cost;
 }
 
-/* ---- what it loses */
+/* ---- what the switch points lose */
 
 static bool is_judged(const struct finder *f, size_t range)
 {
@@ -146,7 +149,7 @@ static bool is_judged(const struct finder *f, size_t range)
            p->cells[range * p->plans + table].samples;
 }
 
-/* Time / the table's time - 1, by the times as they are here. */
+/* Time / the table's time - 1, by the present times in f->time. */
 static double regret_of(const struct finder *f, const size_t *chosen, double *table_cost)
 {
     const struct thresholds_problem *p = f->problem;
@@ -163,19 +166,19 @@ static double regret_of(const struct finder *f, const size_t *chosen, double *ta
     return cost / table - 1;
 }
 
-/* A cell has few samples, so its scatter is believed to be that of all cells as far as its own
- * samples do not say otherwise; that counts like so many samples. */
+/* A cell has few samples, so the scatter of all cells is the prior of its own; it counts like so
+ * many samples. */
 static const double usual_freedom = 4;
 
-/* Of the mean of a cell's samples. */
+/* The variance of the mean of a cell's samples. */
 static double variance_of(const struct threshold_cell *cell, double usual)
 {
     return (usual_freedom * usual + cell->squares) / (usual_freedom + cell->samples - 1) /
            cell->samples;
 }
 
-/* Gives the variance of the regret of what was chosen, and how free that is (Satterthwaite).  A
- * range where the table's own plan stands adds nearly nothing. */
+/* The variance of the regret of the chosen plans, and its degrees of freedom (Satterthwaite).  A
+ * range where the table's own plan was chosen adds nearly nothing. */
 static double regret_variance(const struct finder *f, double usual, const size_t *chosen,
                               double *freedom)
 {
@@ -211,10 +214,11 @@ static double normal_number(uint64_t index)
     return sqrt(-2 * log(radius)) * cos(6.283185307179586 * turn);
 }
 
-/* What is chosen by samples looks better by them than it is, as much as choices from samples drawn
- * around them look better than by the samples themselves.  These choices differ, and so the
- * interval is as wide as theirs are on average: that of the one choice would be too narrow, above
- * all where it is the table's plan in most ranges. */
+/* Estimates the regret.  Plans that were chosen by samples look better by these samples than they
+ * are.  The bootstrap measures this bias: it chooses from samples drawn around the real ones, and
+ * compares how good the choice looks with how good it is by the real ones.  The variance is the
+ * mean over all draws.  That of the one real choice would be too small, above all where it equals
+ * the table in most ranges. */
 static struct gain find_regret(struct finder *f, const size_t *chosen)
 {
     enum { DRAWS = 200 };
@@ -325,7 +329,7 @@ int thresholds_find(const struct thresholds_problem *problem, struct thresholds 
     }
     inout->judged = judged / all;
     inout->regret = (struct gain)GAIN_UNKNOWN;
-    if (judged > 0 && inout->same) /* that is no estimate */
+    if (judged > 0 && inout->same) /* exactly 0, without an estimate */
         inout->regret = (struct gain){ 0, 0, 0 };
     else if (judged > 0 && isfinite(inout->cost))
         inout->regret = find_regret(&f, inout->chosen);

@@ -1,5 +1,6 @@
-/* A table with a plan for each range of a key as a few switch points: the best plans that change at
- * most so many times, and what they lose against the table.  Pure. */
+/* Reduces a table with a plan for each range of a key to a few switch points: finds the best
+ * sequence of plans that changes at most so many times, and estimates what it loses against the
+ * table. */
 #ifndef THRESHOLDS_H
 #define THRESHOLDS_H
 
@@ -11,45 +12,50 @@
 
 enum { THRESHOLDS_SWITCHES_MAX = 8 };
 
-/* One plan in one range. */
+/* The samples of one plan in one range: one trial. */
 struct threshold_cell {
     uint32_t samples;
-    double mean, squares; /* of log(ns); squares: sum of squared deviations from the mean */
-    bool failed;          /* it failed there */
+    double mean, squares; /* of log(ns); squares: sum of squares about the mean */
+    bool failed;          /* the plan cannot run there */
 };
 
+/* Adds a sample. */
 void threshold_cell_add(struct threshold_cell *cell, double ns);
 
+/* One plan of the problem. */
 struct threshold_plan {
-    bool candidate;       /* false: it is the table's in some range, and none to choose */
-    uint32_t distance;    /* how far it lies from the default: of equal ones the nearer is taken */
-    uint32_t raised_axes; /* axes that may only rise along the key, a bit for each that has
-                             raised_axes */
+    bool candidate;       /* false: a plan of the table that may not be chosen */
+    uint32_t distance;    /* from the default: of equal plans the nearer one is chosen */
+    uint32_t raised_axes; /* of the axes that may only rise along the key: a bit for each that this
+                           * plan has risen */
 };
 
+/* What to reduce; all arrays are borrowed. */
 struct thresholds_problem {
-    size_t ranges, plans;
+    size_t ranges, plans; /* counts */
     const struct threshold_plan *plan;
     const struct threshold_cell *cells; /* range * plans + plan */
-    const double *weight;               /* of each range, 0 or more */
-    const size_t *table;                /* the table's plan of each range; plans: it has no cell */
-    uint32_t switches;                  /* at most */
+    const double *weight;               /* by range, 0 or more */
+    const size_t *table;                /* by range: the table's plan; `plans`: it has no cell */
+    uint32_t switches;                  /* the most changes of the plan */
 };
 
+/* The result.  The caller owns `chosen`. */
 struct thresholds {
-    size_t *chosen;    /* of each range the plan's index; the caller's room */
-    uint32_t switches; /* how often it changes */
+    size_t *chosen;    /* by range: the plan's index */
+    uint32_t switches; /* changes of the plan */
     double cost;       /* weighted sum of the chosen plans' times in ns */
-    double judged;     /* the share of the weight that lies in ranges that `regret` is about */
-    bool same;         /* in all of them the table's own plan stands */
-    /* Time / the table's time - 1, of ranges where both are known, with a 95 % interval.  NAN:
-     * there is no such range; of the interval: nothing was sampled twice. */
+    double judged;     /* share of the weight in ranges where `regret` is known */
+    bool same;         /* in all of these the table's plan is chosen */
+    /* Time / the table's time - 1 over ranges where both are known, with a 95 % interval.  NAN:
+     * there is no such range; the interval is NAN if nothing was sampled twice. */
     struct gain regret;
 };
 
-/* UNSUPPORTED, silently: no candidates reach from the first range to the last with so few switches.
- * In a range without a sample of any candidate each one may stand that is not failed, and costs
- * nothing.  Of equal costs the fewest switches are taken, before what lies nearest the default. */
+/* Finds the sequence of least cost.  In a range without a sample of any candidate, every candidate
+ * that did not fail may be chosen and costs nothing.  Of equal costs it chooses the fewest
+ * switches, then the plans nearest to the default.  UNSUPPORTED, without a message: no sequence
+ * with so few switches exists. */
 int thresholds_find(const struct thresholds_problem *problem, struct thresholds *inout);
 
 #endif

@@ -1,4 +1,5 @@
-/* Draws machines as they may be, given the model and the steps, and tunes each of them. */
+/* Estimates what tuning would save: draws machines from the belief that the model and the steps
+ * give, and tunes each of them. */
 #include "worth.h"
 
 #include "plan.h"
@@ -12,13 +13,13 @@
 
 enum { DRAWS = 500 };
 
-/* Before there are steps the model is believed to be off by as much as guided believes of its own
- * costs; that belief counts like so many plans in which it was. */
+/* The prior: the model's errors are as large as `guided` expects of its own cost model.  It counts
+ * like so many plans. */
 static const double belief_freedom = 2;
 
 static const double least_variance = 1e-10;
 
-/* ---- the modelled machine, as guided asks for it */
+/* ---- the modelled machine as a struct search_model */
 
 static double modelled(const struct worth_setup *s, size_t bucket, int arm)
 {
@@ -35,8 +36,8 @@ static size_t bucket_at(const struct worth_setup *s, double log_c)
     return nearest;
 }
 
-/* Guided takes an arm for which there is no number to be unknown everywhere: where one cannot run
- * it gets the default's, and is left out of what is drawn. */
+/* An arm that cannot run gets the default's time: `guided` would take an arm without a number to be
+ * unknown everywhere.  Such arms are left out of the drawn machines. */
 static double model_log_ns(const void *self, double capacity, int arm)
 {
     const struct worth_setup *s = self;
@@ -48,8 +49,7 @@ static double model_log_ns(const void *self, double capacity, int arm)
 
 /* ---- plans for all buckets */
 
-/* The mean over buckets of what an arm takes, by `log_ns`; infinite if there is one in which it
- * cannot run. */
+/* The weighted mean of an arm's log time over all buckets; infinite if it cannot run in some. */
 static double mean_of_arm(const struct worth_setup *s, const double *log_ns, int arm)
 {
     double sum = 0, weights = 0;
@@ -113,7 +113,7 @@ int worth_plans(const struct worth_setup *s, size_t bucket, int arms[WORTH_PLANS
 
 /* ---- how far the model is off */
 
-/* By the ratios of the steps' times to those of their launch's mean. */
+/* The root mean square error of modelled ratios of two steps of one launch; NAN: no steps. */
 static double off_by(const struct worth_setup *s)
 {
     double squares = 0, freedom = 0;
@@ -132,33 +132,34 @@ static double off_by(const struct worth_setup *s)
         squares += sum_squares - sum * sum / n;
         freedom += n - 1;
     }
-    /* A ratio has two such errors in it. */
+    /* A ratio contains the errors of two steps. */
     return freedom > 0 ? sqrt(2 * fmax(0, squares) / freedom) : (double)NAN;
 }
 
-/* Scales what the model is believed to miss, by how likely the steps are. */
+/* Scales the model's expected errors so that the steps become likely. */
 static void fit_misses(const struct worth_setup *s, struct prior *prior, struct belief *belief)
 {
     double squares = belief_freedom, freedom = belief_freedom;
 
-    for (size_t i = 1; i < s->step_count; i++) /* the first one of a launch says its level */
+    for (size_t i = 1; i < s->step_count; i++) /* the first step of a launch fixes its level */
         freedom += s->steps[i].group == s->steps[i - 1].group;
     belief_compute(prior, s->steps, s->step_count, log(s->capacities[0]), false, belief);
     squares += dot(prior->process.residuals, prior->process.residuals, s->step_count);
     prior->misfit_scale = fmax(.05, fmin(30, squares / freedom));
 }
 
-/* ---- machines as they may be */
+/* ---- drawn machines */
 
+/* The memory of draw_machines(); `mean` owns all of it. */
 struct machines {
     size_t arms;
-    double *mean;   /* [bucket][arm], of log(ns) */
-    double *factor; /* Cholesky's of the arms' covariance, [bucket][arm][arm]: the lower arm_rows */
-    double *drawn;  /* [bucket][arm] */
-    double *gains;  /* over the default, then over the best static plan */
+    double *mean;   /* of log(ns), [bucket][arm] */
+    double *factor; /* Cholesky's of the arms' covariance, [bucket][arm][arm]: the lower half */
+    double *drawn;  /* log(ns) of one machine, [bucket][arm] */
+    double *gains;  /* by draw: over the default; then by draw over the best static plan */
 };
 
-/* The lower triangle of a covariance whose arms may be the same but for rounding. */
+/* Cholesky's lower factor of a covariance.  Its arms may be equal except for rounding. */
 static void factorise(const double *covariance, size_t stride, size_t n, double *out)
 {
     for (size_t i = 0; i < n; i++)
@@ -170,7 +171,7 @@ static void factorise(const double *covariance, size_t stride, size_t n, double 
         }
 }
 
-/* Normal numbers, of the same key and index always the same. */
+/* A normal number that depends on the key and the index alone. */
 static double normal(uint64_t key, uint64_t index)
 {
     double radius = ((double)(random_bits(key, 2 * index) >> 11) + .5) * 0x1p-53;
@@ -179,8 +180,8 @@ static double normal(uint64_t key, uint64_t index)
     return sqrt(-2 * log(radius)) * cos(2 * 3.14159265358979323846 * angle);
 }
 
-/* What plans are off by at a capacity is as misfit_covariance to what they are off by at the one
- * before as guided takes it to be. */
+/* Draws the times of one machine.  The errors at neighbouring capacities are correlated as in
+ * belief.h. */
 static void draw_times(const struct worth_setup *s, const struct machines *m, uint64_t draw)
 {
     double z[SEARCH_ARMS_MAX];
@@ -200,9 +201,9 @@ static void draw_times(const struct worth_setup *s, const struct machines *m, ui
     }
 }
 
-/* One machine, tuned: plans are chosen by what they take there, the default where another saves
- * less than the margin; and then they run in a further launch of the ranks, which has
- * launch_variance of its own. */
+/* Draws one machine and tunes it: each bucket gets its fastest plan, or the default if that plan
+ * saves less than the margin.  The gains are those of a further launch of the ranks, which shifts
+ * each plan's times at random. */
 static void tune_one(const struct worth_setup *s, const struct machines *m, uint64_t draw,
                      double *over_default, double *over_static)
 {
@@ -230,7 +231,7 @@ static void tune_one(const struct worth_setup *s, const struct machines *m, uint
     *over_static = 1 - exp((table - fixed) / weights);
 }
 
-/* The middle of the draws, and the interval that leaves as many of them out on each side. */
+/* The median of the draws, and the interval that leaves equally many of them out on each side. */
 static struct gain gain_of_draws(double *gains)
 {
     size_t outside = DRAWS * (100 - WORTH_HOLDS) / 200;

@@ -1,10 +1,9 @@
-/* What tuning a layer is expected to save, before it is tuned: from what every plan takes on a
- * modelled machine, and from a handful of steps of the real one, which say how far the model is off
- * there.  Pure.
+/* Estimates what tuning a layer would save, before it is tuned (`moetune plan --worth`).  It needs
+ * the time of every plan on a modelled machine, and a few steps of the real machine, which tell how
+ * far the model is off.
  *
- * What the model misses is taken to be as misfit_covariance between plans and capacities as guided
- * takes it to be (belief.h), whose mean is the modelled machine here.  How large it is the steps
- * say. */
+ * The errors of the model are correlated between plans and capacities as in belief.h, whose mean is
+ * the modelled machine here.  The steps tell how large these errors are. */
 #ifndef WORTH_H
 #define WORTH_H
 
@@ -15,43 +14,42 @@
 
 enum { WORTH_BUCKETS_MAX = 64 };
 
+/* What to estimate; all pointers are borrowed. */
 struct worth_setup {
-    const struct search_setup *search; /* arms, shape, machine; its model is not looked at */
+    const struct search_setup *search; /* arms, shape, machine; its model is ignored */
     int default_arm;
     size_t bucket_count;
-    const double *capacities, *weights; /* by bucket, in ascending order; of their logarithms */
-    const double *log_ns; /* that arms take on the modelled machine: [bucket][arm]; NAN: an arm
-                           * cannot run there */
-    /* Real steps of arms at capacities of buckets, launch by launch: observation.group is the
-     * launch of the ranks.  Only what arms of one launch differ by is used.  NULL and 0: there are
-     * none. */
+    const double *capacities; /* by bucket, ascending */
+    const double *weights;    /* by bucket: of the logarithm of its time */
+    const double *log_ns;     /* on the modelled machine: [bucket][arm]; NAN: cannot run there */
+    /* Real steps at capacities of buckets, sorted by launch of the ranks (observation.group).  Only
+     * differences within a launch are used.  NULL and 0: none. */
     const struct observation *steps;
     size_t step_count;
-    double
-        launch_variance; /* the variance of what a launch of the ranks adds to a plan's log time */
-    double margin;       /* what saves a smaller share of the default's time is not taken */
+    double launch_variance; /* that a launch of the ranks adds to a plan's log time */
+    double margin;          /* a plan must save this share of the default's time to be chosen */
     uint64_t seed;
 };
 
-/* Of 100 intervals as many as WORTH_HOLDS are to hold what tuning then saves. */
+/* WORTH_HOLDS of 100 intervals contain what tuning then saves. */
 enum { WORTH_HOLDS = 90 };
 
+/* The estimate; a plain value. */
 struct worth {
-    /* Of the table in one further launch of the ranks; with such an interval.  The best static plan
-     * may save a little more than a table of plans that are each better than the default by the
-     * margin. */
+    /* The table's gain in one further launch of the ranks, with that interval.  over_static may be
+     * below 0, because each plan of the table has to beat the default by the margin. */
     struct gain over_default, over_static;
-    int static_arm; /* that is expected to be the best for all buckets */
-    double error;   /* of a modelled ratio of times: how far it is expected to be off */
-    double off;     /* how far it was off in the steps, a root mean square; NAN: there are none */
+    int static_arm; /* expected to be the best for all buckets */
+    double error;   /* expected error of a modelled ratio of times */
+    double off;     /* its root mean square error in the steps; NAN: no steps */
 };
 
-/* UNSUPPORTED where the default, or any other plan, cannot run in any bucket; ERR_NOMEM. */
+/* UNSUPPORTED if the default cannot run in some bucket; ERR_NOMEM after a message. */
 int worth_of(const struct worth_setup *setup, struct worth *out);
 
-/* The plans of a bucket whose steps tell most of what tuning saves: the default, the modelled
- * winner, the best plan for all buckets, and the best of those that share no error with the winner,
- * because only one of them moves tokens.  Returns how many, WORTH_PLANS_MAX at most. */
+/* Lists the plans of a bucket whose steps tell most: the default, the modelled winner, the best
+ * plan for all buckets, and the best plan whose error is independent of the winner's (only one of
+ * the two moves tokens).  Returns how many, at most WORTH_PLANS_MAX. */
 enum { WORTH_PLANS_MAX = 4 };
 int worth_plans(const struct worth_setup *setup, size_t bucket, int arms[WORTH_PLANS_MAX]);
 

@@ -140,9 +140,9 @@ static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
         { "e=dense", "sparse" },
         { "q=1", "not an axis" },
         { "=1", "not an axis" },
-        { "a=nccl", "NCCL's own" },
+        { "a=nccl", "needs NCCL 2.28" },
         { "ctas=4", "only NCCL" },
-        { "proto", "only NCCL" },
+        { "proto", "needs NCCL" },
         { "proto=ll256", "auto, ll, ll128 or simple" },
     };
     struct moe_plan arms[SEARCH_ARMS_MAX];
