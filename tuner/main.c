@@ -1,4 +1,5 @@
-/* moetune: the table of verbs, and the one place where a status becomes an exit code. */
+/* The program moetune: finds the verb of the command line and runs it, and turns its status into
+ * an exit code. */
 #include "launch.h"
 #include "screen.h"
 #include "status.h"
@@ -22,7 +23,7 @@ static int help(const char *name, const char *more)
     const struct verb *verb = name ? verb_find(verbs, name) : NULL;
 
     if (more)
-        return fail(ERR_ARGUMENT, "help takes no argument \"%s\" after VERB", more);
+        return fail(ERR_ARGUMENT, "help takes one VERB: leave out \"%s\"", more);
     if (name && !verb)
         return verb_unknown(verbs, name);
     if (verb)
@@ -32,7 +33,8 @@ static int help(const char *name, const char *more)
     return OK;
 }
 
-static int act(char **argv)
+/* Runs the command line: a verb, or an option that stands instead of one. */
+static int run_command(char **argv)
 {
     const char *first = argv[1];
     const struct verb *verb = verb_find(verbs, first);
@@ -40,12 +42,13 @@ static int act(char **argv)
     if (verb)
         return verb_main(verb, argv, 1);
     if (!strcmp(first, "--cluster"))
-        return verb_main(&tune_verb, argv, 0); /* argv[0] stands for the verb */
+        return verb_main(&tune_verb, argv, 0); /* `moetune --cluster` is `moetune tune` */
     if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
         return help(argv[2], argv[2] ? argv[3] : NULL);
     if (!strcmp(first, "--completion")) {
         if (!argv[2] || strcmp(argv[2], "bash") != 0)
-            return fail(ERR_ARGUMENT, "--completion: for which shell? \"bash\" is there");
+            return fail(ERR_ARGUMENT, "--completion %s: the only shell is bash",
+                        argv[2] ? argv[2] : "");
         completion_print(verbs, stdout);
     } else if (!strcmp(first, "--man")) {
         manual_print(verbs, stdout);
@@ -57,7 +60,7 @@ static int act(char **argv)
     return OK;
 }
 
-enum { FIRST_SPEAKS_S = 10 };
+enum { FIRST_RANK_PRINTS_S = 10 };
 
 int main(int argc, char **argv)
 {
@@ -65,19 +68,19 @@ int main(int argc, char **argv)
 
     verb_list(verbs);
     launch_restore_environment();
-    if (launch_is_later_rank()) /* the first rank tells how the program is used */
+    if (launch_is_later_rank()) /* the first rank alone prints how to use the program */
         log_usage_elsewhere();
     screen_guard();
     log_columns(screen_columns);
     if (argc >= 2)
-        rc = act(argv);
+        rc = run_command(argv);
     else if (!launch_is_later_rank())
         verb_overview(verbs, stderr);
-    /* What was printed into a full disk was not printed. */
+    /* Output to a full disk must not count as success. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)
         rc = fail(ERR_IO, "standard output: %s", strerror(errno));
-    /* The launcher ends all ranks as soon as one has failed: the first must have said why. */
+    /* The launcher ends all ranks as soon as one fails, so the first rank must print why before. */
     if (rc == ERR_ARGUMENT && launch_is_later_rank())
-        sleep(FIRST_SPEAKS_S);
+        sleep(FIRST_RANK_PRINTS_S);
     return verb_exit_code(rc);
 }

@@ -1,4 +1,4 @@
-/* moetune tune: the main job, from options to the dictionary. */
+/* The verb `tune`: sweeps the layers that the options name, and prints the result. */
 #include "doctor.h"
 #include "exec_protocol.h"
 #include "host.h"
@@ -25,25 +25,25 @@
 struct tuning {
     struct tune_request request;
     struct campaign campaign;
-    struct misses misses; /* of --from-misses */
-    struct sweep_result results[TUNE_LAYERS_MAX];
-    size_t swept;
-    int unfit; /* ERR_NOMEM: for one of the layers there is too little memory */
-    char decide[CAMPAIGN_COMMAND_BYTES]; /* the same command, but for its effort */
+    struct misses misses;                         /* of --from-misses */
+    struct sweep_result results[TUNE_LAYERS_MAX]; /* by layer */
+    size_t swept;                                 /* layers that have a result */
+    int unfit;                           /* ERR_NOMEM: some layer needs more memory than there is */
+    char decide[CAMPAIGN_COMMAND_BYTES]; /* the same command without its effort */
 };
 
-/* What a layer's table holds in the buckets that this command is about, and why no more. */
+/* What the table has of a layer in the buckets of this command. */
 struct layer_outcome {
-    const struct layer_plans *space;
+    const struct layer_plans *plans;
     uint32_t entries, undecided;
-    bool wrong; /* a trial's results were */
+    bool wrong; /* a trial had wrong results */
 };
 
 static int count_entry(void *self, const struct entry_row *e)
 {
     struct layer_outcome *o = self;
 
-    if (e->window != o->space->window || e->bucket < o->space->first || e->bucket > o->space->last)
+    if (e->window != o->plans->window || e->bucket < o->plans->first || e->bucket > o->plans->last)
         return OK;
     o->entries++;
     o->undecided += entry_is_undecided(e);
@@ -56,13 +56,13 @@ static int note_wrong(void *self, const struct trial_row *trial)
     return OK;
 }
 
-/* ---- what is said at the end */
+/* ---- what is printed at the end of a run */
 
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
-    const struct layer_plans *space = &t->request.spaces[i];
-    char words[LOAD_WORDS_BYTES], said[LOAD_WORDS_BYTES] = "";
+    const struct layer_plans *plans = &t->request.spaces[i];
+    char words[LOAD_WORDS_BYTES], printed[LOAD_WORDS_BYTES] = "";
 
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
            r->inferred);
@@ -74,16 +74,16 @@ static void print_layer_result(const struct tuning *t, size_t i)
         printf("; %u ruled out by memory", r->ruled_out);
     putchar('\n');
 
-    /* What the files of --routing hold, and what buckets stand for, from bucket to bucket where
-     * that changes. */
-    load_words_file(space->load, words);
+    /* The files of --routing, and the expert load of each bucket where it differs from the bucket
+     * before. */
+    load_words_file(plans->load, words);
     if (*words)
         printf("routing   %s\n", words);
-    for (uint32_t bucket = space->first; bucket <= space->last; bucket++) {
-        load_words_at(space->load, layer_plans_capacity(space, bucket), words);
-        if (strcmp(words, said) != 0)
+    for (uint32_t bucket = plans->first; bucket <= plans->last; bucket++) {
+        load_words_at(plans->load, layer_plans_capacity(plans, bucket), words);
+        if (strcmp(words, printed) != 0)
             printf("          from bucket %u on %s\n", bucket, words);
-        memcpy(said, words, sizeof(said));
+        memcpy(printed, words, sizeof(printed));
     }
     if (*r->standing.why)
         printf("gain      not known: %s\n", r->standing.why);
@@ -108,7 +108,7 @@ static double seconds_taken(const struct tuning *t)
     return (double)(host_clock_ns() - t->campaign.begun_ns) * 1e-9;
 }
 
-/* Says which setting is best, where a layer was tuned in several. */
+/* Prints the best setting (layout, shares) of each layer that was tuned in several settings. */
 static int print_settings(const struct tuning *t)
 {
     struct setting_gain gains[TUNE_LAYERS_MAX];
@@ -160,7 +160,7 @@ static int print_layers(const struct tuning *t, bool *any)
     return OK;
 }
 
-/* Says where all that is kept, and what to do with it. */
+/* Prints where the table is, and the commands that use it. */
 static int print_table(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
@@ -168,7 +168,7 @@ static int print_table(const struct tuning *t)
     uint32_t undecided = 0;
 
     TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
-    /* Twelve digits are compared by eye; --json has all of them. */
+    /* Twelve digits are enough to compare by eye; --json has all of them. */
     printf("table     %s\ndigest    %.12s\n", c->path, digest);
     if (!backend_is_real(c->cluster.backend)) {
         printf("          %s: these rows never answer for a real cluster\nsee it    moetune report "
@@ -186,12 +186,12 @@ static int print_table(const struct tuning *t)
         return OK;
     }
     for (size_t i = 0; i < t->swept; i++) {
-        struct layer_outcome o = { .space = &t->request.spaces[i] };
+        struct layer_outcome o = { .plans = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape_add(c->store, &o.space->shape, &shape));
+        TRY(store_shape_add(c->store, &o.plans->shape, &shape));
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
-        undecided += t->results[i].standing.row.more_s > 0 ? 0 : o.undecided; /* said above */
+        undecided += t->results[i].standing.row.more_s > 0 ? 0 : o.undecided; /* printed above */
     }
     putchar('\n');
     return paste_next(&(struct tuned_table){
@@ -281,33 +281,34 @@ static int prepare(void *self, const struct cluster *here)
 
     TRY(tune_request_make(t->request.options, here, &t->request));
     if (t->request.declared)
-        return fail(ERR_ARGUMENT, "--space %s: its plans are a program's, which --exec names",
+        return fail(ERR_ARGUMENT, "--space %s: a program runs these plans: name it with --exec",
                     t->request.options->space);
     t->campaign.cluster = t->request.cluster;
     t->unfit = tune_request_fits(&t->request, &none);
     return none ? t->unfit : OK;
 }
 
-/* A layer that no plan could run has no table, and whoever waits for one has to hear of it. */
+/* Reports each layer that got no table because no plan could be measured. */
 static int check_tables(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
     int rc = OK;
 
     for (size_t i = 0; i < t->swept; i++) {
-        struct layer_outcome o = { .space = &t->request.spaces[i] };
+        struct layer_outcome o = { .plans = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape_add(c->store, &o.space->shape, &shape));
+        TRY(store_shape_add(c->store, &o.plans->shape, &shape));
         TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
         if (o.entries)
             continue;
-        TRY(store_trials(c->store, c->cluster_id, shape, o.space->window, UINT32_MAX, note_wrong,
+        TRY(store_trials(c->store, c->cluster_id, shape, o.plans->window, UINT32_MAX, note_wrong,
                          &o));
         rc = fail(o.wrong ? ERR_WRONG : UNSUPPORTED,
                   "%s: no plan could be measured%s, so it has no table; moetune show --trials --db "
                   "%s says why",
-                  SHAPE_TEXT(&o.space->shape), o.wrong ? ", for results were wrong" : "", c->path);
+                  SHAPE_TEXT(&o.plans->shape), o.wrong ? ", because results were wrong" : "",
+                  c->path);
     }
     return rc;
 }
@@ -322,12 +323,12 @@ static int tune_layers(void *self)
     TRY(campaign_recognise(&t->campaign));
     tune_request_learn(&t->request, &t->campaign.cluster);
     for (size_t i = 0; i < t->request.space_count; i++) {
-        struct layer_plans *space = &t->request.spaces[i];
+        struct layer_plans *plans = &t->request.spaces[i];
 
-        if (space->shape.shares != MOE_SHARES_EQUAL) /* ranks are given shares by their speeds */
+        if (plans->shape.shares != MOE_SHARES_EQUAL) /* ranks get work by their speeds */
             TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,
-                             &space->shape, &space->load));
-        space->machine.speeds = load_speeds(space->load);
+                             &plans->shape, &plans->load));
+        plans->machine.speeds = load_speeds(plans->load);
     }
     if (from_misses) /* its buckets become the anchors */
         TRY(misses_list(&t->request, t->campaign.store, &t->request.cluster, &t->misses));
@@ -350,11 +351,11 @@ static int tune_layers(void *self)
             t->swept = i + 1;
     }
     rc = campaign_finish(&t->campaign, rc, t->request.options->json ? print_json : print_text, t);
-    /* That one layer has too little memory is said already. */
+    /* That one layer has too little memory is printed already. */
     return rc || from_misses || t->unfit ? rc : check_tables(t);
 }
 
-static int start(const struct verb_call *call, void *options)
+static int run_tune(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
     struct campaign_verb verb = { prepare, tune_layers, NULL };
@@ -410,5 +411,5 @@ const struct verb tune_verb = {
              "because all results were wrong.\nExit code 4: a layer has no table for another "
              "reason.\nExit code 75: cut off. tune prints the command that continues.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
-    .run = start,
+    .run = run_tune,
 };

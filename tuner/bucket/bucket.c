@@ -1,5 +1,5 @@
-/* Loads what the store knows of a bucket, tells it to the decision, writes down each new step, and
- * makes the entry. */
+/* One bucket: loads its samples from the store, hands them to the decision, writes each new step,
+ * and makes the entry. */
 #include "bucket.h"
 
 #include "buckets.h"
@@ -19,7 +19,7 @@ void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
                           .capacity = buckets_capacity(d->buckets, bucket) };
 }
 
-/* ---- what is known */
+/* ---- recorded trials and samples */
 
 static int load_trial(void *self, const struct trial_row *trial)
 {
@@ -32,7 +32,7 @@ static int load_trial(void *self, const struct trial_row *trial)
     a = &b->attempts[arm];
     if (trial->run >= b->dictionary->first_run)
         return ledger_recall(b->dictionary->store, a, trial);
-    /* What failed then may run now: conditions may have changed. */
+    /* A plan that failed in an earlier run may run now, because conditions may have changed. */
     a->trial = *trial;
     a->trial.state = TRIAL_RUNNING;
     a->trial.attempts = 0;
@@ -40,7 +40,7 @@ static int load_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static int remember(struct bucket *b, struct counted_sample told)
+static int remember(struct bucket *b, struct counted_sample sample)
 {
     if (b->sample_count == b->sample_room) {
         uint32_t room = 2 * b->sample_room + 32;
@@ -51,7 +51,7 @@ static int remember(struct bucket *b, struct counted_sample told)
         b->samples = more;
         b->sample_room = room;
     }
-    b->samples[b->sample_count++] = told;
+    b->samples[b->sample_count++] = sample;
     return OK;
 }
 
@@ -74,7 +74,7 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
                                                 sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
-static int load_apart(struct bucket *b)
+static int load_distances(struct bucket *b)
 {
     const struct dictionary *d = b->dictionary;
     const struct declaration *space =
@@ -82,11 +82,11 @@ static int load_apart(struct bucket *b)
 
     if (!space)
         return OK;
-    b->apart = calloc(d->arm_count, sizeof(*b->apart));
-    if (!b->apart)
+    b->distance = calloc(d->arm_count, sizeof(*b->distance));
+    if (!b->distance)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (size_t arm = 0; arm < d->arm_count; arm++)
-        b->apart[arm] = declaration_apart(space, d->arms[arm].choice);
+        b->distance[arm] = declaration_apart(space, d->arms[arm].choice);
     return OK;
 }
 
@@ -106,7 +106,7 @@ int bucket_load(struct bucket *b)
                                                                  k->bucket, d->arms[arm] },
                                                         .capacity = b->capacity },
                                              .usable = true };
-    TRY(load_apart(b));
+    TRY(load_distances(b));
     rc = dictionary_entry(d, k->bucket, &b->entry);
     if (rc < 0)
         return rc;
@@ -118,10 +118,10 @@ int bucket_load(struct bucket *b)
 void bucket_forget(struct bucket *b)
 {
     free(b->attempts);
-    free(b->apart);
+    free(b->distance);
     free(b->samples);
     b->attempts = NULL;
-    b->apart = NULL;
+    b->distance = NULL;
     b->samples = NULL;
     b->sample_count = b->sample_room = 0;
 }
@@ -148,16 +148,16 @@ double bucket_median_ns(const struct bucket *b, int arm)
 
 /* ---- the decision */
 
-/* Where a bucket is decided anew the pairs of earlier runs are about their choice, not about the
- * one to come. */
-static enum decision_purpose purpose_of(const struct bucket *b, const struct counted_sample *told)
+/* What a recorded sample is for.  If the bucket is decided again, pairs of earlier runs do not
+ * prove the new candidate: they were taken for another one. */
+static enum decision_purpose purpose_of(const struct bucket *b, const struct counted_sample *sample)
 {
     bool decided = b->known && dictionary_holds(b->dictionary, &b->entry, false);
-    bool fresh = !b->known || decided || told->run >= b->dictionary->pairs_since;
+    bool fresh = !b->known || decided || sample->run >= b->dictionary->pairs_since;
 
-    if (told->kind == SAMPLE_SEARCH)
+    if (sample->kind == SAMPLE_SEARCH)
         return DECISION_SEARCH;
-    return told->kind == SAMPLE_CONTEST && fresh ? DECISION_SAFETY : DECISION_OTHER;
+    return sample->kind == SAMPLE_CONTEST && fresh ? DECISION_SAFETY : DECISION_OTHER;
 }
 
 enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
@@ -168,8 +168,8 @@ enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
 void bucket_open(struct bucket *b, bool rematch)
 {
     const struct dictionary *d = b->dictionary;
-    /* A refuted entry and an old table's tie hold a plan that nobody chose, an unsound one a plan
-     * that does not gain. */
+    /* The plan of a refuted entry, or of an old table's tie, was not chosen by a decision; that of
+     * an unsound entry does not gain. */
     bool chosen = b->known &&
                   !entry_is(&b->entry, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED | ENTRY_UNSOUND);
     bool usable[SEARCH_ARMS_MAX] = { false };
@@ -182,11 +182,11 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .again = b->known,
                                     .harm = d->harm,
                                     .margin = d->margin,
-                                    .distance = b->apart,
+                                    .distance = b->distance,
                                     .launched = d->launched,
                                     .patience = d->patience ? d->patience : d->effort->patience };
 
-    /* Where trainers have another plan than the default they keep one that is proven. */
+    /* If trainers use another plan than the default now, more pairs are allowed to prove it. */
     if (setup.incumbent >= 0 && setup.incumbent != d->default_arm &&
         setup.patience < 2 * PAIRS_LEAST)
         setup.patience = 2 * PAIRS_LEAST;
@@ -202,18 +202,18 @@ void bucket_open(struct bucket *b, bool rematch)
 
 /* ---- the other kind: plans with r = 0 where the best one has r >= 1, or the other way round */
 
-/* Where experts' capacities differ, plans of both kinds are compared, each at an equal capacity of
- * its own; so an entry says what the best plan of either kind takes. */
+/* Where the capacities of experts differ, a look-up compares plans of both kinds.  So an entry also
+ * has the time of the best plan of the other kind.  A plain value. */
 struct other_kind {
-    bool any;    /* some can run here */
-    int arm;     /* the best one of those whose time is known; -1: none */
-    double over; /* the logarithm of its time minus that of the plan it is compared to */
-    int unknown; /* one that may be better, if it has r = 0; -1: none */
+    bool any;    /* some plan of the other kind can run here */
+    int arm;     /* the best one whose time is known; -1: none */
+    double over; /* log(its time / the time of the plan it is compared with) */
+    int unknown; /* a plan with r = 0 that may be better but needs samples; -1: none */
 };
 
-/* All rows may be one rank's, or one expert's: so many times the even share.  A plan with r = 0
- * that takes longer by more than this is slower wherever it is compared: its step grows with the
- * capacity, and that of the other kind at most in proportion to it. */
+/* Whether a plan with r = 0 is slower in every comparison.  At most all rows go to one rank or one
+ * expert, which is this many times the even share.  The step of the other kind grows at most in
+ * proportion to the capacity. */
 static bool is_hopeless(const struct search *s, const struct normal *over)
 {
     uint32_t experts = s->setup.shape.experts, ranks = s->setup.shape.ranks;
@@ -221,8 +221,9 @@ static bool is_hopeless(const struct search *s, const struct normal *over)
     return over->mean - 2 * over->sd > log((double)(experts < ranks ? experts : ranks));
 }
 
-/* Once it is sampled here, or nearly as well known from elsewhere: also when later samples make the
- * belief a little wider, so that what an entry knows is not lost again. */
+/* Whether a plan's time is known: it has samples here, or the belief is narrow.  wide_sd is larger
+ * than the narrow_sd below, so that a time does not become unknown again when later samples widen
+ * the belief a little. */
 static bool is_known(const struct search *s, int arm, const struct normal *over)
 {
     static const double wide_sd = 0.1;
@@ -231,9 +232,9 @@ static bool is_known(const struct search *s, int arm, const struct normal *over)
            (s->count[arm] > 0 || over->sd <= wide_sd || is_hopeless(s, over));
 }
 
-/* Three samples are enough: two kinds differ by far, or it does not matter much which one answers.
- * Of plans with r >= 1 none are wanted: where one with r = 0 is best, it is so at any smaller
- * capacity that it may have beside this one. */
+/* Whether a plan of the other kind needs samples.  Three are enough: either the kinds differ by
+ * far, or it hardly matters which of them is chosen.  Plans with r >= 1 need none: where a plan
+ * with r = 0 is best, it is also best at smaller capacities. */
 static bool wants_samples(const struct search *s, int arm, const struct normal *over)
 {
     enum { ENOUGH = 3 };
@@ -248,8 +249,8 @@ static bool has_kinds(const struct search *s)
     return !s->setup.shape.space && s->setup.shape.layout == MOE_LAYOUT_EXPERTS && s->setup.arms;
 }
 
-/* Of the plans that the default plan is one of only those that may be published: whoever is told
- * one must not be worse off. */
+/* The best plan of the other kind than `arm`.  Plans with r >= 1 must be safe (decision_is_safe()),
+ * because trainers may get them. */
 static struct other_kind find_other(const struct bucket *b, int arm)
 {
     const struct dictionary *d = b->dictionary;
@@ -289,7 +290,7 @@ int bucket_next(struct bucket *b, enum decision_purpose *purpose)
     if (next != DECISION_DONE || b->decision.setup.search->cut ||
         !has_kinds(b->decision.setup.search) || !decision_result(&b->decision, &r))
         return next;
-    /* Told as what is sampled for safety's sake: the search did not ask for it. */
+    /* The search did not ask for this sample. */
     *purpose = DECISION_SAFETY;
     next = find_other(b, r.arm).unknown;
     return next < 0 ? DECISION_DONE : next;
@@ -319,7 +320,7 @@ int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64
                                  .run = b->dictionary->run };
 
     TRY(ledger_end(store, a, TRIAL_OK, ""));
-    TRY(ledger_sample(store, a, &sample, NULL)); /* it counts: nobody has said it was disturbed */
+    TRY(ledger_sample(store, a, &sample, NULL)); /* it counts: disturbance is not known here */
     if (!b->decision.setup.search)
         return bucket_remember(b, arm, sample.kind, ns);
     return bucket_tell(b, purpose, arm, ns);
@@ -359,7 +360,7 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
         out->throttled += b->attempts[d->default_arm].throttled;
     snprintf(out->reason, sizeof(out->reason), "%s", search_reason_words[r.found.reason]);
     snprintf(out->decision, sizeof(out->decision), "%s", decision_words[r.word]);
-    /* Who decides among some plans alone has not asked what the others take. */
+    /* A rematch is among a few plans, so the others' times are not known. */
     if (b->decision.setup.alone || !has_kinds(b->decision.setup.search))
         return OK;
     other = find_other(b, r.arm);

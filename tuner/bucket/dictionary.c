@@ -1,4 +1,5 @@
-/* Makes entries that follow from what was measured in other buckets. */
+/* Looks up arms, entries and pins of one layer, and makes entries for buckets that were not
+ * measured. */
 #include "dictionary.h"
 
 #include "arms.h"

@@ -1,5 +1,5 @@
-/* Writes the row of a trial before, between and after its steps, and says whether the plan may
- * still be tried. */
+/* Writes the row of a trial before and after its steps, and decides whether its plan may still be
+ * tried. */
 #include "ledger.h"
 
 #include "pairs.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* After so many attempts that were cut off a trial counts as one that kills its ranks. */
+/* A trial whose first step was cut off so many times counts as one that kills its ranks. */
 enum { ATTEMPTS_MAX = 3 };
 
 int ledger_recall(struct store *store, struct attempt *a, const struct trial_row *known)
@@ -43,12 +43,12 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *a, bool harml
     return harmless ? OK : store_commit(store);
 }
 
-bool ledger_forgives(struct attempt *a, enum trial_state state)
+bool ledger_may_repeat(struct attempt *a, enum trial_state state)
 {
     return state == TRIAL_CRASHED && a->kills++ == 0;
 }
 
-int ledger_spare(struct store *store, struct attempt *a)
+int ledger_undo_begin(struct store *store, struct attempt *a)
 {
     if (a->trial.state != TRIAL_RUNNING || !a->trial.attempts)
         return OK;
@@ -61,7 +61,7 @@ int ledger_memory(struct store *store, struct attempt *a, int64_t bytes)
     if (bytes <= a->trial.memory_bytes)
         return OK;
     a->trial.memory_bytes = bytes;
-    /* A trial that runs is written when it is known what became of it. */
+    /* The row of a running trial is written when the trial ends. */
     return a->trial.state == TRIAL_OK && a->trial.id ? store_trial_update(store, &a->trial) : OK;
 }
 
@@ -91,7 +91,7 @@ int ledger_sample(struct store *store, struct attempt *a, const struct sample_ro
     return store_sample_add(store, a->trial.id, sample);
 }
 
-/* The mean of two gains by their intervals of 95 %; NAN where one of them has none. */
+/* The mean of two gains, weighted by their 95 % intervals; NAN if one of them has no interval. */
 static struct gain gain_together(const struct gain *a, const struct gain *b)
 {
     static const double two_sided = 1.96;
@@ -109,8 +109,8 @@ static struct gain gain_together(const struct gain *a, const struct gain *b)
     return (struct gain){ 0 - expm1(mean), 0 - expm1(mean + width), 0 - expm1(mean - width) };
 }
 
-/* The default plan in the place of what does not gain. */
-static void take_default(const struct moe_shape *shape, struct entry_row *e)
+/* Replaces an entry's plan, which does not gain, by the default plan. */
+static void use_default(const struct moe_shape *shape, struct entry_row *e)
 {
     e->plan = plan_default(shape);
     e->time_us = e->default_us;
@@ -129,7 +129,7 @@ void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim, 
 
     if (plan_is_default(&e->plan, shape))
         return;
-    /* It is not shown to be slower; that it is faster this measurement does not say. */
+    /* This measurement does not show that the plan is faster, nor that it is slower. */
     if (claims && !(e->gain.value > pairs_least))
         snprintf(e->decision, sizeof(e->decision), "incumbent");
     if (isnan(e->gain.value)) /* the default cannot run */
@@ -137,7 +137,7 @@ void ledger_weigh(const struct moe_shape *shape, const struct entry_row *claim, 
     if (!(e->gain.value > pairs_least) && !entry_is(claim, ENTRY_OPEN))
         e->gain = gain_together(&claim->gain, &e->gain);
     if (!(e->gain.value > pairs_least)) {
-        take_default(shape, e);
+        use_default(shape, e);
         return;
     }
     ratio = e->default_us * (1 - e->gain.value) / e->time_us;
@@ -158,16 +158,16 @@ int ledger_confirm(struct store *store, struct entry_row *e)
 int ledger_refute(struct store *store, struct entry_row *e, struct moe_plan left, const char *why)
 {
     e->plan = left;
-    e->bound = NAN; /* what gave it was wrong here */
+    e->bound = NAN; /* the belief behind it was wrong */
     e->other = (struct moe_plan){ 0 };
     e->other_us = 0;
     e->no_other = false;
     e->inferred = false;
     e->stale = true;
-    e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
+    e->tier = TIER_LOCAL; /* otherwise another import would bring the refuted plan back */
     snprintf(e->decision, sizeof(e->decision), "refuted");
     TRY(store_entry_put(store, e, why));
-    /* What led tune to the plan, its rounds as well, must not lead it there again. */
+    /* The samples that led `tune` to the plan must not lead it there again. */
     TRY(store_forget(store, e->cluster, e->shape, e->window, e->bucket, SAMPLE_SEARCH,
                      SAMPLE_CONTEST));
     return store_forget(store, e->cluster, e->shape, e->window, e->bucket, SAMPLE_ROUNDS,

@@ -1,5 +1,5 @@
-/* Writes the row of a run, and commits and publishes so often that little can be lost, and so
- * seldom that it costs nothing. */
+/* Writes the row of a run, and decides when to commit and publish: often enough that little can be
+ * lost, and seldom enough that it costs little time. */
 #include "measuring_run.h"
 
 #include "status.h"
@@ -11,7 +11,7 @@
 
 /* ---- the machine that it runs on */
 
-static void say_what_changed(const struct cluster *known, const struct cluster *now)
+static void note_changes(const struct cluster *known, const struct cluster *now)
 {
     for (size_t i = 0; i < cluster_field_count; i++) {
         const char *was = CLUSTER_VALUE(known, &cluster_fields[i]);
@@ -23,8 +23,8 @@ static void say_what_changed(const struct cluster *known, const struct cluster *
     }
 }
 
-/* The same machine with another driver, library or environment: what is known is out of date.  What
- * `probe` measured stays: a search only starts from it. */
+/* If the driver, a library or the environment has changed, all entries become stale.  Results of
+ * `probe` stay: a search only starts from them. */
 int recognise(struct store *store, struct cluster *cluster, int64_t *id)
 {
     struct cluster known;
@@ -35,7 +35,7 @@ int recognise(struct store *store, struct cluster *cluster, int64_t *id)
         cluster_take_model(cluster, &known);
     if (cluster_same_soft(&known, cluster))
         return OK;
-    say_what_changed(&known, cluster);
+    note_changes(&known, cluster);
     TRY(store_expire(store, *id, 0, 0, 0, UINT32_MAX, "the machine changed"));
     return store_cluster_renew(store, *id, cluster);
 }
@@ -66,7 +66,7 @@ int run_first(struct store *store, int64_t cluster, const char *command, bool un
 
     *first = INT64_MAX;
     TRY(store_runs(store, &runs));
-    EACH_ROW (run_row, r, runs) { /* the last one first */
+    EACH_ROW (run_row, r, runs) { /* the latest first */
         if (r->cluster != cluster)
             continue;
         if (strcmp(r->command, command) != 0 || (unfinished && r->state == RUN_COMPLETE))
@@ -109,10 +109,10 @@ int run_commit(struct run *run, double now_us)
 
 int run_publish(struct run *run, double now_us, bool at_once)
 {
-    bool dear = run->published_us > 0 &&
-                run->pace.publish_share * (now_us - run->published_us) < run->publish_took_us;
+    bool too_soon = run->published_us > 0 &&
+                    run->pace.publish_share * (now_us - run->published_us) < run->publish_took_us;
 
-    if (!at_once && (!run->unpublished || dear))
+    if (!at_once && (!run->unpublished || too_soon))
         return OK;
     TRY(store_run_update(run->store, &run->row));
     TRY(store_publish(run->store));

@@ -1,5 +1,5 @@
-/* Opens the database and the ranks that the options ask for, runs a verb, and closes them in good
- * order. */
+/* Opens the database and the ranks that the options ask for, runs a verb on them, times its steps,
+ * and closes everything. */
 #include "campaign.h"
 
 #include "account.h"
@@ -61,10 +61,10 @@ int campaign_check(const struct campaign_setup *s)
     const char *device;
 
     if (s->sim && where->hosts)
-        return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
+        return fail(ERR_ARGUMENT, "--sim does not go with hosts: a modelled cluster runs here");
     if (s->sim && (where->ranks_per_node || where->ranks_per_rack))
-        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks a node has, and a rack: no "
-                                  "--ranks-per-node, no --ranks-per-rack");
+        return fail(ERR_ARGUMENT, "--sim does not go with --ranks-per-node or --ranks-per-rack: "
+                                  "its file has both");
     if (where->virtual.ranks && (s->sim || launch_is_rank()))
         return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
     if (where->hosts && launch_is_rank())
@@ -87,9 +87,8 @@ int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct c
 
 static volatile sig_atomic_t stop;
 
-/* The step under way is finished; whoever interrupts twice does not wait for it.  Other signals
- * come twice without being meant so: to every process of a job, and once more through a launcher.
- */
+/* The first signal lets the running step end.  A second SIGINT exits at once.  Other signals may
+ * arrive twice by accident: from the job system and again through a launcher. */
 static void on_signal(int number)
 {
     if (stop++ && number == SIGINT)
@@ -101,7 +100,7 @@ bool campaign_over(const struct campaign *c)
     return stop || (c->deadline_ns && host_clock_ns() >= c->deadline_ns);
 }
 
-/* Cuts what does not fit at a word boundary. */
+/* A command that does not fit is cut at a word boundary. */
 void campaign_command(char **argv, const char *once, const char *anew,
                       char command[CAMPAIGN_COMMAND_BYTES])
 {
@@ -161,7 +160,7 @@ static int open_store(struct campaign *c)
     TRY(store_open(c->path, flags, &c->store));
     if (s->sim || s->quiet)
         return OK;
-    /* The quick part of `moetune doctor`: whoever measures anyway has been told. */
+    /* The quick checks of `moetune doctor`, so that the user knows before anything is measured. */
     doctor_database(c->path, &found);
     doctor_here(c->where.elsewhere || c->world ? 0 : c->where.ranks,
                 !strcmp(virtual_kernels(&c->cluster), "cuda"), &found);
@@ -191,7 +190,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     progress_open(&c->progress, c->setup->quiet, "ranks start");
     c->progress.deadline_ns = c->deadline_ns;
     launch_on_stop(on_signal);
-    rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
+    rc = fault_setup(-1); /* reports a malformed MOETUNE_FAULT once, before every rank does */
     if (!rc)
         rc = open_store(c);
     if (c->world)
@@ -205,7 +204,8 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     return rc;
 }
 
-/* Every rank of a launcher finds the same cluster, or one of them complains for all. */
+/* On every rank under a launcher: checks the options against the cluster.  Rank 0 prints messages
+ * for all. */
 static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
     bool first = world_topology(c->world)->rank == 0;
@@ -226,7 +226,7 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
     return place_check_ready_started(&c->setup->where, c->world);
 }
 
-/* Under a launcher: rank 0 leads, the others do what it says. */
+/* Under a launcher: rank 0 runs the verb, and the other ranks follow its orders. */
 static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
     struct worker *worker = NULL;
@@ -245,6 +245,7 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     return rc;
 }
 
+/* Without a launcher: this process runs the verb and starts the ranks. */
 static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 {
     struct cluster here = cluster_unknown();
@@ -254,7 +255,7 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
     if (!c->setup->sim)
         rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     gpus = rc || c->where.elsewhere ? 0 : (uint32_t)gpus_here().count;
-    /* GPUs that several ranks share have the wire of copy engines alone. */
+    /* Ranks that share a GPU can only use the wire of copy engines. */
     if (graphs_steps_are(c->setup->graphs) && gpus && c->where.ranks > gpus)
         rc = engine_refuse_steps(graphs_steps_are(c->setup->graphs), "wire", "ce");
     if (!rc)
@@ -304,15 +305,15 @@ int campaign_recognise(struct campaign *c)
     struct cluster known;
     int64_t id;
 
-    /* Entries say how their steps were launched by the environment of their cluster.  auto: as
-     * those that are there. */
+    /* How steps are launched is part of the cluster's environment.  GRAPHS_AUTO: as in the entries
+     * that the table has. */
     c->steps_are = graphs_steps_are(c->setup->graphs);
     if (c->setup->graphs == GRAPHS_AUTO && !store_cluster_find(c->store, &c->cluster, &id)) {
         TRY(store_cluster_get(c->store, id, &known));
         c->steps_are = cluster_steps_are(&known);
     }
     cluster_note_steps(&c->cluster, c->steps_are);
-    /* What is free now is nothing that the cluster is known by. */
+    /* The memory that is free now does not identify the cluster. */
     if (!c->setup->sim)
         c->cluster.memory_gib = NAN;
     return recognise(c->store, &c->cluster, &c->cluster_id);
@@ -347,16 +348,16 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
     const char *why = stop               ? "interrupted"
                       : campaign_over(c) ? "the budget is spent"
                                          : "a host is gone";
-    int said;
+    int printed;
 
     log_line_clear();
-    said = run_end(&c->run, rc, rc == ERR_CUT ? why : NULL, true);
-    if (!said && (!rc || rc == ERR_CUT))
-        said = print(self);
+    printed = run_end(&c->run, rc, rc == ERR_CUT ? why : NULL, true);
+    if (!printed && (!rc || rc == ERR_CUT))
+        printed = print(self);
     fflush(stdout);
     if (rc == ERR_CUT)
         note("%s; what is measured is kept.  To go on: %s", c->run.row.now, c->command);
-    return rc ? rc : said;
+    return rc ? rc : printed;
 }
 
 void campaign_print_heat(const struct campaign *c, FILE *to)
@@ -375,14 +376,14 @@ void campaign_print_heat(const struct campaign *c, FILE *to)
 
 /* ---- durability */
 
-/* So seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
+/* Without `now` it publishes so seldom that this takes at most a twentieth of the time. */
 int campaign_publish(struct campaign *c, bool now)
 {
     c->run.unpublished = true;
     return run_publish(&c->run, host_us(NULL), now);
 }
 
-/* ---- one plan at one bucket on its way through the ranks */
+/* ---- one trial on the ranks */
 
 int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
                      int64_t memory_limit_bytes)
@@ -401,7 +402,7 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
     return store_trial_update(c->store, trial);
 }
 
-static int conclude_attempt(struct campaign *c, struct attempt *a, const struct reply *reply)
+static int record_result(struct campaign *c, struct attempt *a, const struct reply *reply)
 {
     struct trial_row *trial = &a->trial;
 
@@ -420,30 +421,32 @@ static int conclude_attempt(struct campaign *c, struct attempt *a, const struct 
     return ledger_end(c->store, a, reply->state, reply->message);
 }
 
-/* So many disturbed steps in a row, of one plan or of the machine, are set aside; what is disturbed
- * for longer is how the machine runs. */
-enum { PATIENCE = 4 };
+/* So many disturbed steps in a row, of one plan or of the machine, do not count.  A longer
+ * disturbance counts as the way the machine runs. */
+enum { SET_ASIDE_MOST = 4 };
 
-static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
-                       struct campaign_step *out)
+static int record_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
+                         struct campaign_step *out)
 {
     bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
 
     if (disturbed)
-        s->gpu.throttled = a->held_back < PATIENCE && c->held_back < PATIENCE ? SAMPLE_SET_ASIDE
-                                                                              : SAMPLE_DISTURBED;
+        s->gpu.throttled = a->held_back < SET_ASIDE_MOST && c->held_back < SET_ASIDE_MOST
+                               ? SAMPLE_SET_ASIDE
+                               : SAMPLE_DISTURBED;
     a->held_back = disturbed ? a->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
     snprintf(s->load, sizeof(s->load), "%s", c->load);
     heat_add(&c->heat, s);
     TRY(ledger_sample(c->store, a, s, &out->counts));
-    /* Ever longer, 50 ms to .4 s: a step that follows at once finds the same heat or rival. */
+    /* Waits longer each time, 50 ms to 0.4 s: an immediate step would be disturbed again. */
     if (!out->counts && !c->setup->sim)
         usleep(25000u << (a->held_back > c->held_back ? a->held_back : c->held_back));
     return OK;
 }
 
-/* Before it runs and after: the first time a plan is set up and checked, which takes longer. */
+/* Shows a step on the progress line, before and after it runs.  A plan's first step takes longer,
+ * because it is set up and checked. */
 static void show_step(struct campaign *c, const struct attempt *a, const char *what)
 {
     text_put(c->run.row.now, sizeof(c->run.row.now), "bucket %u (c=%" PRIu64 ") %s",
@@ -468,24 +471,24 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     order.sample = (uint64_t)number;
     show_step(c, a, "");
     rc = crew_do(c->crew, &order, &reply);
-    if (!rc && ledger_forgives(a, reply.state))
+    if (!rc && ledger_may_repeat(a, reply.state))
         rc = crew_do(c->crew, &order, &reply);
     if (rc == ERR_CUT)
-        TRY(ledger_spare(c->store, a));
+        TRY(ledger_undo_begin(c->store, a));
     TRY(rc);
-    TRY(conclude_attempt(c, a, &reply));
+    TRY(record_result(c, a, &reply));
     *out = (struct campaign_step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.row.samples_warm += reply.warm_steps;
     if (out->ns) {
         *(kind == SAMPLE_SEARCH ? &c->run.row.samples_search : &c->run.row.samples_default) += 1;
-        TRY(keep_sample(c, a,
-                        &(struct sample_row){ .kind = kind,
-                                              .round = round,
-                                              .ns = out->ns,
-                                              .gpu = reply.gpu,
-                                              .lost_ns = reply.lost_ns,
-                                              .run = c->run.row.id },
-                        out));
+        TRY(record_sample(c, a,
+                          &(struct sample_row){ .kind = kind,
+                                                .round = round,
+                                                .ns = out->ns,
+                                                .gpu = reply.gpu,
+                                                .lost_ns = reply.lost_ns,
+                                                .run = c->run.row.id },
+                          out));
     }
     now_us = host_us(NULL);
     rc = run_stay_alive(&c->run, now_us);

@@ -1,4 +1,5 @@
-/* Compares the speeds that entries were measured with with those of the ranks now. */
+/* Compares the rank speeds that entries were measured with and the present rank speeds, for layers
+ * with shares=speed. */
 #include "unequal.h"
 
 #include "cluster.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool alike(const double *was, const double *is, uint32_t ranks)
+static bool similar_speeds(const double *was, const double *is, uint32_t ranks)
 {
     for (uint32_t q = 0; q < ranks; q++)
         if (fabs(is[q] / was[q] - 1) > rank_speeds_unequal)
@@ -18,14 +19,15 @@ static bool alike(const double *was, const double *is, uint32_t ranks)
     return true;
 }
 
+/* A search for an entry whose speeds are similar to the present ones. */
 struct speeds_comparison {
     struct store *store;
     struct moe_shape shape;
     const struct load *now;
-    struct load *kept; /* the first of an entry's that is like it; NULL: none */
+    struct load *found; /* the first such entry's load; NULL: none; the caller frees it */
 };
 
-/* NULL where the database does not know what stands behind the entry's name. */
+/* The load of an entry; NULL: the database does not know the load's name, or it has no speeds. */
 static struct load *load_of(struct store *store, const struct moe_shape *shape,
                             const struct entry_row *e)
 {
@@ -43,14 +45,14 @@ static struct load *load_of(struct store *store, const struct moe_shape *shape,
     return NULL;
 }
 
-static int keep_alike(void *self, const struct entry_row *e)
+static int find_similar(void *self, const struct entry_row *e)
 {
     struct speeds_comparison *c = self;
-    struct load *load = c->kept ? NULL : load_of(c->store, &c->shape, e);
+    struct load *load = c->found ? NULL : load_of(c->store, &c->shape, e);
 
     if (load && load_between(load) == load_between(c->now) &&
-        alike(load_speeds(load), load_speeds(c->now), c->shape.ranks))
-        c->kept = load;
+        similar_speeds(load_speeds(load), load_speeds(c->now), c->shape.ranks))
+        c->found = load;
     else
         load_close(load);
     return OK;
@@ -69,15 +71,15 @@ int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *
     c.now = now;
     rc = store_shape_add(store, shape, &shape_id);
     if (!rc)
-        rc = store_entries(store, cluster_id, shape_id, keep_alike, &c);
+        rc = store_entries(store, cluster_id, shape_id, find_similar, &c);
     if (rc) {
-        load_close(c.kept);
+        load_close(c.found);
         load_close(now);
         return rc;
     }
     load_close(*inout);
-    *inout = c.kept ? c.kept : now;
-    if (c.kept)
+    *inout = c.found ? c.found : now;
+    if (c.found)
         load_close(now);
     return OK;
 }
@@ -100,7 +102,7 @@ static int expire(void *self, const struct entry_row *e)
     was = load_of(x->store, &shape, e);
     log_only(false);
     moved = load_open_speeds(&shape, x->cluster->rank_speeds_percent, &now) || !was ||
-            !alike(load_speeds(was), load_speeds(now), shape.ranks);
+            !similar_speeds(load_speeds(was), load_speeds(now), shape.ranks);
     log_only(true);
     load_close(was);
     load_close(now);

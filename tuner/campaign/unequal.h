@@ -1,19 +1,19 @@
-/* Layers whose ranks are given work by their speed (shares=speed): by which speeds, and when what
- * was measured with others is out of date. */
+/* Layers whose ranks get work by their speed (shares=speed): which speeds to use, and which entries
+ * were measured with other speeds and are stale. */
 #ifndef UNEQUAL_H
 #define UNEQUAL_H
 
 #include "load.h"
 #include "store.h"
 
-/* Adds them to a load, which may be NULL: those that entries of the layer were measured with, if
- * there are any and no rank's speed has moved by more than a tenth since; else what `moetune probe`
- * measured of this cluster.  So shares stay as they are while ranks do. ERR_ARGUMENT after a
- * message that names it where nothing is known. */
+/* Adds rank speeds to a load, which may be NULL.  It uses the speeds that the layer's entries were
+ * measured with, unless some rank has changed by more than a tenth since.  Otherwise it uses what
+ * `moetune probe` measured.  So shares do not change while the ranks do not.  ERR_ARGUMENT after a
+ * message if no speeds are known. */
 int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *cluster,
                  const struct moe_shape *shape, struct load **inout);
 
-/* After ranks were measured: entries whose ranks' speeds have moved become stale. */
+/* Makes entries stale whose ranks' speeds have changed.  For use after a new measurement. */
 int unequal_expire(struct store *store, int64_t cluster_id, const struct cluster *cluster);
 
 #endif

@@ -359,7 +359,7 @@ int live_fail(struct live *live, struct live_bucket *lb, int arm, enum trial_sta
     bool under_way = live->focus == lb;
 
     TRY(bucket_load(&lb->bucket));
-    if (ledger_forgives(&lb->bucket.attempts[arm], state))
+    if (ledger_may_repeat(&lb->bucket.attempts[arm], state))
         return UNSUPPORTED;
     if (lb->state == LIVE_SETTLED)
         TRY(live_expire(live, lb, "failed in training", false));

@@ -143,7 +143,7 @@ int live_tell(struct live *live, int64_t ns);
 /* Before either of the two: what the step needed of memory, where that is known. */
 void live_memory(struct live *live, int64_t bytes);
 /* Instead: the plan could not be run, `why`.  UNSUPPORTED: nothing is made of it, see
- * ledger_forgives(). */
+ * ledger_may_repeat(). */
 int live_failed(struct live *live, enum trial_state state, const char *why);
 /* Instead: forgets the question, if it has no time. */
 void live_void(struct live *live);

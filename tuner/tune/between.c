@@ -1,4 +1,5 @@
-/* Makes the entry of a bucket between two measured ones from what is known on both sides. */
+/* Infers the entry of a bucket between two measured ones from both of them and the search's model.
+ */
 #include "between.h"
 
 #include "bucket.h"
@@ -10,24 +11,23 @@
 
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 {
-    return arm >= 0 && layer_plans_fits(sweep->space, arm, bucket);
+    return arm >= 0 && layer_plans_fits(sweep->plans, arm, bucket);
 }
 
-/* The side with another plan, where the other side has the default.  NULL: both or neither have it.
- */
+/* If exactly one side has the default plan, the other side; else NULL. */
 static const struct entry_row *only_other(struct sweep *sweep, const struct entry_row *low,
                                           const struct entry_row *high)
 {
-    int default_arm = sweep->space->default_arm;
-    bool low_default = layer_plans_arm(sweep->space, &low->plan) == default_arm;
-    bool high_default = layer_plans_arm(sweep->space, &high->plan) == default_arm;
+    int default_arm = sweep->plans->default_arm;
+    bool low_default = layer_plans_arm(sweep->plans, &low->plan) == default_arm;
+    bool high_default = layer_plans_arm(sweep->plans, &high->plan) == default_arm;
 
     if (default_arm < 0 || low_default == high_default)
         return NULL;
     return low_default ? high : low;
 }
 
-/* Times on a log-log line between two measured buckets, where there is no model. */
+/* A time on the log-log line between two measured buckets, for searches without a model. */
 static double on_line_us(const struct entry_row *low, const struct entry_row *high,
                          uint64_t capacity, double low_us, double high_us)
 {
@@ -37,7 +37,8 @@ static double on_line_us(const struct entry_row *low, const struct entry_row *hi
     return exp(log(low_us) + at * (log(high_us) - log(low_us)));
 }
 
-/* How far a gain lies from the line between its neighbours': it bends, and both were measured. */
+/* The standard deviation of a gain's distance from the line between its neighbours.  The true gain
+ * is not a line, and both neighbours have errors. */
 static double off_the_line(const struct entry_row *low, const struct entry_row *high)
 {
     static const double measured = 0.02, bend = 0.25;
@@ -46,7 +47,7 @@ static double off_the_line(const struct entry_row *low, const struct entry_row *
     return hypot(exact ? 0 : measured, bend * (log1p(-low->gain.value) - log1p(-high->gain.value)));
 }
 
-/* What the plan saves is claimed where it was measured on both sides. */
+/* The gain of an inferred entry; unknown unless its plan was measured on both sides. */
 static struct gain gain_between(const struct entry_row *low, const struct entry_row *high,
                                 const struct entry_row *e)
 {
@@ -66,14 +67,15 @@ static struct gain gain_between(const struct entry_row *low, const struct entry_
     return (struct gain){ 0 - expm1(mean), 0 - expm1(above), 0 - expm1(below) };
 }
 
-/* What the best plan of the other kind than `plan` takes there; 0: not known. */
+/* The time of the best plan of the other kind than `plan` (struct entry_row, `other`); 0: unknown.
+ */
 static double other_us(const struct entry_row *e, const struct moe_plan *plan)
 {
     return plan_other_kind(&e->plan, plan) ? e->time_us : e->other_us;
 }
 
-/* What the best plan of the other kind takes: by the model, if one side at least knows such a plan;
- * where the model has none, on the line between both sides. */
+/* Adds the best plan of the other kind to an entry, if one side at least has such a plan: by the
+ * model, or without a model on the line between both sides. */
 static void infer_other(struct sweep *sweep, const struct entry_row *low,
                         const struct entry_row *high, const bool *usable, struct entry_row *out)
 {
@@ -90,37 +92,38 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
         return;
     dictionary_infer_other(&sweep->dictionary, usable, out);
     if (out->no_other || out->other_us > 0 || !below || !above ||
-        !fits(sweep, out->bucket, layer_plans_arm(sweep->space, plan)))
+        !fits(sweep, out->bucket, layer_plans_arm(sweep->plans, plan)))
         return;
     out->other = *plan;
     out->other_us =
         on_line_us(low, high, out->capacity, other_us(low, &out->plan), other_us(high, &out->plan));
 }
 
-/* Where the default stands in all buckets between. */
-static uint32_t turn_of_default(const struct entry_row *low, const struct entry_row *high,
-                                const struct entry_row *other_side)
+/* The switch with which all buckets between get the default. */
+static uint32_t switch_of_default(const struct entry_row *low, const struct entry_row *high,
+                                  const struct entry_row *other_side)
 {
     return other_side == high ? high->bucket : low->bucket + 1;
 }
 
-static uint32_t expected_turn(struct sweep *sweep, const struct entry_row *low,
-                              const struct entry_row *high)
+/* The switch with the least total time by the model; without a model the middle. */
+static uint32_t expected_switch(struct sweep *sweep, const struct entry_row *low,
+                                const struct entry_row *high)
 {
     const struct dictionary *d = &sweep->dictionary;
-    int low_arm = layer_plans_arm(sweep->space, &low->plan);
-    int high_arm = layer_plans_arm(sweep->space, &high->plan);
+    int low_arm = layer_plans_arm(sweep->plans, &low->plan);
+    int high_arm = layer_plans_arm(sweep->plans, &high->plan);
     double middle = (double)low->capacity * (double)high->capacity;
     double lost = 0, least = 0; /* by the lower side's plan up to here, as logarithms */
-    uint32_t turn = low->bucket + 1, nearer = turn;
+    uint32_t first_high = low->bucket + 1, nearer = first_high;
     bool modelled = false;
 
     for (uint32_t b = low->bucket + 1; b < high->bucket && low_arm != high_arm; b++) {
-        double place = (double)layer_plans_capacity(sweep->space, b), longer;
+        double place = (double)layer_plans_capacity(sweep->plans, b), longer;
 
         nearer = place * place < middle ? b + 1 : nearer;
         if (!fits(sweep, b, low_arm) || !fits(sweep, b, high_arm))
-            continue; /* there is no choice there */
+            continue; /* only one of the two plans can run there */
         longer =
             log(dictionary_expected_us(d, b, low_arm) / dictionary_expected_us(d, b, high_arm));
         if (!isfinite(longer))
@@ -129,20 +132,19 @@ static uint32_t expected_turn(struct sweep *sweep, const struct entry_row *low,
         lost += longer;
         if (lost <= least) {
             least = lost;
-            turn = b + 1;
+            first_high = b + 1;
         }
     }
-    return modelled ? turn : nearer; /* where there is no model, the nearer side */
+    return modelled ? first_high : nearer;
 }
 
-/* Whether the default stands on that side for want of proof alone: of the fresh pairs that were
- * taken there, which no search chose, the greater part says that the plan saves more than a little.
- */
+/* Whether a plan is measured faster on a side that has the default only for lack of a proof: the
+ * median of its fresh pairs there is below -1 %. */
 static int seems_faster(struct sweep *sweep, const struct entry_row *side,
                         const struct moe_plan *plan, bool *faster)
 {
     static const double little = 0.01;
-    int arms[2] = { layer_plans_arm(sweep->space, plan), sweep->space->default_arm };
+    int arms[2] = { layer_plans_arm(sweep->plans, plan), sweep->plans->default_arm };
     uint32_t counts[2] = { 0 }, pairs;
     double log_ns[2][PAIRS_MAX];
     struct bucket b;
@@ -163,16 +165,18 @@ static int seems_faster(struct sweep *sweep, const struct entry_row *side,
     return rc;
 }
 
-int between_turn(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
-                 uint32_t *turn)
+int between_find_switch(struct sweep *sweep, const struct entry_row *low,
+                        const struct entry_row *high, uint32_t *first_high)
 {
     const struct entry_row *other_side = only_other(sweep, low, high);
     bool faster = true;
 
-    /* Where the default's advantage ends the model guesses, and a jump is none of its curves. */
+    /* The model cannot say where the default stops being better: it is smooth, and this may be a
+     * jump. */
     if (other_side)
         TRY(seems_faster(sweep, other_side == low ? high : low, &other_side->plan, &faster));
-    *turn = faster ? expected_turn(sweep, low, high) : turn_of_default(low, high, other_side);
+    *first_high =
+        faster ? expected_switch(sweep, low, high) : switch_of_default(low, high, other_side);
     return OK;
 }
 
@@ -180,7 +184,7 @@ static void infer_arm(struct sweep *sweep, const struct entry_row *low,
                       const struct entry_row *high, uint32_t bucket, int arm, const bool *usable,
                       struct entry_row *out)
 {
-    int default_arm = sweep->space->default_arm;
+    int default_arm = sweep->plans->default_arm;
 
     dictionary_infer(&sweep->dictionary, bucket, arm, usable, out);
     if (isnan(out->time_us)) {
@@ -198,27 +202,27 @@ static void infer_arm(struct sweep *sweep, const struct entry_row *low,
 }
 
 bool between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
-                   uint32_t turn, uint32_t bucket, struct entry_row *out)
+                   uint32_t first_high, uint32_t bucket, struct entry_row *out)
 {
-    int low_arm = layer_plans_arm(sweep->space, &low->plan);
-    int high_arm = layer_plans_arm(sweep->space, &high->plan);
-    int default_arm = sweep->space->default_arm;
+    int low_arm = layer_plans_arm(sweep->plans, &low->plan);
+    int high_arm = layer_plans_arm(sweep->plans, &high->plan);
+    int default_arm = sweep->plans->default_arm;
     int arm = high_arm;
     bool usable[SEARCH_ARMS_MAX];
 
-    if (fits(sweep, bucket, low_arm) && (bucket < turn || !fits(sweep, bucket, high_arm)))
+    if (fits(sweep, bucket, low_arm) && (bucket < first_high || !fits(sweep, bucket, high_arm)))
         arm = low_arm;
-    for (int i = 0; i < (int)sweep->space->arm_count; i++)
+    for (int i = 0; i < (int)sweep->plans->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
-    if (!fits(sweep, bucket, arm)) /* a plan of another launch than the sides' is none */
+    if (!fits(sweep, bucket, arm)) /* with one launch for all, other plans are not allowed */
         arm = sweep->whole ? -1 : default_arm;
     if (arm < 0)
         return false;
     infer_arm(sweep, low, high, bucket, arm, usable, out);
-    /* No plan is told where it is expected to be no faster than the default. */
+    /* A plan that is not expected to be faster than the default gives way to it. */
     if (sweep->whole)
-        visit_claim_nothing(sweep, out);
-    else if (entry_fault(out, &sweep->space->shape, NULL))
+        sweep_claim_nothing(sweep, out);
+    else if (entry_fault(out, &sweep->plans->shape, NULL))
         infer_arm(sweep, low, high, bucket, default_arm, usable, out);
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);
@@ -226,8 +230,8 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     return true;
 }
 
-/* How much it helps to measure a bucket.  Where the default stands because one side has it, what is
- * measured answers for all buckets from there to the other side, too. */
+/* How much it helps to measure a bucket.  If all buckets between have the default because one side
+ * does, a measured bucket also decides those from there to the other side. */
 static double help_of(const struct entry_row *other_side, const struct entry_row *e)
 {
     if (!other_side)
@@ -236,20 +240,20 @@ static double help_of(const struct entry_row *other_side, const struct entry_row
 }
 
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
-                      const struct entry_row *high, uint32_t turn, uint32_t *bucket)
+                      const struct entry_row *high, uint32_t first_high, uint32_t *bucket)
 {
     const struct entry_row *other_side = only_other(sweep, low, high);
     double allowed = sweep->request->effort->refine_above, most = 0;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))
         return false;
-    if (other_side && turn != turn_of_default(low, high, other_side))
+    if (other_side && first_high != switch_of_default(low, high, other_side))
         other_side = NULL;
     allowed = fmax(allowed, 1.5 * fmax(low->bound, high->bound));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
         struct entry_row entry;
 
-        if (between_infer(sweep, low, high, turn, b, &entry) && entry.bound > allowed &&
+        if (between_infer(sweep, low, high, first_high, b, &entry) && entry.bound > allowed &&
             help_of(other_side, &entry) > most) {
             most = help_of(other_side, &entry);
             *bucket = b;

@@ -1,4 +1,5 @@
-/* Turns records of what trainers asked into buckets to measure, the most wanted first. */
+/* Turns recorded look-ups of trainers into layers and buckets to measure, the most frequent bucket
+ * first. */
 #include "misses.h"
 
 #include "declaration.h"
@@ -36,14 +37,14 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
         shape.tokens =
             layer_options_shape(&r->options->layer, (struct rank_layout){ 1, 1, 0 }, MOE_F32)
                 .tokens;
-        note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken",
+        note("%s: the record does not say how many tokens a rank has: using --tokens %u",
              SHAPE_TEXT(&layer->shape), shape.tokens);
     }
     snprintf(range, sizeof(range), "%u:%u", first, last);
     return tune_request_add(r, &shape, layer->window, range, layer);
 }
 
-int misses_spaces(struct tune_request *r)
+int misses_add_layers(struct tune_request *r)
 {
     const struct option_list *files = &r->options->misses, *said = &r->options->shapes;
     struct rank_layout here = cluster_layout(&r->cluster);
@@ -59,7 +60,7 @@ int misses_spaces(struct tune_request *r)
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 
-        /* With --space FILE it is the layers of that space that count, without it those of none. */
+        /* With --space FILE the layers of that space count; without it, layers without a space. */
         if (shape->space != (r->declared ? r->declared->id : 0) ||
             (said->count && !shape_agrees(shape, said->items[0])))
             others++;
@@ -70,22 +71,25 @@ int misses_spaces(struct tune_request *r)
             elsewhere++;
     }
     if (others && r->declared)
-        note("%zu of %zu recorded layers are others than those of the space %s that are meant",
-             others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
+        note(
+            "skipped %zu of %zu recorded layers: they are not of the space %s, or not the layer of "
+            "--shape",
+            others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
     else if (others)
-        note("%s: what was asked of layers with a declared space is measured by their program: "
+        note("%s: skipped layers with a declared space, which their program measures: "
              "tune --space FILE --exec PROGRAM --from-misses %s",
              files->items[0], files->items[0]);
     if (elsewhere)
-        note("%zu of %zu recorded layers are not for %s", elsewhere, r->traffic.count, ranks);
+        note("skipped %zu of %zu recorded layers: they are not for %s", elsewhere, r->traffic.count,
+             ranks);
     if (!r->space_count)
-        return fail(UNSUPPORTED, "%s: nothing was asked for on %s", files->items[0], ranks);
+        return fail(UNSUPPORTED, "%s: no recorded layer is for %s", files->items[0], ranks);
     return OK;
 }
 
 /* ---- buckets */
 
-/* NULL: it is there. */
+/* Why a bucket has no good entry; NULL: it has one. */
 static const char *what_is_missing(const struct entry_row *entry, double share, const char *load)
 {
     if (!entry)
@@ -101,17 +105,18 @@ static const char *what_is_missing(const struct entry_row *entry, double share, 
     return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
 }
 
-/* Where software has changed since, nothing holds, as recognise() has it. */
-static int look_up(struct store *store, const struct cluster *here, const struct layer_plans *space,
+/* Reads the entry of a bucket.  It is stale if the cluster's software has changed, as in
+ * recognise(). */
+static int look_up(struct store *store, const struct cluster *here, const struct layer_plans *plans,
                    uint32_t bucket, struct entry_row *entry)
 {
     struct cluster known;
     int64_t cluster, shape;
     int rc;
 
-    if (!store || store_find(store, here, &space->shape, &cluster, &shape))
+    if (!store || store_find(store, here, &plans->shape, &cluster, &shape))
         return UNSUPPORTED;
-    rc = store_entry_get(store, cluster, shape, space->window, bucket, entry);
+    rc = store_entry_get(store, cluster, shape, plans->window, bucket, entry);
     if (rc)
         return rc;
     TRY(store_cluster_get(store, cluster, &known));
@@ -179,9 +184,9 @@ int misses_list(struct tune_request *r, struct store *store, const struct cluste
     for (size_t i = 0; i < r->space_count; i++)
         r->spaces[i].anchor_count = 0;
     for (size_t i = 0; i < e.count; i++) {
-        struct layer_plans *space = &r->spaces[e.list[i].space];
+        struct layer_plans *plans = &r->spaces[e.list[i].space];
 
-        space->anchors[space->anchor_count++] = e.list[i].bucket;
+        plans->anchors[plans->anchor_count++] = e.list[i].bucket;
     }
     *out = e;
     return OK;

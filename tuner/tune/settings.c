@@ -1,4 +1,4 @@
-/* Compares the tables of one layer in several settings, bucket by bucket. */
+/* Compares the tables of one layer in several settings (layouts, shares), bucket by bucket. */
 #include "settings.h"
 
 #include "shape.h"
@@ -20,34 +20,35 @@ struct logs {
     double value, low, high;
 };
 
+/* One layer in one setting. */
 struct setting {
-    const struct layer_plans *space;
-    struct logs *steps; /* of the space's buckets */
+    const struct layer_plans *plans;
+    struct logs *steps; /* by bucket; owned */
 };
 
 static int note_entry(void *self, const struct entry_row *e)
 {
     const struct setting *s = self;
 
-    if (e->window == s->space->window && e->bucket >= s->space->first &&
-        e->bucket <= s->space->last && !entry_is(e, ENTRY_OPEN))
-        s->steps[e->bucket - s->space->first] =
+    if (e->window == s->plans->window && e->bucket >= s->plans->first &&
+        e->bucket <= s->plans->last && !entry_is(e, ENTRY_OPEN))
+        s->steps[e->bucket - s->plans->first] =
             (struct logs){ log(e->time_us), log(e->low_us), log(e->high_us) };
     return OK;
 }
 
-static int open_setting(const struct layer_plans *space, struct store *store, int64_t cluster,
+static int open_setting(const struct layer_plans *plans, struct store *store, int64_t cluster,
                         struct setting *out)
 {
-    size_t count = space->last - space->first + 1;
+    size_t count = plans->last - plans->first + 1;
     int64_t shape;
 
-    *out = (struct setting){ space, malloc(count * sizeof(*out->steps)) };
+    *out = (struct setting){ plans, malloc(count * sizeof(*out->steps)) };
     if (!out->steps)
         return fail(ERR_NOMEM, "%zu buckets", count);
     for (size_t i = 0; i < count; i++)
         out->steps[i] = (struct logs){ NAN, NAN, NAN };
-    TRY(store_shape_add(store, &space->shape, &shape));
+    TRY(store_shape_add(store, &plans->shape, &shape));
     return store_entries(store, cluster, shape, note_entry, out);
 }
 
@@ -65,7 +66,7 @@ static struct setting_gain compare(const struct setting *first, const struct set
     struct logs sum = { 0 };
     struct setting_gain out = { .gain = NAN, .low = NAN, .high = NAN };
 
-    for (size_t i = 0; i <= first->space->last - first->space->first; i++) {
+    for (size_t i = 0; i <= first->plans->last - first->plans->first; i++) {
         const struct logs *a = &first->steps[i], *b = &other->steps[i];
 
         if (isnan(b->low - a->high) || isnan(b->high - a->low))
@@ -83,7 +84,8 @@ static struct setting_gain compare(const struct setting *first, const struct set
     return out;
 }
 
-/* The best setting of the layer whose first setting this is, among it and those that follow. */
+/* The best setting of one layer: `first` is its first setting, and others may follow it.  *others:
+ * how many do. */
 static struct setting_gain find_best(const struct setting *settings, size_t count, size_t first,
                                      size_t *others)
 {
@@ -93,7 +95,7 @@ static struct setting_gain find_best(const struct setting *settings, size_t coun
     for (size_t i = first + 1; i < count; i++) {
         struct setting_gain g;
 
-        if (!same_layer(settings[first].space, settings[i].space))
+        if (!same_layer(settings[first].plans, settings[i].plans))
             continue;
         g = compare(&settings[first], &settings[i]);
         g.first = first;
@@ -109,7 +111,7 @@ static struct setting_gain find_best(const struct setting *settings, size_t coun
 static bool is_first(const struct setting *settings, size_t at)
 {
     for (size_t i = 0; i < at; i++)
-        if (same_layer(settings[i].space, settings[at].space))
+        if (same_layer(settings[i].plans, settings[at].plans))
             return false;
     return true;
 }

@@ -1,26 +1,26 @@
-/* The last word on a layer: its table meets the default plan and the best static ones in rounds
- * over the measured buckets, entries that lose to a static plan take it, and what the table is
- * worth is kept. */
+/* The end of a layer's sweep.  It runs the rounds (search/rounds.h): they compare the table with
+ * the default plan and with the best static plans over all measured buckets.  It changes the
+ * entries accordingly, and stores the table's gain as the layer's standing. */
 #ifndef STANDING_H
 #define STANDING_H
 
 #include "sweep.h"
 
-/* An earlier run has settled it, or begun to, and nothing was measured since: what its rounds have
- * taught is no reason to measure another bucket. */
+/* Whether rounds of an earlier run have begun or ended, and no bucket was measured since.  Then the
+ * sweep measures no further buckets. */
 int standing_begun(struct sweep *sweep, bool *begun);
 
-/* Whether all entries are of one launch by now, which is not the default's: only where this request
- * fixes the same axes. */
+/* Whether all entries have the launch values that were chosen for the whole table, and not the
+ * default's.  False if this request fixes other axes. */
 int standing_is_one_launch(struct sweep *sweep, bool *whole);
 
-/* Where the time is up nothing is known: standing->why says so, and the return is ERR_CUT.  What
- * was sampled until then counts when the same command goes on.  Entries that the rounds change are
- * in the store; what lies between them is the caller's to infer again.  Buckets count as trainers
- * asked for them; where nobody knows, every factor of c counts alike. */
-int standing_settle(struct sweep *sweep, struct standing *standing);
+/* Runs the rounds.  The caller infers the buckets between measured ones again, because the rounds
+ * may have changed entries.  Buckets are weighted by trainers' traffic; without traffic every
+ * factor of c has the same weight.  ERR_CUT if time is up: standing->why says so, and the samples
+ * count when the same command continues. */
+int standing_run_rounds(struct sweep *sweep, struct standing *standing);
 
-/* To be called instead where the sweep was cut off, because its ranks may be gone. */
+/* For a sweep that was cut off, whose ranks may be gone: finds what is known without rounds. */
 int standing_skip(struct sweep *sweep, struct standing *standing);
 
 #endif

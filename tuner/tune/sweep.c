@@ -1,4 +1,5 @@
-/* Measures the anchors of a layer, then what lies between them, then the table as a whole. */
+/* The sweep of a layer: measures its anchors, infers or measures the buckets between, and has the
+ * rounds compare the whole table. */
 #include "sweep.h"
 
 #include "between.h"
@@ -17,7 +18,7 @@
 
 /* ---- one bucket */
 
-int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
+int sweep_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
                struct campaign_step *out)
 {
     struct campaign *c = sweep->campaign;
@@ -25,19 +26,19 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
     if (campaign_over(c))
         return ERR_CUT;
     if (!sweep->ranks_know)
-        TRY(campaign_layer(c, &sweep->space->shape, sweep->space->load,
+        TRY(campaign_layer(c, &sweep->plans->shape, sweep->plans->load,
                            sweep->request->memory_limit_bytes));
     sweep->ranks_know = true;
     return attempt_step(c, attempt, kind, round, out);
 }
 
-/* Says on the progress line which plan leads; only where somebody is about to read it, because it
- * costs as much as a decision. */
+/* Shows on the progress line which plan leads.  It does so seldom, because it costs as much as a
+ * decision. */
 static void show_leader(struct sweep *sweep)
 {
     struct progress *progress = &sweep->campaign->progress;
     struct search *search = sweep->dictionary.search;
-    int leader, default_arm = sweep->space->default_arm;
+    int leader, default_arm = sweep->plans->default_arm;
     double gain = 0;
 
     if (!progress_wants_leader(progress))
@@ -48,27 +49,27 @@ static void show_leader(struct sweep *sweep)
     if (default_arm >= 0)
         gain = 0 - expm1(search_compare(search, leader, default_arm).mean);
     snprintf(progress->leader, sizeof(progress->leader), "%s leads",
-             PLAN_TEXT(&sweep->space->arms[leader]));
+             PLAN_TEXT(&sweep->plans->arms[leader]));
     if (gain > 0)
         snprintf(progress->leader + strlen(progress->leader),
                  sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%", gain * 100);
 }
 
-/* Brings the decision to where the last run left it; to its end if `measure`. */
+/* Brings the decision of a bucket to where the last run left it; with `measure` to its end. */
 static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 {
-    const struct layer_plans *space = sweep->space;
+    const struct layer_plans *plans = sweep->plans;
     enum decision_purpose purpose;
     int arm;
 
     TRY(bucket_load(b));
-    for (arm = 0; arm < (int)space->arm_count; arm++) {
+    for (arm = 0; arm < (int)plans->arm_count; arm++) {
         struct attempt *a = &b->attempts[arm];
-        int64_t bytes = a->usable ? layer_plans_bytes(space, arm, b->key.bucket) : 0;
+        int64_t bytes = a->usable ? layer_plans_bytes(plans, arm, b->key.bucket) : 0;
 
-        if (bytes <= space->memory_limit_bytes)
+        if (bytes <= plans->memory_limit_bytes)
             continue;
-        TRY(attempt_rule_out(sweep->campaign, a, bytes, space->memory_limit_bytes));
+        TRY(attempt_rule_out(sweep->campaign, a, bytes, plans->memory_limit_bytes));
         sweep->result.ruled_out++;
     }
     bucket_open(b, false);
@@ -78,7 +79,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
         struct attempt *a = &b->attempts[arm];
         struct campaign_step step;
 
-        TRY(visit_step(sweep, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
+        TRY(sweep_step(sweep, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
         if (!step.ns)
             decision_drop(&b->decision, arm);
         else if (step.counts)
@@ -90,7 +91,8 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     return OK;
 }
 
-/* `arm`: the one to publish, or -1.  `out` NULL: nobody asks for an entry. */
+/* Decides a bucket and makes its entry.  `arm`: the plan to publish; -1: the decided one.  `out`
+ * NULL: no entry is made. */
 static int decide_bucket(struct sweep *sweep, uint32_t bucket, bool measure, int arm,
                          struct entry_row *out)
 {
@@ -105,21 +107,23 @@ static int decide_bucket(struct sweep *sweep, uint32_t bucket, bool measure, int
     return rc;
 }
 
-int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
+int sweep_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
 {
     return decide_bucket(sweep, bucket, false, arm, out);
 }
 
-void visit_claim_nothing(const struct sweep *sweep, struct entry_row *e)
+void sweep_claim_nothing(const struct sweep *sweep, struct entry_row *e)
 {
-    if (!entry_fault(e, &sweep->space->shape, NULL))
+    if (!entry_fault(e, &sweep->plans->shape, NULL))
         return;
     e->default_us = NAN;
     e->gain = (struct gain)GAIN_UNKNOWN;
 }
 
-/* `measure`: as for decide(). */
-static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure, struct entry_row *out)
+/* Decides a bucket and makes the entry of `arm`; `measure` as for decide().  UNSUPPORTED: the plan
+ * cannot run there. */
+static int decide_plan(struct sweep *sweep, uint32_t bucket, int arm, bool measure,
+                       struct entry_row *out)
 {
     struct bucket b;
     int rc;
@@ -128,26 +132,26 @@ static int place(struct sweep *sweep, uint32_t bucket, int arm, bool measure, st
     rc = decide(sweep, &b, measure);
     if (!rc)
         rc = arm >= 0 && b.attempts[arm].usable ? bucket_entry(&b, arm, out) : UNSUPPORTED;
-    if (!rc && arm == sweep->space->default_arm)
+    if (!rc && arm == sweep->plans->default_arm)
         snprintf(out->decision, sizeof(out->decision), "%s", decision_words[DECISION_DEFAULT]);
     if (!rc)
-        visit_claim_nothing(sweep, out);
+        sweep_claim_nothing(sweep, out);
     bucket_forget(&b);
     return rc;
 }
 
-int visit_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, struct entry_row *out)
+int sweep_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, struct entry_row *out)
 {
-    if (arm < 0 || !layer_plans_fits(sweep->space, arm, bucket))
+    if (arm < 0 || !layer_plans_fits(sweep->plans, arm, bucket))
         return UNSUPPORTED;
     if (!inferred)
-        return place(sweep, bucket, arm, false, out);
+        return decide_plan(sweep, bucket, arm, false, out);
     dictionary_infer(&sweep->dictionary, bucket, arm, NULL, out);
-    visit_claim_nothing(sweep, out);
+    sweep_claim_nothing(sweep, out);
     return OK;
 }
 
-int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
+int sweep_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
                     struct normal *belief)
 {
     const struct paired_proof *proof;
@@ -172,15 +176,15 @@ int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
-    int arm = sweep->space->default_arm, rc = UNSUPPORTED;
+    int arm = sweep->plans->default_arm, rc = UNSUPPORTED;
     struct entry_row entry, old;
 
-    /* Before a launch is chosen for the whole table no bucket leaves the one that there is. */
+    /* With fixed axes no bucket changes its plan until a launch is chosen for the whole table. */
     if (sweep->request->fixed) {
         rc = dictionary_entry(&sweep->dictionary, bucket, &old);
         if (rc == OK && sweep->whole)
-            arm = layer_plans_arm(sweep->space, &old.plan);
-        rc = rc < 0 ? rc : place(sweep, bucket, arm, true, &entry);
+            arm = layer_plans_arm(sweep->plans, &old.plan);
+        rc = rc < 0 ? rc : decide_plan(sweep, bucket, arm, true, &entry);
     }
     if (rc == UNSUPPORTED)
         rc = decide_bucket(sweep, bucket, true, -1, &entry);
@@ -195,7 +199,8 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     return campaign_publish(c, false);
 }
 
-static int visit(struct sweep *sweep, uint32_t bucket)
+/* Measures a bucket unless it is pinned or known. */
+static int sweep_bucket(struct sweep *sweep, uint32_t bucket)
 {
     struct entry_row e;
     int rc = dictionary_entry(&sweep->dictionary, bucket, &e);
@@ -206,7 +211,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
         sweep->result.pinned++;
     else if (rc == OK && dictionary_holds(&sweep->dictionary, &e, false)) {
         sweep->result.known++;
-        TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* the search hears of it */
+        TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* so that the search has its samples */
     } else {
         TRY(measure(sweep, bucket));
     }
@@ -215,12 +220,12 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     return OK;
 }
 
-/* Visits a bucket that was not foreseen. */
-static int visit_more(struct sweep *sweep, uint32_t bucket)
+/* Sweeps a bucket that is not among the anchors. */
+static int sweep_extra_bucket(struct sweep *sweep, uint32_t bucket)
 {
     sweep->campaign->progress.buckets++;
     sweep->campaign->run.row.buckets_planned++;
-    return visit(sweep, bucket);
+    return sweep_bucket(sweep, bucket);
 }
 
 /* ---- buckets between */
@@ -236,8 +241,8 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     if (dictionary_pin(&sweep->dictionary, entry->bucket))
         return OK;
     sweep->result.inferred++;
-    /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
-     * one that a whole sweep has inferred is better than one by a few buckets. */
+    /* A measured entry of this cluster is better than an inferred one, even at lower effort.  An
+     * entry inferred by a whole sweep is better than one inferred from a few buckets. */
     if (rc == OK &&
         !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND | (sweep->misses ? 0u : ENTRY_INFERRED)))
         return OK;
@@ -248,96 +253,97 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     return store_entry_put(sweep->campaign->store, entry, same ? NULL : "inferred");
 }
 
-/* What the rounds are likely to leave of an entry that stands for want of proof: that of the plan
- * which the search favours, where it saves more than a little. */
-static int foresee(struct sweep *sweep, const struct entry_row *e, struct entry_row *out)
+/* The entry that the rounds will probably make of a default entry: that of the plan which the
+ * search favours, if it saves more than 1 %. */
+static int expect_rounds(struct sweep *sweep, const struct entry_row *e, struct entry_row *out)
 {
     static const double little = 0.01;
-    const struct layer_plans *space = sweep->space;
+    const struct layer_plans *plans = sweep->plans;
     struct entry_row anew;
-    int arm = e->search_winner.struct_size ? layer_plans_arm(space, &e->search_winner) : -1, rc;
+    int arm = e->search_winner.struct_size ? layer_plans_arm(plans, &e->search_winner) : -1, rc;
 
     *out = *e;
     if (e->run < sweep->first_run) /* rounds have judged it */
         return OK;
-    if (arm < 0 || arm == space->default_arm ||
-        layer_plans_arm(space, &e->plan) != space->default_arm)
+    if (arm < 0 || arm == plans->default_arm ||
+        layer_plans_arm(plans, &e->plan) != plans->default_arm)
         return OK;
-    rc = visit_redecide(sweep, e->bucket, arm, &anew);
+    rc = sweep_redecide(sweep, e->bucket, arm, &anew);
     if (rc == OK && anew.gain.value > little)
         *out = anew;
     return rc < 0 ? rc : OK;
 }
 
-/* A bucket between these two that has to be measured before the rounds; UNSUPPORTED: none. */
+/* Finds a bucket between these two that should be measured before the rounds; UNSUPPORTED: none. */
 static int find_doubtful(struct sweep *sweep, const struct entry_row *low,
                          const struct entry_row *high, uint32_t *doubtful)
 {
     struct entry_row sides[2];
-    uint32_t turn;
+    uint32_t first_high;
 
-    if (sweep->misses || sweep->settled || campaign_over(sweep->campaign))
+    if (sweep->misses || sweep->rounds_begun || campaign_over(sweep->campaign))
         return UNSUPPORTED;
-    TRY(foresee(sweep, low, &sides[0]));
-    TRY(foresee(sweep, high, &sides[1]));
-    TRY(between_turn(sweep, &sides[0], &sides[1], &turn));
-    return between_doubtful(sweep, &sides[0], &sides[1], turn, doubtful) &&
+    TRY(expect_rounds(sweep, low, &sides[0]));
+    TRY(expect_rounds(sweep, high, &sides[1]));
+    TRY(between_find_switch(sweep, &sides[0], &sides[1], &first_high));
+    return between_doubtful(sweep, &sides[0], &sides[1], first_high, doubtful) &&
                    !dictionary_pin(&sweep->dictionary, *doubtful)
                ? OK
                : UNSUPPORTED;
 }
 
-static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
+static int infer_between(struct sweep *sweep, const struct entry_row *low,
+                         const struct entry_row *high)
 {
     struct entry_row entry;
-    uint32_t doubtful, turn;
+    uint32_t doubtful, first_high;
     int rc = find_doubtful(sweep, low, high, &doubtful);
 
     if (rc < 0)
         return rc;
     if (!rc) {
-        rc = visit_more(sweep, doubtful);
+        rc = sweep_extra_bucket(sweep, doubtful);
         if (!rc)
             rc = dictionary_entry(&sweep->dictionary, doubtful, &entry);
         if (!rc) {
-            TRY(fill(sweep, low, &entry));
-            return fill(sweep, &entry, high);
+            TRY(infer_between(sweep, low, &entry));
+            return infer_between(sweep, &entry, high);
         }
-        /* Where time is up, or no plan can run there, its neighbours say what lies between. */
+        /* If time is up, or no plan can run there, the bucket is inferred, too. */
         if (rc < 0 && rc != ERR_CUT)
             return rc;
     }
-    TRY(between_turn(sweep, low, high, &turn));
+    TRY(between_find_switch(sweep, low, high, &first_high));
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++)
-        if (between_infer(sweep, low, high, turn, b, &entry))
+        if (between_infer(sweep, low, high, first_high, b, &entry))
             TRY(store_inferred(sweep, &entry));
     return OK;
 }
 
-static bool is_anchor(const struct layer_plans *space, uint32_t bucket)
+static bool is_anchor(const struct layer_plans *plans, uint32_t bucket)
 {
-    for (size_t i = 0; i < space->anchor_count; i++)
-        if (space->anchors[i] == bucket)
+    for (size_t i = 0; i < plans->anchor_count; i++)
+        if (plans->anchors[i] == bucket)
             return true;
     return false;
 }
 
-/* Measured by an earlier sweep than this one and those that it goes on with. */
+/* Whether an entry was measured by an earlier sweep that this one does not continue. */
 static bool is_older(const struct sweep *sweep, const struct entry_row *entry)
 {
     return !entry->inferred && entry->run < sweep->first_run &&
-           !is_anchor(sweep->space, entry->bucket);
+           !is_anchor(sweep->plans, entry->bucket);
 }
 
-/* Fills what lies between each bucket that was measured and the next.  A sweep that goes on is led
- * to the same doubtful buckets as it was the first time: before the rounds it infers from anchors
- * and older entries alone, not from what was found in doubtful buckets. */
-static int fill_all(struct sweep *sweep)
+/* Infers, or measures, the buckets between each measured bucket and the next one.  Before the
+ * rounds it uses anchors and older entries only, not buckets that were measured as doubtful.  So a
+ * sweep that continues finds the same doubtful buckets as the first time. */
+static int infer_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;
     bool have_low = false;
 
-    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+    for (uint32_t b = sweep->plans->first; b <= sweep->plans->last; b++) {
         int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc < 0)
@@ -345,53 +351,54 @@ static int fill_all(struct sweep *sweep)
         if (rc != OK || entry.inferred || entry_is(&entry, ENTRY_UNSOUND) ||
             strcmp(entry.load, sweep->dictionary.load) != 0)
             continue;
-        if (!sweep->settled && !sweep->misses && !is_older(sweep, &entry) &&
-            !is_anchor(sweep->space, b))
+        if (!sweep->rounds_begun && !sweep->misses && !is_older(sweep, &entry) &&
+            !is_anchor(sweep->plans, b))
             continue;
         if (have_low && low.bucket + 1 < b)
-            TRY(fill(sweep, &low, &entry));
+            TRY(infer_between(sweep, &low, &entry));
         low = entry;
         have_low = true;
     }
     return OK;
 }
 
-/* ---- buckets so wide that one plan cannot serve both of their ends: the search's model says so,
- * which knows what was measured at their upper edges */
+/* ---- buckets so wide that one plan is not good at both of their ends, by the search's model */
 
-struct probing {
+/* A check of one bucket at its two ends. */
+struct edge_check {
     struct search *search;
-    uint64_t lower_end;
-    bool usable[SEARCH_ARMS_MAX]; /* memory at the upper edge, for which the entry was made */
+    uint64_t lower_end;           /* a capacity */
+    bool usable[SEARCH_ARMS_MAX]; /* fits into memory at the upper edge, and never failed */
 };
 
-/* What failed in some bucket of the layer is no plan that another width would bring. */
+/* The plans that failed in some bucket of the layer: they would not run with another width either.
+ */
 struct failures {
-    const struct layer_plans *space;
+    const struct layer_plans *plans;
     bool failed[SEARCH_ARMS_MAX];
 };
 
 static int note_failure(void *self, const struct trial_row *trial)
 {
     struct failures *f = self;
-    int arm = layer_plans_arm(f->space, &trial->key.plan);
+    int arm = layer_plans_arm(f->plans, &trial->key.plan);
 
-    /* What was ruled out by arithmetic is so for each bucket by itself. */
+    /* Plans are ruled out by memory for each bucket on its own. */
     if (arm >= 0 && trial->state > TRIAL_OK && trial->state != TRIAL_RULED_OUT)
         f->failed[arm] = true;
     return OK;
 }
 
 /* The best arm at a capacity; -1: there is no model. */
-static int best_at(const struct probing *p, uint64_t capacity)
+static int best_at(const struct edge_check *p, uint64_t capacity)
 {
     struct search_result verdict;
 
     return search_infer(p->search, capacity, p->usable, &verdict) ? verdict.winner : -1;
 }
 
-/* What an arm loses at a capacity; 0 where nobody knows. */
-static double loss_of(const struct probing *p, uint64_t capacity, int arm)
+/* What an arm loses against the best one at a capacity, as a share; 0 without a model. */
+static double loss_of(const struct edge_check *p, uint64_t capacity, int arm)
 {
     int best = best_at(p, capacity);
     double loss;
@@ -402,25 +409,25 @@ static double loss_of(const struct probing *p, uint64_t capacity, int arm)
     return isnan(loss) ? 0 : loss - 1;
 }
 
-/* Counts the buckets whose plan is expected to lose more than TOO_WIDE_LOSS at their lower end,
- * against the plan that is best there, and finds the width that would help.  What a plan loses at
- * the upper edge, too, is no fault of the width.  Measures nothing; what has no model (search.h)
- * finds none. */
+/* Counts the buckets whose plan is expected to lose more than TOO_WIDE_LOSS at their lower end
+ * against the best plan there, and finds the width that would help.  A loss at the upper edge, too,
+ * is subtracted: the width does not cause it.  It measures nothing; without a model (search.h) it
+ * finds no such bucket. */
 static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 {
     const struct dictionary *d = &sweep->dictionary;
-    const struct layer_plans *space = sweep->space;
-    const struct moe_shape *s = &space->shape;
+    const struct layer_plans *plans = sweep->plans;
+    const struct moe_shape *s = &plans->shape;
     uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
     uint32_t own = shape_window(s);
-    struct failures failures = { .space = space };
+    struct failures failures = { .plans = plans };
     struct too_wide found = { 0 };
 
-    TRY(store_trials(d->store, d->cluster, d->shape, space->window, UINT32_MAX, note_failure,
+    TRY(store_trials(d->store, d->cluster, d->shape, plans->window, UINT32_MAX, note_failure,
                      &failures));
-    for (uint32_t b = space->first; b <= space->last && space->window > 1; b++) {
-        struct probing p = { .search = d->search, .lower_end = (uint64_t)b * space->window };
-        uint32_t window = space->window / 2;
+    for (uint32_t b = plans->first; b <= plans->last && plans->window > 1; b++) {
+        struct edge_check p = { .search = d->search, .lower_end = (uint64_t)b * plans->window };
+        uint32_t window = plans->window / 2;
         struct entry_row entry;
         int rc = dictionary_entry(&sweep->dictionary, b, &entry), arm;
 
@@ -428,21 +435,20 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
             return rc;
         if (rc)
             continue;
-        /* The first bucket begins where nothing runs: there the capacity of factor 1 counts, or a
-         * row. */
+        /* Bucket 0 begins at capacity 0.  Its lower end is the capacity of factor 1, or one row. */
         if (!b)
-            p.lower_end = rows && rows < space->window ? rows : 1;
-        for (int i = 0; i < (int)space->arm_count; i++)
-            p.usable[i] = !failures.failed[i] && layer_plans_fits(space, i, b);
-        arm = layer_plans_arm(space, &entry.plan);
+            p.lower_end = rows && rows < plans->window ? rows : 1;
+        for (int i = 0; i < (int)plans->arm_count; i++)
+            p.usable[i] = !failures.failed[i] && layer_plans_fits(plans, i, b);
+        arm = layer_plans_arm(plans, &entry.plan);
         if (loss_of(&p, p.lower_end, arm) - loss_of(&p, entry.capacity, arm) <= TOO_WIDE_LOSS)
             continue;
-        /* The widest half, quarter and so on in whose bucket the lower end does not lose. */
+        /* Halves the width until the lower end does not lose. */
         while (window > 1 &&
                loss_of(&p, p.lower_end, best_at(&p, (p.lower_end / window + 1) * window - 1)) >
                    TOO_WIDE_LOSS)
             window /= 2;
-        /* A layer's own width is known to be narrow enough; the model may hope for too much. */
+        /* The layer's usual width is narrow enough, even if the model says otherwise. */
         window = window < own ? window : own;
         found.buckets++;
         if (!found.window || window < found.window)
@@ -454,29 +460,27 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 
 /* ---- the sweep */
 
-static int visit_all(struct sweep *sweep)
+static int sweep_all(struct sweep *sweep)
 {
-    const struct layer_plans *space = sweep->space;
+    const struct layer_plans *plans = sweep->plans;
     struct entry_row entry;
 
-    for (size_t i = 0; i < space->anchor_count; i++) {
+    for (size_t i = 0; i < plans->anchor_count; i++) {
         if (campaign_over(sweep->campaign))
             return ERR_CUT;
-        TRY(visit(sweep, space->anchors[i]));
+        TRY(sweep_bucket(sweep, plans->anchors[i]));
     }
-    /* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be
-     * wrong. */
-    for (uint32_t b = space->first; b <= space->last; b++) {
+    /* A bucket whose entry `moetune verify` has refuted is measured, not inferred. */
+    for (uint32_t b = plans->first; b <= plans->last; b++) {
         int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc == OK && entry_is(&entry, ENTRY_REFUTED) && !dictionary_pin(&sweep->dictionary, b))
-            rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
+            rc = campaign_over(sweep->campaign) ? ERR_CUT : sweep_extra_bucket(sweep, b);
         if (rc && rc != UNSUPPORTED)
             return rc;
     }
-    /* What earlier sweeps found between the anchors of this one tells the search about the buckets
-     * between, too. */
-    for (uint32_t b = space->first; b <= space->last; b++) {
+    /* Samples of earlier sweeps between the anchors help the search, too. */
+    for (uint32_t b = plans->first; b <= plans->last; b++) {
         int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
@@ -487,35 +491,37 @@ static int visit_all(struct sweep *sweep)
     return OK;
 }
 
-/* `cut`: ERR_CUT if the buckets were cut short, which is what is returned then. */
+/* Infers the buckets between, runs the rounds, and publishes.  `cut`: ERR_CUT if the sweep was cut
+ * off before; it is returned then. */
 static int conclude_sweep(struct sweep *sweep, int cut)
 {
     int rc;
 
-    search_cut(sweep->dictionary.search); /* an unfinished visit must not be taken for one */
-    TRY(standing_begun(sweep, &sweep->settled));
-    TRY(fill_all(sweep));
-    sweep->settled = true;
+    search_cut(sweep->dictionary.search); /* an unfinished bucket must not count as finished */
+    TRY(standing_begun(sweep, &sweep->rounds_begun));
+    TRY(infer_all(sweep));
+    sweep->rounds_begun = true;
     rc = cut ? standing_skip(sweep, &sweep->result.standing)
-             : standing_settle(sweep, &sweep->result.standing);
+             : standing_run_rounds(sweep, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
     TRY(standing_is_one_launch(sweep, &sweep->whole));
     sweep->campaign->progress.compared = sweep->campaign->progress.done;
     sweep->result.inferred = 0;
-    TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
+    TRY(infer_all(sweep)); /* from entries that the rounds may have changed */
     TRY(find_too_wide(sweep, &sweep->result.too_wide));
     TRY(campaign_publish(sweep->campaign, true));
     return cut ? cut : rc;
 }
 
-/* What is known of all buckets is to be found out again, but where a person's word holds. */
+/* --retune: makes all entries stale, so that they are measured again; pinned buckets are left out.
+ */
 static int forget_all(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
 
-    for (uint32_t b = sweep->space->first, end; b <= sweep->space->last; b = end + 1) {
-        for (end = b; end <= sweep->space->last && !dictionary_pin(d, end);)
+    for (uint32_t b = sweep->plans->first, end; b <= sweep->plans->last; b = end + 1) {
+        for (end = b; end <= sweep->plans->last && !dictionary_pin(d, end);)
             end++;
         if (end > b)
             TRY(store_expire(d->store, d->cluster, d->shape, d->buckets.window, b, end - 1,
@@ -527,15 +533,15 @@ static int forget_all(struct sweep *sweep)
 static int sweep_buckets(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
-    const struct layer_plans *space = sweep->space;
+    const struct layer_plans *plans = sweep->plans;
     int rc;
 
     TRY(standing_is_one_launch(sweep, &sweep->whole));
     if (sweep->request->options->retune)
         TRY(forget_all(sweep));
-    TRY(store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first, space->last,
+    TRY(store_expire_loads(d->store, d->cluster, d->shape, plans->window, plans->first, plans->last,
                            d->load));
-    rc = visit_all(sweep);
+    rc = sweep_all(sweep);
     return rc && rc != ERR_CUT ? rc : conclude_sweep(sweep, rc);
 }
 
@@ -543,33 +549,34 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                       struct sweep *out)
 {
     const struct tune_options *o = request->options;
-    struct layer_plans *space = &request->spaces[number];
-    /* The rounds prove what is published (standing.h), unless a budget ends before them. */
+    struct layer_plans *plans = &request->spaces[number];
+    /* Two pairs per bucket are enough, because the rounds prove what is published; with a budget,
+     * which may end before the rounds, it takes as many as a proof needs. */
     uint32_t pairs = c->deadline_ns ? PAIRS_LEAST : PAIRS_BEFORE_ROUNDS;
     int rc;
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.row.id,
-                            .buckets = buckets_of(&space->shape, space->window),
-                            .arms = space->arms,
-                            .arm_count = space->arm_count,
-                            .default_arm = space->default_arm,
+                            .buckets = buckets_of(&plans->shape, plans->window),
+                            .arms = plans->arms,
+                            .arm_count = plans->arm_count,
+                            .default_arm = plans->default_arm,
                             .effort = request->effort,
                             .patience = 2 * pairs,
                             .harm = o->harm,
                             .margin = o->margin };
-    struct search_setup search = { .shape = space->shape,
+    struct search_setup search = { .shape = plans->shape,
                                    .kept = load_kept,
-                                   .load = load_counts(space->load),
-                                   .arms = space->arms,
-                                   .arm_count = space->arm_count,
+                                   .load = load_counts(plans->load),
+                                   .arms = plans->arms,
+                                   .arm_count = plans->arm_count,
                                    .machine = request->machine,
                                    .worth = request->effort->worth,
                                    .repeats = o->repeats,
                                    .seed = c->setup->seed };
 
-    load_name(space->load, d.load);
-    rc = dictionary_open(&d, &space->shape);
+    load_name(plans->load, d.load);
+    rc = dictionary_open(&d, &plans->shape);
     if (!rc)
         rc = campaign_first_run(c, &d.pairs_since);
     if (!rc)
@@ -580,7 +587,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
     }
     *out = (struct sweep){ .campaign = c,
                            .request = request,
-                           .space = space,
+                           .plans = plans,
                            .asked = request->asked[number],
                            .first_run = d.pairs_since,
                            .dictionary = d };
@@ -611,9 +618,9 @@ static int run_misses(struct sweep *sweeps, size_t count, const struct misses *m
         struct sweep *sweep = &sweeps[misses->list[i].space];
 
         if (last && last != sweep)
-            last->ranks_know = false; /* the ranks know one layer at a time */
+            last->ranks_know = false; /* the ranks have one layer at a time */
         last = sweep;
-        rc = campaign_over(sweep->campaign) ? ERR_CUT : visit(sweep, misses->list[i].bucket);
+        rc = campaign_over(sweep->campaign) ? ERR_CUT : sweep_bucket(sweep, misses->list[i].bucket);
     }
     if (rc && rc != ERR_CUT)
         return rc;

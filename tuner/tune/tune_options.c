@@ -1,4 +1,4 @@
-/* Turns the command line of `tune` and `plan` into layers, plans and limits. */
+/* The option rows of `tune` and `plan`, their checks, and the request that they make. */
 #include "tune_options.h"
 
 #include "common_rows.h"
@@ -131,12 +131,11 @@ void tune_tables(FILE *out)
 }
 
 static const char its_capacities[] = "the program says at which capacities it runs";
-
 static const char its_ranks[] = "the program starts its own ranks";
 static const char its_tokens[] = "its tokens, and what it computes between layers, are its own";
 static const char its_steps[] = "which plans it runs, and how often, follows from its times";
 
-/* What cannot be heeded there. */
+/* Options that --exec cannot follow, and why. */
 static const struct {
     const char *option, *why;
 } not_with_exec[] = {
@@ -156,7 +155,7 @@ static const struct {
     { "oversubscribe", its_ranks },
 };
 
-/* Which axes trainers cannot switch. */
+/* Reads which axes trainers cannot switch: --launch, --static. */
 static int read_fixed(const struct tune_options *o, uint32_t *fixed)
 {
     const char *word = o->fixed;
@@ -181,23 +180,23 @@ static int check_fixed(const struct tune_options *o)
 
     if ((o->fixed || o->all_fixed) && o->exec)
         return fail(ERR_ARGUMENT,
-                    "--exec does not go with %s: a space says itself what changes "
-                    "only with a restart of its program",
+                    "--exec does not go with %s: the space of the program says which axes need "
+                    "a restart",
                     option);
     TRY(read_fixed(o, &fixed));
     if (o->all_fixed && o->fixed)
         return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
     if (o->traffic.count && o->exec && !o->space)
         return fail(ERR_ARGUMENT,
-                    "--exec does not go with --traffic: nothing is chosen for all of its "
-                    "capacities together; with a --space it does");
+                    "--exec goes with --traffic only with a --space: without one nothing is chosen "
+                    "for all capacities together");
     if (o->traffic.count && !fixed && !o->exec)
         return fail(ERR_ARGUMENT,
-                    "--traffic says for what one launch is best: it goes with --static, "
-                    "with --launch, or with the --space of a program of --exec");
+                    "--traffic weights buckets to choose one launch: it needs --static, --launch, "
+                    "or --exec with a --space");
     if (fixed && o->misses.count)
         return fail(ERR_ARGUMENT,
-                    "%s does not go with --from-misses: one launch is chosen for a "
+                    "%s does not go with --from-misses: it chooses one launch for the "
                     "whole table",
                     option);
     return OK;
@@ -217,20 +216,16 @@ int tune_options_check(struct tune_options *o, const char *hosts)
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count = options_flatten(tune_rows, rows);
 
-    /* A space says all that may vary and all that an answer depends on. */
+    /* A space declares all axes, and all ranges of its key. */
     if (o->space && strcmp(o->axes, tune_defaults.axes) != 0)
-        return fail(ERR_ARGUMENT, "--space does not go with --axes: it says what may vary");
+        return fail(ERR_ARGUMENT, "--space does not go with --axes: the space has its own axes");
     if (o->space && o->window && strcmp(o->space, own_space_name) != 0)
-        return fail(ERR_ARGUMENT, "--space does not go with --window: the file says ranges of its "
-                                  "key");
+        return fail(ERR_ARGUMENT, "--space does not go with --window: the file has the ranges of "
+                                  "its key");
     if (o->guards.count && !o->exec)
-        return fail(ERR_ARGUMENT, "--guard %s: it is for the program that --exec names",
-                    o->guards.items[0]);
+        return fail(ERR_ARGUMENT, "--guard %s needs --exec", o->guards.items[0]);
     if (o->launch_steps != tune_defaults.launch_steps && !o->space)
-        return fail(ERR_ARGUMENT,
-                    "--launch-steps %u: it is for the program of --exec that has a "
-                    "--space",
-                    o->launch_steps);
+        return fail(ERR_ARGUMENT, "--launch-steps %u needs --exec with a --space", o->launch_steps);
     TRY(check_fixed(o));
     o->setup.where.hosts = hosts;
     if (o->exec)
@@ -244,31 +239,33 @@ int tune_options_check(struct tune_options *o, const char *hosts)
                 return fail(ERR_ARGUMENT, "--exec does not go with --%s: %s", rows[i].name,
                             not_with_exec[k].why);
     TRY(campaign_check(&o->setup));
-    /* A rule that lets every second plan do harm, or takes none at all, is a slip of the finger. */
+    /* A chance of 0 would prove no plan, and one of 0.5 every second plan: surely a typing error.
+     */
     if (!(o->harm > 0 && o->harm < 0.5))
-        return fail(ERR_ARGUMENT, "--harm %g: a share above 0 and below 0.5 is wanted", o->harm);
+        return fail(ERR_ARGUMENT, "--harm %g: must be above 0 and below 0.5", o->harm);
     if (!(o->margin >= 0 && o->margin < 1))
-        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to below 1 is wanted", o->margin);
+        return fail(ERR_ARGUMENT, "--margin %g: must be from 0 to below 1", o->margin);
     if (!o->misses.count)
         return OK;
-    /* The files name layers and buckets; --tokens alone may fill a gap.  A program has one layer:
-     * of several with its space --shape chooses. */
+    /* The files name layers and buckets, so of the layer's options only --tokens is allowed: the
+     * files may lack it.  A program has one layer; --shape chooses among several with its space. */
     defaults.tokens = o->layer.tokens;
     if (o->exec && !o->space)
         return fail(ERR_ARGUMENT,
-                    "--exec does not go with --from-misses: %s; with a --space it does",
+                    "--exec does not go with --from-misses unless it has a --space: %s",
                     its_capacities);
     if (o->models.count || o->shapes.count > (o->space ? 1 : 0) || o->buckets ||
         o->window != tune_defaults.window || o->max_factor != tune_defaults.max_factor ||
         memcmp(&defaults, &o->layer, sizeof(defaults)) != 0)
-        return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
-                                  "leave out what says something else");
+        return fail(ERR_ARGUMENT, "--from-misses takes layers, widths and buckets from the file: "
+                                  "leave out options that name them");
     if (o->retune)
-        return fail(ERR_ARGUMENT, "--from-misses measures what is not known: no --retune");
+        return fail(ERR_ARGUMENT, "--from-misses does not go with --retune: it measures only "
+                                  "buckets without an entry");
     return OK;
 }
 
-/* Guesses for CPU ranks; each may be wrong by a factor of e and the search copes. */
+/* Guesses for CPU ranks.  The search allows for errors of a factor of e. */
 static const struct search_machine cpu_guess = { .message_s = 5e-6,
                                                  .bytes_per_s_between = 1e9,
                                                  .bytes_per_s_inside = 3e9,
@@ -276,7 +273,7 @@ static const struct search_machine cpu_guess = { .message_s = 5e-6,
                                                  .flops = 4e10,
                                                  .launch_s = 2e-5 };
 
-/* And for GPUs: an A100 with NVLink and 200 Gb/s is below them, a B200 above. */
+/* Guesses for GPUs.  An A100 with NVLink and 200 Gb/s is slower, a B200 faster. */
 static const struct search_machine gpu_guess = { .message_s = 5e-6,
                                                  .bytes_per_s_between = 3e10,
                                                  .bytes_per_s_inside = 2e11,
@@ -328,7 +325,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
         .effort = r->effort
     };
     char text[LOAD_TEXT_BYTES], own[DECLARATION_TEXT_BYTES + 1];
-    struct layer_plans *space = &r->spaces[r->space_count];
+    struct layer_plans *plans = &r->spaces[r->space_count];
     struct moe_plan usual = plan_default(shape);
     struct load *load = NULL;
     int rc;
@@ -338,40 +335,39 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     TRY(layer_options_check(shape));
     if (o->setup.sim && !shape->space)
         TRY(cluster_check_multiplies(&r->cluster, shape->dtype));
-    if (shape->space) /* where nothing is known, and beside each plan, the default runs */
+    if (shape->space) /* the default plan must be legal, because every plan is compared with it */
         TRY(plan_check(&usual, shape));
-    /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has.
-     */
+    /* T=0 means "any number of tokens", which only the layer of a program can have. */
     if (!shape->tokens && !o->exec)
         return fail(ERR_ARGUMENT,
-                    "%s: a step without tokens takes no time to choose plans by; "
-                    "--tokens says how many a rank has in a step",
+                    "%s: a step without tokens cannot be timed: name the tokens of a rank with "
+                    "--tokens",
                     SHAPE_TEXT(shape));
     TRY(load_open(shape, setup.window, o->setup.seed, &o->load, &load));
     setup.needed = load_counts(load) ? load_most(load) : 0;
-    rc = layer_plans_open(shape, &setup, space);
+    rc = layer_plans_open(shape, &setup, plans);
     if (rc) {
         load_close(load);
         return rc;
     }
-    space->load = load;
+    plans->load = load;
     r->asked[r->space_count++] = asked;
-    /* A file that declares our own plans says what they are for this layer. */
+    /* A file of moetune's own space must be the one of this layer. */
     if (r->own && r->file_space) {
-        TRY(own_space_text(space, own));
+        TRY(own_space_text(plans, own));
         if (strcmp(own, r->file_space->text) != 0)
             return fail(ERR_ARGUMENT,
-                        "the space %s of the file is not that of this layer (%s), which `moetune "
-                        "plan --space %s` prints",
-                        r->file_space->name, SHAPE_TEXT(&space->shape), own_space_name);
+                        "the file's space %s is not the one of this layer (%s): `moetune "
+                        "plan --space %s` prints that",
+                        r->file_space->name, SHAPE_TEXT(&plans->shape), own_space_name);
     }
-    space->machine.between = load_between(space->load);
-    /* Whether its text can be kept is found before anything is measured. */
-    return load_text(space->load, text);
+    plans->machine.between = load_between(plans->load);
+    /* If the load's text does not fit into the database, it fails before anything is measured. */
+    return load_text(plans->load, text);
 }
 
-/* One layer in each of the layouts and shares that are named; and with equal shares, for others may
- * lose to them: then that is said. */
+/* Adds a layer in each of the layouts and shares that the options name.  Equal shares are always
+ * among them, so that `tune` can report if they are faster. */
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
     struct layer_options with = *layer, each[LAYER_SETTINGS_MAX];
@@ -401,7 +397,7 @@ static int add_layers(struct tune_request *r)
     bool example;
 
     if (o->misses.count)
-        return misses_spaces(r);
+        return misses_add_layers(r);
     for (int i = 0; i < o->models.count; i++) {
         layer = o->layer;
         TRY(model_file_read(o->models.items[i], &layer));
@@ -417,14 +413,14 @@ static int add_layers(struct tune_request *r)
             (on.per_node != NOT_GIVEN && on.per_node != here.per_node) ||
             (on.per_rack != NOT_GIVEN && on.per_rack != here.per_rack))
             return fail(ERR_ARGUMENT,
-                        "--shape \"%s\": here are W=%u m=%u rack=%u; leave them "
-                        "out (--ranks-per-rack says racks)",
+                        "--shape \"%s\": this cluster has W=%u m=%u rack=%u; leave them "
+                        "out (--ranks-per-rack sets racks)",
                         text, here.ranks, here.per_node, here.per_rack);
         TRY(add_layer(r, &layer));
     }
     if (r->space_count)
         return OK;
-    /* The one that options name; an example where they name none. */
+    /* The layer that other options name; an example if they name none. */
     layer = o->layer;
     device = strcmp(r->cluster.backend, "virtual") ? virtual_device(&r->cluster) : "virtual";
     example = !o->exec && layer_options_example(device, r->cluster.ranks, &layer);
@@ -434,7 +430,8 @@ static int add_layers(struct tune_request *r)
     return OK;
 }
 
-/* What is not of these layers is found before anything is measured. */
+/* Reads --launch and --traffic.  Traffic of other layers fails here, before anything is measured.
+ */
 static int read_weights(struct tune_request *r)
 {
     const struct option_list *files = &r->options->traffic;
@@ -443,11 +440,11 @@ static int read_weights(struct tune_request *r)
     for (int i = 0; i < files->count; i++)
         TRY(traffic_read(files->items[i], &r->weights));
     for (size_t i = 0; i < r->space_count && files->count; i++) {
-        const struct layer_plans *space = &r->spaces[i];
-        size_t buckets = (size_t)space->last + 1;
+        const struct layer_plans *plans = &r->spaces[i];
+        size_t buckets = (size_t)plans->last + 1;
         double *weights = calloc(buckets, sizeof(*weights));
         int rc = weights
-                     ? traffic_weights(&r->weights, &space->shape, space->window, weights, buckets)
+                     ? traffic_weights(&r->weights, &plans->shape, plans->window, weights, buckets)
                      : fail(ERR_NOMEM, "%zu buckets", buckets);
 
         free(weights);
@@ -513,17 +510,17 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
     if (request->options->setup.sim)
         return;
     *g = known_machine(known, guess);
-    /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
+    /* A chunk costs at least a hand-over between streams, which is more than a measured launch. */
     g->launch_s = fmax(g->launch_s, guess->launch_s);
 }
 
 uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
 {
-    const struct layer_plans *space = &r->spaces[number];
+    const struct layer_plans *plans = &r->spaces[number];
 
     return r->options->misses.count
-               ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
-               : layer_plans_paper_trials(space);
+               ? (uint64_t)shape_paper_trials(&plans->shape) * plans->anchor_count
+               : layer_plans_paper_trials(plans);
 }
 
 void tune_request_free(struct tune_request *request)

@@ -1,4 +1,5 @@
-/* What `tune` and `plan` are asked for: flags, and what follows from them before anything runs. */
+/* The options of `tune` and `plan`, and the request that follows from them before anything runs:
+ * layers, plans, buckets and limits. */
 #ifndef TUNE_OPTIONS_H
 #define TUNE_OPTIONS_H
 
@@ -13,6 +14,7 @@
 
 enum { TUNE_LAYERS_MAX = 128, TUNE_LAUNCH_STEPS_MAX = 100 };
 
+/* The options as the command line has them; a plain value that borrows argv. */
 struct tune_options {
     struct campaign_setup setup;
     struct layer_options layer;
@@ -29,70 +31,70 @@ struct tune_options {
 extern const struct option_row tune_rows[];
 extern const struct tune_options tune_defaults;
 
-/* Strategies and efforts, for --help. */
+/* Prints the strategies and efforts, for --help. */
 void tune_tables(FILE *out);
 
-/* Options, and everything that can be known without ranks. */
+/* Everything that follows from the options without ranks.  tune_request_make() allocates it,
+ * tune_request_free() frees it. */
 struct tune_request {
     const struct tune_options *options; /* borrowed */
     struct cluster cluster;
-    struct search_machine machine; /* what the search starts from */
+    struct search_machine machine; /* the constants that the search starts from */
     const struct search_ops *strategy;
     const struct effort *effort;
-    int64_t memory_limit_bytes;
-    /* Of --space: the file's, and whose plans are declared so; NULL: moetune's own, `own` on all
-     * axes. */
+    int64_t memory_limit_bytes; /* per rank */
+    /* Of --space: the declared space of the file, NULL: no file; and the space that the layers
+     * have, NULL: they have moetune's own plans.  `own`: these on all axes (--space moetune). */
     const struct declaration *file_space, *declared;
     bool own;
-    struct layer_plans *spaces; /* one per layer */
-    size_t space_count;
-    /* What the files of --from-misses recorded, and each space's part of it. */
+    struct layer_plans *spaces; /* the layers, each with its plans and buckets */
+    size_t space_count;         /* the number of layers */
+    /* The traffic of the files of --from-misses, and by layer its part of it. */
     struct traffic traffic;
     const struct traffic_layer **asked;
-    /* What trainers cannot switch from bucket to bucket: axes, a bit each; 0: nothing.  By what
-     * --traffic recorded a launch of these is chosen, where it is given. */
+    /* The axes that trainers cannot switch between buckets, a bit each; 0: they can switch all. And
+     * the traffic of --traffic, which weights buckets when a launch is chosen. */
     uint32_t fixed;
     struct traffic weights;
 };
 
-/* "r,d": all axes that are fixed, as `--launch` takes them. */
+/* Writes the fixed axes as `--launch` takes them: "r,d". */
 void tune_fixed_text(const struct tune_request *request, char text[FIXED_AXES_BYTES]);
 
-/* Which axes vary.  Who records a load, or asks for capacities at which nothing drops, has no use
- * for padding: there e is one of them, unless the options name those that are wanted. */
+/* The list of axes that vary.  The axis e is added if nothing drops (--routing, or factor 0) and
+ * --axes is not given: padding is of no use there. */
 const char *tune_axes(const struct tune_options *options);
 
-/* Refuses options that contradict each other or HOSTS (NULL: none): ERR_ARGUMENT after a message.
- */
+/* Checks that options do not contradict each other or HOSTS (NULL: none).  ERR_ARGUMENT after a
+ * message. */
 int tune_options_check(struct tune_options *options, const char *hosts);
 
-/* Makes the request for this cluster; with --sim for that of the file, and `here` is not read. */
+/* Makes the request for the cluster `here`; with --sim for the cluster of the file. */
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
 
-/* One more layer, with buckets "LO:HI" of that width (0: that of shape_window()); `asked` may be
- * NULL.  For those that collect layers. */
+/* Adds a layer with buckets "LO:HI" of this width (0: that of shape_window()).  `asked` may be
+ * NULL. */
 int tune_request_add(struct tune_request *request, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked);
 
-/* Where no plan of a layer fits into the memory there is, that is said.  ERR_NOMEM if it is so of
- * one, and in *none whether it is of every one. */
+/* ERR_NOMEM, after a message for each, if some layer has no plan that fits into memory.  *none: no
+ * layer has one. */
 int tune_request_fits(const struct tune_request *request, bool *none);
 
-/* The search starts from what was measured of this cluster, where something was.  A modelled one
- * is known already. */
+/* Has the search start from numbers that were measured of this cluster.  With --sim they are known
+ * already. */
 void tune_request_learn(struct tune_request *request, const struct cluster *known);
-/* How many trials the paper's search takes for the buckets of one of the layers. */
+/* How many trials the paper's search takes for the buckets of one layer. */
 uint64_t tune_paper_trials(const struct tune_request *request, size_t space);
 
 void tune_request_free(struct tune_request *request);
 
-/* The cluster that the file `sim` describes, or `here` where it is NULL; for other verbs that
- * measure. */
+/* The cluster of the file of --sim, or `here` without it. */
 int tune_cluster(const struct campaign_setup *setup, const struct cluster *here,
                  struct cluster *out);
 
-/* What is known of it before its ranks run. */
+/* What the memory accounts need to know of a cluster. */
 struct account_machine tune_machine(const struct cluster *cluster);
 
 #endif
