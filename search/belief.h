@@ -71,6 +71,7 @@ struct belief {
     size_t count, stride;
 };
 
+/* ERR_NOMEM after a message. */
 int belief_open(const struct prior *prior, struct belief *out);
 void belief_close(struct belief *belief);
 
@@ -97,6 +98,7 @@ struct outlook {
     const struct belief *belief;
 };
 
+/* ERR_NOMEM after a message.  The caller closes it even after an error. */
 int outlook_open(const struct prior *prior, struct outlook *out);
 void outlook_close(struct outlook *outlook);
 /* Computes the outlook from the samples.  Its cost grows with count^2 times the number of arms. */

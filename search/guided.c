@@ -17,7 +17,7 @@ enum rule { FIRST, AGAIN, FAMILIES, VALUES, RACE, NEIGHBOURS, TRUST_SAMPLES, NON
 struct request {
     int arm; /* SEARCH_DONE: no further sample is needed */
     enum rule rule;
-    bool limited; /* the samples ended before RACE was content */
+    bool limited; /* the limit of samples came before the race had ended */
 };
 
 /* The state of one guided search; guided_open() allocates it, guided_close() frees it. */

@@ -58,9 +58,9 @@ struct launch_decision {
     struct search *search;     /* its arms are launches */
     struct decision decision;
     uint32_t *distance; /* by launch */
-    struct range *buckets;
-    size_t bucket_count;
-    struct step *step;
+    struct range *ranges;
+    size_t range_count;
+    struct step *steps;
     size_t step_count;
     struct process *processes;
     size_t process_count;
@@ -69,11 +69,11 @@ struct launch_decision {
     double cost; /* of a process, as a share of what a launch may save */
 
     bool has_lineups;
-    struct lineup lineup[LINEUPS]; /* of the candidate and of the default launch; has_lineups: they
+    struct lineup lineups[LINEUPS]; /* of the candidate and of the default launch; has_lineups: they
                                       are fixed */
-    int fixed_arm;                 /* the best single plan of these two; -1: none */
+    int fixed_arm;                  /* the best single plan of these two; -1: none */
 
-    bool running;
+    bool process_running;       /* the last of `processes` has not ended */
     bool *runs_there, *unshown; /* by arm */
 };
 
@@ -211,17 +211,17 @@ int launch_choose(const double *totals, const uint32_t *distance, size_t count, 
 
 static double weighted(const struct launch_decision *c, size_t range, double log_ns)
 {
-    return c->buckets[range].weight * exp(log_ns);
+    return c->ranges[range].weight * exp(log_ns);
 }
 
 static bool can_run(const struct launch_decision *c, size_t range, int arm, int launch)
 {
-    return (int)c->setup.launch_of[arm] == launch && c->buckets[range].search->usable[arm];
+    return (int)c->setup.launch_of[arm] == launch && c->ranges[range].search->usable[arm];
 }
 
 static int live_arm(const struct launch_decision *c, int launch, size_t range)
 {
-    return live_arm_of(&c->buckets[range], c->setup.launch_of, launch, c->setup.distance);
+    return live_arm_of(&c->ranges[range], c->setup.launch_of, launch, c->setup.distance);
 }
 
 /* The variance that a process adds to the logarithm of all its times.  It is estimated from
@@ -238,16 +238,16 @@ static double difference_between_launches(const struct launch_decision *c, doubl
         for (size_t q = p; q-- > 0 && !before;)
             if (c->processes[q].launch == now->launch)
                 before = &c->processes[q];
-        for (size_t r = 0; r < c->bucket_count && before; r++) {
+        for (size_t r = 0; r < c->range_count && before; r++) {
             double distance = 0, weight = 0;
             uint32_t both = 0;
 
             for (size_t i = now->first; i < now->first + now->count; i++)
                 for (size_t j = before->first; j < before->first + before->count; j++)
-                    if (c->step[i].range == (int)r && c->step[j].range == (int)r &&
-                        c->step[i].arm == c->step[j].arm) {
-                        distance += c->step[i].log_ns - c->step[j].log_ns;
-                        weight += weighted(c, r, c->step[j].log_ns);
+                    if (c->steps[i].range == (int)r && c->steps[j].range == (int)r &&
+                        c->steps[i].arm == c->steps[j].arm) {
+                        distance += c->steps[i].log_ns - c->steps[j].log_ns;
+                        weight += weighted(c, r, c->steps[j].log_ns);
                         both++;
                     }
             if (both) {
@@ -270,28 +270,28 @@ static void update_beliefs(struct launch_decision *c)
     if (c->beliefs_current)
         return;
     c->beliefs_current = true;
-    for (size_t r = 0; r < c->bucket_count; r++)
-        fit_range(&c->buckets[r]);
+    for (size_t r = 0; r < c->range_count; r++)
+        fit_range(&c->ranges[r]);
     for (size_t l = 0; l < c->setup.launch_count; l++)
-        c->beliefs[l] = (struct launch_belief){ .runs = c->bucket_count > 0 };
+        c->beliefs[l] = (struct launch_belief){ .runs = c->range_count > 0 };
     for (size_t p = 0; p < c->process_count; p++)
         c->beliefs[c->processes[p].launch].processes += c->processes[p].count > 0;
     for (size_t l = 0; l < c->setup.launch_count; l++) {
         struct launch_belief *b = &c->beliefs[l];
         double sum = 0, together = 0, distance = 0;
 
-        for (size_t r = 0; r < c->bucket_count; r++) {
-            int arm = c->buckets[r].weight > 0 ? live_arm(c, (int)l, r) : 0;
+        for (size_t r = 0; r < c->range_count; r++) {
+            int arm = c->ranges[r].weight > 0 ? live_arm(c, (int)l, r) : 0;
             struct normal level;
             double part;
 
-            if (!(c->buckets[r].weight > 0))
+            if (!(c->ranges[r].weight > 0))
                 continue;
             if (arm < 0) {
                 b->runs = false;
                 break;
             }
-            level = level_of(&c->buckets[r], arm);
+            level = level_of(&c->ranges[r], arm);
             part = weighted(c, r, level.mean);
             sum += part;
             together += part * level.sd;
@@ -354,21 +354,21 @@ static double gain_of_live_plans(const struct launch_decision *c, int launch)
 {
     double sum = 0, doubt = 0;
 
-    for (size_t r = 0; r < c->bucket_count; r++) {
-        struct search *s = c->buckets[r].search;
-        int live = c->buckets[r].weight > 0 ? live_arm(c, launch, r) : -1;
+    for (size_t r = 0; r < c->range_count; r++) {
+        struct search *s = c->ranges[r].search;
+        int live = c->ranges[r].weight > 0 ? live_arm(c, launch, r) : -1;
         double part, most = 0;
 
         if (live < 0)
             continue;
-        part = weighted(c, r, level_of(&c->buckets[r], live).mean);
+        part = weighted(c, r, level_of(&c->ranges[r], live).mean);
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
             struct normal over;
 
             if (arm == live || !can_run(c, r, arm, launch))
                 continue;
             over = search_compare(s, arm, live);
-            over.mean = level_of(&c->buckets[r], arm).mean - level_of(&c->buckets[r], live).mean;
+            over.mean = level_of(&c->ranges[r], arm).mean - level_of(&c->ranges[r], live).mean;
             most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
         }
         sum += part;
@@ -520,12 +520,12 @@ void launch_decision_close(struct launch_decision *c)
         return;
     search_close(c->search);
     for (int i = 0; i < LINEUPS; i++)
-        free(c->lineup[i].live);
-    for (size_t r = 0; r < c->bucket_count; r++)
-        free(c->buckets[r].tally);
+        free(c->lineups[i].live);
+    for (size_t r = 0; r < c->range_count; r++)
+        free(c->ranges[r].tally);
     free(c->distance);
-    free(c->buckets);
-    free(c->step);
+    free(c->ranges);
+    free(c->steps);
     free(c->processes);
     free(c->beliefs);
     free(c->runs_there);
@@ -544,13 +544,13 @@ static int best_fixed(const struct launch_decision *c)
         int launch = (int)c->setup.launch_of[arm];
         double sum = 0;
 
-        if (launch != c->lineup[CANDIDATE_LAUNCH].launch &&
-            launch != c->lineup[DEFAULT_LAUNCH].launch)
+        if (launch != c->lineups[CANDIDATE_LAUNCH].launch &&
+            launch != c->lineups[DEFAULT_LAUNCH].launch)
             continue;
-        for (size_t r = 0; r < c->bucket_count && sum < INFINITY; r++)
-            if (c->buckets[r].weight > 0)
-                sum += c->buckets[r].search->usable[arm]
-                           ? weighted(c, r, level_of(&c->buckets[r], arm).mean)
+        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++)
+            if (c->ranges[r].weight > 0)
+                sum += c->ranges[r].search->usable[arm]
+                           ? weighted(c, r, level_of(&c->ranges[r], arm).mean)
                            : INFINITY;
         if (sum < least) {
             least = sum;
@@ -571,9 +571,9 @@ static void lineup(struct launch_decision *c)
     launch[CANDIDATE_LAUNCH] =
         c->decision.proof_count ? c->decision.proofs[0].arm : launch[DEFAULT_LAUNCH];
     for (int i = 0; i < LINEUPS; i++) {
-        c->lineup[i].launch = launch[i];
-        for (size_t r = 0; r < c->bucket_count; r++)
-            c->lineup[i].live[r] = live_arm(c, launch[i], r);
+        c->lineups[i].launch = launch[i];
+        for (size_t r = 0; r < c->range_count; r++)
+            c->lineups[i].live[r] = live_arm(c, launch[i], r);
     }
     c->fixed_arm = best_fixed(c);
     c->has_lineups = true;
@@ -592,14 +592,14 @@ static void drop_lineups(struct launch_decision *c)
 static const struct lineup *lineup_of(const struct launch_decision *c, int launch)
 {
     for (int i = 0; i < LINEUPS && c->has_lineups; i++)
-        if (c->lineup[i].launch == launch)
-            return &c->lineup[i];
+        if (c->lineups[i].launch == launch)
+            return &c->lineups[i];
     return NULL;
 }
 
 struct normal launch_decision_level(const struct launch_decision *c, int range, int arm)
 {
-    return level_of(&c->buckets[range], arm);
+    return level_of(&c->ranges[range], arm);
 }
 
 int launch_decision_live_arm(const struct launch_decision *c, int launch, int range)
@@ -613,8 +613,8 @@ static const struct step *find_step(const struct launch_decision *c, const struc
                                     size_t range, int arm)
 {
     for (size_t i = p->first; i < p->first + p->count; i++)
-        if (c->step[i].range == (int)range && c->step[i].arm == arm)
-            return &c->step[i];
+        if (c->steps[i].range == (int)range && c->steps[i].arm == arm)
+            return &c->steps[i];
     return NULL;
 }
 
@@ -625,10 +625,10 @@ static double total_of(const struct launch_decision *c, const struct process *p,
 {
     double sum = 0;
 
-    for (size_t r = 0; r < c->bucket_count; r++) {
+    for (size_t r = 0; r < c->range_count; r++) {
         const struct step *s;
 
-        if (!(c->buckets[r].weight > 0) || (range >= 0 && range != (int)r))
+        if (!(c->ranges[r].weight > 0) || (range >= 0 && range != (int)r))
             continue;
         s = find_step(c, p, r, fixed >= 0 ? fixed : live[r]);
         if (!s)
@@ -645,25 +645,25 @@ int launch_decision_add(struct launch_decision *c, struct search *search, double
     struct range fresh = { .search = search, .weight = weight };
 
     for (int i = 0; i < LINEUPS; i++) {
-        int *more = realloc(c->lineup[i].live, (c->bucket_count + 1) * sizeof(*more));
+        int *more = realloc(c->lineups[i].live, (c->range_count + 1) * sizeof(*more));
 
         if (!more)
             return fail(ERR_NOMEM, "a range");
-        c->lineup[i].live = more;
+        c->lineups[i].live = more;
     }
     fresh.tally = calloc(c->setup.arm_count, sizeof(*fresh.tally));
     if (!fresh.tally)
         return fail(ERR_NOMEM, "plans of a range");
-    ARRAY_APPEND(c->buckets, c->bucket_count, fresh);
+    ARRAY_APPEND(c->ranges, c->range_count, fresh);
     c->beliefs_current = false;
     if (weight > 0)
         drop_lineups(c); /* the comparison has one range more */
-    return (int)c->bucket_count - 1;
+    return (int)c->range_count - 1;
 }
 
 void launch_decision_set_weight(struct launch_decision *c, int range, double weight)
 {
-    c->buckets[range].weight = weight;
+    c->ranges[range].weight = weight;
     c->beliefs_current = false;
     drop_lineups(c);
 }
@@ -678,8 +678,8 @@ void launch_decision_set_cost(struct launch_decision *c, double share)
 
 static bool has_weight(const struct launch_decision *c)
 {
-    for (size_t r = 0; r < c->bucket_count; r++)
-        if (c->buckets[r].weight > 0)
+    for (size_t r = 0; r < c->range_count; r++)
+        if (c->ranges[r].weight > 0)
             return true;
     return false;
 }
@@ -717,7 +717,7 @@ void launch_decision_begin(struct launch_decision *c, int launch, enum decision_
 {
     struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
 
-    c->running = more != NULL;
+    c->process_running = more != NULL;
     if (!more)
         return;
     c->processes = more;
@@ -740,11 +740,11 @@ int launch_decision_next_arm(struct launch_decision *c, int range, bool *needed)
 {
     const struct process *p = &c->processes[c->process_count - 1];
     const struct lineup *of = p->purpose == DECISION_SAFETY ? lineup_of(c, p->launch) : NULL;
-    struct search *s = c->buckets[range].search;
+    struct search *s = c->ranges[range].search;
     int first[3] = { -1, -1, -1 };
 
     *needed = true;
-    if (!c->running || !(c->buckets[range].weight > 0))
+    if (!c->process_running || !(c->ranges[range].weight > 0))
         return -1;
     first[0] = of ? of->live[range] : live_arm(c, p->launch, (size_t)range);
     if (p->launch == (int)c->setup.launch_of[c->setup.default_arm])
@@ -767,26 +767,26 @@ int launch_decision_next_arm(struct launch_decision *c, int range, bool *needed)
 int launch_decision_tell(struct launch_decision *c, int range, int arm, int64_t ns)
 {
     struct step fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
-    struct tally *t = &c->buckets[range].tally[arm];
+    struct tally *t = &c->ranges[range].tally[arm];
     double off = fresh.log_ns - t->mean;
 
     t->mean += off / ++t->count;
     t->squares += off * (fresh.log_ns - t->mean);
     c->beliefs_current = false;
-    if (c->running) {
-        ARRAY_APPEND(c->step, c->step_count, fresh);
+    if (c->process_running) {
+        ARRAY_APPEND(c->steps, c->step_count, fresh);
         c->processes[c->process_count - 1].count++;
     }
-    search_tell_unasked(c->buckets[range].search, arm, ns);
+    search_tell_unasked(c->ranges[range].search, arm, ns);
     return OK;
 }
 
 void launch_decision_drop(struct launch_decision *c, int range, int arm)
 {
-    search_drop(c->buckets[range].search, arm, true);
+    search_drop(c->ranges[range].search, arm, true);
     c->beliefs_current = false;
     for (int i = 0; i < LINEUPS && c->has_lineups; i++)
-        if (c->lineup[i].live[range] == arm) {
+        if (c->lineups[i].live[range] == arm) {
             drop_lineups(c);
             return;
         }
@@ -800,9 +800,9 @@ int launch_decision_end(struct launch_decision *c)
     const struct lineup *of = lineup_of(c, p->launch);
     double total;
 
-    if (!c->running)
+    if (!c->process_running)
         return fail(ERR_NOMEM, "processes of a choice");
-    c->running = false;
+    c->process_running = false;
     c->beliefs_current = false;
     update_beliefs(c);
     if (p->purpose == DECISION_SEARCH && p->count && c->beliefs[p->launch].runs)
@@ -872,7 +872,7 @@ struct gain launch_decision_gain(const struct launch_decision *c, int range)
 
     if (!c->has_lineups)
         return (struct gain)GAIN_UNKNOWN;
-    pairs = pairs_with(c, &c->lineup[CANDIDATE_LAUNCH], c->setup.default_arm, range);
+    pairs = pairs_with(c, &c->lineups[CANDIDATE_LAUNCH], c->setup.default_arm, range);
     return gain_of(&pairs, 2 * launch_variance, freedom);
 }
 

@@ -544,8 +544,8 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
  * belief from other buckets may prove that the plan is harmless.  If the search did not choose the
  * plan, the belief counts only if the plan's own pairs make it likely to be faster: one of several
  * plans always looks good by chance.  *by: the mean that was judged; may be NULL. */
-static struct rounds_proof prove_bucket(const struct rounds *r, const struct table_of_means *t,
-                                        int role, int bucket, double chance, struct mean *by)
+static struct rounds_finding prove_bucket(const struct rounds *r, const struct table_of_means *t,
+                                          int role, int bucket, double chance, struct mean *by)
 {
     static const double likely_slower = 0.1;
     const struct bucket_rounds *c = &r->buckets[bucket];
@@ -554,26 +554,26 @@ static struct rounds_proof prove_bucket(const struct rounds *r, const struct tab
     bool is_first = role == ROLE_TABLE && c->search_place == place;
     double belief = is_first ? c->belief.mean : 0;
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
-    struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
+    struct rounds_finding finding = { PROOF_NONE, GAIN_UNKNOWN };
 
     chance /= c->extended || r->setup.reruns ? EXTENDED_FACTOR << r->setup.reruns : 1;
     if (by)
         *by = mean_with_belief(own, belief, variance);
     if (!can_run(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
-        return word;
-    word.gain = range_gain(stated(r, mean_range(own, STATED)));
-    word.proof = mean_proof(own, belief, variance, chance);
-    if (!word.proof && own->mean < -pairs_least &&
+        return finding;
+    finding.gain = range_gain(stated(r, mean_range(own, STATED)));
+    finding.proof = mean_proof(own, belief, variance, chance);
+    if (!finding.proof && own->mean < -pairs_least &&
         (place == place_of(c, c->chosen) || mean_chance_above(own, 0) <= likely_slower)) {
         struct normal others = belief_by_others(r, c->arms[place], bucket);
         struct mean both = mean_with_belief(own, others.mean, others.sd * others.sd);
 
         if (mean_proof(&both, belief, variance, chance))
-            word.proof = PROOF_HARMLESS;
+            finding.proof = PROOF_HARMLESS;
         if (by)
             *by = mean_with_belief(&both, belief, variance);
     }
-    return word;
+    return finding;
 }
 
 /* ---- undecided buckets */
@@ -670,16 +670,17 @@ static int arm_of_table(const struct bucket_rounds *c)
     return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
 }
 
+/* Gives a bucket the plan at a place, and fills in its verdict. */
 static void assign(struct rounds *r, int bucket, int place, enum verdict_as as,
-                   const struct rounds_proof *word, struct rounds_verdict *verdicts)
+                   const struct rounds_finding *finding, struct rounds_verdict *verdict)
 {
     struct bucket_rounds *c = &r->buckets[bucket];
 
     c->role[ROLE_TABLE] = place;
-    *verdicts = (struct rounds_verdict){ c->arms[place], as,
-                                         place == c->role[ROLE_DEFAULT]
-                                             ? (struct rounds_proof){ PROOF_NONE, GAIN_UNKNOWN }
-                                             : *word };
+    *verdict = (struct rounds_verdict){ c->arms[place], as,
+                                        place == c->role[ROLE_DEFAULT]
+                                            ? (struct rounds_finding){ PROOF_NONE, GAIN_UNKNOWN }
+                                            : *finding };
 }
 
 /* A confirmed plan stays confirmed if it still runs and is not shown to be slower.  `harm` is the
@@ -705,7 +706,7 @@ static void update_confirmed(struct rounds *r, const struct table_of_means *over
  * part of the allowed chance of error. */
 static void replace_unproven(struct rounds *r, double harm, struct rounds_verdict *verdicts)
 {
-    struct rounds_proof words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
+    struct rounds_finding findings[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
 
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
         double chance = role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count);
@@ -716,7 +717,7 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_verdic
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
         for (int b = 0; b < r->setup.bucket_count; b++)
-            words[role][b] = prove_bucket(r, &t, role, b, chance, NULL);
+            findings[role][b] = prove_bucket(r, &t, role, b, chance, NULL);
         if (role == ROLE_TABLE)
             update_confirmed(r, &t, harm);
     }
@@ -724,16 +725,16 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_verdic
         struct bucket_rounds *c = &r->buckets[b];
         int best = ROLE_TABLE;
 
-        verdicts[b].word = words[ROLE_TABLE][b];
+        verdicts[b].finding = findings[ROLE_TABLE][b];
         verdicts[b].as = c->confirmed ? VERDICT_CONFIRMED : VERDICT_BY_ITSELF;
-        if (c->confirmed || !can_run(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
+        if (c->confirmed || !can_run(c, c->role[ROLE_DEFAULT]) || findings[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
-            if (words[role][b].proof &&
-                (best == ROLE_TABLE || words[role][b].gain.value > words[best][b].gain.value))
+            if (findings[role][b].proof &&
+                (best == ROLE_TABLE || findings[role][b].gain.value > findings[best][b].gain.value))
                 best = role;
         assign(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], VERDICT_BY_ITSELF,
-               &words[best][b], &verdicts[b]);
+               &findings[best][b], &verdicts[b]);
     }
 }
 
@@ -750,7 +751,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *ve
     bool is_default = v.static_arm == r->setup.default_arm;
     int role = ROLE_STATIC, end = ROLE_STATIC + r->setup.static_count;
     struct table_of_means over_default, over_table;
-    struct rounds_proof words[ROUNDS_BUCKETS_MAX];
+    struct rounds_finding findings[ROUNDS_BUCKETS_MAX];
 
     while (role < end && r->statics[role - ROLE_STATIC] != v.static_arm)
         role++;
@@ -759,19 +760,19 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *ve
     compare_all(r, role, ROLE_DEFAULT, &over_default);
     compare_all(r, role, ROLE_TABLE, &over_table);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = prove_bucket(r, &over_default, role, b, harm, NULL);
+        findings[b] = prove_bucket(r, &over_default, role, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct bucket_rounds *c = &r->buckets[b];
         const struct mean *here = &over_table.of[b];
         double sd = sqrt(here->steps + here->launches);
 
         if (c->confirmed || !can_run(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
-            over_default.of[b].mean > 0 || !(is_default || words[b].proof) || !here->count ||
+            over_default.of[b].mean > 0 || !(is_default || findings[b].proof) || !here->count ||
             !isfinite(here->mean) || !isfinite(sd))
             continue;
         if (v.over_static.high < 0 ? !is_clear(-here->mean, sd) : is_clear(here->mean, sd))
-            assign(r, b, c->role[role], is_default ? VERDICT_BY_ITSELF : VERDICT_STATIC, &words[b],
-                   &verdicts[b]);
+            assign(r, b, c->role[role], is_default ? VERDICT_BY_ITSELF : VERDICT_STATIC,
+                   &findings[b], &verdicts[b]);
     }
 }
 
@@ -779,7 +780,7 @@ static void take_static(struct rounds *r, double harm, struct rounds_verdict *ve
  * most `margin`, is not shown to be slower, and is proven.  The default needs no proof, but it does
  * not replace a plan that is proven faster. */
 static bool allows_neighbour(const struct rounds *r, int b, double margin, double harm,
-                             const struct rounds_proof *now, struct rounds_proof *word)
+                             const struct rounds_finding *now, struct rounds_finding *finding)
 {
     static const double shown =
         0.975; /* it is shown to be slower at this chance: one end of 95 % */
@@ -787,7 +788,7 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     struct table_of_means t;
     struct mean here;
 
-    *word = (struct rounds_proof){ PROOF_NONE, GAIN_UNKNOWN };
+    *finding = (struct rounds_finding){ PROOF_NONE, GAIN_UNKNOWN };
     if (!can_run(c, c->role[ROLE_NEIGHBOUR]))
         return false;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
@@ -798,8 +799,8 @@ static bool allows_neighbour(const struct rounds *r, int b, double margin, doubl
     if (c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT])
         return now->proof != PROOF_FASTER;
     compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
-    *word = prove_bucket(r, &t, ROLE_NEIGHBOUR, b, harm, NULL);
-    return word->proof != PROOF_NONE;
+    *finding = prove_bucket(r, &t, ROLE_NEIGHBOUR, b, harm, NULL);
+    return finding->proof != PROOF_NONE;
 }
 
 /* Rule 3 of rounds_decide().  It works from the first bucket to the last, because a bucket that got
@@ -811,19 +812,19 @@ static void take_neighbours(struct rounds *r, double margin, double harm,
 
     for (int first = 1; first < count; first = next) {
         int own = arm_of_table(&r->buckets[first]), side = arm_of_table(&r->buckets[first - 1]);
-        struct rounds_proof words[SHARED_MOST];
+        struct rounds_finding findings[SHARED_MOST];
         bool all = own != side;
 
         for (next = first; next < count && arm_of_table(&r->buckets[next]) == own; next++)
-            all =
-                all && next - first < SHARED_MOST && !r->buckets[next].confirmed &&
-                r->buckets[next].role[ROLE_NEIGHBOUR] >= 0 &&
-                r->buckets[next].arms[r->buckets[next].role[ROLE_NEIGHBOUR]] == side &&
-                allows_neighbour(r, next, margin, harm, &verdicts[next].word, &words[next - first]);
+            all = all && next - first < SHARED_MOST && !r->buckets[next].confirmed &&
+                  r->buckets[next].role[ROLE_NEIGHBOUR] >= 0 &&
+                  r->buckets[next].arms[r->buckets[next].role[ROLE_NEIGHBOUR]] == side &&
+                  allows_neighbour(r, next, margin, harm, &verdicts[next].finding,
+                                   &findings[next - first]);
         if (!all || next == count || arm_of_table(&r->buckets[next]) != side)
             continue;
         for (int b = first; b < next; b++)
-            assign(r, b, r->buckets[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &words[b - first],
+            assign(r, b, r->buckets[b].role[ROLE_NEIGHBOUR], VERDICT_SHARED, &findings[b - first],
                    &verdicts[b]);
     }
 }
@@ -834,17 +835,17 @@ static void fall_back(struct rounds *r, enum proof least, double harm,
                       struct rounds_verdict *verdicts)
 {
     struct table_of_means t;
-    struct rounds_proof words[ROUNDS_BUCKETS_MAX];
+    struct rounds_finding findings[ROUNDS_BUCKETS_MAX];
 
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = prove_bucket(r, &t, ROLE_TABLE, b, harm, NULL);
+        findings[b] = prove_bucket(r, &t, ROLE_TABLE, b, harm, NULL);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         const struct bucket_rounds *c = &r->buckets[b];
 
-        if (!c->confirmed && can_run(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
+        if (!c->confirmed && can_run(c, c->role[ROLE_DEFAULT]) && findings[b].proof < least &&
             !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
-            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &words[b], &verdicts[b]);
+            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &findings[b], &verdicts[b]);
     }
 }
 
@@ -900,14 +901,15 @@ bool rounds_decide_whole(struct rounds *r, struct rounds_verdict verdicts[ROUNDS
     is_left = runs && (is_left || !default_runs);
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct bucket_rounds *c = &r->buckets[b];
-        struct rounds_proof word = { PROOF_NONE, GAIN_UNKNOWN };
+        struct rounds_finding finding = { PROOF_NONE, GAIN_UNKNOWN };
 
         if (is_left && t.of[b].count > 1)
-            word.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
-        verdicts[b] =
-            (struct rounds_verdict){ .arm = arm_of_table(c), .as = VERDICT_STATIC, .word = word };
+            finding.gain = range_gain(stated(r, mean_range(&t.of[b], STATED)));
+        verdicts[b] = (struct rounds_verdict){ .arm = arm_of_table(c),
+                                               .as = VERDICT_STATIC,
+                                               .finding = finding };
         if (!is_left && can_run(c, c->role[ROLE_DEFAULT]))
-            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &word, &verdicts[b]);
+            assign(r, b, c->role[ROLE_DEFAULT], VERDICT_BY_ITSELF, &finding, &verdicts[b]);
         verdicts[b].doubt.arm = -1;
     }
     return is_left;

@@ -117,7 +117,7 @@ struct rounds_result {
 
 /* What a bucket's pairs prove of a plan against the default.  All were taken after the plan was
  * chosen. */
-struct rounds_proof {
+struct rounds_finding {
     enum proof proof;
     struct gain gain; /* expected in a further launch; in this launch if there was only one */
 };
@@ -128,6 +128,8 @@ struct rounds_proof {
 int rounds_statics(struct search *search, const struct rounds_bucket *buckets, int bucket_count,
                    int default_arm, int statics[ROUNDS_STATICS_MAX]);
 
+/* Begins the rounds without samples.  With reruns > 0, rounds_recall() and rounds_continue()
+ * follow. */
 void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
 
 /* The bucket and arm to sample next.  False: the rounds have ended. */
@@ -157,7 +159,7 @@ struct rounds_verdict {
         VERDICT_SHARED,    /* the plan of both neighbours, which is as good: a shorter table */
         VERDICT_CONFIRMED  /* the plan that earlier rounds have proven */
     } as;
-    struct rounds_proof word;
+    struct rounds_finding finding;
     struct doubt doubt; /* if the bucket gets the default */
 };
 

@@ -47,7 +47,7 @@ static int run_command(char **argv)
         return help(argv[2], argv[2] ? argv[3] : NULL);
     if (!strcmp(first, "--completion")) {
         if (!argv[2] || strcmp(argv[2], "bash") != 0)
-            return fail(ERR_ARGUMENT, "--completion %s: the only shell is bash",
+            return fail(ERR_ARGUMENT, "--completion \"%s\": the only shell is bash",
                         argv[2] ? argv[2] : "");
         completion_print(verbs, stdout);
     } else if (!strcmp(first, "--man")) {

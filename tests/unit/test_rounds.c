@@ -691,7 +691,7 @@ static void a_static_plan_is_taken_where_it_is_faster(void)
 
         CHECK(left[b].arm == (better ? FIRST_STATIC : TABLE));
         CHECK(left[b].as == (better ? VERDICT_STATIC : VERDICT_BY_ITSELF));
-        CHECK(left[b].word.proof == PROOF_FASTER);
+        CHECK(left[b].finding.proof == PROOF_FASTER);
     }
 }
 
@@ -732,7 +732,7 @@ static void where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place
         obeyed(&w, &v, left);
         by_static += left[1].arm == FIRST_STATIC;
         by_choice += left[1].arm == TABLE;
-        CHECK(left[1].arm == DEFAULT_ARM || left[1].word.gain.value > 0);
+        CHECK(left[1].arm == DEFAULT_ARM || left[1].finding.gain.value > 0);
     }
     CHECK(by_static > 0.8 * cases && by_choice == 0);
 }
@@ -749,7 +749,7 @@ static void all_give_way_where_the_table_is_slower(void)
     }
     CHECK(obeyed(&w, &v, left));
     for (int b = 0; b < 8; b++)
-        CHECK(left[b].arm == DEFAULT_ARM && left[b].word.proof == PROOF_NONE);
+        CHECK(left[b].arm == DEFAULT_ARM && left[b].finding.proof == PROOF_NONE);
     CHECK(v.over_default.value == 0);
 }
 
@@ -827,12 +827,12 @@ static void prove(int faster, uint64_t seed, struct proven *sum)
     w.setup.cycles_min = w.setup.cycles_max = 12;
     obeyed(&w, &v, left);
     for (int b = 0; b < 12; b++) {
-        enum proof proof = left[b].word.proof;
+        enum proof proof = left[b].finding.proof;
 
         sum->faster += b < faster && proof;
         sum->itself += b < faster && proof == PROOF_FASTER;
         sum->slower += b >= faster && proof;
-        CHECK(!proof || left[b].word.gain.value > 0);
+        CHECK(!proof || left[b].finding.gain.value > 0);
         CHECK(left[b].arm == (proof ? TABLE : DEFAULT_ARM));
     }
 }
@@ -884,7 +884,7 @@ static struct world sides_of(double more, uint64_t seed, double noise)
     return w;
 }
 
-static bool is_shared(struct world w, struct rounds_proof *word)
+static bool is_shared(struct world w, struct rounds_finding *word)
 {
     struct rounds_verdict left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
@@ -892,7 +892,7 @@ static bool is_shared(struct world w, struct rounds_proof *word)
     obeyed(&w, &v, left);
     for (int b = 0; b < 7; b++)
         CHECK(b == MIDDLE || left[b].as != VERDICT_SHARED);
-    *word = left[MIDDLE].word;
+    *word = left[MIDDLE].finding;
     return left[MIDDLE].as == VERDICT_SHARED;
 }
 
@@ -901,7 +901,7 @@ static int count_shared(double more)
     int count = 0;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct rounds_proof word;
+        struct rounds_finding word;
 
         if (!is_shared(sides_of(more, seed, 0.05), &word))
             continue;
@@ -963,7 +963,7 @@ static void buckets_in_a_row_take_the_plan_of_both_sides_together_or_not_at_all(
 
 static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 {
-    struct rounds_proof word;
+    struct rounds_finding word;
 
     CHECK(is_shared(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
     CHECK(is_shared(sides_of(-0.01, 1, 1e-4), &word));
@@ -972,7 +972,7 @@ static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 
 static void the_default_on_both_sides_needs_no_proof(void)
 {
-    struct rounds_proof word;
+    struct rounds_finding word;
     int count = 0;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -1018,7 +1018,7 @@ static void kappa_widens_what_is_stated_and_proves_nothing_less(void)
     CHECK(fabs(wider(&v[1].over_static, &v[0].over_static) - 1.7) < 1e-9);
     CHECK(v[1].over_default.value == v[0].over_default.value);
     for (int b = 0; b < 8; b++) {
-        const struct rounds_proof *wide = &left[1][b].word, *narrow = &left[0][b].word;
+        const struct rounds_finding *wide = &left[1][b].finding, *narrow = &left[0][b].finding;
 
         CHECK(fabs(wider(&wide->gain, &narrow->gain) - 1.7) < 1e-9);
         CHECK(wide->gain.value == narrow->gain.value && wide->proof == narrow->proof);

@@ -440,8 +440,7 @@ static void memory_does_not_grow_with_visits(void)
             history_add(&h, i % 20, 10 + i % 3, (struct normal){ 11, 1 });
         history_end(&h, visit == 3);
         CHECK(h.past_count <= HISTORY_BUCKETS_MAX && h.record_count <= HISTORY_RECORDS_MAX);
-        CHECK(h.past[h.past_count - 1].first + h.past[h.past_count - 1].count ==
-              h.record_count);
+        CHECK(h.past[h.past_count - 1].first + h.past[h.past_count - 1].count == h.record_count);
     }
     CHECK(h.past_count > 100);
 }

@@ -816,7 +816,7 @@ static const char *decision_word(const struct final_rounds *s, int i, bool alone
         return "static";
     if (verdict->arm == at->published && !strcmp(at->bucket.entry.decision, "incumbent"))
         return "incumbent";
-    return verdict->word.proof == PROOF_FASTER ? "adopted" : "likely";
+    return verdict->finding.proof == PROOF_FASTER ? "adopted" : "likely";
 }
 
 /* Writes the entry of a bucket by its verdict.  Times come from all samples, the gain from fresh
@@ -839,10 +839,10 @@ static int write_entry(struct final_rounds *s, int i)
     snprintf(anew.decision, sizeof(anew.decision), "%s", decision_word(s, i, alone));
     memcpy(anew.effort, e->effort, sizeof(anew.effort));
     memcpy(anew.search, e->search, sizeof(anew.search));
-    if (!alone && verdict->arm != default_arm && isfinite(verdict->word.gain.value)) {
-        double ratio = anew.default_us * (1 - verdict->word.gain.value) / anew.time_us;
+    if (!alone && verdict->arm != default_arm && isfinite(verdict->finding.gain.value)) {
+        double ratio = anew.default_us * (1 - verdict->finding.gain.value) / anew.time_us;
 
-        anew.gain = verdict->word.gain; /* the times follow it */
+        anew.gain = verdict->finding.gain; /* the times follow it */
         anew.time_us = anew.default_us * (1 - anew.gain.value);
         anew.low_us *= ratio;
         anew.high_us *= ratio;
