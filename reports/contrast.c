@@ -225,7 +225,7 @@ static struct moe_plan without_axis(const struct layer_facts *layer, struct moe_
     struct moe_plan usual = plan_default(&layer->shape);
 
     if (d) {
-        plan.choice = declaration_with(d, plan.choice, axis, d->axis[axis].fallback);
+        plan.choice = declaration_with_value(d, plan.choice, axis, d->axis[axis].fallback);
         return plan;
     }
     plan_set(&plan, axis, plan_value(&usual, axis));

@@ -668,7 +668,7 @@ int facts_counts(struct facts *facts, const char *path)
 
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 {
-    size_t nowhere = traffic->strangers;
+    size_t nowhere = traffic->unknown_spaces;
 
     for (size_t i = 0; i < traffic->count; i++) {
         const struct traffic_layer *t = &traffic->layers[i];
@@ -705,7 +705,7 @@ const char *facts_range(const struct layer_facts *layer, uint32_t first, uint32_
 
 const char *facts_key(const struct layer_facts *layer)
 {
-    return layer->buckets.declared ? buckets_key(layer->buckets) : "capacity c, rows";
+    return layer->buckets.declared ? buckets_key_name(layer->buckets) : "capacity c, rows";
 }
 
 static int order_bucket(const void *left, const void *right)

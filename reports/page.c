@@ -305,8 +305,8 @@ static void dictionary_row(const struct layer_facts *layer, const struct entry_r
     if (layer->buckets.declared)
         facts_range(layer, first, last, text);
     else
-        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64, buckets_from(layer->buckets, first),
-                 buckets_to(layer->buckets, last));
+        snprintf(text, sizeof(text), "%" PRIu64 " to %" PRIu64,
+                 buckets_lowest(layer->buckets, first), buckets_highest(layer->buckets, last));
     html_write(to, "<tr><td class='n'>%s</td><td class='plan'>%s</td>", text, PLAN_WORDS(&e->plan));
     print_ms(range.time_us, "n", to);
     print_ms(range.default_us, "n extra", to);

@@ -316,7 +316,7 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     }
     /* Trainers may look up capacities far from all that were measured. */
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
-        double asked = (double)buckets_capacity(layer->buckets, layer->traffic->buckets[i].bucket);
+        double asked = (double)buckets_key_of(layer->buckets, layer->traffic->buckets[i].bucket);
 
         first = fmin(first, asked);
         last = fmax(last, asked);

@@ -663,8 +663,8 @@ void remarks_next(const struct facts *facts, const struct layer_facts *layer, co
         else
             text_put(last, sizeof(last), "%s", command);
         remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
-               o.count == 1 ? "" : "s", buckets_key(layer->buckets),
-               buckets_from(layer->buckets, o.first), buckets_capacity(layer->buckets, o.last),
+               o.count == 1 ? "" : "s", buckets_key_name(layer->buckets),
+               buckets_lowest(layer->buckets, o.first), buckets_key_of(layer->buckets, o.last),
                o.count == 1 ? "is" : "are", words[why], doubt, *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)

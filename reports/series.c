@@ -253,7 +253,7 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
         edge = buckets_capacity(layer->buckets, e[end - 1].bucket);
         edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
-                buckets_from(layer->buckets, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
+                buckets_lowest(layer->buckets, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
                 e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
     }
 }
@@ -426,12 +426,12 @@ void series_traffic(struct series *s)
         for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
             const struct traffic_bucket *b = &traffic->buckets[i];
             const struct entry_row *e = facts_entry(s->layer, b->bucket);
-            uint64_t asked = traffic_asked(b);
+            uint64_t asked = traffic_lookups(b);
             double share = (double)asked / (double)traffic_total(traffic);
 
             if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
                 continue;
-            put_row(s, buckets_capacity(s->layer->buckets, b->bucket),
+            put_row(s, buckets_key_of(s->layer->buckets, b->bucket),
                     (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
             fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
             s->extent.rows++;

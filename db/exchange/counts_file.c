@@ -1,4 +1,4 @@
-/* Reads counts of steps, a line at a time or all at once. */
+/* Reads counts of steps, one line at a time or all at once. */
 #include "counts_file.h"
 
 #include "input_file.h"
@@ -10,25 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The lists of a line, and its numbers. */
+/* The members of a line: lists, and single numbers. */
 enum { COUNTS, LARGEST, LISTS, NONE = -1 };
 static const char *const list_words[LISTS] = { "counts", "largest" };
 enum { RANKS, TOKENS, CAPACITY, NUMBERS };
 static const char *const number_words[NUMBERS] = { "ranks", "tokens", "capacity" };
 
+/* A file that is being read, and the function that gets its steps. */
 struct counts_reading {
     const char *path;
     int (*on)(void *self, const struct counts_line *line);
     void *self;
     double *values[LISTS]; /* (COUNTS_EXPERTS_MOST) */
     bool any;              /* there was a step */
-    /* What the line that is read now says: */
+    /* What the present line has said so far. */
     struct members {
         uint32_t found[LISTS];
         double numbers[NUMBERS];
-        int open; /* which list is being read */
+        int open; /* the list that is being read */
         bool given[LISTS], wrong_count, wrong_number;
-    } is;
+    } members;
 };
 
 static int place_of(const char *key, const char *const *words, int count)
@@ -42,50 +43,51 @@ static int place_of(const char *key, const char *const *words, int count)
 static int on_value(void *self, const struct json_value *v)
 {
     struct counts_reading *r = self;
-    struct members *is = &r->is;
+    struct members *members = &r->members;
     double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
     if (v->depth == 1) {
         int number = place_of(v->key, number_words, NUMBERS);
 
-        is->open = v->kind == JSON_ARRAY ? place_of(v->key, list_words, LISTS) : NONE;
-        if (is->open != NONE) {
-            is->given[is->open] = true;
-            is->found[is->open] = 0;
+        members->open = v->kind == JSON_ARRAY ? place_of(v->key, list_words, LISTS) : NONE;
+        if (members->open != NONE) {
+            members->given[members->open] = true;
+            members->found[members->open] = 0;
         }
         if (number != NONE) {
-            is->wrong_number |= !(n >= 1 && n <= UINT32_MAX) || n != floor(n);
-            is->numbers[number] = n;
+            members->wrong_number |= !(n >= 1 && n <= UINT32_MAX) || n != floor(n);
+            members->numbers[number] = n;
         }
-    } else if (v->depth == 2 && is->open != NONE && v->kind != JSON_END) {
-        is->wrong_count |= !(n >= 0 && n <= 0x1p53);
-        if (is->found[is->open] < COUNTS_EXPERTS_MOST)
-            r->values[is->open][is->found[is->open]] = n;
-        is->found[is->open]++;
+    } else if (v->depth == 2 && members->open != NONE && v->kind != JSON_END) {
+        members->wrong_count |= !(n >= 0 && n <= 0x1p53);
+        if (members->found[members->open] < COUNTS_EXPERTS_MOST)
+            r->values[members->open][members->found[members->open]] = n;
+        members->found[members->open]++;
     }
     return OK;
 }
 
 static const char *fault_of(const struct counts_reading *r)
 {
-    const struct members *is = &r->is;
+    const struct members *members = &r->members;
     double sum = 0;
 
-    if (!is->given[COUNTS] && !is->given[LARGEST])
+    if (!members->given[COUNTS] && !members->given[LARGEST])
         return "has no \"counts\"";
-    if (is->wrong_count)
+    if (members->wrong_count)
         return "has a count that is no number from 0 on";
-    if (is->wrong_number)
+    if (members->wrong_number)
         return "has \"ranks\", \"tokens\" or a \"capacity\" that is no whole number from 1 on";
-    if (is->given[COUNTS] && is->given[LARGEST] && is->found[COUNTS] != is->found[LARGEST])
+    if (members->given[COUNTS] && members->given[LARGEST] &&
+        members->found[COUNTS] != members->found[LARGEST])
         return "has not one count for each expert in both of its lists";
     for (int list = 0; list < LISTS; list++)
-        for (uint32_t e = 0; e < is->found[list] && e < COUNTS_EXPERTS_MOST; e++)
+        for (uint32_t e = 0; e < members->found[list] && e < COUNTS_EXPERTS_MOST; e++)
             sum += r->values[list][e];
     return sum > 0 ? NULL : "counts nothing";
 }
 
-static int line_wrong(const struct counts_line *line, const char *fault)
+static int refuse_line(const struct counts_line *line, const char *fault)
 {
     return fail(ERR_FORMAT, "%s:%u %s (%u counts)", line->path, line->number, fault, line->experts);
 }
@@ -93,38 +95,38 @@ static int line_wrong(const struct counts_line *line, const char *fault)
 static int on_line(void *self, const char *text, size_t length, uint32_t number)
 {
     struct counts_reading *r = self;
-    struct members *is = &r->is;
+    struct members *members = &r->members;
     struct counts_line line = { .path = r->path, .number = number };
     const char *fault;
 
     if (strspn(text, " \t\r") >= length)
         return OK;
     r->any = true;
-    *is = (struct members){ .open = NONE };
+    *members = (struct members){ .open = NONE };
     if (json_read(text, length, NULL, on_value, r))
         return fail(ERR_FORMAT,
-                    "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
-                    r->path, number);
-    line.experts = is->found[is->given[COUNTS] ? COUNTS : LARGEST];
+                    "%s:%u is no JSON: each step needs a line {\"counts\": [12, 7, ...]}", r->path,
+                    number);
+    line.experts = members->found[members->given[COUNTS] ? COUNTS : LARGEST];
     fault = fault_of(r);
     if (fault)
-        return line_wrong(&line, fault);
+        return refuse_line(&line, fault);
     if (line.experts > COUNTS_EXPERTS_MOST)
-        return fail(ERR_FORMAT, "%s:%u counts %u experts; %d are the most", r->path, number,
+        return fail(ERR_FORMAT, "%s:%u counts %u experts; at most %d are allowed", r->path, number,
                     line.experts, COUNTS_EXPERTS_MOST);
-    line.counts = is->given[COUNTS] ? r->values[COUNTS] : NULL;
-    line.largest = is->given[LARGEST] ? r->values[LARGEST] : NULL;
+    line.counts = members->given[COUNTS] ? r->values[COUNTS] : NULL;
+    line.largest = members->given[LARGEST] ? r->values[LARGEST] : NULL;
     for (uint32_t e = 0; e < line.experts && line.counts; e++) {
         line.sum += line.counts[e];
         line.most = fmax(line.most, line.counts[e]);
     }
-    line.ranks = is->numbers[RANKS];
-    line.tokens = is->numbers[TOKENS];
-    line.capacity = is->numbers[CAPACITY];
+    line.ranks = members->numbers[RANKS];
+    line.tokens = members->numbers[TOKENS];
+    line.capacity = members->numbers[CAPACITY];
     return r->on(r->self, &line);
 }
 
-/* Reads the file, or the text where there is one. */
+/* Reads the file, or `text` if it is not NULL. */
 static int read_steps(struct counts_reading *r, const char *text)
 {
     uint32_t number = 0;
@@ -156,14 +158,14 @@ int counts_file_read(const char *path, int (*on)(void *self, const struct counts
     return read_steps(&(struct counts_reading){ .path = path, .on = on, .self = self }, NULL);
 }
 
-/* ---- traces */
+/* ---- Traces. */
 
 struct collected {
     struct counts_trace trace;
-    size_t room; /* steps */
+    size_t room; /* in steps */
 };
 
-/* What the fullest rank chose an expert, as far as the line says it. */
+/* Returns how often the fullest rank chose an expert, as far as the line says it. */
 static uint32_t largest_of(const struct counts_line *l, uint32_t ranks, uint32_t e)
 {
     return (uint32_t)(l->largest ? ceil(l->largest[e]) : ceil(l->counts[e] / ranks));
@@ -189,11 +191,11 @@ static int add_step(void *self, const struct counts_line *l)
     for (uint32_t e = 0; e < t->experts; e++) {
         if ((l->counts && l->counts[e] >= UINT32_MAX) ||
             (l->largest && l->largest[e] >= UINT32_MAX))
-            return line_wrong(l, "has a count that is no number from 0 to 4294967294");
+            return refuse_line(l, "has a count that is no number from 0 to 4294967294");
         empty &= !largest_of(l, t->ranks, e);
     }
     if (empty)
-        return line_wrong(l, "counts nothing on any rank");
+        return refuse_line(l, "counts nothing on any rank");
     if (t->steps == c->room) {
         uint32_t *more;
 

@@ -1,5 +1,5 @@
-/* Collects the rows of a table, sorts them by what they say instead of by their ids, and writes
- * them in one form. */
+/* Collects the rows of a table, sorts them by content instead of by their ids, and writes them in
+ * one form. */
 #include "export.h"
 
 #include "array.h"
@@ -17,20 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One entry, with its cluster and layer as text. */
 struct export_line {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
-    const struct declaration *declared; /* NULL: plans of moetune's own */
+    const struct declaration *declared; /* NULL: plans are moetune's own */
     struct entry_row entry;
 };
 
+/* An export while it is written: its entries, and what the first line will say. */
 struct export_lines {
     struct store *store;
     const struct export_options *options;
     struct export_line *list;
     size_t count;
-    uint32_t clusters, spaces, standings, launches; /* that were written */
-    int version;                                    /* that what was written needs */
-    struct cluster known;                           /* the last one that was read */
+    uint32_t clusters, spaces, standings, launches; /* numbers written so far */
+    int version;          /* oldest version that can hold what was written */
+    struct cluster known; /* the cluster that was read last */
     int64_t known_id;
     char known_hash[SHA256_HEX_BYTES];
 };
@@ -45,7 +47,8 @@ static int read_cluster(struct export_lines *lines, int64_t id)
     return OK;
 }
 
-/* Raises the version that the file claims: readers of older ones do not know what is written. */
+/* Raises the version that the file claims, because readers of older ones do not know what is
+ * written. */
 static void need_version(struct export_lines *lines, int version)
 {
     lines->version = version > lines->version ? version : lines->version;
@@ -61,8 +64,8 @@ static void note_plan(struct export_lines *lines, const struct moe_plan *plan)
         need_version(lines, 7);
 }
 
-/* Why a reader of the lines would refuse the entry; NULL: he would not.  He knows a standing only
- * where it is exported. */
+/* Finds why a reader of the lines would refuse the entry; NULL: it would not. The reader sees a
+ * standing only where it is exported. */
 static int find_fault(const struct export_lines *lines, const struct entry_row *e,
                       const struct moe_shape *shape, const struct claim_fault **fault)
 {
@@ -93,7 +96,7 @@ static int collect(void *self, const struct entry_row *entry)
     if (!cluster_hex_agrees(lines->known_hash, o->cluster) || !shape_agrees(&shape, o->shape))
         return OK;
     TRY(find_fault(lines, entry, &shape, &fault));
-    if (fault) { /* older versions wrote such ones */
+    if (fault) { /* older versions wrote such entries */
         note("bucket %u, %s (%s): \"%s\" %s: it is left out; `moetune tune` measures it again",
              entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, fault->field, fault->why);
         return OK;
@@ -124,12 +127,13 @@ static int collect(void *self, const struct entry_row *entry)
 static int by_content(const void *a, const void *b)
 {
     const struct export_line *x = a, *y = b;
-    int by = strcmp(x->cluster, y->cluster);
+    int order = strcmp(x->cluster, y->cluster);
 
-    by = by ? by : strcmp(x->layer, y->layer);
-    if (!by)
-        by = (x->entry.window > y->entry.window) - (x->entry.window < y->entry.window);
-    return by ? by : (x->entry.bucket > y->entry.bucket) - (x->entry.bucket < y->entry.bucket);
+    order = order ? order : strcmp(x->layer, y->layer);
+    if (!order)
+        order = (x->entry.window > y->entry.window) - (x->entry.window < y->entry.window);
+    return order ? order
+                 : (x->entry.bucket > y->entry.bucket) - (x->entry.bucket < y->entry.bucket);
 }
 
 static int collect_all(struct store *store, const struct export_options *options,
@@ -137,7 +141,7 @@ static int collect_all(struct store *store, const struct export_options *options
 {
     int rc;
 
-    *lines = (struct export_lines){ .store = store, .options = options, .version = EXPORT_USUAL };
+    *lines = (struct export_lines){ .store = store, .options = options, .version = EXPORT_LOWEST };
     rc = store_entries(store, 0, 0, collect, lines);
     if (!rc && !lines->count)
         rc = UNSUPPORTED;
@@ -149,17 +153,17 @@ static int collect_all(struct store *store, const struct export_options *options
     return OK;
 }
 
-/* ---- JSON lines */
+/* ---- JSON lines. */
 
-/* Begins a line with the cluster and the layer that it is about; the name of its first member says
- * what kind of line it is. */
+/* Begins a line with its cluster and layer. The name of the first member says what kind of line it
+ * is. */
 static void begin_line(const struct export_line *line, const char *name, FILE *to)
 {
     fprintf(to, "{\"%s\":\"%s\",\"layer\":\"%s\"", name, line->cluster, line->layer);
 }
 
-/* Writes a line for each cluster; its fields come in the order of cluster_fields[], and unknown
- * ones are left out, as in the text form. */
+/* Writes a line for each cluster. Fields come in the order of cluster_fields[], and unknown ones
+ * are left out, as in the text form. */
 static int write_clusters(struct export_lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
@@ -174,7 +178,7 @@ static int write_clusters(struct export_lines *lines, FILE *to)
             const struct cluster_field *f = &cluster_fields[k];
             const char *value = CLUSTER_VALUE(&lines->known, f);
 
-            /* Which of a site's ranks are slow says nothing of another site's. */
+            /* Which ranks are slow at one site says nothing of another site's. */
             if (!strcmp(value, "unknown") ||
                 (f->class == CLUSTER_INFO && !lines->options->identify) ||
                 f->offset == offsetof(struct cluster, rank_speeds_percent))
@@ -189,7 +193,7 @@ static int write_clusters(struct export_lines *lines, FILE *to)
     return OK;
 }
 
-/* Writes the spaces that layers here have, each once, sorted by what they are called. */
+/* Writes the spaces of the layers here, each once, sorted by tag. */
 static void write_spaces(struct export_lines *lines, FILE *to)
 {
     char before[DECLARATION_TAG_BYTES] = "", tag[DECLARATION_TAG_BYTES];
@@ -217,8 +221,8 @@ static void write_spaces(struct export_lines *lines, FILE *to)
     }
 }
 
-/* Writes what a table is worth as a whole.  If the table has changed since, or is the default plan
- * alone, nothing is known of that. */
+/* Writes what a table is worth as a whole. Writes nothing if the table has changed since, or is the
+ * default plan alone. */
 static int write_standing(struct export_lines *lines, const struct export_line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
@@ -240,7 +244,7 @@ static int write_standing(struct export_lines *lines, const struct export_line *
     return OK;
 }
 
-/* Writes what launches run best, without rows that a reader would refuse. */
+/* Writes the best plans of launches, without rows that a reader would refuse. */
 static int write_launches(struct export_lines *lines, const struct export_line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
@@ -270,7 +274,7 @@ struct trials {
     const struct export_line *line;
 };
 
-/* Samples come sorted by trial only if they were taken so: one line for each is never wrong. */
+/* Writes one line for each sample, because samples may not come sorted by trial. */
 static int write_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     const struct trials *t = self;
@@ -316,7 +320,7 @@ static int write_body(struct export_lines *lines, FILE *to)
     return OK;
 }
 
-static int finish(FILE *to)
+static int check_written(FILE *to)
 {
     return fflush(to) || ferror(to) ? fail(ERR_IO, "the table cannot be written") : OK;
 }
@@ -334,7 +338,7 @@ int export_lines(struct store *store, const struct export_options *options, FILE
     rc = memory ? write_body(&lines, memory) : fail(ERR_NOMEM, "the table's text");
     if (memory && fclose(memory) && !rc)
         rc = fail(ERR_NOMEM, "the table's text");
-    if (!rc) { /* the first line vouches for the rest */
+    if (!rc) { /* the first line has the hash of all others */
         sha256_text(body, size, hex);
         if (lines.version >= 8)
             snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines.spaces);
@@ -349,19 +353,19 @@ int export_lines(struct store *store, const struct export_options *options, FILE
     }
     free(body);
     free(lines.list);
-    return rc ? rc : finish(to);
+    return rc ? rc : check_written(to);
 }
 
-/* ---- for spreadsheets */
+/* ---- For spreadsheets. */
 
-/* Prints a cell, in quotes where the text holds what separates cells; quotes inside are doubled. */
+/* Prints a cell, in quotes where the text has a separator; quotes inside are doubled. */
 static void print_cell(const char *text, FILE *to)
 {
     if (!strpbrk(text, ",\"\r\n") && !strchr("=+-@", *text)) {
         fputs(text, to);
         return;
     }
-    /* A spreadsheet would take these for the beginning of a formula. */
+    /* a spreadsheet would take such a cell for a formula */
     fputs(strchr("=+-@", *text) ? "\"'" : "\"", to);
     for (; *text; text++)
         fprintf(to, *text == '"' ? "\"\"" : "%c", *text);
@@ -374,18 +378,18 @@ static void print_csv_line(const struct export_lines *lines, const struct export
     const struct entry_row *e = &line->entry;
     const struct declaration *d = line->declared;
     struct buckets buckets = { d, e->window };
-    uint64_t last = buckets_to(buckets, e->bucket);
+    uint64_t last = buckets_highest(buckets, e->bucket);
     const char *view = entry_in_csv;
     const struct row_field *f;
     char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
 
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
-    /* The bucket's first and last capacity, or key of a space, whose last range is open. */
-    fprintf(to, "%" PRIu64 ",", buckets_from(buckets, e->bucket));
+    /* The bucket's first and last capacity, or key. A space's last range has no end. */
+    fprintf(to, "%" PRIu64 ",", buckets_lowest(buckets, e->bucket));
     if (last < UINT64_MAX)
         fprintf(to, "%" PRIu64, last);
-    while ((f = row_next(&entry_table, &view, name)))
+    while ((f = row_view_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
@@ -401,7 +405,7 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
 
     TRY(collect_all(store, options, &lines));
     fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
-    while (row_next(&entry_table, &view, name))
+    while (row_view_next(&entry_table, &view, name))
         fprintf(to, ",%s", name);
     fputs(",class\r\n", to);
     for (size_t i = 0; i < lines.count && !rc; i++) {
@@ -410,10 +414,10 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
             print_csv_line(&lines, &lines.list[i], to);
     }
     free(lines.list);
-    return rc ? rc : finish(to);
+    return rc ? rc : check_written(to);
 }
 
-/* ---- to compile in */
+/* ---- To compile in. */
 
 /* Prints the names of these axes, or their values in the plan. */
 static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
@@ -429,8 +433,8 @@ static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
     }
 }
 
-/* Says what numbers mean: of `a` those that every reader knows and those that some plan has, of
- * quiet axes all. */
+/* Explains numbers: for `a` the words that every reader knows and those that some plan has; for
+ * quiet axes all words. */
 static void print_words(const struct export_lines *lines, uint32_t axes, FILE *to)
 {
     fputs("a: 0 linear, 1 2dh", to);
@@ -467,10 +471,11 @@ static int write_header(struct export_lines *lines, FILE *to)
     }
     for (size_t i = 0; i < lines->count; i++)
         if (lines->list[i].declared)
-            return fail(ERR_ARGUMENT,
-                        "--format header has columns for r, d and a, and layers here have plans of "
-                        "the space %s: --format jsonl, csv or packed, or --shape of another layer",
-                        lines->list[i].declared->name);
+            return fail(
+                ERR_ARGUMENT,
+                "--format header has columns for r, d and a, and layers here have plans of the "
+                "space %s: use --format jsonl, csv or packed, or --shape of another layer",
+                lines->list[i].declared->name);
     fprintf(to,
             "/* A table of moetune: the plan of every bucket, c_from <= c < c_from + window. */\n"
             "static const struct {\n"
@@ -489,7 +494,8 @@ static int write_header(struct export_lines *lines, FILE *to)
             strcmp(line->layer, line[-1].layer) != 0) {
             TRY(read_cluster(lines, e->cluster));
             fprintf(to, "    /* ");
-            for (const char *c = lines->known.device; *c; c++) /* nothing that ends a comment */
+            for (const char *c = lines->known.device; *c; c++) /* leaves out what could end a
+                                                                * comment */
                 if ((unsigned char)*c >= ' ' && *c != '*' && *c != '\\')
                     putc(*c, to);
             fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);
@@ -511,5 +517,5 @@ int export_header(struct store *store, const struct export_options *options, FIL
     TRY(collect_all(store, options, &lines));
     rc = write_header(&lines, to);
     free(lines.list);
-    return rc ? rc : finish(to);
+    return rc ? rc : check_written(to);
 }

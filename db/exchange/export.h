@@ -1,4 +1,4 @@
-/* Tables on their way to other sites: the same content gives the same bytes everywhere. */
+/* Writes tables for other sites. The same content gives the same bytes everywhere. */
 #ifndef EXPORT_H
 #define EXPORT_H
 
@@ -6,19 +6,20 @@
 
 #include <stdio.h>
 
+/* What to export; borrows its texts. */
 struct export_options {
-    const char *cluster; /* beginning of a hash; NULL: all */
-    const char *shape;   /* layers that agree with this text; NULL: all */
-    bool identify;       /* host names and the cluster's name as well */
-    bool full;           /* every trial with its samples as well */
-    bool undated;        /* what was decided, not when: equal tables of two days are equal */
+    const char *cluster; /* beginning of a hash; NULL: all clusters */
+    const char *shape;   /* only layers that agree with this text; NULL: all */
+    bool identify;       /* also host names and the cluster's name */
+    bool full;           /* also every trial with its samples */
+    bool undated;        /* leaves dates out, so that equal tables of two days have equal bytes */
 };
 
-/* Canonical JSON lines, as table.schema.json defines them.  UNSUPPORTED, silently, if nothing is
- * chosen. */
+/* Writes canonical JSON lines, as table.schema.json defines them. UNSUPPORTED, without a message,
+ * if nothing matches the options. */
 int export_lines(struct store *store, const struct export_options *options, FILE *to);
 
-/* Writes a line per entry for a spreadsheet, as RFC 4180 wants it. */
+/* Writes one line per entry for a spreadsheet, as RFC 4180 defines it. */
 int export_csv(struct store *store, const struct export_options *options, FILE *to);
 
 /* Writes a C table to compile in. */

@@ -1,5 +1,5 @@
-/* What all formats share: the answers of the one layer that is meant, options that fit, and reading
- * back what was written. */
+/* What all formats share: the answers of one layer, checks of the options, and reading back what
+ * was written. */
 #include "format.h"
 
 #include "array.h"
@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- answers */
+/* ---- Answers. */
 
-static bool is_meant(const struct lookup_layer *layer, const struct answers_choice *choice,
-                     uint32_t space)
+static bool matches_choice(const struct lookup_layer *layer, const struct answers_choice *choice,
+                           uint32_t space)
 {
     char hash[SHA256_HEX_BYTES];
 
@@ -33,12 +33,13 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
     uint32_t space = 0, fits = 0;
 
     if (choice->space)
-        TRY(moelookup_space(table, choice->space, &space)); /* which has said it */
+        TRY(moelookup_space(table, choice->space, &space)); /* has printed the error */
     for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
         struct lookup_layer layer = pack_layer(table->bytes, i);
 
-        /* Who asks does not see that tables of one layer differ in the width of their buckets. */
-        if (!is_meant(&layer, choice, space) ||
+        /* Tables of one layer with several widths of buckets count as one; the user does not see
+         * the difference. */
+        if (!matches_choice(&layer, choice, space) ||
             (fits && shape_equal(&layer.shape, &out->shape) &&
              !memcmp(layer.cluster, out->cluster, SHA256_BYTES)))
             continue;
@@ -53,14 +54,15 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
     for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
         struct lookup_layer layer = pack_layer(table->bytes, i);
 
-        if (is_meant(&layer, choice, space))
+        if (matches_choice(&layer, choice, space))
             note("  --fingerprint %.12s --shape \"%s\"", SHA256_HEX(layer.cluster),
                  SHAPE_TEXT(&layer.shape));
     }
     return ERR_ARGUMENT;
 }
 
-/* Adds an answer for each bucket of a declared space, or one for the capacity that is asked for. */
+/* Adds an answer for each bucket of a declared space, or one answer for the capacity that was asked
+ * for. */
 static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
     struct buckets r = a->buckets;
@@ -79,16 +81,16 @@ static int add_answers(struct answers *a, const struct answers_choice *choice)
             (choice->class >= 0 && b % classes != meant % classes))
             continue;
         if (r.declared) {
-            answer.from = buckets_from(r, b);
-            answer.to = buckets_to(r, b);
+            answer.from = buckets_lowest(r, b);
+            answer.to = buckets_highest(r, b);
         }
-        TRY(moelookup_get_key(a->view, answer.from, buckets_class(r, b), &answer.plan));
+        TRY(moelookup_get_key(a->view, answer.from, buckets_class_of(r, b), &answer.plan));
         a->list[a->count++] = answer;
     }
     return OK;
 }
 
-/* The buckets of one layer's table, and what is said of it as a whole. */
+/* The buckets of one layer's table, and which axes are fixed in it. */
 struct own_table {
     const struct lookup_layer *layer;
     struct store *store;
@@ -125,8 +127,8 @@ static int compare_answers(struct answers *a, const struct own_table *t)
     if (!a->list)
         return fail(ERR_NOMEM, "the answer of a table");
     for (size_t i = 0; i < t->count; i++) {
-        uint64_t from = buckets_from(a->buckets, t->buckets[i]);
-        struct answer answer = { t->buckets[i], from, buckets_to(a->buckets, t->buckets[i]),
+        uint64_t from = buckets_lowest(a->buckets, t->buckets[i]);
+        struct answer answer = { t->buckets[i], from, buckets_highest(a->buckets, t->buckets[i]),
                                  MOE_PLAN_INIT };
         struct plan_words first, words;
 
@@ -144,8 +146,8 @@ static int compare_answers(struct answers *a, const struct own_table *t)
     return a->count ? OK : fail(ERR_ARGUMENT, "--key C is wanted: this table has no entries");
 }
 
-/* The one answer that holds at all capacities of a layer of moetune's own: where its entries have
- * one plan, or are of one launch, of which it has the words. */
+/* Adds the one answer for all capacities of a layer of moetune's own. That needs entries with one
+ * plan, or of one launch; then the answer has only the launch's words. */
 static int add_only_answer(struct answers *a, const struct answers_choice *choice,
                            const struct lookup_layer *layer)
 {
@@ -217,7 +219,7 @@ const char *answer_text(const struct answers *answers, const struct answer *answ
     return room;
 }
 
-/* Whether a list as "r,d" names it. */
+/* Returns whether a list as "r,d" has this word. */
 static bool has_word(const char *list, const char *word, size_t length)
 {
     for (;; list++) {
@@ -265,7 +267,7 @@ const struct plan_word *plan_words_find(const struct plan_words *words, const ch
     return NULL;
 }
 
-/* ---- for the formats */
+/* ---- For the formats. */
 
 struct plan_words format_axes(const struct format_job *job)
 {
@@ -305,7 +307,7 @@ int format_set_number(const struct format_job *job, const char *name, int64_t le
     return OK;
 }
 
-/* ---- before anything is written */
+/* ---- Checks before anything is written. */
 
 static int check_sets(const struct format *format, const struct format_job *job)
 {
@@ -349,17 +351,17 @@ int format_check(const struct format *format, const struct format_job *job)
                  PLAN_WORDS(&a->list[i].plan));
         return ERR_ARGUMENT;
     }
-    /* A range that comes twice is there for two classes. */
+    /* A range comes twice where there are two classes. */
     if (!format->one && !format->classes && a->count > 1 && a->list[0].from == a->list[1].from)
         return fail(ERR_ARGUMENT, "--format %s knows no class: --class X must say which %s",
                     format->name, a->buckets.declared->class_name);
     return format->check(job);
 }
 
-/* ---- reading back */
+/* ---- Reading back. */
 
-/* Asks the table and the file the same question: both must say the same of every axis, but for
- * those that are left out on purpose. */
+/* Asks the table and the file for the same key. Both must agree on every axis that --set does not
+ * leave out. */
 static int read_key(const struct format *format, const struct format_job *job, const char *path,
                     const char *text, size_t length, uint64_t key, double class_value)
 {
@@ -375,8 +377,8 @@ static int read_key(const struct format *format, const struct format_job *job, c
         if (format_word(job, &wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
             return fail(ERR_FORMAT,
                         "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s", path,
-                        buckets_key(job->answers->buckets), key, w->axis, r ? r->value : "nothing",
-                        w->axis, w->value);
+                        buckets_key_name(job->answers->buckets), key, w->axis,
+                        r ? r->value : "nothing", w->axis, w->value);
     }
     return OK;
 }
@@ -392,7 +394,7 @@ int format_check_name(const struct format *format, const struct format_job *job,
     wanted = strlen(name);
     return length < wanted || strcmp(path + length - wanted, name) != 0 ||
                    (length > wanted && path[length - wanted - 1] != '/')
-               ? fail(ERR_ARGUMENT, "%s: the file that is looked for is %s", path, name)
+               ? fail(ERR_ARGUMENT, "%s: its program looks for a file called %s", path, name)
                : OK;
 }
 
@@ -410,7 +412,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
 
         for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && !rc; k++)
             rc = read_key(format, job, path, text, length, keys[k],
-                          buckets_class(job->answers->buckets, a->bucket));
+                          buckets_class_of(job->answers->buckets, a->bucket));
     }
     free(text);
     for (size_t i = 0; i < job->answers->count && !rc; i++) {
@@ -420,7 +422,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
                           : 0;
 
         printf("%-9s  %5.1f %%  %s %s: %s\n", plan_source_words[a->plan.source], gain,
-               buckets_key(job->answers->buckets), ANSWER_TEXT(job->answers, a),
+               buckets_key_name(job->answers->buckets), ANSWER_TEXT(job->answers, a),
                PLAN_WORDS(&a->plan));
     }
     return rc;

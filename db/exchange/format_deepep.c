@@ -1,9 +1,10 @@
-/* How SGLang tells DeepEP its SMs and chunks: --deepep-config, a JSON text or the file of one.
- * Rules as in SGLang 0.5.23 (token_dispatcher/deepep.py: DeepEPConfig), which hands each of two
- * objects to deep_ep.Config, and as in DeepEP 2.1.0 (csrc/legacy/config.hpp: Config); run with
- * neither; what Config asserts it asserts of the buffers as they are named, before it rounds one of
- * them up.
- */
+/* Writes SGLang's --deepep-config, by which SGLang tells DeepEP its SMs and chunks: a JSON text, or
+ * the file of one.
+ *
+ * The rules are those of SGLang 0.5.23 (token_dispatcher/deepep.py: DeepEPConfig), which passes
+ * each of two objects to deep_ep.Config, and of DeepEP 2.1.0 (csrc/legacy/config.hpp: Config).
+ * Neither program was run. Config checks the buffers as they are given, before it rounds one of
+ * them up. */
 #include "format.h"
 
 #include "status.h"
@@ -18,9 +19,9 @@ enum { HALVES = 2 };
 
 enum member { SMS, NVL_SEND, NVL_RECV, RDMA_SEND, RDMA_RECV, MEMBERS };
 static const struct {
-    const char *name, *axis[HALVES]; /* of the axis for each object */
-    const char *fact[HALVES];        /* that --set may give */
-    int64_t usual;                   /* Config's own, where it is not named */
+    const char *name, *axis[HALVES]; /* name of the axis, for each object */
+    const char *fact[HALVES];        /* name of a fact of --set, for each object */
+    int64_t default_value;           /* default in Config */
 } members[] = {
     [SMS] = { "num_sms", { "num_sms", "num_sms" }, { NULL, NULL }, 20 },
     [NVL_SEND] = { "num_max_nvl_chunked_send_tokens",
@@ -49,10 +50,10 @@ struct config {
     int64_t value[HALVES][MEMBERS];
 };
 
-/* ---- the rules of Config and SGLang */
+/* ---- The rules of Config and SGLang. */
 
-/* Puts Config's own values where none is named, and refuses what Config or SGLang would. */
-static int complete(struct config *c)
+/* Fills in Config's defaults, and refuses what Config or SGLang would refuse. */
+static int complete_config(struct config *c)
 {
     for (size_t h = 0; h < HALVES; h++) {
         const char *half = halves[h];
@@ -60,7 +61,7 @@ static int complete(struct config *c)
 
         for (size_t m = 0; m < MEMBERS; m++)
             if (v[m] == NOT_NAMED)
-                v[m] = members[m].usual;
+                v[m] = members[m].default_value;
         if (v[SMS] < 2 || v[SMS] % 2)
             return fail(ERR_ARGUMENT, "%s: num_sms=%" PRId64 ": an even number is wanted", half,
                         v[SMS]);
@@ -80,9 +81,9 @@ static int complete(struct config *c)
                : fail(ERR_ARGUMENT, "num_sms differs: SGLang wants the same for both");
 }
 
-/* ---- writing */
+/* ---- Writing. */
 
-static int fill(const struct format_job *job, struct config *c)
+static int fill_config(const struct format_job *job, struct config *c)
 {
     struct plan_words words = format_axes(job);
 
@@ -130,15 +131,15 @@ static int check_deepep(const struct format_job *job)
     }
     if (!format_word(job, &words, "num_sms"))
         return fail(ERR_ARGUMENT, "DeepEP wants the axis num_sms, which the space has not");
-    TRY(fill(job, &config));
-    return complete(&config);
+    TRY(fill_config(job, &config));
+    return complete_config(&config);
 }
 
 static int write_deepep(const struct format_job *job, FILE *to)
 {
     struct config config;
 
-    TRY(fill(job, &config));
+    TRY(fill_config(job, &config));
     for (size_t h = 0; h < HALVES; h++) {
         fprintf(to, "%s\"%s\": {\"%s\": %" PRId64, h ? ", " : "{", halves[h], members[SMS].name,
                 config.value[h][SMS]);

@@ -1,11 +1,13 @@
-/* The tile sizes that the Triton kernel of fused experts reads in vLLM, from a file in the folder
- * $VLLM_TUNED_CONFIG_FOLDER, and in SGLang, from one below $SGLANG_MOE_CONFIG_DIR.  Rules as in
- * vLLM 0.19.1 (fused_moe.py: get_config_file_name, get_moe_configs, try_get_optimal_moe_config),
- * and SGLang 0.5.23 (fused_moe_triton_config.py: functions of the same names); run with neither.
+/* Writes the tile sizes that the Triton kernel of fused experts reads: in vLLM from a file in the
+ * folder $VLLM_TUNED_CONFIG_FOLDER, in SGLang from a file below $SGLANG_MOE_CONFIG_DIR.
  *
- * The name of the file says the layer and the device; an object has a member for each M, the tokens
- * of a call, and the member whose M is nearest answers.  So a range of our key is written as its
- * two ends: whatever lies between them is nearest to one of the two. */
+ * The rules are those of vLLM 0.19.1 (fused_moe.py: get_config_file_name, get_moe_configs,
+ * try_get_optimal_moe_config) and SGLang 0.5.23 (fused_moe_triton_config.py: functions of the same
+ * names). Neither program was run.
+ *
+ * The file's name holds the layer and the device. Its object has a member for each M, the tokens of
+ * a call, and the member with the nearest M answers. So a range of our key is written as its two
+ * ends: every key between them is nearest to one of the two. */
 #include "format.h"
 
 #include "status.h"
@@ -16,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A member of a plan, the names that an axis for it may have, and what the kernel wants of it.
- * SPLIT_K is none: they make it 1 whatever the file says. */
+/* A member of a plan, the names that its axis may have, and what the kernel needs. SPLIT_K is
+ * missing, because both programs make it 1 whatever the file says. */
 struct field {
     const char *name, *axes[3];
-    bool needed;       /* the programs have no value of their own */
-    bool power_of_two; /* Triton counts in these */
-    bool zero;         /* is a value as well */
+    bool needed;       /* the programs have no default for it */
+    bool power_of_two; /* Triton needs a power of two */
+    bool zero;         /* 0 is a value, too */
 };
 
 static const struct field fields[] = {
@@ -33,13 +35,13 @@ static const struct field fields[] = {
     { "num_warps", { "num_warps", "warps" }, false, true },
     { "num_stages", { "num_stages", "stages" }, false, false },
     { "num_ctas", { "num_ctas", "ctas" }, false, true },
-    { "waves_per_eu", { "waves_per_eu" }, false, false, .zero = true }, /* these are AMD's */
+    { "waves_per_eu", { "waves_per_eu" }, false, false, .zero = true }, /* from here on for AMD */
     { "matrix_instr_nonkdim", { "matrix_instr_nonkdim" }, false, true },
     { "kpack", { "kpack" }, false, true },
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-/* The first two are SGLang's alone. */
+/* Facts of --set. Only SGLang knows the first two. */
 static const char *const facts[] = { "triton",
                                      "variant",
                                      "key",
@@ -82,9 +84,9 @@ static const struct plan_word *word_of_field(const struct format_job *job,
     return word;
 }
 
-/* ---- the name of the file */
+/* ---- The name of the file. */
 
-/* Whether the word is one of those that "_" joins to the name. */
+/* Returns whether a name of words joined by "_" has this word. */
 static bool has_word(const char *name, const char *word)
 {
     size_t length = strlen(word);
@@ -95,9 +97,9 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-/* vLLM makes one "_" of spaces and slashes, and calls all H200 alike; SGLang makes one of each
- * space. */
-static int name_device(const struct format_job *job, bool of_vllm, char name[LOOKUP_DEVICE_BYTES])
+/* Writes the device as the program names it. vLLM makes one "_" of blanks and slashes, and has one
+ * name for all H200. SGLang makes a "_" of each blank. */
+static int name_device(const struct format_job *job, bool for_vllm, char name[LOOKUP_DEVICE_BYTES])
 {
     const char *set = format_set_value(job, "device_name");
     const char *device = set ? set : job->answers->device, *rest = strstr(device, LOOKUP_LIVE);
@@ -106,12 +108,11 @@ static int name_device(const struct format_job *job, bool of_vllm, char name[LOO
     bool whole = text_put(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
     char *to = name;
 
-    /* A slash of ours stands between the names of two devices; one of --set is a part of the name.
-     */
+    /* In our own name a slash separates two devices; in --set it is part of the name. */
     for (const char *from = name; *from; from++) {
-        bool gap = *from == ' ' || (of_vllm && set && *from == '/');
+        bool gap = *from == ' ' || (for_vllm && set && *from == '/');
 
-        if (!gap || !of_vllm || to == name || to[-1] != '_')
+        if (!gap || !for_vllm || to == name || to[-1] != '_')
             *to++ = gap ? '_' : *from;
     }
     *to = 0;
@@ -119,13 +120,13 @@ static int name_device(const struct format_job *job, bool of_vllm, char name[LOO
         return fail(ERR_ARGUMENT,
                     "--set device_name=NAME is wanted: \"%s\" cannot be part of a file's name",
                     name);
-    if (of_vllm && has_word(name, "H200"))
+    if (for_vllm && has_word(name, "H200"))
         snprintf(name, LOOKUP_DEVICE_BYTES, "NVIDIA_H200");
     return OK;
 }
 
-/* Reads --set block_shape: the scales of a quantised layer are for blocks of n by k.  0: the layer
- * has none. */
+/* Reads --set block_shape: blocks of n by k have one scale in a quantised layer. 0: the layer has
+ * none. */
 static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
 {
     const char *set = format_set_value(job, "block_shape");
@@ -142,8 +143,8 @@ static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
     return OK;
 }
 
-/* What both programs look for, up to its end. */
-static int name_layer(const struct format_job *job, bool of_vllm, char name[FORMAT_NAME_BYTES])
+/* Writes the part of the name that both programs share. */
+static int name_layer(const struct format_job *job, bool for_vllm, char name[FORMAT_NAME_BYTES])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const struct moe_shape *s = &job->answers->shape;
@@ -153,11 +154,11 @@ static int name_layer(const struct format_job *job, bool of_vllm, char name[FORM
 
     TRY(format_set_number(job, "E", 1, shape_local_experts(s), &experts));
     TRY(format_set_number(job, "N", 1, s->hidden_dim / shape_slices(s), &columns));
-    TRY(name_device(job, of_vllm, device));
+    TRY(name_device(job, for_vllm, device));
     TRY(read_blocks(job, &n, &k));
-    if (n) /* SGLang writes the list as Python does, with a space */
+    if (n) /* SGLang writes the list as Python does, with a blank */
         snprintf(blocks, sizeof(blocks), ",block_shape=[%" PRId64 ",%s%" PRId64 "]", n,
-                 of_vllm ? "" : " ", k);
+                 for_vllm ? "" : " ", k);
     if (dtype && (strlen(dtype) > 32 || dtype[strspn(dtype, letters)]))
         return fail(ERR_ARGUMENT, "--set dtype=%s: a word as fp8_w8a8 is wanted", dtype);
     snprintf(name, FORMAT_NAME_BYTES, "E=%" PRId64 ",N=%" PRId64 ",device_name=%s%s%s%s", experts,
@@ -173,8 +174,9 @@ static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BY
                : fail(ERR_ARGUMENT, "%s: the name is too long", name);
 }
 
-/* SGLang looks in a folder of the version of Triton: what one of them runs fastest another does
- * not. A layer may have a second file for its second product, and says how it is quantised. */
+/* SGLang looks in a folder for its version of Triton, because the fastest tiles differ between
+ * versions. A layer may have a second file for its second product. The name also says how the layer
+ * is quantised. */
 static int sglang_file_name(const struct format_job *job, char name[FORMAT_NAME_BYTES])
 {
     static const char *const variants[] = { "per_channel_quant", "down", "per_channel_quant,down",
@@ -204,7 +206,7 @@ static int sglang_file_name(const struct format_job *job, char name[FORMAT_NAME_
                : fail(ERR_ARGUMENT, "%s: the name is too long", name);
 }
 
-/* ---- what stands in it */
+/* ---- The content of the file. */
 
 static bool fits_field(const struct field *field, int64_t value)
 {
@@ -212,7 +214,7 @@ static bool fits_field(const struct field *field, int64_t value)
            (!field->power_of_two || (value & (value - 1)) == 0);
 }
 
-/* Gives the plan's value, else that of --set, else NOT_NAMED. */
+/* Returns the plan's value, else that of --set, else NOT_NAMED. */
 static int value_of(const struct format_job *job, const struct field *field,
                     const struct plan_words *words, int64_t *out)
 {
@@ -222,7 +224,8 @@ static int value_of(const struct format_job *job, const struct field *field,
         return format_set_number(job, field->name, !field->zero, NOT_NAMED, out);
     *out = word->number ? strtoll(word->value, NULL, 10) : NOT_NAMED;
     if (format_set_value(job, field->name))
-        return fail(ERR_ARGUMENT, "--set %s: the axis %s says it; --set %s= leaves that out",
+        return fail(ERR_ARGUMENT,
+                    "--set %s: the axis %s has this value already; --set %s= leaves the axis out",
                     field->name, word->axis, word->axis);
     return OK;
 }
@@ -244,8 +247,8 @@ static int check_field(const struct format_job *job, const struct field *field,
                     field->power_of_two ? "a power of two" : "a number above 0");
     if (strcmp(field->name, "BLOCK_SIZE_K") != 0)
         return OK;
-    /* The kernel cuts tiles along K to a block of scales: another plan would run than was measured.
-     */
+    /* The kernel cuts tiles along K to a block of scales, so another plan would run than the
+     * measured one. */
     TRY(read_blocks(job, &n, &k));
     if (n && value > (n < k ? n : k))
         return fail(ERR_ARGUMENT,
@@ -261,7 +264,7 @@ static int check_tiles(const struct format_job *job)
     const char *set = format_set_value(job, "key");
     struct plan_words words = format_axes(job);
 
-    /* A key of another kind, rows of an expert for instance, cannot be turned into M. */
+    /* A key of another kind, as rows of an expert, cannot be turned into M. */
     if (d && strcmp(set ? set : d->key, "tokens") != 0)
         return fail(ERR_ARGUMENT,
                     "M is the tokens of a call, and the key of %s is %s; --set key=tokens "

@@ -16,9 +16,10 @@ enum { CALLED_BYTES = 128 };
 
 /* ---- env: "TORCH_MOE_CHUNKS=2", for a shell, docker --env-file or systemd. */
 
-/* Makes TORCH_MOE_CHUNKS of the axis chunks: the name of an axis alone might be a variable of some
- * other program. */
-static void usual_variable(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+/* Makes TORCH_MOE_CHUNKS of the axis chunks. The name of the axis alone might be another program's
+ * variable. */
+static void default_variable(const struct format_job *job, const char *axis,
+                             char name[CALLED_BYTES])
 {
     const struct declaration *d = job->answers->buckets.declared;
 
@@ -36,7 +37,7 @@ static bool is_variable(const char *name)
 
 /* ---- flags: "--chunks 2". */
 
-static void usual_flag(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+static void default_flag(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
 {
     (void)job;
     snprintf(name, CALLED_BYTES, "--%s", axis);
@@ -50,7 +51,7 @@ static bool is_flag(const char *name)
            !name[strcspn(name, " \t\n=\"'\\$`;&|<>()*?[]#~!{}")];
 }
 
-/* An axis of on and off is a switch: the flag is there, or not. */
+/* Returns whether an axis has only the values on and off. Its flag is a switch: there or not. */
 static bool is_switch(const struct format_job *job, const char *axis)
 {
     const struct declaration *d = job->answers->buckets.declared;
@@ -64,9 +65,9 @@ static bool is_switch(const struct format_job *job, const char *axis)
     return true;
 }
 
-/* ---- json */
+/* ---- json: the axis's own name. */
 
-static void usual_member(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+static void default_member(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
 {
     (void)job;
     snprintf(name, CALLED_BYTES, "%s", axis);
@@ -89,29 +90,31 @@ static bool is_path(const char *name)
     return *name && !name[strspn(name, letters)];
 }
 
-/* ---- names of them all */
+/* ---- Names in all of these formats. */
 
+/* How a format names axes: what a name is, the default name of an axis, and which names are
+ * legal. */
 struct naming {
     const char *what;
-    void (*usual)(const struct format_job *job, const char *axis, char name[CALLED_BYTES]);
+    void (*default_name)(const struct format_job *job, const char *axis, char name[CALLED_BYTES]);
     bool (*legal)(const char *name);
 };
 
-static const struct naming variables = { "a name of a variable", usual_variable, is_variable };
-static const struct naming flags = { "a flag, as --name,", usual_flag, is_flag };
-static const struct naming members = { "a name", usual_member, is_member };
-static const struct naming paths = { "a name, as model.ep,", usual_member, is_path };
+static const struct naming variables = { "a name of a variable", default_variable, is_variable };
+static const struct naming flags = { "a flag, as --name,", default_flag, is_flag };
+static const struct naming members = { "a name", default_member, is_member };
+static const struct naming paths = { "a name, as model.ep,", default_member, is_path };
 
-/* What the reader calls an axis; false: it is left out. */
-static bool called(const struct naming *n, const struct format_job *job, const char *axis,
-                   char name[CALLED_BYTES])
+/* Writes the reader's name for an axis. Returns false where --set leaves the axis out. */
+static bool reader_name(const struct naming *n, const struct format_job *job, const char *axis,
+                        char name[CALLED_BYTES])
 {
     const char *set = format_set_value(job, axis);
 
     if (set)
         text_put(name, CALLED_BYTES, "%s", set);
     else
-        n->usual(job, axis, name);
+        n->default_name(job, axis, name);
     return *name != 0;
 }
 
@@ -121,33 +124,33 @@ static int check_names(const struct naming *n, const struct format_job *job)
     char name[CALLED_BYTES], other[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++) {
-        if (!called(n, job, words.list[i].axis, name))
+        if (!reader_name(n, job, words.list[i].axis, name))
             continue;
         if (!n->legal(name) || strlen(name) == CALLED_BYTES - 1)
             return fail(ERR_ARGUMENT, "--set %s=%s: %s is wanted", words.list[i].axis, name,
                         n->what);
         for (size_t k = 0; k < i; k++)
-            if (called(n, job, words.list[k].axis, other) && !strcmp(name, other))
+            if (reader_name(n, job, words.list[k].axis, other) && !strcmp(name, other))
                 return fail(ERR_ARGUMENT, "%s and %s would both be called %s", words.list[k].axis,
                             words.list[i].axis, name);
     }
     return OK;
 }
 
-/* The word of the plan whose axis the reader calls so; NULL: none. */
+/* Returns the word of the plan whose axis has this name for the reader; NULL: none. */
 static const struct plan_word *word_called(const struct naming *n, const struct format_job *job,
                                            const struct plan_words *words, const char *name)
 {
     char own[CALLED_BYTES];
 
     for (size_t i = 0; i < words->count; i++)
-        if (called(n, job, words->list[i].axis, own) && !strcmp(own, name))
+        if (reader_name(n, job, words->list[i].axis, own) && !strcmp(own, name))
             return &words->list[i];
     return NULL;
 }
 
-/* Notes what was read; the last one counts where a name comes twice. */
-static void note_value(struct plan_words *out, const struct plan_word *word, const char *value)
+/* Notes a value that was read. Where a name comes twice, the last one counts. */
+static void set_word(struct plan_words *out, const struct plan_word *word, const char *value)
 {
     size_t at = 0;
 
@@ -158,13 +161,14 @@ static void note_value(struct plan_words *out, const struct plan_word *word, con
     snprintf(out->list[at].value, sizeof(out->list[at].value), "%s", value);
 }
 
-/* ---- names and values, one after the other: a shell's, a command's, TOML's */
+/* ---- Names and values, one after the other: for a shell, a command, TOML. */
 
+/* How such a format writes its names and values. */
 struct assignments {
     const struct naming *naming;
-    const char *equals, *between; /* a name and its value; one of them and the next */
+    const char *equals, *between; /* between a name and its value; between two assignments */
     bool typed;                   /* an axis of on and off is true or false */
-    bool quoted;                  /* a word is */
+    bool quoted;                  /* words are quoted */
 };
 static const struct assignments shell = { .naming = &variables, .equals = "=", .between = "\n" };
 static const struct assignments command = {
@@ -183,45 +187,45 @@ static void write_value(const struct format_job *job, const struct plan_word *wo
         fprintf(to, quoted && !word->number ? "\"%s\"" : "%s", word->value);
 }
 
-/* The same the other way; value is changed. */
-static void note_written(const struct format_job *job, const struct plan_word *word, bool typed,
-                         char *value, struct plan_words *out)
+/* Notes a value as write_value() wrote it. Changes `value`. */
+static void set_written_word(const struct format_job *job, const struct plan_word *word, bool typed,
+                             char *value, struct plan_words *out)
 {
     size_t length = strlen(value);
 
     if (typed && is_switch(job, word->axis)) {
-        note_value(out, word, !strcmp(value, "true") ? "on" : "off");
+        set_word(out, word, !strcmp(value, "true") ? "on" : "off");
         return;
     }
     if (length > 1 && *value == '"' && value[length - 1] == '"') {
         value[length - 1] = 0;
         value++;
     }
-    note_value(out, word, value);
+    set_word(out, word, value);
 }
 
-static int write_assignments(const struct assignments *how, const struct format_job *job, FILE *to)
+static int write_assignments(const struct assignments *form, const struct format_job *job, FILE *to)
 {
     struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
     bool any = false;
 
     for (size_t i = 0; i < words.count; i++) {
-        if (!called(how->naming, job, words.list[i].axis, name))
+        if (!reader_name(form->naming, job, words.list[i].axis, name))
             continue;
-        fprintf(to, "%s%s%s", any ? how->between : "", name, how->equals);
-        write_value(job, &words.list[i], how->typed, how->quoted, to);
+        fprintf(to, "%s%s%s", any ? form->between : "", name, form->equals);
+        write_value(job, &words.list[i], form->typed, form->quoted, to);
         any = true;
     }
     fputs(any ? "\n" : "", to);
     return OK;
 }
 
-static int read_assignments(const struct assignments *how, const struct format_job *job,
+static int read_assignments(const struct assignments *form, const struct format_job *job,
                             const char *text, size_t length, struct plan_words *out)
 {
     struct plan_words words = format_axes(job);
-    const char *ends = *how->between == ' ' ? " \n" : "\n";
+    const char *ends = *form->between == ' ' ? " \n" : "\n";
     char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
 
     for (const char *at = text; at < text + length; at += strcspn(at, ends) + 1) {
@@ -232,19 +236,19 @@ static int read_assignments(const struct assignments *how, const struct format_j
             return fail(ERR_FORMAT, "\"%s\" is longer than any NAME=VALUE of a plan", line);
         if (!*line || *line == '#')
             continue;
-        value = strstr(line, how->equals);
+        value = strstr(line, form->equals);
         if (!value)
-            return fail(ERR_FORMAT, "\"%s\" is no NAME%sVALUE", line, how->equals);
+            return fail(ERR_FORMAT, "\"%s\" is no NAME%sVALUE", line, form->equals);
         *value = 0;
-        value += strlen(how->equals);
-        word = word_called(how->naming, job, &words, line);
+        value += strlen(form->equals);
+        word = word_called(form->naming, job, &words, line);
         if (word)
-            note_written(job, word, how->typed, value, out);
+            set_written_word(job, word, form->typed, value, out);
     }
     return OK;
 }
 
-/* A member cannot have a value and members of its own. */
+/* Checks names. A member cannot have a value and members of its own. */
 static int check_paths(const struct format_job *job)
 {
     struct plan_words words = format_axes(job);
@@ -253,26 +257,26 @@ static int check_paths(const struct format_job *job)
     TRY(check_names(&paths, job));
     for (size_t i = 0; i < words.count; i++)
         for (size_t k = 0; k < words.count; k++)
-            if (called(&paths, job, words.list[i].axis, name) &&
-                called(&paths, job, words.list[k].axis, other) &&
+            if (reader_name(&paths, job, words.list[i].axis, name) &&
+                reader_name(&paths, job, words.list[k].axis, other) &&
                 !strncmp(name, other, strlen(name)) && other[strlen(name)] == '.')
                 return fail(ERR_ARGUMENT, "%s would be a value, and %s a member of it", name,
                             other);
     return OK;
 }
 
-/* An answer of one plan, whichever key is asked for. */
-#define ASSIGNMENTS(form, how)                                                                     \
-    static int write_##form(const struct format_job *job, FILE *to)                                \
+/* Defines the functions of a format with one plan, which answers every key. */
+#define ASSIGNMENTS(name, form)                                                                    \
+    static int write_##name(const struct format_job *job, FILE *to)                                \
     {                                                                                              \
-        return write_assignments(&(how), job, to);                                                 \
+        return write_assignments(&(form), job, to);                                                \
     }                                                                                              \
-    static int read_##form(const struct format_job *job, const char *text, size_t length,          \
+    static int read_##name(const struct format_job *job, const char *text, size_t length,          \
                            uint64_t key, double class_value, struct plan_words *out)               \
     {                                                                                              \
         (void)key;                                                                                 \
         (void)class_value;                                                                         \
-        return read_assignments(&(how), job, text, length, out);                                   \
+        return read_assignments(&(form), job, text, length, out);                                  \
     }
 ASSIGNMENTS(env, shell)
 ASSIGNMENTS(dotted, command)
@@ -293,7 +297,7 @@ const struct format format_toml = {
     .name = "toml", .one = true, .check = check_paths, .write = write_toml, .read = read_toml
 };
 
-/* ---- nested: the same as objects in objects */
+/* ---- nested: objects in objects. */
 
 /* Writes the members whose names begin with the prefix, which is empty or ends with a dot. */
 static void write_object(const struct format_job *job, const struct plan_words *words,
@@ -307,14 +311,15 @@ static void write_object(const struct format_job *job, const struct plan_words *
     for (size_t i = 0; i < words->count; i++) {
         size_t end, k = 0;
 
-        if (!called(&paths, job, words->list[i].axis, name) || strncmp(name, prefix, length) != 0)
+        if (!reader_name(&paths, job, words->list[i].axis, name) ||
+            strncmp(name, prefix, length) != 0)
             continue;
         end = length + strcspn(name + length, ".");
         end += name[end] == '.';
-        while (k < i && (!called(&paths, job, words->list[k].axis, earlier) ||
+        while (k < i && (!reader_name(&paths, job, words->list[k].axis, earlier) ||
                          strncmp(name, earlier, end) != 0))
             k++;
-        if (k < i) /* an object that was written with an earlier axis */
+        if (k < i) /* its object was written with an earlier axis */
             continue;
         fprintf(to, "%s\"%.*s\": ", any ? ", " : "", (int)(end - length - (name[end - 1] == '.')),
                 name + length);
@@ -338,14 +343,15 @@ static int write_nested(const struct format_job *job, FILE *to)
     return OK;
 }
 
+/* A configuration that is being read, and the names on the way to the present member. */
 struct path_reader {
     const struct format_job *job;
     struct plan_words words, *out;
     char path[CALLED_BYTES];
-    size_t length[JSON_DEPTH_MAX + 1]; /* of the path to the object of each depth */
+    size_t length[JSON_DEPTH_MAX + 1]; /* length of the path to the object of each depth */
 };
 
-static int take_member(void *self, const struct json_value *v)
+static int read_path_member(void *self, const struct json_value *v)
 {
     struct path_reader *r = self;
     const struct plan_word *word;
@@ -364,7 +370,7 @@ static int take_member(void *self, const struct json_value *v)
                  v->value               ? v->value
                  : v->kind == JSON_TRUE ? "true"
                                         : "false"))
-        note_written(r->job, word, true, value, r->out);
+        set_written_word(r->job, word, true, value, r->out);
     return OK;
 }
 
@@ -375,14 +381,14 @@ static int read_nested(const struct format_job *job, const char *text, size_t le
 
     (void)key;
     (void)class_value;
-    return json_read(text, length, "the configuration", take_member, &r);
+    return json_read(text, length, "the configuration", read_path_member, &r);
 }
 
 const struct format format_nested = {
     .name = "nested", .one = true, .check = check_paths, .write = write_nested, .read = read_nested
 };
 
-/* ---- flags */
+/* ---- flags. */
 
 static int check_flags(const struct format_job *job)
 {
@@ -399,14 +405,12 @@ static int write_flags(const struct format_job *job, FILE *to)
         const struct plan_word *w = &words.list[i];
         bool alone = is_switch(job, w->axis);
 
-        if (!called(&flags, job, w->axis, name) || (alone && !strcmp(w->value, "off")))
+        if (!reader_name(&flags, job, w->axis, name) || (alone && !strcmp(w->value, "off")))
             continue;
-        /* What begins with a minus would be taken for the next flag. */
-        fprintf(to, "%s%s%s%s", first ? "" : " ", name,
-                alone              ? ""
-                : *w->value == '-' ? "="
-                                   : " ",
-                alone ? "" : w->value);
+        fprintf(to, "%s%s", first ? "" : " ", name);
+        /* After a blank, a value that begins with a minus would look like the next flag. */
+        if (!alone)
+            fprintf(to, "%s%s", *w->value == '-' ? "=" : " ", w->value);
         first = false;
     }
     fprintf(to, "\n");
@@ -425,8 +429,8 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
         !text_put(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text))
         return fail(ERR_FORMAT, "more flags than there are axes");
     for (size_t i = 0; i < words.count; i++)
-        if (is_switch(job, words.list[i].axis)) /* off, unless it is there */
-            note_value(out, &words.list[i], "off");
+        if (is_switch(job, words.list[i].axis)) /* off, unless the flag is there */
+            set_word(out, &words.list[i], "off");
     while ((flag = strsep(&rest, " ")) != NULL) {
         const struct plan_word *word;
         const char *value;
@@ -446,7 +450,7 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
             value = strsep(&rest, " ");
         if (!value)
             return fail(ERR_FORMAT, "%s has no value", flag);
-        note_value(out, word, value);
+        set_word(out, word, value);
     }
     return OK;
 }
@@ -475,7 +479,7 @@ static void write_answer(const struct format_job *job, const struct answer *a, F
         json_write(to, ", 'key_to': null");
     else
         json_write(to, ", 'key_to': %" PRIu64, a->to);
-    if (d && d->class_edges) /* it lies above the one edge, up to the other; null: no edge */
+    if (d && d->class_edges) /* above the first edge, up to the second; null: no edge */
         json_write(to, ", 'class_above': %g, 'class_to': %g",
                    class ? d->class_edge[class - 1] / 1e3 : 0,
                    class < d->class_edges ? d->class_edge[class] / 1e3 : NAN);
@@ -483,7 +487,7 @@ static void write_answer(const struct format_job *job, const struct answer *a, F
     for (size_t i = 0; i < words.count; i++) {
         const struct plan_word *w = &words.list[i];
 
-        if (!called(&members, job, w->axis, name))
+        if (!reader_name(&members, job, w->axis, name))
             continue;
         json_write(to, w->number ? "%s'%s': %s" : "%s'%s': '%s'", comma, name, w->value);
         comma = ", ";
@@ -513,6 +517,7 @@ static int write_json(const struct format_job *job, FILE *to)
     return OK;
 }
 
+/* Answers that are being read; `now` is the present answer. */
 struct json_reader {
     const struct format_job *job;
     struct plan_words words, now, *out;
@@ -520,8 +525,9 @@ struct json_reader {
     bool in_answers, found;
 };
 
-/* The document has depth 0, "answers" 1, each answer 2, its members 3, those of its plan 4. */
-static int take_value(void *self, const struct json_value *v)
+/* The document has depth 0, "answers" 1, each answer 2, its members 3, the members of its plan
+ * 4. */
+static int read_answer_value(void *self, const struct json_value *v)
 {
     struct json_reader *r = self;
     const struct {
@@ -555,7 +561,7 @@ static int take_value(void *self, const struct json_value *v)
     } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))
-            note_value(&r->now, word, v->value);
+            set_word(&r->now, word, v->value);
     }
     return OK;
 }
@@ -567,7 +573,7 @@ static int read_json(const struct format_job *job, const char *text, size_t leng
         .job = job, .words = format_axes(job), .out = out, .key = (double)key, .class = class_value
     };
 
-    return json_read(text, length, "the answers", take_value, &r);
+    return json_read(text, length, "the answers", read_answer_value, &r);
 }
 
 const struct format format_json = {

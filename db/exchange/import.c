@@ -1,5 +1,5 @@
-/* Reads a table line by line into memory, checks that it is whole, of a version that is known, and
- * vouched for by its first line, and puts it into a store. */
+/* Reads a table line by line into memory and checks it: it must be complete, of a known version,
+ * and match the hash in its first line. Then puts it into a store. */
 #include "import.h"
 
 #include "array.h"
@@ -22,18 +22,20 @@
 
 enum { ENTRIES_MAX = 4 << 20, CLUSTERS_MAX = 1 << 12, LINE_MAX = 1 << 16, MEMBERS_MAX = 40 };
 
+/* A cluster of the table, and its id in the store. */
 struct known_cluster {
     char hash[SHA256_HEX_BYTES];
     struct cluster cluster;
     int64_t id;
 };
 
+/* An entry of the table. */
 struct incoming {
     size_t cluster; /* index */
     uint32_t line;
     struct moe_shape shape;
     struct entry_row row;
-    enum merge_outcome outcome; /* once it is placed */
+    enum merge_outcome outcome; /* set when it is placed */
 };
 
 /* A space that a line declares, and whether an entry has it. */
@@ -43,22 +45,22 @@ struct incoming_space {
 };
 
 struct incoming_standing {
-    size_t table; /* index of its first entry */
+    size_t table; /* index of its table's first entry */
     struct standing_row row;
 };
 
 struct incoming_launch {
-    size_t table; /* likewise */
+    size_t table; /* index of its table's first entry */
     struct launch_row row;
 };
 
-/* What the first line says. */
+/* The members of the first line. */
 struct header {
     char format[32], sha256[SHA256_HEX_BYTES];
     int64_t version, semantics, clusters, spaces, entries, standings, launches;
 };
 
-/* What the lines so far say. */
+/* The table as far as it was read. */
 struct import_table {
     char file[256]; /* for messages */
     uint32_t line;
@@ -69,37 +71,38 @@ struct import_table {
     struct incoming_standing *standings;
     struct incoming_launch *launches;
     size_t cluster_count, space_count, entry_count, standing_count, launch_count;
-    char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
+    char layer[SHAPE_TEXT_BYTES]; /* of the entry before; this entry mostly has the same */
 };
 
-/* Without a field the line itself is wrong. */
-static int wrong(const struct import_table *r, const char *field, const char *why)
+/* Refuses a field; with field NULL the line itself. */
+static int refuse(const struct import_table *r, const char *field, const char *why)
 {
     if (!field)
         return fail(ERR_FORMAT, "%s, line %u %s", r->file, r->line, why);
     return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", r->file, r->line, TEXT_SHORT(field, 40), why);
 }
 
-/* ---- one line: an object of known members, each of them once, of its kind and in its range */
+/* ---- One line: an object of known members, each of them once, of its kind and in its range. */
 
+/* A line that is being read: the members that it may have. */
 struct import_line {
     const struct import_table *table;
     struct member {
         const struct row_field *field;
-        void *row; /* where it goes */
+        void *row; /* the row that gets its value */
     } members[MEMBERS_MAX];
-    size_t count, next; /* next: where the following member probably is */
+    size_t count, next; /* next: index of the member that probably follows */
     uint64_t seen;
-    /* A member that is itself an object of texts becomes lines "name = value". */
+    /* The member `inner` is an object of texts. Its members become lines "name = value". */
     const char *inner;
     char *inner_text;
     size_t inner_size, inner_used;
     bool inner_seen;
 };
 
-/* Adds members that a table of this version has. */
-static void expect(struct import_line *line, const struct row_field *fields, size_t count,
-                   int64_t version, void *row)
+/* Adds the members that a table of this version has. */
+static void expect_fields(struct import_line *line, const struct row_field *fields, size_t count,
+                          int64_t version, void *row)
 {
     for (const struct row_field *f = fields; f < fields + count; f++) {
         if (!f->since || f->since > version)
@@ -109,16 +112,16 @@ static void expect(struct import_line *line, const struct row_field *fields, siz
     }
 }
 #define EXPECT(line, fields, version, row)                                                         \
-    expect(line, fields, sizeof(fields) / sizeof((fields)[0]), version, row)
+    expect_fields(line, fields, sizeof(fields) / sizeof((fields)[0]), version, row)
 
-/* What is printed later must be text, and must not move a terminal's cursor or end a line. */
+/* Returns whether a text may be printed later: it must not move a terminal's cursor or end a
+ * line. */
 static bool is_plain(const struct json_value *v)
 {
     return utf8_is_plain(v->value, v->length);
 }
 
-/* Which of the line's members a key names, which may come once; they mostly come in the list's
- * order. */
+/* Finds the member with this key, which may come once. Members mostly come in the list's order. */
 static int find_member(struct import_line *line, const char *key, const struct member **out)
 {
     for (size_t k = 0; k < line->count; k++) {
@@ -127,16 +130,16 @@ static int find_member(struct import_line *line, const char *key, const struct m
         if (strcmp(line->members[i].field->name, key) != 0)
             continue;
         if (line->seen >> i & 1)
-            return wrong(line->table, key, "comes twice");
+            return refuse(line->table, key, "comes twice");
         line->seen |= (uint64_t)1 << i;
         line->next = i + 1;
         *out = &line->members[i];
         return OK;
     }
-    return wrong(line->table, key, "is not known to this version");
+    return refuse(line->table, key, "is not known to this version");
 }
 
-/* Puts a value into its field of a row.  Why that cannot be; NULL: it is done. */
+/* Puts a value into its field of a row. Returns why that cannot be; NULL: it is done. */
 static const char *put_value(const struct member *m, const struct json_value *v, char why[64])
 {
     static const char in_names[] =
@@ -155,7 +158,8 @@ static const char *put_value(const struct member *m, const struct json_value *v,
     case ROW_REAL:
         if (v->kind != JSON_NULL && !(number >= f->least && fabs(number) < f->most))
             return "is no number in range";
-        /* What is compared must be what is written again. */
+        /* Stores the number as an export would write it again, because that is what merging
+         * compares. */
         *(double *)to = row_rounded(f, number);
         return NULL;
     case ROW_BOOL:
@@ -184,7 +188,7 @@ static const char *put_value(const struct member *m, const struct json_value *v,
     }
 }
 
-static int take_member(struct import_line *line, const struct json_value *v)
+static int store_member(struct import_line *line, const struct json_value *v)
 {
     const struct member *m = NULL;
     const char *fault;
@@ -192,7 +196,7 @@ static int take_member(struct import_line *line, const struct json_value *v)
 
     TRY(find_member(line, v->key, &m));
     fault = put_value(m, v, why);
-    return fault ? wrong(line->table, v->key, fault) : OK;
+    return fault ? refuse(line->table, v->key, fault) : OK;
 }
 
 static int on_member(void *self, const struct json_value *v)
@@ -202,53 +206,54 @@ static int on_member(void *self, const struct json_value *v)
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END
                    ? OK
-                   : wrong(line->table, NULL, "is no object");
+                   : refuse(line->table, NULL, "is no object");
     if (v->depth == 2 && line->inner && v->kind != JSON_END) {
-        /* The text form of a cluster has lines "name = value"; '#' would begin a comment there. */
+        /* The text form of a cluster has lines "name = value", in which '#' begins a comment. */
         if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
             strchr(v->value, '#'))
-            return wrong(line->table, v->key ? v->key : line->inner, "is no text that fits");
+            return refuse(line->table, v->key ? v->key : line->inner, "is no text that fits");
         line->inner_used +=
             (size_t)snprintf(line->inner_text + line->inner_used,
                              line->inner_size - line->inner_used, "%s = %s\n", v->key, v->value);
-        return line->inner_used < line->inner_size ? OK : wrong(line->table, v->key, "is too long");
+        return line->inner_used < line->inner_size ? OK
+                                                   : refuse(line->table, v->key, "is too long");
     }
     if (v->kind == JSON_END)
         return OK;
     if (v->depth != 1 || !v->key)
-        return wrong(line->table, v->key ? v->key : "value", "is in an unexpected place");
+        return refuse(line->table, v->key ? v->key : "value", "is in an unexpected place");
     if (line->inner && !strcmp(v->key, line->inner) && v->kind == JSON_OBJECT &&
         !line->inner_seen) {
         line->inner_seen = true;
         return OK;
     }
-    return take_member(line, v);
+    return store_member(line, v);
 }
 
-/* Reads a text that has these members and, if there is a table of rows, its fields. */
+/* Reads a line with the members of `line` and, if `rows` is given, the fields of such a row. */
 static int read_members(struct import_line *line, const struct row_table *rows, void *row,
                         const char *text, size_t length)
 {
     int rc;
 
     if (rows)
-        expect(line, rows->fields, rows->count, line->table->header.version, row);
+        expect_fields(line, rows->fields, rows->count, line->table->header.version, row);
     rc = json_read(text, length, NULL, on_member, line);
     if (rc == UNSUPPORTED)
-        return wrong(line->table, NULL, "is no JSON");
+        return refuse(line->table, NULL, "is no JSON");
     TRY(rc);
     for (size_t i = 0; i < line->count; i++) {
         const struct row_field *f = line->members[i].field;
 
         if (!(line->seen >> i & 1) && !f->quiet && !(f->kind == ROW_TEXT && f->optional))
-            return wrong(line->table, f->name, "is missing");
+            return refuse(line->table, f->name, "is missing");
     }
-    return line->inner && !line->inner_seen ? wrong(line->table, line->inner, "is missing") : OK;
+    return line->inner && !line->inner_seen ? refuse(line->table, line->inner, "is missing") : OK;
 }
 
-/* ---- the first line */
+/* ---- The first line. */
 
-/* A first line without `standings` is one of version 1 or 2. */
+/* The first line of versions 1 and 2 has no `standings`. */
 #define AT(member) ROW_AT(struct header, member)
 static const struct row_field header_fields[] = {
     { "format", ROW_TEXT, AT(format), .since = 1 },
@@ -268,7 +273,7 @@ struct version_claim {
     double version;
 };
 
-/* Another version's first line may have other members: these two alone are asked for. */
+/* Reads only two members, because another version's first line may have other ones. */
 static int on_claim(void *self, const struct json_value *v)
 {
     struct version_claim *claim = self;
@@ -282,7 +287,7 @@ static int on_claim(void *self, const struct json_value *v)
     return OK;
 }
 
-/* The first line of a table says that it is one. */
+/* Reads whether the first line is that of a table, and its version. */
 static bool read_claim(const char *text, size_t length, struct version_claim *claim)
 {
     *claim = (struct version_claim){ .version = -1 };
@@ -303,8 +308,9 @@ static int find_version(struct import_table *r, const char *text, size_t length)
     struct version_claim claim;
 
     if (!read_claim(text, length, &claim))
-        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)", r->file);
-    /* Every version that was ever written is read. */
+        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes tables)",
+                    r->file);
+    /* Every version that was ever written can be read. */
     for (int version = 1; version <= EXPORT_VERSION; version++)
         if ((double)version == claim.version)
             r->header.version = version;
@@ -319,9 +325,9 @@ static int find_version(struct import_table *r, const char *text, size_t length)
                 claim.version);
 }
 
-/* ---- clusters */
+/* ---- Clusters. */
 
-/* The members that begin a line: they say whose the rest of it is. */
+/* The first members of a line: they say to what the others belong. */
 struct head {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     uint32_t window, bucket;
@@ -361,11 +367,11 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     cluster_hex(&k.cluster, hex);
     memcpy(k.hash, hex, sizeof(k.hash));
     if (strcmp(hex, head.cluster) != 0)
-        return wrong(r, "fingerprint", "is not the hash of its fields");
+        return refuse(r, "fingerprint", "is not the hash of its fields");
     if (r->cluster_count && strcmp(r->clusters[r->cluster_count - 1].hash, hex) >= 0)
-        return wrong(r, "fingerprint", "is out of order");
+        return refuse(r, "fingerprint", "is out of order");
     if (r->cluster_count == CLUSTERS_MAX)
-        return wrong(r, "fingerprint", "is one too many");
+        return refuse(r, "fingerprint", "is one too many");
     ARRAY_APPEND(r->clusters, r->cluster_count, k);
     return OK;
 }
@@ -375,7 +381,7 @@ static int by_hash(const void *hash, const void *cluster)
     return strcmp(hash, ((const struct known_cluster *)cluster)->hash);
 }
 
-/* Clusters are sorted by their hashes.  Returns -1 if none has this one. */
+/* Clusters are sorted by their hashes. Returns -1 if none has this hash. */
 static long find_cluster(const struct import_table *r, const char *hash)
 {
     const struct known_cluster *at = NULL;
@@ -385,9 +391,9 @@ static long find_cluster(const struct import_table *r, const char *hash)
     return at ? at - r->clusters : -1;
 }
 
-/* ---- spaces */
+/* ---- Spaces. */
 
-/* The members of a line; a text has line feeds, which no other member may have. */
+/* The members of a line that declares a space. Only its text may contain line feeds. */
 struct declared_line {
     char tag[DECLARATION_TAG_BYTES], text[DECLARATION_TEXT_BYTES + 1];
     bool has_tag, has_text, strange;
@@ -416,7 +422,7 @@ static int on_declared(void *self, const struct json_value *v)
     return OK;
 }
 
-/* Its text must be the one that its name says; this process knows it from here on. */
+/* Reads a space. Its tag must follow from its text. This process knows the space from here on. */
 static int read_space(struct import_table *r, const char *text, size_t length)
 {
     struct declared_line line = { .strange = false };
@@ -427,19 +433,20 @@ static int read_space(struct import_table *r, const char *text, size_t length)
     if (rc == ERR_NOMEM)
         return rc;
     if (rc || line.strange || !line.has_tag || !line.has_text)
-        return wrong(r, "space", "is no space with its text");
-    if (declaration_learn(line.text, &in.space) || strcmp(in.space->text, line.text) != 0)
-        return wrong(r, "text", "declares no space in its one form");
+        return refuse(r, "space", "is no space with its text");
+    if (declaration_register_silently(line.text, &in.space) ||
+        strcmp(in.space->text, line.text) != 0)
+        return refuse(r, "text", "declares no space in its one form");
     if (strcmp(declaration_tag(in.space, tag), line.tag) != 0)
-        return wrong(r, "space", "is not what its text is called");
+        return refuse(r, "space", "is not what its text is called");
     if (r->space_count &&
         strcmp(declaration_tag(r->spaces[r->space_count - 1].space, tag), line.tag) >= 0)
-        return wrong(r, "space", "comes twice, or is out of order");
+        return refuse(r, "space", "comes twice, or is out of order");
     ARRAY_APPEND(r->spaces, r->space_count, in);
     return OK;
 }
 
-/* ---- layers and plans */
+/* ---- Layers and plans. */
 
 static int read_layer(const struct import_table *r, const char *layer, struct moe_shape *shape)
 {
@@ -447,9 +454,9 @@ static int read_layer(const struct import_table *r, const char *layer, struct mo
 
     shape->struct_size = sizeof(*shape);
     if (shape_scan(layer, shape) || shape_fault(shape, why, sizeof(why)))
-        return wrong(r, "layer", "is no layer");
+        return refuse(r, "layer", "is no layer");
     if (strcmp(SHAPE_TEXT(shape), layer) != 0)
-        return wrong(r, "layer", "is not in its one form");
+        return refuse(r, "layer", "is not in its one form");
     return OK;
 }
 
@@ -461,30 +468,32 @@ static int check_plan(const struct import_table *r, const char *name, const stru
     if (!plan->struct_size)
         return OK;
     if (!plan_legal(plan, shape) || !plan_equal(plan, &canonical))
-        return wrong(r, name, "is not legal for its layer");
+        return refuse(r, name, "is not legal for its layer");
     return OK;
 }
 
-/* ---- entries */
+/* ---- Entries. */
 
-/* Entries must ascend strictly, as they are exported, and each cluster that was described must have
- * one. */
+/* Entries must ascend strictly, as they are exported, and each described cluster must have one. */
 static int check_order(const struct import_table *r, const char *layer, const struct incoming *in)
 {
     const struct incoming *last = r->entries + r->entry_count - (r->entry_count > 0);
-    int by;
+    int order;
 
     if (!r->entry_count)
-        return in->cluster ? wrong(r, "cluster", "is not the first one described") : OK;
+        return in->cluster ? refuse(r, "cluster", "is not the first one described") : OK;
     if (in->cluster != last->cluster)
-        return in->cluster == last->cluster + 1 ? OK : wrong(r, "cluster", "is out of order");
-    by = strcmp(layer, r->layer);
-    by = by ? by : (in->row.window > last->row.window) - (in->row.window < last->row.window);
-    by = by ? by : (in->row.bucket > last->row.bucket) - (in->row.bucket < last->row.bucket);
-    return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
+        return in->cluster == last->cluster + 1 ? OK : refuse(r, "cluster", "is out of order");
+    order = strcmp(layer, r->layer);
+    order =
+        order ? order : (in->row.window > last->row.window) - (in->row.window < last->row.window);
+    order =
+        order ? order : (in->row.bucket > last->row.bucket) - (in->row.bucket < last->row.bucket);
+    return order > 0 ? OK : refuse(r, "bucket", "comes twice, or is out of order");
 }
 
-/* Refuses what no measurement can have said, and buckets that its space does not have. */
+/* Refuses numbers that no measurement can have given, and buckets that the layer's space does not
+ * have. */
 static int check_entry(const struct import_table *r, const struct entry_row *e,
                        const struct moe_shape *shape)
 {
@@ -495,29 +504,29 @@ static int check_entry(const struct import_table *r, const struct entry_row *e,
     TRY(check_plan(r, "runner_up", &e->runner_up, shape));
     TRY(check_plan(r, "search_winner", &e->search_winner, shape));
     TRY(check_plan(r, "other", &e->other, shape));
-    /* A plan of the other kind comes with its time, or it is known that there is none. */
+    /* A plan of the other kind comes with its time, or `no_other` says that there is none. */
     if (!e->other.struct_size && e->other_us != 0)
-        return wrong(r, "other_us", "comes without its plan");
+        return refuse(r, "other_us", "comes without its plan");
     if (e->other.struct_size && (!(e->other_us > 0) || e->no_other))
-        return wrong(r, "other",
-                     e->no_other ? "is there, and no_other says that none is"
-                                 : "comes without other_us");
+        return refuse(r, "other",
+                      e->no_other ? "is there, and no_other says that none is"
+                                  : "comes without other_us");
     if (e->other.struct_size && (!plan_other_kind(&e->plan, &e->other) || shape->space))
-        return wrong(r, "other", "is of the same kind as the plan");
+        return refuse(r, "other", "is of the same kind as the plan");
     if (d && e->window != 1)
-        return wrong(r, "window", "is not 1, as those of declared spaces are");
+        return refuse(r, "window", "is not 1, as those of declared spaces are");
     if (d && e->bucket >= buckets_end(buckets))
-        return wrong(r, "bucket", "is none of its space");
-    if (d && !buckets_hold(buckets, e->bucket, e->capacity))
-        return wrong(r, "capacity", "lies outside of its bucket");
+        return refuse(r, "bucket", "is none of its space");
+    if (d && !buckets_contain(buckets, e->bucket, e->capacity))
+        return refuse(r, "capacity", "lies outside of its bucket");
     if (!e->window)
-        return wrong(r, "window", "is 0");
+        return refuse(r, "window", "is 0");
     if (e->time_us == 0 || e->default_us == 0)
-        return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
-        return wrong(r, "gain", "is above 1: no plan is that much faster");
-    if (!d && e->capacity < buckets_from(buckets, e->bucket))
-        return wrong(r, "capacity", "lies below its bucket");
+        return refuse(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
+    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* false for unknown numbers */
+        return refuse(r, "gain", "is above 1: no plan is that much faster");
+    if (!d && e->capacity < buckets_lowest(buckets, e->bucket))
+        return refuse(r, "capacity", "lies below its bucket");
     return OK;
 }
 
@@ -533,7 +542,7 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
     TRY(read_members(&line, &entry_table, &in.row, text, length));
     cluster = find_cluster(r, head.cluster);
     if (cluster < 0)
-        return wrong(r, "cluster", "was not described before");
+        return refuse(r, "cluster", "was not described before");
     in.cluster = (size_t)cluster;
     TRY(check_order(r, head.layer, &in));
     if (r->entry_count && !strcmp(head.layer, r->layer)) {
@@ -545,27 +554,27 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
                r->spaces[space].space->id != in.shape.space)
             space++;
         if (in.shape.space && space == r->space_count)
-            return wrong(r, "layer", "has a space that no line before declares");
+            return refuse(r, "layer", "has a space that no line before declares");
         if (in.shape.space)
             r->spaces[space].used = true;
     }
     if (in.shape.ranks != r->clusters[cluster].cluster.ranks)
-        return wrong(r, "layer", "has other ranks than its cluster");
+        return refuse(r, "layer", "has other ranks than its cluster");
     TRY(check_entry(r, &in.row, &in.shape));
     if (r->entry_count == ENTRIES_MAX)
-        return wrong(r, "entry", "is one too many");
+        return refuse(r, "entry", "is one too many");
     ARRAY_APPEND(r->entries, r->entry_count, in);
     return OK;
 }
 
-/* Whether an entry is one of the layer's on that cluster, with buckets of that width. */
+/* Returns whether an entry is of that layer on that cluster, with buckets of that width. */
 static bool is_of_table(const struct incoming *in, size_t cluster, const struct moe_shape *shape,
                         uint32_t window)
 {
     return in->cluster == cluster && in->row.window == window && shape_equal(&in->shape, shape);
 }
 
-/* ---- standings and samples */
+/* ---- Standings, launches and samples. */
 
 static int read_standing(struct import_table *r, const char *text, size_t length)
 {
@@ -582,34 +591,33 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     TRY(read_members(&line, &standing_table, &in.row, text, length));
     cluster = find_cluster(r, head.cluster);
     if (cluster < 0)
-        return wrong(r, "standing_of", "was not described before");
+        return refuse(r, "standing_of", "was not described before");
     TRY(read_layer(r, head.layer, &shape));
-    /* Standings come in the order of their tables: this one's first entry comes after that of the
-     * standing before. */
+    /* Standings come in the order of their tables, so the search begins at the standing before. */
     while (in.table < r->entry_count &&
            !is_of_table(&r->entries[in.table], (size_t)cluster, &shape, in.row.window))
         in.table++;
     if (in.table == r->entry_count)
-        return wrong(r, "standing_of", "has no entries, or is out of order");
+        return refuse(r, "standing_of", "has no entries, or is out of order");
     if (last && in.table == last->table)
-        return wrong(r, "standing_of", "comes twice");
+        return refuse(r, "standing_of", "comes twice");
     TRY(check_plan(r, "static_plan", &in.row.static_plan, &shape));
     fault = standing_fault(&in.row);
     if (fault.field)
-        return wrong(r, fault.field, fault.why);
+        return refuse(r, fault.field, fault.why);
     ARRAY_APPEND(r->standings, r->standing_count, in);
     return OK;
 }
 
-/* Which comes first of two rows of launches of one table. */
+/* Compares two launch rows of one table. */
 static int launch_order(const struct launch_row *a, const struct launch_row *b)
 {
-    int by = strcmp(a->launch, b->launch);
+    int order = strcmp(a->launch, b->launch);
 
-    return by ? by : (a->bucket > b->bucket) - (a->bucket < b->bucket);
+    return order ? order : (a->bucket > b->bucket) - (a->bucket < b->bucket);
 }
 
-/* They come in the order of their tables, as standings do. */
+/* Reads a launch row. Launch rows come in the order of their tables, as standings do. */
 static int read_launch(struct import_table *r, const char *text, size_t length)
 {
     const struct incoming_launch *last = r->launch_count ? &r->launches[r->launch_count - 1] : NULL;
@@ -624,28 +632,28 @@ static int read_launch(struct import_table *r, const char *text, size_t length)
     TRY(read_members(&line, &launch_table, &in.row, text, length));
     cluster = find_cluster(r, head.cluster);
     if (cluster < 0)
-        return wrong(r, "launch_of", "was not described before");
+        return refuse(r, "launch_of", "was not described before");
     TRY(read_layer(r, head.layer, &shape));
     while (in.table < r->entry_count &&
            !is_of_table(&r->entries[in.table], (size_t)cluster, &shape, in.row.window))
         in.table++;
     if (in.table == r->entry_count)
-        return wrong(r, "launch_of", "has no entries, or is out of order");
+        return refuse(r, "launch_of", "has no entries, or is out of order");
     if (last && in.table == last->table && launch_order(&last->row, &in.row) >= 0)
-        return wrong(r, "launch", "comes twice, or is out of order");
+        return refuse(r, "launch", "comes twice, or is out of order");
     TRY(check_plan(r, "plan", &in.row.plan, &shape));
     fault = launch_fault(&in.row, &shape);
     if (fault)
-        return wrong(r, fault->field, fault->why);
+        return refuse(r, fault->field, fault->why);
     if (isnan(in.row.sd))
-        return wrong(r, "sd", "is not known");
+        return refuse(r, "sd", "is not known");
     if (r->launch_count == ENTRIES_MAX)
-        return wrong(r, "launch", "is one too many");
+        return refuse(r, "launch", "is one too many");
     ARRAY_APPEND(r->launches, r->launch_count, in);
     return OK;
 }
 
-/* As standing_is_current() has it of rows in the store. */
+/* Does what standing_is_current() does for rows in the store. */
 static bool is_current(const struct import_table *r, const struct incoming_standing *s)
 {
     const struct incoming *first = &r->entries[s->table];
@@ -661,8 +669,8 @@ static bool is_current(const struct import_table *r, const struct incoming_stand
     return true;
 }
 
-/* Refuses entries whose own numbers forbid their plan.  What the whole table gains counts for a
- * static plan, and is known once standings are read. */
+/* Refuses entries whose own numbers forbid their plan. For a static plan the gain of the whole
+ * table counts, which is known only after the standings were read. */
 static int check_claims(struct import_table *r)
 {
     const struct standing_row *standing = NULL;
@@ -681,12 +689,12 @@ static int check_claims(struct import_table *r)
         fault = entry_fault(&in->row, &in->shape, standing);
         r->line = in->line;
         if (fault)
-            return wrong(r, fault->field, fault->why);
+            return refuse(r, fault->field, fault->why);
     }
     return OK;
 }
 
-/* Samples are for people; they are read as carefully and left behind. */
+/* Checks a sample like any other line, and drops it: samples are for people. */
 static int read_sample(struct import_table *r, const char *text, size_t length)
 {
     struct import_line line = { .table = r };
@@ -697,7 +705,7 @@ static int read_sample(struct import_table *r, const char *text, size_t length)
     return read_members(&line, &sample_table, &sample, text, length);
 }
 
-/* ---- the whole */
+/* ---- The whole table. */
 
 static bool begins(const char *text, size_t length, const char *with)
 {
@@ -707,24 +715,24 @@ static bool begins(const char *text, size_t length, const char *with)
 static int read_line(struct import_table *r, const char *text, size_t length)
 {
     if (length > LINE_MAX)
-        return wrong(r, NULL, "is too long");
+        return refuse(r, NULL, "is too long");
     if (begins(text, length, "{\"fingerprint\":"))
         return r->entry_count || r->space_count
-                   ? wrong(r, "fingerprint", "comes after entries or spaces")
+                   ? refuse(r, "fingerprint", "comes after entries or spaces")
                    : read_cluster(r, text, length);
     if (begins(text, length, "{\"space\":") && r->header.version >= 8)
-        return r->entry_count ? wrong(r, "space", "comes after entries")
+        return r->entry_count ? refuse(r, "space", "comes after entries")
                               : read_space(r, text, length);
     if (begins(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
     if (begins(text, length, "{\"launch_of\":") && r->header.version >= 10)
         return read_launch(r, text, length);
     if (r->launch_count)
-        return wrong(r, NULL, "comes after launches");
+        return refuse(r, NULL, "comes after launches");
     if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
         return read_standing(r, text, length);
     if (r->standing_count)
-        return wrong(r, NULL, "comes after standings");
+        return refuse(r, NULL, "comes after standings");
     return read_entry(r, text, length);
 }
 
@@ -746,25 +754,25 @@ static int read_all(struct import_table *r, const char *text, size_t size)
     r->line = 1;
     TRY(find_version(r, text, at ? (size_t)(at - text) : size));
     if (!at)
-        return wrong(r, NULL, "does not end");
+        return refuse(r, NULL, "does not end");
     EXPECT(&first, header_fields, r->header.version, &r->header);
     TRY(read_members(&first, NULL, NULL, text, (size_t)(at - text)));
     if (r->header.semantics != CLUSTER_SEMANTICS)
-        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
+        return refuse(r, "semantics", "is another meaning of r, d and a than this moetune's");
     if (!r->header.entries)
-        return wrong(r, "entries", "is 0: a table has at least one");
+        return refuse(r, "entries", "is 0: a table has at least one");
     sha256_text(at + 1, (size_t)(end - at - 1), hex);
     if (strcmp(hex, r->header.sha256) != 0)
-        return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
+        return fail(ERR_FORMAT, "%s is damaged: its lines do not match the hash in its first line",
                     r->file);
     for (text = at + 1; text < end; text = at + 1) {
         r->line++;
         at = memchr(text, '\n', (size_t)(end - text));
         if (!at)
-            return wrong(r, NULL, "does not end");
+            return refuse(r, NULL, "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
-    /* What follows only the end of the text can show. */
+    /* Only the end of the text can show the following faults. */
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if ((int64_t)*counts[i].count != *counts[i].wanted)
             return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->file,
@@ -819,9 +827,9 @@ struct import_entry import_entry(const struct import_table *table, size_t at)
     return (struct import_entry){ table->clusters[in->cluster].hash, &in->shape, &in->row };
 }
 
-/* ---- into the store */
+/* ---- Into the store. */
 
-/* The entries of one width that a layer has in the store. */
+/* Counts the entries of one width that a layer has in the store. */
 struct width_count {
     uint32_t window;
     size_t entries;
@@ -842,7 +850,7 @@ static int place_entry(struct import_table *t, struct store *store, struct incom
     bool differs;
 
     in->row.cluster = t->clusters[in->cluster].id;
-    /* Entries come sorted: the layer of the one before is mostly this one's. */
+    /* Entries come sorted, so the entry before mostly has the same layer. */
     if (in > t->entries && shape_equal(&in->shape, &in[-1].shape))
         in->row.shape = in[-1].row.shape;
     else
@@ -871,7 +879,8 @@ static int place_all(struct import_table *t, struct store *store,
     for (size_t i = 0; i < t->entry_count; i = end) { /* one layer's entries of one width */
         const struct incoming *first = &t->entries[i];
         struct width_count known = { .window = first->row.window };
-        bool changed = false, whole = true, added; /* whole: what came in is there */
+        bool changed = false, added;
+        bool all_there = true; /* every entry that came in is there now */
         struct standing_row *standing;
 
         for (end = i; end < t->entry_count &&
@@ -879,17 +888,17 @@ static int place_all(struct import_table *t, struct store *store,
              end++) {
             changed |=
                 t->entries[end].outcome == MERGE_ADDED || t->entries[end].outcome == MERGE_REPLACED;
-            whole &= t->entries[end].outcome != MERGE_LOST;
+            all_there &= t->entries[end].outcome != MERGE_LOST;
         }
         if (changed)
             TRY(store_standing_end(store, first->row.cluster, first->row.shape, known.window));
         if (next == t->standing_count || t->standings[next].table != i)
             continue;
-        /* A standing comes in only beside the very entries that it was measured with: so the
+        /* A standing comes in only beside exactly the entries that it was measured with. So the
          * standings that stay depend on the entries that stay, and not on the order of imports. */
         standing = &t->standings[next++].row;
         TRY(store_entries(store, first->row.cluster, first->row.shape, count_width, &known));
-        if (!whole || known.entries != end - i)
+        if (!all_there || known.entries != end - i)
             continue;
         standing->cluster = first->row.cluster;
         standing->shape = first->row.shape;
@@ -922,7 +931,7 @@ int import_place(struct import_table *table, struct store *store,
     if (!rc && !result.known)
         rc = place_all(table, store, options, &result);
     if (rc)
-        store_rollback(store); /* also when the disk is full half-way */
+        store_rollback(store); /* also when the disk becomes full half-way */
     else
         *out = result;
     return rc;

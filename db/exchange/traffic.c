@@ -1,4 +1,4 @@
-/* Reads what trainers asked line by line, checks every member against one list, and adds it up. */
+/* Reads recorded look-ups line by line, checks every member, and adds the lines up. */
 #include "traffic.h"
 
 #include "array.h"
@@ -16,19 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of ours holds some 20,000 buckets, and a job has a few layers. */
+/* A line that libmoelookup writes has at most some 20,000 buckets, and a job has a few layers. */
 enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
 
-static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
+static const double count_most = 0x1p53; /* JSON numbers beyond have gaps */
 
-/* What is known of a line while it is read. */
+/* The line that is being read, and its layer so far. */
 struct traffic_line {
     const char *origin;
     uint32_t number;
     unsigned seen; /* members, as bits */
-    bool in_asked; /* what follows is of that array */
+    bool in_asked; /* reading is inside of "asked" */
     struct traffic_layer layer;
-    /* of one row of "asked" */
+    /* One row of "asked"; `place` is the index in the row. */
     int place;
     double bucket, count;
     int source;
@@ -36,18 +36,18 @@ struct traffic_line {
     bool stranger;        /* the layer's space is not known here */
 };
 
-static int wrong(const struct traffic_line *line, const char *field, const char *why)
+static int refuse(const struct traffic_line *line, const char *field, const char *why)
 {
     return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", line->origin, line->number,
                 TEXT_SHORT(field, 40), why);
 }
 
-static int no_record(const struct traffic_line *line)
+static int refuse_line(const struct traffic_line *line)
 {
-    return fail(ERR_FORMAT,
-                "%s, line %u is no record of look-ups, as MOELOOKUP_RECORD=FILE makes a trainer "
-                "write it",
-                line->origin, line->number);
+    return fail(
+        ERR_FORMAT,
+        "%s, line %u is no record of look-ups: a trainer writes one with MOELOOKUP_RECORD=FILE",
+        line->origin, line->number);
 }
 
 static bool is_whole(const struct json_value *v, double most, double *out)
@@ -65,9 +65,9 @@ static bool is_text(const struct json_value *v)
     return v->kind == JSON_STRING && strlen(v->value) == v->length;
 }
 
-/* ---- members */
+/* ---- Members. */
 
-static int take_layer(struct traffic_line *line, const struct json_value *v)
+static int read_layer(struct traffic_line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
     char why[SHAPE_FAULT_BYTES];
@@ -77,11 +77,11 @@ static int take_layer(struct traffic_line *line, const struct json_value *v)
     if (line->stranger)
         return OK;
     if (strange)
-        return wrong(line, v->key, "is no layer");
+        return refuse(line, v->key, "is no layer");
     if (shape_fault(&shape, why, sizeof(why)))
-        return wrong(line, v->key, why);
+        return refuse(line, v->key, why);
     if (strcmp(SHAPE_TEXT(&shape), v->value) != 0)
-        return wrong(line, v->key, "is not written as a layer is");
+        return refuse(line, v->key, "is not written as a layer is");
     line->layer.shape = shape;
     return OK;
 }
@@ -90,47 +90,47 @@ enum member { FORMAT, VERSION, LAYER, WINDOW, CLUSTER, DEVICE, LOST, ASKED, MEMB
 static const char *const member_words[MEMBERS + 1] = { "format",  "version", "layer", "window",
                                                        "cluster", "device",  "lost",  "asked" };
 
-static int take_member(struct traffic_line *line, const struct json_value *v)
+static int read_member(struct traffic_line *line, const struct json_value *v)
 {
     int member = word_find(member_words, v->key);
     bool null = v->kind == JSON_NULL, good = false;
     double number = 0;
 
     if (member < 0)
-        return wrong(line, v->key, "is not known to this version");
+        return refuse(line, v->key, "is not known to this version");
     if (line->seen >> member & 1)
-        return wrong(line, v->key, "comes twice");
+        return refuse(line, v->key, "comes twice");
     line->seen |= 1u << member;
     switch ((enum member)member) {
     case FORMAT:
         good = is_text(v) && !strcmp(v->value, "moetune-traffic");
-        return good ? OK : wrong(line, v->key, "is not moetune-traffic");
+        return good ? OK : refuse(line, v->key, "is not moetune-traffic");
     case VERSION:
         good = is_whole(v, 1e9, &number) && number >= 1 && number <= TRAFFIC_VERSION;
-        return good ? OK : wrong(line, v->key, "is from another moetune than this one can read");
-    case LAYER: return take_layer(line, v);
+        return good ? OK : refuse(line, v->key, "is no version that this moetune reads");
+    case LAYER: return read_layer(line, v);
     case WINDOW:
         good = is_whole(v, UINT32_MAX, &number) && number >= 1;
         line->layer.window = (uint32_t)number;
-        return good ? OK : wrong(line, v->key, "is no width");
+        return good ? OK : refuse(line, v->key, "is no width");
     case CLUSTER:
         line->cluster = !null;
         good = null || (is_text(v) && v->length == SHA256_HEX_BYTES - 1 &&
                         strspn(v->value, "0123456789abcdef") == v->length);
-        return good ? OK : wrong(line, v->key, "is no hash");
+        return good ? OK : refuse(line, v->key, "is no hash");
     case DEVICE:
         line->device = !null;
-        return null || is_text(v) ? OK : wrong(line, v->key, "is no name");
+        return null || is_text(v) ? OK : refuse(line, v->key, "is no name");
     case LOST:
         good = is_whole(v, count_most, &number);
         line->layer.lost = (uint64_t)number;
-        return good ? OK : wrong(line, v->key, "is no count");
+        return good ? OK : refuse(line, v->key, "is no count");
     case ASKED:
         line->in_asked = v->kind == JSON_ARRAY;
-        return line->in_asked ? OK : wrong(line, v->key, "is no list");
+        return line->in_asked ? OK : refuse(line, v->key, "is no list");
     case MEMBERS: break;
     }
-    return wrong(line, v->key, "is unknown");
+    return refuse(line, v->key, "is unknown");
 }
 
 static int on_value(void *self, const struct json_value *v)
@@ -141,21 +141,21 @@ static int on_value(void *self, const struct json_value *v)
     bool good = false;
 
     if (v->depth == 0)
-        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : no_record(line);
+        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : refuse_line(line);
     if (v->depth == 1 && v->kind == JSON_END) {
         line->in_asked = false;
         return OK;
     }
     if (v->depth == 1)
-        return take_member(line, v);
+        return read_member(line, v);
     if (!line->in_asked || v->depth > 3)
-        return wrong(line, v->key ? v->key : "value", "is in an unexpected place");
+        return refuse(line, v->key ? v->key : "value", "is in an unexpected place");
     if (v->depth == 2 && v->kind == JSON_END) {
         good = line->place == 3;
         if (good && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= row.bucket)
-            return wrong(line, "asked", "is not by bucket, each once");
+            return refuse(line, "asked", "is not by bucket, each once");
         if (good && l->bucket_count == BUCKETS_MAX)
-            return wrong(line, "asked", "has more buckets than anybody's capacities");
+            return refuse(line, "asked", "has too many buckets");
         if (good) {
             row.asked[line->source] = (uint64_t)line->count;
             ARRAY_APPEND(l->buckets, l->bucket_count, row);
@@ -174,17 +174,17 @@ static int on_value(void *self, const struct json_value *v)
             good = is_whole(v, count_most, &line->count) && line->count >= 1;
         line->place++;
     }
-    return good ? OK : wrong(line, "asked", "holds what is no [bucket, source, count]");
+    return good ? OK : refuse(line, "asked", "has an item that is no [bucket, source, count]");
 }
 
-/* ---- sums */
+/* ---- Sums. */
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t add_counts(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* Adds up two lists that are sorted by bucket; their sum is sorted, too. */
+/* Adds two lists that are sorted by bucket; the sum is sorted, too. */
 static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 {
     const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;
@@ -200,7 +200,7 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
         both[n] = first ? *a++ : *b++;
         if (first && b < b_end && b->bucket == both[n].bucket) {
             for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
-                both[n].asked[s] = sum(both[n].asked[s], b->asked[s]);
+                both[n].asked[s] = add_counts(both[n].asked[s], b->asked[s]);
             b++;
         }
         n++;
@@ -208,11 +208,11 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
     free(into->buckets);
     into->buckets = both;
     into->bucket_count = n;
-    into->lost = sum(into->lost, from->lost);
+    into->lost = add_counts(into->lost, from->lost);
     return OK;
 }
 
-/* Members come in any order: what must fit together is known at the end of the line. */
+/* Members come in any order, so what must fit together is checked at the end of the line. */
 static int add_line(const struct traffic_line *line, struct traffic *t)
 {
     const struct traffic_layer *l = &line->layer;
@@ -221,22 +221,22 @@ static int add_line(const struct traffic_line *line, struct traffic *t)
 
     for (int i = 0; i < MEMBERS; i++)
         if (!(line->seen >> i & 1))
-            return wrong(line, member_words[i], "is missing");
+            return refuse(line, member_words[i], "is missing");
     if (buckets.declared && l->window != 1)
-        return wrong(line, "window", "is not 1, as buckets of a declared space are");
+        return refuse(line, "window", "is not 1, as buckets of a declared space are");
     if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= buckets_end(buckets))
-        return wrong(line, "asked", "has a bucket that is none of the layer's space");
+        return refuse(line, "asked", "has a bucket that is none of the layer's space");
     if (line->cluster != line->device)
-        return wrong(line, "device", "and \"cluster\" are both there or both null");
+        return refuse(line, "device", "and \"cluster\" are both there or both null");
     if (line->stranger) {
-        t->strangers++;
+        t->unknown_spaces++;
         return OK;
     }
     while (at < t->count &&
            (t->layers[at].window != l->window || !shape_equal(&t->layers[at].shape, &l->shape)))
         at++;
     if (at == LAYERS_MAX)
-        return wrong(line, "layer", "is one too many");
+        return refuse(line, "layer", "is one too many");
     if (at == t->count) {
         struct traffic_layer fresh = { .shape = l->shape, .window = l->window };
 
@@ -245,21 +245,21 @@ static int add_line(const struct traffic_line *line, struct traffic *t)
     return merge(&t->layers[at], l);
 }
 
-static int take_line(const char *text, size_t length, const char *origin, uint32_t number,
+static int read_line(const char *text, size_t length, const char *origin, uint32_t number,
                      struct traffic *inout)
 {
     struct traffic_line line = { .origin = origin, .number = number };
     int rc = json_read(text, length, NULL, on_value, &line);
 
     if (rc == UNSUPPORTED)
-        rc = no_record(&line);
+        rc = refuse_line(&line);
     if (!rc)
         rc = add_line(&line, inout);
     free(line.layer.buckets);
     return rc;
 }
 
-int traffic_take(const char *text, size_t length, const char *origin, struct traffic *inout)
+int traffic_parse(const char *text, size_t length, const char *origin, struct traffic *inout)
 {
     uint32_t number = 0;
 
@@ -269,10 +269,9 @@ int traffic_take(const char *text, size_t length, const char *origin, struct tra
 
         number++;
         if (!end)
-            return fail(ERR_FORMAT, "%s, line %u: it has no end: is the file whole?", origin,
-                        number);
+            return fail(ERR_FORMAT, "%s, line %u has no end: the file may be cut", origin, number);
         if (bytes)
-            TRY(take_line(text, bytes, origin, number, inout));
+            TRY(read_line(text, bytes, origin, number, inout));
         text += bytes + 1;
         length -= bytes + 1;
     }
@@ -286,7 +285,7 @@ int traffic_read(const char *path, struct traffic *inout)
     int rc;
 
     TRY(input_read(path, FILE_MAX, &text, &length));
-    rc = traffic_take(text, length, path, inout);
+    rc = traffic_parse(text, length, path, inout);
     free(text);
     return rc;
 }
@@ -299,20 +298,20 @@ void traffic_free(struct traffic *traffic)
     *traffic = (struct traffic){ 0 };
 }
 
-/* ---- questions */
+/* ---- Counts. */
 
-uint64_t traffic_asked(const struct traffic_bucket *bucket)
+uint64_t traffic_lookups(const struct traffic_bucket *bucket)
 {
     uint64_t all = 0;
 
     for (int i = 0; i < PLAN_SOURCE_COUNT; i++)
-        all = sum(all, bucket->asked[i]);
+        all = add_counts(all, bucket->asked[i]);
     return all;
 }
 
 uint64_t traffic_unpinned(const struct traffic_bucket *bucket)
 {
-    return traffic_asked(bucket) - bucket->asked[MOE_OVERRIDE];
+    return traffic_lookups(bucket) - bucket->asked[MOE_OVERRIDE];
 }
 
 uint64_t traffic_total(const struct traffic_layer *layer)
@@ -320,16 +319,16 @@ uint64_t traffic_total(const struct traffic_layer *layer)
     uint64_t all = layer->lost;
 
     for (size_t i = 0; i < layer->bucket_count; i++)
-        all = sum(all, traffic_asked(&layer->buckets[i]));
+        all = add_counts(all, traffic_lookups(&layer->buckets[i]));
     return all;
 }
 
-/* ---- weights */
+/* ---- Weights. */
 
 int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape, uint32_t window,
                     double *weights, size_t count)
 {
-    bool met = false;
+    bool found = false;
     double all = 0;
 
     for (size_t b = 0; b < count; b++)
@@ -341,25 +340,27 @@ int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape
         own.tokens = own.tokens ? own.tokens : shape->tokens;
         if (layer->window != window || !shape_equal(&own, shape))
             continue;
-        met = true;
+        found = true;
         for (size_t k = 0; k < layer->bucket_count; k++)
             if (layer->buckets[k].bucket < count) {
-                weights[layer->buckets[k].bucket] += (double)traffic_asked(&layer->buckets[k]);
-                all += (double)traffic_asked(&layer->buckets[k]);
+                weights[layer->buckets[k].bucket] += (double)traffic_lookups(&layer->buckets[k]);
+                all += (double)traffic_lookups(&layer->buckets[k]);
             }
     }
-    if (!met)
+    if (!found)
         return fail(ERR_ARGUMENT, "the traffic is of other spaces or layers than %s",
                     SHAPE_TEXT(shape));
     if (!(all > 0))
-        return fail(ERR_ARGUMENT, "the traffic asked for no range of %s", SHAPE_TEXT(shape));
+        return fail(ERR_ARGUMENT, "the traffic has no look-ups in these buckets of %s",
+                    SHAPE_TEXT(shape));
     return OK;
 }
 
 void traffic_even(struct buckets buckets, double *weights, size_t count)
 {
     for (size_t b = 0; b < count; b++) {
-        uint64_t from = buckets_from(buckets, (uint32_t)b), to = buckets_to(buckets, (uint32_t)b);
+        uint64_t from = buckets_lowest(buckets, (uint32_t)b),
+                 to = buckets_highest(buckets, (uint32_t)b);
 
         weights[b] = from > 1 && to < UINT64_MAX ? log2((double)to / (double)(from - 1)) : 1;
     }

@@ -1,6 +1,7 @@
-/* Capacities that follow the experts: peaks over two windows, drops against what is in force, and
- * re-plans that adjust every expert at a step that all ranks know.  All that a controller knows
- * goes into a checkpoint as bytes. */
+/* Capacities that follow the experts. A controller takes the counts of each step, keeps peaks over
+ * two windows, and compares drops with the capacities in force. It decides re-plans that change
+ * every expert at a step that all ranks know. Its whole state can be saved in a checkpoint.
+ * Independent of tables. */
 #include "capacity_setting.h"
 
 #include "status.h"
@@ -13,15 +14,16 @@ __extension__ typedef unsigned __int128 wide;
 
 enum { EXPERTS_MOST = 1 << 16, GAP_MOST = 1 << 15, STEPS_MOST = 1 << 30, MILLION = 1000000 };
 
-/* Choices of one step, or of several. */
+/* Choices that were dropped, of one step or of several. */
 struct dropped {
     uint64_t dropped, total;
 };
 
+/* A controller; moe_capacities_close() frees it. */
 struct moe_capacities {
     struct moe_capacities_options o;
     struct capacity_setting now, next;
-    bool waiting;          /* `next` has been decided and comes into force at a later step */
+    bool waiting;          /* `next` is decided and comes into force at a later step */
     bool fed, asked;       /* there was a call */
     uint64_t last, latest; /* step that was fed last; latest step that was asked for */
     uint64_t feeds;
@@ -31,12 +33,13 @@ struct moe_capacities {
     struct dropped *recent;  /* (gap), a ring */
     uint32_t recent_at, recent_count;
     struct dropped recent_sum, all;
-    struct sha256 fresh;    /* to begin with: asking a processor what it has takes microseconds */
+    struct sha256 no_bytes; /* a hash of nothing; starting one would ask the processor, for
+                             * microseconds */
     uint64_t *order, *load; /* (E), (W): room for placements */
-    uint32_t *held;         /* (W) */
+    uint32_t *experts_on;   /* (W) */
 };
 
-/* ---- options */
+/* ---- Options. */
 
 static const struct limit {
     const char *name;
@@ -64,7 +67,8 @@ static uint32_t option(const struct moe_capacities_options *o, const struct limi
     return value;
 }
 
-/* False: `why` says which option has an illegal value, and which values are legal. */
+/* Checks the options. Returns false where one is illegal; `why` then names it and its legal
+ * values. */
 static bool options_legal(const struct moe_capacities_options *o, char why[128])
 {
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
@@ -86,7 +90,7 @@ static bool options_legal(const struct moe_capacities_options *o, char why[128])
     return false;
 }
 
-/* ---- opening and closing */
+/* ---- Opening and closing. */
 
 void moe_capacities_close(struct moe_capacities *c)
 {
@@ -99,7 +103,7 @@ void moe_capacities_close(struct moe_capacities *c)
     free(c->recent);
     free(c->order);
     free(c->load);
-    free(c->held);
+    free(c->experts_on);
     free(c);
 }
 
@@ -112,11 +116,11 @@ static void add_word(struct sha256 *s, uint64_t word)
     sha256_add(s, bytes, sizeof(bytes));
 }
 
-/* Continues the chain of settings, of which `before` is the last one's. */
+/* Extends the chain of hashes by a setting; `before` is the hash of the setting before. */
 static void extend_chain(const struct moe_capacities *c, const uint8_t before[SHA256_BYTES],
                          struct capacity_setting *s)
 {
-    struct sha256 sha = c->fresh;
+    struct sha256 sha = c->no_bytes;
 
     sha256_add(&sha, before, SHA256_BYTES);
     add_word(&sha, s->first);
@@ -135,7 +139,7 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
 
     if (!options || !out)
         return MOE_ERR_ARGUMENT;
-    /* A caller's struct may end earlier, or later, than ours. */
+    /* A caller's struct may be shorter or longer than ours. */
     memcpy(&o, options,
            options->struct_size && options->struct_size < sizeof(o) ? options->struct_size
                                                                     : sizeof(o));
@@ -155,14 +159,14 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
     c->recent = calloc(o.gap, sizeof(*c->recent));
     c->order = calloc(o.experts, sizeof(*c->order));
     c->load = calloc(o.ranks, sizeof(*c->load));
-    c->held = calloc(o.ranks, sizeof(*c->held));
+    c->experts_on = calloc(o.ranks, sizeof(*c->experts_on));
     if (!c->now.rows || !c->next.rows || !c->peak || !c->before || !c->recent || !c->order ||
-        !c->load || !c->held) {
+        !c->load || !c->experts_on) {
         moe_capacities_close(c);
         return MOE_ERR_NOMEM;
     }
-    sha256_init(&c->fresh);
-    sha = c->fresh;
+    sha256_init(&c->no_bytes);
+    sha = c->no_bytes;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         add_word(&sha, option(&o, &limits[i]));
     sha256_end(&sha, chain);
@@ -175,7 +179,7 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
     return MOE_OK;
 }
 
-/* ---- keys */
+/* ---- Keys. */
 
 int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks, uint32_t *key,
              uint32_t *key_r0)
@@ -207,14 +211,14 @@ int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks,
     }
     *key_r0 = (uint32_t)((most + experts - 1) / experts);
     *key = (uint32_t)((fullest + sources * each - 1) / (sources * each));
-    /* A rank that sends more than the fullest one receives is waited for, too. */
+    /* Ranks also wait for a rank that sends more than the fullest one receives. */
     *key = *key > *key_r0 ? *key : *key_r0;
     return MOE_OK;
 }
 
-/* ---- where experts lie */
+/* ---- Where experts lie. */
 
-/* Moves the value at `at` down to its place in a heap, whose smallest value is at the top. */
+/* Moves the value at `at` down to its place in a heap with the smallest value at the top. */
 static void sift_down(uint64_t *heap, uint32_t count, uint32_t at)
 {
     uint64_t value = heap[at];
@@ -242,11 +246,11 @@ static void sort_descending(uint64_t *values, uint32_t count)
     }
 }
 
-/* Keys are rows and, below them, the number of an expert or a rank. */
+/* A value in the heap is rows, and in its low bits the number of an expert or a rank. */
 enum { NUMBER_BITS = 16 };
 
-/* Deals experts out by size, `each` to a rank: the largest first, to the rank with least.  Returns
- * the rows of the fullest rank. */
+/* Deals experts out by size, `each` to a rank: the largest first, to the rank with the fewest rows.
+ * Returns the rows of the fullest rank. */
 static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, uint32_t each)
 {
     uint32_t open = c->o.ranks;
@@ -257,14 +261,14 @@ static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, u
     sort_descending(c->order, c->o.experts);
     for (uint32_t q = 0; q < open; q++) {
         c->load[q] = q;
-        c->held[q] = 0;
+        c->experts_on[q] = 0;
     }
     for (uint32_t e = 0; e < c->o.experts; e++) {
         uint32_t rank = c->load[0] & ((1u << NUMBER_BITS) - 1);
 
         c->load[0] += c->order[e] << NUMBER_BITS;
         most = c->load[0] >> NUMBER_BITS > most ? c->load[0] >> NUMBER_BITS : most;
-        if (++c->held[rank] == each) /* it has all its experts */
+        if (++c->experts_on[rank] == each) /* it has all its experts */
             c->load[0] = c->load[--open];
         sift_down(c->load, open, 0);
     }
@@ -286,9 +290,9 @@ void capacities_derive(struct moe_capacities *c, struct capacity_setting *s)
     moe_keys(s->rows, c->o.experts, c->o.experts, c->o.ranks, &s->key, &s->key_r0);
 }
 
-/* ---- deciding */
+/* ---- Deciding. */
 
-/* What a re-plan gives an expert: its peak and slack, rounded up to the grid. */
+/* Returns what a re-plan gives an expert: its peak plus slack, rounded up to the grid. */
 static uint32_t wanted_rows(const struct moe_capacities *c, uint32_t expert)
 {
     const struct moe_capacities_options *o = &c->o;
@@ -299,16 +303,16 @@ static uint32_t wanted_rows(const struct moe_capacities *c, uint32_t expert)
     return rows < o->most ? (uint32_t)rows : o->most;
 }
 
-/* More than bound/part was dropped of what the last `gap` steps choose, or would if they had all
- * been: one step alone says little. */
+/* Returns whether drops of the last `gap` steps exceed the bound divided by `part`. Missing steps
+ * count as if they had dropped nothing, because one step alone says little. */
 static bool drops_exceed(const struct moe_capacities *c, uint32_t part)
 {
     return (wide)c->recent_sum.dropped * MILLION * c->recent_count * part >
            (wide)c->o.drops * c->recent_sum.total * c->o.gap;
 }
 
-/* At the end of every `hold` steps, if both windows are full: an expert would get less than `low`
- * of what it has. */
+/* At the end of every `hold` steps, with both windows full: returns whether some expert would get
+ * less than `low` of what it has. */
 static bool should_shrink(const struct moe_capacities *c)
 {
     if (c->filled < c->o.hold || c->feeds < 2 * (uint64_t)c->o.hold || c->since < c->o.gap)
@@ -339,7 +343,7 @@ static void replan(struct moe_capacities *c)
     c->since = 0;
 }
 
-/* ---- feeding */
+/* ---- Feeding. */
 
 static bool counts_usable(const uint32_t *counts, uint32_t experts)
 {
@@ -350,25 +354,25 @@ static bool counts_usable(const uint32_t *counts, uint32_t experts)
     return largest > 0 && largest < UINT32_MAX;
 }
 
-/* Raises peaks, and counts what is dropped under the capacities in force. */
+/* Raises peaks, and counts what the capacities in force drop. */
 static struct dropped count_step(struct moe_capacities *c, const uint32_t *restrict counts)
 {
     const uint32_t *rows = c->now.rows;
     uint32_t *peak = c->peak;
-    struct dropped of = { 0, 0 };
+    struct dropped drops = { 0, 0 };
 
     for (uint32_t e = 0; e < c->o.experts; e++) {
         uint32_t n = counts[e];
 
         peak[e] = n > peak[e] ? n : peak[e];
-        of.total += n;
-        of.dropped += n > rows[e] ? n - rows[e] : 0;
+        drops.total += n;
+        drops.dropped += n > rows[e] ? n - rows[e] : 0;
     }
-    return of;
+    return drops;
 }
 
-/* Puts a step into the ring of the last `gap` steps, and into the sum of all. */
-static void remember_dropped(struct moe_capacities *c, struct dropped of)
+/* Adds a step to the ring of the last `gap` steps, and to the sum of all steps. */
+static void remember_dropped(struct moe_capacities *c, struct dropped drops)
 {
     struct dropped *place = &c->recent[c->recent_at];
 
@@ -378,13 +382,13 @@ static void remember_dropped(struct moe_capacities *c, struct dropped of)
     } else {
         c->recent_count++;
     }
-    *place = of;
-    c->recent_sum.dropped += of.dropped;
-    c->recent_sum.total += of.total;
+    *place = drops;
+    c->recent_sum.dropped += drops.dropped;
+    c->recent_sum.total += drops.total;
     c->recent_at = c->recent_at + 1 < c->o.gap ? c->recent_at + 1 : 0;
-    c->all.dropped += of.dropped;
-    c->all.total += of.total;
-    if (c->all.total >> 63) { /* after so long nobody sees it */
+    c->all.dropped += drops.dropped;
+    c->all.total += drops.total;
+    if (c->all.total >> 63) { /* halving keeps the share; nobody sees it after so many steps */
         c->all.dropped /= 2;
         c->all.total /= 2;
     }
@@ -427,7 +431,7 @@ int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t 
     return MOE_OK;
 }
 
-/* ---- answering */
+/* ---- Answering. */
 
 int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **rows,
                       struct moe_capacities_state *state_or_null)
@@ -455,7 +459,7 @@ int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **
         state.key_r0 = s->key_r0;
         for (int i = 0; i < 8; i++)
             state.digest |= (uint64_t)s->chain[i] << 8 * i;
-        /* The caller's struct may end earlier, and its struct_size stays. */
+        /* The caller's struct may be shorter, and keeps its struct_size. */
         if (state_or_null->struct_size && state_or_null->struct_size < bytes)
             bytes = state_or_null->struct_size;
         if (bytes > HEAD)
@@ -468,23 +472,24 @@ int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **
     return MOE_OK;
 }
 
-/* ---- a checkpoint: little-endian, every number in its place by the options, and a SHA-256 of the
- * rest at the end.  One walk over the numbers writes them, reads them and counts their bytes, so
- * that no two lists need agree. */
+/* ---- A checkpoint: little-endian numbers at places that follow from the options, and a SHA-256 of
+ * them at the end. One walk over the numbers writes them, reads them or counts their bytes, so no
+ * two lists must agree. */
 
 static const uint8_t magic[8] = { 'm', 'o', 'e', 'c', 'a', 'p', 'a', 1 };
 
+/* One walk over a checkpoint, in the direction that `reading` says. */
 struct walk {
-    uint8_t *at; /* NULL: bytes are only counted */
+    uint8_t *at; /* NULL: only counts the bytes */
     size_t bytes, room;
-    bool reading, bad;
+    bool reading, failed;
 };
 
 static void walk_bytes(struct walk *w, void *bytes, size_t count)
 {
     if (w->at && w->room - w->bytes < count)
-        w->bad = true;
-    if (w->bad)
+        w->failed = true;
+    if (w->failed)
         return;
     if (w->at && w->reading)
         memcpy(bytes, w->at + w->bytes, count);
@@ -500,7 +505,7 @@ static void walk_u64(struct walk *w, uint64_t *word)
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(*word >> 8 * i);
     walk_bytes(w, bytes, sizeof(bytes));
-    if (!w->reading || w->bad)
+    if (!w->reading || w->failed)
         return;
     *word = 0;
     for (int i = 0; i < 8; i++)
@@ -512,7 +517,7 @@ static void walk_u32(struct walk *w, uint32_t *value)
     uint64_t word = *value;
 
     walk_u64(w, &word);
-    w->bad |= word > UINT32_MAX;
+    w->failed |= word > UINT32_MAX;
     *value = (uint32_t)word;
 }
 
@@ -521,7 +526,7 @@ static void walk_flag(struct walk *w, bool *flag)
     uint64_t word = *flag;
 
     walk_u64(w, &word);
-    w->bad |= word > 1;
+    w->failed |= word > 1;
     *flag = word == 1;
 }
 
@@ -537,7 +542,7 @@ static void walk_options(struct walk *w, struct moe_capacities_options *o)
 
     memcpy(begin, magic, sizeof(magic));
     walk_bytes(w, begin, sizeof(begin));
-    w->bad |= memcmp(begin, magic, sizeof(magic)) != 0;
+    w->failed |= memcmp(begin, magic, sizeof(magic)) != 0;
     walk_u32(w, &o->experts);
     walk_u32(w, &o->ranks);
     walk_u32(w, &o->start);
@@ -583,10 +588,10 @@ static void walk_state(struct walk *w, struct moe_capacities *c)
     walk_u64(w, &c->all.total);
 }
 
-/* Writes everything but the checksum to `at`, or counts its bytes where that is NULL. */
+/* Writes everything but the checksum to `at`. NULL: only counts the bytes. Returns their number. */
 static size_t write_walk(const struct moe_capacities *c, uint8_t *at, size_t room)
 {
-    struct moe_capacities copy = *c; /* a walk that writes bytes changes no number */
+    struct moe_capacities copy = *c; /* a walk that writes changes no number */
     struct walk w = { .at = at, .room = room };
 
     walk_options(&w, &copy.o);
@@ -620,7 +625,8 @@ int moe_capacities_save(const struct moe_capacities *c, void *buf, size_t *size)
     return MOE_OK;
 }
 
-/* Whether what was read is what a controller can hold.  Sums are made again, not believed. */
+/* Returns whether a controller can have these numbers. Computes sums anew and does not trust
+ * them. */
 static bool restore_sound(struct moe_capacities *c)
 {
     static const uint64_t most = (uint64_t)1 << 48; /* of all experts in one step */
@@ -653,7 +659,7 @@ static bool restore_sound(struct moe_capacities *c)
 int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **out)
 {
     struct moe_capacities_options o = MOE_CAPACITIES_OPTIONS_INIT;
-    /* Not written to: the walk reads. */
+    /* the walk reads, and does not write to it */
     struct walk w = { .at = (uint8_t *)(uintptr_t)buf, .room = size, .reading = true };
     uint8_t sum[SHA256_BYTES];
     struct moe_capacities *c;
@@ -662,9 +668,10 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     if (!buf || !out)
         return MOE_ERR_ARGUMENT;
     walk_options(&w, &o);
-    if (w.bad || !o.start || !options_legal(&o, why) || size < SHA256_BYTES)
+    if (w.failed || !o.start || !options_legal(&o, why) || size < SHA256_BYTES)
         return MOE_ERR_FORMAT;
-    /* Before anything is allocated: damaged options may ask for more memory than there is. */
+    /* Check the sum before anything is allocated: damaged options may ask for more memory than
+     * there is. */
     checksum(buf, size - SHA256_BYTES, sum);
     if (memcmp(sum, (const uint8_t *)buf + size - SHA256_BYTES, SHA256_BYTES) != 0)
         return MOE_ERR_FORMAT;
@@ -672,7 +679,7 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     if (size != write_walk(c, NULL, 0) + SHA256_BYTES)
         goto damaged;
     walk_state(&w, c);
-    if (w.bad || !restore_sound(c))
+    if (w.failed || !restore_sound(c))
         goto damaged;
     capacities_derive(c, &c->now);
     capacities_derive(c, &c->next);

@@ -1,4 +1,6 @@
-/* Finds the table that is for a layer on this cluster, and says what is missing if none is. */
+/* Finds the table for a layer on this cluster: takes packed bytes (form 3), and gives one
+ * lookup_layer with its rows (form 4). lookup.h explains the forms. Says what is missing where no
+ * table fits. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -13,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- choosing */
+/* ---- Choosing. */
 
+/* The layers of a table that fit what bind was asked for. */
 struct bind_choice {
     const struct moelookup *table;
     const struct moe_shape *shape;
@@ -43,8 +46,8 @@ const char *lookup_code(const struct lookup_layer *layer)
     return live ? live + strlen(LOOKUP_LIVE) : "";
 }
 
-/* Whether the table is of what the caller of bind named: a device, an implementation or a cluster;
- * NULL fits any. */
+/* Returns whether the table is of the device, implementation or cluster that the caller named; NULL
+ * fits any. */
 static bool same_device(const struct lookup_layer *layer, const char *device)
 {
     static const char word[] = "implementation ";
@@ -54,7 +57,8 @@ static bool same_device(const struct lookup_layer *layer, const char *device)
     if (!device || !strcmp(device, layer->device))
         return true;
     if (!strncmp(device, word, strlen(word))) {
-        /* "implementation tutel" is any that begins like this, "implementation moetune" its own. */
+        /* "implementation tutel" fits any name that begins so, "implementation moetune" only
+         * moetune's own. */
         const char *wanted = device + strlen(word), *mine = lookup_code(layer);
 
         return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
@@ -71,9 +75,9 @@ static struct lookup_layer layer_at(const struct bind_choice *c, uint32_t i)
     return pack_layer(c->table->bytes, c->fits[i]);
 }
 
-/* Leaves the tables that fit best: those for as many tokens as the shape says, of them those for
- * as many layers (a step of one layer comes nearest where any number fits), of them those of the
- * earliest file. */
+/* Keeps the tables that fit best. First come those for as many tokens as the shape says. Among
+ * these come those for as many layers; where any number fits, a step of one layer is nearest. Among
+ * these come those of the earliest file. */
 static void keep_best_fits(struct bind_choice *c)
 {
     uint64_t lowest = UINT64_MAX;
@@ -120,16 +124,16 @@ static bool all_but_window_alike(const struct lookup_layer *a, const struct look
            a->shape.tokens == b->shape.tokens && a->shape.layers == b->shape.layers;
 }
 
-static int ambiguous(const struct bind_choice *c)
+static int refuse_ambiguous(const struct bind_choice *c)
 {
-    lookup_say(c->table, LOOKUP_ERROR,
+    lookup_log(c->table, LOOKUP_ERROR,
                "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
                "tokens or layers:",
                c->count);
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
 
-        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets",
+        lookup_log(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets",
                    SHA256_HEX(layer.cluster), layer.device,
                    *lookup_code(&layer) ? "" : "; moetune's own implementation",
                    SHAPE_TEXT(&layer.shape), layer.window, layer.entry_count);
@@ -148,9 +152,9 @@ static uint64_t reach_of(const struct bind_choice *c, uint32_t i)
                : 0;
 }
 
-/* Of tables of several widths, which come in the order in which they answer, moves the first one
- * that reaches far enough to the front. */
-static void put_first_what_answers(struct bind_choice *c)
+/* Tables of several widths come in the order in which they answer. Moves the first one that reaches
+ * far enough to the front. */
+static void move_answering_width_first(struct bind_choice *c)
 {
     uint64_t widest = 0;
     uint32_t at = 0, answers;
@@ -166,9 +170,9 @@ static void put_first_what_answers(struct bind_choice *c)
     c->fits[0] = answers;
 }
 
-/* Leaves the tables that answer.  Several that are left differ in their width alone; the first
+/* Finds the tables that fit. If several remain, they differ only in their width, and the first one
  * answers. */
-static int choose(struct bind_choice *c)
+static int choose_tables(struct bind_choice *c)
 {
     for (uint32_t i = 0; i < pack_layer_count(c->table->bytes); i++) {
         struct lookup_layer layer = pack_layer(c->table->bytes, i);
@@ -177,27 +181,27 @@ static int choose(struct bind_choice *c)
             c->fits[c->count++] = i;
     }
     if (!all_same(c, device_alike))
-        return ambiguous(c);
+        return refuse_ambiguous(c);
     keep_best_fits(c);
     if (!all_same(c, all_but_window_alike))
-        return ambiguous(c);
-    put_first_what_answers(c);
+        return refuse_ambiguous(c);
+    move_answering_width_first(c);
     return OK;
 }
 
-/* ---- missing */
+/* ---- No table. */
 
-/* Says which table comes nearest. */
+/* Writes which table comes nearest. */
 static void describe_nearest(const struct bind_choice *c, char *text, size_t size)
 {
-    const struct lookup_passed *passed = &c->table->passed;
+    const struct lookup_skipped *skipped = &c->table->skipped;
     uint32_t layers = pack_layer_count(c->table->bytes);
 
-    snprintf(text, size, "%s%s%s", layers ? "no table has this layer" : "there is no table",
-             passed->modelled ? " but modelled ones (--sim, --virtual-ranks), which never answer"
-                              : "",
-             passed->elsewhere ? ", but imported ones of clusters that this one was not found to be"
-                               : "");
+    snprintf(
+        text, size, "%s%s%s", layers ? "no table has this layer" : "there is no table",
+        skipped->modelled ? " but modelled ones (--sim, --virtual-ranks), which never answer" : "",
+        skipped->elsewhere ? ", but imported ones of clusters that this one was not found to be"
+                           : "");
     for (uint32_t i = 0; i < layers; i++) {
         struct lookup_layer layer = pack_layer(c->table->bytes, i);
         struct moe_shape alike = *c->shape, *s = &layer.shape;
@@ -221,59 +225,60 @@ static void describe_nearest(const struct bind_choice *c, char *text, size_t siz
     }
 }
 
-static void say_miss(const struct bind_choice *c)
+static void warn_no_table(const struct bind_choice *c)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const struct declaration *d = declaration_find(c->shape->space);
-    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], on[96] = "", *unknown;
-    struct moe_plan usual = plan_default(c->shape);
+    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], options[96] = "", *unknown;
+    struct moe_plan default_plan = plan_default(c->shape);
     struct moe_shape bare = *c->shape;
 
-    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
+    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&warned))
         return;
-    bare.space = 0; /* its file says it */
+    bare.space = 0; /* the space's file says it */
     shape_format(&bare, shape, sizeof(shape));
     if (shape_is_none(c->shape) || (c->shape->space && !c->shape->top_k))
-        *shape = 0; /* no layer is to be named */
-    /* How many tokens a rank has is for the reader to say where we do not know. */
+        *shape = 0; /* there is no layer to name */
+    /* The user must fill in how many tokens a rank has, where that is not known. */
     unknown = strstr(shape, " T=0 ");
     if (unknown && !bare.tokens)
         unknown[3] = '?';
     describe_nearest(c, why, sizeof(why));
     if (d)
-        text_add(on, sizeof(on), " --ranks %u", c->shape->ranks);
+        text_add(options, sizeof(options), " --ranks %u", c->shape->ranks);
     if (d && c->shape->ranks_per_node != c->shape->ranks)
-        text_add(on, sizeof(on), " --ranks-per-node %u", c->shape->ranks_per_node);
+        text_add(options, sizeof(options), " --ranks-per-node %u", c->shape->ranks_per_node);
     if (c->shape->ranks_per_rack)
-        text_add(on, sizeof(on), " --ranks-per-rack %u", c->shape->ranks_per_rack);
-    lookup_say(c->table, LOOKUP_WARN,
+        text_add(options, sizeof(options), " --ranks-per-rack %u", c->shape->ranks_per_rack);
+    lookup_log(c->table, LOOKUP_WARN,
                "%s; the default plan %s answers. On %u rank%s, %u per node, this fills the gap: "
                "moetune %s%s%s%s%s",
-               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks == 1 ? "" : "s",
+               why, PLAN_TEXT(&default_plan), c->shape->ranks, c->shape->ranks == 1 ? "" : "s",
                c->shape->ranks_per_node, d ? "tune --space FILE --exec PROGRAM" : "--cluster",
-               *shape ? " --shape \"" : "", shape, *shape ? "\"" : "", on);
+               *shape ? " --shape \"" : "", shape, *shape ? "\"" : "", options);
 }
 
-/* ---- several widths */
+/* ---- Several widths. */
 
-static void say_hidden(const struct bind_choice *c)
+static void warn_hidden_widths(const struct bind_choice *c)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     struct lookup_layer answers = layer_at(c, 0);
     char hidden[128] = "";
 
-    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
+    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&warned))
         return;
     for (uint32_t i = 1; i < c->count; i++)
         text_add(hidden, sizeof(hidden), " R=%u", layer_at(c, i).window);
-    lookup_say(c->table, LOOKUP_WARN,
-               "%s: of tables with buckets of several widths the last measured one of those that "
-               "reach far enough answers, R=%u; hidden:%s",
+    lookup_log(c->table, LOOKUP_WARN,
+               "%s: there are tables with buckets of several widths; the last measured one that "
+               "reaches far enough answers, R=%u; hidden:%s",
                SHAPE_TEXT(&answers.shape), answers.window, hidden);
 }
 
-/* What a person pinned holds for capacities, whatever is tuned later: buckets that a pin reaches
- * only in part are pinned, because what it keeps away may be harmful. */
+/* Adds the pins of the other widths. A pin holds for capacities, whatever is tuned later. It also
+ * holds in buckets that it covers only in part, because a plan that a person keeps away may be
+ * harmful. */
 static int inherit_pins(const struct bind_choice *c, struct lookup_layer *layer)
 {
     for (uint32_t i = 1; i < c->count; i++) {
@@ -294,9 +299,9 @@ static int inherit_pins(const struct bind_choice *c, struct lookup_layer *layer)
     return OK;
 }
 
-/* ---- a view */
+/* ---- A view. */
 
-/* Copies the layer that answers, which becomes the view's own. */
+/* Copies the layer that answers; the view will own it. */
 static int copy_layer(const struct bind_choice *c, struct lookup_layer *layer)
 {
     const uint8_t *bytes = c->table->bytes;
@@ -317,7 +322,7 @@ static int copy_layer(const struct bind_choice *c, struct lookup_layer *layer)
     for (uint32_t i = 0; i < layer->launch_count; i++)
         layer->launches[i] = pack_launch(bytes, at, i);
     if (c->count > 1)
-        say_hidden(c);
+        warn_hidden_widths(c);
     TRY_OUT(inherit_pins(c, layer));
     return OK;
 out:
@@ -325,7 +330,7 @@ out:
     return rc;
 }
 
-/* ---- inside a launch */
+/* ---- Inside a launch. */
 
 static bool is_blank(const char *words)
 {
@@ -340,10 +345,10 @@ static bool can_restart(const struct declaration *d)
     return false;
 }
 
-/* Finds the launch that the words are of, or else the environment's.  The latter is for all layers
- * of a job: those that know no launches do without. */
+/* Finds the launch of the caller's words, else that of the environment. The environment speaks for
+ * all layers of a job, so layers without launches ignore it. */
 static int find_launch(const struct moelookup *table, const struct moe_shape *shape,
-                       const char *words, struct lookup_inside *inside)
+                       const char *words, struct lookup_job *job)
 {
     const struct declaration *d = declaration_find(shape->space);
     char why[DECLARATION_FAULT_BYTES], launch[DECLARATION_PLAN_BYTES];
@@ -356,74 +361,74 @@ static int find_launch(const struct moelookup *table, const struct moe_shape *sh
             return OK;
     }
     if (!d) {
-        lookup_say(table, LOOKUP_ERROR,
+        lookup_log(table, LOOKUP_ERROR,
                    "bind: \"%s\" is a launch, and the layer is of no declared space",
                    TEXT_SHORT(words, 80));
         return MOE_ERR_ARGUMENT;
     }
     if (declaration_launch_scan(d, words, &choice, why, sizeof(why))) {
-        lookup_say(table, LOOKUP_ERROR, "%s: %s", by, why);
+        lookup_log(table, LOOKUP_ERROR, "%s: %s", by, why);
         return MOE_ERR_ARGUMENT;
     }
-    inside->on = declaration_launch_usual(d, choice, shape->ranks, &inside->usual);
-    if (!inside->on) {
-        lookup_say(table, LOOKUP_ERROR, "%s: no plan of %s with %s is legal on %u ranks", by,
+    job->has_launch = declaration_launch_default(d, choice, shape->ranks, &job->default_choice);
+    if (!job->has_launch) {
+        lookup_log(table, LOOKUP_ERROR, "%s: no plan of %s with %s is legal on %u ranks", by,
                    d->name, declaration_launch_words(d, choice, launch), shape->ranks);
         return MOE_ERR_ARGUMENT;
     }
     return OK;
 }
 
-/* A table that was tuned for one launch tells its plans: nor do buckets that nobody measured answer
- * with the default of another one. */
-static void imply_launch(const struct lookup_layer *layer, struct lookup_inside *inside)
+/* If all entries are of one launch, the job runs that launch. Otherwise buckets without an entry
+ * would answer with the default of another launch. */
+static void imply_launch(const struct lookup_layer *layer, struct lookup_job *job)
 {
     const struct declaration *d = declaration_find(layer->shape.space);
 
-    if (inside->on || !layer->launch_count || !layer->entry_count)
+    if (job->has_launch || !layer->launch_count || !layer->entry_count)
         return;
     for (uint32_t i = 1; i < layer->entry_count; i++)
         if (!declaration_same_launch(d, layer->entries[i].plan.choice,
                                      layer->entries[0].plan.choice))
             return;
-    inside->on = inside->implied = declaration_launch_usual(d, layer->entries[0].plan.choice,
-                                                            layer->shape.ranks, &inside->usual);
+    job->has_launch = job->implied = declaration_launch_default(
+        d, layer->entries[0].plan.choice, layer->shape.ranks, &job->default_choice);
 }
 
-/* Says once which pins a job of this launch cannot run. */
-static void say_other_pins(const struct moelookup *table, const struct lookup_layer *layer,
-                           const struct lookup_inside *inside)
+/* Warns once of a pin that a job of this launch cannot run. */
+static void warn_other_pins(const struct moelookup *table, const struct lookup_layer *layer,
+                            const struct lookup_job *job)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const struct declaration *d = declaration_find(layer->shape.space);
     char words[DECLARATION_PLAN_BYTES];
 
-    for (uint32_t i = 0; i < layer->pin_count && inside->on; i++) {
+    for (uint32_t i = 0; i < layer->pin_count && job->has_launch; i++) {
         const struct moe_plan *plan = &layer->pins[i].plan;
 
-        if (declaration_same_launch(d, plan->choice, inside->usual))
+        if (declaration_same_launch(d, plan->choice, job->default_choice))
             continue;
-        if (table->level >= LOOKUP_WARN && !atomic_flag_test_and_set(&said))
-            lookup_say(table, LOOKUP_WARN,
+        if (table->level >= LOOKUP_WARN && !atomic_flag_test_and_set(&warned))
+            lookup_log(table, LOOKUP_WARN,
                        "the pinned plan %s is of another launch than %s: ignored", PLAN_TEXT(plan),
-                       declaration_launch_words(d, inside->usual, words));
+                       declaration_launch_words(d, job->default_choice, words));
         return;
     }
 }
 
-/* Whether the plan that is forced answers in this view; says it where it does not. */
+/* Returns whether the forced plan answers in this view, and warns where it does not. */
 static bool force_answers(const struct moelookup *table, const struct moe_plan *force,
-                          const struct moe_shape *shape, const struct lookup_inside *inside)
+                          const struct moe_shape *shape, const struct lookup_job *job)
 {
     const struct declaration *d = declaration_find(shape->space);
     bool legal = plan_legal(force, shape);
-    bool inside_it =
-        !inside->on || (legal && declaration_same_launch(d, force->choice, inside->usual));
+    bool inside_it = !job->has_launch ||
+                     (legal && declaration_same_launch(d, force->choice, job->default_choice));
 
     if (!legal)
-        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
+        lookup_log(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
     else if (!inside_it)
-        lookup_say(table, LOOKUP_WARN, "MOELOOKUP_FORCE is of another launch: ignored");
+        lookup_log(table, LOOKUP_WARN, "MOELOOKUP_FORCE is of another launch: ignored");
     return legal && inside_it;
 }
 
@@ -440,7 +445,7 @@ int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape 
     struct moe_shape whole = { 0 };
     struct bind_choice c = { .table = table, .shape = &whole, .device = device_or_null };
     struct moelookup_view *view = NULL;
-    struct lookup_inside inside = { .on = false };
+    struct lookup_job job = { .has_launch = false };
     struct lookup_switches switches;
     struct lookup_layer layer;
     char why[SHAPE_FAULT_BYTES];
@@ -449,31 +454,31 @@ int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape 
 
     if (!table || !shape || !out)
         return MOE_ERR_ARGUMENT;
-    /* A caller from another version hands in another size, 0 for the first; what it does not know
-     * is 0. */
+    /* A caller of another version passes another size, 0 for the first version. Fields that it does
+     * not know are 0. */
     size = shape->struct_size ? shape->struct_size : offsetof(struct moe_shape, layout);
     memcpy(&whole, shape, size < sizeof(whole) ? size & ~(size_t)3 : sizeof(whole));
     whole.struct_size = sizeof(whole);
-    shape_complete(&whole); /* as tables say it */
+    shape_complete(&whole); /* in the form that tables have */
     if (shape_fault(&whole, why, sizeof(why))) {
-        lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
+        lookup_log(table, LOOKUP_ERROR, "bind: %s", why);
         return MOE_ERR_ARGUMENT;
     }
-    TRY(find_launch(table, &whole, launch_words, &inside));
+    TRY(find_launch(table, &whole, launch_words, &job));
     c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
     if (!c.fits)
         return MOE_ERR_NOMEM;
-    TRY_OUT(choose(&c));
+    TRY_OUT(choose_tables(&c));
     layer = (struct lookup_layer){ .shape = whole, .window = shape_window(&whole) };
     switches = pack_switches(table->bytes);
     if (c.count)
         TRY_OUT(copy_layer(&c, &layer));
     else if (!switches.disabled && !switches.forced)
-        say_miss(&c);
-    switches.forced = switches.forced && force_answers(table, &switches.force, &whole, &inside);
-    say_other_pins(table, &layer, &inside);
-    imply_launch(&layer, &inside);
-    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &inside, &view));
+        warn_no_table(&c);
+    switches.forced = switches.forced && force_answers(table, &switches.force, &whole, &job);
+    warn_other_pins(table, &layer, &job);
+    imply_launch(&layer, &job);
+    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &job, &view));
     if (table->recorder)
         TRY_OUT(lookup_view_record(view, &whole, table->recorder));
     *out = view;

@@ -1,5 +1,6 @@
-/* A view of one layer: the order in which answers are looked for is worked through once, when the
- * view is opened, so that an answer is an array read. */
+/* Views: takes one lookup_layer with its rows (form 4), and gives the answers of all its buckets
+ * (form 5). lookup.h explains the forms. Opening a view decides every answer once, so that a
+ * look-up only reads an array. */
 #include "lookup.h"
 
 #include "buckets.h"
@@ -17,29 +18,30 @@
 /* The answer for all buckets from `from` up to where the next answer begins. */
 struct bucket_answer {
     uint32_t from;
-    uint32_t own; /* the plan's bucket is the one that was asked for */
+    uint32_t echoes_bucket; /* the plan returns the bucket that was asked for */
     struct moe_plan plan;
 };
 
+/* A view; moelookup_view_free() frees it. The first members are those that a look-up reads. */
 struct moelookup_view {
     uint64_t reciprocal; /* ceil(2^64 / R); 0 for R = 1 */
     struct buckets buckets;
-    uint32_t last;  /* the last answer's bucket */
+    uint32_t last;  /* bucket of the last answer */
     uint32_t shift; /* index[b >> shift] is the answer of the slot's first bucket */
     uint32_t *index;
     struct bucket_answer *answers;
     uint32_t count;
-    struct counter counter; /* of what is asked */
+    struct counter counter; /* of what the view is asked */
     /* For explanations; layer.window is never 0. */
     struct lookup_layer layer;
     struct lookup_switches switches;
-    struct lookup_inside inside; /* layer.launches are of this one alone */
-    bool launches;               /* the table has some, of this launch or others */
+    struct lookup_job job; /* if it is given, layer.launches are only its rows */
+    bool launches;         /* the table has rows of launches, of this one or others */
 };
 
-/* ---- the ladder */
+/* ---- The order in which answers are tried. */
 
-/* How many entries lie in lower buckets. */
+/* Returns how many entries lie in lower buckets. */
 static uint32_t entries_before(const struct lookup_layer *layer, uint32_t bucket)
 {
     uint32_t low = 0, high = layer->entry_count;
@@ -73,10 +75,10 @@ static const struct lookup_pin *pin_at(const struct lookup_layer *layer, uint32_
 static struct bucket_answer own_answer(struct moe_plan plan, enum moe_source source)
 {
     plan.source = source;
-    return (struct bucket_answer){ .own = 1, .plan = plan };
+    return (struct bucket_answer){ .echoes_bucket = 1, .plan = plan };
 }
 
-/* In the place of a plan that its entry's own numbers forbid the default answers. */
+/* Returns an entry's answer. If its own numbers forbid its plan, the default plan answers. */
 static struct bucket_answer answer_of(const struct lookup_layer *layer,
                                       const struct lookup_entry *e, enum moe_source source)
 {
@@ -91,7 +93,7 @@ static struct bucket_answer answer_of(const struct lookup_layer *layer,
     return answer;
 }
 
-static bool fresh(const struct lookup_entry *e)
+static bool is_fresh(const struct lookup_entry *e)
 {
     return e && !(e->flags & (LOOKUP_STALE | LOOKUP_UNSOUND));
 }
@@ -103,7 +105,7 @@ static enum moe_source own_source(const struct lookup_entry *own)
     return own->flags & LOOKUP_INFERRED ? MOE_INFERRED : MOE_EXACT;
 }
 
-/* The answer of an entry of this bucket or of others near it; the layer has one at least. */
+/* Returns the answer of this bucket's entry, or of an entry near it. The layer has at least one. */
 static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
@@ -117,24 +119,24 @@ static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint3
         below = &entries[at - 1];
     if (at + (own != NULL) < n)
         above = &entries[at + (own != NULL)];
-    if (fresh(own) || (own && own->flags & LOOKUP_UNSOUND))
+    if (is_fresh(own) || (own && own->flags & LOOKUP_UNSOUND))
         return answer_of(layer, own, own_source(own));
-    if (fresh(below) && below->plan.bucket == bucket - 1)
+    if (is_fresh(below) && below->plan.bucket == bucket - 1)
         return answer_of(layer, below, near);
-    if (fresh(above) && above->plan.bucket == bucket + 1)
+    if (is_fresh(above) && above->plan.bucket == bucket + 1)
         return answer_of(layer, above, near);
     return answer_of(layer, own ? own : below ? below : above, near);
 }
 
-/* Whether the job can run it: inside a launch only what is of it. */
+/* Returns whether the job can run a plan: inside a launch, only plans of that launch. */
 static bool is_runnable(const struct moelookup_view *view, const struct moe_plan *plan)
 {
-    return !view->inside.on ||
-           declaration_same_launch(view->buckets.declared, plan->choice, view->inside.usual);
+    return !view->job.has_launch ||
+           declaration_same_launch(view->buckets.declared, plan->choice, view->job.default_choice);
 }
 
-/* False: no entry of a declared space answers in this bucket.  In the place of an unsound plan the
- * default may be of another launch. */
+/* Finds this bucket's entry of a declared space. Returns false where there is none that the job can
+ * run: for an unsound entry the default answers, which may be of another launch. */
 static bool declared_entry(const struct moelookup_view *view, uint32_t bucket,
                            struct bucket_answer *out)
 {
@@ -147,7 +149,7 @@ static bool declared_entry(const struct moelookup_view *view, uint32_t bucket,
     return is_runnable(view, &out->plan);
 }
 
-/* The launch's own best plan in the bucket; NULL: it ran nothing there. */
+/* Returns the launch's own best plan in the bucket; NULL: it ran nothing there. */
 static const struct moe_plan *launch_plan(const struct moelookup_view *view, uint32_t bucket)
 {
     for (uint32_t i = 0; i < view->layer.launch_count; i++)
@@ -156,7 +158,7 @@ static const struct moe_plan *launch_plan(const struct moelookup_view *view, uin
     return NULL;
 }
 
-/* Whether the table knows the view's launch. */
+/* Returns whether the table knows the view's launch. */
 static bool knows_launch(const struct moelookup_view *view)
 {
     for (uint32_t i = 0; i < view->layer.entry_count; i++)
@@ -178,23 +180,23 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
 
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
-    if (pin && (view->inside.implied || is_runnable(view, &pin->plan)))
+    if (pin && (view->job.implied || is_runnable(view, &pin->plan)))
         return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count && !view->buckets.declared)
         return entry_answer(&view->layer, bucket);
-    /* Of what another range or class of a declared space wants, nothing follows for this one. */
+    /* An entry of another range or class says nothing about this one. */
     if (view->layer.entry_count && declared_entry(view, bucket, &answer))
         return answer;
-    if (!view->inside.on)
+    if (!view->job.has_launch)
         return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
     best = launch_plan(view, bucket);
     if (best)
         return own_answer(*best, MOE_EXACT);
-    return own_answer(declared_plan(view->layer.shape.space, view->inside.usual),
+    return own_answer(declared_plan(view->layer.shape.space, view->job.default_choice),
                       has_rows(view) && !knows_launch(view) ? MOE_UNKNOWN_LAUNCH : MOE_DEFAULT);
 }
 
-/* ---- all answers in advance */
+/* ---- All answers in advance. */
 
 static int by_value(const void *a, const void *b)
 {
@@ -203,8 +205,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Buckets at which the answer may change: what lies around an entry, and the ends of pins; all of a
- * space, which has few. */
+/* Lists buckets at which the answer may change: around each entry, and at the ends of pins. In a
+ * space it lists all buckets, which are few. */
 static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
 {
     const struct lookup_layer *layer = &view->layer;
@@ -231,7 +233,7 @@ static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count
     return at;
 }
 
-/* Works the ladder through for all buckets at which the answer may change. */
+/* Decides the answer for each bucket at which it may change. */
 static int list_answers(struct moelookup_view *view)
 {
     uint32_t changes, *at = list_changes(view, &changes);
@@ -244,7 +246,7 @@ static int list_answers(struct moelookup_view *view)
         struct bucket_answer answer = answer_for(view, at[i]);
 
         answer.from = at[i];
-        if (!last || last->own != answer.own ||
+        if (!last || last->echoes_bucket != answer.echoes_bucket ||
             memcmp(&last->plan, &answer.plan, sizeof(answer.plan)) != 0)
             view->answers[view->count++] = answer;
     }
@@ -252,8 +254,8 @@ static int list_answers(struct moelookup_view *view)
     return view->answers ? OK : ERR_NOMEM;
 }
 
-/* One slot per bucket, save where buckets lie far apart: memory stays in proportion to the table.
- */
+/* Makes one slot per bucket, or coarser slots where buckets lie far apart. So memory stays in
+ * proportion to the table. */
 static int make_index(struct moelookup_view *view)
 {
     uint32_t most = 4096 + 16 * view->count, slots, answer = 0;
@@ -275,40 +277,40 @@ static int make_index(struct moelookup_view *view)
     return OK;
 }
 
-/* Marks entries that their times forbid.  The best plan of the other kind takes no longer than the
- * default plan, where that is of the other kind. */
-static void judge_entries(struct lookup_layer *layer)
+/* Marks entries that their times forbid. Also limits the time of the other kind's best plan: it
+ * takes no longer than the default plan, if that is of the other kind. */
+static void mark_unsound(struct lookup_layer *layer)
 {
-    struct moe_plan usual = plan_default(&layer->shape);
+    struct moe_plan default_plan = plan_default(&layer->shape);
 
     for (uint32_t i = 0; i < layer->entry_count; i++) {
         struct lookup_entry *e = &layer->entries[i];
 
         if (lookup_times_forbid(&layer->shape, &e->plan))
             e->flags |= LOOKUP_UNSOUND;
-        if (!plan_other_kind(&usual, &e->other) && e->plan.default_us > 0 &&
+        if (!plan_other_kind(&default_plan, &e->other) && e->plan.default_us > 0 &&
             e->other.time_us > e->plan.default_us) {
-            e->other = usual;
+            e->other = default_plan;
             e->other.time_us = e->plan.default_us;
         }
     }
 }
 
-/* Leaves the rows of the view's launch. */
-static void keep_launch(struct moelookup_view *view)
+/* Keeps only the rows of the job's launch. */
+static void keep_launch_rows(struct moelookup_view *view)
 {
     struct lookup_layer *layer = &view->layer;
     uint32_t kept = 0;
 
     view->launches = layer->launch_count;
-    for (uint32_t i = 0; i < layer->launch_count && view->inside.on; i++)
+    for (uint32_t i = 0; i < layer->launch_count && view->job.has_launch; i++)
         if (is_runnable(view, &layer->launches[i].plan))
             layer->launches[kept++] = layer->launches[i];
     layer->launch_count = kept;
 }
 
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
-                     const struct lookup_switches *switches, const struct lookup_inside *inside,
+                     const struct lookup_switches *switches, const struct lookup_job *job,
                      struct moelookup_view **out)
 {
     struct moelookup_view *view = calloc(1, sizeof(*view));
@@ -319,13 +321,13 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
         return rc;
     }
     view->layer = *layer;
-    view->inside = *inside;
-    judge_entries(&view->layer);
+    view->job = *job;
+    mark_unsound(&view->layer);
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
     view->buckets = buckets_of(&layer->shape, layer->window);
-    keep_launch(view);
+    keep_launch_rows(view);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(list_answers(view));
     TRY_OUT(make_index(view));
@@ -347,19 +349,19 @@ void moelookup_view_free(struct moelookup_view *view)
     free(view);
 }
 
-/* ---- answering */
+/* ---- Answering. */
 
 __extension__ typedef unsigned __int128 wide;
 
-/* floor(capacity / R), exactly: both have 32 bits, the reciprocal 64. */
+/* Returns floor(capacity / R), exactly: both have 32 bits, and the reciprocal 64. */
 static uint32_t bucket_of(const struct moelookup_view *view, uint32_t capacity)
 {
     return view->reciprocal ? (uint32_t)((wide)view->reciprocal * capacity >> 64) : capacity;
 }
 
-/* The answer for a bucket; put in line, because the hot call is one of its callers. */
+/* Returns the answer for a bucket. Inlined, because the hot call is one of its callers. */
 static inline __attribute__((always_inline)) const struct bucket_answer *
-find(const struct moelookup_view *view, uint32_t bucket)
+find_answer(const struct moelookup_view *view, uint32_t bucket)
 {
     uint32_t slot = (bucket < view->last ? bucket : view->last) >> view->shift;
     uint32_t low = view->index[slot], high;
@@ -376,13 +378,13 @@ find(const struct moelookup_view *view, uint32_t bucket)
     return &view->answers[low];
 }
 
-/* The bucket that a plan names where `asked` was asked for. */
-static uint32_t told_bucket(const struct bucket_answer *answer, uint32_t asked)
+/* Returns the bucket that a plan names when `asked` was asked for. */
+static uint32_t answered_bucket(const struct bucket_answer *answer, uint32_t asked)
 {
-    return answer->own ? asked : answer->plan.bucket;
+    return answer->echoes_bucket ? asked : answer->plan.bucket;
 }
 
-/* Copies the first `bytes` of a plan, save struct_size, which is the caller's. */
+/* Copies the first `bytes` of a plan, but not struct_size, which is the caller's. */
 static inline __attribute__((always_inline)) void copy_plan(const struct moe_plan *plan,
                                                             size_t bytes, struct moe_plan *out)
 {
@@ -391,62 +393,62 @@ static inline __attribute__((always_inline)) void copy_plan(const struct moe_pla
     memcpy((char *)out + HEAD, (const char *)plan + HEAD, bytes - HEAD);
 }
 
-/* A caller whose struct ends early: fields that are not wholly inside are left alone, and a plan
- * that cannot be told without them gives way to the default. */
-static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
-                                             const struct bucket_answer *answer, uint32_t bucket,
-                                             struct moe_plan *out)
+/* Answers a caller whose struct ends early. Fields that are not wholly inside are left alone. A
+ * plan that cannot be described without them is replaced by the default. */
+static __attribute__((noinline)) int get_whole_fields(const struct moelookup_view *view,
+                                                      const struct bucket_answer *answer,
+                                                      uint32_t bucket, struct moe_plan *out)
 {
     size_t bytes = plan_bytes(out->struct_size);
     struct moe_plan plan = answer->plan;
 
     if (plan.space && !plan_fits_struct(&plan, bytes))
-        return MOE_ERR_ARGUMENT; /* its default cannot be told either */
+        return MOE_ERR_ARGUMENT; /* a space's default needs these fields, too */
     if (!plan_fits_struct(&plan, bytes)) {
         plan = plan_default(&view->layer.shape);
         plan.source = MOE_DEFAULT;
     }
-    plan.bucket = told_bucket(answer, bucket);
+    plan.bucket = answered_bucket(answer, bucket);
     if (bytes)
         copy_plan(&plan, bytes, out);
     return counter_count(&view->counter, bucket);
 }
 
-/* Answers a caller whose struct ends early; most of them were compiled when ctas was the last
- * field. */
-static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
-                                              const struct bucket_answer *answer, uint32_t bucket,
-                                              struct moe_plan *out)
+/* Answers a caller whose struct ends early. Most such callers were compiled when ctas was the last
+ * field, so that case is fast. */
+static __attribute__((noinline)) int get_short_struct(const struct moelookup_view *view,
+                                                      const struct bucket_answer *answer,
+                                                      uint32_t bucket, struct moe_plan *out)
 {
-    uint32_t told = told_bucket(answer, bucket);
+    uint32_t bucket_named = answered_bucket(answer, bucket);
 
     if (out->struct_size != offsetof(struct moe_plan, e) || answer->plan.e != MOE_PADDED ||
         answer->plan.w != MOE_KEEP || answer->plan.space)
-        return get_cut(view, answer, bucket, out);
+        return get_whole_fields(view, answer, bucket, out);
     copy_plan(&answer->plan, offsetof(struct moe_plan, e), out);
-    out->bucket = told;
+    out->bucket = bucket_named;
     return counter_count(&view->counter, bucket);
 }
 
-/* Each branch ends with a call, so nothing need be kept for afterwards. */
+/* Each branch ends with a call, so that nothing must be kept for afterwards. */
 int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
 {
     const struct bucket_answer *answer;
-    uint32_t bucket, told;
+    uint32_t bucket, bucket_named;
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
     if (!view->reciprocal && view->buckets.declared)
         return moelookup_get_key(view, capacity, 0, out);
     bucket = bucket_of(view, capacity);
-    answer = find(view, bucket);
-    told = told_bucket(answer, bucket);
+    answer = find_answer(view, bucket);
+    bucket_named = answered_bucket(answer, bucket);
     if (out->struct_size < sizeof(*out)) /* 0: the first version */
-        return get_part(view, answer, bucket, out);
-    /* Straight into *out: a copy on the stack, changed and read as a whole, costs three times as
-     * much. */
+        return get_short_struct(view, answer, bucket, out);
+    /* Copies straight into *out: a copy on the stack that is changed and read as a whole takes
+     * three times as long. */
     copy_plan(&answer->plan, sizeof(*out), out);
-    out->bucket = told;
+    out->bucket = bucket_named;
     return counter_count(&view->counter, bucket);
 }
 
@@ -458,18 +460,18 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
 
     if (!view || !out || !buckets_find(view->buckets, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
-    answer = find(view, bucket);
+    answer = find_answer(view, bucket);
     if (out->struct_size < sizeof(*out))
-        return get_part(view, answer, bucket, out);
+        return get_short_struct(view, answer, bucket, out);
     copy_plan(&answer->plan, sizeof(*out), out);
-    out->bucket = told_bucket(answer, bucket);
+    out->bucket = answered_bucket(answer, bucket);
     return counter_count(&view->counter, bucket);
 }
 
-/* ---- capacities that differ: the best plan of either kind, each at an equal capacity of its own
- */
+/* ---- Capacities that differ: compares the best plan of each kind, each at an equal capacity of
+ * its own. */
 
-/* The bucket's own entry, unless stale or unsound. */
+/* Returns the bucket's own entry, unless it is stale or unsound. */
 static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int64_t bucket)
 {
     uint32_t at;
@@ -478,12 +480,13 @@ static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int
         return NULL;
     at = entries_before(layer, (uint32_t)bucket);
     return at < layer->entry_count && layer->entries[at].plan.bucket == bucket &&
-                   fresh(&layer->entries[at])
+                   is_fresh(&layer->entries[at])
                ? &layer->entries[at]
                : NULL;
 }
 
-/* The entry's best plan with r = 0, or with r >= 1; NULL: it is not known, or has no time. */
+/* Returns the entry's best plan with r = 0, or with r >= 1. NULL: it is not known, or has no
+ * time. */
 static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, bool r0)
 {
     const struct moe_plan *plan = !e ? NULL : (e->plan.r == 0) == r0 ? &e->plan : &e->other;
@@ -491,17 +494,18 @@ static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, bool r0
     return plan && plan->struct_size && plan->time_us > 0 ? plan : NULL;
 }
 
-/* The best plan of a kind at a capacity. */
+/* The best plan of one kind at a capacity. */
 struct kind_answer {
-    const struct lookup_entry *entry; /* its bucket's own, or the first or last one of the table */
+    const struct lookup_entry *entry; /* the bucket's own, or the first or last one of the table */
     const struct moe_plan *plan;      /* NULL: not known, or none can run */
     bool none;
-    double least_us, most_us; /* it takes so long; the same where the table says it */
-    double default_us;        /* of plans with r >= 1: what the default one takes there */
+    double least_us, most_us; /* bounds of its time; equal where the table knows it */
+    double default_us;        /* of plans with r >= 1: time of the default plan there */
 };
 
-/* Entries say what a step takes at the upper edge of their bucket.  On the line through that of the
- * bucket below, else above; but no more than at the edge, and no less than in proportion. */
+/* Returns a plan's time at a capacity. Entries have the time at the upper edge of their bucket. It
+ * interpolates to the bucket below, else extrapolates from the one above, but stays between the
+ * time in proportion and the time at the edge. */
 static double time_between(const struct lookup_layer *layer, const struct moe_plan *plan,
                            uint32_t bucket, uint32_t capacity, bool r0)
 {
@@ -517,8 +521,8 @@ static double time_between(const struct lookup_layer *layer, const struct moe_pl
     return us * edge > own * capacity ? us : own * capacity / edge;
 }
 
-/* How much longer the default plan takes with these rows than with fewer ones, on the line through
- * both buckets.  INFINITY: the table does not say. */
+/* Returns by which factor the default plan takes longer with `rows` than with `fewer` rows, on the
+ * line through both buckets. INFINITY: the table does not know. */
 static double growth_of_default(const struct lookup_layer *layer, const struct lookup_entry *of,
                                 double rows, double fewer)
 {
@@ -533,10 +537,12 @@ static double growth_of_default(const struct lookup_layer *layer, const struct l
     return low_us > 0 && slope > 0 ? 1 + slope * (rows - fewer) / low_us : INFINITY;
 }
 
-/* A step that counts its rows was measured with those of the fullest rank then.  Where tokens chose
- * at random these are the mean, or the capacity if that is less: with more rows it takes longer as
- * the default plan does, and in proportion at most.  Under a load they lie anywhere from there to
- * the capacity, and the time somewhere between. */
+/* Bounds the time of a plan that counts its rows. It was measured with the rows of the fullest
+ * rank.
+ *
+ * Where tokens chose at random, these rows are the mean, or the capacity if that is less. With more
+ * rows the time grows as the default plan's does, and at most in proportion. Under a load the rows
+ * were anywhere from the mean to the capacity, so the time is only bounded. */
 static void bound_counted(const struct lookup_layer *layer, double capacity, struct kind_answer *a)
 {
     const struct moe_shape *s = &layer->shape;
@@ -579,31 +585,31 @@ static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint
         a.least_us = a.plan->time_us;
         a.most_us = INFINITY;
     } else if (at > bucket && a.plan->e == MOE_SPARSE) {
-        /* Where capacities are larger than what tokens need, its time does not grow with them, and
-         * so says nothing of smaller ones. */
+        /* Where capacities exceed what tokens need, the time does not grow with them. So it says
+         * nothing of smaller capacities. */
         a.least_us = (double)a.plan->time_us * capacity / (((double)at + 1) * layer->window - 1);
         a.most_us = a.plan->time_us;
     }
-    /* At key, not at its bucket's edge. */
+    /* scales it from the bucket's edge to the key */
     a.default_us = (double)a.entry->plan.default_us * a.least_us / (double)a.plan->time_us;
     return a;
 }
 
-/* Whether with these rows, which nobody measured, it may take longer than the default plan. */
+/* Returns whether the plan may take longer than the default with rows that nobody measured. */
 static bool may_lose(const struct moelookup_view *view, const struct kind_answer *a)
 {
     return plan_is_counted(a->plan, &view->layer.shape) && a->most_us > a->default_us;
 }
 
-/* An answer and what it was compared with. */
+/* An answer and the plan that it was compared with. */
 struct uneven_answer {
-    struct bucket_answer told;
-    struct moe_plan rival; /* struct_size 0: there is none */
+    struct bucket_answer chosen;
+    struct moe_plan rival; /* struct_size 0: none */
 };
 
-/* Whether one of both keys decides alone: in a view of a space, or whose layout has every plan
- * compute the rows of all experts; where nothing is known, or a person said the plan; where both
- * lie in one bucket. */
+/* Returns whether a look-up by one of both keys is enough: in a space; where every plan computes
+ * the rows of all experts; where nothing is known; where a plan is forced or pinned; or where both
+ * keys are in one bucket. */
 static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
     return view->buckets.declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
@@ -612,57 +618,58 @@ static bool one_key_decides(const struct moelookup_view *view, uint32_t key, uin
            bucket_of(view, key) == bucket_of(view, key_r0);
 }
 
-/* Compares the best plans of both kinds at keys that lie in buckets of their own. */
+/* Compares the best plans of both kinds, at keys in different buckets. */
 static struct uneven_answer find_uneven(const struct moelookup_view *view, uint32_t key,
                                         uint32_t key_r0)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket_of(view, key_r0));
     struct uneven_answer out = { .rival = { 0 } };
     struct kind_answer tokens, weights, best, rival;
-    bool token, weight;
+    bool tokens_win, weights_win;
 
     if (pin && pin->plan.r == 0) {
-        out.told = own_answer(pin->plan, MOE_OVERRIDE);
+        out.chosen = own_answer(pin->plan, MOE_OVERRIDE);
         return out;
     }
     if (!view->layer.entry_count) {
-        out.told = own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+        out.chosen = own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
         return out;
     }
     tokens = answer_of_kind(view, key, false);
     weights = answer_of_kind(view, key_r0, true);
     if (weights.none || tokens.none) {
-        /* All plans are of one kind: at its capacity that answers, as in any look-up. */
+        /* All plans are of one kind, which answers at its capacity as in any look-up. */
         uint32_t bucket = bucket_of(view, weights.none ? key : key_r0);
 
-        out.told = *find(view, bucket);
-        out.told.plan.bucket = told_bucket(&out.told, bucket);
-        out.told.own = 0;
+        out.chosen = *find_answer(view, bucket);
+        out.chosen.plan.bucket = answered_bucket(&out.chosen, bucket);
+        out.chosen.echoes_bucket = 0;
         return out;
     }
-    token = tokens.most_us <= weights.least_us;
-    weight = weights.most_us < tokens.least_us;
-    if (!tokens.plan || !weights.plan || !(token || weight) || (token && may_lose(view, &tokens))) {
-        out.told = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
+    tokens_win = tokens.most_us <= weights.least_us;
+    weights_win = weights.most_us < tokens.least_us;
+    if (!tokens.plan || !weights.plan || !(tokens_win || weights_win) ||
+        (tokens_win && may_lose(view, &tokens))) {
+        out.chosen = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
         if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
-            out.told.plan.time_us = out.told.plan.default_us = tokens.entry->plan.default_us;
+            out.chosen.plan.time_us = out.chosen.plan.default_us = tokens.entry->plan.default_us;
         return out;
     }
-    best = token ? tokens : weights;
-    rival = token ? weights : tokens;
-    out.told.plan = *best.plan;
-    out.told.plan.bucket = best.entry->plan.bucket;
-    out.told.plan.source = bucket_of(view, best.plan->r ? key : key_r0) < best.entry->plan.bucket
-                               ? MOE_CLAMPED
-                               : own_source(best.entry);
-    out.told.plan.time_us = (float)best.most_us;
-    out.told.plan.default_us = (float)tokens.default_us;
+    best = tokens_win ? tokens : weights;
+    rival = tokens_win ? weights : tokens;
+    out.chosen.plan = *best.plan;
+    out.chosen.plan.bucket = best.entry->plan.bucket;
+    out.chosen.plan.source = bucket_of(view, best.plan->r ? key : key_r0) < best.entry->plan.bucket
+                                 ? MOE_CLAMPED
+                                 : own_source(best.entry);
+    out.chosen.plan.time_us = (float)best.most_us;
+    out.chosen.plan.default_us = (float)tokens.default_us;
     out.rival = *rival.plan;
     out.rival.time_us = (float)rival.least_us;
     return out;
 }
 
-/* The key that decides alone. */
+/* Returns the key that decides alone. */
 static uint32_t deciding_key(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
 {
     return view->layer.shape.layout == MOE_LAYOUT_HIDDEN ? key_r0 : key;
@@ -682,9 +689,9 @@ int moelookup_get_uneven(const struct moelookup_view *view, uint32_t key, uint32
     bucket = bucket_of(view, key);
     counter_count(&view->counter, bucket_of(view, key_r0));
     if (out->struct_size < sizeof(*out))
-        return get_part(view, &answer.told, bucket, out);
-    copy_plan(&answer.told.plan, sizeof(*out), out);
-    out->bucket = told_bucket(&answer.told, bucket);
+        return get_short_struct(view, &answer.chosen, bucket, out);
+    copy_plan(&answer.chosen.plan, sizeof(*out), out);
+    out->bucket = answered_bucket(&answer.chosen, bucket);
     return counter_count(&view->counter, bucket);
 }
 
@@ -702,7 +709,7 @@ int moelookup_get_counts(const struct moelookup_view *view, const uint32_t *coun
 
 uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
 {
-    return find(view, bucket)->plan.source;
+    return find_answer(view, bucket)->plan.source;
 }
 
 const uint8_t *lookup_view_cluster(const struct moelookup_view *view)
@@ -710,7 +717,7 @@ const uint8_t *lookup_view_cluster(const struct moelookup_view *view)
     return view->layer.cluster;
 }
 
-/* ---- recording */
+/* ---- Recording. */
 
 int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
                        struct recorder *recorder)
@@ -727,7 +734,7 @@ int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shap
                              .last = view->last };
 
     sha256_hex(layer->cluster, hash);
-    if (!asked.tokens) /* any: what the table was measured with is the best that is known */
+    if (!asked.tokens) /* any number: that of the table is the best guess */
         asked.tokens = layer->shape.tokens;
     return counter_open(recorder, &of, &view->counter);
 }
@@ -739,7 +746,7 @@ int moelookup_flush(const struct moelookup_view *view)
     return view->counter.near ? counter_flush(&view->counter) : MOE_OK;
 }
 
-/* ---- explaining */
+/* ---- Explaining. */
 
 static const char *const reasons[] = {
     [MOE_EXACT] = "exact: measured in this bucket",
@@ -760,6 +767,7 @@ static const char *const reasons[] = {
                            "the one nearest to the default answers",
 };
 
+/* Text that is being written; bytes that do not fit are only counted. */
 struct sentence {
     char *text;
     size_t size, used;
@@ -776,8 +784,8 @@ __attribute__((format(printf, 2, 3))) static void append(struct sentence *s, con
     va_end(args);
 }
 
-/* Milliseconds as tables have them: four digits, no zeros at the end.  Without a decimal point that
- * follows the locale. */
+/* Appends a time in milliseconds as tables print it: four digits, no zeros at the end. Writes its
+ * own decimal point, because printf() follows the locale. */
 static void append_time(struct sentence *s, const char *what, float us)
 {
     double ms = (double)us * 1e-3;
@@ -799,8 +807,8 @@ static void append_time(struct sentence *s, const char *what, float us)
     append(s, " ms");
 }
 
-/* Where the table is from: the device, the code that ran there if it is not moetune's own layer,
- * and the cluster's hash. */
+/* Appends where the table comes from: the device, the code that ran there if it is not moetune's
+ * own layer, and the cluster's hash. */
 static void append_place(struct sentence *s, const struct lookup_layer *layer)
 {
     const char *code = lookup_code(layer);
@@ -821,10 +829,10 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
         return "override: MOELOOKUP_FORCE";
     if (view->switches.disabled)
         return "default: MOELOOKUP_DISABLE";
-    if (view->inside.on && has_rows(view) && plan->source == MOE_DEFAULT)
+    if (view->job.has_launch && has_rows(view) && plan->source == MOE_DEFAULT)
         return "default: launches with these values ran nothing in this range; of their plans the "
                "one nearest to the default answers";
-    if (view->inside.on && plan->source == MOE_EXACT &&
+    if (view->job.has_launch && plan->source == MOE_EXACT &&
         !(view->layer.entry_count && declared_entry(view, plan->bucket, &entry)))
         return "exact: the best that launches with these values ran in this range";
     if (view->buckets.declared && has_rows(view) && plan->source == MOE_DEFAULT)
@@ -832,7 +840,7 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
     return reasons[plan->source];
 }
 
-/* Names a bucket, as "bucket 9"; in a space also the range and class that it stands for. */
+/* Names a bucket, as "bucket 9"; in a space also its range and class. */
 static const char *bucket_label(const struct moelookup_view *view, uint32_t bucket,
                                 char room[BUCKETS_TEXT_BYTES])
 {
@@ -853,15 +861,15 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
 
     if (!view || (!text && size) || !buckets_find(view->buckets, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
-    answer = find(view, bucket);
+    answer = find_answer(view, bucket);
     plan = answer->plan;
-    plan.bucket = told_bucket(answer, bucket);
+    plan.bucket = answered_bucket(answer, bucket);
     if (view->buckets.declared)
-        append(&s, "%s=%llu, %s%s%s: ", buckets_key(view->buckets), (unsigned long long)key,
-               bucket_label(view, bucket, room), view->inside.on ? ", inside " : "",
-               view->inside.on
-                   ? declaration_launch_words(view->buckets.declared, view->inside.usual, launch)
-                   : "");
+        append(&s, "%s=%llu, %s%s%s: ", buckets_key_name(view->buckets), (unsigned long long)key,
+               bucket_label(view, bucket, room), view->job.has_launch ? ", inside " : "",
+               view->job.has_launch ? declaration_launch_words(view->buckets.declared,
+                                                               view->job.default_choice, launch)
+                                    : "");
     else
         append(&s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
     append(&s, "%s; ", PLAN_TEXT(&plan));
@@ -882,7 +890,7 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
 {
     struct sentence s = { .text = text, .size = size };
     struct uneven_answer a;
-    struct moe_plan *plan = &a.told.plan;
+    struct moe_plan *plan = &a.chosen.plan;
     char room[BUCKETS_TEXT_BYTES];
 
     if (!view || (!text && size) || key_r0 > key)
@@ -890,7 +898,7 @@ int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, ui
     if (one_key_decides(view, key, key_r0))
         return moelookup_explain(view, deciding_key(view, key, key_r0), text, size);
     a = find_uneven(view, key, key_r0);
-    plan->bucket = told_bucket(&a.told, bucket_of(view, key));
+    plan->bucket = answered_bucket(&a.chosen, bucket_of(view, key));
     append(&s, "c=%u, with r=0 %u, buckets %u and %u of width %u: %s; ", key, key_r0,
            bucket_of(view, key), bucket_of(view, key_r0), view->layer.window, PLAN_TEXT(plan));
     append(&s, plan->source == MOE_EXACT ? "exact: measured in %s" : reason_for(view, plan),

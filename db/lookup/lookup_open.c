@@ -1,4 +1,6 @@
-/* Opens, packs and names tables: everything public of libmoelookup but bind and get. */
+/* Opens tables: finds files, and turns their rows (form 1) into packed bytes (form 3) with the
+ * help of lookup_sqlite.c, lookup_set.c and lookup_pack.c. Also packs, unpacks and records: all
+ * public functions but bind and get. lookup.h explains the forms. */
 #include "lookup.h"
 
 #include "plan.h"
@@ -21,10 +23,10 @@
 #define MOETUNE_PREFIX "/usr/local"
 #endif
 
-/* A packed file may itself come from several files; they stay apart from the next one's. */
+/* A packed file may come from several files itself, so its numbers need a range of their own. */
 enum { FILES_APART = 1 << 25 };
 
-/* ---- environment */
+/* ---- Environment. */
 
 static enum lookup_level read_level(enum lookup_level otherwise)
 {
@@ -35,7 +37,7 @@ static enum lookup_level read_level(enum lookup_level otherwise)
     return level < 0 ? otherwise : (enum lookup_level)level;
 }
 
-void lookup_say(const struct moelookup *table, enum lookup_level level, const char *format, ...)
+void lookup_log(const struct moelookup *table, enum lookup_level level, const char *format, ...)
 {
     char line[1024];
     va_list args;
@@ -48,14 +50,14 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
     note("%s", line);
 }
 
-static const char *variable(const char *name)
+static const char *environment(const char *name)
 {
     const char *value = getenv(name);
 
     return value && *value ? value : NULL;
 }
 
-/* ---- one file */
+/* ---- One file. */
 
 static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *set)
 {
@@ -82,10 +84,10 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
     return rc;
 }
 
-/* A snapshot, or a file of packed bytes, which nobody locks. */
-static int read_still(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+/* Reads a file that no process locks: a snapshot, or packed bytes. */
+static int read_unlocked(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
 {
-    /* Without O_NONBLOCK a pipe of that name would stop the trainer. */
+    /* Without O_NONBLOCK open() would stop the trainer if the path is a pipe. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = ERR_IO;
     uint8_t head[LOOKUP_HEAD];
     struct stat info;
@@ -110,7 +112,7 @@ out:
     return rc;
 }
 
-/* UNSUPPORTED: it is not there. */
+/* Reads one file into a set. UNSUPPORTED: the file does not exist. */
 static int read_file(const char *path, uint32_t file, struct lookup_set *set)
 {
     static const char published[] = ".published";
@@ -119,17 +121,18 @@ static int read_file(const char *path, uint32_t file, struct lookup_set *set)
     struct stat info;
 
     if (length >= tail && !strcmp(path + length - tail, published))
-        return read_still(path, true, file, set);
+        return read_unlocked(path, true, file, set);
     if (stat(path, &info))
         return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
     if (!S_ISREG(info.st_mode))
         return ERR_IO;
-    TRY(lookup_head(path, head));
-    return pack_claims(head) ? read_still(path, false, file, set)
+    TRY(lookup_read_head(path, head));
+    return pack_claims(head) ? read_unlocked(path, false, file, set)
                              : lookup_read_sqlite(path, LOOKUP_DATABASE, file, set);
 }
 
-/* UNSUPPORTED: it is not there.  Nothing of a file that cannot be read whole is kept. */
+/* Reads one file and adds it to the set only if it can be read as a whole. UNSUPPORTED: it does not
+ * exist. */
 static int read_whole(const struct moelookup *table, const char *path, uint32_t file,
                       struct lookup_set *set)
 {
@@ -146,57 +149,59 @@ static int read_whole(const struct moelookup *table, const char *path, uint32_t 
         if (to)
             memset(&one.layers[i], 0, sizeof(one.layers[i]));
     }
-    set->passed.modelled |= one.passed.modelled;
-    set->passed.elsewhere |= one.passed.elsewhere;
-    for (uint32_t i = 0; i < one.passed.space_count; i++)
-        lookup_pass_space(&set->passed, one.passed.spaces[i]);
-    set->passed.version = one.passed.version;
+    set->skipped.modelled |= one.skipped.modelled;
+    set->skipped.elsewhere |= one.skipped.elsewhere;
+    for (uint32_t i = 0; i < one.skipped.space_count; i++)
+        lookup_skip_space(&set->skipped, one.skipped.spaces[i]);
+    set->skipped.version = one.skipped.version;
     set->on_cores |= one.on_cores;
     set->on_others |= one.on_others;
     lookup_set_free(&one);
     if (!rc)
-        lookup_say(table, LOOKUP_INFO, "read %s", path);
+        lookup_log(table, LOOKUP_INFO, "read %s", path);
     return rc;
 }
 
-/* A database's snapshot stands for it: it is whole, and nobody writes to it.  Where it is damaged
- * the database itself may not be. */
+/* Reads a database through its snapshot, which is whole and does not change. Reads the database
+ * itself where the snapshot is damaged or missing. */
 static int read_table(const struct moelookup *table, const char *path, uint32_t file,
                       struct lookup_set *set)
 {
     char snapshot[PATH_MAX];
     int rc = UNSUPPORTED, other;
 
-    if (!*path) /* whose snapshot would be any ".published" here */
+    if (!*path) /* its snapshot would be any ".published" in this folder */
         return rc;
     if (snprintf(snapshot, sizeof(snapshot), "%s.published", path) < (int)sizeof(snapshot))
         rc = read_whole(table, snapshot, file, set);
     if (!rc || rc == ERR_NOMEM)
         return rc;
     if (rc != UNSUPPORTED)
-        lookup_say(table, LOOKUP_WARN, "%s cannot be read (%s): %s itself is asked", snapshot,
+        lookup_log(table, LOOKUP_WARN, "%s cannot be read (%s): reading %s itself", snapshot,
                    moelookup_strerror(rc), path);
     other = read_whole(table, path, file, set);
     return other == UNSUPPORTED ? rc : other;
 }
 
-/* ---- the search path */
+/* ---- The search path. */
 
 enum { PLACES = 5 };
 
-/* Passes over a name that is too long for any file, instead of cutting it to another one. */
+/* Adds a file to the search path. Skips a name that is too long, because a cut name is another
+ * file's. */
 static void add_place(const struct moelookup *table, const char *folder, const char *name,
                       char places[PLACES][PATH_MAX], int *count)
 {
     if (text_put(places[*count], PATH_MAX, "%s%s", folder, name))
         ++*count;
     else
-        lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", TEXT_SHORT(folder, 60),
+        lookup_log(table, LOOKUP_WARN, "%s: %s; it is skipped", TEXT_SHORT(folder, 60),
                    strerror(ENAMETOOLONG));
 }
 
-/* Why a file that was named, or is on the search path, gives no table. */
-static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
+/* Returns why a file gave no table. */
+static const char *why_unreadable(const char *path, int rc, const struct lookup_set *set,
+                                  char text[96])
 {
     char journal[PATH_MAX];
     struct stat info;
@@ -204,28 +209,30 @@ static const char *why_not(const char *path, int rc, const struct lookup_set *se
     if (stat(path, &info) || access(path, R_OK))
         return strerror(errno);
     if (S_ISDIR(info.st_mode))
-        return "a folder, where a table's file is wanted";
+        return "a folder: name a table's file in it";
     if (rc == ERR_IO && text_put(journal, sizeof(journal), "%s-journal", path) &&
         !access(journal, F_OK))
-        return "a program was killed while it wrote, and this one may not write there to take that "
-               "back: whoever may has to run moetune show on it once";
+        return "a program was killed while it wrote, and this process may not write there to undo "
+               "that: a user with that right must run moetune show on it once";
     if (rc != ERR_FORMAT)
         return moelookup_strerror(rc);
     if (!info.st_size)
         return "empty: nothing was stored there yet";
-    if (set->passed.version > STORE_VERSION)
-        snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
-                 (long long)set->passed.version, STORE_VERSION);
+    if (set->skipped.version > STORE_VERSION)
+        snprintf(text, 96,
+                 "from a newer moetune (tables of version %lld; moelookup reads up to version %d)",
+                 (long long)set->skipped.version, STORE_VERSION);
     else
-        snprintf(text, 96, "from before moetune's first release (version %lld, of %d on are read)",
-                 (long long)set->passed.version, STORE_OLDEST);
-    return set->passed.version ? text : "no database of moetune, no snapshot and no packed table";
+        snprintf(text, 96,
+                 "from before moetune's first release (tables of version %lld, %d is the oldest)",
+                 (long long)set->skipped.version, STORE_OLDEST);
+    return set->skipped.version ? text : "no database of moetune, no snapshot and no packed table";
 }
 
 static int read_places(const struct moelookup *table, struct lookup_set *set)
 {
-    const char *first = variable("MOELOOKUP_DB"), *second = variable("MOETUNE_DB");
-    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
+    const char *first = environment("MOELOOKUP_DB"), *second = environment("MOETUNE_DB");
+    const char *data = environment("XDG_DATA_HOME"), *home = environment("HOME");
     char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
     int count = 0, rc = OK;
     char why[96];
@@ -244,16 +251,17 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
     add_place(table, MOETUNE_PREFIX, "/share/moetune/moetune.db", places, &count);
     for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
         rc = read_table(table, places[i], (uint32_t)i * FILES_APART, set);
-        /* MOETUNE_DB may name what is yet to be tuned; who sets MOELOOKUP_DB means a table. */
+        /* MOETUNE_DB may name a table that does not exist yet; MOELOOKUP_DB must name one that
+         * does. */
         if ((rc < 0 && rc != ERR_NOMEM) || (rc == UNSUPPORTED && i == 0 && first))
-            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
-                       why_not(places[i], rc, set, why));
+            lookup_log(table, LOOKUP_WARN, "%s: %s; it is skipped", places[i],
+                       why_unreadable(places[i], rc, set, why));
     }
     free(places);
     return rc == ERR_NOMEM ? rc : OK;
 }
 
-/* ---- tables */
+/* ---- Tables. */
 
 static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
 {
@@ -265,33 +273,32 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     rc = read_table(table, path, 0, set);
     if (rc && rc != ERR_NOMEM) {
         rc = rc == UNSUPPORTED ? ERR_IO : rc;
-        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc, set, why));
+        lookup_log(table, LOOKUP_ERROR, "%s: %s", path, why_unreadable(path, rc, set, why));
     }
     return rc;
 }
 
-/* What $MOELOOKUP_FORCE says.  A plan of a declared space can be read once the tables were. */
+/* Reads $MOELOOKUP_FORCE. Needs the tables first: they may hold the space of a declared plan. */
 static int read_force(const struct moelookup *table, struct lookup_set *set)
 {
-    const char *force = variable("MOELOOKUP_FORCE");
+    const char *force = environment("MOELOOKUP_FORCE");
     struct lookup_switches *s = &set->switches;
 
     if (!force)
         return OK;
     if (plan_parse(force, &s->force)) {
-        lookup_say(table, LOOKUP_ERROR,
-                   "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\", or \"AXIS=VALUE "
-                   "space=NAME\" of a space that a table here has",
+        lookup_log(table, LOOKUP_ERROR,
+                   "MOELOOKUP_FORCE=\"%s\": write a plan as \"r=1 d=2 a=linear\", or as "
+                   "\"AXIS=VALUE space=NAME\" of a space that a table here has",
                    force);
         return ERR_ARGUMENT;
     }
     s->forced = true;
     s->force = plan_canonical(s->force, NULL);
-    /* Ranks that compute on cores have no NCCL: whoever forces its all-to-all there would be told
-     * what no trainer can run. */
+    /* Ranks on cores have no NCCL, so no trainer there could run NCCL's all-to-all. */
     if (s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
         return OK;
-    lookup_say(table, LOOKUP_ERROR,
+    lookup_log(table, LOOKUP_ERROR,
                "MOELOOKUP_FORCE: a=nccl is NCCL's own all-to-all, and every "
                "table here is of a cluster without GPUs");
     return ERR_ARGUMENT;
@@ -301,7 +308,7 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
 {
     struct moelookup *table;
     struct lookup_set set = { .count = 0 };
-    const char *disable = variable("MOELOOKUP_DISABLE");
+    const char *disable = environment("MOELOOKUP_DISABLE");
     int rc;
 
     if (!out)
@@ -315,8 +322,8 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
         TRY_OUT(read_given(table, path_or_null, &set));
     TRY_OUT(read_force(table, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
-    table->passed = set.passed;
-    (void)moelookup_record(table, NULL); /* nobody's training stops for it */
+    table->skipped = set.skipped;
+    (void)moelookup_record(table, NULL); /* training goes on even if nothing can be recorded */
     *out = table;
     table = NULL;
 out:
@@ -325,11 +332,11 @@ out:
     return rc;
 }
 
-/* ---- recording */
+/* ---- Recording. */
 
 int moelookup_record(struct moelookup *table, const char *path_or_null)
 {
-    const char *path = path_or_null ? path_or_null : variable("MOELOOKUP_RECORD");
+    const char *path = path_or_null ? path_or_null : environment("MOELOOKUP_RECORD");
     struct recorder *recorder = NULL;
     int rc;
 
@@ -337,7 +344,7 @@ int moelookup_record(struct moelookup *table, const char *path_or_null)
         return MOE_ERR_ARGUMENT;
     rc = path ? recorder_open(path, &recorder) : MOE_OK;
     if (rc) {
-        lookup_say(table, LOOKUP_ERROR, "%s: %s; what is asked is not recorded", path,
+        lookup_log(table, LOOKUP_ERROR, "%s: %s; look-ups are not recorded", path,
                    rc == ERR_IO ? strerror(errno) : moelookup_strerror(rc));
         return rc;
     }
@@ -346,7 +353,7 @@ int moelookup_record(struct moelookup *table, const char *path_or_null)
     return MOE_OK;
 }
 
-/* ---- tables that travel */
+/* ---- Tables that travel. */
 
 int moelookup_unpack(const void *buf, size_t size, struct moelookup **out)
 {

@@ -1,26 +1,34 @@
-/* The packed form: little-endian, offsets instead of pointers, one form for one content.
+/* Packed bytes: takes a tidy lookup_set (form 2) and gives packed bytes (form 3), or reads them
+ * back as rows of a set.  lookup.h explains the forms.
+ *
+ * The bytes are little-endian, with offsets instead of pointers, and equal contents have equal
+ * bytes:
  *
  *     header     64 bytes   magic, version, total bytes, layers, switches, checksum
  *     layers    192 each    shape, window, file, counts, offsets, cluster, device
- *               216         from version 2 on: and the shape's later words
- *               232         from version 4 on: and more of them
- *               236         from version 5 on: and the latest, its space
- *               244         from version 8 on: and where its launches are
- *     entries    20 each    of all layers, one after the other
- *               32         from version 6 on: and the best plan of the other kind
- *     pins       16 each    likewise
- *     launches   12 each    likewise, from version 8 on: bucket, choice, time
+ *               216         from version 2 on: also six later words of the shape
+ *               232         from version 4 on: also four more
+ *               236         from version 5 on: also its space
+ *               244         from version 8 on: also the count and offset of its launches
+ *     entries    20 each    of all layers, one layer after the other
+ *               32         from version 6 on: also the best plan of the other kind
+ *     pins       16 each    of all layers, one layer after the other
+ *     launches   12 each    from version 8 on: bucket, choice, time; of all layers, as above
  *     spaces                from version 5 on: those of the layers, by id: length (4), text
  *
- * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
- * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
- * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
- * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
- * of the later words of shares; version 7 where a plan lets rows travel without padding: older
- * readers would leave out its entry, and a neighbour would answer; version 8 where a layer has what
- * launches run best. An entry that its times do not
- * show to be unsound has a flag, which older readers of any version take for damage. The checksum
- * is the SHA-256 of everything but itself, and so the table's digest. */
+ * The writer uses the oldest version that can hold the content, for older readers:
+ *
+ *     2   a layer's shape has one of the six later words
+ *     3   a plan has a value that readers of version 2 do not know
+ *     4   a shape has one of the four words after them, or a plan has a=3dh
+ *     5   a layer has a space, or a plan has proto, in whose bits older readers would find a wrong
+ * a 6   an entry has a plan of the other kind, or a shape has a later word of shares 7   a plan
+ * lets rows travel without padding; older readers would leave its entry out, and a neighbouring
+ * bucket would answer 8   a layer has rows of launches
+ *
+ * An entry that is unsound although its times do not show it has a flag, which older readers of any
+ * version take for damage.  The checksum is the SHA-256 of all bytes but itself, and is the table's
+ * digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -45,7 +53,7 @@ enum {
     VERSION = 8, /* the newest */
     DISABLED = 1,
     FORCED = 2,
-    DECLARED = 4, /* what is forced is a plan of a space: its choice, and behind it the space */
+    DECLARED = 4, /* the forced plan is of a space: its choice, and behind it the space */
 };
 static const uint8_t magic[8] = { 'm', 'o', 'e', 'l', 'o', 'o', 'k', 1 };
 
@@ -77,7 +85,7 @@ static float get_float(const uint8_t *at)
     return value;
 }
 
-/* Which bytes of a row hold the bytes of a packed plan: in an entry its flags stand between. */
+/* The bytes of a row that hold a packed plan. In an entry, flags stand between them. */
 typedef uint8_t plan_place[PLAN_PACKED_BYTES];
 static const plan_place forced_at = { 24, 25, 26, 27, 28, 29, 30 },
                         in_entry = { 4, 5, 6, 7, 16, 17, 19 },
@@ -104,7 +112,7 @@ static struct moe_plan get_plan(const uint8_t *row, const plan_place at, uint32_
     return plan_unpack(get_packed(row, at), space);
 }
 
-/* ---- reading */
+/* ---- Reading. */
 
 bool pack_claims(const uint8_t begin[8])
 {
@@ -136,7 +144,7 @@ struct lookup_switches pack_switches(const uint8_t *bytes)
                                      .force = force };
 }
 
-/* A shape's members in the order in which they stand in a layer's record. */
+/* A shape's members in the order of a layer's record. */
 static const size_t shape_words[] = {
     offsetof(struct moe_shape, experts),    offsetof(struct moe_shape, top_k),
     offsetof(struct moe_shape, model_dim),  offsetof(struct moe_shape, hidden_dim),
@@ -153,8 +161,8 @@ static const size_t later_words[] = {
     offsetof(struct moe_shape, space),
 };
 enum {
-    LATER_WORDS = ADDED_V2 / 4,                /* of version 2 */
-    FOURTH_WORDS = LATER_WORDS + ADDED_V4 / 4, /* and of version 4 */
+    LATER_WORDS = ADDED_V2 / 4,                /* in version 2 */
+    FOURTH_WORDS = LATER_WORDS + ADDED_V4 / 4, /* in version 4 */
     LATEST_WORDS = sizeof(later_words) / sizeof(later_words[0]),
     SHAPE_WORDS = sizeof(shape_words) / sizeof(shape_words[0]),
     WINDOW_AT = 4 * SHAPE_WORDS,
@@ -169,7 +177,7 @@ enum {
     LAUNCHES_AT = LAUNCH_COUNT_AT + 4,
 };
 
-/* Bytes of a layer's record. */
+/* Returns the bytes of a layer's record. */
 static size_t record_bytes(uint32_t version)
 {
     return LAYER + (version > 1 ? ADDED_V2 : 0) + (version > 3 ? ADDED_V4 : 0) +
@@ -181,7 +189,7 @@ static size_t entry_bytes(uint32_t version)
     return ENTRY + (version > 5 ? ADDED_V6 : 0);
 }
 
-/* How many of later_words a layer's record of this version has. */
+/* Returns how many of later_words a record of this version has. */
 static int later_count(uint32_t version)
 {
     return (int)(record_bytes(version) - LAYER - (version > 7 ? ADDED_V8 : 0)) / 4;
@@ -223,7 +231,7 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
     return layer;
 }
 
-/* The space of the layer's plans; 0: moetune's own. */
+/* Returns the space of the layer's plans; 0: moetune's own plans. */
 static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
 {
     return version_of(bytes) > 4 ? get(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
@@ -279,7 +287,7 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
         struct lookup_layer from = pack_layer(bytes, at), *to;
 
         from.file += file;
-        from.decided_s = layers - at; /* they come in their order */
+        from.decided_s = layers - at; /* packed layers have no dates, but come in their order */
         to = lookup_set_layer(set, &from);
         if (!to)
             return ERR_NOMEM;
@@ -304,7 +312,7 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
     return OK;
 }
 
-/* ---- writing */
+/* ---- Writing. */
 
 static uint32_t newer(uint32_t a, uint32_t b)
 {
@@ -320,8 +328,8 @@ static uint32_t version_of_plan(const struct moe_plan *plan, const struct moe_sh
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
-/* Finds the oldest version that can hold everything in the set.  What is forced is judged by the
- * layers that are there; where there are none it may be for any. */
+/* Returns the oldest version that can hold the set. A forced plan may be for any layer of the set;
+ * without layers it may be for any layer at all. */
 static uint32_t version_for(const struct lookup_set *set)
 {
     const struct moe_plan *force = set->switches.forced ? &set->switches.force : NULL;
@@ -355,8 +363,8 @@ static uint32_t version_for(const struct lookup_set *set)
     return version;
 }
 
-/* The spaces of layers and of the forced plan, each once and in the order of ids, which is that of
- * the next one above. */
+/* Returns the space with the lowest id above `above`, of layers and the forced plan; NULL: there
+ * are no more. So each space comes once. */
 static const struct declaration *next_space(const struct lookup_set *set, uint32_t above)
 {
     uint32_t least = 0;
@@ -372,6 +380,7 @@ static const struct declaration *next_space(const struct lookup_set *set, uint32
     return declaration_find(least);
 }
 
+/* Where the parts of the bytes begin; a plain value. */
 struct pack_sizes {
     uint32_t version;
     size_t entries_at, pins_at, launches_at, spaces_at, total;
@@ -397,7 +406,7 @@ static struct pack_sizes measure(const struct lookup_set *set)
     return s;
 }
 
-/* Writes everything but the checksum; the bytes are zero before. */
+/* Writes everything but the checksum; the bytes must be zero before. */
 static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t *bytes)
 {
     const struct lookup_switches *switches = &set->switches;
@@ -439,7 +448,7 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
             put_float(entry + 8, e->plan.time_us);
             put_float(entry + 12, e->plan.default_us);
             flags = e->flags & flags_of(s.version);
-            if (lookup_times_forbid(&layer->shape, &e->plan)) /* which whoever reads it sees */
+            if (lookup_times_forbid(&layer->shape, &e->plan)) /* a reader sees it from the times */
                 flags &= (uint8_t)~LOOKUP_UNSOUND;
             entry[18] =
                 (uint8_t)(flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
@@ -514,10 +523,10 @@ int pack_set(struct lookup_set *set, uint8_t **bytes, size_t *size)
     return OK;
 }
 
-/* ---- checking */
+/* ---- Checking. */
 
-/* False: rows of some layer lie outside, or overlap another's, which could make far more rows than
- * there are bytes.  *end: where all rows end. */
+/* Finds where all rows end. Returns false where rows of some layer lie outside or overlap:
+ * overlapping rows could be far more than there are bytes. */
 static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
 {
     uint32_t layers = pack_layer_count(bytes), version = version_of(bytes);
@@ -540,7 +549,7 @@ static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
     return *end <= size;
 }
 
-/* Makes the spaces that stand behind the rows known to this process. */
+/* Registers the spaces behind the rows in this process. */
 static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
 {
     char text[DECLARATION_TEXT_BYTES + 1];
@@ -554,7 +563,7 @@ static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
             return ERR_FORMAT;
         memcpy(text, bytes + at, length);
         text[length] = 0;
-        if (declaration_learn(text, &d))
+        if (declaration_register_silently(text, &d))
             return ERR_FORMAT;
         at += length;
     }
@@ -573,7 +582,7 @@ static bool switches_sound(const uint8_t *bytes)
              !plan_parse(text, &again) && plan_equal(&s.force, &again)));
 }
 
-/* Writes again what was read: whatever differs was not written by us. */
+/* Packs again what was read. Any difference means that moetune did not write the bytes. */
 static int compare_with_rewritten(const uint8_t *bytes, size_t size)
 {
     struct lookup_set set = { .switches = pack_switches(bytes) };

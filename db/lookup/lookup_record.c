@@ -1,8 +1,9 @@
-/* Records in files what trainers ask, and what their gates choose.
+/* Writes records for moetune: what trainers ask (from the answers of views), and what their gates
+ * choose.
  *
- * Both append lines to a file that is opened for appending.  A line of look-ups is one write(), so
- * that lines of several processes and jobs stay whole beside each other; the file of counts has one
- * writer.  The child of a fork() records nothing: what it has are its parent's counts. */
+ * Both kinds append lines to a file. A line of look-ups is one write(), so that lines of several
+ * processes and jobs stay whole beside each other. The file of counts has one writer. The child of
+ * a fork() records nothing, because its counts are its parent's. */
 #include "lookup_record.h"
 
 #include "json.h"
@@ -24,17 +25,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- files of lines */
+/* ---- Files of lines. */
 
-/* ERR_IO, with errno: it cannot be opened, or is no file. */
+/* Opens a file for appending. ERR_IO, with errno: it cannot be opened, or is no regular file. */
 static int open_lines(const char *path, int *fd)
 {
-    struct stat is;
+    struct stat info;
 
     *fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     if (*fd < 0)
         return ERR_IO;
-    if (!fstat(*fd, &is) && S_ISREG(is.st_mode))
+    if (!fstat(*fd, &info) && S_ISREG(info.st_mode))
         return OK;
     close(*fd);
     *fd = -1;
@@ -57,15 +58,15 @@ static int write_all(int fd, const char *bytes, size_t length)
     return OK;
 }
 
-/* Half a line at the end, of somebody who died in the middle of it or whose disk was full, must not
- * spoil ours.  (Of somebody who is just writing it: an empty line does no harm.)  *end: how long
- * the file is then. */
+/* Ends a half line at the end of the file, which would spoil ours: its writer died, or its disk was
+ * full. (If a process is just writing it, an empty line does no harm.) *end: the length of the file
+ * then. */
 static int end_half_line(int fd, off_t *end)
 {
     char last = '\n';
 
     *end = lseek(fd, 0, SEEK_END);
-    if (*end < 0 || (*end && pread(fd, &last, 1, *end - 1) < 0)) /* 0: somebody has cut the file */
+    if (*end < 0 || (*end && pread(fd, &last, 1, *end - 1) < 0)) /* 0: the file has just been cut */
         return ERR_IO;
     if (last == '\n')
         return OK;
@@ -73,34 +74,36 @@ static int end_half_line(int fd, off_t *end)
     return write_all(fd, "\n", 1);
 }
 
-/* ---- recorders of look-ups: only the process that opened a table records, not those that unpacked
- * it, because all ranks ask the same.  Whoever reads the lines adds them up. */
+/* ---- Recorders of look-ups. Only the process that opened a table records, not those that unpacked
+ * it, because all ranks ask the same. A reader of the lines adds them up. */
 
 enum { NEAR_LEAST = 1 << 10, NEAR_MOST = 1 << 14, FAR = 1 << 12, PROBES = 8 };
 
-/* The count of a bucket far away; any thread may be the first that counts there. */
+/* The count of a bucket far away. Any thread may be the first to count there. */
 struct far {
     _Atomic uint64_t key; /* bucket + 1; 0: free */
     _Atomic uint64_t count;
 };
 
-struct counter_more {
+/* The rarely needed part of a counter; counter_close() frees it. */
+struct counter_details {
     struct recorder *recorder;
     const struct moelookup_view *view;
     struct counter *previous, *next; /* in the recorder's list */
-    _Atomic uint64_t *counts;        /* of all shards, `near` each; the last one is everybody's */
-    uint64_t *written;               /* near + FAR of them: what lines say already */
+    _Atomic uint64_t *counts;        /* of all shards, `near` each; the last shard is shared */
+    uint64_t *written;               /* near + FAR counts that lines contain already */
     struct far *far;
-    _Atomic uint64_t lost; /* asked for in more far buckets than there is room for */
+    _Atomic uint64_t lost; /* look-ups in more far buckets than there is room for */
     uint64_t lost_written;
-    char head[1024]; /* of every line; of a device every byte may need six */
+    char head[1024]; /* of every line; a byte of the device's name may need six */
 };
 
+/* Where lines of look-ups go; its last user frees it. */
 struct recorder {
     pthread_mutex_t lock; /* of everything here; counting never takes it */
-    uint64_t users;       /* the table, and counters */
+    uint64_t users;       /* the table and its counters */
     struct counter *first;
-    pid_t process; /* that may write */
+    pid_t process; /* the one that may write */
     char path[PATH_MAX];
 };
 
@@ -112,14 +115,14 @@ int recorder_open(const char *path, struct recorder **out)
 
     if (!r)
         return ERR_NOMEM;
-    /* The whole path as it is now: the trainer may change its folder later. */
+    /* Takes the whole path as it is now, because the trainer may change its folder later. */
     if (*path != '/' && !getcwd(folder, sizeof(folder)))
         goto out;
     if (snprintf(r->path, PATH_MAX, "%s%s%s", folder, *path == '/' ? "" : "/", path) >= PATH_MAX) {
         errno = ENAMETOOLONG;
         goto out;
     }
-    TRY_OUT(open_lines(r->path, &fd)); /* to say now that it cannot be */
+    TRY_OUT(open_lines(r->path, &fd)); /* to report now that it cannot be opened */
     close(fd);
     rc = ERR_NOMEM;
     if (pthread_mutex_init(&r->lock, NULL))
@@ -133,12 +136,12 @@ out:
     return rc;
 }
 
-static bool is_ours(const struct recorder *r)
+static bool is_this_process(const struct recorder *r)
 {
     return r->process == getpid();
 }
 
-/* Unlocks the recorder for the last time for one of its users; the last user frees it. */
+/* Ends one use of the recorder and unlocks it. The last user frees it. */
 static void recorder_release(struct recorder *r)
 {
     bool last = --r->users == 0;
@@ -150,12 +153,12 @@ static void recorder_release(struct recorder *r)
     free(r);
 }
 
-/* ---- counting look-ups */
+/* ---- Counting look-ups. */
 
-static void count_far(struct counter_more *more, uint32_t bucket)
+static void count_far(struct counter_details *more, uint32_t bucket)
 {
     uint64_t key = (uint64_t)bucket + 1;
-    uint32_t home = bucket * 0x9e3779b9u >> 20; /* FAR places */
+    uint32_t home = bucket * 0x9e3779b9u >> 20; /* one of FAR places */
 
     for (uint32_t i = 0; i < PROBES; i++) {
         struct far *far = &more->far[(home + i) % FAR];
@@ -174,7 +177,7 @@ static void count_far(struct counter_more *more, uint32_t bucket)
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket)
 {
     _Atomic uint64_t *shared = counter->more->counts + (size_t)COUNTER_SHARDS * counter->near;
-    /* Stacks of threads lie some pages apart, all equally far: a hash spreads them. */
+    /* Stacks of threads lie some pages apart, all equally far, so a hash spreads them. */
     uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
 
     if (bucket >= counter->near) {
@@ -183,10 +186,10 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
     }
     for (uint32_t i = 0; i <= COUNTER_SHARDS; i++) {
         const struct counter_slot *slot =
-            &counter->slots[i ? (home + i - 1) % COUNTER_SHARDS : 0]; /* the first comes first */
+            &counter->slots[i ? (home + i - 1) % COUNTER_SHARDS : 0]; /* slot 0 first */
         uintptr_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
 
-        /* A view is const to whoever asks it, but who owns its slots is not. */
+        /* A view is const for its callers, but the owner of a slot is not. */
         if (!owner)
             atomic_compare_exchange_strong((_Atomic uintptr_t *)&slot->owner, &owner, self);
         if (!owner || owner == self) {
@@ -194,29 +197,29 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
             return MOE_OK;
         }
     }
-    atomic_fetch_add_explicit(&shared[bucket], 1, memory_order_relaxed); /* no slot is left */
+    atomic_fetch_add_explicit(&shared[bucket], 1, memory_order_relaxed); /* no slot is free */
     return MOE_OK;
 }
 
-/* ---- lines of look-ups */
+/* ---- Lines of look-ups. */
 
-/* How often a bucket was asked for, and the place of the count that lines say already. */
-struct asked {
+/* How often a bucket was asked for, and where the count is that lines contain already. */
+struct bucket_count {
     uint32_t bucket;
     uint64_t now, *written;
 };
 
 static int by_bucket(const void *a, const void *b)
 {
-    const struct asked *x = a, *y = b;
+    const struct bucket_count *x = a, *y = b;
 
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
-/* Lists the counts that are not written yet, sorted by bucket; `out` has room for near + FAR. */
-static size_t collect_unwritten(const struct counter *t, struct asked *out)
+/* Lists the counts that are not written yet, sorted by bucket. `out` has room for near + FAR. */
+static size_t collect_unwritten(const struct counter *t, struct bucket_count *out)
 {
-    struct counter_more *more = t->more;
+    struct counter_details *more = t->more;
     size_t count = 0;
 
     for (uint32_t b = 0; b < t->near; b++) {
@@ -226,16 +229,16 @@ static size_t collect_unwritten(const struct counter *t, struct asked *out)
             if (shard == COUNTER_SHARDS || atomic_load(&t->slots[shard].owner))
                 now += atomic_load_explicit(&more->counts[(size_t)shard * t->near + b],
                                             memory_order_relaxed);
-        out[count] = (struct asked){ b, now, &more->written[b] };
+        out[count] = (struct bucket_count){ b, now, &more->written[b] };
         count += now != more->written[b];
     }
     for (uint32_t i = 0; i < FAR; i++) {
         uint64_t key = atomic_load(&more->far[i].key);
 
         out[count] =
-            (struct asked){ (uint32_t)(key - 1),
-                            atomic_load_explicit(&more->far[i].count, memory_order_relaxed),
-                            &more->written[t->near + i] };
+            (struct bucket_count){ (uint32_t)(key - 1),
+                                   atomic_load_explicit(&more->far[i].count, memory_order_relaxed),
+                                   &more->written[t->near + i] };
         count += key && out[count].now != *out[count].written;
     }
     qsort(out, count, sizeof(*out), by_bucket);
@@ -253,24 +256,25 @@ static int append_line(const char *path, const char *line, size_t length)
         do
             wrote = write(fd, line, length);
         while (wrote < 0 && errno == EINTR);
-    /* The rest of a short one would land behind other processes' lines: all of it is said again. */
+    /* After a short write the rest would land behind other processes' lines, so the next call
+     * writes the whole line again. */
     return close(fd) || wrote != (ssize_t)length ? ERR_IO : OK;
 }
 
-/* Appends a line with what a counter has not written yet; the caller holds the recorder's lock. */
+/* Appends a line with what a counter has not written yet. The caller holds the recorder's lock. */
 static int counter_write(const struct counter *t)
 {
-    struct counter_more *more = t->more;
-    struct asked *asked = malloc(sizeof(*asked) * (t->near + (size_t)FAR + 1));
+    struct counter_details *more = t->more;
+    struct bucket_count *bucket_count = malloc(sizeof(*bucket_count) * (t->near + (size_t)FAR + 1));
     uint64_t lost = atomic_load(&more->lost);
     char *line = NULL;
     size_t length, count;
     FILE *to;
     int rc = OK;
 
-    if (!asked)
+    if (!bucket_count)
         return ERR_NOMEM;
-    count = collect_unwritten(t, asked);
+    count = collect_unwritten(t, bucket_count);
     if (!count && lost == more->lost_written)
         goto out;
     rc = ERR_NOMEM;
@@ -279,19 +283,19 @@ static int counter_write(const struct counter *t)
         goto out;
     fprintf(to, "%s,\"lost\":%" PRIu64 ",\"asked\":[", more->head, lost - more->lost_written);
     for (size_t i = 0; i < count; i++)
-        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", asked[i].bucket,
-                plan_source_words[lookup_view_source(more->view, asked[i].bucket)],
-                asked[i].now - *asked[i].written);
+        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", bucket_count[i].bucket,
+                plan_source_words[lookup_view_source(more->view, bucket_count[i].bucket)],
+                bucket_count[i].now - *bucket_count[i].written);
     fprintf(to, "]}\n");
     if (fclose(to))
         goto out;
     TRY_OUT(append_line(more->recorder->path, line, length));
     for (size_t i = 0; i < count; i++)
-        *asked[i].written = asked[i].now;
+        *bucket_count[i].written = bucket_count[i].now;
     more->lost_written = lost;
 out:
     free(line);
-    free(asked);
+    free(bucket_count);
     return rc;
 }
 
@@ -300,7 +304,7 @@ int counter_flush(const struct counter *t)
     struct recorder *r = t->more->recorder;
     int rc;
 
-    if (!is_ours(r))
+    if (!is_this_process(r))
         return OK;
     pthread_mutex_lock(&r->lock);
     rc = counter_write(t);
@@ -310,7 +314,7 @@ int counter_flush(const struct counter *t)
 
 void recorder_close(struct recorder *r)
 {
-    if (!r || !is_ours(r))
+    if (!r || !is_this_process(r))
         return;
     pthread_mutex_lock(&r->lock);
     for (struct counter *t = r->first; t; t = t->more->next)
@@ -318,7 +322,7 @@ void recorder_close(struct recorder *r)
     recorder_release(r);
 }
 
-/* ---- counters */
+/* ---- Counters. */
 
 static int format_head(const struct counter_of *of, char *head, size_t size)
 {
@@ -338,7 +342,7 @@ static int format_head(const struct counter_of *of, char *head, size_t size)
     return fclose(to) || !fits ? ERR_NOMEM : OK;
 }
 
-static void free_more(struct counter_more *more)
+static void free_more(struct counter_details *more)
 {
     if (!more)
         return;
@@ -350,7 +354,7 @@ static void free_more(struct counter_more *more)
 
 int counter_open(struct recorder *r, const struct counter_of *of, struct counter *out)
 {
-    struct counter_more *more = calloc(1, sizeof(*more));
+    struct counter_details *more = calloc(1, sizeof(*more));
     uint32_t near = NEAR_LEAST;
     int rc = ERR_NOMEM;
 
@@ -358,7 +362,7 @@ int counter_open(struct recorder *r, const struct counter_of *of, struct counter
         return ERR_NOMEM;
     while (near < NEAR_MOST && near / 2 <= of->last)
         near *= 2;
-    /* Pages that nobody counts in are never touched: most of this is only reserved. */
+    /* Pages that nobody counts in are never touched, so most of this memory is only reserved. */
     more->counts = calloc((size_t)(COUNTER_SHARDS + 1) * near, sizeof(*more->counts));
     more->written = calloc(near + (size_t)FAR, sizeof(*more->written));
     more->far = calloc(FAR, sizeof(*more->far));
@@ -391,7 +395,7 @@ void counter_close(struct counter *t)
     if (!t->near)
         return;
     r = t->more->recorder;
-    if (is_ours(r)) {
+    if (is_this_process(r)) {
         pthread_mutex_lock(&r->lock);
         counter_write(t);
         if (t->more->previous)
@@ -406,15 +410,16 @@ void counter_close(struct counter *t)
     t->near = 0;
 }
 
-/* ---- a record of steps: how many tokens chose each expert, a line for a step, in a file that
+/* ---- A record of steps: how many tokens chose each expert, one line per step, in a file that
  * stays short.
  *
- * Steps are taken from blocks of `stride` steps, one of each, at a place that is drawn.  Where
- * `room` lines are there, of each two that follow each other one is drawn and stays, and blocks
- * become twice as long.  So in a block every step is as likely as any other, whatever has a period.
+ * Steps come in blocks of `stride` steps, and one step of each block is recorded, at a random
+ * place. When `room` lines are there, one of each two consecutive lines stays, chosen at random,
+ * and blocks become twice as long. So every step of a block is equally likely, whatever period the
+ * run has.
  *
- * What could not be written as a whole is cut off again.  The shorter file is written beside the
- * old one and takes its name. */
+ * A line that could not be written as a whole is cut off again. The shorter file is written beside
+ * the old one and renamed to it. */
 
 enum { EXPERTS_MOST = 1 << 16, ROOM_MOST = 1 << 20, PIECE = 1 << 16, HEAD_BYTES = 160 };
 
@@ -423,19 +428,20 @@ struct recorded_step {
     uint32_t capacity;
 };
 
+/* A record of steps; moe_counts_close() frees it. */
 struct moe_counts {
     struct moe_counts_options o;
-    pid_t process; /* that may write */
-    int file;      /* -1: nobody wants to know */
+    pid_t process; /* the one that may write */
+    int file;      /* -1: nothing is recorded */
     mode_t mode;
-    char path[PATH_MAX], beside[PATH_MAX + 8];
+    char path[PATH_MAX], shorter_path[PATH_MAX + 8];
     off_t before, end;           /* bytes that were there; bytes with our lines */
-    uint64_t calls, next;        /* steps that were handed in; the one that is recorded next */
-    uint64_t stride;             /* of one block */
+    uint64_t calls, next;        /* steps passed so far; the one to record next */
+    uint64_t stride;             /* steps in a block */
     struct recorded_step *steps; /* (room) */
     uint32_t *counts;            /* (room, E) */
     uint32_t count;
-    char *text; /* of lines on their way out */
+    char *text; /* lines that are to be written */
     size_t used, text_room;
     size_t line_bytes; /* of the longest line */
     bool fault_said;
@@ -460,7 +466,7 @@ static int check_counts_options(const struct moe_counts_options *o)
     return OK;
 }
 
-/* The step that is recorded of a block. */
+/* Returns the step of a block that is recorded. */
 static uint64_t step_in_block(uint64_t stride, uint64_t block)
 {
     return block * stride + random_bits(stride, block) % stride;
@@ -472,7 +478,7 @@ int moe_counts_open(const struct moe_counts_options *options, const char *path_o
     struct moe_counts_options o = MOE_COUNTS_OPTIONS_INIT;
     const char *path = path_or_null ? path_or_null : getenv("MOELOOKUP_COUNTS");
     struct moe_counts *c;
-    struct stat is;
+    struct stat info;
     int rc;
 
     if (!options || !out)
@@ -492,11 +498,11 @@ int moe_counts_open(const struct moe_counts_options *options, const char *path_o
     if (path && *path) {
         TRY_OUT(open_lines(path, &c->file));
         rc = ERR_IO;
-        /* Where it lies, whatever the folder is later, and behind links. */
-        if (fstat(c->file, &is) || !realpath(path, c->path))
+        /* Takes the place of the file behind links, whatever the folder is later. */
+        if (fstat(c->file, &info) || !realpath(path, c->path))
             goto out;
-        snprintf(c->beside, sizeof(c->beside), "%s.short", c->path);
-        c->mode = is.st_mode & 0777;
+        snprintf(c->shorter_path, sizeof(c->shorter_path), "%s.short", c->path);
+        c->mode = info.st_mode & 0777;
         TRY_OUT(end_half_line(c->file, &c->before));
         c->end = c->before;
         c->line_bytes = HEAD_BYTES + 11 * (size_t)o.experts;
@@ -562,8 +568,8 @@ static void add_line(struct moe_counts *c, const struct recorded_step *s, const 
     c->used += sizeof(end);
 }
 
-/* Which of lines 2 i and 2 i + 1 stays. */
-static uint32_t survivor(const struct moe_counts *c, uint32_t i)
+/* Returns which of the lines 2 i and 2 i + 1 stays. */
+static uint32_t line_that_stays(const struct moe_counts *c, uint32_t i)
 {
     return 2 * i + (uint32_t)(random_bits(c->stride, i) >> 63);
 }
@@ -588,30 +594,31 @@ static int write_shorter(struct moe_counts *c, int to, off_t *end)
             *end += (off_t)c->used;
             c->used = 0;
         }
-        add_line(c, &c->steps[survivor(c, i)], counts_of(c, survivor(c, i)));
+        add_line(c, &c->steps[line_that_stays(c, i)], counts_of(c, line_that_stays(c, i)));
     }
     *end += (off_t)c->used;
     return write_all(to, c->text, c->used);
 }
 
-static int halve(struct moe_counts *c)
+static int halve_record(struct moe_counts *c)
 {
-    int to = open(c->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
+    int to = open(c->shorter_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
     off_t end;
 
     if (to < 0)
         return ERR_IO;
-    if (write_shorter(c, to, &end) || rename(c->beside, c->path)) {
+    if (write_shorter(c, to, &end) || rename(c->shorter_path, c->path)) {
         close(to);
-        unlink(c->beside);
+        unlink(c->shorter_path);
         return ERR_IO;
     }
     close(c->file);
     c->file = to;
     c->end = end;
     for (uint32_t i = 0; i < c->count / 2; i++) {
-        c->steps[i] = c->steps[survivor(c, i)];
-        memmove(counts_of(c, i), counts_of(c, survivor(c, i)), c->o.experts * sizeof(*c->counts));
+        c->steps[i] = c->steps[line_that_stays(c, i)];
+        memmove(counts_of(c, i), counts_of(c, line_that_stays(c, i)),
+                c->o.experts * sizeof(*c->counts));
     }
     c->count /= 2;
     c->stride *= 2;
@@ -625,14 +632,14 @@ static const char *fault_of(const struct moe_counts *c, const uint32_t *counts)
 
     for (uint32_t e = 0; e < c->o.experts; e++) {
         if (counts[e] == UINT32_MAX)
-            return "a count of 4294967295, as -1 looks: 0 and up is wanted";
+            return "a count is 4294967295, which -1 becomes: counts must be 0 or more";
         sum += counts[e];
         twice |= all && counts[e] > all;
     }
     if (!sum)
-        return "all counts are 0: choices of one step are wanted";
+        return "all counts are 0: pass the choices of one step";
     if (all && sum != all * c->o.top_k)
-        return "counts add up to another number than ranks tokens top_k";
+        return "the counts do not add up to ranks * tokens * top_k";
     return twice ? "an expert was chosen more often than there are tokens" : NULL;
 }
 
@@ -646,13 +653,13 @@ static int record_step(struct moe_counts *c, const struct recorded_step *s, cons
     if (fault)
         return MOE_ERR_ARGUMENT;
     if (c->count == c->o.room) /* an earlier attempt failed */
-        TRY(halve(c));
+        TRY(halve_record(c));
     c->used = 0;
     add_line(c, s, counts);
     if (write_all(c->file, c->text, c->used)) {
         int error = errno;
 
-        if (ftruncate(c->file, c->end)) /* a reader is told which line is cut */
+        if (ftruncate(c->file, c->end)) /* the reader's message will name the cut line */
             errno = error;
         return ERR_IO;
     }
@@ -660,7 +667,8 @@ static int record_step(struct moe_counts *c, const struct recorded_step *s, cons
     c->steps[c->count] = *s;
     memcpy(counts_of(c, c->count++), counts, c->o.experts * sizeof(*counts));
     if (c->count == c->o.room)
-        (void)halve(c); /* the step is in the file: the next one tries again, and says so */
+        (void)halve_record(
+            c); /* the step is in the file; the next one tries again and reports the error */
     return OK;
 }
 

@@ -1,4 +1,5 @@
-/* Tables while they are read: rows from several files become one tidy set. */
+/* Collects rows of several files by layer (form 1), and tidies them into one lookup_set (form 2).
+ * lookup.h explains the forms. */
 #include "lookup.h"
 
 #include "buckets.h"
@@ -10,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Untidy pins cost the square of their number; all files together hold fewer. */
+/* Tidying pins costs the square of their number; all files together hold fewer than this. */
 enum { PINS_MAX = 1 << 16 };
 
-/* Makes room for one more item: doubles it. */
+/* Makes room for one more item, by doubling the array. */
 static int grow(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
 {
     uint32_t more = *room ? 2 * *room : 8;
@@ -83,35 +84,35 @@ void lookup_set_free(struct lookup_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-void lookup_pass_space(struct lookup_passed *passed, uint32_t space)
+void lookup_skip_space(struct lookup_skipped *passed, uint32_t space)
 {
     uint32_t i = 0;
 
     while (i < passed->space_count && passed->spaces[i] != space)
         i++;
-    if (space && i == passed->space_count && i < PASSED_SPACES_MAX)
+    if (space && i == passed->space_count && i < SKIPPED_SPACES_MAX)
         passed->spaces[passed->space_count++] = space;
 }
 
-static int order(uint64_t a, uint64_t b)
+static int compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
 static int place_order(const struct lookup_layer *a, const struct lookup_layer *b)
 {
-    int by = memcmp(a->cluster, b->cluster, sizeof(a->cluster));
+    int order = memcmp(a->cluster, b->cluster, sizeof(a->cluster));
 
-    by = by ? by : memcmp(a->device, b->device, sizeof(a->device));
-    return by ? by : memcmp(&a->shape, &b->shape, sizeof(a->shape));
+    order = order ? order : memcmp(a->device, b->device, sizeof(a->device));
+    return order ? order : memcmp(&a->shape, &b->shape, sizeof(a->shape));
 }
 
-/* 0: both are the same layer. */
+/* Compares two layers; 0: they are the same one. */
 static int layer_order(const struct lookup_layer *a, const struct lookup_layer *b)
 {
-    int by = place_order(a, b);
+    int order = place_order(a, b);
 
-    return by ? by : order(a->window, b->window);
+    return order ? order : compare(a->window, b->window);
 }
 
 static struct width width_of(const struct lookup_layer *layer)
@@ -124,34 +125,34 @@ static struct width width_of(const struct lookup_layer *layer)
 static int by_place_and_width(const void *a, const void *b)
 {
     struct width x = width_of(a), y = width_of(b);
-    int by = place_order(a, b);
+    int order = place_order(a, b);
 
-    return by ? by : width_order(&x, &y);
+    return order ? order : width_order(&x, &y);
 }
 
 static int by_layer_and_file(const void *a, const void *b)
 {
     const struct lookup_layer *x = a, *y = b;
-    int by = layer_order(x, y);
+    int order = layer_order(x, y);
 
-    return by ? by : order(x->file, y->file);
+    return order ? order : compare(x->file, y->file);
 }
 
 static int by_bucket(const void *a, const void *b)
 {
     const struct lookup_entry *x = a, *y = b;
-    int by = order(x->plan.bucket, y->plan.bucket);
+    int order = compare(x->plan.bucket, y->plan.bucket);
 
-    by = by ? by : order(x->flags & LOOKUP_UNSOUND, y->flags & LOOKUP_UNSOUND);
-    by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
-    by = by ? by : order(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
-    by = by ? by : order(x->file, y->file);
-    return by ? by : plan_order(&x->plan, &y->plan);
+    order = order ? order : compare(x->flags & LOOKUP_UNSOUND, y->flags & LOOKUP_UNSOUND);
+    order = order ? order : compare(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
+    order = order ? order : compare(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
+    order = order ? order : compare(x->file, y->file);
+    return order ? order : plan_order(&x->plan, &y->plan);
 }
 
 static int by_first(const void *a, const void *b)
 {
-    return order(((const struct lookup_pin *)a)->first, ((const struct lookup_pin *)b)->first);
+    return compare(((const struct lookup_pin *)a)->first, ((const struct lookup_pin *)b)->first);
 }
 
 static float sane_time(float us)
@@ -165,8 +166,8 @@ bool lookup_times_forbid(const struct moe_shape *shape, const struct moe_plan *p
            !plan_is_default(plan, shape);
 }
 
-/* Leaves of the entry's other plan a legal one of the other kind with its time, or that there is
- * none, or nothing. */
+/* Checks the plan of the other kind: keeps it only if it is legal, of the other kind, and has a
+ * time. */
 static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
 {
     bool kinds = !shape->space && shape->layout == MOE_LAYOUT_EXPERTS;
@@ -236,7 +237,7 @@ int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
     return OK;
 }
 
-/* Whether pins need no work, as where they come from packed bytes. */
+/* Returns whether pins are tidy already, as those of packed bytes are. */
 static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
@@ -278,16 +279,17 @@ static int tidy_pins(struct lookup_layer *layer)
     return OK;
 }
 
-/* Of two of one launch and bucket the first one stays. */
+/* Orders rows of launches so that of two for one launch and bucket the one to keep comes first. */
 static int by_launch(const void *a, const void *b)
 {
     const struct lookup_launch *x = a, *y = b;
     const struct declaration *d = declaration_find(x->plan.space);
-    int by = order(declaration_launch(d, x->plan.choice), declaration_launch(d, y->plan.choice));
+    int order =
+        compare(declaration_launch(d, x->plan.choice), declaration_launch(d, y->plan.choice));
 
-    by = by ? by : order(x->plan.bucket, y->plan.bucket);
-    by = by ? by : order(x->file, y->file);
-    return by ? by : plan_order(&x->plan, &y->plan);
+    order = order ? order : compare(x->plan.bucket, y->plan.bucket);
+    order = order ? order : compare(x->file, y->file);
+    return order ? order : plan_order(&x->plan, &y->plan);
 }
 
 static void tidy_launches(struct lookup_layer *layer)
@@ -318,7 +320,7 @@ static void tidy_launches(struct lookup_layer *layer)
     layer->launch_count = kept;
 }
 
-/* A layer of a legal shape, on a device whose name is printable and padded with 0. */
+/* Returns whether a layer has a legal shape and a device with a printable name, padded with 0. */
 static bool is_sound(const struct lookup_layer *layer)
 {
     size_t length = strnlen(layer->device, LOOKUP_DEVICE_BYTES);
@@ -340,7 +342,7 @@ static bool has_rows(const struct lookup_layer *layer)
     return layer->entry_count || layer->pin_count || layer->launch_count;
 }
 
-static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_layer *layer))
+static void keep_layers_if(struct lookup_set *set, bool (*good)(const struct lookup_layer *layer))
 {
     uint32_t kept = 0;
 
@@ -352,8 +354,8 @@ static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_l
     set->count = kept;
 }
 
-/* Moves the rows of layers that are the same one, which follow each other, to the first of them. */
-static int join_equals(struct lookup_set *set)
+/* Moves the rows of equal layers, which follow each other, to the first of them. */
+static int merge_equal_layers(struct lookup_set *set)
 {
     uint32_t kept = 0;
 
@@ -373,7 +375,8 @@ static int join_equals(struct lookup_set *set)
             TRY(lookup_layer_pin(into, &from->pins[j]));
         for (uint32_t j = 0; j < from->launch_count; j++)
             TRY(lookup_layer_launch(into, &from->launches[j]));
-        /* Dates are compared within a file; that of the first file stands for the layer. */
+        /* Dates are compared only within a file, and the date of the first file stands for the
+         * layer. */
         if (from->file == into->file && from->decided_s > into->decided_s)
             into->decided_s = from->decided_s;
         lookup_layer_free(from);
@@ -385,11 +388,11 @@ static int join_equals(struct lookup_set *set)
 
 static int by_value(const void *a, const void *b)
 {
-    return order(*(const uint32_t *)a, *(const uint32_t *)b);
+    return compare(*(const uint32_t *)a, *(const uint32_t *)b);
 }
 
-/* Files that hold nothing do not count: the same table found at another place of the search path
- * is the same bytes. */
+/* Numbers files from 0. Files without rows do not count, so a table has the same bytes wherever the
+ * search path finds it. */
 static int number_files(struct lookup_set *set)
 {
     uint32_t *files = malloc(sizeof(*files) * (set->count + (size_t)1)), count = 0;
@@ -412,8 +415,8 @@ static int number_files(struct lookup_set *set)
     return OK;
 }
 
-/* When the space was declared: the largest number of its layers says it. */
-static int64_t declared_last(const struct lookup_set *set, uint32_t space)
+/* Returns when the space was declared: the largest number of its layers' shapes. */
+static int64_t newest_number(const struct lookup_set *set, uint32_t space)
 {
     int64_t last = 0;
 
@@ -423,14 +426,14 @@ static int64_t declared_last(const struct lookup_set *set, uint32_t space)
     return last;
 }
 
-/* Adds to a layer's file how many layers of newer versions there are: any number would do that is
- * larger for older ones. */
-void lookup_set_age(struct lookup_set *set)
+/* Adds to a layer's file number how many layers of newer versions there are. Any number would do
+ * that is larger for older versions. */
+void lookup_set_number_versions(struct lookup_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++) {
         uint32_t space = set->layers[i].shape.space;
         const struct declaration *d = declaration_find(space), *other;
-        int64_t declared = d ? declared_last(set, space) : 0;
+        int64_t declared = d ? newest_number(set, space) : 0;
 
         for (uint32_t j = 0; j < set->count && d; j++) {
             other = declaration_find(set->layers[j].shape.space);
@@ -443,16 +446,16 @@ void lookup_set_age(struct lookup_set *set)
 
 int lookup_set_tidy(struct lookup_set *set)
 {
-    keep_only(set, is_sound);
+    keep_layers_if(set, is_sound);
     if (set->count)
         qsort(set->layers, set->count, sizeof(*set->layers), by_layer_and_file);
-    TRY(join_equals(set));
+    TRY(merge_equal_layers(set));
     for (uint32_t i = 0; i < set->count; i++) {
         tidy_entries(&set->layers[i]);
         TRY(tidy_pins(&set->layers[i]));
         tidy_launches(&set->layers[i]);
     }
-    keep_only(set, has_rows);
+    keep_layers_if(set, has_rows);
     if (set->count)
         qsort(set->layers, set->count, sizeof(*set->layers), by_place_and_width);
     return number_files(set);

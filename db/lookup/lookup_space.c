@@ -1,4 +1,5 @@
-/* Spaces that a program declares: which of them a table has, and the values of a plan. */
+/* Declared spaces: which of them a table (packed bytes, form 3) has, and the values of a plan.
+ * lookup.h explains the forms. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -9,17 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the spaces of a table */
+/* ---- The spaces of a table. */
 
-/* The lowest number answers: a layer without entries last, then by files. */
-static uint64_t number_of(const struct lookup_layer *layer)
+/* Returns a number for the order in which layers answer, the lowest first: by files, and layers
+ * without entries last. */
+static uint64_t answering_order(const struct lookup_layer *layer)
 {
     return (uint64_t)!layer->entry_count << 32 | layer->file;
 }
 
-/* Of those that the name fits the one other than `but` with the lowest number; NULL: none. */
-static const struct declaration *find_called(const struct moelookup *table, const char *name,
-                                             const struct declaration *but, uint64_t *number)
+/* Returns the space of that name, other than `but`, whose layer has the lowest number; NULL:
+ * none. */
+static const struct declaration *find_space_named(const struct moelookup *table, const char *name,
+                                                  const struct declaration *except,
+                                                  uint64_t *number)
 {
     const struct declaration *found = NULL;
 
@@ -27,17 +31,17 @@ static const struct declaration *find_called(const struct moelookup *table, cons
         struct lookup_layer layer = pack_layer(table->bytes, i);
         const struct declaration *d = declaration_find(layer.shape.space);
 
-        if (!d || d == but || !declaration_is_called(d, name) ||
-            (found && number_of(&layer) >= *number))
+        if (!d || d == except || !declaration_is_called(d, name) ||
+            (found && answering_order(&layer) >= *number))
             continue;
         found = d;
-        *number = number_of(&layer);
+        *number = answering_order(&layer);
     }
     return found;
 }
 
-/* Which spaces there are instead, as many as the room takes. */
-static void name_spaces(const struct moelookup *table, char *room, size_t size)
+/* Lists the spaces that the table has, as many as fit. */
+static void list_spaces(const struct moelookup *table, char *room, size_t size)
 {
     size_t used = 0;
 
@@ -52,26 +56,26 @@ static void name_spaces(const struct moelookup *table, char *room, size_t size)
     }
 }
 
-/* Says that no table answers for the space, and what there is in its place. */
-static void say_no_space(const struct moelookup *table, const char *name)
+/* Prints that no table answers for the space, and which spaces there are. */
+static void report_no_space(const struct moelookup *table, const char *name)
 {
-    const struct lookup_passed *passed = &table->passed;
-    char others[512], silent[DECLARATION_TAG_BYTES] = "";
+    const struct lookup_skipped *skipped = &table->skipped;
+    char others[512], imported_tag[DECLARATION_TAG_BYTES] = "";
 
-    for (uint32_t i = 0; i < passed->space_count; i++) {
-        const struct declaration *d = declaration_find(passed->spaces[i]);
+    for (uint32_t i = 0; i < skipped->space_count; i++) {
+        const struct declaration *d = declaration_find(skipped->spaces[i]);
 
         if (d && declaration_is_called(d, name))
-            declaration_tag(d, silent);
+            declaration_tag(d, imported_tag);
     }
-    name_spaces(table, others, sizeof(others));
-    if (*silent)
-        lookup_say(table, LOOKUP_ERROR,
-                   "the table of the space \"%s\" here is silent: it is imported, and of a cluster "
-                   "that this machine was not found to be",
-                   silent);
+    list_spaces(table, others, sizeof(others));
+    if (*imported_tag)
+        lookup_log(table, LOOKUP_ERROR,
+                   "the table of the space \"%s\" here does not answer: it was imported from a "
+                   "cluster that this machine was not found to be",
+                   imported_tag);
     else
-        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
+        lookup_log(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"%s%s", name,
                    *others ? "; those here: " : "", others);
 }
 
@@ -82,35 +86,36 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
 
     if (!table || !name || !out)
         return MOE_ERR_ARGUMENT;
-    if (strchr(name, '\n')) { /* a text is several lines, a name is one */
+    if (strchr(name, '\n')) { /* a text has several lines, a name has one */
         TRY(declaration_register(name, &d));
         *out = d->id;
         return MOE_OK;
     }
-    d = find_called(table, name, NULL, &lowest);
+    d = find_space_named(table, name, NULL, &lowest);
     if (!d) {
-        say_no_space(table, name);
+        report_no_space(table, name);
         return MOE_ERR_ARGUMENT;
     }
-    other = find_called(table, name, d, &next);
+    other = find_space_named(table, name, d, &next);
     if (other) {
-        /* Tables that were packed before they kept which version is the newest do not say it. */
-        bool told = next > lowest;
+        /* Older packed tables do not say which version is the newest: their numbers are equal. */
+        bool order_is_known = next > lowest;
         char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
 
-        lookup_say(table, told ? LOOKUP_INFO : LOOKUP_ERROR,
-                   told ? "the space \"%s\" is here in several versions: %s, the newest that has "
-                          "entries, answers, and not %s"
-                        : "the space \"%s\" is here in several versions, name one: %s, %s",
+        lookup_log(table, order_is_known ? LOOKUP_INFO : LOOKUP_ERROR,
+                   order_is_known
+                       ? "the space \"%s\" is here in several versions: %s, the newest that has "
+                         "entries, answers, and not %s"
+                       : "the space \"%s\" is here in several versions, name one: %s, %s",
                    name, declaration_tag(d, a), declaration_tag(other, b));
-        if (!told)
+        if (!order_is_known)
             return MOE_ERR_AMBIGUOUS;
     }
     *out = d->id;
     return MOE_OK;
 }
 
-/* Whether an earlier layer is of the same shape, on another cluster. */
+/* Returns whether an earlier layer has the same shape, on another cluster. */
 static bool came_before(const struct moelookup *table, uint32_t layer)
 {
     struct moe_shape shape = pack_layer(table->bytes, layer).shape, before;
@@ -126,7 +131,7 @@ static bool came_before(const struct moelookup *table, uint32_t layer)
 int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
                           struct moe_shape *out)
 {
-    /* A layer that no table has (k = 0), for which the default plan answers. */
+    /* Describes a layer that no table has (k = 0), for which the default plan answers. */
     struct moe_shape shape = { .experts = 1,
                                .model_dim = 1,
                                .hidden_dim = 1,
@@ -154,9 +159,9 @@ int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_
     return MOE_OK;
 }
 
-/* ---- values of a plan */
+/* ---- Values of a plan. */
 
-/* The axis, and the index of the plan's value there; NULL: the plan has no such axis. */
+/* Returns the axis, and the index of the plan's value there. NULL: the plan has no such axis. */
 static const struct declared_axis *find_value(const struct moe_plan *plan, const char *axis,
                                               uint32_t *value)
 {

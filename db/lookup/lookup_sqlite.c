@@ -1,5 +1,6 @@
-/* Reads a database or its snapshot into a lookup_set.  The only part that knows SQLite; with
- * MOELOOKUP_NO_SQLITE there are packed tables only. */
+/* Reads a database or its snapshot: takes SQL rows (form 1), and gives a lookup_set (form 2).
+ * lookup.h explains the forms. No other file knows SQLite; with MOELOOKUP_NO_SQLITE the library
+ * reads packed tables only. */
 #include "lookup.h"
 
 #include "status.h"
@@ -16,8 +17,8 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
     return ERR_FORMAT;
 }
 
-/* Nobody here has locks on it. */
-int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
+/* This process has no locks on the file. */
+int lookup_read_head(const char *path, uint8_t head[LOOKUP_HEAD])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t got = fd < 0 ? -1 : pread(fd, head, LOOKUP_HEAD, 0);
@@ -44,8 +45,8 @@ int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
 #include <stdlib.h>
 #include <string.h>
 
-/* A row of ours is far shorter, and pins are made by hand: a file that holds more is none of ours.
- */
+/* A row of ours is far shorter, and persons make pins by hand. So a file that holds more is none of
+ * ours. */
 enum { VALUE_BYTES_MAX = 1 << 20, PINS_MAX = 4096, WAIT_MS = 2000 };
 
 static int status_of(int code)
@@ -66,9 +67,9 @@ static int status_of(int code)
     return ERR_FORMAT;
 }
 
-/* The name that SQLite opens, as "file:///a%20b.db?mode=rw" (`end`): a name may hold what has a
- * meaning in a URI.  Without the "//" a path that begins so would name a host, without the "./"
- * ":memory:" no file.  NULL: out of memory; the caller frees it. */
+/* Returns the URI that SQLite opens, as "file:///a%20b.db?mode=rw" (`end`), because a name may hold
+ * letters with a meaning in a URI. Without the "//" a path that begins with them would name a host;
+ * without the "./" ":memory:" would name no file. NULL: out of memory. The caller frees it. */
 static char *uri_of(const char *path, const char *end)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
@@ -93,8 +94,8 @@ static char *uri_of(const char *path, const char *end)
     return uri;
 }
 
-/* Opens it for reading.  SQLite alone writes: it takes back what a writer that was killed in the
- * database had begun.  Where it may not write, it reads a database that needs no such repair. */
+/* Opens the database for reading. Only SQLite writes: it takes back what a killed writer had begun.
+ * Where it may not write, it can still read a database that needs no such repair. */
 static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
     int flags = kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
@@ -111,7 +112,7 @@ static int open_database(const char *path, enum lookup_kind kind, sqlite3 **db)
     return OK;
 }
 
-int lookup_head(const char *path, uint8_t head[LOOKUP_HEAD])
+int lookup_read_head(const char *path, uint8_t head[LOOKUP_HEAD])
 {
     char *uri = uri_of(path, "?mode=ro");
     sqlite3_file *file = NULL;
@@ -134,7 +135,7 @@ static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **s)
     return status_of(sqlite3_prepare_v2(db, sql, -1, s, NULL));
 }
 
-/* The one number that a query gives. */
+/* Reads the one number that a query returns. */
 static int query_number(sqlite3 *db, const char *sql, int64_t *value)
 {
     sqlite3_stmt *s = NULL;
@@ -150,42 +151,43 @@ static int query_number(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_passed *passed)
+static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_skipped *skipped)
 {
     int64_t application, version, tables, sound = 1;
 
     TRY(query_number(db, "PRAGMA application_id", &application));
     TRY(query_number(db, "PRAGMA user_version", &version));
     if (application == STORE_APPLICATION && (version < STORE_OLDEST || version > STORE_VERSION))
-        passed->version = version;
+        skipped->version = version;
     if (application != STORE_APPLICATION || version < STORE_OLDEST || version > STORE_VERSION)
         return ERR_FORMAT;
-    /* A view of that name could run for ever. */
+    /* A view of one of these names could run for ever. */
     TRY(query_number(
         db,
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
         " ('entry', 'override', 'shape', 'space', 'fingerprint', 'fingerprint_field')",
         &tables));
-    /* A snapshot is small; a work database with every sample is not. */
+    /* A snapshot is small enough for a check; a work database with every sample is not. */
     if (kind == LOOKUP_SNAPSHOT)
         TRY(query_number(
             db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'", &sound));
     return tables == 6 && sound ? OK : ERR_FORMAT;
 }
 
-/* ---- rows */
+/* ---- Rows. */
 
+/* The file that is being read, and the set that it fills. */
 struct table_reader {
     sqlite3 *db;
     sqlite3_stmt *cluster, *shape;
     uint32_t file;
     struct lookup_set *set;
-    int64_t at[3]; /* cluster, shape, window of the rows that come now */
-    bool skipped;  /* those rows are not for us */
+    int64_t layer_key[3]; /* cluster, shape and window of the present rows */
+    bool rows_skipped;    /* those rows cannot answer here */
 };
 
-/* Rejects a text with an embedded zero byte, which would end it for us: "". */
-static const char *text(sqlite3_stmt *s, int column)
+/* Returns a column's text. Rejects a text with an embedded zero byte, and returns "". */
+static const char *column_text(sqlite3_stmt *s, int column)
 {
     const char *value = (const char *)sqlite3_column_text(s, column);
 
@@ -208,8 +210,8 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
     return true;
 }
 
-/* *usable, false for a cluster that must not answer here: modelled, with another meaning of r, d,
- * a, or of another site, and then it is *elsewhere. */
+/* Reads a cluster. *usable is false for one that must not answer here: a modelled one, one with
+ * another meaning of r, d, a, or one of another site; in the last case *elsewhere is true. */
 static int read_cluster(struct table_reader *r, int64_t id, struct lookup_layer *layer,
                         bool *usable, bool *elsewhere)
 {
@@ -223,24 +225,24 @@ static int read_cluster(struct table_reader *r, int64_t id, struct lookup_layer 
     *usable = *elsewhere = false;
     if (code != SQLITE_ROW)
         return status_of(code);
-    device = text(r->cluster, 1);
-    backend = text(r->cluster, 2);
+    device = column_text(r->cluster, 1);
+    backend = column_text(r->cluster, 2);
     real = backend_is_real(backend);
     here = sqlite3_column_int(r->cluster, 4);
     *elsewhere = real && !here;
-    *usable = real && here && read_hash(text(r->cluster, 0), layer->cluster) &&
+    *usable = real && here && read_hash(column_text(r->cluster, 0), layer->cluster) &&
               strlen(device) < sizeof(layer->device) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS;
     if (!*usable) {
-        r->set->passed.modelled |= !real;
-        r->set->passed.elsewhere |= *elsewhere;
+        r->set->skipped.modelled |= !real;
+        r->set->skipped.elsewhere |= *elsewhere;
         return OK;
     }
     if (strcmp(backend, "live"))
         strcpy(layer->device, device);
     else
         snprintf(layer->device, sizeof(layer->device), "%s" LOOKUP_LIVE "%s", device,
-                 text(r->cluster, 5));
+                 column_text(r->cluster, 5));
     if (strcmp(backend, "host"))
         r->set->on_others = true;
     else
@@ -256,12 +258,12 @@ static int read_shape(struct table_reader *r, int64_t id, struct lookup_layer *l
     sqlite3_bind_int64(r->shape, 1, id);
     code = sqlite3_step(r->shape);
     layer->shape.struct_size = sizeof(layer->shape);
-    /* A word that is not understood may say that this is another layer than it seems. */
-    *usable = code == SQLITE_ROW && !shape_scan(text(r->shape, 0), &layer->shape);
+    /* A word that this version does not know may make it another layer than it seems. */
+    *usable = code == SQLITE_ROW && !shape_scan(column_text(r->shape, 0), &layer->shape);
     return status_of(code);
 }
 
-/* What is read of an entry; of a pin the first ones. */
+/* The columns that are read of an entry. Pins and rows of launches have the first ones. */
 enum {
     FINGERPRINT,
     SHAPE,
@@ -289,7 +291,7 @@ enum {
     ENTRY_COLUMNS
 };
 
-/* Rows come sorted by layer: looks up what changes only when it changes. */
+/* Rows come sorted by layer, so it looks up the layer only when it changes. */
 static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
 {
     int64_t at[3] = { sqlite3_column_int64(row, FINGERPRINT), sqlite3_column_int64(row, SHAPE),
@@ -297,21 +299,21 @@ static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_lay
     struct lookup_layer next = { .file = r->file, .declared = at[1] };
     bool answers, elsewhere, usable;
 
-    if (memcmp(at, r->at, sizeof(at)) != 0) {
-        memcpy(r->at, at, sizeof(at));
-        r->skipped = true;
+    if (memcmp(at, r->layer_key, sizeof(at)) != 0) {
+        memcpy(r->layer_key, at, sizeof(at));
+        r->rows_skipped = true;
         if (at[2] >= 1 && at[2] <= UINT32_MAX) {
             next.window = (uint32_t)at[2];
             TRY(read_cluster(r, at[0], &next, &answers, &elsewhere));
             TRY(read_shape(r, at[1], &next, &usable));
             if (elsewhere && usable)
-                lookup_pass_space(&r->set->passed, next.shape.space);
-            r->skipped = !answers || !usable;
+                lookup_skip_space(&r->set->skipped, next.shape.space);
+            r->rows_skipped = !answers || !usable;
         }
-        if (!r->skipped && !lookup_set_layer(r->set, &next))
+        if (!r->rows_skipped && !lookup_set_layer(r->set, &next))
             return ERR_NOMEM;
     }
-    *layer = r->skipped ? NULL : &r->set->layers[r->set->count - 1];
+    *layer = r->rows_skipped ? NULL : &r->set->layers[r->set->count - 1];
     return OK;
 }
 
@@ -320,8 +322,8 @@ static bool is_u32(int64_t value)
     return value >= 0 && value <= UINT32_MAX;
 }
 
-/* Copies made by hand may lack what forbids a plan: this column of this table then; else it is
- * NULL. */
+/* How each column is read. Copies made by hand may lack some columns: where a table's column is
+ * named here and missing, NULL is read. */
 static const struct {
     const char *value, *table, *column;
 } entry_columns[ENTRY_COLUMNS] = {
@@ -333,8 +335,8 @@ static const struct {
     [TIME] = { "time_us" },
     [DEFAULT] = { "default_us" },
     [INFERRED] = { "inferred" },
-    /* A refuted entry is stale for tune alone: the default plan that it holds has just been
-     * measured, and a neighbouring bucket may still hold what was refuted. */
+    /* A refuted entry is stale only for tune. The default plan that it holds has just been
+     * measured, and a neighbouring bucket may still hold the refuted plan. */
     [STALE] = { "stale AND decision <> 'refuted'" },
     [IMPORTED] = { "tier = 'imported'" },
     [DECIDED] = { "decided_s" },
@@ -355,7 +357,7 @@ static const struct {
     [LOADED] = { "load <> ''", "entry", "load" },
 };
 
-static double number(sqlite3_stmt *row, int column)
+static double column_number(sqlite3_stmt *row, int column)
 {
     return sqlite3_column_type(row, column) == SQLITE_NULL ? (double)NAN
                                                            : sqlite3_column_double(row, column);
@@ -363,17 +365,18 @@ static double number(sqlite3_stmt *row, int column)
 
 static struct claim claim_of(sqlite3_stmt *row)
 {
-    const char *decision = text(row, DECISION);
+    const char *decision = column_text(row, DECISION);
 
     return (struct claim){
-        .time_us = number(row, TIME),
-        .low_us = number(row, LOW),
-        .high_us = number(row, HIGH),
-        .default_us = number(row, DEFAULT),
-        .gain = { number(row, GAIN), number(row, GAIN_LOW), number(row, GAIN_HIGH) },
-        .bound = number(row, BOUND),
+        .time_us = column_number(row, TIME),
+        .low_us = column_number(row, LOW),
+        .high_us = column_number(row, HIGH),
+        .default_us = column_number(row, DEFAULT),
+        .gain = { column_number(row, GAIN), column_number(row, GAIN_LOW),
+                  column_number(row, GAIN_HIGH) },
+        .bound = column_number(row, BOUND),
         .faster = !strcmp(decision, "adopted") || !strcmp(decision, "likely"),
-        .pooled = number(row, POOLED),
+        .pooled = column_number(row, POOLED),
     };
 }
 
@@ -384,23 +387,24 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     double time_us = claim.time_us, default_us = claim.default_us;
     double other_us = sqlite3_column_double(row, OTHER_US);
     struct moe_plan plan, canonical, other = { 0 };
-    bool holds = !sqlite3_column_int(row, INFERRED) && !sqlite3_column_int(row, STALE), unsound;
+    bool is_measured = !sqlite3_column_int(row, INFERRED) && !sqlite3_column_int(row, STALE),
+         unsound;
 
-    if (!is_u32(bucket) || plan_parse(text(row, PLAN_COLUMN), &plan))
+    if (!is_u32(bucket) || plan_parse(column_text(row, PLAN_COLUMN), &plan))
         return OK;
     canonical = plan_canonical(plan, &layer->shape);
     unsound = !plan_is_default(&canonical, &layer->shape) && claim_fault(&claim);
-    /* What counts of a static plan is what its table gains. */
+    /* A static plan is judged by the gain of its whole table. */
     if (!unsound && claim.pooled > 0 && time_us > default_us)
         time_us = default_us * (1 - claim.pooled);
     plan.bucket = (uint32_t)bucket;
     /* A time that no float can hold counts as unknown. */
     plan.time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0;
     plan.default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0;
-    if (*text(row, OTHER) && !plan_parse(text(row, OTHER), &other) && other_us > 0 &&
+    if (*column_text(row, OTHER) && !plan_parse(column_text(row, OTHER), &other) && other_us > 0 &&
         other_us < 1e30)
         other.time_us = (float)other_us;
-    if (holds && !unsound && sqlite3_column_int64(row, DECIDED) > layer->decided_s)
+    if (is_measured && !unsound && sqlite3_column_int64(row, DECIDED) > layer->decided_s)
         layer->decided_s = sqlite3_column_int64(row, DECIDED);
     return lookup_layer_add(
         layer, &(struct lookup_entry){
@@ -423,12 +427,12 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
 
     if (layer->pin_count == PINS_MAX)
         return ERR_FORMAT;
-    if (!is_u32(first) || !is_u32(last) || plan_parse(text(row, 4), &plan))
+    if (!is_u32(first) || !is_u32(last) || plan_parse(column_text(row, 4), &plan))
         return OK;
     return lookup_layer_pin(layer, &(struct lookup_pin){ (uint32_t)first, (uint32_t)last, plan });
 }
 
-/* LAUNCH: what the row says that its plan is of. */
+/* LAUNCH: the launch that the row names. */
 enum { LAUNCH = TIME + 1 };
 
 static int add_launch(sqlite3_stmt *row, struct lookup_layer *layer)
@@ -439,9 +443,10 @@ static int add_launch(sqlite3_stmt *row, struct lookup_layer *layer)
     struct lookup_launch launch = { .file = layer->file };
     char words[DECLARATION_PLAN_BYTES];
 
-    if (!d || !is_u32(bucket) || plan_parse(text(row, PLAN_COLUMN), &launch.plan) ||
+    if (!d || !is_u32(bucket) || plan_parse(column_text(row, PLAN_COLUMN), &launch.plan) ||
         launch.plan.space != d->id || !(time_us > 0 && time_us < 1e30) ||
-        strcmp(declaration_launch_words(d, launch.plan.choice, words), text(row, LAUNCH)) != 0)
+        strcmp(declaration_launch_words(d, launch.plan.choice, words), column_text(row, LAUNCH)) !=
+            0)
         return OK;
     launch.plan.bucket = (uint32_t)bucket;
     launch.plan.time_us = (float)time_us;
@@ -455,7 +460,7 @@ static int read_rows(struct table_reader *r, const char *sql,
     struct lookup_layer *layer;
     int code = SQLITE_DONE, rc = prepare(r->db, sql, &row);
 
-    memset(r->at, 0xff, sizeof(r->at));
+    memset(r->layer_key, 0xff, sizeof(r->layer_key));
     while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW) {
         rc = layer_of(r, row, &layer);
         if (!rc && layer)
@@ -481,7 +486,7 @@ static int has_column(struct table_reader *r, const char *table, const char *col
 static int read_entries(struct table_reader *r)
 {
     char sql[2048];
-    int64_t has, kept;
+    int64_t has, has_meta;
 
     text_put(sql, sizeof(sql), "SELECT ");
     for (size_t i = 0; i < ENTRY_COLUMNS; i++) {
@@ -490,29 +495,29 @@ static int read_entries(struct table_reader *r)
             TRY(has_column(r, entry_columns[i].table, entry_columns[i].column, &has));
         text_add(sql, sizeof(sql), "%s%s", i ? ", " : "", has ? entry_columns[i].value : "NULL");
     }
-    TRY(has_column(r, "meta", "v", &kept));
+    TRY(has_column(r, "meta", "v", &has_meta));
     text_add(
         sql, sizeof(sql),
         " FROM (SELECT *, %s AS own_plan FROM entry) e ORDER BY fingerprint, shape, window, id",
-        kept ? SCHEMA_ENTRY_PLAN("entry") : "plan");
+        has_meta ? SCHEMA_ENTRY_PLAN("entry") : "plan");
     return read_rows(r, sql, add_entry);
 }
 
 static int read_pins(struct table_reader *r)
 {
     char sql[1024];
-    int64_t kept, dated;
+    int64_t has_meta, has_date;
 
-    TRY(has_column(r, "meta", "v", &kept));
-    TRY(has_column(r, "override", "since_s", &dated));
+    TRY(has_column(r, "meta", "v", &has_meta));
+    TRY(has_column(r, "override", "since_s", &has_date));
     text_put(sql, sizeof(sql),
              "SELECT fingerprint, shape, window, first_bucket, %s, last_bucket FROM override"
              " ORDER BY fingerprint, shape, window, id",
-             kept && dated ? SCHEMA_PIN_PLAN("override") : "plan");
+             has_meta && has_date ? SCHEMA_PIN_PLAN("override") : "plan");
     return read_rows(r, sql, add_pin);
 }
 
-/* Few databases have them. */
+/* Few databases have rows of launches. */
 static int read_launches(struct table_reader *r)
 {
     static const char *const columns[] = { "fingerprint", "shape",   "window", "bucket",
@@ -530,7 +535,8 @@ static int read_launches(struct table_reader *r)
                      add_launch);
 }
 
-/* A space that cannot be read is that of a layer that is not for us. */
+/* Registers the spaces in this process. A space that cannot be read belongs to a layer that cannot
+ * answer here. */
 static int read_spaces(struct table_reader *r)
 {
     const struct declaration *d;
@@ -538,7 +544,7 @@ static int read_spaces(struct table_reader *r)
     int code = SQLITE_DONE, rc = prepare(r->db, "SELECT text FROM space ORDER BY id", &row);
 
     while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW)
-        declaration_learn(text(row, 0), &d);
+        declaration_register_silently(column_text(row, 0), &d);
     sqlite3_finalize(row);
     return rc ? rc : status_of(code);
 }
@@ -563,11 +569,12 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
     int rc;
 
     TRY_OUT(open_database(path, kind, &r.db));
-    /* One state of it, whoever writes meanwhile: the end of the connection ends this. */
+    /* Reads one state of the database, whoever writes meanwhile. Closing the connection ends the
+     * transaction. */
     TRY_OUT(status_of(sqlite3_exec(r.db, "BEGIN", NULL, NULL, NULL)));
-    TRY_OUT(check_database(r.db, kind, &set->passed));
+    TRY_OUT(check_database(r.db, kind, &set->skipped));
     TRY_OUT(read_all(&r));
-    lookup_set_age(set);
+    lookup_set_number_versions(set);
 out:
     sqlite3_finalize(r.cluster);
     sqlite3_finalize(r.shape);

@@ -1,5 +1,5 @@
-/* Routes that are known: a cache of what the tokens of batches chose, of a fixed size, and the two
- * thresholds that say whether it is worth using. */
+/* A cache of known routes: which experts the tokens of batches chose. It has a fixed size, and two
+ * thresholds decide whether it is worth using. Independent of tables. */
 #include "moelookup.h"
 
 #include "status.h"
@@ -12,28 +12,30 @@ __extension__ typedef unsigned __int128 wide;
 
 enum { EXPERTS_MOST = 1 << 16, TOP_K_MOST = 64, ROOMS_MOST = 1 << 30, NONE = -1 };
 
-/* What is kept of a batch.  Rooms are linked by when their batches were put. */
+/* What the cache holds of one batch. Rooms are linked in the order in which their batches were
+ * put. */
 struct batch_room {
     uint64_t key;
     uint32_t rows;
-    int32_t chain; /* the next one of the same slot */
+    int32_t next_in_slot; /* the next room of the same slot */
     int32_t older, newer;
 };
 
+/* The cache; moe_routes_close() frees it. */
 struct moe_routes {
     struct moe_routes_options o;
     struct batch_room *rooms;
-    int32_t *slots; /* the first room of those whose keys fall here */
+    int32_t *slots; /* the first room of each slot of the hash table */
     uint32_t slot_bits, taken;
     int32_t oldest, newest;
     uint16_t *ids;   /* (rooms, rows, k), as they were given */
-    uint32_t *stamp; /* (E): the token that had this expert last */
+    uint32_t *stamp; /* (E): the last token that had this expert */
     uint32_t token;
     uint64_t pass;
-    bool on, full_said;
+    bool on, full_noted;
 };
 
-/* ---- opening */
+/* ---- Opening. */
 
 static int check(const struct moe_routes_options *o)
 {
@@ -104,19 +106,19 @@ int moe_routes_open(const struct moe_routes_options *options, struct moe_routes 
     return MOE_OK;
 }
 
-/* ---- rooms */
+/* ---- Rooms. */
 
 static uint32_t slot_of(const struct moe_routes *r, uint64_t key)
 {
     return r->slot_bits ? (uint32_t)(key * 0x9e3779b97f4a7c15u >> (64 - r->slot_bits)) : 0;
 }
 
-static int32_t find(const struct moe_routes *r, uint64_t key)
+static int32_t find_room(const struct moe_routes *r, uint64_t key)
 {
     int32_t at = r->slots[slot_of(r, key)];
 
     while (at != NONE && r->rooms[at].key != key)
-        at = r->rooms[at].chain;
+        at = r->rooms[at].next_in_slot;
     return at;
 }
 
@@ -141,7 +143,7 @@ static void append_room(struct moe_routes *r, int32_t at)
     r->newest = at;
 }
 
-/* A room for a new key: a free one, else that of the batch that was put longest ago. */
+/* Returns a room for a new key: a free one, else that of the batch that was put longest ago. */
 static int32_t room_for(struct moe_routes *r, uint64_t key)
 {
     uint32_t slot = slot_of(r, key);
@@ -150,28 +152,28 @@ static int32_t room_for(struct moe_routes *r, uint64_t key)
     if (r->taken < r->o.rooms) {
         at = (int32_t)r->taken++;
     } else {
-        if (!r->full_said)
-            note("routes: all %u rooms are taken: from here on the batch that was put longest ago "
-                 "goes for each new one",
+        if (!r->full_noted)
+            note("routes: all %u rooms are taken: each new batch now replaces the one that was put "
+                 "longest ago",
                  r->o.rooms);
-        r->full_said = true;
+        r->full_noted = true;
         at = r->oldest;
         unlink_room(r, at);
         link = &r->slots[slot_of(r, r->rooms[at].key)];
         while (*link != at)
-            link = &r->rooms[*link].chain;
-        *link = r->rooms[at].chain;
+            link = &r->rooms[*link].next_in_slot;
+        *link = r->rooms[at].next_in_slot;
     }
     r->rooms[at].key = key;
-    r->rooms[at].chain = r->slots[slot];
+    r->rooms[at].next_in_slot = r->slots[slot];
     r->slots[slot] = at;
     append_room(r, at);
     return at;
 }
 
-/* ---- tokens */
+/* ---- Tokens. */
 
-/* Gives a number that no expert has as its stamp. */
+/* Returns a number that is no expert's stamp yet. */
 static uint32_t next_token(struct moe_routes *r)
 {
     if (!++r->token) {
@@ -181,7 +183,7 @@ static uint32_t next_token(struct moe_routes *r)
     return r->token;
 }
 
-/* Whether every id is an expert's, and no token has one twice. */
+/* Returns whether every id is an expert's, and no token has an expert twice. */
 static bool ids_usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
 {
     uint32_t k = r->o.top_k;
@@ -200,8 +202,8 @@ static bool ids_usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
     return true;
 }
 
-/* Whether both choose the same experts: neither has one twice, so that is where they have as many
- * in common as there are. */
+/* Returns whether both lists have the same experts. Neither has an expert twice, so counting the
+ * common ones is enough. */
 static bool same_set(struct moe_routes *r, const uint16_t *old, const int32_t *ids)
 {
     uint32_t k = r->o.top_k, token = 0, common = 0;
@@ -229,7 +231,7 @@ int moe_routes_put(struct moe_routes *r, uint64_t key, const int32_t *ids, uint3
 
     if (!r || !ids || !rows || rows > r->o.rows || top_k != r->o.top_k || !ids_usable(r, ids, rows))
         return MOE_ERR_ARGUMENT;
-    at = find(r, key);
+    at = find_room(r, key);
     if (at == NONE) {
         at = room_for(r, key);
     } else {
@@ -259,7 +261,7 @@ int moe_routes_get(const struct moe_routes *r, uint64_t key, int32_t *ids, size_
 
     if (!r || !ids || !rows)
         return MOE_ERR_ARGUMENT;
-    at = find(r, key);
+    at = find_room(r, key);
     if (at == NONE) {
         *rows = 0;
         return MOE_OK;
@@ -274,7 +276,7 @@ int moe_routes_get(const struct moe_routes *r, uint64_t key, int32_t *ids, size_
     return MOE_OK;
 }
 
-/* ---- on or off */
+/* ---- On or off. */
 
 int moe_routes_decide(struct moe_routes *r, uint64_t pass, uint64_t same, uint64_t total,
                       uint32_t *on)
@@ -283,7 +285,7 @@ int moe_routes_decide(struct moe_routes *r, uint64_t pass, uint64_t same, uint64
         return MOE_ERR_ARGUMENT;
     r->pass = pass;
     if (!total) {
-        /* nothing was compared: nothing is known that would change anything */
+        /* nothing was compared, so nothing changes */
     } else if (r->on) {
         r->on = (wide)same * 1000 >= (wide)r->o.off * total;
     } else {

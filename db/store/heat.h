@@ -1,4 +1,5 @@
-/* How many steps something held back: heat or power a GPU's clock, or other processes the ranks. */
+/* Counts how many steps something held back: heat or power limits slowed a GPU's clock, or other
+ * processes slowed the ranks. */
 #ifndef HEAT_H
 #define HEAT_H
 
@@ -6,40 +7,42 @@
 
 enum heat_cause { CAUSE_NONE, CAUSE_HEAT, CAUSE_OTHERS };
 
-/* A step that lost so much of its time to other processes tells of them: set aside, or counted as
- * the machine's way. */
+/* Returns whether a step lost so much time to other processes that it counts as disturbed. */
 bool heat_lost_much(int64_t ns, int64_t lost_ns);
 
-/* What held back a sample that is not free. */
+/* Returns what held a sample back. CAUSE_NONE: nothing did. */
 enum heat_cause heat_cause(const struct sample_row *sample);
 
+/* Steps that one cause held back: a plain value. */
 struct held_back {
-    uint64_t steps, set_aside; /* the latter are part of the former */
+    uint64_t steps, set_aside; /* set_aside: how many of `steps` were taken again */
 };
 
-/* What held back a set of steps; all 0 for no steps. */
+/* What held back a set of steps: a plain value. All 0 means no steps. */
 struct heat {
     uint64_t steps;
     struct held_back throttled, disturbed;  /* by heat or power; by other processes */
     uint32_t clock_low_mhz, clock_high_mhz; /* 0: not known */
 };
 
+/* Adds one sample, or another set of steps. */
 void heat_add(struct heat *heat, const struct sample_row *sample);
 void heat_join(struct heat *heat, const struct heat *more);
 
-/* Those that count although something held them back. */
+/* Returns how many held-back steps count as samples all the same. */
 uint64_t heat_counted(const struct heat *heat);
 
-/* "12 of 240 steps throttled, 9 of them taken again; SM clock 1410 to 1755 MHz", or the half of it
- * that there is to say, or "". */
+/* Writes "12 of 240 steps throttled, 9 of them taken again; SM clock 1410 to 1755 MHz", or only the
+ * part that is known, or "". */
 enum { HEAT_TEXT_BYTES = 160 };
 void heat_text(const struct heat *heat, char text[HEAT_TEXT_BYTES]);
 
-/* "3 of 240 steps slowed by other processes, and taken again", or how many of them were kept, or
- * that every step is like that; or "". */
+/* Writes "3 of 240 steps slowed by other processes, and taken again", or how many of them were
+ * kept, or that every step was disturbed; or "". */
 void heat_others_text(const struct heat *heat, char text[HEAT_TEXT_BYTES]);
 
-/* So many that the numbers are those of a machine short of cooling or power. */
+/* Returns whether so many steps were throttled that the times are those of a machine without enough
+ * cooling or power. */
 bool heat_is_worrying(const struct heat *heat);
 
 #endif

@@ -1,4 +1,5 @@
-/* The lease is a file that is locked with flock() and holds a line of text about its owner. */
+/* The lease: a file that its owner locks with flock() and that holds a line of text about the
+ * owner. */
 #include "store_inside.h"
 
 #include "output_file.h"
@@ -15,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A file system whose locks stay on their host lets two owners in: one that touched its file within
- * this time is taken for alive. */
+/* A file system whose locks do not reach other hosts lets two owners in. So an owner that touched
+ * its file within this time counts as alive. */
 enum { ALIVE_S = 60 };
 
 static void read_owner(int fd, char *text, size_t size)
@@ -27,7 +28,7 @@ static void read_owner(int fd, char *text, size_t size)
     text[strcspn(text, "\n")] = 0;
 }
 
-static bool is_here(const char *owner)
+static bool is_on_this_host(const char *owner)
 {
     char host[256] = "", here[256] = "";
 
@@ -35,15 +36,15 @@ static bool is_here(const char *owner)
     return sscanf(owner, "host %255s", host) == 1 && !strcmp(host, here);
 }
 
-static bool lives_elsewhere(int fd, const char *owner)
+static bool lives_on_other_host(int fd, const char *owner)
 {
     struct stat file;
 
-    return *owner && !is_here(owner) && fstat(fd, &file) == 0 &&
+    return *owner && !is_on_this_host(owner) && fstat(fd, &file) == 0 &&
            time(NULL) - file.st_mtime < ALIVE_S;
 }
 
-/* Trying the lock would keep a writer out that comes at the same moment. */
+/* Does not try the lock, because that would keep out a writer that comes at the same moment. */
 bool lease_is_held(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -54,15 +55,16 @@ bool lease_is_held(const char *path)
     if (fd < 0)
         return false;
     read_owner(fd, owner, sizeof(owner));
-    if (is_here(owner) && sscanf(owner, "host %*s process %ld", &process) == 1 && process > 0)
+    if (is_on_this_host(owner) && sscanf(owner, "host %*s process %ld", &process) == 1 &&
+        process > 0)
         held = !kill((pid_t)process, 0) || errno == EPERM;
     else
-        held = lives_elsewhere(fd, owner);
+        held = lives_on_other_host(fd, owner);
     close(fd);
     return held;
 }
 
-static int sign(int fd, const char *path)
+static int write_owner(int fd, const char *path)
 {
     char host[256] = "?", text[400];
     int length;
@@ -75,7 +77,8 @@ static int sign(int fd, const char *path)
     return OK;
 }
 
-/* Whose lock is in the way: a second tuner of one program should not be told to look elsewhere. */
+/* Says who holds the lock. A second tuner in one program gets another message: looking at other
+ * processes would not help. */
 static int fail_busy(const char *path, const char *owner)
 {
     char mine[400], host[256] = "";
@@ -83,15 +86,14 @@ static int fail_busy(const char *path, const char *owner)
     gethostname(host, sizeof(host) - 1);
     snprintf(mine, sizeof(mine), "host %s process %ld ", host, (long)getpid());
     if (!strncmp(owner, mine, strlen(mine)))
-        return fail(
-            ERR_BUSY,
-            "this process has the database open already (process %ld, %s): one tuner writes "
-            "it, a layer of another shape wants a database of its own",
-            (long)getpid(), path);
+        return fail(ERR_BUSY,
+                    "this process has the database open already (process %ld, %s): only one tuner "
+                    "may write it, so a layer of another shape needs a database of its own",
+                    (long)getpid(), path);
     return fail(ERR_BUSY, "another moetune writes this database: %s (%s)", owner, path);
 }
 
-int lease_take(const char *path, const char *database, bool steal, struct lease *out)
+int lease_acquire(const char *path, const char *database, bool steal, struct lease *out)
 {
     char owner[400];
     int fd, rc;
@@ -101,13 +103,13 @@ int lease_take(const char *path, const char *database, bool steal, struct lease 
     if (flock(fd, LOCK_EX | LOCK_NB))
         rc = errno == EWOULDBLOCK ? fail_busy(path, owner)
                                   : fail(ERR_IO, "%s: %s", path, strerror(errno));
-    else if (!steal && lives_elsewhere(fd, owner))
+    else if (!steal && lives_on_other_host(fd, owner))
         rc = fail(ERR_BUSY,
                   "another moetune writes this database: %s (%s); --steal takes it if that one is "
                   "gone",
                   owner, path);
     else
-        rc = sign(fd, path);
+        rc = write_owner(fd, path);
     if (rc) {
         close(fd);
         return rc;
@@ -116,15 +118,16 @@ int lease_take(const char *path, const char *database, bool steal, struct lease 
     return OK;
 }
 
-void lease_touch(struct lease *lease)
+void lease_refresh(struct lease *lease)
 {
     if (lease->fd >= 0)
         futimens(lease->fd, NULL);
 }
 
-void lease_drop(struct lease *lease)
+void lease_release(struct lease *lease)
 {
-    /* The file stays: removing it would let a third in between a second's open and its lock. */
+    /* The file stays. Removing it would let a third process in, between a second one's open and its
+     * lock. */
     if (lease->fd >= 0) {
         if (ftruncate(lease->fd, 0))
             note("a lease could not be cleared: %s", strerror(errno));

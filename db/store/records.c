@@ -15,12 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- transactions */
+/* ---- Transactions. */
 
-/* Begins a transaction, unless one has begun. */
-static int begin(struct records *r)
+/* Begins a transaction, unless one is open. */
+static int begin_transaction(struct records *r)
 {
-    /* Where SQLite has ended one by itself, rows that follow would be durable one by one. */
+    /* If SQLite has ended the transaction by itself, further rows would become durable one by one.
+     */
     assert(!r->changing || !sqlite3_get_autocommit(r->db));
     if (r->changing)
         return OK;
@@ -31,7 +32,7 @@ static int begin(struct records *r)
     return OK;
 }
 
-/* Forgets what was not flushed yet as well: on a full disk it would come back later. */
+/* Also forgets what was not flushed yet: on a full disk it would be written later. */
 void records_rollback(struct records *r)
 {
     if (!r->changing)
@@ -42,21 +43,21 @@ void records_rollback(struct records *r)
         return;
     __fpurge(r->journal);
     clearerr(r->journal);
-    /* Should this fail the journal only knows more than the database. */
+    /* If this fails, the journal only knows more than the database. */
     if (!ftruncate(fileno(r->journal), r->journal_at))
         fseek(r->journal, r->journal_at, SEEK_SET);
 }
 
-/* Takes back everything since the last commit if a call failed.  On a full disk SQLite takes back
- * one row or all rows, by itself: neither half a batch nor lines of the journal may stay. */
-static int keep_whole(struct records *r, int rc)
+/* Takes back everything since the last commit if a call failed. On a full disk SQLite may take back
+ * one row or all rows by itself, so neither half a batch nor its lines in the journal may stay. */
+static int rollback_on_error(struct records *r, int rc)
 {
     if (rc < 0)
         records_rollback(r);
     return rc;
 }
 
-/* The journal first: it may know more than the database, never less. */
+/* Writes the journal first: it may know more than the database, never less. */
 int records_commit(struct records *r)
 {
     int rc = OK;
@@ -68,13 +69,13 @@ int records_commit(struct records *r)
     if (!rc)
         rc = schema_run(r->db, r->path, "COMMIT");
     r->changing = rc != OK;
-    return keep_whole(r, rc);
+    return rollback_on_error(r, rc);
 }
 
-/* ---- statements */
+/* ---- Statements. */
 
-/* A statement is kept under the addresses of two literals: what is done, and to what.  Gives the
- * one that is kept, reset, or NULL. */
+/* Returns the cached statement, reset, or NULL. The key of the cache is the addresses of two
+ * literals: what the statement does, and to what. */
 static sqlite3_stmt *find_statement(struct records *r, const char *verb, const char *key)
 {
     for (int i = 0; i < STATEMENTS_MAX && r->prepared[i].key; i++)
@@ -85,7 +86,7 @@ static sqlite3_stmt *find_statement(struct records *r, const char *verb, const c
     return NULL;
 }
 
-/* Prepares and keeps it, unless it is kept. */
+/* Prepares a statement and caches it, unless it is cached already. */
 static int prepare(struct records *r, const char *verb, const char *key, const char *sql,
                    sqlite3_stmt **out)
 {
@@ -100,7 +101,7 @@ static int prepare(struct records *r, const char *verb, const char *key, const c
         return fail(ERR_NOMEM, "more than %d statements", STATEMENTS_MAX);
     code = sqlite3_prepare_v3(r->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (code != SQLITE_OK)
-        return keep_whole(r, schema_status(r->db, code, r->path, "cannot be read"));
+        return rollback_on_error(r, schema_status(r->db, code, r->path, "cannot be read"));
     r->prepared[slot].verb = verb;
     r->prepared[slot].key = key;
     r->prepared[slot].statement = *out;
@@ -125,7 +126,7 @@ int records_step(struct records *r, sqlite3_stmt *statement)
     sqlite3_reset(statement);
     return code == SQLITE_DONE
                ? UNSUPPORTED
-               : keep_whole(r, schema_status(r->db, code, r->path, "cannot be read"));
+               : rollback_on_error(r, schema_status(r->db, code, r->path, "cannot be read"));
 }
 
 int records_next_id(struct records *r, const char *table, int64_t *id)
@@ -161,7 +162,7 @@ static void forget_statements(struct records *r)
     memset(r->prepared, 0, sizeof(r->prepared));
 }
 
-void records_move(struct records *r, sqlite3 *to)
+void records_switch(struct records *r, sqlite3 *to)
 {
     forget_statements(r);
     sqlite3_close(r->db);
@@ -178,12 +179,12 @@ void records_close(struct records *r)
     memset(r, 0, sizeof(*r));
 }
 
-/* ---- rows */
+/* ---- Rows. */
 
-/* OR IGNORE would also pass over a NULL where none may be. */
+/* OR IGNORE would also drop a row with NULL in a column that must have a value. */
 static const struct insertion {
     const char *verb, *end;
-} replace = { "INSERT OR REPLACE", "" }, add = { "INSERT", " ON CONFLICT DO NOTHING" };
+} replace = { "INSERT OR REPLACE", "" }, insert_new = { "INSERT", " ON CONFLICT DO NOTHING" };
 
 static void put_sql(const struct insertion *how, const char *table,
                     const struct record_column *columns, size_t count, char *sql, size_t size)
@@ -198,7 +199,7 @@ static void put_sql(const struct insertion *how, const char *table,
     snprintf(sql + used, size - used, ")%s", how->end);
 }
 
-/* Text is not copied: it lives until the step that follows. */
+/* Does not copy text: it lives until the step that follows. */
 static void bind_column(sqlite3_stmt *statement, int at, const struct record_column *c)
 {
     if (c->kind == COLUMN_INTEGER)
@@ -211,8 +212,8 @@ static void bind_column(sqlite3_stmt *statement, int at, const struct record_col
         sqlite3_bind_null(statement, at);
 }
 
-/* Writes the line that was put together.  Later errno would say something else. */
-static int end_line(struct records *r)
+/* Writes the finished line to the journal, and reports an error at once, while errno is its own. */
+static int write_finished_line(struct records *r)
 {
     if (r->line.failed)
         return fail(ERR_NOMEM, "a line of %s.journal", r->path);
@@ -248,7 +249,7 @@ static int write_line(struct records *r, const char *table, const struct record_
             ADD(line, "null");
     }
     ADD(line, "}\n");
-    return end_line(r);
+    return write_finished_line(r);
 }
 
 static int insert(struct records *r, const struct insertion *how, const char *table,
@@ -274,9 +275,9 @@ int records_put(struct records *r, const char *table, const struct record_column
 {
     int rc;
 
-    TRY(begin(r));
+    TRY(begin_transaction(r));
     rc = insert(r, &replace, table, columns, count);
-    return keep_whole(r, rc ? rc : write_line(r, table, columns, count));
+    return rollback_on_error(r, rc ? rc : write_line(r, table, columns, count));
 }
 
 static int write_deletion(struct records *r, const char *table, const char *where,
@@ -297,7 +298,7 @@ static int write_deletion(struct records *r, const char *table, const char *wher
         json_add_integer(line, values[i]);
     }
     ADD(line, "}\n");
-    return end_line(r);
+    return write_finished_line(r);
 }
 
 int records_delete(struct records *r, const char *table, const char *where, const int64_t *values,
@@ -307,7 +308,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
     char sql[512];
     int code, rc;
 
-    TRY(begin(r));
+    TRY(begin_transaction(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
     TRY(prepare(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
@@ -316,14 +317,14 @@ int records_delete(struct records *r, const char *table, const char *where, cons
     sqlite3_reset(statement);
     rc = code == SQLITE_DONE ? write_deletion(r, table, where, values, count)
                              : schema_status(r->db, code, r->path, "cannot be written");
-    return keep_whole(r, rc);
+    return rollback_on_error(r, rc);
 }
 
-/* ---- rows of structs */
+/* ---- Rows of structs. */
 
 enum { PLANS_MAX = 5 };
 
-/* A row as columns; the plans among them are texts of their own. */
+/* A row as columns, with the texts of its plans. */
 struct row_columns {
     struct record_column columns[RECORD_COLUMNS_MAX];
     char plans[PLANS_MAX][PLAN_TEXT_BYTES];
@@ -377,17 +378,18 @@ int row_put_new(struct records *r, const struct row_table *table, const void *ro
     int rc;
 
     columns_of(table, row, &c);
-    TRY(begin(r));
+    TRY(begin_transaction(r));
     c.columns[0] =
-        (struct record_column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
-    rc = insert(r, &add, table->name, c.columns, table->count);
+        (struct record_column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: SQLite chooses the next
+                                                                    * id */
+    rc = insert(r, &insert_new, table->name, c.columns, table->count);
     if (!rc && !sqlite3_changes(r->db))
         return UNSUPPORTED;
     c.columns[0] = (struct record_column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
-    return keep_whole(r, rc ? rc : write_line(r, table->name, c.columns, table->count));
+    return rollback_on_error(r, rc ? rc : write_line(r, table->name, c.columns, table->count));
 }
 
-/* "entry.id,entry.run": tables that are joined may have columns of the same name. */
+/* Appends "entry.id,entry.run": joined tables may have columns of the same name. */
 static void add_names(const struct row_table *table, char *sql, size_t size)
 {
     for (size_t i = 0; table && i < table->count; i++) {
@@ -486,10 +488,11 @@ int row_list(struct records *records, const struct row_query *query, struct row_
     return OK;
 }
 
-/* ---- replay */
+/* ---- Replay. */
 
 enum { NAME_BYTES = 32 };
 
+/* One line of the journal: a row of `table`, or a deletion from the table `delete`. */
 struct record_line {
     char table[NAME_BYTES], delete[NAME_BYTES], where[192];
     char names[RECORD_COLUMNS_MAX][NAME_BYTES];
@@ -505,7 +508,7 @@ static int read_column(struct record_line *line, const struct json_value *v)
 
     if (line->count == RECORD_COLUMNS_MAX || strlen(v->key) >= NAME_BYTES)
         return ERR_FORMAT;
-    /* Names become part of a statement: letters and _ only. */
+    /* Names become part of a statement, so they have only letters, digits and _. */
     if (strspn(v->key, "abcdefghijklmnopqrstuvwxyz_0123456789") != strlen(v->key))
         return ERR_FORMAT;
     snprintf(line->names[line->count], NAME_BYTES, "%s", v->key);
@@ -629,22 +632,23 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     char *text = NULL;
     size_t room = 0;
     ssize_t length;
-    bool heard, lost = false;
+    bool was_enabled, rolled_back = false;
     int rc;
 
     *lines = *skipped = 0;
     if (!file)
         return fail(ERR_IO, "%s: %s", journal, strerror(errno));
-    rc = begin(r);
-    heard = log_only(false); /* bad lines are counted, not complained about one by one */
-    while (!rc && !lost && (length = getline(&text, &room, file)) > 0) {
+    rc = begin_transaction(r);
+    was_enabled = log_only(false); /* bad lines are counted, without a message for each */
+    while (!rc && !rolled_back && (length = getline(&text, &room, file)) > 0) {
         *lines += 1;
         if (replay_line(r, text, (size_t)length))
             *skipped += 1;
-        lost = sqlite3_get_autocommit(r->db); /* all was taken back: no more lines without those */
+        rolled_back = sqlite3_get_autocommit(r->db); /* SQLite took everything back: the lines that
+                                                      * follow would lack the rows before them */
     }
-    log_only(heard);
-    if (lost)
+    log_only(was_enabled);
+    if (rolled_back)
         rc = fail(ERR_IO, "%s cannot be rebuilt: no room, or the disk fails", r->path);
     free(text);
     fclose(file);

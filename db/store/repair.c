@@ -1,5 +1,5 @@
-/* One list of rules says which rows make no sense: the check asks it, and so does the repair that
- * leaves such rows out. */
+/* Checks and repairs a database. One list of rules says which rows make no sense: the check asks
+ * it, and the repair leaves such rows out. */
 #include "store_inside.h"
 
 #include "cluster.h"
@@ -20,7 +20,8 @@
 #define NO_CLUSTER "fingerprint NOT IN (SELECT id FROM fingerprint)"
 #define NO_LAYER NO_CLUSTER " OR shape NOT IN (SELECT id FROM shape)"
 
-/* What refers to a row comes after it.  Nouns are what all others refer to. */
+/* SQL conditions: which rows of a table make no sense. A table stands after the tables that its
+ * rows refer to. Nouns are the rows that all others refer to. */
 static const struct rule {
     const char *table, *senseless;
     bool noun;
@@ -62,7 +63,8 @@ static bool is_field(const char *name)
     return false;
 }
 
-/* Whether it is a space; if so it is known from here on, because layers and plans name it. */
+/* Returns whether a text is a space. If so, this process knows the space from here on, because
+ * layers and plans name it. */
 static bool is_space(const char *text)
 {
     const struct declaration *d;
@@ -84,7 +86,8 @@ static bool is_plan(const char *text)
     return !plan_parse(text, &plan);
 }
 
-/* "ep=4|ep=4 chunks=2 space=knobs@0a1b2c3d": whether the plan behind the bar is of that launch. */
+/* Reads "ep=4|ep=4 chunks=2 space=knobs@0a1b2c3d": returns whether the plan behind the bar is of
+ * the launch before it. */
 static bool is_launch(const char *text)
 {
     const char *plan_text = strchr(text, '|') + 1;
@@ -99,17 +102,17 @@ static bool is_launch(const char *text)
            !memcmp(words, text, length);
 }
 
-/* A function of SQL: `user_data` says which of the above it asks. */
-static void judge_text(sqlite3_context *context, int count, sqlite3_value **values)
+/* A function of SQL. `user_data` is the predicate above that it calls. */
+static void call_predicate(sqlite3_context *context, int count, sqlite3_value **values)
 {
     bool (*const *makes_sense)(const char *) = sqlite3_user_data(context);
     const char *text = (const char *)sqlite3_value_text(values[0]);
     bool whole = text && strlen(text) == (size_t)sqlite3_value_bytes(values[0]);
-    bool heard = log_only(false);
+    bool was_enabled = log_only(false);
 
     (void)count;
     sqlite3_result_int(context, whole && (*makes_sense)(text));
-    log_only(heard);
+    log_only(was_enabled);
 }
 
 static int add_functions(struct records *r)
@@ -123,8 +126,9 @@ static int add_functions(struct records *r)
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, code = SQLITE_OK;
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && code == SQLITE_OK; i++)
-        code = sqlite3_create_function(r->db, functions[i].name, 1, flags,
-                                       (void *)&functions[i].makes_sense, judge_text, NULL, NULL);
+        code =
+            sqlite3_create_function(r->db, functions[i].name, 1, flags,
+                                    (void *)&functions[i].makes_sense, call_predicate, NULL, NULL);
     return schema_status(r->db, code, r->path, "cannot be read");
 }
 
@@ -152,7 +156,7 @@ int repair_set_aside(const char *path, char *to, size_t size)
 {
     char target[PATH_MAX], rollback[PATH_MAX + 16];
 
-    /* If the path is a symbolic link, the file that it leads to is the damaged one. */
+    /* If the path is a symbolic link, the damaged file is the one behind it. */
     if (!realpath(path, target))
         return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
     for (int i = 1; i < 10000; i++) {
@@ -188,10 +192,10 @@ void repair_put_back(const char *path, const char *aside)
         note("%s is put back: it is as damaged as before", path);
 }
 
-/* Takes over the rows that another database has and this one lacks, as far as it can be read. */
+/* Copies the rows that another database has and this one lacks, as far as they can be read. */
 static void fill_gaps(struct records *r, const char *other, bool nouns)
 {
-    bool heard = log_only(false);
+    bool was_enabled = log_only(false);
 
     if (!access(other, R_OK) && !schema_attach(r->db, other)) {
         for (int i = 0; i < RULE_COUNT; i++) {
@@ -208,7 +212,7 @@ static void fill_gaps(struct records *r, const char *other, bool nouns)
         }
         schema_run(r->db, r->path, "DETACH source");
     }
-    log_only(heard);
+    log_only(was_enabled);
 }
 
 static int leave_out_senseless(struct records *r, bool nouns, int *count)
@@ -255,7 +259,7 @@ int repair_fill(struct records *r, const char *aside, size_t *skipped)
     note("%s is rebuilt from %zu lines of %s; %zu could not be used", r->path, lines, journal,
          *skipped);
     if (lines == *skipped)
-        note("what its snapshot and the damaged file still hold is taken over");
+        note("the rows in its snapshot and in the damaged file are added");
     if (senseless)
         note("%d rows made no sense and are left out", senseless);
     return OK;

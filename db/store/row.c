@@ -1,4 +1,4 @@
-/* Reads and writes one field of a row: as a number, as text, as JSON. */
+/* Reads and writes single fields of a row: as numbers, as text, as JSON. */
 #include "row.h"
 
 #include "json.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Finds the field of that name, which must be there. */
+/* Finds the field with that name, which must exist. */
 static const struct row_field *row_field(const struct row_table *table, const char *name)
 {
     size_t i = 0;
@@ -20,19 +20,19 @@ static const struct row_field *row_field(const struct row_table *table, const ch
     return &table->fields[i];
 }
 
-const struct row_field *row_next(const struct row_table *table, const char **view,
-                                 char name[ROW_NAME_BYTES])
+const struct row_field *row_view_next(const struct row_table *table, const char **view,
+                                      char name[ROW_NAME_BYTES])
 {
     const char *word = *view;
-    int length = (int)strcspn(word, " "), own = (int)strcspn(word, " =");
+    int length = (int)strcspn(word, " "), name_length = (int)strcspn(word, " =");
     const struct row_field *field;
 
     if (!length)
         return NULL;
-    text_put(name, ROW_NAME_BYTES, "%.*s", own, word);
+    text_put(name, ROW_NAME_BYTES, "%.*s", name_length, word);
     field = row_field(table, name);
-    if (own < length)
-        text_put(name, ROW_NAME_BYTES, "%.*s", length - own - 1, word + own + 1);
+    if (name_length < length)
+        text_put(name, ROW_NAME_BYTES, "%.*s", length - name_length - 1, word + name_length + 1);
     *view += length + (word[length] == ' ');
     return field;
 }
@@ -75,7 +75,7 @@ double row_real(const struct row_field *field, const void *row)
     return *(const double *)value_of(field, row);
 }
 
-/* ---- numbers with a fixed point, the same in every locale */
+/* ---- Numbers with a fixed point, the same in every locale. */
 
 static uint64_t scale_of(int decimals)
 {
@@ -104,7 +104,7 @@ double row_rounded(const struct row_field *field, double value)
     return (value < 0 && digits ? -1 : 1) * ((double)digits / (double)scale_of(field->decimals));
 }
 
-/* ---- text */
+/* ---- Text. */
 
 static void real_text(const struct row_field *field, double value, enum row_digits precision,
                       char text[ROW_VALUE_BYTES])
@@ -116,7 +116,8 @@ static void real_text(const struct row_field *field, double value, enum row_digi
         return;
     if (precision != ROW_ROUNDED)
         snprintf(text, ROW_VALUE_BYTES, precision == ROW_SHORT ? "%.6g" : "%.17g", value);
-    else if (digits != no_digits) /* as integers: a printed double would take the locale's point */
+    else if (digits != no_digits) /* as integers, because a printed double would have the locale's
+                                   * point */
         text_put(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
                  digits / scale, field->decimals, digits % scale);
 }
@@ -124,13 +125,13 @@ static void real_text(const struct row_field *field, double value, enum row_digi
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES])
 {
-    static const char *const truth[] = { "false", "true" };
+    static const char *const bool_words[] = { "false", "true" };
 
     switch (field->kind) {
     case ROW_INTEGER:
         snprintf(room, ROW_VALUE_BYTES, "%" PRId64, row_integer(field, row));
         return room;
-    case ROW_BOOL: return truth[row_integer(field, row)];
+    case ROW_BOOL: return bool_words[row_integer(field, row)];
     case ROW_REAL: real_text(field, row_real(field, row), digits, room); return room;
     case ROW_TEXT:
     case ROW_NAME: return value_of(field, row);
@@ -183,7 +184,7 @@ void row_json_view(const struct row_table *table, const char *view, const void *
     const struct row_field *f;
     char name[ROW_NAME_BYTES];
 
-    while ((f = row_next(table, &view, name))) {
+    while ((f = row_view_next(table, &view, name))) {
         if (is_left_out(f, row))
             continue;
         fprintf(to, ", \"%s\": ", name);
@@ -191,7 +192,7 @@ void row_json_view(const struct row_table *table, const char *view, const void *
     }
 }
 
-/* Compares texts as if each ended with a '|', which sorts above all that is in them. */
+/* Compares texts as if each ended with a '|', which sorts above all characters in them. */
 static int text_order(const char *a, const char *b)
 {
     while (*a && *a == *b)
@@ -202,14 +203,14 @@ static int text_order(const char *a, const char *b)
 int row_order(const struct row_table *table, const char *from, const void *a, const void *b)
 {
     size_t first = (size_t)(row_field(table, from) - table->fields);
-    int by = 0;
+    int order = 0;
 
-    for (size_t i = 0; i < table->count && !by; i++) {
+    for (size_t i = 0; i < table->count && !order; i++) {
         const struct row_field *f = &table->fields[(first + i) % table->count];
         char x[ROW_VALUE_BYTES], y[ROW_VALUE_BYTES];
 
         if (f->since)
-            by = text_order(row_text(f, a, ROW_EXACT, x), row_text(f, b, ROW_EXACT, y));
+            order = text_order(row_text(f, a, ROW_EXACT, x), row_text(f, b, ROW_EXACT, y));
     }
-    return by;
+    return order;
 }

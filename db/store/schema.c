@@ -1,4 +1,5 @@
-/* The SQL of tables and views, and how a database gets from one version to the next. */
+/* The SQL of tables and views, the migration from one version to the next, and the messages for
+ * SQLite's errors. */
 #include "schema.h"
 
 #include "status.h"
@@ -12,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Plans, shapes and clusters are kept as text, their one form; capacities and times as numbers.
- * Columns stand in the order in which they came: copies go by place. */
+/* Plans, shapes and clusters are stored as text, their only form; capacities and times as numbers.
+ * New columns stand last, because rows are copied by position. */
 static const char *const version_13[] = {
     "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;",
-    /* Clusters.  here: this machine was this one at least once. */
+    /* Clusters. here: the program has run on this cluster. */
     "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
     "  text TEXT NOT NULL, created_s INTEGER NOT NULL, here INTEGER NOT NULL DEFAULT 1) STRICT;",
     "CREATE TABLE fingerprint_field(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
@@ -24,15 +25,15 @@ static const char *const version_13[] = {
     "  UNIQUE(fingerprint, name)) STRICT;",
     /* Layers. */
     "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;",
-    /* Each start of tune, verify, a live tuner. */
+    /* Calls of tune, verify, or a live tuner. */
     "CREATE TABLE run(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL, state TEXT NOT NULL,"
     "  started_s INTEGER NOT NULL, updated_s INTEGER NOT NULL, seed INTEGER NOT NULL,"
     "  search TEXT NOT NULL, effort TEXT NOT NULL, command TEXT NOT NULL, version TEXT NOT NULL,"
     "  buckets_planned INTEGER NOT NULL, buckets_done INTEGER NOT NULL,"
     "  samples_search INTEGER NOT NULL, samples_default INTEGER NOT NULL,"
     "  samples_warm INTEGER NOT NULL, now TEXT NOT NULL) STRICT;",
-    /* A plan in a bucket: what became of it, and the work that a step of it is.  node_rows: with
-     * so many rows for a node a=rail was measured. */
+    /* A plan in a bucket: what became of it, and the work in one of its steps. node_rows: the rows
+     * for a node with which a=rail was measured. */
     "CREATE TABLE trial(id INTEGER PRIMARY KEY, run INTEGER NOT NULL,"
     "  fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, capacity INTEGER NOT NULL,"
@@ -40,17 +41,17 @@ static const char *const version_13[] = {
     "  sent_bytes INTEGER NOT NULL, messages INTEGER NOT NULL, compute_ns INTEGER NOT NULL,"
     "  comm_ns INTEGER NOT NULL, message TEXT NOT NULL, node_rows INTEGER NOT NULL DEFAULT 0,"
     "  UNIQUE(fingerprint, shape, window, bucket, plan)) STRICT;",
-    /* Its steps, in the order in which they were taken.  clock_mhz, throttled: what the GPU was
-     * like, 0 where that is not known; lost_ns: what other processes took; load: how tokens chose
-     * experts, '' at random. */
+    /* The steps of a trial, in the order in which they were taken. clock_mhz, throttled: the state
+     * of the GPU, 0 where it is not known. lost_ns: time that other processes took. load: how
+     * tokens chose experts, '' for random choices. */
     "CREATE TABLE sample(id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, kind INTEGER NOT NULL,"
     "  round INTEGER NOT NULL, ns INTEGER NOT NULL, clock_mhz INTEGER NOT NULL DEFAULT 0,"
     "  throttled INTEGER NOT NULL DEFAULT 0, lost_ns INTEGER NOT NULL DEFAULT 0,"
     "  run INTEGER NOT NULL DEFAULT 0, load TEXT NOT NULL DEFAULT '') STRICT;",
     "CREATE INDEX sample_trial ON sample(trial);",
-    /* The dictionary.  tier: who measured it; throttled: so many samples behind it were disturbed;
-     * other: the best plan of those that move weights where this one moves tokens, or the other
-     * way round. */
+    /* The dictionary. tier: who measured the entry. throttled: how many samples behind it were
+     * disturbed. other: the best plan that moves weights where this plan moves tokens, or the
+     * reverse. */
     "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, capacity INTEGER NOT NULL, plan TEXT NOT NULL, runner_up TEXT,"
@@ -62,7 +63,7 @@ static const char *const version_13[] = {
     "  throttled INTEGER NOT NULL DEFAULT 0, load TEXT NOT NULL DEFAULT '', other TEXT,"
     "  other_us REAL NOT NULL DEFAULT 0, no_other INTEGER NOT NULL DEFAULT 0,"
     "  UNIQUE(fingerprint, shape, window, bucket)) STRICT;",
-    /* Entries that were replaced, and what was pinned by hand. */
+    /* Entries that were replaced, and the pins of persons. */
     "CREATE TABLE history(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, time_us REAL, default_us REAL, gain REAL,"
@@ -75,9 +76,9 @@ static const char *const version_13[] = {
     "CREATE TABLE import_log(id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE,"
     "  file TEXT NOT NULL, imported_s INTEGER NOT NULL, added INTEGER NOT NULL,"
     "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;",
-    /* What a layer's table is worth as a whole, by rounds in which it met the default and static
-     * plans; on how many launches of the ranks that rests, whether plans were given up because of
-     * it, and by how much its claims are wider for what `moetune verify` found. */
+    /* The worth of a layer's whole table, by rounds against the default and static plans. launches:
+     * number of launches of the ranks behind it. given_up: the rounds ended the table's plans.
+     * kappa: factor by which claims are wider because of what `moetune verify` found. */
     "CREATE TABLE standing(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
     "  window INTEGER NOT NULL, run INTEGER NOT NULL, gain REAL, gain_low REAL, gain_high REAL,"
     "  static_gain REAL, static_gain_low REAL, static_gain_high REAL, static_plan TEXT,"
@@ -85,12 +86,12 @@ static const char *const version_13[] = {
     "  decided_s INTEGER NOT NULL, launches INTEGER NOT NULL DEFAULT 0,"
     "  given_up INTEGER NOT NULL DEFAULT 0, kappa REAL NOT NULL DEFAULT 1,"
     "  PRIMARY KEY(fingerprint, shape, window)) STRICT;",
-    /* The counts behind a load's name that does not say them. */
+    /* The counts of a load whose name does not contain them. */
     "CREATE TABLE load(name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;",
-    /* What a trial's step is made of, where tune was asked for it. */
+    /* The parts of a trial's step, where tune was asked to measure them. */
     "CREATE TABLE phase(trial INTEGER NOT NULL, phase TEXT NOT NULL, ns INTEGER NOT NULL,"
     "  low_ns INTEGER NOT NULL, high_ns INTEGER NOT NULL, PRIMARY KEY(trial, phase)) STRICT;",
-    /* Spaces that programs declare: layers and plans name them. */
+    /* Declared spaces, which layers and plans name. */
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;",
     /* What a table claimed of a plan, and what `moetune verify` found. */
     "CREATE TABLE verification(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
@@ -102,9 +103,9 @@ static const char *const version_13[] = {
     NULL
 };
 
-/* likely: the plan that is probably better where nothing is proven.  goes: how often somebody asked
- * again, so that undecided buckets went on.  more_s: so many seconds more are expected to decide.
- */
+/* likely: the plan that is probably better, where nothing is proven. goes: how often undecided
+ * buckets were continued because somebody asked again. more_s: how many more seconds a decision is
+ * expected to take. */
 static const char *const version_14[] = {
     "ALTER TABLE entry ADD COLUMN likely TEXT;",
     "ALTER TABLE entry ADD COLUMN likely_gain REAL;",
@@ -114,7 +115,7 @@ static const char *const version_14[] = {
     NULL
 };
 
-/* launch: its restart values as words.  plan: the best one that it can run in the bucket; sd: of
+/* launch: its launch values as words. plan: the best plan that it can run in the bucket. sd: of
  * log(time_us). */
 static const char make_launch[] =
     "CREATE TABLE IF NOT EXISTS main.launch(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
@@ -122,20 +123,20 @@ static const char make_launch[] =
     "  time_us REAL NOT NULL, sd REAL NOT NULL, samples INTEGER NOT NULL,"
     "  PRIMARY KEY(fingerprint, shape, window, launch, bucket)) STRICT;";
 
-/* What trainers of a table cannot switch, and what it rests on: struct fixed_row. */
+/* Which axes trainers of a table cannot switch, and the measurement behind it: struct fixed_row. */
 static const char make_fixed[] =
     "CREATE TABLE IF NOT EXISTS main.fixed(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
     "  window INTEGER NOT NULL, axes TEXT NOT NULL, asked TEXT NOT NULL, launch TEXT NOT NULL,"
     "  plans TEXT NOT NULL, whole INTEGER NOT NULL, price REAL, price_low REAL, price_high REAL,"
     "  PRIMARY KEY(fingerprint, shape, window)) STRICT;";
 
-/* What a person sees; it holds nothing, so every migration makes it anew. */
+/* The view for persons. It stores nothing, so every migration makes it anew. */
 #define DICTIONARY(plan)                                                                           \
     "DROP VIEW IF EXISTS dictionary;"                                                              \
     "CREATE VIEW dictionary AS SELECT"                                                             \
     "  (SELECT value FROM fingerprint_field f"                                                     \
     "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"                   \
-    "  s.text AS layer, e.bucket AS bucket," /* Of a declared space only its text knows. */        \
+    "  s.text AS layer, e.bucket AS bucket," /* Not for spaces. */                                 \
     "  iif(s.text LIKE '% space=%', NULL, e.bucket * e.window) AS c_from,"                         \
     "  iif(s.text LIKE '% space=%', NULL, (e.bucket + 1) * e.window - 1) AS c_to, " plan           \
     " AS plan,"                                                                                    \
@@ -159,33 +160,34 @@ const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_f
                                          "entry",  "standing",    "override",
                                          "launch", "fixed",       NULL };
 
-/* Tables that a database has from their first row on: most never have one. */
-static const struct later {
+/* Tables that are made with their first row; most databases have none of them. */
+static const struct optional_table {
     const char *table, *make;
-} later[] = { { "launch", make_launch }, { "fixed", make_fixed } };
+} optional_tables[] = { { "launch", make_launch }, { "fixed", make_fixed } };
 
-static const struct later *find_later(const char *table)
+static const struct optional_table *find_optional(const char *table)
 {
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        if (!strcmp(table, later[i].table))
-            return &later[i];
+    for (size_t i = 0; i < sizeof(optional_tables) / sizeof(optional_tables[0]); i++)
+        if (!strcmp(table, optional_tables[i].table))
+            return &optional_tables[i];
     return NULL;
 }
 
 bool schema_has(sqlite3 *db, const char *database, const char *table)
 {
-    return !find_later(table) || sqlite3_table_column_metadata(db, database, table, NULL, NULL,
-                                                               NULL, NULL, NULL, NULL) == SQLITE_OK;
+    return !find_optional(table) ||
+           sqlite3_table_column_metadata(db, database, table, NULL, NULL, NULL, NULL, NULL, NULL) ==
+               SQLITE_OK;
 }
 
 int schema_make(sqlite3 *db, const char *path, const char *table)
 {
-    const struct later *made = find_later(table);
+    const struct optional_table *optional = find_optional(table);
 
-    return made ? schema_run(db, path, made->make) : OK;
+    return optional ? schema_run(db, path, optional->make) : OK;
 }
 
-static bool has(const char *path, const char *ending)
+static bool has_file_beside(const char *path, const char *ending)
 {
     char other[PATH_MAX];
 
@@ -201,12 +203,12 @@ bool schema_is_ours(const char *path)
 
     if (fd >= 0)
         close(fd);
-    return marked || has(path, ".journal") || has(path, ".published");
+    return marked || has_file_beside(path, ".journal") || has_file_beside(path, ".published");
 }
 
 int schema_damaged(const char *path, const char *why)
 {
-    bool journal = has(path, ".journal");
+    bool journal = has_file_beside(path, ".journal");
 
     return fail(ERR_CORRUPT,
                 "%s is damaged (%s); it is left as it is.  `moetune tune --repair` sets it aside "
@@ -221,7 +223,7 @@ int schema_status(sqlite3 *db, int code, const char *path, const char *what)
     case SQLITE_DONE:
     case SQLITE_ROW: return OK;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return fail(ERR_BUSY, "%s: another program holds it locked", path);
+    case SQLITE_LOCKED: return fail(ERR_BUSY, "%s: another program has locked it", path);
     case SQLITE_CORRUPT: return schema_damaged(path, sqlite3_errmsg(db));
     case SQLITE_NOTADB:
         return schema_is_ours(path)
@@ -232,11 +234,12 @@ int schema_status(sqlite3 *db, int code, const char *path, const char *what)
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_IOERR:
-        if (has(path, "-journal"))
-            return fail(ERR_IO,
-                        "%s: a program was killed while it wrote, and this one may not write there "
-                        "to take that back: whoever may has to run moetune show --db %s once",
-                        path, path);
+        if (has_file_beside(path, "-journal"))
+            return fail(
+                ERR_IO,
+                "%s: a program was killed while it wrote, and this process may not write there to "
+                "undo that: a user with that right must run moetune show --db %s once",
+                path, path);
         return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
     default: return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
     }
@@ -275,16 +278,16 @@ int schema_check(sqlite3 *db, const char *path, int *version)
                     "file with --db",
                     path);
     if (atoi(tables) && !*version)
-        return schema_damaged(path, "it has tables, and says of no version");
+        return schema_damaged(path, "it has tables, but no version");
     if (*version && *version < STORE_OLDEST)
         return fail(ERR_CORRUPT,
-                    "%s is from before moetune's first release (version %d of the tables, this one "
-                    "reads those from %d on); it is left as it is",
+                    "%s is from before moetune's first release (tables of version %d; this moetune "
+                    "reads versions from %d on); it is left as it is",
                     path, *version, STORE_OLDEST);
     if (atoi(found) > STORE_VERSION)
         return fail(ERR_CORRUPT,
-                    "%s is from a newer moetune (version %d of the tables, this one knows %d); it "
-                    "is left as it is",
+                    "%s is from a newer moetune (tables of version %d; this moetune reads versions "
+                    "up to %d); it is left as it is",
                     path, atoi(found), STORE_VERSION);
     return OK;
 }

@@ -1,4 +1,4 @@
-/* What is in the database: tables as SQL, and the steps from one version to the next. */
+/* The tables of the database as SQL, and the steps from one version to the next. */
 #ifndef SCHEMA_H
 #define SCHEMA_H
 
@@ -6,21 +6,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The statements of the first step make the tables of STORE_OLDEST, those of each that follows lead
- * to the next version. */
+/* Lists of SQL statements. The first list makes the tables of STORE_OLDEST, and each further list
+ * leads to the next version. */
 extern const char *const *const schema_steps[];
 
-/* Brings an open database from `version` (0: empty) to `target` in one transaction. */
+/* Migrates an open database from `version` (0: empty) to `target` in one transaction. */
 int schema_migrate(sqlite3 *db, const char *path, int version, int target,
                    const char *const *const *steps);
 
-/* Libraries that know no rows without padding find such a plan (plan_is_counted()) illegal.  They
- * leave its entry out, and a neighbouring bucket's plan may answer.  So the column `plan` of such
- * an entry or pin holds the layer's default plan, which they answer.  `meta` holds the row's own
- * plan; its key names the row, and says when it was written: the key no longer fits where an older
- * program has replaced the row.
+/* A stand-in for plans that older libraries do not know.
  *
- * SQL for the own plan of a row of entry and of override; `row` is a literal, the row's table. */
+ * Older libraries take a plan without padding (plan_is_counted()) for illegal. They would leave its
+ * entry out, and a neighbouring bucket's plan might answer. So the column `plan` of such an entry
+ * or pin holds the layer's default plan, which older libraries answer. `meta` holds the row's own
+ * plan. Its key names the row and its date, so it no longer fits when an older program has replaced
+ * the row.
+ *
+ * The macros are SQL for the own plan of a row of entry and of override. `row` is a literal, the
+ * name of the row's table. */
 #define SCHEMA_STAND_IN "r=1 d=1 a=linear"
 #define SCHEMA_OWN_PLAN(row, key)                                                                  \
     "CASE WHEN " row ".plan = '" SCHEMA_STAND_IN "' AND EXISTS(SELECT 1 FROM meta) THEN"           \
@@ -33,42 +36,44 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target,
                          ".shape || ' ' || " row ".window || ' ' || " row                          \
                          ".first_bucket || ' ' || " row ".last_bucket || ' ' || " row ".since_s")
 
-/* Makes the view `dictionary` read plans from `meta`, where there are any and it does not yet. */
+/* Makes the view `dictionary` read plans from `meta`, where `meta` has plans and the view does not
+ * read them yet. */
 int schema_show_plans(sqlite3 *db, const char *path);
 
-/* Tables that a reader of the dictionary needs: what is published. */
+/* The tables of a snapshot: what a reader of the dictionary needs. */
 extern const char *const schema_published[];
 
-/* The tables `launch` and `fixed` came without a version: who does not know them never looks for
- * them.  They are made when their first row is written, so every reader asks whether they are
- * there, in "main" or in "source".  True of any other table. */
+/* Returns whether a table exists in the database "main" or "source". Only `launch` and `fixed` may
+ * be missing, because they were added without a new version: they are made with their first row,
+ * and older programs never look for them. True for any other table. */
 bool schema_has(sqlite3 *db, const char *database, const char *table);
 
-/* Makes the table if it is one of these and not there. */
+/* Makes the table if it is one of these two and does not exist. */
 int schema_make(sqlite3 *db, const char *path, const char *table);
 
-/* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT, with
- * *version where it can be read, for a file that is damaged, foreign, newer or older than all that
- * are read; ERR_BUSY if somebody else holds it. */
+/* Reads application_id and user_version. OK with *version; 0: an empty file. ERR_CORRUPT for a file
+ * that is damaged, foreign, or of a version that is not read, with *version where it is known.
+ * ERR_BUSY if another program has locked it. */
 int schema_check(sqlite3 *db, const char *path, int *version);
 
-/* The file has our mark, or our files stand beside it: what has neither is not ours to set aside.
- * (Not while SQLite writes to it: closing a file drops the locks that this process has on it.) */
+/* Returns whether the file has moetune's mark, or moetune's other files stand beside it. A file
+ * with neither must not be set aside. (Do not call it while SQLite writes: closing a file drops the
+ * process's locks on it.) */
 bool schema_is_ours(const char *path);
 
-/* Says once that the file is damaged and what can be done, and returns ERR_CORRUPT. */
+/* Prints that the file is damaged and what to do. Returns ERR_CORRUPT. */
 int schema_damaged(const char *path, const char *why);
 
-/* Turns SQLite's code into a status, and says once what is wrong. */
+/* Turns SQLite's code into a status, and prints one message for an error. */
 int schema_status(sqlite3 *db, int code, const char *path, const char *what);
 
-/* Gives the first text that a query finds, or "": for statements that are not worth keeping. */
+/* Reads the first text that a query finds, or "". For statements that are not worth caching. */
 int schema_ask(sqlite3 *db, const char *path, const char *sql, char *answer, size_t size);
 
 /* Runs statements without a result. */
 int schema_run(sqlite3 *db, const char *path, const char *sql);
 
-/* Attaches another database, which must be there, as `source`. */
+/* Attaches another database, which must exist, as `source`. */
 int schema_attach(sqlite3 *db, const char *path);
 
 #endif

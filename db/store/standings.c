@@ -1,5 +1,5 @@
-/* What tables are worth as a whole: rows of it, in words, whether it is still current, and which
- * values no rounds can have given; and rows of what became of claims. */
+/* What tables are worth as a whole: their rows, the rows in words, whether a row is still current,
+ * and values that no rounds can have produced. Also the rows of verifications. */
 #include "standings.h"
 
 #include "declaration.h"
@@ -59,7 +59,8 @@ int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint
     return row_find(&store->records, &query, out);
 }
 
-/* Looked for first: a deletion is a line of the journal even where it deletes nothing. */
+/* Looks for the row first, because a deletion is a line of the journal even where it deletes
+ * nothing. */
 int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window)
 {
     const int64_t key[] = { cluster, shape, window };
@@ -78,7 +79,7 @@ int store_standing_merge(struct store *store, const struct standing_row *row, bo
 
     if (rc < 0)
         return rc;
-    /* The later one stays; of two of one date some fixed order decides, as it does of entries. */
+    /* The later row stays. Between two of the same date a fixed order decides, as for entries. */
     *placed = rc == UNSUPPORTED ||
               (!known.run && (row->decided_s != known.decided_s
                                   ? row->decided_s > known.decided_s
@@ -86,7 +87,7 @@ int store_standing_merge(struct store *store, const struct standing_row *row, bo
     return *placed ? store_standing(store, row) : OK;
 }
 
-/* ---- what trainers cannot switch */
+/* ---- Axes that trainers cannot switch. */
 
 #define LOCAL_FIXED(member) ROW_AT(struct fixed_row, member)
 static const struct row_field fixed_fields[] = {
@@ -137,9 +138,9 @@ int store_fixed_get(struct store *store, int64_t cluster, int64_t shape, uint32_
     return *out->axes ? OK : UNSUPPORTED;
 }
 
-/* ---- in words */
+/* ---- Words. */
 
-/* Rounds to a tenth of a percent; adding 0 makes no "-0.0" of a small loss. */
+/* Rounds to a tenth of a percent. Adding 0 turns the "-0.0" of a small loss into 0. */
 static double percent(double share)
 {
     return round(share * 1000) / 10 + 0.0;
@@ -160,23 +161,25 @@ bool standing_is_one_plan(const struct standing_row *row)
     return g->value == 0 && g->low == 0 && g->high == 0;
 }
 
-const char *standing_text(const struct standing_row *row, const struct moe_plan *usual,
+const char *standing_text(const struct standing_row *row, const struct moe_plan *default_plan,
                           char room[STANDING_TEXT_BYTES])
 {
     const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
+    const char *verdict;
     char words[DECLARATION_PLAN_BYTES], over_default[80], over_static[64 + PLAN_TEXT_BYTES],
         always[16 + PLAN_TEXT_BYTES];
 
     snprintf(always, sizeof(always), "always %s",
              row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
     gain_text(&row->gain,
-              usual->space && *declaration_launch_words(declaration_find(usual->space),
-                                                        usual->choice, words)
+              default_plan->space &&
+                      *declaration_launch_words(declaration_find(default_plan->space),
+                                                default_plan->choice, words)
                   ? "the default launch"
                   : "the default",
               over_default, sizeof(over_default));
     gain_text(&row->static_gain, always, over_static, sizeof(over_static));
-    if (*over_default && *over_static && plan_equal(&row->static_plan, usual))
+    if (*over_default && *over_static && plan_equal(&row->static_plan, default_plan))
         snprintf(over_static, sizeof(over_static), "which is the best single plan, too");
     else if (standing_is_one_plan(row))
         snprintf(over_static, sizeof(over_static), "the same as %s", always);
@@ -190,12 +193,14 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
         snprintf(room, STANDING_TEXT_BYTES, "No gain is known");
         return room;
     }
+    verdict = "No gain is certain:";
+    if (first->low > 0)
+        verdict = "Saves";
+    else if (first->high < 0)
+        verdict = "Loses time:";
     snprintf(room, STANDING_TEXT_BYTES, "%s%s %s%s%s",
-             row->launches == 1 ? "In this launch of the ranks: " : "",
-             first->low > 0    ? "Saves"
-             : first->high < 0 ? "Loses time:"
-                               : "No gain is certain:",
-             over_default, *over_default && *over_static ? ", " : "", over_static);
+             row->launches == 1 ? "In this launch of the ranks: " : "", verdict, over_default,
+             *over_default && *over_static ? ", " : "", over_static);
     return room;
 }
 
@@ -249,7 +254,7 @@ int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32
     return current && standing_is_whole(out) ? OK : UNSUPPORTED;
 }
 
-/* A table that takes a million times the default's time is none that anybody measured. */
+/* A table that takes a million times the default's time was never measured. */
 static const double gain_least = -1e6;
 
 static bool is_interval(const struct gain *g)
@@ -281,7 +286,7 @@ struct standing_fault standing_fault(const struct standing_row *row)
     return (struct standing_fault){ NULL, NULL };
 }
 
-/* ---- verifications */
+/* ---- Verifications. */
 
 #undef AT
 #define AT(member) ROW_AT(struct verification_row, member)

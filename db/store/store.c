@@ -23,7 +23,7 @@ int store_beside(const char *path, const char *ending, char out[PATH_MAX])
                : fail(ERR_ARGUMENT, "%.60s...%s: the name is too long", path, ending);
 }
 
-/* SQLite would make the file with another mode than that of all our other files. */
+/* Makes the file before SQLite does, which would give it another mode than all other files here. */
 static int make_file(const char *path)
 {
     int fd;
@@ -52,15 +52,16 @@ static int open_file(struct store *store, const char *path, int flags)
     return OK;
 }
 
-/* A reader changes nothing, except that it takes back what a writer that was killed had begun, for
- * which SQLite wants to write: where that is not allowed and not needed it reads all the same. */
+/* Opens the database to read. The connection changes nothing, but SQLite first takes back what a
+ * killed writer had begun, and for that it wants to write. Where it may not write and need not,
+ * reading works all the same. */
 static int open_to_read(struct store *store)
 {
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     return schema_run(store->records.db, store->path, "PRAGMA query_only=ON");
 }
 
-static int migrate(struct store *store, int version)
+static int migrate_file(struct store *store, int version)
 {
     const char *settings = store->records.relaxed
                                ? "PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF"
@@ -85,7 +86,7 @@ static int read_spaces(struct store *store)
     return rc == UNSUPPORTED ? OK : rc;
 }
 
-/* ---- the snapshot that readers get */
+/* ---- The snapshot for readers. */
 
 static int copy_published(sqlite3 *db, const char *path, const char *temporary)
 {
@@ -107,24 +108,25 @@ static int copy_published(sqlite3 *db, const char *path, const char *temporary)
     return schema_show_plans(db, temporary);
 }
 
-/* Makes a fresh database of what readers need, and checks it. */
+/* Makes a new database of what readers need, and checks it. */
 static int make_snapshot(const char *path, const char *temporary)
 {
     sqlite3 *db = NULL;
     int code = sqlite3_open_v2(temporary, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
     int rc = code == SQLITE_OK ? OK : schema_status(db, code, temporary, "cannot be made");
     char answer[8] = "";
-    bool heard;
+    bool was_enabled;
 
     sqlite3_busy_timeout(db, BUSY_MS);
     if (!rc)
         rc = copy_published(db, path, temporary);
     if (!rc) {
-        heard = log_only(false);
+        was_enabled = log_only(false);
         rc = schema_ask(db, temporary, "PRAGMA integrity_check(1)", answer, sizeof(answer));
-        log_only(heard);
+        log_only(was_enabled);
         if (rc || strcmp(answer, "ok") != 0)
-            rc = fail(ERR_IO, "%s did not come out whole; the old snapshot stays", temporary);
+            rc = fail(ERR_IO, "%s is damaged right after it was written; the old snapshot stays",
+                      temporary);
     }
     sqlite3_close(db);
     return rc;
@@ -146,9 +148,9 @@ int store_publish(struct store *store)
     return output_end(&file, rc, store->path, !store->records.relaxed);
 }
 
-/* ---- opening */
+/* ---- Opening. */
 
-/* Checks what is at the path, as far as that is possible without changing it. */
+/* Checks the file as far as that is possible without changing it. */
 static int check_file(struct store *store, int *version)
 {
     char answer[512];
@@ -161,23 +163,23 @@ static int check_file(struct store *store, int *version)
     return strcmp(answer, "ok") ? schema_damaged(store->path, answer) : OK;
 }
 
-/* OK with *version (0: nothing in it) if every table can be read and published. */
+/* Checks that every table can be read and published. *version 0: the file is empty. */
 static int check_sound(struct store *store, int *version)
 {
-    bool heard = log_only(false);
+    bool was_enabled = log_only(false);
     int rc = open_file(store, store->path, SQLITE_OPEN_READWRITE);
 
     if (!rc)
         rc = check_file(store, version);
     if (!rc && *version)
-        rc = migrate(store, *version);
-    log_only(heard);
+        rc = migrate_file(store, *version);
+    log_only(was_enabled);
     if (rc || !*version)
         return rc;
     TRY(repair_check(&store->records));
     log_only(false);
     rc = make_snapshot(store->path, ":memory:");
-    log_only(heard);
+    log_only(was_enabled);
     return rc && rc != ERR_NOMEM
                ? fail(ERR_CORRUPT, "%s is damaged (it could not be published)", store->path)
                : rc;
@@ -187,7 +189,7 @@ static int fill_anew(struct store *store, const char *aside, size_t *skipped)
 {
     TRY(make_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
-    TRY(migrate(store, 0));
+    TRY(migrate_file(store, 0));
     return repair_fill(&store->records, aside, skipped);
 }
 
@@ -202,7 +204,7 @@ static int rebuild(struct store *store)
         TRY(repair_set_aside(store->path, aside, sizeof(aside)));
     rc = fill_anew(store, aside, &skipped);
     if (rc) {
-        /* Half a database would be sound: no later repair would fill it. */
+        /* Half a database would pass for a sound one, and no later repair would fill it. */
         records_close(&store->records);
         repair_put_back(store->path, aside);
         return rc;
@@ -219,20 +221,21 @@ static bool has_journal(const struct store *store)
     return !store_beside(store->path, ".journal", path) && !access(path, F_OK);
 }
 
-/* A sound database of a version that is not read, which no repair makes another one of. */
+/* Returns whether the database is sound but of a version that is not read. No repair can change
+ * that. */
 static bool is_of_another_version(struct store *store, int version)
 {
     char answer[512] = "";
-    bool heard = log_only(false);
+    bool was_enabled = log_only(false);
 
     if (version && (version < STORE_OLDEST || version > STORE_VERSION))
         (void)schema_ask(store->records.db, store->path, "PRAGMA quick_check(1)", answer,
                          sizeof(answer));
-    log_only(heard);
+    log_only(was_enabled);
     return !strcmp(answer, "ok");
 }
 
-/* A database that is missing or empty beside a journal counts as damaged. */
+/* Rebuilds a damaged database. One that is missing or empty beside a journal counts as damaged. */
 static int repair(struct store *store)
 {
     bool relaxed = store->records.relaxed;
@@ -242,7 +245,7 @@ static int repair(struct store *store)
         return OK;
     rc = check_sound(store, &version);
     if (is_of_another_version(store, version))
-        rc = OK; /* whoever opens it says so */
+        rc = OK; /* opening it prints the reason */
     else if (rc != ERR_BUSY && rc != ERR_NOMEM && (rc || (!version && has_journal(store)))) {
         records_close(&store->records);
         store->records.relaxed = relaxed;
@@ -264,8 +267,9 @@ static int open_for_writing(struct store *store, unsigned flags)
     TRY(make_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     TRY(check_file(store, &version));
-    TRY(migrate(store, version));
-    /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
+    TRY(migrate_file(store, version));
+    /* The database was copied without its journal. New lines alone would refer to rows that the
+     * journal lacks. */
     if (version && !has_journal(store))
         TRY(repair_journal(&store->records));
     TRY(read_spaces(store));
@@ -278,14 +282,14 @@ static int open_for_writing(struct store *store, unsigned flags)
     return fail(ERR_NOMEM, "%s", journal);
 }
 
-/* Nothing is made beside what cannot be a database. */
+/* Checks that the path can be a database, so that no file is made beside anything else. */
 static int check_place(const char *path)
 {
     struct stat info;
     bool there = !stat(path, &info);
 
     if (there && S_ISDIR(info.st_mode))
-        return fail(ERR_IO, "%s is a folder: a database is a file in one", path);
+        return fail(ERR_IO, "%s is a folder: name a file in it", path);
     if (there && !S_ISREG(info.st_mode))
         return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
     return OK;
@@ -294,16 +298,16 @@ static int check_place(const char *path)
 static int new_store(const char *path, struct store **out)
 {
     struct store *store;
-    const char *here;
+    const char *prefix;
 
     TRY(check_place(path));
     store = calloc(1, sizeof(*store));
     if (!store)
         return fail(ERR_NOMEM, "a store");
     store->lease.fd = -1;
-    /* SQLite takes ":memory:" and "file:x" for no names of files. */
-    here = *path == ':' || !strncmp(path, "file:", 5) ? "./" : "";
-    if (snprintf(store->path, sizeof(store->path), "%s%s", here, path) >=
+    /* SQLite does not take ":memory:" and "file:x" for names of files. */
+    prefix = *path == ':' || !strncmp(path, "file:", 5) ? "./" : "";
+    if (snprintf(store->path, sizeof(store->path), "%s%s", prefix, path) >=
         (int)sizeof(store->path)) {
         free(store);
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
@@ -316,26 +320,27 @@ int store_open(const char *path, unsigned flags, struct store **out)
 {
     size_t name_most = NAME_MAX - strlen(".damaged-9999");
     struct store *store = NULL;
-    char owner[PATH_MAX], other[PATH_MAX];
+    char owner[PATH_MAX], beside[PATH_MAX];
     const char *slash, *name;
     int rc;
 
     TRY(new_store(path, &store));
     slash = strrchr(store->path, '/');
     name = slash ? slash + 1 : store->path;
-    /* The files beside it have longer names: better no run than one whose table has no place. */
+    /* The files beside the database have longer names. Better no run than one whose table has no
+     * place. */
     if (strlen(name) > name_most) {
         rc = fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
                   name_most);
         goto out;
     }
-    /* That a file has no place is said now, and not when all is measured. */
-    TRY_OUT(store_beside(store->path, ".journal", other));
-    TRY_OUT(output_check(other));
-    TRY_OUT(store_beside(store->path, ".published", other));
-    TRY_OUT(output_check(other));
+    /* Report now that a file has no place, and not after everything is measured. */
+    TRY_OUT(store_beside(store->path, ".journal", beside));
+    TRY_OUT(output_check(beside));
+    TRY_OUT(store_beside(store->path, ".published", beside));
+    TRY_OUT(output_check(beside));
     TRY_OUT(store_beside(store->path, ".owner", owner));
-    TRY_OUT(lease_take(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
+    TRY_OUT(lease_acquire(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
     TRY_OUT(open_for_writing(store, flags));
     *out = store;
     return OK;
@@ -344,7 +349,8 @@ out:
     return rc;
 }
 
-/* Copies the database into memory and migrates it there: a reader may not touch an older file. */
+/* Copies the database into memory and migrates the copy, because a reader must not change an older
+ * file. */
 static int migrate_in_memory(struct store *store, int version)
 {
     sqlite3_backup *copy;
@@ -361,7 +367,7 @@ static int migrate_in_memory(struct store *store, int version)
         sqlite3_close(memory);
         return fail(ERR_IO, "%s cannot be read", store->path);
     }
-    records_move(&store->records, memory);
+    records_switch(&store->records, memory);
     return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
 }
 
@@ -409,15 +415,15 @@ int store_dry_run(const char *path, struct store **out)
     return finish_reading(store, rc, out);
 }
 
-/* A writer is in the middle of a commit, or was killed there and left what this process has no
- * right to take back. */
+/* Returns whether the database cannot be read at this moment: a writer is in a commit, or was
+ * killed there and left what this process may not take back. */
 static bool cannot_be_read_now(const char *path)
 {
     struct store *store = NULL;
-    bool heard = log_only(false);
+    bool was_enabled = log_only(false);
     int rc = read_one(path, &store);
 
-    log_only(heard);
+    log_only(was_enabled);
     store_close(store);
     return rc == ERR_IO || rc == ERR_BUSY;
 }
@@ -446,7 +452,7 @@ void store_close(struct store *store)
         return;
     records_commit(&store->records);
     records_close(&store->records);
-    lease_drop(&store->lease);
+    lease_release(&store->lease);
     free(store);
 }
 
@@ -477,11 +483,11 @@ int store_check_named(const char *path, const char *by)
 
     TRY(store_beside(path, ".published", snapshot));
     if (!access(path, F_OK) || errno != ENOENT || !access(snapshot, F_OK))
-        return OK; /* what else may be wrong with it is said by whoever opens it */
+        return OK; /* opening it reports anything else that is wrong */
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
 }
 
-/* The database that --db or a variable names, and which of them does; NULL: none. */
+/* Returns the database that --db or a variable names, and in *by which of them; NULL: none does. */
 static const char *named_database(const char *given, const char **by)
 {
     const struct {
@@ -498,8 +504,9 @@ static const char *named_database(const char *given, const char **by)
     return NULL;
 }
 
-/* Where it lies if nothing names one; the length as snprintf, below 0: there is no such place. */
-static int usual_database(char *path, size_t size)
+/* Writes the path of the default database. Returns its length as snprintf does; below 0: there is
+ * no such place. */
+static int default_database(char *path, size_t size)
 {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
 
@@ -510,7 +517,7 @@ static int usual_database(char *path, size_t size)
     return -1;
 }
 
-/* The file beside it for what models say. */
+/* Replaces the file's name by that of the database for models. */
 static int modelled_database(char *path, size_t size)
 {
     const char *slash = strrchr(path, '/');
@@ -523,10 +530,10 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
 {
     const char *by = NULL, *named = named_database(given, &by);
     bool modelled = (use & STORE_MODELLED) && !given;
-    int length = named ? snprintf(path, size, "%s", named) : usual_database(path, size);
+    int length = named ? snprintf(path, size, "%s", named) : default_database(path, size);
 
     if (length < 0)
-        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
+        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; give --db FILE");
     if (modelled && length < (int)size) {
         TRY(check_place(path));
         length = modelled_database(path, size);
@@ -552,6 +559,6 @@ void store_rollback(struct store *store)
 
 int store_heartbeat(struct store *store)
 {
-    lease_touch(&store->lease);
+    lease_refresh(&store->lease);
     return OK;
 }

@@ -1,5 +1,5 @@
-/* Rows of the dictionary: entries, how far each is believed, what they were before, and plans that
- * a person has pinned. */
+/* Rows of the dictionary: entries, how far each can be trusted, their history, rows of launches,
+ * and pins. */
 #include "store_inside.h"
 
 #include "schema.h"
@@ -15,13 +15,13 @@
 const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
 const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
 
-/* All that an entry ever was, whichever version its table is of. */
+/* All decisions that an entry may have, in tables of any version. */
 static const char *const decisions[] = { "adopted", "likely", "default",  "incumbent", "alone",
                                          "static",  "tie",    "inferred", "refuted",   NULL };
 static const char *const how_words[] = { "measured", "inferred", NULL };
 static const char *const age_words[] = { "fresh", "stale", NULL };
 
-/* A column that is new here is also a step in schema.c. */
+/* A new column here also needs a step in schema.c. */
 #define LOCAL(member) ROW_AT(struct entry_row, member)
 #define AT(member) LOCAL(member), .since = 1
 #define TIME .decimals = 3, .most = 1e12
@@ -75,7 +75,7 @@ const char entry_in_show[] =
     " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
     " tier load other other_us no_other likely likely_gain likely_chance";
 
-/* These follow the device, the cluster, the layer and the bucket. */
+/* A spreadsheet has these after the device, the cluster, the layer and the bucket. */
 const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
                             " stale=state decision throttled reason";
 
@@ -102,7 +102,7 @@ static const struct row_field history_fields[] = {
 static const struct row_table history_table =
     ROW_TABLE("history", struct history_row, history_fields);
 
-/* ---- how far an entry is believed */
+/* ---- How far an entry can be trusted. */
 
 const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported", "tie",
                                                            "refuted",  "cut off", "unsound" };
@@ -140,7 +140,7 @@ const struct claim_fault *entry_fault(const struct entry_row *e, const struct mo
     return plan_is_default(&plan, shape) ? NULL : claim_fault(&claim);
 }
 
-/* Less than this is not worth another look. */
+/* A smaller possible loss is not worth another measurement. */
 static const double undecided_loss = 0.02;
 
 bool entry_is_undecided(const struct entry_row *entry)
@@ -152,7 +152,7 @@ bool entry_is_undecided(const struct entry_row *entry)
         return true;
     for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
         open |= !strcmp(entry->decision, open_words[i]);
-    /* What is proven faster than the default may not be the best, but it is a decision. */
+    /* A plan that is proven faster than the default may not be the best, but it is a decision. */
     return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
 }
 
@@ -178,8 +178,8 @@ const char *entry_likely_text(const struct entry_row *e, char room[LIKELY_TEXT_B
     return room;
 }
 
-/* A bound counts in the best plan's time, of which nobody knows how small it is; people read shares
- * of the step that they have. */
+/* The bound is a share of the best plan's time, which is not known. People want a share of the step
+ * that they have. */
 const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_BYTES])
 {
     double percent = 100 * (1 - 1 / (1 + entry->bound));
@@ -189,17 +189,18 @@ const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_B
     *room = 0;
     if (percent > 90)
         text_put(room, LEFT_TEXT_BYTES, "what is left is not known");
-    else if (!isnan(percent)) /* rounded up, but for what is no more than an error of rounding */
+    else if (!isnan(percent)) /* rounded up, except for rounding errors */
         text_put(room, LEFT_TEXT_BYTES, "at most %.*f %% is left", digits,
                  fmax(least, least * ceil(percent / least - 1e-6)));
     return room;
 }
 
-/* ---- reading */
+/* ---- Reading. */
 
-/* Finds out whether the entry is unsound.  *shape is of the layer *known, which is mostly that of
- * the entry before; 0: of none. */
-static int judge(struct store *store, struct entry_row *e, int64_t *known, struct moe_shape *shape)
+/* Finds whether the entry is unsound. *shape caches the layer *known (0: none), because consecutive
+ * entries mostly share it. */
+static int find_fault(struct store *store, struct entry_row *e, int64_t *known,
+                      struct moe_shape *shape)
 {
     struct standing_row standing;
     int rc = UNSUPPORTED;
@@ -215,12 +216,12 @@ static int judge(struct store *store, struct entry_row *e, int64_t *known, struc
     return OK;
 }
 
-static int judge_one(struct store *store, struct entry_row *e)
+static int find_own_fault(struct store *store, struct entry_row *e)
 {
     struct moe_shape shape;
     int64_t known = 0;
 
-    return judge(store, e, &known, &shape);
+    return find_fault(store, e, &known, &shape);
 }
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -230,10 +231,10 @@ int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_
     const struct row_query query = { &entry_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
 
     TRY(row_find(&store->records, &query, out));
-    return judge_one(store, out);
+    return find_own_fault(store, out);
 }
 
-/* Reads the entry that is known of the same bucket. */
+/* Reads the known entry of the same bucket. */
 static int find_known(struct store *store, const struct entry_row *entry, struct entry_row *out)
 {
     return store_entry_get(store, entry->cluster, entry->shape, entry->window, entry->bucket, out);
@@ -256,7 +257,7 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
     for (size_t i = 0; i < list.count && !rc; i++) {
         struct entry_row *entry = (struct entry_row *)list.rows + i;
 
-        rc = judge(store, entry, &known, &judged);
+        rc = find_fault(store, entry, &known, &judged);
         rc = rc ? rc : each(self, entry);
     }
     free(list.rows);
@@ -270,53 +271,56 @@ int store_history(struct store *store, struct row_list *out)
     return row_list(&store->records, &query, out);
 }
 
-/* ---- plans of which older libraries see the default: schema.h says why */
+/* ---- Plans for which older libraries see the default: schema.h explains why. */
 
-struct kept_plan {
-    const char *find, *where; /* its row of meta */
-    int64_t numbers[6];       /* of its key; the last one says when it was written */
+/* Where `meta` holds the own plan of an entry or pin. All texts are literals. */
+struct own_plan {
+    const char *find, *where; /* SQL that finds its row, and the condition in it */
+    int64_t numbers[6];       /* numbers in the key; the last one is the date */
     int count;
 };
 
-static struct kept_plan plan_of_entry(const struct entry_row *e)
+static struct own_plan own_plan_of_entry(const struct entry_row *e)
 {
-    return (struct kept_plan){ "SELECT 1 FROM meta WHERE " RECORDS_ENTRY_PLAN,
-                               RECORDS_ENTRY_PLAN,
-                               { e->cluster, e->shape, e->window, e->bucket, e->decided_s },
-                               5 };
+    return (struct own_plan){ "SELECT 1 FROM meta WHERE " RECORDS_ENTRY_PLAN,
+                              RECORDS_ENTRY_PLAN,
+                              { e->cluster, e->shape, e->window, e->bucket, e->decided_s },
+                              5 };
 }
 
-static struct kept_plan plan_of_pin(const struct override_row *p)
+static struct own_plan own_plan_of_pin(const struct override_row *p)
 {
-    return (struct kept_plan){ "SELECT 1 FROM meta WHERE " RECORDS_PIN_PLAN,
-                               RECORDS_PIN_PLAN,
-                               { p->cluster, p->shape, p->window, p->first, p->last, p->since_s },
-                               6 };
+    return (struct own_plan){ "SELECT 1 FROM meta WHERE " RECORDS_PIN_PLAN,
+                              RECORDS_PIN_PLAN,
+                              { p->cluster, p->shape, p->window, p->first, p->last, p->since_s },
+                              6 };
 }
 
-/* Looked for first: a deletion is a line of the journal even where it deletes nothing. */
-static int forget_plan(struct store *store, const struct kept_plan *kept)
+/* Deletes the row of meta. Looks for it first, because a deletion is a line of the journal even
+ * where it deletes nothing. */
+static int delete_own_plan(struct store *store, const struct own_plan *in_meta)
 {
     sqlite3_stmt *s;
     int rc;
 
-    TRY(records_query(&store->records, kept->find, kept->numbers, kept->count - 1, &s));
+    TRY(records_query(&store->records, in_meta->find, in_meta->numbers, in_meta->count - 1, &s));
     rc = records_step(&store->records, s);
     if (rc)
         return rc < 0 ? rc : OK;
     sqlite3_reset(s);
-    return records_delete(&store->records, "meta", kept->where, kept->numbers, kept->count - 1);
+    return records_delete(&store->records, "meta", in_meta->where, in_meta->numbers,
+                          in_meta->count - 1);
 }
 
-static int keep_plan(struct store *store, const struct kept_plan *kept, const char *table,
-                     const struct moe_plan *plan)
+static int put_own_plan(struct store *store, const struct own_plan *in_meta, const char *table,
+                        const struct moe_plan *plan)
 {
     char key[160];
     int rc;
 
     text_put(key, sizeof(key), "%s", table);
-    for (int i = 0; i < kept->count; i++)
-        text_add(key, sizeof(key), " %" PRId64, kept->numbers[i]);
+    for (int i = 0; i < in_meta->count; i++)
+        text_add(key, sizeof(key), " %" PRId64, in_meta->numbers[i]);
     TRY(PUT(store, "meta", TEXT("k", key), TEXT("v", PLAN_TEXT(plan))));
     rc = schema_show_plans(store->records.db, store->path);
     if (rc)
@@ -324,10 +328,11 @@ static int keep_plan(struct store *store, const struct kept_plan *kept, const ch
     return rc;
 }
 
-/* Writes a row of `table` whose plan is at `plan`, or adds it as row_put_new() does. */
-static int put_plan(struct store *store, const struct row_table *table, void *row,
-                    struct moe_plan *plan, int64_t shape, const struct kept_plan *kept,
-                    int (*put)(struct records *, const struct row_table *, const void *))
+/* Writes a row of `table` with row_put() or row_put_new(). `plan` is the plan inside the row. If
+ * older libraries do not know it, the row gets the default plan, and meta its own. */
+static int put_row_with_plan(struct store *store, const struct row_table *table, void *row,
+                             struct moe_plan *plan, int64_t shape, const struct own_plan *in_meta,
+                             int (*put)(struct records *, const struct row_table *, const void *))
 {
     const struct moe_plan own = *plan;
     bool counted = false;
@@ -340,11 +345,11 @@ static int put_plan(struct store *store, const struct row_table *table, void *ro
     if (counted)
         *plan = plan_default(&layer);
     TRY(put(&store->records, table, row));
-    TRY(forget_plan(store, kept));
-    return counted ? keep_plan(store, kept, table->name, &own) : OK;
+    TRY(delete_own_plan(store, in_meta));
+    return counted ? put_own_plan(store, in_meta, table->name, &own) : OK;
 }
 
-/* ---- writing */
+/* ---- Writing. */
 
 static int put_history(struct store *store, const struct entry_row *old, const char *why)
 {
@@ -355,16 +360,16 @@ static int put_history(struct store *store, const struct entry_row *old, const c
     return row_put(&store->records, &history_table, &row);
 }
 
-/* Writes it in the place of the one with that id; 0: as one more, unless there is one of its
- * bucket: UNSUPPORTED then, and nothing is written. */
+/* Writes the entry in place of the row with that id. id 0: adds a row, and returns UNSUPPORTED,
+ * with nothing written, if the bucket has one. */
 static int put_entry(struct store *store, const struct entry_row *entry, int64_t id)
 {
-    const struct kept_plan kept = plan_of_entry(entry);
+    const struct own_plan in_meta = own_plan_of_entry(entry);
     struct entry_row row = *entry;
 
     row.id = id;
-    return put_plan(store, &entry_table, &row, &row.plan, row.shape, &kept,
-                    id ? row_put : row_put_new);
+    return put_row_with_plan(store, &entry_table, &row, &row.plan, row.shape, &in_meta,
+                             id ? row_put : row_put_new);
 }
 
 int store_entry_put(struct store *store, const struct entry_row *entry, const char *why)
@@ -372,7 +377,7 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
     struct entry_row old = *entry;
     int rc;
 
-    TRY(judge_one(store, &old));
+    TRY(find_own_fault(store, &old));
     if (old.fault && !entry->stale)
         return fail(ERR_WRONG, "bucket %u, %s (%s): \"%s\" %s: the entry is not written",
                     entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, old.fault->field,
@@ -390,15 +395,15 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why)
 {
     const int64_t bucket[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
-    const struct kept_plan kept = plan_of_entry(entry);
+    const struct own_plan in_meta = own_plan_of_entry(entry);
 
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     TRY(put_history(store, entry, why));
-    TRY(forget_plan(store, &kept));
+    TRY(delete_own_plan(store, &in_meta));
     return records_delete(&store->records, "entry", RECORDS_BUCKET, bucket, 4);
 }
 
-/* ---- merging */
+/* ---- Merging. */
 
 int effort_rank(const char *effort)
 {
@@ -410,19 +415,20 @@ static int compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* Above 0: a is the better one.  When everything that counts is equal any fixed order will do, if
- * it tells apart whatever is exported; sites with an older moetune begin with the plan. */
-static int better(const struct entry_row *a, const struct entry_row *b)
+/* Returns above 0 where `a` is the better entry. When everything that counts is equal, any fixed
+ * order works if it compares all exported fields. It begins with the plan, as older versions at
+ * other sites do. */
+static int compare_entries(const struct entry_row *a, const struct entry_row *b)
 {
-    int by = compare(b->fault != NULL, a->fault != NULL);
+    int order = compare(b->fault != NULL, a->fault != NULL);
 
-    by = by ? by : compare(b->tier, a->tier);
-    by = by ? by : compare(b->stale, a->stale);
-    by = by ? by : compare(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
-    by = by ? by : compare(effort_rank(a->effort), effort_rank(b->effort));
-    by = by ? by : compare(a->decided_s, b->decided_s);
-    by = by ? by : compare(a->samples, b->samples);
-    return by ? by : row_order(&entry_table, "plan", a, b);
+    order = order ? order : compare(b->tier, a->tier);
+    order = order ? order : compare(b->stale, a->stale);
+    order = order ? order : compare(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
+    order = order ? order : compare(effort_rank(a->effort), effort_rank(b->effort));
+    order = order ? order : compare(a->decided_s, b->decided_s);
+    order = order ? order : compare(a->samples, b->samples);
+    return order ? order : row_order(&entry_table, "plan", a, b);
 }
 
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
@@ -430,25 +436,26 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 {
     struct entry_row incoming = *entry;
     struct moe_shape shape;
-    int rc = put_entry(store, entry, 0), by;
+    int rc = put_entry(store, entry, 0), order;
 
     *outcome = MERGE_ADDED;
     if (rc != UNSUPPORTED)
         return rc;
     TRY(find_known(store, entry, known));
     TRY(store_shape_get(store, entry->shape, &shape));
-    /* By their own numbers: which standing is there depends on the order of imports. */
+    /* Judges both by their own numbers alone, because the standing that is there depends on the
+     * order of imports. */
     incoming.fault = entry_fault(&incoming, &shape, NULL);
     known->fault = entry_fault(known, &shape, NULL);
-    by = better(&incoming, known);
-    *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
-    if (by == 0)
+    order = compare_entries(&incoming, known);
+    *outcome = order > 0 ? MERGE_REPLACED : (order < 0 ? MERGE_LOST : MERGE_SAME);
+    if (order == 0)
         return OK;
-    TRY(put_history(store, by > 0 ? known : entry, why));
-    return by > 0 ? put_entry(store, entry, known->id) : OK;
+    TRY(put_history(store, order > 0 ? known : entry, why));
+    return order > 0 ? put_entry(store, entry, known->id) : OK;
 }
 
-/* ---- what launches run best */
+/* ---- The best plans of launches. */
 
 #define AT(member) ROW_AT(struct launch_row, member)
 static const struct row_field launch_fields[] = {
@@ -503,7 +510,7 @@ static bool has_launches(const struct store *store)
     return schema_has(store->records.db, "main", launch_table.name);
 }
 
-/* Deletes those of cluster, shape, window (0: any) from the first bucket to the last. */
+/* Deletes launch rows. `range`: cluster, shape, window (0: any), first and last bucket. */
 static int end_launches(struct store *store, const int64_t range[5])
 {
     return has_launches(store) ? records_delete(&store->records, "launch", RECORDS_RANGE, range, 5)
@@ -571,12 +578,12 @@ int store_launch_merge(struct store *store, const struct launch_row *row, bool *
     return *placed ? store_launch_put(store, row) : OK;
 }
 
-/* ---- what is out of date */
+/* ---- Stale entries. */
 
 struct entry_expiry {
     struct store *store;
     uint32_t window, first, last;
-    const char *why, *load; /* load NULL: whatever it is */
+    const char *why, *load; /* load NULL: entries of any load */
 };
 
 static int make_stale(void *self, const struct entry_row *entry)
@@ -612,7 +619,7 @@ int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint
     return store_entries(store, cluster, shape, make_stale, &expiry);
 }
 
-/* ---- pins */
+/* ---- Pins. */
 
 #define AT(member) ROW_AT(struct override_row, member)
 static const struct row_field override_fields[] = {
@@ -631,12 +638,12 @@ const struct row_table override_table = ROW_TABLE("override", struct override_ro
 
 static int put_override(struct store *store, struct override_row *pin)
 {
-    const struct kept_plan kept = plan_of_pin(pin);
+    const struct own_plan in_meta = own_plan_of_pin(pin);
     struct override_row row;
 
     TRY(records_next_id(&store->records, override_table.name, &pin->id));
     row = *pin;
-    return put_plan(store, &override_table, &row, &row.plan, row.shape, &kept, row_put);
+    return put_row_with_plan(store, &override_table, &row, &row.plan, row.shape, &in_meta, row_put);
 }
 
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -653,14 +660,14 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
     TRY(row_list(&store->records, &overlaps, &list));
     if (list.count)
         rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
-    EACH_ROW (override_row, pin, list) { /* what of it lies outside of the range stays pinned */
-        const struct kept_plan kept = plan_of_pin(pin);
+    EACH_ROW (override_row, pin, list) { /* buckets outside the range stay pinned */
+        const struct own_plan in_meta = own_plan_of_pin(pin);
         struct override_row below = *pin, above = *pin;
 
         below.last = first - 1;
         above.first = last + 1;
         if (!rc)
-            rc = forget_plan(store, &kept);
+            rc = delete_own_plan(store, &in_meta);
         if (!rc && pin->first < first)
             rc = put_override(store, &below);
         if (!rc && pin->last > last)

@@ -1,5 +1,5 @@
-/* Rows of nouns, to which all other rows refer: clusters and layers, the counts behind a load's
- * name, and which exported tables came in. */
+/* Rows of nouns, to which all other rows refer: clusters, layers and loads. Also the log of
+ * imported tables. */
 #include "store_inside.h"
 
 #include "declaration.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- clusters and layers */
+/* ---- Clusters and layers. */
 
 static int find_cluster(struct store *store, const struct cluster *cluster,
                         char hex[SHA256_HEX_BYTES], int64_t *id)
@@ -22,7 +22,7 @@ static int find_cluster(struct store *store, const struct cluster *cluster,
     return records_find_text(&store->records, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
 }
 
-/* The fields of a cluster have numbers that follow from its own. */
+/* The ids of a cluster's fields follow from its own id. */
 enum { FIELD_NUMBERS = 64 };
 
 static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
@@ -32,7 +32,7 @@ static int put_cluster(struct store *store, const struct cluster *cluster, const
 
     assert(cluster_field_count <= FIELD_NUMBERS);
     if (id < 0 || id > INT64_MAX / FIELD_NUMBERS - 1)
-        return fail(ERR_CORRUPT, "%s: %lld clusters", store->path, (long long)id);
+        return fail(ERR_CORRUPT, "%s: too many clusters (%lld)", store->path, (long long)id);
     cluster_format(cluster, text, sizeof(text));
     TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
             INTEGER("created_s", time(NULL)), INTEGER("here", here)));
@@ -79,7 +79,7 @@ int store_cluster_add(struct store *store, const struct cluster *cluster, int64_
 
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id)
 {
-    char hex[SHA256_HEX_BYTES], was[CLUSTER_TEXT_BYTES], is[CLUSTER_TEXT_BYTES];
+    char hex[SHA256_HEX_BYTES], known_text[CLUSTER_TEXT_BYTES], new_text[CLUSTER_TEXT_BYTES];
     int rc = find_cluster(store, cluster, hex, id);
     struct cluster known;
     bool here;
@@ -89,10 +89,10 @@ int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, 
     if (rc == OK) {
         TRY(store_cluster_is_here(store, *id, &here));
         TRY(store_cluster_get(store, *id, &known));
-        cluster_format(&known, was, sizeof(was));
-        cluster_format(cluster, is, sizeof(is));
-        /* Whichever came first, the same one stays. */
-        if (here || strcmp(is, was) <= 0)
+        cluster_format(&known, known_text, sizeof(known_text));
+        cluster_format(cluster, new_text, sizeof(new_text));
+        /* Keeps the same text whatever the order of imports. */
+        if (here || strcmp(new_text, known_text) <= 0)
             return OK;
     } else {
         TRY(records_next_id(&store->records, "fingerprint", id));
@@ -114,8 +114,9 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
     int rc;
 
     if (!backend_is_real(cluster->backend))
-        return fail(ERR_ARGUMENT, "%s: a %s cluster is not measured", cluster->name,
-                    cluster->backend);
+        return fail(ERR_ARGUMENT,
+                    "%s: the backend is %s, and only real clusters have measured numbers",
+                    cluster->name, cluster->backend);
     rc = store_cluster_find(store, cluster, id);
     if (rc == UNSUPPORTED)
         return store_cluster_add(store, cluster, id);
@@ -139,7 +140,8 @@ int store_shape_add(struct store *store, const struct moe_shape *shape, int64_t 
     if (rc != UNSUPPORTED)
         return rc;
     if (shape->space && !d)
-        return fail(ERR_ARGUMENT, "a layer of space %u, which nobody has declared", shape->space);
+        return fail(ERR_ARGUMENT, "a layer names the space %u, which is not declared here",
+                    shape->space);
     if (d)
         TRY(PUT(store, "space", INTEGER("id", d->id), TEXT("text", d->text)));
     TRY(records_next_id(&store->records, "shape", id));
@@ -161,7 +163,9 @@ static int get_text(struct store *store, const char *sql, int64_t id, char *text
     TRY(records_query(&store->records, sql, &id, 1, &statement));
     rc = records_step(&store->records, statement);
     if (rc)
-        return rc == UNSUPPORTED ? fail(ERR_FORMAT, "%s: a row without its noun", store->path) : rc;
+        return rc == UNSUPPORTED
+                   ? fail(ERR_FORMAT, "%s: a row refers to a row that does not exist", store->path)
+                   : rc;
     if (!text_put(text, size, "%s", (const char *)sqlite3_column_text(statement, 0)))
         rc = fail(ERR_CORRUPT, "%s: a text of more than %zu letters", store->path, size - 1);
     sqlite3_reset(statement);
@@ -225,7 +229,7 @@ int store_clusters_elsewhere(struct store *store,
     return rc;
 }
 
-/* ---- loads */
+/* ---- Loads. */
 
 int store_load(struct store *store, const char *name, const char *text)
 {
@@ -247,7 +251,7 @@ int store_load_get(struct store *store, const char *name, char *text, size_t siz
     return rc;
 }
 
-/* ---- imports */
+/* ---- Imports. */
 
 int store_import_add(struct store *store, const struct import_row *row)
 {

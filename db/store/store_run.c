@@ -1,5 +1,4 @@
-/* Rows of what was measured: runs of the tuner, their trials, and each trial's samples and phases.
- */
+/* Rows of measurements: runs of the tuner, their trials, and each trial's samples and phases. */
 #include "store_inside.h"
 
 #include "status.h"
@@ -9,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- runs */
+/* ---- Runs. */
 
 const char *const run_state_words[] = { "running", "complete", "interrupted",
                                         "failed",  "killed",   NULL };
@@ -44,10 +43,10 @@ int store_run_begin(struct store *store, struct run_row *run)
 
 int store_run_update(struct store *store, const struct run_row *run)
 {
-    struct run_row now = *run;
+    struct run_row updated = *run;
 
-    now.updated_s = time(NULL);
-    return row_put(&store->records, &run_table, &now);
+    updated.updated_s = time(NULL);
+    return row_put(&store->records, &run_table, &updated);
 }
 
 int store_runs(struct store *store, struct row_list *out)
@@ -56,22 +55,23 @@ int store_runs(struct store *store, struct row_list *out)
     size_t length = strlen(store->path), ending = strlen(".published");
     char owner[PATH_MAX];
     struct run_row *runs;
-    bool written;
+    bool has_writer;
 
-    /* Whoever writes to it, or to the database that it is a snapshot of, is in the newest run. */
+    /* A process that writes the database, or the one of which this is a snapshot, belongs to the
+     * newest run. */
     if (length > ending && !strcmp(store->path + length - ending, ".published"))
         length -= ending;
-    written = text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
-              lease_is_held(owner);
+    has_writer = text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
+                 lease_is_held(owner);
     TRY(row_list(&store->records, &query, out));
     runs = out->rows;
     for (size_t i = 0; i < out->count; i++)
-        if (runs[i].state == RUN_RUNNING && !(written && i == 0))
+        if (runs[i].state == RUN_RUNNING && !(has_writer && i == 0))
             runs[i].state = RUN_KILLED;
     return OK;
 }
 
-/* ---- trials */
+/* ---- Trials. */
 
 const char *const trial_state_words[] = { "running", "ok",     "no memory", "timeout", "crashed",
                                           "wrong",   "failed", "ruled out", NULL };
@@ -137,7 +137,7 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                  void *self)
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
-    /* An index serves those of one bucket. */
+    /* an index finds the trials of one bucket */
     const struct row_query query = { &trial_table, NULL,
                                      bucket == UINT32_MAX ? ANY_BUCKET " ORDER BY id"
                                                           : "WHERE " RECORDS_BUCKET " ORDER BY id",
@@ -152,7 +152,7 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return rc;
 }
 
-/* ---- samples */
+/* ---- Samples. */
 
 int store_sample_add(struct store *store, int64_t trial, const struct sample_row *sample)
 {
@@ -176,7 +176,7 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
 }
 
-/* Where the query joins no trial only the trial's id is known. */
+/* Where the query does not join the trial, only the trial's id is known. */
 static int show_samples(struct store *store, const struct row_query *query,
                         store_sample_visitor *each, void *self)
 {
@@ -219,7 +219,7 @@ int store_samples_all(struct store *store, store_sample_visitor *each, void *sel
     return show_samples(store, &query, each, self);
 }
 
-/* ---- phases */
+/* ---- Phases. */
 
 #define AT(member) ROW_AT(struct phase_row, member)
 static const struct row_field phase_fields[] = {

@@ -1,4 +1,5 @@
-/* Arrays that grow by one item at a time; their room is the next power of two of their count. */
+/* Arrays that grow by one item at a time. An array has room for the next power of two of its count,
+ * so no capacity is kept beside it. */
 #ifndef ARRAY_H
 #define ARRAY_H
 
@@ -7,8 +8,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Room for one more item of `bytes`: the array, where it is now.  NULL, said, and the array stays.
- */
+/* Returns the array, perhaps moved, with room for one more item of `bytes` bytes behind its first
+ * `count`. Returns NULL after a message when memory ran out; the old array is then unchanged. */
 static inline void *array_more(void *array, size_t count, size_t bytes)
 {
     void *more = array;
@@ -20,7 +21,7 @@ static inline void *array_more(void *array, size_t count, size_t bytes)
     return more;
 }
 
-/* Appends a value, or returns ERR_NOMEM from the function it stands in. */
+/* Appends a value to an array. When memory ran out, makes the calling function return ERR_NOMEM. */
 #define ARRAY_APPEND(array, count, value)                                                          \
     do {                                                                                           \
         void *more_ = array_more(array, count, sizeof(*(array)));                                  \

@@ -1,4 +1,5 @@
-/* What the buckets of a table are buckets of. */
+/* Divides keys into buckets: from the width of a layer's table, or from the edges that a space
+ * declares. */
 #include "buckets.h"
 
 #include "shape.h"
@@ -13,7 +14,7 @@ struct buckets buckets_of(const struct moe_shape *shape, uint32_t window)
     return (struct buckets){ declaration_find(shape->space), window };
 }
 
-const char *buckets_key(struct buckets r)
+const char *buckets_key_name(struct buckets r)
 {
     return r.declared ? r.declared->key : "capacities";
 }
@@ -35,12 +36,12 @@ bool buckets_find(struct buckets r, uint64_t key, double class, uint32_t *bucket
     return true;
 }
 
-bool buckets_hold(struct buckets r, uint32_t bucket, uint64_t key)
+bool buckets_contain(struct buckets r, uint32_t bucket, uint64_t key)
 {
-    return key >= buckets_from(r, bucket) && key <= buckets_to(r, bucket);
+    return key >= buckets_lowest(r, bucket) && key <= buckets_highest(r, bucket);
 }
 
-uint64_t buckets_from(struct buckets r, uint32_t bucket)
+uint64_t buckets_lowest(struct buckets r, uint32_t bucket)
 {
     uint32_t classes = buckets_classes(r);
 
@@ -49,19 +50,19 @@ uint64_t buckets_from(struct buckets r, uint32_t bucket)
     return bucket < classes ? 0 : declaration_key(r.declared, bucket - classes) + 1;
 }
 
-uint64_t buckets_to(struct buckets r, uint32_t bucket)
+uint64_t buckets_highest(struct buckets r, uint32_t bucket)
 {
     return r.declared && bucket / buckets_classes(r) >= r.declared->key_edges
                ? UINT64_MAX
-               : buckets_capacity(r, bucket);
+               : buckets_key_of(r, bucket);
 }
 
-uint64_t buckets_capacity(struct buckets r, uint32_t bucket)
+uint64_t buckets_key_of(struct buckets r, uint32_t bucket)
 {
     return r.declared ? declaration_key(r.declared, bucket) : bucket_capacity(r.window, bucket);
 }
 
-double buckets_class(struct buckets r, uint32_t bucket)
+double buckets_class_of(struct buckets r, uint32_t bucket)
 {
     return r.declared ? declaration_class(r.declared, bucket) : 0;
 }
@@ -74,14 +75,14 @@ const char *buckets_text(struct buckets r, uint32_t first, uint32_t last,
     int used;
 
     if (!d) {
-        snprintf(room, BUCKETS_TEXT_BYTES, "%" PRIu64 "-%" PRIu64, buckets_from(r, first),
-                 buckets_to(r, last));
+        snprintf(room, BUCKETS_TEXT_BYTES, "%" PRIu64 "-%" PRIu64, buckets_lowest(r, first),
+                 buckets_highest(r, last));
         return room;
     }
     declaration_ranges(d, first, last, room, BUCKETS_TEXT_BYTES);
     if (classes == 1 || first == last)
         return room;
-    if (first % classes == 0 && last % classes == classes - 1) { /* all classes of some buckets */
+    if (first % classes == 0 && last % classes == classes - 1) { /* all classes of some ranges */
         room[strcspn(room, " ")] = 0;
         return room;
     }

@@ -1,6 +1,6 @@
-/* What the buckets of a table are buckets of: of the capacity, all as wide, or of the key that a
- * declared space has, perhaps for each of its classes.  A bucket is one number: its range times the
- * classes, and the class.  Two words that are passed by value; a declaration is never freed. */
+/* How a table divides its keys into buckets. A layer's buckets are equally wide ranges of
+ * capacities. A declared space has ranges of its own key, and perhaps several classes in each
+ * range. A bucket is one number: range * classes + class. */
 #ifndef BUCKETS_H
 #define BUCKETS_H
 
@@ -10,51 +10,58 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The division of one table: a plain value that is passed by value. It borrows the declaration,
+ * which is never freed. */
 struct buckets {
-    const struct declaration *declared; /* that has the edges; NULL: capacities */
-    uint32_t window;                    /* capacities of a bucket; 1 where edges are declared */
+    const struct declaration *declared; /* has the edges of the ranges; NULL: the key is the
+                                         * capacity */
+    uint32_t window;                    /* capacities in a bucket (R); 1 where a space declares the
+                                         * edges */
 };
 
-/* Those of a layer, of that width. */
+/* Returns the division of a layer with that width, or of the space that the layer names. */
 struct buckets buckets_of(const struct moe_shape *shape, uint32_t window);
 
-/* "capacities", or the name of the key. */
-const char *buckets_key(struct buckets buckets);
+/* Returns the name of the key: "capacities", or the name that the space gives it. */
+const char *buckets_key_name(struct buckets buckets);
 
-/* How many classes each range has; 1 without any. */
+/* Returns how many classes each range has: 1 where the space has no class. */
 static inline uint32_t buckets_classes(struct buckets r)
 {
     return r.declared ? declaration_classes(r.declared) : 1;
 }
 
-/* All buckets lie below it. */
+/* Returns the first number that is no bucket any more: every bucket is below it. */
 uint64_t buckets_end(struct buckets buckets);
 
-/* The bucket of a key and class; without classes the latter is ignored.  False: that is negative or
- * no number. */
+/* Finds the bucket of a key and a class. Without classes the class is ignored. Returns false where
+ * a class is needed and is negative or no number. */
 bool buckets_find(struct buckets buckets, uint64_t key, double class, uint32_t *bucket);
 
-/* Whether a key lies in a bucket, whatever its class. */
-bool buckets_hold(struct buckets buckets, uint32_t bucket, uint64_t key);
+/* Returns whether a key lies in the range of a bucket, whatever the bucket's class is. */
+bool buckets_contain(struct buckets buckets, uint32_t bucket, uint64_t key);
 
-/* Its lowest key and its highest one; UINT64_MAX: there is none. */
-uint64_t buckets_from(struct buckets buckets, uint32_t bucket);
-uint64_t buckets_to(struct buckets buckets, uint32_t bucket);
+/* Return the lowest and the highest key of a bucket. The highest is UINT64_MAX where the range has
+ * no end. */
+uint64_t buckets_lowest(struct buckets buckets, uint32_t bucket);
+uint64_t buckets_highest(struct buckets buckets, uint32_t bucket);
 
-/* The key that stands for a bucket: its highest, or one that lies in the open last range.  And the
- * class; 0 without classes. */
-uint64_t buckets_capacity(struct buckets buckets, uint32_t bucket);
-double buckets_class(struct buckets buckets, uint32_t bucket);
+/* Return the key and the class that stand for a bucket. The key is the highest one, or a key inside
+ * the last, open range. The class is 0 where there are no classes. */
+uint64_t buckets_key_of(struct buckets buckets, uint32_t bucket);
+double buckets_class_of(struct buckets buckets, uint32_t bucket);
 
-/* "992-2079", the capacities of buckets; "65-256 skew <=1.25" of a declared space, over several
- * classes perhaps "<=64 skew >2 to 65-256 skew <=1".  It lasts as long as the block around it. */
+/* Writes the keys of the buckets `first` to `last`: "992-2079" for capacities, "65-256 skew <=1.25"
+ * for a declared space. Over several classes the text is "<=64 skew >2 to 65-256 skew <=1". The
+ * macro's text lasts as long as the block around it. */
 enum { BUCKETS_TEXT_BYTES = 128 };
 #define BUCKETS_TEXT(buckets, first, last)                                                         \
     buckets_text(buckets, first, last, (char[BUCKETS_TEXT_BYTES]){ 0 })
 const char *buckets_text(struct buckets buckets, uint32_t first, uint32_t last,
                          char room[BUCKETS_TEXT_BYTES]);
 
-/* "bucket 9 of width 64", "bucket 3 (tokens 65-256 skew >1.25)"; lasts as long. */
+/* Writes the name of a bucket for messages: "bucket 9 of width 64", "bucket 3 (tokens 65-256 skew
+ * >1.25)". The macro's text lasts as long as the block around it. */
 #define BUCKET_NAME(buckets, bucket) bucket_name(buckets, bucket, (char[BUCKETS_TEXT_BYTES]){ 0 })
 const char *bucket_name(struct buckets buckets, uint32_t bucket, char room[BUCKETS_TEXT_BYTES]);
 

@@ -3,13 +3,14 @@
 
 #include <math.h>
 
-/* What can be no time is not known. */
+/* A number that can be no time counts as unknown. */
 static double time_of(double us)
 {
     return us > 0 && isfinite(us) ? us : (double)NAN;
 }
 
-/* All three are known, and in order; or at most the value is. */
+/* Returns whether all three numbers are known and in order. An interval without ends is in order,
+ * too. */
 static bool is_interval(const struct gain *g)
 {
     if (isnan(g->low) && isnan(g->high))

@@ -1,5 +1,5 @@
-/* What an entry says of a plan other than the default one of its layer, and whether it may answer.
- */
+/* What an entry claims of a plan that is not the default, and whether the claim is sound enough to
+ * answer trainers. */
 #ifndef CLAIM_H
 #define CLAIM_H
 
@@ -7,25 +7,28 @@
 
 #include <stdbool.h>
 
-/* Numbers that are not known are NAN. */
+/* The numbers of one entry: a plain value. Times are in microseconds; a number that is not known is
+ * NAN. */
 struct claim {
     double time_us, low_us, high_us, default_us;
-    struct gain gain; /* over the default plan */
+    struct gain gain; /* saving over the default plan */
     double bound;
-    bool faster;   /* the decision's word is that the plan is faster than the default */
-    double pooled; /* of the best static plan: what its whole table gains; NAN: of another plan */
+    bool faster;   /* the decision found the plan faster than the default */
+    double pooled; /* gain of the whole table, if the plan was chosen for all buckets together; else
+                    * NAN */
 };
 
-/* Why such a plan does not answer: what is wrong with which number. */
+/* Why a plan does not answer: the number that is wrong, and what is wrong with it. */
 struct claim_fault {
-    const char *field, *why; /* "gain" "is ..." */
+    const char *field, *why; /* for example "gain", "is ..." */
 };
 
-/* NULL: nothing speaks against it.  Either a number is impossible, or by the gain, else by the
- * times, the plan is not faster than the default.  A gain that is not known follows from the times.
- * A plan answers where the default has no time, for then the default cannot run.  Where the plan
- * was chosen for its whole table, its gain over that table counts, and not the one in the bucket.
- */
+/* Returns NULL where nothing speaks against the plan, else the reason, which is never freed.
+ *
+ * A claim is unsound if a number is impossible, or if its gain (else its times) says that the plan
+ * is not faster than the default. A gain that is not known follows from the times. Where the
+ * default has no time, it cannot run, and the plan answers. Where the plan was chosen for its whole
+ * table, the gain of that table counts instead of the bucket's. */
 const struct claim_fault *claim_fault(const struct claim *claim);
 
 #endif

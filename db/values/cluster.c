@@ -1,5 +1,5 @@
-/* The list of all fields of a cluster, and what walks it: formatting, parsing, hashing, comparison.
- */
+/* The list of all fields of a cluster, and the functions that walk it: they format, parse, hash and
+ * compare clusters. */
 #include "cluster.h"
 
 #include "input_file.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest line, and comments around lines. */
+/* The longest line, and the longest text with comments around its lines. */
 enum { LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES, RANKS_MOST = 1 << 20 };
 
 #define AT(field) offsetof(struct cluster, field), sizeof(((struct cluster *)0)->field)
@@ -128,13 +128,14 @@ static bool is_known(const struct cluster *cluster, const struct cluster_field *
     return *(const uint32_t *)value != 0;
 }
 
-/* Ranks per node 0 is worth a line: it says that nodes differ. */
+/* Ranks per node 0 are written, too: they say that nodes differ. */
 static bool is_written(const struct cluster *cluster, const struct cluster_field *field)
 {
     return is_known(cluster, field) || field->offset == offsetof(struct cluster, ranks_per_node);
 }
 
-/* A decimal point of some bytes becomes another: the C library writes and reads the locale's. */
+/* Replaces the decimal point `from` by `to`, because the C library reads and writes the locale's
+ * point, which may have several bytes. */
 static void swap_point(const char *text, const char *from, const char *to, char *out, size_t size)
 {
     const char *at = strstr(text, from);
@@ -145,12 +146,12 @@ static void swap_point(const char *text, const char *from, const char *to, char 
         text_put(out, size, "%s", text);
 }
 
-/* The shortest text that reads back as the same number; with a point in every locale. */
+/* Writes the shortest text that reads back as the same number, with a point in every locale. */
 static void format_number(double value, char *text, size_t size)
 {
     char local[64];
 
-    value += 0.0; /* no -0 */
+    value += 0.0; /* turns -0 into 0 */
     if (value == floor(value) && fabs(value) < 1e15) {
         snprintf(text, size, "%.0f", value); /* 1000 rather than 1e+03 */
         return;
@@ -163,7 +164,8 @@ static void format_number(double value, char *text, size_t size)
     swap_point(local, localeconv()->decimal_point, ".", text, size);
 }
 
-/* What one line cannot hold is replaced, so that the text reads back as the same value. */
+/* Writes a word, and replaces what one line cannot hold. So the text reads back as the same
+ * value. */
 static void format_word(const char *word, char *text, size_t size)
 {
     size_t length = 0;
@@ -210,7 +212,7 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size)
     return (int)used;
 }
 
-/* Digits, point and exponent only, read the same in every locale. */
+/* Reads a number of digits, point, sign and exponent, the same in every locale. */
 static bool parse_number(const char *text, double *out)
 {
     char local[64], *end;
@@ -218,7 +220,7 @@ static bool parse_number(const char *text, double *out)
     if (strlen(text) > 40 || strspn(text, "0123456789.eE+-") != strlen(text))
         return false;
     swap_point(text, ".", localeconv()->decimal_point, local, sizeof(local));
-    *out = strtod(local, &end) + 0.0; /* no -0 */
+    *out = strtod(local, &end) + 0.0; /* turns -0 into 0 */
     return end != local && !*end && isfinite(*out);
 }
 
@@ -265,7 +267,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* Ranks, nodes and racks must fit together; `line` says where the ranks stand. */
+/* Checks that ranks, nodes and racks fit together. `line` is the line of the ranks, for the
+ * message. */
 static int check_counts(const struct cluster *c, const char *origin, int line)
 {
     if (c->ranks_per_node && c->nodes && (uint64_t)c->nodes * c->ranks_per_node != c->ranks)
@@ -276,8 +279,10 @@ static int check_counts(const struct cluster *c, const char *origin, int line)
                     c->ranks, c->ranks_per_node);
     if (c->ranks && c->ranks_per_node && c->ranks_per_rack &&
         !rank_layout_has_racks(cluster_layout(c)))
-        return fail(ERR_FORMAT, "%s:%d: racks of %u ranks are not several, of several nodes each",
-                    origin, line, c->ranks_per_rack);
+        return fail(
+            ERR_FORMAT,
+            "%s:%d: racks of %u ranks: there must be several racks, each of several whole nodes",
+            origin, line, c->ranks_per_rack);
     if (c->ranks && c->nodes > c->ranks)
         return fail(ERR_FORMAT, "%s:%d: %u nodes cannot share %u ranks", origin, line, c->nodes,
                     c->ranks);
@@ -287,7 +292,11 @@ static int check_counts(const struct cluster *c, const char *origin, int line)
 int cluster_parse(const char *text, const char *origin, struct cluster *out)
 {
     struct cluster c = cluster_unknown();
-    int given[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = { 0 }; /* on which line */
+    int line_of_field[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = {
+        0
+    }; /* the line of each
+        * field; 0: not seen
+        * yet */
     int number = 0, ranks_line = 0;
 
     if (strnlen(text, TEXT_LIMIT_BYTES) == TEXT_LIMIT_BYTES)
@@ -295,7 +304,7 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
                     origin, TEXT_LIMIT_BYTES);
     while (*text) {
         size_t length = strcspn(text, "\n");
-        char line[LINE_BYTES], *sign, *name, *value;
+        char line[LINE_BYTES], *equals, *name, *value;
         const char *wrong;
         size_t i = 0;
 
@@ -309,22 +318,22 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
         name = trim(line);
         if (!*name)
             continue;
-        sign = strchr(name, '=');
-        if (!sign)
-            return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", origin, number,
+        equals = strchr(name, '=');
+        if (!equals)
+            return fail(ERR_FORMAT, "%s:%d: \"%s\" is no line \"name = value\"", origin, number,
                         TEXT_SHORT(name, 60));
-        *sign = 0;
-        value = trim(sign + 1);
+        *equals = 0;
+        value = trim(equals + 1);
         name = trim(name);
         while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
             i++;
         if (i == cluster_field_count)
             return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", origin, number,
                         TEXT_SHORT(name, 60));
-        if (given[i])
+        if (line_of_field[i])
             return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", origin, number,
-                        name, given[i]);
-        given[i] = number;
+                        name, line_of_field[i]);
+        line_of_field[i] = number;
         if (cluster_fields[i].offset == offsetof(struct cluster, ranks))
             ranks_line = number;
         wrong = store_value(&cluster_fields[i], value, &c);
@@ -374,9 +383,9 @@ struct rank_layout cluster_layout(const struct cluster *c)
     return (struct rank_layout){ c->ranks, c->ranks_per_node, c->ranks_per_rack };
 }
 
-/* Noise of launches becomes unknown instead of 0: a description from before that field stays what
- * it was. */
-void cluster_silence(struct cluster *c)
+/* Launch noise becomes unknown instead of 0, so that a description from before this field keeps its
+ * hash. */
+void cluster_remove_noise(struct cluster *c)
 {
     c->noise_percent = c->outlier_percent = c->drift_percent = 0;
     c->launch_noise_percent = NAN;
@@ -390,13 +399,14 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
                    cluster_fields[i].bytes);
 }
 
-/* Whether the field came later: a cluster in which it is unknown has the same hash as before. */
+/* Returns whether a later version added the field. Where it is unknown, the cluster has the same
+ * hash as before. */
 static bool came_later(const struct cluster_field *field)
 {
     return field->offset >= offsetof(struct cluster, cta_gbs);
 }
 
-/* Pairs of fields of which one says nothing without the other. */
+/* Pairs of numbers that mean something only together. */
 static const struct pair {
     size_t one, other;
 } pairs[] = {
@@ -418,7 +428,7 @@ static double number_at(const struct cluster *cluster, size_t offset)
     return *(const double *)(const void *)((const char *)cluster + offset);
 }
 
-static bool has_other(const struct cluster *cluster, size_t offset)
+static bool partner_is_known(const struct cluster *cluster, size_t offset)
 {
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
         if ((pairs[i].one == offset && isfinite(number_at(cluster, pairs[i].other))) ||
@@ -427,13 +437,13 @@ static bool has_other(const struct cluster *cluster, size_t offset)
     return false;
 }
 
-/* What matters to messages only need not be known where there are none. */
+/* A number about messages may be missing where no messages are sent. */
 bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field)
 {
     if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER || is_known(cluster, field))
         return false;
     if (came_later(field))
-        return has_other(cluster, field->offset);
+        return partner_is_known(cluster, field->offset);
     if (field->offset == offsetof(struct cluster, overlap_slowdown))
         return cluster->ranks > 1;
     if (strstr(field->name, "_inside_"))
@@ -444,7 +454,7 @@ bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *fi
 int cluster_check_model(const struct cluster *cluster, const char *origin)
 {
     if (strcmp(cluster->backend, "sim") != 0)
-        return fail(ERR_FORMAT, "%s: a modelled cluster says \"backend = sim\"", origin);
+        return fail(ERR_FORMAT, "%s: a modelled cluster needs the line \"backend = sim\"", origin);
     if (!cluster->ranks || !cluster->nodes)
         return fail(ERR_FORMAT, "%s: ranks or nodes are missing", origin);
     for (size_t i = 0; i < cluster_field_count; i++)
@@ -456,24 +466,29 @@ int cluster_check_model(const struct cluster *cluster, const char *origin)
 int cluster_resize(struct cluster *c, uint32_t ranks)
 {
     if (!c->ranks_per_node)
-        return fail(ERR_ARGUMENT, "--ranks: the nodes of this cluster differ: only its own %u",
+        return fail(ERR_ARGUMENT,
+                    "--ranks: the nodes of this cluster differ, so only its own number of ranks, "
+                    "%u, is possible",
                     c->ranks);
     if (!ranks || ranks > RANKS_MOST || (ranks > c->ranks_per_node && ranks % c->ranks_per_node))
         return fail(ERR_ARGUMENT,
-                    "--ranks %u: 1 to %u on one node of this cluster, or a multiple of %u up to %d",
+                    "--ranks %u: it must be from 1 to %u, one node of this cluster, or a multiple "
+                    "of %u up to %d",
                     ranks, c->ranks_per_node, c->ranks_per_node, RANKS_MOST);
     if (strcmp(c->rank_speeds_percent, "unknown") != 0 && ranks != c->ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u: rank_speeds_percent says how fast its %u are", ranks,
-                    c->ranks);
+        return fail(ERR_ARGUMENT, "--ranks %u: rank_speeds_percent of this cluster is for %u ranks",
+                    ranks, c->ranks);
     if (c->ranks_per_rack && ranks > c->ranks_per_rack && ranks % c->ranks_per_rack)
-        return fail(ERR_ARGUMENT, "--ranks %u: up to %u in one rack of this cluster, or a multiple",
-                    ranks, c->ranks_per_rack);
+        return fail(
+            ERR_ARGUMENT,
+            "--ranks %u: it must be at most %u, one rack of this cluster, or a multiple of that",
+            ranks, c->ranks_per_rack);
     c->ranks = ranks;
     if (ranks < c->ranks_per_node)
         c->ranks_per_node = ranks;
     c->nodes = ranks / c->ranks_per_node;
     if (!rank_layout_has_racks(cluster_layout(c)))
-        c->ranks_per_rack = 0; /* one is left */
+        c->ranks_per_rack = 0; /* only one rack remains */
     return OK;
 }
 
@@ -482,7 +497,7 @@ int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out)
     TRY(cluster_read(path, out));
     if (ranks)
         TRY(cluster_resize(out, ranks));
-    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
+    /* A real machine as `probe` prints it becomes a model, and its rows are marked as modelled. */
     snprintf(out->backend, sizeof(out->backend), "sim");
     return cluster_check_model(out, path);
 }
@@ -498,8 +513,8 @@ int cluster_check_multiplies(const struct cluster *cluster, uint32_t dtype)
     if (cluster_multiplies(cluster, dtype))
         return OK;
     return fail(ERR_ARGUMENT,
-                "the cluster's speed of products is that of %s (gemm_dtype), and the layer's are "
-                "in %s: --dtype %s, or a description by moetune probe --dtype %s",
+                "the cluster's gemm_gflops is for %s (gemm_dtype), and the layer computes in %s: "
+                "give --dtype %s, or a description from moetune probe --dtype %s",
                 cluster->gemm_dtype, dtype_words[dtype], cluster->gemm_dtype, dtype_words[dtype]);
 }
 
@@ -510,12 +525,12 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
     sha256_init(&sha);
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
-        bool says =
+        bool is_hashed =
             f->class == CLUSTER_HARD || (f->class == CLUSTER_MODEL && f->kind == FIELD_NUMBER &&
                                          !strcmp(cluster->backend, "sim"));
         char line[LINE_BYTES];
 
-        if (!says || (came_later(f) && !is_known(cluster, f)))
+        if (!is_hashed || (came_later(f) && !is_known(cluster, f)))
             continue;
         snprintf(line, sizeof(line), "%s = %s\n", f->name, CLUSTER_VALUE(cluster, f));
         sha256_add(&sha, line, strlen(line));
@@ -548,10 +563,10 @@ static const char steps_words[][STEPS_BYTES] = {
 };
 enum { STEPS_WORDS = sizeof(steps_words) / sizeof(steps_words[0]) };
 
-void cluster_note_steps(struct cluster *cluster, uint32_t steps_are)
+void cluster_add_steps(struct cluster *cluster, uint32_t steps_are)
 {
     const char *known = strcmp(cluster->environment, "none") ? cluster->environment : "";
-    /* If there is too little room the end of the variables is cut, not this word. */
+    /* If there is too little room, this cuts the end of the variables and not the word. */
     char kept[sizeof(cluster->environment) - STEPS_BYTES];
 
     if (steps_are == STEPS_EAGER)
@@ -599,8 +614,8 @@ bool cluster_has_library_a2a(const struct cluster *c)
            (major > 2 || (major == 2 && minor >= 28));
 }
 
-/* LL128 wants links that keep 128 bytes together: NVLink does, and of a network nobody here knows.
- * Told to, NCCL uses it anywhere, and where it should not, bytes may arrive wrong. */
+/* LL128 needs links that keep 128 bytes together. NVLink does; of a network it is not known. NCCL
+ * uses LL128 anywhere when it is forced to, and on the wrong link bytes may arrive wrong. */
 struct protocols cluster_protocols(const struct cluster *c)
 {
     const uint32_t any = 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE, ll128 = 1u << MOE_PROTO_LL128;
@@ -612,7 +627,7 @@ struct protocols cluster_protocols(const struct cluster *c)
         return (struct protocols){ 0 };
     if (!strcmp(c->backend, "cuda"))
         return (struct protocols){ any | ll128, whole ? any | ll128 : any };
-    /* Only a library that gathers by itself has a choice. */
+    /* Only a library that gathers by itself can choose a protocol. */
     modelled = modelled && isfinite(c->ring_step_us) ? modelled | 1u << MOE_PROTO_SIMPLE : 0;
     return (struct protocols){ modelled, modelled };
 }

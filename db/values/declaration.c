@@ -1,5 +1,5 @@
-/* What a declared space means: its plans as numbers and as text, which of them its needs allow, the
- * buckets of its key, and the spaces that this process knows. */
+/* The meaning of a declared space: its plans as numbers and text, the plans that its needs allow,
+ * the buckets of its key. Also keeps the list of spaces that this process knows. */
 #include "declaration.h"
 
 #include "status.h"
@@ -27,14 +27,15 @@ void declaration_free(struct declaration *d)
     free(d);
 }
 
-/* ---- choices */
+/* ---- Choices. */
 
 uint32_t declaration_value(const struct declaration *d, uint32_t choice, size_t axis)
 {
     return choice / d->axis[axis].stride % d->axis[axis].values;
 }
 
-uint32_t declaration_with(const struct declaration *d, uint32_t choice, size_t axis, uint32_t value)
+uint32_t declaration_with_value(const struct declaration *d, uint32_t choice, size_t axis,
+                                uint32_t value)
 {
     return choice + (value - declaration_value(d, choice, axis)) * d->axis[axis].stride;
 }
@@ -58,7 +59,7 @@ bool declaration_legal_on(const struct declaration *d, uint32_t choice, uint32_t
 {
     size_t length;
 
-    return declaration_legal(d, choice) && !declaration_refusal(d, choice, ranks, &length);
+    return declaration_legal(d, choice) && !declaration_broken_need(d, choice, ranks, &length);
 }
 
 bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b)
@@ -73,7 +74,7 @@ uint32_t declaration_launch(const struct declaration *d, uint32_t choice)
 {
     for (size_t i = 0; i < d->axes; i++)
         if (!d->axis[i].restart)
-            choice = declaration_with(d, choice, i, 0);
+            choice = declaration_with_value(d, choice, i, 0);
     return choice;
 }
 
@@ -86,8 +87,8 @@ size_t declaration_likeness(const struct declaration *d, uint32_t choice)
     return alike;
 }
 
-bool declaration_launch_usual(const struct declaration *d, uint32_t launch, uint32_t ranks,
-                              uint32_t *choice)
+bool declaration_launch_default(const struct declaration *d, uint32_t launch, uint32_t ranks,
+                                uint32_t *choice)
 {
     size_t length, most = 0;
     bool found = false;
@@ -96,7 +97,7 @@ bool declaration_launch_usual(const struct declaration *d, uint32_t launch, uint
         size_t alike = declaration_likeness(d, d->plan[i]);
 
         if (!declaration_same_launch(d, d->plan[i], launch) || (found && alike <= most) ||
-            declaration_refusal(d, d->plan[i], ranks, &length))
+            declaration_broken_need(d, d->plan[i], ranks, &length))
             continue;
         *choice = d->plan[i];
         most = alike;
@@ -105,7 +106,7 @@ bool declaration_launch_usual(const struct declaration *d, uint32_t launch, uint
     return found;
 }
 
-/* Those axes as "ep, backend", for a sentence. */
+/* Writes the names of the axes that need a restart, as "ep, backend", for a message. */
 static void restart_axes(const struct declaration *d, char *text, size_t size)
 {
     *text = 0;
@@ -119,7 +120,7 @@ static void restart_axes(const struct declaration *d, char *text, size_t size)
 int declaration_launch_scan(const struct declaration *d, const char *text, uint32_t *choice,
                             char *why, size_t size)
 {
-    uint32_t said = d->usual, seen = 0;
+    uint32_t scanned = d->default_choice, seen = 0;
     char axes[DECLARATION_FAULT_BYTES / 2];
 
     restart_axes(d, axes, sizeof(axes));
@@ -130,12 +131,14 @@ int declaration_launch_scan(const struct declaration *d, const char *text, uint3
         uint32_t value;
 
         if (i == d->axes || !d->axis[i].restart || name == length) {
+            const char *fault = "changes that axis while it runs";
+
+            if (i == d->axes)
+                fault = "has no such axis";
+            else if (name == length)
+                fault = "needs a value";
             text_put(why, size, "\"%.*s\" is no AXIS=VALUE of a launch: %s %s (restart axes: %s)",
-                     shown, text, d->name,
-                     i == d->axes     ? "has no such axis"
-                     : name == length ? "wants a value"
-                                      : "changes that axis while it runs",
-                     axes);
+                     shown, text, d->name, fault, axes);
             return ERR_ARGUMENT;
         }
         value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
@@ -146,11 +149,11 @@ int declaration_launch_scan(const struct declaration *d, const char *text, uint3
                 text_add(why, size, "%s%s", v ? ", " : "; it has ", d->axis[i].text[v]);
             return ERR_ARGUMENT;
         }
-        said = declaration_with(d, said, i, value);
+        scanned = declaration_with_value(d, scanned, i, value);
         seen |= 1u << i;
         text += length;
     }
-    *choice = said;
+    *choice = scanned;
     return OK;
 }
 
@@ -165,19 +168,19 @@ char *declaration_launch_words(const struct declaration *d, uint32_t choice,
     return text;
 }
 
-uint32_t declaration_apart(const struct declaration *d, uint32_t choice)
+uint32_t declaration_distance(const struct declaration *d, uint32_t choice)
 {
-    uint32_t apart = 0;
+    uint32_t distance = 0;
 
     for (size_t a = 0; a < d->axes; a++) {
-        uint32_t value = declaration_value(d, choice, a), usual = d->axis[a].fallback;
-        uint32_t steps = value > usual ? value - usual : usual - value;
+        uint32_t value = declaration_value(d, choice, a), default_value = d->axis[a].fallback;
+        uint32_t steps = value > default_value ? value - default_value : default_value - value;
 
         if (steps)
-            apart +=
+            distance +=
                 (d->axis[a].restart ? 1u << 20 : 0) + (1u << 14) + (d->axis[a].words ? 1 : steps);
     }
-    return apart;
+    return distance;
 }
 
 int declaration_format(const struct declaration *d, uint32_t choice, char *text, size_t size)
@@ -197,7 +200,7 @@ int declaration_format(const struct declaration *d, uint32_t choice, char *text,
     return (int)used;
 }
 
-/* ---- needs */
+/* ---- Needs. */
 
 static int64_t term_value(const struct declared_term *term, const int64_t *at)
 {
@@ -247,8 +250,8 @@ bool declared_need_holds(const struct declared_need *need, const int64_t *at)
     return all;
 }
 
-const char *declaration_refusal(const struct declaration *d, uint32_t choice, uint32_t ranks,
-                                size_t *length)
+const char *declaration_broken_need(const struct declaration *d, uint32_t choice, uint32_t ranks,
+                                    size_t *length)
 {
     int64_t at[DECLARED_NUMBERS] = { [DECLARED_RANKS] = ranks };
 
@@ -262,16 +265,16 @@ const char *declaration_refusal(const struct declaration *d, uint32_t choice, ui
     return NULL;
 }
 
-/* ---- the legal plans: values are chosen axis by axis, and no further where some need cannot
+/* ---- The list of legal plans. It chooses values axis by axis, and stops where some need cannot
  * become true any more.
  *
- * A need is true if one of its alternatives is, what stands between two |, and an alternative is
- * ruled out by the first of its comparisons that is not.  So what is kept of the values so far is
- * the set of alternatives that they have ruled out. */
+ * A need is true if one of its alternatives is, the comparisons between two |. The first comparison
+ * that is false rules its alternative out. So the search only keeps the set of alternatives that
+ * the values so far have ruled out. */
 
 enum { SET_WORDS = DECLARATION_COMPARISONS_MAX / 64, COMPARED_MAX = 1 << 27 };
 
-/* A set of alternatives of all needs, which are numbered as they stand there. */
+/* A set of alternatives. Alternatives of all needs are numbered in the order of the text. */
 struct set {
     uint64_t word[SET_WORDS];
 };
@@ -304,28 +307,29 @@ static bool set_covers(const struct set *s, const struct set *part)
     return !missing;
 }
 
+/* The state of the search for legal plans; declaration_list() allocates and frees it. */
 struct listing {
     const struct declaration *d;
     size_t alternatives;
-    struct set sole; /* each is all of its need */
+    struct set sole; /* alternatives that are the only one of their need */
     struct set of_need[DECLARATION_NEEDS_MAX];
-    struct level {                             /* what a value of this axis decides */
-        struct set by[DECLARATION_VALUES_MAX]; /* the value alone rules these out */
+    struct level {                             /* what the values of this axis decide */
+        struct set by[DECLARATION_VALUES_MAX]; /* alternatives that the value alone rules out */
         size_t mixed, needs;
-        /* Comparisons of several axes, of which this is the last one. */
+        /* Comparisons of several axes, this one the last of them. */
         struct {
             const struct declared_comparison *comparison;
             size_t alternative;
         } mixed_of[DECLARATION_COMPARISONS_MAX];
-        uint8_t need_of[DECLARATION_NEEDS_MAX]; /* of several alternatives */
+        uint8_t need_of[DECLARATION_NEEDS_MAX]; /* needs with several alternatives */
     } level[DECLARATION_AXES_MAX];
-    int64_t at[DECLARED_NUMBERS]; /* the ranks are not known */
+    int64_t at[DECLARED_NUMBERS]; /* the number of ranks is not known */
     uint32_t compared;
     uint32_t plans, plan[DECLARATION_PLANS_MAX];
 };
 
-/* Writes down at which axis each comparison of a need is decided.  One of a single axis is asked
- * here, once for each of its values. */
+/* Notes at which axis each comparison of a need is decided. Evaluates comparisons of a single axis
+ * here, once for each value. */
 static void place_need(struct listing *l, size_t n)
 {
     const struct declared_need *need = &l->d->need[n];
@@ -359,8 +363,8 @@ static void place_need(struct listing *l, size_t n)
             l->level[axis].need_of[l->level[axis].needs++] = (uint8_t)n;
 }
 
-/* Finds what the values up to this one of this axis rule out; false: some need cannot become true.
- */
+/* Finds which alternatives the values up to this one rule out. Returns false where some need cannot
+ * become true. */
 static bool rule_out(struct listing *l, size_t axis, uint32_t value, const struct set *before,
                      struct set *out)
 {
@@ -385,8 +389,8 @@ static bool rule_out(struct listing *l, size_t axis, uint32_t value, const struc
     return true;
 }
 
-/* Lists the plans that begin with the values of the axes before this one.  One too many is counted
- * and not kept. */
+/* Lists the plans that begin with the values chosen for the axes before `axis`. Counts one plan
+ * more than the limit, but does not keep it. */
 static void list_from(struct listing *l, size_t axis, uint32_t choice, const struct set *before)
 {
     const struct declared_axis *a = &l->d->axis[axis];
@@ -421,14 +425,14 @@ int declaration_list(struct declaration *d, char *why, size_t size)
     if (l->plans > DECLARATION_PLANS_MAX) {
         rc = ERR_ARGUMENT;
         text_put(why, size,
-                 "of %u combinations at least %u are legal plans, and %d may be: leave values out, "
-                 "or add needs",
+                 "of %u combinations at least %u are legal plans, and at most %d are allowed: "
+                 "leave values out, or add needs",
                  d->combinations, l->plans, DECLARATION_PLANS_MAX);
     } else if (l->compared > COMPARED_MAX) {
         rc = ERR_ARGUMENT;
         text_put(why, size,
                  "it takes more than %d comparisons to find the legal plans of %u combinations: "
-                 "declare axes first that exclude much",
+                 "declare the axes that exclude most first",
                  COMPARED_MAX, d->combinations);
     } else {
         d->plans = l->plans;
@@ -441,7 +445,7 @@ int declaration_list(struct declaration *d, char *why, size_t size)
     return rc;
 }
 
-/* ---- buckets */
+/* ---- Buckets. */
 
 uint32_t declaration_buckets(const struct declaration *d)
 {
@@ -459,7 +463,7 @@ uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t 
     return range * declaration_classes(d) + class;
 }
 
-/* Edges are compared as they are written, because 1.1 times 1000 need not be 1100. */
+/* Compares with the edges as they are written, because 1.1 times 1000 need not be 1100. */
 uint32_t declaration_bucket_at(const struct declaration *d, uint64_t key, double class)
 {
     size_t at = 0;
@@ -508,8 +512,8 @@ static char *whole_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYT
     return room;
 }
 
-/* Writes the ranges from the n-th of these edges to the last-th as one; what is beyond them lies in
- * the last one. */
+/* Writes the ranges `n` to `last` between these edges as one range. A number beyond them means the
+ * last range. */
 static void put_range(const uint64_t *edges, size_t count, uint32_t n, uint32_t last,
                       char *(*edge_text)(uint64_t edge, char room[DECLARATION_THOUSANDTHS_BYTES]),
                       char *text, size_t size)
@@ -563,31 +567,31 @@ int declaration_range(const struct declaration *d, uint32_t bucket, char *text, 
     return declaration_ranges(d, bucket, bucket, text, size);
 }
 
-/* ---- the spaces that this process knows: a list that only grows, at its front */
+/* ---- The spaces that this process knows: a list that only grows, at its front. */
 
-struct known {
+struct known_space {
     struct declaration *space;
-    const struct known *next;
+    const struct known_space *next;
 };
 
-static _Atomic(const struct known *) known_spaces;
+static _Atomic(const struct known_space *) known_spaces;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 const struct declaration *declaration_find(uint32_t id)
 {
-    const struct known *k = atomic_load(&known_spaces);
+    const struct known_space *k = atomic_load(&known_spaces);
 
     while (k && k->space->id != id)
         k = k->next;
     return k ? k->space : NULL;
 }
 
-/* Owns `space` from here on, and frees it where an equal one is known.  ERR_FORMAT: *out is another
- * one with the same id. */
+/* Takes ownership of `space`, and frees it where an equal one is known. ERR_FORMAT: *out is another
+ * space with the same id. */
 static int add_known(struct declaration *space, const struct declaration **out)
 {
-    struct known *more = malloc(sizeof(*more));
-    const struct declaration *there;
+    struct known_space *more = malloc(sizeof(*more));
+    const struct declaration *found;
     int rc = OK;
 
     if (!more) {
@@ -595,15 +599,15 @@ static int add_known(struct declaration *space, const struct declaration **out)
         return ERR_NOMEM;
     }
     pthread_mutex_lock(&adding);
-    there = declaration_find(space->id);
-    if (!there) {
-        *more = (struct known){ space, atomic_load(&known_spaces) };
+    found = declaration_find(space->id);
+    if (!found) {
+        *more = (struct known_space){ space, atomic_load(&known_spaces) };
         atomic_store(&known_spaces, more);
     }
     pthread_mutex_unlock(&adding);
-    *out = there ? there : space;
-    if (there) {
-        rc = strcmp(there->text, space->text) ? ERR_FORMAT : OK;
+    *out = found ? found : space;
+    if (found) {
+        rc = strcmp(found->text, space->text) ? ERR_FORMAT : OK;
         declaration_free(space);
         free(more);
     }
@@ -612,31 +616,31 @@ static int add_known(struct declaration *space, const struct declaration **out)
 
 int declaration_register(const char *text, const struct declaration **out)
 {
-    const struct declaration *there = NULL;
+    const struct declaration *found = NULL;
     struct declaration *space;
     int rc;
 
     TRY(declaration_parse(text, &space));
-    rc = add_known(space, &there);
+    rc = add_known(space, &found);
     if (rc == ERR_FORMAT)
         return fail(rc,
-                    "this declared space has the same number %08x as %s: change the name of one",
-                    there->id, there->name);
+                    "this declared space has the same id %08x as the space %s: rename one of them",
+                    found->id, found->name);
     if (rc)
         return fail(rc, "no memory for a declared space");
-    *out = there;
+    *out = found;
     return OK;
 }
 
-int declaration_learn(const char *text, const struct declaration **out)
+int declaration_register_silently(const char *text, const struct declaration **out)
 {
     char why[DECLARATION_FAULT_BYTES];
-    const struct declaration *there = NULL;
+    const struct declaration *found = NULL;
     struct declaration *space;
 
     TRY(declaration_read(text, &space, why, sizeof(why)));
-    TRY(add_known(space, &there));
-    *out = there;
+    TRY(add_known(space, &found));
+    *out = found;
     return OK;
 }
 
@@ -646,7 +650,7 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
     return room;
 }
 
-/* A text without '@' is a name alone, any other one a tag. */
+/* Returns whether a space is called so. A text without '@' is a name, any other text a tag. */
 static bool is_called(const struct declaration *d, const char *name, size_t length)
 {
     char tag[DECLARATION_TAG_BYTES];
@@ -664,7 +668,7 @@ const struct declaration *declaration_named(const char *name, size_t length)
 {
     const struct declaration *found = NULL;
 
-    for (const struct known *k = atomic_load(&known_spaces); k; k = k->next)
+    for (const struct known_space *k = atomic_load(&known_spaces); k; k = k->next)
         if (is_called(k->space, name, length)) {
             if (found)
                 return NULL;

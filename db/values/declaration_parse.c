@@ -1,5 +1,5 @@
-/* Reads the text of a declared space statement by statement and writes its canonical text; reads
- * the plans of a space. */
+/* Reads the text of a declared space statement by statement, and writes its canonical text. Also
+ * reads texts of plans. */
 #include "declaration.h"
 
 #include "sha256.h"
@@ -13,25 +13,27 @@
 
 enum { NUMBER_MOST = 1000000000, SHOWN_BYTES = 48, LIST_BYTES = 160 };
 
-/* Keys beyond this are no counts of anything, and twice it is still a number. */
+/* A larger key counts nothing real; twice this is still a number. */
 static const int64_t key_most = 1000000000000000;
 
-/* Up to here no product leaves 64 bits. */
+/* Products up to here stay within 64 bits. */
 static const uint64_t product_most = ((uint64_t)1 << 62) - 1;
 
+/* A text that is being read, the space that it makes, and the caller's buffer for a message. */
 struct space_reader {
     struct declaration *d;
-    const char *at, *end; /* what is left of the line */
+    const char *at, *end; /* the rest of the line */
     unsigned line, space_line;
-    size_t comparisons; /* so far, in all needs */
-    size_t written;     /* so far, of d->text; more than fits is counted, and refused at the end */
-    size_t plan_bytes;  /* of the longest plan, so far */
+    size_t comparisons; /* number in all needs so far */
+    size_t written;     /* bytes of d->text so far; bytes that do not fit are counted, and refused
+                         * at the end */
+    size_t plan_bytes;  /* length of the longest plan so far */
     char *why;
     size_t why_size;
 };
 
-__attribute__((format(printf, 2, 3))) static int wrong(struct space_reader *in, const char *format,
-                                                       ...)
+__attribute__((format(printf, 2, 3))) static int refuse(struct space_reader *in, const char *format,
+                                                        ...)
 {
     va_list args;
     size_t used;
@@ -46,8 +48,8 @@ __attribute__((format(printf, 2, 3))) static int wrong(struct space_reader *in, 
 }
 
 /* Appends to the canonical text. */
-__attribute__((format(printf, 2, 3))) static void put(struct space_reader *in, const char *format,
-                                                      ...)
+__attribute__((format(printf, 2, 3))) static void put_text(struct space_reader *in,
+                                                           const char *format, ...)
 {
     size_t used = in->written < DECLARATION_TEXT_BYTES ? in->written : DECLARATION_TEXT_BYTES;
     va_list args;
@@ -58,15 +60,15 @@ __attribute__((format(printf, 2, 3))) static void put(struct space_reader *in, c
     va_end(args);
 }
 
-/* ---- pieces of the text */
+/* ---- Pieces of the text. */
 
 struct span {
     const char *at;
     size_t length;
 };
 
-/* As a sentence names it: in quotes, the end cut off where it is long; an empty one is the end of
- * the line.  The result lasts as long as the block around it. */
+/* Writes a piece for a message: in quotes, cut where it is long. An empty piece is the end of the
+ * line. The macro's text lasts as long as the block around it. */
 #define SHOWN(span) shown(span, (char[SHOWN_BYTES]){ 0 })
 static const char *shown(struct span s, char room[SHOWN_BYTES])
 {
@@ -98,14 +100,14 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Whether a value may hold the character. */
+/* Returns whether a value may contain the character. */
 static bool is_letter(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c && strchr("_.+-", c));
 }
 
-/* A number is only digits, perhaps with a minus before them. */
+/* Returns whether a piece is a number: digits, perhaps with a minus before them. */
 static bool span_is_number(struct span s)
 {
     size_t i = s.length && *s.at == '-', digits = s.length - i;
@@ -115,7 +117,8 @@ static bool span_is_number(struct span s)
     return digits && i == s.length;
 }
 
-/* Gives its value, which must lie between these two; false: it does not, or is no number. */
+/* Reads a number between `least` and `most`. Returns false where it lies outside or is no
+ * number. */
 static bool span_number(struct span s, int64_t least, int64_t most, int64_t *out)
 {
     bool negative = s.length && *s.at == '-';
@@ -137,13 +140,13 @@ static bool span_number(struct span s, int64_t least, int64_t most, int64_t *out
     return true;
 }
 
-/* Gives a decimal above 0 with up to three digits behind its point as thousandths. */
+/* Reads a decimal above 0, with up to three digits behind its point, in thousandths. */
 static bool span_thousandths(struct span s, int64_t *out)
 {
     int64_t whole, part = 0;
     size_t point = 0;
 
-    if (memchr(s.at, '-', s.length)) /* also of "-0.5", whose whole part is 0 */
+    if (memchr(s.at, '-', s.length)) /* also rejects "-0.5", whose whole part is 0 */
         return false;
     while (point < s.length && s.at[point] != '.')
         point++;
@@ -161,7 +164,7 @@ static bool span_thousandths(struct span s, int64_t *out)
     return *out > 0 && *out <= 1000000000;
 }
 
-/* ---- words of a line, with blanks and commas between them; an empty one is its end */
+/* ---- Words of a line, separated by blanks and commas. An empty word is the end of the line. */
 
 static struct span next_word(struct space_reader *in)
 {
@@ -176,7 +179,7 @@ static struct span next_word(struct space_reader *in)
     return s;
 }
 
-/* The next word without passing it. */
+/* Returns the next word and leaves it to be read again. */
 static struct span peek(struct space_reader *in)
 {
     const char *at = in->at;
@@ -186,7 +189,7 @@ static struct span peek(struct space_reader *in)
     return s;
 }
 
-/* Passes the next word if it is this one. */
+/* Skips the next word if it is this one. */
 static bool skip_word(struct space_reader *in, const char *word)
 {
     bool there = span_is(peek(in), word);
@@ -200,10 +203,10 @@ static int read_end(struct space_reader *in)
 {
     struct span s = next_word(in);
 
-    return s.length ? wrong(in, "%s follows, where the line should end", SHOWN(s)) : OK;
+    return s.length ? refuse(in, "%s follows, where the line should end", SHOWN(s)) : OK;
 }
 
-/* Reads the next word as a name, which may have a minus inside. */
+/* Reads the next word as a name; with `minus` it may contain a minus. */
 static int read_name(struct space_reader *in, const char *of_what, bool minus,
                      char name[DECLARATION_NAME_BYTES])
 {
@@ -217,10 +220,10 @@ static int read_name(struct space_reader *in, const char *of_what, bool minus,
         good = good && (letter || (i && later));
     }
     if (!good)
-        return wrong(in,
-                     "%s stands where the name of %s should: 1 to 31 letters a-z, digits "
-                     "and _%s, the first a letter",
-                     SHOWN(s), of_what, minus ? " or -" : "");
+        return refuse(in,
+                      "%s stands where the name of %s should: 1 to 31 letters a-z, digits "
+                      "and _%s, the first a letter",
+                      SHOWN(s), of_what, minus ? " or -" : "");
     memcpy(name, s.at, s.length);
     name[s.length] = 0;
     return OK;
@@ -236,14 +239,14 @@ static int read_new_name(struct space_reader *in, const char *of_what,
     TRY(read_name(in, of_what, false, read));
     if (declaration_axis(d, read, strlen(read)) < d->axes || !strcmp(read, d->key) ||
         !strcmp(read, d->class_name))
-        return wrong(in, "\"%s\" is declared twice", read);
+        return refuse(in, "\"%s\" is declared twice", read);
     memcpy(name, read, sizeof(read));
     return OK;
 }
 
-/* ---- "axis NAME [values] V.. default V [live|restart] [threshold OPTION]" */
+/* ---- The statement "axis NAME [values] V.. default V [live|restart] [threshold OPTION]". */
 
-/* Values of one axis, while it is not known whether all of them are integers. */
+/* Values of one axis, while reading: until the end it is open whether all of them are integers. */
 struct values {
     uint32_t count;
     bool words, range;
@@ -264,7 +267,7 @@ static int add_value(struct space_reader *in, struct values *v, const char *text
     struct value *to = &v->of[v->count];
 
     if (v->count == DECLARATION_VALUES_MAX)
-        return wrong(in, "more than %d values", DECLARATION_VALUES_MAX);
+        return refuse(in, "more than %d values", DECLARATION_VALUES_MAX);
     memcpy(to->text, text, length);
     to->text[length] = 0;
     to->number = number;
@@ -276,10 +279,10 @@ static int read_integer(struct space_reader *in, struct span s, int64_t *out)
 {
     if (span_number(s, -NUMBER_MOST, NUMBER_MOST, out))
         return OK;
-    return wrong(in, "%s is no integer from -%d to %d", SHOWN(s), NUMBER_MOST, NUMBER_MOST);
+    return refuse(in, "%s is no integer from -%d to %d", SHOWN(s), NUMBER_MOST, NUMBER_MOST);
 }
 
-/* "LO..HI [step N]", with its dots at `dots`. */
+/* Adds the integers of "LO..HI [step N]", whose dots are at `dots`. */
 static int add_range(struct space_reader *in, struct values *v, struct span s, size_t dots)
 {
     struct span low = { s.at, dots }, high = { s.at + dots + 2, s.length - dots - 2 };
@@ -288,13 +291,13 @@ static int add_range(struct space_reader *in, struct values *v, struct span s, s
 
     if (!span_number(low, -NUMBER_MOST, NUMBER_MOST, &from) ||
         !span_number(high, -NUMBER_MOST, NUMBER_MOST, &to))
-        return wrong(in, "%s is no range: LO..HI, of integers from -%d to %d", SHOWN(s),
-                     NUMBER_MOST, NUMBER_MOST);
+        return refuse(in, "%s is no range: LO..HI, of integers from -%d to %d", SHOWN(s),
+                      NUMBER_MOST, NUMBER_MOST);
     if (skip_word(in, "step"))
         TRY(read_integer(in, next_word(in), &step));
     if (from > to || step < 1)
-        return wrong(in, "the range %s by %lld: a range goes up, by steps of 1 or more", SHOWN(s),
-                     (long long)step);
+        return refuse(in, "the range %s by %lld: a range goes up, by steps of 1 or more", SHOWN(s),
+                      (long long)step);
     v->range = true;
     for (; from <= to; from += step)
         TRY(add_value(in, v, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)from),
@@ -314,7 +317,7 @@ static int read_value(struct space_reader *in, struct values *v, struct span s)
     while (letters < s.length && is_letter(s.at[letters]))
         letters++;
     if (letters < s.length || s.length >= DECLARATION_NAME_BYTES)
-        return wrong(in, "%s is no value: 1 to 31 letters, digits and _ . + -", SHOWN(s));
+        return refuse(in, "%s is no value: 1 to 31 letters, digits and _ . + -", SHOWN(s));
     if (!span_is_number(s))
         v->words = true;
     else if (!span_number(s, -NUMBER_MOST, NUMBER_MOST, &number))
@@ -329,7 +332,7 @@ static int by_number(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Reads them up to "default".  Integers have one text each, and an order. */
+/* Reads values up to "default". Writes integers in their one form, and sorts them. */
 static int read_values(struct space_reader *in, struct values *v)
 {
     struct span s;
@@ -342,19 +345,20 @@ static int read_values(struct space_reader *in, struct values *v)
         TRY(read_value(in, v, s));
     }
     for (size_t i = 0; i < v->count && !span_is(s, "default"); i++)
-        if (!strncmp(v->of[i].text, "def", 3)) /* "defualt" is a value like any other word */
-            return wrong(in,
-                         "%s stands where a value or \"default V\" should: is \"%s\" meant to be "
-                         "\"default\"?",
-                         SHOWN(s), v->of[i].text);
+        if (!strncmp(v->of[i].text, "def", 3)) /* "defualt" looks like a value, so name it in the
+                                                * message */
+            return refuse(in,
+                          "%s stands where a value or \"default V\" should: is \"%s\" meant to be "
+                          "\"default\"?",
+                          SHOWN(s), v->of[i].text);
     if (!span_is(s, "default"))
-        return wrong(in, "%s stands where a value or \"default V\" should", SHOWN(s));
+        return refuse(in, "%s stands where a value or \"default V\" should", SHOWN(s));
     if (!v->count)
-        return wrong(in, "there is no value before \"default\"");
+        return refuse(in, "there is no value before \"default\"");
     if (v->words && v->range)
-        return wrong(in, "a range stands beside words: it stands among integers only");
+        return refuse(in, "a range stands beside words: ranges are for integers only");
     if (!v->words && v->beyond.length)
-        TRY(read_integer(in, v->beyond, &number)); /* which says what is wrong with it */
+        TRY(read_integer(in, v->beyond, &number)); /* prints what is wrong with it */
     if (!v->words)
         qsort(v->of, v->count, sizeof(v->of[0]), by_number);
     for (uint32_t i = 0; i < v->count; i++) {
@@ -362,12 +366,12 @@ static int read_values(struct space_reader *in, struct values *v)
             snprintf(v->of[i].text, sizeof(v->of[i].text), "%lld", (long long)v->of[i].number);
         for (uint32_t j = v->words || !i ? 0 : i - 1; j < i; j++)
             if (!strcmp(v->of[j].text, v->of[i].text))
-                return wrong(in, "the value %s stands there twice", v->of[i].text);
+                return refuse(in, "the value %s stands there twice", v->of[i].text);
     }
     return OK;
 }
 
-/* A program that takes a switch point between two values is told it by an option. */
+/* Reads the option by which the program takes a threshold between two values. */
 static int read_threshold(struct space_reader *in, struct declared_axis *axis)
 {
     const struct declaration *d = in->d;
@@ -377,19 +381,20 @@ static int read_threshold(struct space_reader *in, struct declared_axis *axis)
     while (letters < s.length && is_letter(s.at[letters]))
         letters++;
     if (!s.length || letters < s.length || s.length >= DECLARATION_OPTION_BYTES)
-        return wrong(in,
-                     "%s stands where the option of the threshold should: 1 to %d letters, digits "
-                     "and _ . + -",
-                     SHOWN(s), DECLARATION_OPTION_BYTES - 1);
+        return refuse(in,
+                      "%s stands where the option of the threshold should: 1 to %d letters, digits "
+                      "and _ . + -",
+                      SHOWN(s), DECLARATION_OPTION_BYTES - 1);
     if (axis->values != 2)
-        return wrong(in, "the axis %s has %u value%s: a threshold lies between two", axis->name,
-                     axis->values, axis->values > 1 ? "s" : "");
+        return refuse(in, "the axis %s has %u value%s: a threshold lies between two", axis->name,
+                      axis->values, axis->values > 1 ? "s" : "");
     if (axis->restart)
-        return wrong(in, "the axis %s needs a restart: a threshold is crossed between two steps",
-                     axis->name);
+        return refuse(in, "the axis %s needs a restart: a threshold is crossed between two steps",
+                      axis->name);
     for (size_t i = 0; i + 1 < d->axes; i++)
         if (span_is(s, d->axis[i].threshold))
-            return wrong(in, "%s is the threshold of the axis %s, too", SHOWN(s), d->axis[i].name);
+            return refuse(in, "%s is already the threshold of the axis %s", SHOWN(s),
+                          d->axis[i].name);
     memcpy(axis->threshold, s.at, s.length);
     return OK;
 }
@@ -403,9 +408,9 @@ static int read_axis(struct space_reader *in)
     size_t longest = 0;
 
     if (d->axes == DECLARATION_AXES_MAX)
-        return wrong(in, "more than %d axes", DECLARATION_AXES_MAX);
+        return refuse(in, "more than %d axes", DECLARATION_AXES_MAX);
     if (span_is_one_of(s, not_axes))
-        return wrong(in, "%s is no name of an axis: it has a meaning of its own", SHOWN(s));
+        return refuse(in, "%s cannot be the name of an axis: the word is reserved", SHOWN(s));
     TRY(read_new_name(in, "an axis", axis->name));
     d->axes++;
     TRY(read_values(in, &v));
@@ -425,8 +430,8 @@ static int read_axis(struct space_reader *in)
     s = next_word(in);
     axis->fallback = declared_axis_value(axis, s.at, s.length);
     if (axis->fallback == axis->values)
-        return wrong(in, "%s is no value of the axis %s, as its default must be", SHOWN(s),
-                     axis->name);
+        return refuse(in, "%s is no value of the axis %s, as its default must be", SHOWN(s),
+                      axis->name);
     axis->restart = skip_word(in, "restart");
     if (!axis->restart)
         skip_word(in, "live");
@@ -436,40 +441,41 @@ static int read_axis(struct space_reader *in)
 
     in->plan_bytes += (d->axes > 1) + strlen(axis->name) + 1 + longest;
     if (in->plan_bytes >= DECLARATION_PLAN_BYTES)
-        return wrong(in, "with the axis %s a plan has up to %zu characters, more than %d",
-                     axis->name, in->plan_bytes, DECLARATION_PLAN_BYTES - 1);
+        return refuse(in, "with the axis %s a plan has up to %zu characters, more than %d",
+                      axis->name, in->plan_bytes, DECLARATION_PLAN_BYTES - 1);
     if (d->combinations > DECLARATION_COMBINATIONS_MAX / axis->values)
-        return wrong(in, "with the axis %s there are more than %d combinations", axis->name,
-                     DECLARATION_COMBINATIONS_MAX);
+        return refuse(in, "with the axis %s there are more than %d combinations", axis->name,
+                      DECLARATION_COMBINATIONS_MAX);
     d->combinations *= axis->values;
 
-    put(in, "axis %s", axis->name);
+    put_text(in, "axis %s", axis->name);
     for (uint32_t i = 0; i < axis->values; i++)
-        put(in, " %s", axis->text[i]);
-    put(in, " default %s %s", axis->text[axis->fallback], axis->restart ? "restart" : "live");
+        put_text(in, " %s", axis->text[i]);
+    put_text(in, " default %s %s", axis->text[axis->fallback], axis->restart ? "restart" : "live");
     if (*axis->threshold)
-        put(in, " threshold %s", axis->threshold);
-    put(in, "\n");
+        put_text(in, " threshold %s", axis->threshold);
+    put_text(in, "\n");
     return OK;
 }
 
-/* ---- "need COMPARISON [& COMPARISON].. [| ..]": its words need no blanks between them */
+/* ---- The statement "need COMPARISON [& COMPARISON].. [| ..]". Its words need no blanks between
+ * them. */
 
-/* Longer ones before those that they begin with. */
+/* A longer sign stands before the shorter one that begins it. */
 static const char *const relation_texts[NEED_RELATIONS] = { "=",  "!=", "<=",     "<",
                                                             ">=", ">",  "divides" };
 
-/* One side of a comparison, before it is known what the other one is. */
+/* One side of a comparison, while the other side is not known yet. */
 struct need_side {
-    struct span word;  /* the first factor */
-    struct span odd;   /* the first factor that is no integer and no axis of integers */
-    struct span large; /* the first one with which the product could be too large */
+    struct span word;      /* first factor */
+    struct span unknown;   /* first factor that is no integer and no axis of integers */
+    struct span too_large; /* first factor with which the product could be too large */
     size_t factors;
-    uint64_t most; /* the largest product, without its sign */
+    uint64_t most; /* largest product, without its sign */
     struct declared_term term;
 };
 
-/* Skips blanks and gives what is left of the line. */
+/* Skips blanks and returns the rest of the line. */
 static struct span rest_of(struct space_reader *in)
 {
     while (in->at < in->end && strchr(" \t\r", *in->at))
@@ -477,9 +483,9 @@ static struct span rest_of(struct space_reader *in)
     return (struct span){ in->at, (size_t)(in->end - in->at) };
 }
 
-/* False: with a factor from `low` to `high` the product could be too large.  Zeros count as ones,
- * so that it stays in bounds on the way to them. */
-static bool grow(struct need_side *s, int64_t low, int64_t high)
+/* Extends the bound of a product by a factor from `low` to `high`. Returns false where the product
+ * could be too large. Zeros count as ones, so that the bound also holds before the zero. */
+static bool extend_bound(struct need_side *s, int64_t low, int64_t high)
 {
     uint64_t a = low < 0 ? (uint64_t)-low : (uint64_t)low;
     uint64_t b = high < 0 ? (uint64_t)-high : (uint64_t)high;
@@ -492,13 +498,13 @@ static bool grow(struct need_side *s, int64_t low, int64_t high)
     return true;
 }
 
-/* An axis may be called so, too; then it is meant. */
+/* Returns whether a word is the number of ranks. An axis of that name takes precedence. */
 static bool span_is_ranks(const struct declaration *d, struct span word)
 {
     return span_is(word, "ranks") && declaration_axis(d, word.at, word.length) == d->axes;
 }
 
-enum { NEED_RANKS_MOST = 1 << 24 }; /* as the layer's W */
+enum { NEED_RANKS_MOST = 1 << 24 }; /* the limit of a layer's W */
 
 static int add_factor(struct space_reader *in, struct need_side *s, struct span word)
 {
@@ -511,22 +517,23 @@ static int add_factor(struct space_reader *in, struct need_side *s, struct span 
         s->word = word;
     if (axis < d->axes && !d->axis[axis].words) {
         if (s->term.axes == DECLARATION_AXES_MAX)
-            return wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
-        fits = grow(s, d->axis[axis].number[0], d->axis[axis].number[d->axis[axis].values - 1]);
+            return refuse(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
+        fits = extend_bound(s, d->axis[axis].number[0],
+                            d->axis[axis].number[d->axis[axis].values - 1]);
         s->term.axis[s->term.axes++] = (uint8_t)axis;
     } else if (span_is_ranks(d, word)) {
         if (s->term.axes == DECLARATION_AXES_MAX)
-            return wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
-        fits = grow(s, 1, NEED_RANKS_MOST);
+            return refuse(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
+        fits = extend_bound(s, 1, NEED_RANKS_MOST);
         s->term.axis[s->term.axes++] = DECLARED_RANKS;
     } else if (span_is_number(word)) {
-        fits = span_number(word, -INT64_MAX, INT64_MAX, &number) && grow(s, number, number);
+        fits = span_number(word, -INT64_MAX, INT64_MAX, &number) && extend_bound(s, number, number);
         s->term.constant *= fits ? number : 1;
-    } else if (!s->odd.length) {
-        s->odd = word;
+    } else if (!s->unknown.length) {
+        s->unknown = word;
     }
-    if (!fits && !s->large.length)
-        s->large = word;
+    if (!fits && !s->too_large.length)
+        s->too_large = word;
     return OK;
 }
 
@@ -541,8 +548,8 @@ static int read_side(struct space_reader *in, struct need_side *out)
             in->at++;
         word.length = (size_t)(in->at - word.at);
         if (!word.length)
-            return wrong(in, "%s stands where an axis, an integer or a word should",
-                         SHOWN(rest_of(in)));
+            return refuse(in, "%s stands where an axis, an integer or a word should",
+                          SHOWN(rest_of(in)));
         TRY(add_factor(in, out, word));
         if (!rest_of(in).length || *in->at != '*')
             return OK;
@@ -564,10 +571,10 @@ static int read_relation(struct space_reader *in, enum declared_relation *relati
         *relation = (enum declared_relation)i;
         return OK;
     }
-    return wrong(in, "%s stands where =, !=, <, <=, >, >= or divides should", SHOWN(rest));
+    return refuse(in, "%s stands where =, !=, <, <=, >, >= or divides should", SHOWN(rest));
 }
 
-/* Gives the axis of words that is all of a side; d->axes: there is none. */
+/* Returns the axis of words that is the whole side; d->axes: the side is something else. */
 static size_t axis_of_words(const struct declaration *d, const struct need_side *s)
 {
     size_t axis = declaration_axis(d, s->word.at, s->word.length);
@@ -575,7 +582,7 @@ static size_t axis_of_words(const struct declaration *d, const struct need_side 
     return s->factors == 1 && axis < d->axes && d->axis[axis].words ? axis : d->axes;
 }
 
-/* Makes terms of a side that is an axis of words and another one that is a word of it. */
+/* Makes terms of two sides if `s` is an axis of words and `other` a word of it. */
 static bool match_words(const struct declaration *d, struct need_side *s, struct need_side *other)
 {
     size_t axis = axis_of_words(d, s);
@@ -591,7 +598,7 @@ static bool match_words(const struct declaration *d, struct need_side *s, struct
     return true;
 }
 
-/* Adds to a list that ends with dots before it becomes too long for a sentence. */
+/* Adds a word to a list, and ends the list with dots before it is too long for a message. */
 static void list_word(char list[LIST_BYTES], const char *word)
 {
     size_t used = strlen(list);
@@ -602,32 +609,32 @@ static void list_word(char list[LIST_BYTES], const char *word)
         text_add(list, LIST_BYTES, ", ...");
 }
 
-/* Says what is wrong with sides that are neither two numbers nor an axis of words with one of them.
- */
+/* Says what is wrong with two sides that are neither two numbers nor an axis of words and one of
+ * its words. */
 static int refuse_sides(struct space_reader *in, const struct need_side *left,
                         const struct need_side *right)
 {
     const struct declaration *d = in->d;
     bool words_left = axis_of_words(d, left) < d->axes;
     size_t axis = axis_of_words(d, words_left ? left : right);
-    struct span odd = left->odd.length ? left->odd : right->odd;
-    struct span large = left->large.length ? left->large : right->large;
+    struct span unknown = left->unknown.length ? left->unknown : right->unknown;
+    struct span too_large = left->too_large.length ? left->too_large : right->too_large;
     char list[LIST_BYTES] = "";
 
     if (axis < d->axes) {
         for (uint32_t i = 0; i < d->axis[axis].values; i++)
             list_word(list, d->axis[axis].text[i]);
-        return wrong(in, "%s is no value of the axis %s, which has %s",
-                     SHOWN(words_left ? right->word : left->word), d->axis[axis].name, list);
+        return refuse(in, "%s is no value of the axis %s, which has %s",
+                      SHOWN(words_left ? right->word : left->word), d->axis[axis].name, list);
     }
-    if (!odd.length)
-        return wrong(in, "the product with %s may be 2^62 or more", SHOWN(large));
-    if (declaration_axis(d, odd.at, odd.length) < d->axes)
-        return wrong(in, "%s has words, of which there is no product", SHOWN(odd));
+    if (!unknown.length)
+        return refuse(in, "the product with %s may be 2^62 or more", SHOWN(too_large));
+    if (declaration_axis(d, unknown.at, unknown.length) < d->axes)
+        return refuse(in, "the values of %s are words, which cannot be multiplied", SHOWN(unknown));
     for (size_t i = 0; i < d->axes; i++)
         list_word(list, d->axis[i].name);
-    return wrong(in, "%s is no integer and no axis declared above%s%s", SHOWN(odd),
-                 *list ? ": " : "", list);
+    return refuse(in, "%s is no integer and no axis declared above%s%s", SHOWN(unknown),
+                  *list ? ": " : "", list);
 }
 
 static void note_axes(const struct declared_term *term, struct declared_comparison *c)
@@ -648,54 +655,55 @@ static int read_comparison(struct space_reader *in, struct declared_comparison *
     TRY(read_relation(in, &c->relation));
     TRY(read_side(in, &right));
     words = match_words(in->d, &left, &right) || match_words(in->d, &right, &left);
-    if (!words && (left.odd.length || left.large.length || right.odd.length || right.large.length))
+    if (!words && (left.unknown.length || left.too_large.length || right.unknown.length ||
+                   right.too_large.length))
         return refuse_sides(in, &left, &right);
     if (words && c->relation != NEED_EQUAL && c->relation != NEED_UNEQUAL)
-        return wrong(in, "words are compared by = and !=, not by %s", relation_texts[c->relation]);
+        return refuse(in, "words are compared by = and !=, not by %s", relation_texts[c->relation]);
     c->left = left.term;
     c->right = right.term;
     note_axes(&c->left, c);
     note_axes(&c->right, c);
     if (!c->axes)
-        return wrong(in, "%s is compared with %s, and neither is an axis", SHOWN(left.word),
-                     SHOWN(right.word));
+        return refuse(in, "%s is compared with %s, and neither is an axis", SHOWN(left.word),
+                      SHOWN(right.word));
     return OK;
 }
 
-/* A number of one side may stand for a word of the other one's axis. */
+/* Writes one side. A constant may stand for a word of the other side's axis. */
 static void put_term(struct space_reader *in, const struct declared_term *term,
                      const struct declared_term *other)
 {
     const struct declaration *d = in->d;
 
     for (uint8_t i = 0; i < term->axes; i++)
-        put(in, "%s%s", i ? "*" : "",
-            term->axis[i] == DECLARED_RANKS ? "ranks" : d->axis[term->axis[i]].name);
+        put_text(in, "%s%s", i ? "*" : "",
+                 term->axis[i] == DECLARED_RANKS ? "ranks" : d->axis[term->axis[i]].name);
     if (!term->axes && other->axes == 1 && other->axis[0] != DECLARED_RANKS &&
         d->axis[other->axis[0]].words)
-        put(in, "%s", d->axis[other->axis[0]].text[term->constant]);
+        put_text(in, "%s", d->axis[other->axis[0]].text[term->constant]);
     else if (!term->axes || term->constant != 1)
-        put(in, "%s%lld", term->axes ? "*" : "", (long long)term->constant);
+        put_text(in, "%s%lld", term->axes ? "*" : "", (long long)term->constant);
 }
 
 static void put_need(struct space_reader *in, struct declared_need *need)
 {
-    put(in, "need ");
+    put_text(in, "need ");
     need->text = in->written;
     for (size_t i = 0; i < need->comparisons; i++) {
         const struct declared_comparison *c = &need->comparison[i];
         const char *blank = c->relation == NEED_DIVIDES ? " " : "";
 
-        put(in, "%s", i ? c->opens ? " | " : " & " : "");
+        put_text(in, "%s", i ? c->opens ? " | " : " & " : "");
         put_term(in, &c->left, &c->right);
-        put(in, "%s%s%s", blank, relation_texts[c->relation], blank);
+        put_text(in, "%s%s%s", blank, relation_texts[c->relation], blank);
         put_term(in, &c->right, &c->left);
     }
     need->length = in->written - need->text;
-    put(in, "\n");
+    put_text(in, "\n");
 }
 
-/* The plan that runs where nothing is known must be legal. */
+/* Checks that a need allows the default plan, which runs where nothing is known. */
 static int check_default(struct space_reader *in, const struct declared_need *need)
 {
     const struct declaration *d = in->d;
@@ -712,7 +720,7 @@ static int check_default(struct space_reader *in, const struct declared_need *ne
     }
     if (declared_need_holds(need, at))
         return OK;
-    return wrong(in, "the need excludes the default plan, which has %s", list);
+    return refuse(in, "the need excludes the default plan, which has %s", list);
 }
 
 static int read_need(struct space_reader *in)
@@ -723,7 +731,7 @@ static int read_need(struct space_reader *in)
     bool opens = false;
 
     if (d->needs == DECLARATION_NEEDS_MAX)
-        return wrong(in, "more than %d needs", DECLARATION_NEEDS_MAX);
+        return refuse(in, "more than %d needs", DECLARATION_NEEDS_MAX);
     if (!d->need)
         d->need = calloc(DECLARATION_NEEDS_MAX, sizeof(*d->need));
     if (!d->need)
@@ -733,7 +741,7 @@ static int read_need(struct space_reader *in)
         struct declared_comparison c = { .opens = opens }, *more;
 
         if (in->comparisons++ == DECLARATION_COMPARISONS_MAX)
-            return wrong(in, "more than %d comparisons in all needs", DECLARATION_COMPARISONS_MAX);
+            return refuse(in, "more than %d comparisons in all needs", DECLARATION_COMPARISONS_MAX);
         TRY(read_comparison(in, &c));
         more = realloc(need->comparison, (need->comparisons + 1) * sizeof(*more));
         if (!more)
@@ -747,14 +755,14 @@ static int read_need(struct space_reader *in)
             break;
         opens = *rest.at == '|';
         if (!opens && *rest.at != '&')
-            return wrong(in, "%s follows a comparison: & and | join two of them", SHOWN(rest));
+            return refuse(in, "%s follows a comparison: & and | join two of them", SHOWN(rest));
         in->at++;
     }
     put_need(in, need);
     return check_default(in, need);
 }
 
-/* ---- "key NAME edges E..", "class NAME edges E.." */
+/* ---- The statements "key NAME edges E.." and "class NAME edges E..". */
 
 static int read_edges(struct space_reader *in, bool thousandths, size_t room, uint64_t *edges,
                       size_t *count)
@@ -763,21 +771,21 @@ static int read_edges(struct space_reader *in, bool thousandths, size_t room, ui
     int64_t edge, before = -1;
 
     if (!span_is(s, "edges"))
-        return wrong(in, "%s stands where \"edges\" should", SHOWN(s));
+        return refuse(in, "%s stands where \"edges\" should", SHOWN(s));
     while ((s = next_word(in)).length) {
         if (*count == room)
-            return wrong(in, "more than %zu edges", room);
+            return refuse(in, "more than %zu edges", room);
         if (!(thousandths ? span_thousandths(s, &edge) : span_number(s, 0, key_most, &edge)))
-            return wrong(in, "the edge %s is no %s", SHOWN(s),
-                         thousandths ? "decimal above 0, with three digits behind the "
-                                       "point at most, up to 1000000"
-                                     : "integer from 0 to 10^15");
+            return refuse(in, "the edge %s is no %s", SHOWN(s),
+                          thousandths ? "decimal above 0, with three digits behind the "
+                                        "point at most, up to 1000000"
+                                      : "integer from 0 to 10^15");
         if (edge <= before)
-            return wrong(in, "the edge %s is not above the one before it", SHOWN(s));
+            return refuse(in, "the edge %s is not above the one before it", SHOWN(s));
         before = edge;
         edges[(*count)++] = (uint64_t)edge;
     }
-    return *count ? OK : wrong(in, "there is no edge");
+    return *count ? OK : refuse(in, "there is no edge");
 }
 
 static int read_key(struct space_reader *in)
@@ -785,13 +793,13 @@ static int read_key(struct space_reader *in)
     struct declaration *d = in->d;
 
     if (*d->key)
-        return wrong(in, "there is a key already: %s", d->key);
+        return refuse(in, "there is a key already: %s", d->key);
     TRY(read_new_name(in, "a key", d->key));
     TRY(read_edges(in, false, DECLARATION_KEY_EDGES_MAX, d->key_edge, &d->key_edges));
-    put(in, "key %s edges", d->key);
+    put_text(in, "key %s edges", d->key);
     for (size_t i = 0; i < d->key_edges; i++)
-        put(in, " %llu", (unsigned long long)d->key_edge[i]);
-    put(in, "\n");
+        put_text(in, " %llu", (unsigned long long)d->key_edge[i]);
+    put_text(in, "\n");
     return OK;
 }
 
@@ -801,30 +809,30 @@ static int read_class(struct space_reader *in)
     uint64_t edges[DECLARATION_CLASS_EDGES_MAX];
 
     if (*d->class_name)
-        return wrong(in, "there is a class already: %s", d->class_name);
+        return refuse(in, "there is a class already: %s", d->class_name);
     TRY(read_new_name(in, "a class", d->class_name));
     TRY(read_edges(in, true, DECLARATION_CLASS_EDGES_MAX, edges, &d->class_edges));
-    put(in, "class %s edges", d->class_name);
+    put_text(in, "class %s edges", d->class_name);
     for (size_t i = 0; i < d->class_edges; i++) {
         char text[DECLARATION_THOUSANDTHS_BYTES];
 
         d->class_edge[i] = (uint32_t)edges[i];
-        put(in, " %s", declaration_thousandths(edges[i], text));
+        put_text(in, " %s", declaration_thousandths(edges[i], text));
     }
-    put(in, "\n");
+    put_text(in, "\n");
     return OK;
 }
 
-/* ---- the whole */
+/* ---- The whole text. */
 
 static int read_space(struct space_reader *in)
 {
     if (*in->d->name)
-        return wrong(in, "the space has a name already: %s", in->d->name);
+        return refuse(in, "the space has a name already: %s", in->d->name);
     TRY(read_name(in, "a space", true, in->d->name));
     in->space_line = in->line;
     TRY(read_end(in));
-    put(in, "space %s\n", in->d->name);
+    put_text(in, "space %s\n", in->d->name);
     return OK;
 }
 
@@ -845,13 +853,13 @@ static int read_line(struct space_reader *in)
     while (s->word && !span_is(word, s->word))
         s++;
     if (!*in->d->name && s->read != read_space)
-        return wrong(in, "%s stands where \"space NAME\" should", SHOWN(word));
+        return refuse(in, "%s stands where \"space NAME\" should", SHOWN(word));
     return s->word ? s->read(in)
-                   : wrong(in, "%s begins no line: axis, need, key and class do", SHOWN(word));
+                   : refuse(in, "%s begins no line: axis, need, key and class do", SHOWN(word));
 }
 
-/* What follows from all lines: the number of the space, and its legal plans. */
-static int complete(struct space_reader *in)
+/* Computes what follows from all lines: the id of the space, and its legal plans. */
+static int complete_space(struct space_reader *in)
 {
     struct declaration *d = in->d;
     struct sha256 s;
@@ -862,10 +870,11 @@ static int complete(struct space_reader *in)
 
     in->line = in->space_line;
     if (!d->axes || !*d->key)
-        return wrong(in, "the space %s has no %s", d->name, d->axes ? "key" : "axis");
+        return refuse(in, "the space %s has no %s", d->name, d->axes ? "key" : "axis");
     if (in->written > DECLARATION_TEXT_BYTES)
-        return wrong(in, "with its ranges written out the text has %zu bytes: %d may be",
-                     in->written, DECLARATION_TEXT_BYTES);
+        return refuse(in,
+                      "with its ranges written out the text has %zu bytes: at most %d are allowed",
+                      in->written, DECLARATION_TEXT_BYTES);
     sha256_init(&s);
     sha256_add(&s, d->text, in->written);
     sha256_end(&s, hash);
@@ -873,12 +882,12 @@ static int complete(struct space_reader *in)
     d->id += !d->id;
     for (size_t i = d->axes; i-- > 0; stride *= d->axis[i].values) {
         d->axis[i].stride = stride;
-        d->usual += d->axis[i].fallback * stride;
+        d->default_choice += d->axis[i].fallback * stride;
     }
     rc = declaration_list(d, why, sizeof(why));
     if (rc)
-        return rc == ERR_ARGUMENT ? wrong(in, "%s", why) : rc;
-    text = realloc(d->text, in->written + 1); /* there was room for the longest one */
+        return rc == ERR_ARGUMENT ? refuse(in, "%s", why) : rc;
+    text = realloc(d->text, in->written + 1); /* shrinks it; it had room for the longest text */
     d->text = text ? text : d->text;
     return OK;
 }
@@ -894,7 +903,8 @@ static int read_all(struct space_reader *in, const char *text)
     if (!in->d->text)
         return ERR_NOMEM;
     if (length > DECLARATION_TEXT_BYTES)
-        return wrong(in, "the text has %zu bytes: %d may be", length, DECLARATION_TEXT_BYTES);
+        return refuse(in, "the text has %zu bytes: at most %d are allowed", length,
+                      DECLARATION_TEXT_BYTES);
     while (*text) {
         length = strcspn(text, "\n");
         in->line++;
@@ -903,7 +913,7 @@ static int read_all(struct space_reader *in, const char *text)
         TRY(read_line(in));
         text += length + (text[length] == '\n');
     }
-    return *in->d->name ? complete(in) : wrong(in, "there is no \"space NAME\"");
+    return *in->d->name ? complete_space(in) : refuse(in, "there is no \"space NAME\"");
 }
 
 int declaration_read(const char *text, struct declaration **out, char *why, size_t size)
@@ -955,7 +965,7 @@ uint32_t declared_axis_value(const struct declared_axis *axis, const char *text,
 
 bool declaration_scan(const struct declaration *d, const char *text, uint32_t *choice)
 {
-    uint32_t said = d->usual, seen = 0;
+    uint32_t scanned = d->default_choice, seen = 0;
 
     while (*(text += strspn(text, " "))) {
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
@@ -967,10 +977,10 @@ bool declaration_scan(const struct declaration *d, const char *text, uint32_t *c
         value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
         if (value == d->axis[i].values)
             return false;
-        said = declaration_with(d, said, i, value);
+        scanned = declaration_with_value(d, scanned, i, value);
         seen |= 1u << i;
         text += length;
     }
-    *choice = said;
+    *choice = scanned;
     return true;
 }

@@ -1,4 +1,4 @@
-/* Injects a fault at the n-th passage of a named point. */
+/* Makes the n-th passage of a named point fail, for tests. */
 #include "fault.h"
 
 #include "status.h"
@@ -11,6 +11,7 @@
 
 enum { FAULT_MAX = 4 };
 
+/* One item of the list. rank -1: every rank. `passed` counts the passages on this rank. */
 static struct fault {
     char point[16];
     int at, rank;

@@ -1,4 +1,5 @@
-/* Reads a file into a buffer that grows, with a limit on its size and on the time to wait. */
+/* Reads files and pipes into a buffer that grows, with limits on the size and on the time to
+ * wait. */
 #include "input_file.h"
 
 #include "status.h"
@@ -12,40 +13,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How long a pipe may have no writer, and how long a writer may say nothing. */
+/* How long a pipe may have no writer, how long a writer may be silent, and the longest line. */
 enum { WRITER_MS = 2000, SILENCE_MS = 60000, LINE_MOST = 4 << 20 };
 
-static int too_large(const char *path, size_t most)
+static int too_large(const char *path, size_t most_bytes)
 {
-    return fail(ERR_FORMAT, "%s: longer than the %zu bytes that are read", path, most);
+    return fail(ERR_FORMAT, "%s is longer than the limit of %zu bytes", path, most_bytes);
 }
 
-/* Without O_NONBLOCK opening a pipe would wait for a writer. */
-static int open_input(const char *path, size_t most, int *fd)
+/* Opens a file or pipe. Without O_NONBLOCK open() would wait until somebody writes into the
+ * pipe. */
+static int open_input(const char *path, size_t most_bytes, int *fd)
 {
-    struct stat is;
+    struct stat info;
     int rc = OK;
 
     *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (*fd < 0)
         return fail(ERR_IO, "%s: %s", path, strerror(errno));
-    if (fstat(*fd, &is))
+    if (fstat(*fd, &info))
         rc = fail(ERR_IO, "%s: %s", path, strerror(errno));
-    else if (S_ISDIR(is.st_mode))
+    else if (S_ISDIR(info.st_mode))
         rc = fail(ERR_IO, "%s: %s", path, strerror(EISDIR));
-    else if (S_ISREG(is.st_mode) && (uint64_t)is.st_size > most)
-        rc = too_large(path, most);
+    else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > most_bytes)
+        rc = too_large(path, most_bytes);
     if (rc)
         close(*fd);
     return rc;
 }
 
-/* *got 0: the end.  The end of a pipe before its first byte may be that nobody has opened it yet.
- */
+/* Reads what is there, and waits if that is nothing; *got 0: the end. A pipe that ends before its
+ * first byte may have no writer yet, so read_some() waits for one. */
 static int read_some(int fd, const char *path, char *to, size_t room, bool begun, size_t *got)
 {
-    struct stat is;
-    bool waits = !begun && !fstat(fd, &is) && S_ISFIFO(is.st_mode);
+    struct stat info;
+    bool waits = !begun && !fstat(fd, &info) && S_ISFIFO(info.st_mode);
 
     for (;;) {
         struct pollfd input = { .fd = fd, .events = POLLIN };
@@ -65,19 +67,20 @@ static int read_some(int fd, const char *path, char *to, size_t room, bool begun
     }
 }
 
-int input_read(const char *path, size_t most, char **text, size_t *length)
+int input_read(const char *path, size_t most_bytes, char **text, size_t *length)
 {
-    return input_read_if(path, most, SIZE_MAX, NULL, text, length);
+    return input_read_if(path, most_bytes, SIZE_MAX, NULL, text, length);
 }
 
-int input_read_if(const char *path, size_t most, size_t head,
-                  bool (*worth)(const char *text, size_t length), char **text, size_t *length)
+int input_read_if(const char *path, size_t most_bytes, size_t head_bytes,
+                  bool (*worth_reading)(const char *text, size_t length), char **text,
+                  size_t *length)
 {
     size_t room = 0, used = 0, got = 1;
     char *bytes = NULL;
     int fd, rc = OK;
 
-    TRY(open_input(path, most, &fd));
+    TRY(open_input(path, most_bytes, &fd));
     while (!rc && got) {
         if (used + 1 >= room) {
             char *more = realloc(bytes, room = room ? 2 * room : 1 << 14);
@@ -90,11 +93,11 @@ int input_read_if(const char *path, size_t most, size_t head,
         }
         rc = read_some(fd, path, bytes + used, room - used - 1, used > 0, &got);
         used += rc ? 0 : got;
-        if (!rc && used > most)
-            rc = too_large(path, most);
-        if (!rc && used >= head && !worth(bytes, used))
+        if (!rc && used > most_bytes)
+            rc = too_large(path, most_bytes);
+        if (!rc && used >= head_bytes && !worth_reading(bytes, used))
             break;
-        head = used >= head ? SIZE_MAX : head;
+        head_bytes = used >= head_bytes ? SIZE_MAX : head_bytes;
     }
     close(fd);
     if (rc) {
@@ -107,20 +110,21 @@ int input_read_if(const char *path, size_t most, size_t head,
     return OK;
 }
 
-/* ---- line by line */
+/* ---- Files that are read line by line. */
 
+/* The state of input_lines(), which frees `bytes`. */
 struct input_lines {
     const char *path;
-    int (*on)(void *self, const char *line, size_t length, uint32_t number);
+    int (*on_line)(void *self, const char *line, size_t length, uint32_t number);
     void *self;
-    char *bytes; /* what is read and not told, from `begin` to `end` */
+    char *bytes; /* text from `begin` to `end` that `on` has not seen */
     size_t begin, end, room;
     uint32_t number;
 };
 
-/* Hands on the lines that are whole, and at the end of the file also a last one without a line
- * feed. */
-static int tell_lines(struct input_lines *l, bool at_end)
+/* Passes the lines that are complete to `on`. At the end of the file it also passes a last line
+ * without a line feed. */
+static int report_lines(struct input_lines *l, bool at_end)
 {
     while (l->begin < l->end) {
         char *line = l->bytes + l->begin, *end = memchr(line, '\n', l->end - l->begin);
@@ -132,13 +136,13 @@ static int tell_lines(struct input_lines *l, bool at_end)
         if (memchr(line, 0, length))
             return fail(ERR_FORMAT, "%s is no text: line %u has a zero byte", l->path, l->number);
         line[length] = 0;
-        TRY(l->on(l->self, line, length, l->number));
+        TRY(l->on_line(l->self, line, length, l->number));
         l->begin += length + (end != NULL);
     }
     return OK;
 }
 
-/* Makes room for more of the line at hand and a zero byte behind it. */
+/* Makes room for more of the current line and for a zero byte behind it. */
 static int make_room(struct input_lines *l)
 {
     char *more;
@@ -161,9 +165,10 @@ static int make_room(struct input_lines *l)
 }
 
 int input_lines(const char *path,
-                int (*on)(void *self, const char *line, size_t length, uint32_t number), void *self)
+                int (*on_line)(void *self, const char *line, size_t length, uint32_t number),
+                void *self)
 {
-    struct input_lines l = { .path = path, .on = on, .self = self };
+    struct input_lines l = { .path = path, .on_line = on_line, .self = self };
     size_t got = 1;
     bool begun = false;
     int fd, rc = OK;
@@ -176,7 +181,7 @@ int input_lines(const char *path,
         begun |= !rc && got;
         l.end += rc ? 0 : got;
         if (!rc)
-            rc = tell_lines(&l, !got);
+            rc = report_lines(&l, !got);
     }
     close(fd);
     free(l.bytes);

@@ -1,4 +1,4 @@
-/* Reads JSON strictly, with a limit on depth. */
+/* Reads JSON strictly, with a limit on depth, and calls a function for each value. */
 #include "json.h"
 
 #include "status.h"
@@ -10,14 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The document that is being read, and where reading is. */
 struct json_input {
     const char *text, *at, *end, *origin;
     int (*on)(void *self, const struct json_value *value);
     void *self;
-    char *buffer, *key; /* unescaped text never is longer than the document */
+    char *buffer, *key; /* room for a string and a key; unescaped text is never longer than the
+                         * document */
 };
 
-static int wrong(const struct json_input *r, const char *what)
+static int refuse(const struct json_input *r, const char *what)
 {
     int line = 1;
 
@@ -50,7 +52,7 @@ static int read_hex(struct json_input *r, uint32_t *out)
         uint32_t digit;
 
         if (!found)
-            return wrong(r, "\\u wants four hexadecimal digits");
+            return refuse(r, "\\u wants four hexadecimal digits");
         digit = (uint32_t)(found - digits);
         value = value << 4 | (digit > 15 ? digit - 6 : digit);
         r->at++;
@@ -90,20 +92,20 @@ static int read_unicode(struct json_input *r, char *to, size_t *used)
     TRY(read_hex(r, &c));
     if (c >= 0xd800 && c < 0xdc00) {
         if (!accept(r, '\\') || !accept(r, 'u'))
-            return wrong(r, "half of a surrogate pair");
+            return refuse(r, "half of a surrogate pair");
         TRY(read_hex(r, &low));
         if (low < 0xdc00 || low > 0xdfff)
-            return wrong(r, "half of a surrogate pair");
+            return refuse(r, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     } else if (c >= 0xdc00 && c < 0xe000) {
-        return wrong(r, "half of a surrogate pair");
+        return refuse(r, "half of a surrogate pair");
     }
     *used += put_utf8(to + *used, c);
     return OK;
 }
 
-/* Counts the characters up to the next escape or the end of the string, which are copied at once.
- */
+/* Returns how many bytes come before the next escape or the end of the string; they are copied at
+ * once. */
 static size_t plain_bytes(const struct json_input *r)
 {
     const char *c = r->at;
@@ -115,15 +117,15 @@ static size_t plain_bytes(const struct json_input *r)
 
 static int read_escape(struct json_input *r, char *to, size_t *used)
 {
-    static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    static const char escapes[] = "\"\\/bfnrt", unescaped[] = "\"\\/\b\f\n\r\t";
     const char *found;
 
     if (accept(r, 'u'))
         return read_unicode(r, to, used);
     found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
     if (!found)
-        return wrong(r, "an unknown escape");
-    to[(*used)++] = meant[found - escapes];
+        return refuse(r, "an unknown escape");
+    to[(*used)++] = unescaped[found - escapes];
     r->at++;
     return OK;
 }
@@ -133,7 +135,7 @@ static int read_string(struct json_input *r, char *to, size_t *length)
     size_t used = 0;
 
     if (!accept(r, '"'))
-        return wrong(r, "a string is wanted");
+        return refuse(r, "a string is wanted");
     for (;;) {
         size_t plain = plain_bytes(r);
 
@@ -145,8 +147,8 @@ static int read_string(struct json_input *r, char *to, size_t *length)
         TRY(read_escape(r, to, &used));
     }
     if (!accept(r, '"'))
-        return wrong(r, r->at < r->end ? "a control character in a string"
-                                       : "a string without an end");
+        return refuse(r, r->at < r->end ? "a control character in a string"
+                                        : "a string without an end");
     to[used] = 0;
     *length = used;
     return OK;
@@ -171,14 +173,14 @@ static int read_number(struct json_input *r, size_t *length)
     accept(r, '-');
     zero = r->at < r->end && *r->at == '0';
     if (zero ? (r->at++, false) : !skip_digits(r))
-        return wrong(r, "a value is wanted");
+        return refuse(r, "a value is wanted");
     if (accept(r, '.') && !skip_digits(r))
-        return wrong(r, "digits after the point are wanted");
+        return refuse(r, "digits after the point are wanted");
     if (accept(r, 'e') || accept(r, 'E')) {
         if (!accept(r, '+'))
             accept(r, '-');
         if (!skip_digits(r))
-            return wrong(r, "digits of the exponent are wanted");
+            return refuse(r, "digits of the exponent are wanted");
     }
     *length = (size_t)(r->at - begin);
     memcpy(r->buffer, begin, *length);
@@ -213,14 +215,14 @@ static int read_members(struct json_input *r, int depth, bool object)
             TRY(read_string(r, r->key, &length));
             skip_blanks(r);
             if (!accept(r, ':'))
-                return wrong(r, "\":\" is wanted");
+                return refuse(r, "\":\" is wanted");
         }
         TRY(read_value(r, depth + 1, object ? r->key : NULL));
         skip_blanks(r);
         if (accept(r, close))
             return OK;
         if (!accept(r, ','))
-            return wrong(r, object ? "\",\" or \"}\" is wanted" : "\",\" or \"]\" is wanted");
+            return refuse(r, object ? "\",\" or \"}\" is wanted" : "\",\" or \"]\" is wanted");
     }
 }
 
@@ -232,7 +234,7 @@ static int read_value(struct json_input *r, int depth, const char *key)
     if (accept(r, '{') || accept(r, '[')) {
         value.kind = r->at[-1] == '{' ? JSON_OBJECT : JSON_ARRAY;
         if (depth >= JSON_DEPTH_MAX)
-            return wrong(r, "nested too deeply");
+            return refuse(r, "nested too deeply");
         TRY(r->on(r->self, &value));
         TRY(read_members(r, depth, value.kind == JSON_OBJECT));
         return r->on(r->self, &(struct json_value){ .depth = depth, .kind = JSON_END });
@@ -274,13 +276,14 @@ int json_read(const char *text, size_t length, const char *origin,
     if (!rc)
         skip_blanks(&r);
     if (!rc && r.at != r.end)
-        rc = wrong(&r, "something follows the document");
+        rc = refuse(&r, "something follows the document");
     free(r.buffer);
     return rc;
 }
 
-/* Digits with a point, few enough to be exact: a whole number below 2^53 over a power of ten below
- * 10^23 are both doubles, and one division rounds as strtod does. */
+/* Reads digits with a point if they are few enough to be exact; returns false otherwise. A whole
+ * number below 2^53 and a power of ten below 10^23 are both doubles, and one division rounds as
+ * strtod() does. */
 static bool short_number(const char *text, double *out)
 {
     static const double tens[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9 };

@@ -1,4 +1,5 @@
-/* Writes JSON; libmoelookup has this file, too, without libm and whatever the locale. */
+/* Writes JSON the same way in every locale. libmoelookup uses this file, too, so it needs no
+ * libm. */
 #include "json.h"
 
 #include "text.h"
@@ -52,8 +53,8 @@ void json_add_integer(struct json_text *t, int64_t value)
     json_add(t, digits + at, sizeof(digits) - at);
 }
 
-/* Six decimals, where they are all there is: division rounds once, so what is read back from them
- * is this very double. */
+/* Adds a number with six decimals, if these are all of it. The division that reads them back rounds
+ * once, so it returns this very double. */
 static bool add_short_number(struct json_text *t, double value)
 {
     double magnitude = fabs(value);
@@ -77,7 +78,7 @@ static bool add_short_number(struct json_text *t, double value)
     return true;
 }
 
-/* Adds what printf made of a number, whatever the locale's decimal point is. */
+/* Adds a number that printf() wrote, with a point even where the locale has a comma. */
 static void add_printed(struct json_text *t, char *number)
 {
     for (char *c = number; *c; c++)
@@ -104,7 +105,7 @@ void json_add_number(struct json_text *t, double value)
     add_printed(t, text);
 }
 
-/* How many bytes stand for themselves.  A zero byte ends the text. */
+/* Returns how many bytes need no escape. A zero byte ends the text. */
 static size_t plain_letters(const char *text)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -118,7 +119,7 @@ static size_t plain_letters(const char *text)
     }
 }
 
-/* The number of a character below U+10000, as all are that come here. */
+/* Returns the code of a character below U+10000; no other character needs an escape. */
 static uint32_t code_of(const unsigned char *c, size_t bytes)
 {
     return bytes == 1   ? *c
@@ -156,7 +157,7 @@ void json_add_quoted(struct json_text *t, const char *value)
 
 const char *json_add_argument(struct json_text *t, const char *format, va_list *args)
 {
-    enum { DIGITS = 320 }; /* of the largest double with %.0f, and some */
+    enum { DIGITS = 320 }; /* room for the largest double with %.0f */
     size_t length = strcspn(format, "diuxfg") + 1;
     char one[16], number[DIGITS], kind = format[length - 1];
     double real;

@@ -1,31 +1,31 @@
-/* How many rows go to a node: by chance, and by what ranks need. */
+/* Computes how many rows go to a node: on average under random routing, or by the measured need. */
 #include "node_rows.h"
 
 #include "shape.h"
 
 #include <math.h>
 
-/* The chance that of `all`, of which `chosen` are drawn, none is one of `some`. */
-static double none_of(double all, double some, uint32_t chosen)
+/* Returns the chance that `chosen` draws from `all` things hit none of `some` of them. */
+static double chance_of_none(double all, double some, uint32_t chosen)
 {
-    double none = 1;
+    double chance = 1;
 
     for (uint32_t i = 0; i < chosen; i++)
-        none *= fmax(0, all - some - i) / fmax(1, all - i);
-    return none;
+        chance *= fmax(0, all - some - i) / fmax(1, all - i);
+    return chance;
 }
 
 double shape_node_share(const struct moe_shape *shape, uint32_t nodes)
 {
-    double share = 1 - none_of(shape->experts, (double)shape->experts / nodes, shape->top_k);
+    double share = 1 - chance_of_none(shape->experts, (double)shape->experts / nodes, shape->top_k);
 
     if (!shape->groups)
         return share;
-    return fmin(share, 1 - none_of(shape->groups, fmax(1, (double)shape->groups / nodes),
-                                   shape->group_limit));
+    return fmin(share, 1 - chance_of_none(shape->groups, fmax(1, (double)shape->groups / nodes),
+                                          shape->group_limit));
 }
 
-static uint64_t even(uint64_t n)
+static uint64_t round_up_to_even(uint64_t n)
 {
     return n + n % 2;
 }
@@ -35,13 +35,15 @@ uint64_t shape_node_rows(const struct moe_shape *shape, uint64_t tokens, uint64_
 {
     uint64_t slots = capacity * (shape->experts / shape_nodes(shape)), rows = need;
     uint64_t most = tokens < slots ? tokens : slots;
-    double filled = (double)shape->top_k * (double)tokens / shape->experts; /* if balanced */
+    double filled = (double)shape->top_k * (double)tokens / shape->experts; /* rows per expert if
+                                                                             * routing is
+                                                                             * balanced */
 
     if (!need)
-        return even(most);
+        return round_up_to_even(most);
     if ((double)capacity > filled)
         rows = (uint64_t)ceil((double)need * (double)capacity / filled);
-    return even(rows < most ? rows : most);
+    return round_up_to_even(rows < most ? rows : most);
 }
 
 uint64_t shape_node_need(const struct moe_shape *shape, uint64_t tokens)

@@ -1,21 +1,22 @@
-/* Rows of tokens that go to a node once (a=rail). */
+/* How many rows a=rail needs for a node, because it sends a token's row to each node only once. */
 #ifndef NODE_ROWS_H
 #define NODE_ROWS_H
 
 #include "moelookup.h"
 
-/* The share of tokens that have a choice on one of so many nodes, where routing is random: of k
- * experts that differ one at least is there, and so is one of the token's groups, if it has some.
- */
+/* Returns the share of tokens that have a choice on a given one of `nodes` nodes, where routing is
+ * random. At least one of the k experts must be there; with groups, also one of the token's
+ * groups. */
 double shape_node_share(const struct moe_shape *shape, uint32_t nodes);
 
-/* c1 of a=rail, the rows that a source has for a node: `need`, which is the most tokens that one
- * sends there, more where the capacity has room for more than balanced routing of `tokens` fills,
- * never more than tokens or slots.  need 0: not known. */
+/* Returns c1 of a=rail: the rows that a source has room for, per node. `need` is the highest number
+ * of tokens that one source sends to a node; 0: not known. Where the capacity has more room than
+ * balanced routing of `tokens` fills, c1 grows in proportion. It never exceeds the tokens or the
+ * slots. */
 uint64_t shape_node_rows(const struct moe_shape *shape, uint64_t tokens, uint64_t need,
                          uint64_t capacity);
 
-/* That need as random routing has it on average. */
+/* Returns the average need under random routing. */
 uint64_t shape_node_need(const struct moe_shape *shape, uint64_t tokens);
 
 #endif

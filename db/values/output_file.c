@@ -1,4 +1,4 @@
-/* Writes a temporary file with the mode of the one it replaces, and renames it into place. */
+/* Writes a temporary file with the mode of the file that it replaces, and renames it into place. */
 #include "output_file.h"
 
 #include "status.h"
@@ -16,31 +16,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_KEPT = 200 }; /* letters: the rest of a file's name is for what is added */
+enum { NAME_KEPT = 200 }; /* letters of a file's name in the temporary one, which adds more */
 
 static int refuse_irregular(const char *path)
 {
     return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
 }
 
-/* Where the file really is, or will be. */
+/* Finds the place of a file behind symbolic links, even if the file does not exist yet. */
 static int find_place(const char *path, char place[PATH_MAX])
 {
-    struct stat is;
+    struct stat info;
 
-    if (lstat(path, &is)) {
+    if (lstat(path, &info)) {
         if (errno != ENOENT)
             return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
         return snprintf(place, PATH_MAX, "%s", path) < PATH_MAX
                    ? OK
                    : fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
     }
-    if (!realpath(path, place) || stat(place, &is))
+    if (!realpath(path, place) || stat(place, &info))
         return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
-    return S_ISREG(is.st_mode) ? OK : refuse_irregular(path);
+    return S_ISREG(info.st_mode) ? OK : refuse_irregular(path);
 }
 
-/* "FOLDER/NAME.": what all temporary files of one place begin with; its length. */
+/* Writes "FOLDER/NAME.", the beginning of the names of all temporary files of one place. Returns
+ * its length, or an error. */
 static int find_prefix(const char *place, char prefix[PATH_MAX])
 {
     const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
@@ -54,7 +55,7 @@ static int find_prefix(const char *place, char prefix[PATH_MAX])
 
 int output_begin(const char *path, struct output_file *out)
 {
-    uint64_t chance;
+    uint64_t random_number;
     int fd = -1, length;
 
     TRY(find_place(path, out->path));
@@ -62,10 +63,10 @@ int output_begin(const char *path, struct output_file *out)
     if (length < 0)
         return length;
     for (int attempt = 0; fd < 0 && attempt < 100; attempt++) {
-        if (getrandom(&chance, sizeof(chance), 0) != sizeof(chance))
+        if (getrandom(&random_number, sizeof(random_number), 0) != sizeof(random_number))
             break;
         snprintf(out->temporary + length, PATH_MAX - (size_t)length, "%ld-%016" PRIx64 ".tmp",
-                 (long)getpid(), chance);
+                 (long)getpid(), random_number);
         fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
@@ -78,13 +79,14 @@ int output_begin(const char *path, struct output_file *out)
     return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
 }
 
-/* Best effort: whoever may not give a file away keeps it. */
+/* Copies mode and owner as far as this is allowed: a process that may not give a file away keeps
+ * it. */
 static void copy_mode(int fd, const struct stat *like)
 {
-    struct stat is;
+    struct stat info;
 
-    if (fstat(fd, &is) ||
-        (is.st_mode == like->st_mode && is.st_uid == like->st_uid && is.st_gid == like->st_gid))
+    if (fstat(fd, &info) || (info.st_mode == like->st_mode && info.st_uid == like->st_uid &&
+                             info.st_gid == like->st_gid))
         return;
     if (fchown(fd, like->st_uid, like->st_gid))
         errno = 0;
@@ -92,7 +94,7 @@ static void copy_mode(int fd, const struct stat *like)
         errno = 0;
 }
 
-/* Writes the names of a file's folder onto the disk. */
+/* Forces the names in a file's folder to disk. */
 static int sync_folder(const char *file)
 {
     char path[PATH_MAX];
@@ -109,12 +111,12 @@ static int sync_folder(const char *file)
 
 int output_end(struct output_file *file, int rc, const char *like, bool lasting)
 {
-    struct stat is;
+    struct stat info;
     bool bad;
 
-    if (!rc && (!lstat(file->path, &is) || (like && !stat(like, &is)))) {
-        if (S_ISREG(is.st_mode))
-            copy_mode(fileno(file->to), &is);
+    if (!rc && (!lstat(file->path, &info) || (like && !stat(like, &info)))) {
+        if (S_ISREG(info.st_mode))
+            copy_mode(fileno(file->to), &info);
         else
             rc = refuse_irregular(file->path);
     }
@@ -128,8 +130,9 @@ int output_end(struct output_file *file, int rc, const char *like, bool lasting)
     return lasting ? sync_folder(file->path) : OK;
 }
 
-/* Whether a temporary file belongs to nobody who still writes it, by what stands behind the prefix
- * of its name: to a process that is gone, or to this one, which writes one at a time. */
+/* Returns whether nobody writes a temporary file any more. `rest` is the part of its name behind
+ * the prefix, and begins with its process. That process is gone, or it is this one, which writes
+ * one file at a time. */
 static bool is_left_over(const char *rest)
 {
     long owner = atol(rest);
@@ -144,35 +147,35 @@ void output_remove_leftovers(const char *path)
     char place[PATH_MAX], prefix[PATH_MAX], whole[PATH_MAX + 256];
     struct dirent *file;
     char *name;
-    DIR *list;
+    DIR *folder_list;
 
     if (find_place(path, place) || find_prefix(place, prefix) < 0)
         return;
     name = strrchr(prefix, '/') + 1;
     name[-1] = 0;
-    list = opendir(name - prefix > 1 ? prefix : "/");
-    while (list && (file = readdir(list)))
+    folder_list = opendir(name - prefix > 1 ? prefix : "/");
+    while (folder_list && (file = readdir(folder_list)))
         if (!strncmp(file->d_name, name, strlen(name)) &&
             is_left_over(file->d_name + strlen(name))) {
             snprintf(whole, sizeof(whole), "%s/%s", prefix, file->d_name);
             output_remove(whole);
         }
-    if (list)
-        closedir(list);
+    if (folder_list)
+        closedir(folder_list);
 }
 
 int output_open(const char *path, int flags, const char *like, int *fd)
 {
-    struct stat is, other;
+    struct stat info, other;
 
-    /* Without O_NONBLOCK a pipe of that name would wait for a reader. */
+    /* Without O_NONBLOCK open() would wait for a reader if the path is a pipe. */
     *fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (*fd < 0 && errno != ENXIO)
         return fail(ERR_IO, "%s: %s%s", path, strerror(errno),
                     errno == EACCES ? " (it and its folder must be writable)" : "");
     if (*fd < 0)
         return refuse_irregular(path);
-    if (fstat(*fd, &is) || !S_ISREG(is.st_mode)) {
+    if (fstat(*fd, &info) || !S_ISREG(info.st_mode)) {
         close(*fd);
         return refuse_irregular(path);
     }
@@ -190,8 +193,8 @@ int output_check(const char *path)
 
 void output_remove(const char *path)
 {
-    struct stat is;
+    struct stat info;
 
-    if (!lstat(path, &is) && S_ISREG(is.st_mode))
+    if (!lstat(path, &info) && S_ISREG(info.st_mode))
         unlink(path);
 }

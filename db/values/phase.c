@@ -1,4 +1,4 @@
-/* Names of phases. */
+/* Names of the parts of a step. */
 #include "phase.h"
 
 #include <stddef.h>

@@ -1,15 +1,15 @@
-/* What a step's time is made of. */
+/* The parts of a step's time. */
 #ifndef PHASE_H
 #define PHASE_H
 
 enum phase {
-    PHASE_TOTAL,   /* the sum of the others */
+    PHASE_TOTAL,   /* sum of the others */
     PHASE_BETWEEN, /* exchanges that reach another node */
-    PHASE_INSIDE,  /* exchanges that do not */
-    PHASE_GATE,    /* the gate's products, choosing experts; and back */
-    PHASE_ENCODE,  /* rows to where they are computed or sent, and back */
-    PHASE_EXPERTS, /* their products, biases and activations */
-    PHASE_OTHER,   /* converting and adding up weights; what stands for attention */
+    PHASE_INSIDE,  /* exchanges inside a node */
+    PHASE_GATE,    /* the gate's products and the choice of experts, forward and back */
+    PHASE_ENCODE,  /* rows moved to where they are computed or sent, and back */
+    PHASE_EXPERTS, /* the experts' products, biases and activations */
+    PHASE_OTHER,   /* conversions, sums of weights, the stand-in for attention */
     PHASE_COUNT
 };
 

@@ -1,5 +1,5 @@
-/* A plan's text form and its legality; everything walks the one table of axes, or asks the declared
- * space that the plan is of. */
+/* A plan's text form and its legality. Everything walks the one table of axes, or asks the declared
+ * space of the plan. */
 #include "plan.h"
 
 #include "declaration.h"
@@ -35,7 +35,7 @@ const char *const plan_source_words[] = {
     [PLAN_SOURCE_COUNT] = NULL,
 };
 
-/* Begins the last word of a declared plan's text. */
+/* Begins the last word of a declared plan's text, which names the space. */
 static const char space_word[] = "space=";
 
 #define FIELD(field) .offset = offsetof(struct moe_plan, field)
@@ -93,7 +93,7 @@ static bool axis_allows(const struct axis *axis, uint32_t value)
            (!axis->power_of_two || (value & (value - 1)) == 0);
 }
 
-/* The first axis with a value that is legal for no shape; plan_axis_count: none. */
+/* Returns the first axis whose value no shape allows; plan_axis_count: all values are fine. */
 static size_t find_illegal(const struct moe_plan *plan)
 {
     size_t i = 0;
@@ -125,7 +125,7 @@ struct moe_plan declared_plan_default(uint32_t space)
 {
     const struct declaration *d = declaration_find(space);
 
-    return declared_plan(space, d ? d->usual : 0);
+    return declared_plan(space, d ? d->default_choice : 0);
 }
 
 struct moe_plan plan_default(const struct moe_shape *shape)
@@ -143,9 +143,9 @@ struct moe_plan plan_default(const struct moe_shape *shape)
 
 bool plan_is_default(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    struct moe_plan usual = plan_default(shape);
+    struct moe_plan default_plan = plan_default(shape);
 
-    return plan_equal(plan, &usual);
+    return plan_equal(plan, &default_plan);
 }
 
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
@@ -176,19 +176,19 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 
 struct moe_plan plan_canonical(struct moe_plan plan, const struct moe_shape *shape)
 {
-    struct moe_plan usual = plan_blank();
+    struct moe_plan blank = plan_blank();
 
-    /* Weights are gathered by several ranks: if nothing else, those that share an expert gather b2.
-     */
+    /* Several ranks must gather weights for proto to matter. Ranks that share an expert always
+     * gather b2. */
     if (shape && (plan.r ? shape_slices(shape) : shape->ranks) <= 1)
-        plan.proto = usual.proto;
+        plan.proto = blank.proto;
     if (plan.r != 0)
         return plan;
-    plan.a = usual.a;
-    plan.ctas = usual.ctas;
+    plan.a = blank.a;
+    plan.ctas = blank.ctas;
     if (plan.e == MOE_PADDED) {
-        plan.d = usual.d;
-        plan.w = usual.w;
+        plan.d = blank.d;
+        plan.w = blank.w;
     }
     return plan;
 }
@@ -208,7 +208,7 @@ struct moe_plan plan_unpack(uint64_t packed, uint32_t space)
 {
     struct moe_plan plan = { .struct_size = sizeof(plan) };
 
-    if (space) /* a choice has no more bits than r has */
+    if (space) /* a choice has no more bits than r */
         return packed < UINT64_C(1) << plan_axes[PLAN_R].packed_bits
                    ? declared_plan(space, (uint32_t)packed)
                    : plan;
@@ -236,7 +236,8 @@ bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
     return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, w);
 }
 
-/* "num_sms=20 backend=deepep", without its space; ERR_ARGUMENT: this process does not know it. */
+/* Writes "num_sms=20 backend=deepep", the plan without its space. ERR_ARGUMENT: this process does
+ * not know the space. */
 static int format_choice(const struct moe_plan *plan, char *text, size_t size)
 {
     const struct declaration *d = declaration_find(plan->space);
@@ -244,14 +245,14 @@ static int format_choice(const struct moe_plan *plan, char *text, size_t size)
     return d ? declaration_format(d, plan->choice, text, size) : MOE_ERR_ARGUMENT;
 }
 
-/* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
- * cost more than all the rest of an entry. */
+/* Text that is being written; bytes that do not fit are only counted. Plans are written by the
+ * thousand, and printf() would cost more than the rest of an entry. */
 struct plan_room {
     char *text;
     size_t size, used;
 };
 
-static void put(struct plan_room *room, const char *text, size_t length)
+static void put_text(struct plan_room *room, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++, room->used++)
         if (room->used + 1 < room->size)
@@ -266,7 +267,7 @@ static void put_number(struct plan_room *room, uint32_t value)
     do
         digits[--at] = (char)('0' + value % 10);
     while (value /= 10);
-    put(room, digits + at, sizeof(digits) - at);
+    put_text(room, digits + at, sizeof(digits) - at);
 }
 
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
@@ -295,11 +296,11 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 
         if (axis->quiet && value == axis->fallback)
             continue;
-        put(&room, " ", i != 0);
-        put(&room, axis->name, strlen(axis->name));
-        put(&room, "=", 1);
+        put_text(&room, " ", i != 0);
+        put_text(&room, axis->name, strlen(axis->name));
+        put_text(&room, "=", 1);
         if (axis->words)
-            put(&room, axis->words[value], strlen(axis->words[value]));
+            put_text(&room, axis->words[value], strlen(axis->words[value]));
         else
             put_number(&room, value);
     }
@@ -348,7 +349,7 @@ bool plan_parse_value(size_t at, const char *text, size_t length, uint32_t *out)
     return true;
 }
 
-/* Where the word begins that names the space; NULL: there is none. */
+/* Returns where the word begins that names the space; NULL: the plan has no space. */
 static const char *find_space(const char *text)
 {
     const char *at = strstr(text, space_word);
@@ -439,13 +440,13 @@ static bool has_two_levels(const struct moe_shape *shape)
     return m > 1 && m < shape->ranks && shape->ranks % m == 0;
 }
 
-/* Whether all ranks of an expert are on one node. */
+/* Returns whether all ranks of an expert are on one node. */
 static bool nodes_hold_whole_experts(const struct moe_shape *shape)
 {
     return shape->ranks_per_node % shape_slices(shape) == 0;
 }
 
-/* Whether the all-to-all has a meaning on these ranks. */
+/* Returns whether the all-to-all can run on these ranks. */
 static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
 {
     const struct a2a_needs *needs = &plan_a2a_needs[a];
@@ -467,7 +468,7 @@ static int refuse_a2a(uint32_t a, const struct moe_shape *shape)
              a2a_words[a]);
     else if (nodes_hold_whole_experts(shape))
         note("a=%s does not apply: it adds up a token's rows on their way, and combine=choices "
-             "wants each of them",
+             "needs each of them",
              a2a_words[a]);
     else
         note("a=%s does not apply: it needs all ranks of an expert on one node; here an expert "
@@ -476,7 +477,8 @@ static int refuse_a2a(uint32_t a, const struct moe_shape *shape)
     return UNSUPPORTED;
 }
 
-/* In MOE_LAYOUT_EXPERTS.  With r >= 1 blocks differ in their rows from step to step. */
+/* Returns whether e=sparse goes with the other axes in MOE_LAYOUT_EXPERTS. With r >= 1 the rows of
+ * a block differ from step to step. */
 static bool sparse_legal(const struct moe_plan *plan)
 {
     return plan->r ? (plan->a == MOE_A2A_LINEAR || plan->a == MOE_A2A_2DH) && !plan->ctas
@@ -491,13 +493,14 @@ static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *sh
            plan->w == MOE_KEEP && shape->combine == MOE_COMBINE_SUM;
 }
 
-/* Whether it is a legal choice of that space, and its other fields are the usual ones. */
+/* Returns whether the plan is a legal choice of the shape's space, with all other axes at their
+ * defaults. */
 static bool declared_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    struct moe_plan usual = declared_plan(plan->space, plan->choice);
+    struct moe_plan choice_alone = declared_plan(plan->space, plan->choice);
     const struct declaration *d = declaration_find(shape->space);
 
-    return d && plan->space == shape->space && plan_equal(plan, &usual) &&
+    return d && plan->space == shape->space && plan_equal(plan, &choice_alone) &&
            declaration_legal_on(d, plan->choice, shape->ranks);
 }
 
@@ -522,13 +525,12 @@ static int check_experts(const struct moe_plan *plan, const struct moe_shape *sh
         return refuse_r(plan->r, slices);
     if (plan->e == MOE_SPARSE && plan->r != 0 && !sparse_legal(plan))
         return fail(ERR_ARGUMENT,
-                    "%s is not legal: with r>=1 e=sparse sends as many rows as each step has, for "
-                    "which a is linear or 2dh and ctas 0",
+                    "%s is not legal: with r>=1 and e=sparse each step sends its own number of "
+                    "rows, so a must be linear or 2dh, and ctas 0",
                     PLAN_TEXT(plan));
     if (plan->e == MOE_SPARSE && plan->r == 0 && plan->d != 1)
         return fail(ERR_ARGUMENT,
-                    "r=0 d=%u e=sparse is not legal here: d is 1, but for "
-                    "layout=hidden",
+                    "r=0 d=%u e=sparse is not legal here: d must be 1, except with layout=hidden",
                     plan->d);
     if (plan->w != MOE_KEEP)
         return fail(ERR_ARGUMENT, "w=cache is not legal here: it goes with layout=hidden and r=0");
@@ -563,11 +565,11 @@ static int check_declared(const struct moe_plan *plan, const struct moe_shape *s
         return fail(ERR_ARGUMENT, "\"%s\" is of a declared space, and the layer has none",
                     PLAN_TEXT(plan));
     if (!d)
-        return fail(ERR_ARGUMENT, "a space that is not known here (%08x)", space);
+        return fail(ERR_ARGUMENT, "the layer's space (%08x) is not known here", space);
     if (plan->space != space)
         return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
     need = plan->choice < d->combinations
-               ? declaration_refusal(d, plan->choice, shape->ranks, &length)
+               ? declaration_broken_need(d, plan->choice, shape->ranks, &length)
                : NULL;
     if (!need)
         return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
@@ -577,15 +579,15 @@ static int check_declared(const struct moe_plan *plan, const struct moe_shape *s
 
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    size_t bad = find_illegal(plan);
+    size_t illegal = find_illegal(plan);
 
     if (plan->space || shape->space)
         return check_declared(plan, shape);
-    if (bad == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
+    if (illegal == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
         return refuse_r(plan->r, shape_slices(shape));
-    if (bad < plan_axis_count)
-        return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[bad].name,
-                    plan_value(plan, bad), plan_axes[bad].name, plan_axes[bad].legal);
+    if (illegal < plan_axis_count)
+        return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[illegal].name,
+                    plan_value(plan, illegal), plan_axes[illegal].name, plan_axes[illegal].legal);
     return shape->layout == MOE_LAYOUT_HIDDEN ? check_hidden(plan, shape)
                                               : check_experts(plan, shape);
 }
@@ -596,7 +598,7 @@ size_t declared_plan_list(uint32_t space, uint32_t ranks, struct moe_plan *plans
     size_t count = 0, length;
 
     for (size_t i = 0; d && i < d->plans; i++) {
-        if (ranks && declaration_refusal(d, d->plan[i], ranks, &length))
+        if (ranks && declaration_broken_need(d, d->plan[i], ranks, &length))
             continue;
         if (count < room)
             plans[count] = declared_plan(space, d->plan[i]);
@@ -605,6 +607,8 @@ size_t declared_plan_list(uint32_t space, uint32_t ranks, struct moe_plan *plans
     return count;
 }
 
+/* A list of plans that is being filled: for which shape, what is wanted, and the caller's array.
+ * count may exceed room. */
 struct listing {
     const struct moe_shape *shape;
     plan_wanted *wanted;
@@ -613,12 +617,12 @@ struct listing {
     size_t room, count;
 };
 
-/* Lists the plans that have this one's values on the axes before this one.  A value that is legal
- * or canonical only beside other values is so beside the default's: so plans grow axis by axis, and
- * what is none with the default's values on the axes that follow is given up. */
+/* Lists the plans that have this plan's values on all axes before `axis`. A value that is legal or
+ * canonical only beside certain values is so beside the default's. So plans grow axis by axis, and
+ * a plan that is illegal with the default's values on the following axes is dropped. */
 static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
 {
-    uint32_t usual, most;
+    uint32_t default_value, most;
 
     if (axis == plan_axis_count) {
         if (l->count < l->room)
@@ -626,15 +630,15 @@ static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
         l->count++;
         return;
     }
-    usual = plan_value(&plan, axis);
+    default_value = plan_value(&plan, axis);
     most = axis == PLAN_R ? l->shape->ranks : plan_axes[axis].max;
     for (uint32_t v = plan_axes[axis].min; v <= most; v = plan_next_value(axis, v)) {
         struct moe_plan canonical;
 
         plan_set(&plan, axis, v);
-        canonical = plan_canonical(plan, l->shape); /* another one is another name of that plan */
+        canonical = plan_canonical(plan, l->shape); /* any other plan is another name of it */
         if (plan_legal(&plan, l->shape) && plan_equal(&plan, &canonical) &&
-            (v == usual || l->wanted(l->self, axis, v)))
+            (v == default_value || l->wanted(l->self, axis, v)))
             list_from(l, plan, axis + 1);
     }
 }

@@ -1,4 +1,4 @@
-/* Numbers that depend only on (key, index): any rank can make any other rank's data. */
+/* Random numbers that depend only on (key, index), so any rank can make any other rank's data. */
 #ifndef RANDOM_H
 #define RANDOM_H
 
@@ -14,13 +14,13 @@ static inline uint64_t random_bits(uint64_t key, uint64_t index)
     return z ^ (z >> 31);
 }
 
-/* Uniform in [-1, 1), exact in 24 bits. */
+/* Returns a number that is uniform in [-1, 1), exact in 24 bits. */
 static inline float random_unit(uint64_t key, uint64_t index)
 {
     return (float)(int32_t)(random_bits(key, index) >> 40) * 0x1p-23f - 1.0f;
 }
 
-/* Uniform in [0, n). */
+/* Returns a number that is uniform in [0, n). */
 static inline uint32_t random_below(uint64_t key, uint64_t index, uint32_t n)
 {
     return (uint32_t)(((random_bits(key, index) >> 32) * n) >> 32);

@@ -1,5 +1,4 @@
-/* Writes the speeds of ranks as runs of ranks that are equally fast, as far as a step tells them
- * apart. */
+/* Writes and reads the speeds of ranks as runs of equally fast ranks. */
 #include "rank_speeds.h"
 
 #include "cluster.h"
@@ -11,7 +10,8 @@
 
 const double rank_speeds_unequal = 0.1;
 
-/* No rank is so slow that it does nothing. */
+/* Rounds a speed to a multiple of `step` percent, but never to 0: a rank of speed 0 would do
+ * nothing. */
 static long percent_of(double speed, long step)
 {
     long rounded = lround(speed * 100 / (double)step) * step;
@@ -47,12 +47,12 @@ void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t s
     snprintf(text, size, "unknown");
 }
 
-/* Takes the next "RUNxPERCENT" of a text that is not at its end, and the blank behind it. */
+/* Reads the next "RUNxPERCENT" and the blank behind it. The text must not be at its end. */
 static bool next_run(const char **text, unsigned *run, unsigned *percent)
 {
     int length = 0;
 
-    /* Blanks and signs before a number are nothing to sscanf. */
+    /* sscanf() would skip blanks and signs before a number, so the first letter must be a digit. */
     if (!strchr("0123456789", **text) || sscanf(*text, "%6ux%3u%n", run, percent, &length) != 2 ||
         !*run || !*percent || *percent > 100 || !strchr(" ", (*text)[length]))
         return false;

@@ -8,11 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* No page is smaller, and all have a multiple of it. */
+/* A page has at least PAGE_LEAST bytes, and a multiple of it. A checksum has SEAL bytes, and begins
+ * with a mark. */
 enum { PAGE_LEAST = 512, MARK = 8, SEAL = MARK + SHA256_BYTES };
 static const char mark[MARK] = "moeseal1";
 
-static int sum_of(int fd, size_t size, uint8_t seal[SEAL])
+static int checksum_of(int fd, size_t size, uint8_t seal[SEAL])
 {
     struct sha256 sum;
     char block[1 << 14];
@@ -39,7 +40,7 @@ int seal_append(int fd)
 
     if (fstat(fd, &is))
         return ERR_IO;
-    TRY(sum_of(fd, (size_t)is.st_size, seal));
+    TRY(checksum_of(fd, (size_t)is.st_size, seal));
     return pwrite(fd, seal, SEAL, is.st_size) == SEAL ? OK : ERR_IO;
 }
 
@@ -52,7 +53,7 @@ int seal_check(int fd, size_t size, bool *sealed)
         return OK;
     if (size < SEAL)
         return ERR_FORMAT;
-    TRY(sum_of(fd, size - SEAL, wanted));
+    TRY(checksum_of(fd, size - SEAL, wanted));
     if (pread(fd, found, SEAL, (off_t)(size - SEAL)) != SEAL)
         return ERR_IO;
     return memcmp(found, wanted, SEAL) ? ERR_FORMAT : OK;

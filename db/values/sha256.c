@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), with the instructions for it where the processor has them. */
+/* SHA-256 (FIPS 180-4). Uses the processor's instructions for it, where there are any. */
 #include "sha256.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static uint32_t turn(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-/* The eight words change places at every step; instead, their names do. */
+/* One step of the compression. The eight words of the state would move by one place at every step;
+ * instead n moves their names. */
 static inline void step(uint32_t s[8], unsigned n, uint32_t word)
 {
     uint32_t a = s[-n & 7], b = s[(1 - n) & 7], c = s[(2 - n) & 7];
@@ -69,7 +70,7 @@ static void absorb_plain(uint32_t state[8], const uint8_t *block, size_t blocks)
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* Four words of the schedule from the sixteen before them, oldest first. */
+/* Returns four words of the schedule, from the sixteen before them, oldest first. */
 __attribute__((target("sha,sse4.1"))) static inline __m128i schedule(__m128i w0, __m128i w1,
                                                                      __m128i w2, __m128i w3)
 {
@@ -78,7 +79,7 @@ __attribute__((target("sha,sse4.1"))) static inline __m128i schedule(__m128i w0,
     return _mm_sha256msg2_epu32(sum, w3);
 }
 
-/* The processor does two steps at once on the state as it wants it: ABEF and CDGH. */
+/* Each instruction does two steps. The processor wants the state in two halves, ABEF and CDGH. */
 __attribute__((target("sha,sse4.1"))) static void absorb_fast(uint32_t state[8],
                                                               const uint8_t *block, size_t blocks)
 {
@@ -116,7 +117,7 @@ bool sha256_has_fast(void)
 {
     unsigned a, b, c, d, b7, c7;
 
-    /* Not __builtin_cpu_supports: it would give the library a constructor. */
+    /* __builtin_cpu_supports() would give the library a constructor. */
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_1) &&
            __get_cpuid_count(7, 0, &a, &b7, &c7, &d) && (b7 & bit_SHA);
 }
@@ -154,7 +155,7 @@ void sha256_add(struct sha256 *s, const void *data, size_t bytes)
     while (bytes) {
         size_t at = s->length % 64, n = 64 - at < bytes ? 64 - at : bytes;
 
-        if (!at && bytes >= 64) { /* whole blocks where they lie */
+        if (!at && bytes >= 64) { /* hashes whole blocks without copying them */
             n = bytes - bytes % 64;
             absorb(s, from, n / 64);
         } else {

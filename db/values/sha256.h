@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4). */
+/* SHA-256 (FIPS 180-4), of bytes that come in pieces. */
 #ifndef SHA256_H
 #define SHA256_H
 
@@ -8,23 +8,28 @@
 
 enum { SHA256_BYTES = 32, SHA256_HEX_BYTES = 65 };
 
+/* One hash that is being computed: a plain value. sha256_init() sets it up, sha256_add() takes the
+ * bytes, sha256_end() writes the hash. */
 struct sha256 {
     uint32_t state[8];
     uint64_t length;
     uint8_t block[64];
-    bool plain; /* without the processor's own instructions; for tests */
+    bool plain; /* computes without the processor's own instructions; for tests */
 };
 
 void sha256_init(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *data, size_t bytes);
 void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
 
-/* The processor has instructions for it, and they are used. */
+/* Returns whether this processor has instructions for SHA-256; sha256_add() then uses them. */
 bool sha256_has_fast(void);
 
-/* The result of the macro lasts as long as the block around it. */
+/* Writes a hash in hexadecimal. The macro's text lasts as long as the block around it. */
 #define SHA256_HEX(hash) sha256_hex(hash, (char[SHA256_HEX_BYTES]){ 0 })
 const char *sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
-void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]); /* of this */
+void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]); /* hashes the bytes,
+                                                                                * and writes the
+                                                                                * hash in
+                                                                                * hexadecimal */
 
 #endif

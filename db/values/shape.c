@@ -1,5 +1,5 @@
 /* The text form of a layer, what follows from it (slices, experts per rank, capacity, width of
- * buckets), and what is illegal; tuner/layer/README.md explains the formulas. */
+ * buckets), and which layers are illegal. tuner/layer/README.md explains the formulas. */
 #include "shape.h"
 
 #include "declaration.h"
@@ -63,9 +63,9 @@ uint32_t shape_value(const struct moe_shape *shape, size_t field)
     return field_get(&shape_fields[field], shape);
 }
 
-/* The fields that every layer has, before those of its ranks. */
+/* How many fields come before those of the ranks: every layer has them. */
 enum { LAYER_FIELDS = 8 };
-static const uint32_t none[LAYER_FIELDS] = { 1, 1, 1, 1, 1, MOE_F32, MOE_FORWARD, MOE_RELU };
+static const uint32_t no_layer[LAYER_FIELDS] = { 1, 1, 1, 1, 1, MOE_F32, MOE_FORWARD, MOE_RELU };
 
 static bool layer_fields_are(const struct moe_shape *shape, const uint32_t values[LAYER_FIELDS])
 {
@@ -77,13 +77,13 @@ static bool layer_fields_are(const struct moe_shape *shape, const uint32_t value
 
 bool shape_is_none(const struct moe_shape *shape)
 {
-    return shape->space && layer_fields_are(shape, none);
+    return shape->space && layer_fields_are(shape, no_layer);
 }
 
 void shape_set_none(struct moe_shape *inout)
 {
     for (int i = 0; i < LAYER_FIELDS; i++)
-        field_set(&shape_fields[i], inout, none[i]);
+        field_set(&shape_fields[i], inout, no_layer[i]);
 }
 
 int shape_format(const struct moe_shape *shape, char *text, size_t size)
@@ -138,7 +138,7 @@ static int parse_field(const struct shape_field *field, const char *text, size_t
             return OK;
         }
     number = strtoul(value, &end, 10);
-    /* UINT32_MAX means "not given" to whoever asks for a layer. */
+    /* Options use UINT32_MAX for "not given". */
     if (field->words || *value < '0' || *value > '9' || *end || number >= UINT32_MAX)
         return ERR_FORMAT;
     field_set(field, shape, (uint32_t)number);
@@ -147,7 +147,7 @@ static int parse_field(const struct shape_field *field, const char *text, size_t
 
 const char *shape_scan(const char *text, struct moe_shape *inout)
 {
-    static const uint32_t unsaid[LAYER_FIELDS] = { 0 };
+    static const uint32_t not_given[LAYER_FIELDS] = { 0 };
     struct moe_shape shape = *inout;
     uint32_t seen = 0;
 
@@ -164,7 +164,7 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
         seen |= 1u << i;
         text += length;
     }
-    if (shape.space && layer_fields_are(&shape, unsaid))
+    if (shape.space && layer_fields_are(&shape, not_given))
         shape_set_none(&shape);
     *inout = shape;
     return NULL;
@@ -172,13 +172,13 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
 
 int shape_parse(const char *text, struct moe_shape *inout)
 {
-    const char *wrong = shape_scan(text, inout);
+    const char *refuse = shape_scan(text, inout);
 
-    if (wrong)
+    if (refuse)
         return fail(ERR_FORMAT,
                     "shape: \"%.*s\" is not understood; a shape reads \"E=8 k=2 T=4096 D=1024 "
                     "H=4096 dtype=bf16 pass=train act=swiglu\"",
-                    (int)strcspn(wrong, " "), wrong);
+                    (int)strcspn(refuse, " "), refuse);
     return OK;
 }
 
@@ -192,14 +192,15 @@ bool shape_equal(const struct moe_shape *a, const struct moe_shape *b)
 
 bool shape_agrees(const struct moe_shape *shape, const char *text)
 {
-    struct moe_shape said = *shape, alone = { 0 };
+    struct moe_shape changed = *shape, alone = { 0 };
 
     if (!text)
         return true;
-    /* A whole text without a word of a layer is that of none, and not of every one. */
+    /* A whole text without a layer's words describes no layer; it does not agree with every layer.
+     */
     if (!shape_scan(text, &alone) && shape_is_none(&alone) && alone.ranks && !shape_is_none(shape))
         return false;
-    return !shape_scan(text, &said) && shape_equal(&said, shape);
+    return !shape_scan(text, &changed) && shape_equal(&changed, shape);
 }
 
 uint32_t shape_slices(const struct moe_shape *shape)
@@ -231,7 +232,7 @@ uint32_t shape_result_rows(const struct moe_shape *shape)
     return shape->combine == MOE_COMBINE_CHOICES ? shape->top_k : 1;
 }
 
-/* Tutel's P, but for tokens that have fewer dimensions. */
+/* P as in Tutel; tokens with fewer dimensions keep theirs. */
 enum { USUAL_PROJECTION = 256 };
 
 void shape_complete(struct moe_shape *inout)
@@ -267,7 +268,7 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape)
 
 uint32_t shape_paper_trials(const struct moe_shape *shape)
 {
-    /* ceil(log_{3/2} n) in whole numbers: the least k with 3^k >= n 2^k. */
+    /* ceil(log_{3/2} n): the least k with 1.5^k >= n. */
     uint32_t steps = 0;
     double reach = 1;
 
@@ -283,108 +284,111 @@ size_t dtype_bytes(uint32_t dtype)
     return dtype == MOE_F32 ? 4 : 2;
 }
 
-/* 2^24: far above any real layer, far below where products of three sizes leave 64 bits. */
+/* 2^24 is far above any real layer, and products of three such sizes are far from leaving 64
+ * bits. */
 enum { SIZE_LIMIT = 1 << 24, LAYERS_LIMIT = 1 << 12 };
 
-/* Room for the longest sentence below. */
-struct fault {
+/* Buffer for the message of a broken rule. */
+struct fault_text {
     char *text;
     size_t size;
 };
 
-__attribute__((format(printf, 2, 3))) static int wrong(struct fault fault, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int refuse(struct fault_text fault_text,
+                                                        const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    text_put_list(fault.text, fault.size, format, args);
+    text_put_list(fault_text.text, fault_text.size, format, args);
     va_end(args);
     return ERR_ARGUMENT;
 }
 
-static int check_size(struct fault why, const char *name, uint32_t value)
+static int check_size(struct fault_text why, const char *name, uint32_t value)
 {
     if (value >= 1 && value <= SIZE_LIMIT)
         return OK;
-    return wrong(why, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
+    return refuse(why, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
 }
 
-static int check_experts(struct fault why, const struct moe_shape *shape)
+static int check_experts(struct fault_text why, const struct moe_shape *shape)
 {
     uint32_t e = shape->experts, w = shape->ranks;
     bool hidden = shape->layout == MOE_LAYOUT_HIDDEN;
 
     if (shape->top_k < 1 || shape->top_k > e)
-        return wrong(why, "top-k is %u: with %u expert%s it must be from 1 to %u", shape->top_k, e,
-                     e == 1 ? "" : "s", e);
-    /* Kernels count choices of all ranks' tokens in 32 bits, and a row of units in 31. */
+        return refuse(why, "top-k is %u: with %u expert%s it must be from 1 to %u", shape->top_k, e,
+                      e == 1 ? "" : "s", e);
+    /* Kernels count the choices of all ranks' tokens in 32 bits, and a row of units in 31. */
     if (hidden && (uint64_t)w * shape->tokens > UINT32_MAX / shape->top_k)
-        return wrong(why, "%u ranks of %u tokens with layout=hidden: W T k must stay below 2^32", w,
-                     shape->tokens);
+        return refuse(why, "%u ranks of %u tokens with layout=hidden: W T k must stay below 2^32",
+                      w, shape->tokens);
     if (hidden && (uint64_t)e * shape->model_dim > INT32_MAX)
-        return wrong(why, "%u experts of width %u with layout=hidden: E D must stay below 2^31", e,
-                     shape->model_dim);
+        return refuse(why, "%u experts of width %u with layout=hidden: E D must stay below 2^31", e,
+                      shape->model_dim);
     if (hidden && shape->hidden_dim < w)
-        return wrong(why, "hidden dimension %u with layout=hidden: %u ranks need at least %u units",
-                     shape->hidden_dim, w, w);
+        return refuse(why,
+                      "hidden dimension %u with layout=hidden: %u ranks need at least %u units",
+                      shape->hidden_dim, w, w);
     if (hidden)
         return OK;
     if (e < w && w % e)
-        return wrong(why, "%u experts on %u ranks: fewer experts than ranks must divide the ranks",
-                     e, w);
+        return refuse(why, "%u experts on %u ranks: fewer experts than ranks must divide the ranks",
+                      e, w);
     if (e > w && e % w)
-        return wrong(
+        return refuse(
             why, "%u experts on %u ranks: more experts than ranks must be a multiple of the ranks",
             e, w);
     if (shape->hidden_dim % shape_slices(shape))
-        return wrong(why,
-                     "hidden dimension %u: %u ranks share an expert, so it must be a multiple of "
-                     "%u",
-                     shape->hidden_dim, shape_slices(shape), shape_slices(shape));
+        return refuse(why,
+                      "hidden dimension %u: %u ranks share an expert, so it must be a multiple of "
+                      "%u",
+                      shape->hidden_dim, shape_slices(shape), shape_slices(shape));
     return OK;
 }
 
-static int check_router(struct fault why, const struct moe_shape *shape)
+static int check_router(struct fault_text why, const struct moe_shape *shape)
 {
     uint32_t g = shape->groups, l = shape->group_limit, p = shape->projection;
     uint32_t nodes = shape_nodes(shape);
 
     if (shape->router > MOE_ROUTER_COSINE)
-        return wrong(why, "unknown router %u", shape->router);
+        return refuse(why, "unknown router %u", shape->router);
     if (shape->router != MOE_ROUTER_COSINE && p)
-        return wrong(why, "P is %u with router=%s: only router=cosine projects tokens", p,
-                     router_words[shape->router]);
+        return refuse(why, "P is %u with router=%s: only router=cosine projects tokens", p,
+                      router_words[shape->router]);
     if (shape->router == MOE_ROUTER_COSINE && (p < 1 || p > shape->model_dim))
-        return wrong(why, "P is %u: router=cosine projects tokens to 1 to D = %u dimensions", p,
-                     shape->model_dim);
+        return refuse(why, "P is %u: router=cosine projects tokens to 1 to D = %u dimensions", p,
+                      shape->model_dim);
     if (g && shape->experts % g)
-        return wrong(why, "%u groups of %u experts: groups must divide the experts", g,
-                     shape->experts);
+        return refuse(why, "%u groups of %u experts: groups must divide the experts", g,
+                      shape->experts);
     if (!g != !l)
-        return wrong(why,
-                     g ? "%u groups without a limit: L (--group-limit) says of how many a token's "
-                         "experts are"
-                       : "a limit of %u groups, but no groups: G says how many there are",
-                     g ? g : l);
+        return refuse(why,
+                      g ? "%u groups without a limit: L (--group-limit) must say how many of them "
+                          "a token uses"
+                        : "a limit of %u groups, but no groups: G says how many there are",
+                      g ? g : l);
     if (l > g)
-        return wrong(why, "a limit of %u groups: there are only %u", l, g);
+        return refuse(why, "a limit of %u groups: there are only %u", l, g);
     if (shape->router == MOE_ROUTER_BILEVEL) { /* a token chooses a node, and an expert there */
         if (nodes < 2) {
-            wrong(why, "router=bilevel wants several nodes of equally many ranks");
+            refuse(why, "router=bilevel needs several nodes of equally many ranks");
             return UNSUPPORTED;
         }
         if (g != nodes)
-            return wrong(why, "router=bilevel with G=%u: a group is a node, of which there are %u",
-                         g, nodes);
+            return refuse(why, "router=bilevel with G=%u: a group is a node, of which there are %u",
+                          g, nodes);
         if (l != 1 || shape->top_k != 1)
-            return wrong(why,
-                         "router=bilevel with L=%u and k=%u: a token goes to one expert of one "
-                         "node, so both must be 1",
-                         l, shape->top_k);
+            return refuse(why,
+                          "router=bilevel with L=%u and k=%u: a token goes to one expert of one "
+                          "node, so both must be 1",
+                          l, shape->top_k);
     }
     if (g && shape->top_k > l * (shape->experts / g))
-        return wrong(why, "top-k is %u: %u groups of %u experts have only %u", shape->top_k, l,
-                     shape->experts / g, l * (shape->experts / g));
+        return refuse(why, "top-k is %u: %u groups of %u experts have only %u", shape->top_k, l,
+                      shape->experts / g, l * (shape->experts / g));
     return OK;
 }
 
@@ -392,46 +396,45 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
 {
     struct rank_layout layout = { shape->ranks, shape->ranks_per_node, shape->ranks_per_rack };
     bool choices = shape->combine == MOE_COMBINE_CHOICES;
-    struct fault why = { text, size };
+    struct fault_text why = { text, size };
 
     TRY(check_size(why, "number of experts", shape->experts));
     TRY(check_size(why, "number of ranks", shape->ranks));
     TRY(check_size(why, "model dimension", shape->model_dim));
     TRY(check_size(why, "hidden dimension", shape->hidden_dim));
     if (shape->tokens > SIZE_LIMIT)
-        return wrong(why, "tokens is %u: it must be from 0 to %d", shape->tokens, SIZE_LIMIT);
+        return refuse(why, "tokens is %u: it must be from 0 to %d", shape->tokens, SIZE_LIMIT);
     if (shape->dtype > MOE_BF16 || shape->pass > MOE_TRAIN || shape->activation > MOE_SWIGLU)
-        return wrong(why, "unknown dtype %u, pass %u or activation %u", shape->dtype, shape->pass,
-                     shape->activation);
+        return refuse(why, "unknown dtype %u, pass %u or activation %u", shape->dtype, shape->pass,
+                      shape->activation);
     if (shape->layout > MOE_LAYOUT_HIDDEN || shape->shares > MOE_SHARES_HIDDEN)
-        return wrong(why, "unknown layout %u or shares %u", shape->layout, shape->shares);
+        return refuse(why, "unknown layout %u or shares %u", shape->layout, shape->shares);
     if (shape->layout != MOE_LAYOUT_HIDDEN && shape->shares > MOE_SHARES_SPEED)
-        return wrong(why,
-                     "shares=%s goes with layout=hidden: here shares=speed moves tokens, which "
-                     "is all that there is to share",
-                     shares_words[shape->shares]);
+        return refuse(
+            why, "shares=%s needs layout=hidden: this layout shares only tokens, with shares=speed",
+            shares_words[shape->shares]);
     if (shape->layers > LAYERS_LIMIT)
-        return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
+        return refuse(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
     if (shape->ranks_per_rack && !rank_layout_has_racks(layout))
-        return wrong(why,
-                     "racks of %u ranks: a rack has several of the nodes of %u ranks, and there "
-                     "are several racks, equally large, of all %u ranks",
-                     shape->ranks_per_rack, shape->ranks_per_node, shape->ranks);
-    if (shape->space) /* the program knows what it can run */
+        return refuse(why,
+                      "racks of %u ranks: each rack must have several nodes of %u ranks, and there "
+                      "must be several equal racks in all %u ranks",
+                      shape->ranks_per_rack, shape->ranks_per_node, shape->ranks);
+    if (shape->space) /* its program decides what it can run */
         return declaration_find(shape->space)
                    ? OK
-                   : wrong(why, "a space that is not known here (%08x)", shape->space);
+                   : refuse(why, "the layer's space (%08x) is not known here", shape->space);
     TRY(check_experts(why, shape));
     if (shape->order > MOE_ORDER_PRIORITY || shape->combine > MOE_COMBINE_CHOICES)
-        return wrong(why, "unknown order %u or combine %u", shape->order, shape->combine);
+        return refuse(why, "unknown order %u or combine %u", shape->order, shape->combine);
     if (choices && shape->layers > 1)
-        return wrong(why,
-                     "combine=choices with layers=%u: what it gives, a row per choice, is no next "
-                     "layer's input",
-                     shape->layers);
+        return refuse(why,
+                      "combine=choices with layers=%u: it returns a row per choice, which cannot "
+                      "be the next layer's input",
+                      shape->layers);
     if (choices && (uint64_t)shape->tokens * shape->top_k > INT32_MAX)
-        return wrong(why, "combine=choices with %u tokens of %u choices: T k must stay below 2^31",
-                     shape->tokens, shape->top_k);
+        return refuse(why, "combine=choices with %u tokens of %u choices: T k must stay below 2^31",
+                      shape->tokens, shape->top_k);
     return check_router(why, shape);
 }
 
@@ -443,13 +446,13 @@ int shape_check(const struct moe_shape *shape)
     return rc ? fail(rc, "%s", why) : OK;
 }
 
-/* trunc(f * ceil(T/E)) in IEEE double, then times k: frameworks truncate before they multiply, and
- * (k * f * T) / E rounds differently. */
+/* Computes trunc(f * ceil(T/E)) in IEEE double, times k. Frameworks truncate before they multiply,
+ * and (k * f * T) / E rounds differently. */
 static uint64_t static_rows(double factor, uint32_t top_k, uint32_t experts, uint64_t tokens)
 {
     double rows = factor * (double)(tokens / experts + (tokens % experts != 0));
 
-    if (rows != rows) /* without end, of nothing */
+    if (rows != rows) /* an infinite factor times 0 tokens */
         return 0;
     if (rows >= 0x1p64 || (top_k && (uint64_t)rows > UINT64_MAX / top_k))
         return UINT64_MAX;

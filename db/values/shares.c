@@ -1,5 +1,5 @@
-/* Divides work among ranks by their speeds: the largest remainder, in integers, so that every rank
- * finds the same shares whatever its processor and compiler. */
+/* Divides work among ranks by their speeds, by largest remainders. It computes in integers, so
+ * every rank finds the same shares on any processor with any compiler. */
 #include "moelookup.h"
 
 #include <stdbool.h>
@@ -8,15 +8,15 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* A speed is fraction * 2^exponent, and its weight that beside the fastest one's: fractions have 53
- * bits, GUARD_BITS more keep those of ranks that are up to a 512th as fast. */
+/* A speed is fraction * 2^exponent; its weight is the speed relative to the fastest rank's.
+ * Fractions have 53 bits. GUARD_BITS more keep all bits of ranks down to a 512th of the fastest
+ * speed. */
 enum { FRACTION_BITS = 52, GUARD_BITS = 9, WEIGHT_BITS = 64 };
 static const uint64_t infinite = (uint64_t)0x7ff << FRACTION_BITS;
-/* Below this total no share feels the bits that slower ranks lose. */
+/* Up to this total the bits that slower ranks lose change no share. */
 static const uint64_t total_most = (uint64_t)1 << 48;
 
-/* What a rank would get if work were divisible at will is whole + rest, and part / sum of all
- * weights. */
+/* One rank's part if work could be divided freely: whole + rest + part / (sum of all weights). */
 struct grain_claim {
     uint64_t whole; /* in whole grains */
     uint64_t rest;  /* less than a grain */
@@ -34,13 +34,14 @@ static uint64_t bits_of(double speed)
 
 static bool speeds_usable(const double *speeds, uint32_t ranks)
 {
-    for (uint32_t q = 0; q < ranks; q++)
-        if (bits_of(speeds[q]) - 1 >= infinite - 1) /* those of what has a sign are larger */
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        if (bits_of(speeds[rank]) - 1 >= infinite - 1) /* speeds with a sign have larger bits */
             return false;
     return ranks > 0;
 }
 
-/* The smallest numbers have the exponent 0, which means 1, and no leading bit. */
+/* Returns the exponent of a speed. The smallest doubles have the exponent field 0, which means 1,
+ * and no leading bit. */
 static unsigned exponent_of(double speed)
 {
     unsigned exponent = (unsigned)(bits_of(speed) >> FRACTION_BITS);
@@ -57,7 +58,7 @@ static uint64_t weight_of(double speed, unsigned largest)
     return shift < WEIGHT_BITS ? fraction << GUARD_BITS >> shift : 0;
 }
 
-/* Puts those first who get a grain first. */
+/* Orders ranks by who gets a grain first. */
 static int by_remainder(const void *a, const void *b)
 {
     const struct grain_claim *x = a, *y = b;
@@ -81,21 +82,21 @@ int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t gr
     claims = malloc(ranks * sizeof(*claims));
     if (!claims)
         return MOE_ERR_NOMEM;
-    for (uint32_t q = 0; q < ranks; q++)
-        largest = exponent_of(speeds[q]) > largest ? exponent_of(speeds[q]) : largest;
-    for (uint32_t q = 0; q < ranks; q++)
-        sum += weight_of(speeds[q], largest);
-    for (uint32_t q = 0; q < ranks; q++) {
-        wide weight = weight_of(speeds[q], largest), rows = total * weight / sum;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        largest = exponent_of(speeds[rank]) > largest ? exponent_of(speeds[rank]) : largest;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        sum += weight_of(speeds[rank], largest);
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        wide weight = weight_of(speeds[rank], largest), rows = total * weight / sum;
         uint64_t rest = (uint64_t)rows % grain;
 
-        claims[q] = (struct grain_claim){
-            .whole = (uint64_t)rows - rest, .rest = rest, .part = total * weight % sum, .rank = q
+        claims[rank] = (struct grain_claim){
+            .whole = (uint64_t)rows - rest, .rest = rest, .part = total * weight % sum, .rank = rank
         };
-        left -= claims[q].whole;
+        left -= claims[rank].whole;
     }
-    /* All that is left is less than the remainders' sum, and none of these is a whole grain: a
-     * piece each is enough. */
+    /* The work left is less than the sum of the remainders, and no remainder is a whole grain. So
+     * one piece for each rank is enough. */
     qsort(claims, ranks, sizeof(*claims), by_remainder);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t piece = left < grain ? left : grain;

@@ -1,10 +1,10 @@
-/* Computes medians, quantiles and distribution-free intervals. */
+/* Computes medians, quantiles and distribution-free confidence intervals. */
 #include "stats.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -43,7 +43,8 @@ double median_of(double *values, size_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */
+/* Returns the q-quantile (q from 0 to 1) of sorted values, linear between neighbours. count must be
+ * above 0. */
 static double quantile_sorted(const int64_t *sorted, size_t count, double q)
 {
     double at = q * (double)(count - 1);
@@ -56,8 +57,9 @@ static double quantile_sorted(const int64_t *sorted, size_t count, double q)
 
 void median_interval(size_t count, double confidence, size_t *low, size_t *high)
 {
-    /* The number of samples below the true median is binomial(count, 1/2); [x_k, x_(n-1-k)] misses
-     * it when at most k samples fall on one side: twice the lower tail at k. */
+    /* The number of samples below the true median is binomial(count, 1/2). [x_k, x_(n-1-k)] misses
+     * the median when at most k samples fall on one side. The chance of that is twice the lower
+     * tail at k. */
     double tail = 0, term = exp2(-(double)count);
     size_t k = 0;
 
@@ -79,7 +81,7 @@ struct spread spread_of(int64_t *samples, size_t count)
 
     if (!count)
         return s;
-    qsort(samples, count, sizeof(*samples), compare);
+    qsort(samples, count, sizeof(*samples), compare_times);
     median_interval(count, 0.95, &low, &high);
     s.min_ns = samples[0];
     s.median_ns = (int64_t)quantile_sorted(samples, count, 0.5);

@@ -1,19 +1,19 @@
-/* Order statistics over samples. */
+/* Medians, quantiles and confidence intervals of samples. */
 #ifndef STATS_H
 #define STATS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a set of samples says; times in ns. */
+/* Summary of a set of samples, times in ns; a plain value. */
 struct spread {
     size_t count;
     int64_t min_ns, median_ns, p95_ns;
-    int64_t low_ns, high_ns; /* >= 95 % distribution-free interval of the median */
+    int64_t low_ns, high_ns; /* distribution-free confidence interval of the median, 95 % or more */
 };
 
-/* 1 - time / time of another, with a 95 % interval unless something else is said; NAN: not known.
- */
+/* A saving, 1 - time / other time, with a confidence interval (95 % unless the place says
+ * otherwise). NAN: not known. */
 struct gain {
     double value, low, high;
 };
@@ -22,18 +22,18 @@ struct gain {
         NAN, NAN, NAN                                                                              \
     }
 
-/* In ascending order. */
+/* Sort in ascending order. */
 void sort_doubles(double *values, size_t count);
 void sort_numbers(uint32_t *values, size_t count);
 
-/* Sorts `values` in place; NAN for none of them. */
+/* Sorts `values` in place and returns their median; NAN where count is 0. */
 double median_of(double *values, size_t count);
 
-/* Sorts `samples` in place. */
+/* Sorts `samples` in place and summarises them. */
 struct spread spread_of(int64_t *samples, size_t count);
 
-/* The ranks (0-based) of the order statistics that enclose the median with probability at least
- * `confidence`; the whole range when there are too few samples for that. */
+/* Finds the two order statistics (0-based) that enclose the median with probability at least
+ * `confidence`. With too few samples for that they are the first and the last. */
 void median_interval(size_t count, double confidence, size_t *low, size_t *high);
 
 #endif

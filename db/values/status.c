@@ -1,4 +1,4 @@
-/* The one place where an error is put into words. */
+/* Prints messages: the one place where errors become words. */
 #include "status.h"
 
 #include "text.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who speaks: the program, or the library inside of somebody else's. */
+/* The name before each message: the program, or the library inside another program. */
 #ifndef STATUS_SPEAKER
 #define STATUS_SPEAKER "moetune"
 #endif
@@ -15,7 +15,7 @@
 static struct {
     log_hook *hook;
     void *self;
-    int rank, standing; /* columns of the line of progress */
+    int rank, progress_columns; /* columns of the line of progress */
     int (*columns)(FILE *to);
     bool silent, usage_elsewhere;
 } log_state = { .rank = -1 };
@@ -41,19 +41,19 @@ const char *status_word(int status)
     return "unknown status";
 }
 
-int log_line_stands(int columns)
+int log_line_columns(int columns)
 {
-    int before = log_state.standing;
+    int before = log_state.progress_columns;
 
-    log_state.standing = columns;
+    log_state.progress_columns = columns;
     return before;
 }
 
 void log_line_clear(void)
 {
-    if (log_state.standing)
-        fprintf(stderr, "\r%*s\r", log_state.standing, "");
-    log_state.standing = 0;
+    if (log_state.progress_columns)
+        fprintf(stderr, "\r%*s\r", log_state.progress_columns, "");
+    log_state.progress_columns = 0;
 }
 
 void log_columns(int (*columns)(FILE *to))
@@ -61,8 +61,8 @@ void log_columns(int (*columns)(FILE *to))
     log_state.columns = columns;
 }
 
-/* Up to the next blank that may end a line: none in quotes, nor in a command, which has no end that
- * could be told from the words behind it. */
+/* Returns the bytes up to the next blank that may end a line. A blank in quotes may not, nor one in
+ * a command, because nothing marks where a command ends. */
 static size_t unbroken(const char *text)
 {
     const char *at = text, *end;
@@ -78,7 +78,8 @@ static size_t unbroken(const char *text)
     return (size_t)(at - text);
 }
 
-/* Turns blanks into line feeds where lines would be longer; the first one begins in column `at`. */
+/* Turns blanks into line feeds where a line would be longer than `columns`. The first line begins
+ * in column `at`. */
 static void wrap(char *line, int at, int columns)
 {
     for (char *blank = NULL; *line; blank = *line ? line++ : NULL) {
@@ -97,9 +98,8 @@ static void wrap(char *line, int at, int columns)
     }
 }
 
-/* Prints a message as one line, whatever is in the texts that it names; on a screen it is wrapped.
- */
-static void say(const char *format, va_list args)
+/* Prints a message as one line, whatever the texts in it contain; on a screen it is wrapped. */
+static void print_message(const char *format, va_list args)
 {
     char line[1024];
     int n = 0;
@@ -127,7 +127,7 @@ int fail(int status, const char *format, ...)
     if (status == ERR_ARGUMENT && log_state.usage_elsewhere && log_state.rank < 0)
         return status;
     va_start(args, format);
-    say(format, args);
+    print_message(format, args);
     va_end(args);
     return status;
 }
@@ -137,11 +137,11 @@ void note(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    say(format, args);
+    print_message(format, args);
     va_end(args);
 }
 
-void log_usage_elsewhere(void)
+void log_mute_usage(void)
 {
     log_state.usage_elsewhere = true;
 }

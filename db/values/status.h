@@ -1,5 +1,6 @@
 /* One status for every function: 0 is OK, negative is an error, UNSUPPORTED means "does not apply
- * here".  Whoever first knows calls fail(), which says it once; everybody else passes it on. */
+ * here". The function that first finds an error calls fail(), which prints one message; its callers
+ * only pass the status on. */
 #ifndef STATUS_H
 #define STATUS_H
 
@@ -19,7 +20,7 @@ enum status {
     ERR_WIRE = -7,
     ERR_WRONG = -8,    /* a result differs from its reference */
     ERR_LAUNCH = -9,   /* the ranks could not be started, or ended early */
-    ERR_BUSY = -10,    /* somebody else owns the database */
+    ERR_BUSY = -10,    /* another process owns the database */
     ERR_CORRUPT = -11, /* the database is damaged, foreign, or from a newer version */
     ERR_CUT = -12,     /* interrupted or out of budget; can be resumed */
 };
@@ -41,35 +42,36 @@ enum status {
 
 const char *status_word(int status);
 
-/* Says why, once, and returns `status`. */
+/* Prints one message and returns `status`. */
 int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A remark that is no error. */
+/* Prints a remark that is no error. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A terminal's last line holds this many columns of progress: what fail() or note() say next takes
- * their place.  Returns how many it held before. */
-int log_line_stands(int columns);
+/* Records that a terminal's last line holds this many columns of progress. The next fail() or
+ * note() overwrites them. Returns the number before. */
+int log_line_columns(int columns);
 /* Clears that line. */
 void log_line_clear(void);
 
-/* Asked how wide standard error is, so that lines end between words there, but not inside of a
- * command or of what stands in quotes: that is there to be pasted.  NULL, as it is at first: each
- * is one line, however long. */
+/* Wraps messages to the width that `columns` returns for standard error. Lines end between words,
+ * but not inside a command or a quotation, which people paste. NULL, the default: each message is
+ * one line. */
 void log_columns(int (*columns)(FILE *to));
 
-/* Where fail() and note() go, as one line without control characters; NULL restores standard error.
- * Set before threads start. */
+/* Sends fail() and note() to a hook, one line each without control characters; NULL restores
+ * standard error. Call it before threads start. */
 typedef void log_hook(void *self, const char *line);
 void log_to(log_hook *hook, void *self);
 
-/* False: this process stays silent, because another says the same.  Returns what it was. */
+/* False silences this process, because another one prints the same. Returns the setting before. */
 bool log_only(bool here);
 
-/* Until log_rank(): what is wrong with the command line, another process that has the same says. */
-void log_usage_elsewhere(void);
+/* Silences errors of the command line until log_rank(): another process with the same command line
+ * prints them. */
+void log_mute_usage(void);
 
-/* Every line is marked "[rank N]" from here on: several ranks share one terminal. */
+/* Marks every line "[rank N]" from here on, because several ranks share one terminal. */
 void log_rank(int rank);
 
 #endif

@@ -1,5 +1,5 @@
-/* Writes text into rooms of a fixed size, points of time and words for a shell; reads numbers;
- * finds where characters begin and end in text that may be anything. */
+/* Writes text into buffers of a fixed size, and dates, intervals and words for a shell. Reads
+ * numbers. Finds where characters begin and end in untrusted text. */
 #include "text.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static bool write_at(char *room, size_t size, size_t used, const char *format, v
 
     if (length >= 0 && (size_t)length < size - used)
         return true;
-    if (size) { /* the last character that is kept stays whole */
+    if (size) { /* cuts behind a whole character */
         kept -= utf8_unfinished(room, kept);
         snprintf(room + kept, size - kept, "%s", dots);
     }
@@ -47,8 +47,8 @@ bool text_add(char *room, size_t size, const char *format, ...)
     va_list args;
     bool whole;
 
-    /* A cut text ends with dots, some bytes before its room does where the last character went
-     * whole. */
+    /* A cut text ends with dots. They may end some bytes before the buffer does, because characters
+     * stay whole. */
     if (used + sizeof(dots) >= size && used >= sizeof(dots) - 1 &&
         !strcmp(room + used - (sizeof(dots) - 1), dots))
         return false;
@@ -80,13 +80,14 @@ const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES])
 const char *interval_text(const char *format, double low, double high, bool bare,
                           char room[INTERVAL_BYTES])
 {
-    char ends[2][INTERVAL_BYTES / 2 - 4];
+    char ends_line[2][INTERVAL_BYTES / 2 - 4];
 
-    text_put(ends[0], sizeof(ends[0]), format, low);
-    text_put(ends[1], sizeof(ends[1]), format, high);
+    text_put(ends_line[0], sizeof(ends_line[0]), format, low);
+    text_put(ends_line[1], sizeof(ends_line[1]), format, high);
     *room = 0;
-    if (isfinite(low) && isfinite(high) && strcmp(ends[0], ends[1]) != 0)
-        snprintf(room, INTERVAL_BYTES, bare ? "%s to %s" : " (%s to %s)", ends[0], ends[1]);
+    if (isfinite(low) && isfinite(high) && strcmp(ends_line[0], ends_line[1]) != 0)
+        snprintf(room, INTERVAL_BYTES, bare ? "%s to %s" : " (%s to %s)", ends_line[0],
+                 ends_line[1]);
     return room;
 }
 
@@ -125,7 +126,7 @@ const char *text_duration(double seconds, char room[DURATION_BYTES])
     return room;
 }
 
-/* ---- characters */
+/* ---- Characters. */
 
 size_t utf8_bytes(const unsigned char *c)
 {
@@ -146,7 +147,8 @@ size_t utf8_bytes(const unsigned char *c)
     return count;
 }
 
-/* U+061C, 200E, 200F, 202A to 202E, 2066 to 2069. */
+/* Returns whether a character turns the order of letters: U+061C, 200E, 200F, 202A to 202E, 2066 to
+ * 2069. */
 static bool turns_letters(const unsigned char *c)
 {
     if (c[0] == 0xd8)
@@ -212,34 +214,35 @@ size_t utf8_unfinished(const char *text, size_t length)
     return 0;
 }
 
-/* ---- shells */
+/* ---- Words for a shell. */
 
 void shell_word(const char *word, FILE *to)
 {
     static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                    "-_=./:,+%@";
-    bool odd = false, ends;
+    bool has_control = false, ends_line;
 
     for (const char *c = word; *c; c++)
-        odd = odd || (unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f;
+        has_control = has_control || (unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f;
     if (*word && strspn(word, harmless) == strlen(word)) {
         fputs(word, to);
         return;
     }
-    if (!odd) {
+    if (!has_control) {
         putc('\'', to);
         for (const char *c = word; *c; c++)
             fputs(*c == '\'' ? "'\\''" : (char[]){ *c, 0 }, to);
         putc('\'', to);
         return;
     }
-    /* $(...) would take line feeds from the end: there what dash does not know. */
-    ends = word[strlen(word) - 1] == '\n';
-    fputs(ends ? "$'" : "\"$(printf '", to);
+    /* $(...) would remove line feeds at the end, so such a word uses $'...', which dash does not
+     * know. */
+    ends_line = word[strlen(word) - 1] == '\n';
+    fputs(ends_line ? "$'" : "\"$(printf '", to);
     for (const char *c = word; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f || strchr("'\\\"%!-", *c))
             fprintf(to, "\\%03o", (unsigned char)*c);
         else
             putc(*c, to);
-    fputs(ends ? "'" : "')\"", to);
+    fputs(ends_line ? "'" : "')\"", to);
 }

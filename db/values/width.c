@@ -1,5 +1,5 @@
-/* Which of two widths of buckets answers: by date, then by number of entries, then the finer one.
- */
+/* Chooses which of two widths of buckets answers: by date, then by number of entries, then the
+ * finer one. */
 #include "width.h"
 
 int width_order(const struct width *a, const struct width *b)

@@ -127,9 +127,10 @@ static bool take_declared(const char *text)
     want(!strcmp(d->text, again->text) && d->id == again->id && d->plans == again->plans &&
              !memcmp(d->plan, again->plan, d->plans * sizeof(*d->plan)),
          "a declared space that reads differently");
-    want(declaration_legal(d, d->usual), "a default plan that is not legal");
+    want(declaration_legal(d, d->default_choice), "a default plan that is not legal");
     for (uint32_t i = 0; i < d->plans; i++) {
-        want(!declaration_refusal(d, d->plan[i], 0, &length), "a legal plan that a need excludes");
+        want(!declaration_broken_need(d, d->plan[i], 0, &length),
+             "a legal plan that a need excludes");
         want(declaration_format(d, d->plan[i], plan, sizeof(plan)) < DECLARATION_PLAN_BYTES,
              "a plan that is cut off");
         want(declaration_scan(d, plan, &read) && read == d->plan[i],
@@ -260,7 +261,7 @@ static bool take_command(const char *text)
 {
     char *command;
 
-    if (launch_command(text, spoken_space(), spoken_space()->usual, &command))
+    if (launch_command(text, spoken_space(), spoken_space()->default_choice, &command))
         return false;
     want(strchr(text, '{') || !strcmp(text, command), "a command that is changed for nothing");
     free(command);
@@ -291,7 +292,7 @@ static bool take_model(const char *text)
 static bool take_traffic(const char *text)
 {
     struct traffic traffic = { 0 };
-    int rc = traffic_take(text, strlen(text), "fuzz", &traffic);
+    int rc = traffic_parse(text, strlen(text), "fuzz", &traffic);
 
     for (size_t i = 0; i < traffic.count; i++)
         traffic_total(&traffic.layers[i]);

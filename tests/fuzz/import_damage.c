@@ -341,7 +341,7 @@ static int version_of(const struct fuzz_input *in)
     return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2
            : holds(in, " a=rail")                                    ? 5
            : holds(in, " e=sparse")                                  ? 4
-                                                                     : EXPORT_USUAL;
+                                                                     : EXPORT_LOWEST;
 }
 
 /* A first line that vouches for what follows it, in the version that its lines are of. */

@@ -57,7 +57,7 @@ int main(int count, char **arguments)
     struct cluster cluster;
     int rc = count == 3 ? cluster_read(arguments[1], &cluster) : ERR_ARGUMENT;
 
-    cluster_silence(&cluster);
+    cluster_remove_noise(&cluster);
     if (!rc)
         rc = crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &a.crew);
     if (!rc)

@@ -297,7 +297,7 @@ static void what_nobody_speaks_of_changes_no_name(void)
     CHECK(!strstr(text_of(&sim), "launch_noise"));
     launches.launch_noise_percent = 2;
     CHECK(!same(&launches, &sim) && strstr(text_of(&launches), "launch_noise_percent = 2\n"));
-    cluster_silence(&launches);
+    cluster_remove_noise(&launches);
     CHECK(same(&launches, &sim));
 }
 
@@ -399,7 +399,7 @@ static void how_steps_are_launched_is_known_in_any_environment(void)
     for (uint32_t length = 0; length < sizeof(c.environment); length++) {
         memset(c.environment, 'x', length);
         c.environment[length] = 0;
-        cluster_note_steps(&c, length % 3);
+        cluster_add_steps(&c, length % 3);
         CHECK(cluster_steps_are(&c) == length % 3);
         CHECK(strlen(c.environment) < sizeof(c.environment));
     }

@@ -103,7 +103,7 @@ static void a_launch_has_a_luck_for_each_plan_and_capacity(void)
     CHECK(second != first && step_ns(crew, 1, 20) == second);
     CHECK(!crew_relaunch(crew, 0) && step_ns(crew, 1, 20) == first);
     /* Another layer has another one, beside ranks without any. */
-    cluster_silence(&c);
+    cluster_remove_noise(&c);
     later = modelled(&c);
     set_layer(later, c.ranks, c.ranks_per_node);
     CHECK(fabs((double)first / (double)step_ns(later, 1, 20) -

@@ -129,16 +129,16 @@ static const struct {
     { BASE "axis a off on default on restart threshold --a\n",
       "line 4: the axis a needs a restart: a threshold is crossed between two steps" },
     { BASE "axis a off on default on threshold --a\naxis b 0 1 default 1 threshold --a\n",
-      "line 5: \"--a\" is the threshold of the axis a, too" },
+      "line 5: \"--a\" is already the threshold of the axis a" },
     { BASE "axis a off on default on threshold --a live\n",
       "line 4: \"live\" follows, where the line should end" },
     { BASE KEY "axis k 1 default 1\n", "line 5: \"k\" is declared twice" },
     { BASE "key n edges 1\n", "line 4: \"n\" is declared twice" },
     { BASE KEY "class k edges 1\n", "line 5: \"k\" is declared twice" },
     { BASE "axis live 1 default 1\n",
-      "line 4: \"live\" is no name of an axis: it has a meaning of its own" },
+      "line 4: \"live\" cannot be the name of an axis: the word is reserved" },
     { BASE "axis divides 1 default 1\n",
-      "line 4: \"divides\" is no name of an axis: it has a meaning of its own" },
+      "line 4: \"divides\" cannot be the name of an axis: the word is reserved" },
     { BASE "axis b 1 2 defualt 1 live\n",
       "line 4: \"live\" stands where a value or \"default V\" should: is \"defualt\" meant to be "
       "\"default\"?" },
@@ -166,7 +166,7 @@ static const struct {
     { BASE "axis a x y x default x\n", "line 4: the value x stands there twice" },
     { BASE "axis a 1..4 3 default 1\n", "line 4: the value 3 stands there twice" },
     { BASE "axis a 1..4 x default 1\n",
-      "line 4: a range stands beside words: it stands among integers only" },
+      "line 4: a range stands beside words: ranges are for integers only" },
     { BASE "axis a 4..1 default 1\n",
       "line 4: the range \"4..1\" by 1: a range goes up, by steps of 1 or more" },
     { BASE "axis a 1..4 step 0 default 1\n",
@@ -203,7 +203,8 @@ static const struct {
     { BASE "need mode=mode\n",
       "line 4: \"mode\" is no value of the axis mode, which has fast, slow" },
     { BASE "need mode=n\n", "line 4: \"n\" is no value of the axis mode, which has fast, slow" },
-    { BASE "need mode*2=4\n", "line 4: \"mode\" has words, of which there is no product" },
+    { BASE "need mode*2=4\n",
+      "line 4: the values of \"mode\" are words, which cannot be multiplied" },
     { BASE "need n=fast\n", "line 4: \"fast\" is no integer and no axis declared above: n, mode" },
     { BASE "need 1=1\n", "line 4: \"1\" is compared with \"1\", and neither is an axis" },
     { BASE "need (n=1)\n", "line 4: \"(n=1)\" stands where an axis, an integer or a word should" },
@@ -255,8 +256,8 @@ static const struct {
     { BASE KEY "axis b 0..255 default 0\naxis c 0..255 default 0\naxis d 0..255 default 0\n",
       "line 7: with the axis d there are more than 16777216 combinations" },
     { BASE KEY "axis b 0..40 default 0\naxis c 0..40 default 0\n",
-      "line 1: of 10086 combinations at least 2001 are legal plans, and 2000 may be: leave values "
-      "out, or add needs" },
+      "line 1: of 10086 combinations at least 2001 are legal plans, and at most 2000 are "
+      "allowed: leave values out, or add needs" },
 };
 
 static void wrong_texts_are_refused_with_their_line(void)
@@ -347,9 +348,10 @@ static void check_repeated(const char *before, const char *one, size_t times, co
 static void limits_are_what_they_say(void)
 {
     check_plans(2, 44, "", 1936);
-    check_refused(2, 45, "",
-                  "line 1: of 2025 combinations at least 2001 are legal plans, and 2000 may be: "
-                  "leave values out, or add needs");
+    check_refused(
+        2, 45, "",
+        "line 1: of 2025 combinations at least 2001 are legal plans, and at most 2000 are "
+        "allowed: leave values out, or add needs");
     check_plans(2, 50, "need a0<40\n", 2000);
     check_plans(1, 256, "", 256);
     check_refused(1, 257, "", "line 2: more than 256 values");
@@ -364,7 +366,7 @@ static void limits_are_what_they_say(void)
     check_repeated("need 0<=a0", "*a0", DECLARATION_AXES_MAX - 1, "\n",
                    "line 3: a product of more than 16 axes");
     check_repeated("# ", "x", DECLARATION_TEXT_BYTES - 51, "\n",
-                   "line 1: the text has 16385 bytes: 16384 may be");
+                   "line 1: the text has 16385 bytes: at most 16384 are allowed");
 }
 
 /* Each combination of the last two axes would have to be compared 244 times. */
@@ -375,7 +377,7 @@ static void what_takes_too_long_is_refused(void)
 
     check_refused(12, 4, needs,
                   "line 1: it takes more than 134217728 comparisons to find the legal plans of "
-                  "16777216 combinations: declare axes first that exclude much");
+                  "16777216 combinations: declare the axes that exclude most first");
     free(needs);
 }
 
@@ -389,8 +391,9 @@ static void ranges_that_are_written_out_have_room(void)
     char *text = repeat(axes, "&abcdefghijklmnopqrstuvwxyzabcde=1", 225, "\n");
 
     CHECK(strlen(text) < DECLARATION_TEXT_BYTES / 2);
-    check_refused(1, 1, text,
-                  "line 1: with its ranges written out the text has 16761 bytes: 16384 may be");
+    check_refused(
+        1, 1, text,
+        "line 1: with its ranges written out the text has 16761 bytes: at most 16384 are allowed");
     free(text);
 }
 

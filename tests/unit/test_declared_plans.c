@@ -23,7 +23,7 @@ static bool compare_choice(const struct some_space *s, const struct declaration 
 {
     bool legal = plain_legal(s, at);
     size_t length = 0;
-    const char *need = declaration_refusal(d, choice, 0, &length);
+    const char *need = declaration_broken_need(d, choice, 0, &length);
 
     for (size_t i = 0; i < s->axes; i++)
         CHECK(declaration_value(d, choice, i) == at[i]);
@@ -75,7 +75,7 @@ static void compare_space(const struct some_space *s, const struct declaration *
 
         CHECK(axis->words == s->axis[i].words && axis->restart == s->axis[i].restart);
         CHECK(axis->fallback == s->axis[i].fallback && axis->values == s->axis[i].values);
-        CHECK(declaration_value(d, d->usual, i) == axis->fallback);
+        CHECK(declaration_value(d, d->default_choice, i) == axis->fallback);
         for (uint32_t v = 0; v < axis->values; v++)
             CHECK(!strcmp(axis->text[v], s->axis[i].text[v]));
     }
@@ -129,7 +129,7 @@ static uint32_t shuffle_words(struct some_space *s, const struct declaration *d,
                               char *text)
 {
     size_t from = some(s, (uint32_t)d->axes), step = some(s, 2) ? 1 : d->axes - 1;
-    uint32_t said = d->usual;
+    uint32_t said = d->default_choice;
 
     *text = 0;
     for (size_t n = 0; n < d->axes; n++) {
@@ -143,7 +143,7 @@ static uint32_t shuffle_words(struct some_space *s, const struct declaration *d,
                 : n        ? "  "
                            : "",
                 d->axis[i].name, d->axis[i].text[value]);
-        said = declaration_with(d, said, i, value);
+        said = declaration_with_value(d, said, i, value);
     }
     return said;
 }
@@ -172,7 +172,7 @@ static void plans_are_numbers_and_texts(void)
         read = shuffle_words(&s, d, choice, text);
         CHECK(declaration_scan(d, text, &other) && other == read);
         for (size_t i = 0; i < d->axes; i++)
-            CHECK(declaration_with(d, choice, i, declaration_value(d, choice, i)) == choice);
+            CHECK(declaration_with_value(d, choice, i, declaration_value(d, choice, i)) == choice);
         declaration_free(d);
     }
 }
@@ -197,9 +197,9 @@ static void texts_that_are_no_plan_leave_the_choice_alone(void)
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         CHECK(!declaration_scan(d, wrong[i], &choice) && choice == 77);
-    CHECK(declaration_scan(d, "", &choice) && choice == d->usual);
+    CHECK(declaration_scan(d, "", &choice) && choice == d->default_choice);
     CHECK(declaration_scan(d, " nvl=08  backend=deepep ", &choice));
-    CHECK(choice == declaration_with(d, d->usual, 2, 1));
+    CHECK(choice == declaration_with_value(d, d->default_choice, 2, 1));
     declaration_free(d);
 }
 
@@ -335,7 +335,7 @@ static void threads_know_each_space_once(void)
     for (int i = 0; i < SPACES; i++) {
         const struct declaration *d = registered[0][i];
 
-        CHECK(d && d->usual == (uint32_t)i % 2);
+        CHECK(d && d->default_choice == (uint32_t)i % 2);
         for (int t = 0; t < THREADS && d; t++)
             CHECK(registered[t][i] == d);
         for (int j = 0; j < i && d; j++)
@@ -361,8 +361,8 @@ static void spaces_are_known_by_tag_and_by_a_name_that_is_alone(void)
     log_to(take_line, said);
     CHECK(declaration_register(same_id, &other) == ERR_FORMAT && !other);
     log_to(NULL, NULL);
-    CHECK(!strcmp(said, "this declared space has the same number 86866e5d as s66239: change the "
-                        "name of one"));
+    CHECK(!strcmp(said, "this declared space has the same id 86866e5d as the space s66239: "
+                        "rename one of them"));
     CHECK(!declaration_register(same_name, &other) && other != d);
     CHECK(!declaration_named("s66239", 6) && declaration_named(tag, strlen(tag)) == d);
     CHECK(!declaration_named("s66239@", 7) && !declaration_named("s66239@86866e5", 14));

@@ -237,7 +237,7 @@ static void lines_are_as_the_readme_says(const char *path)
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         lines++;
     is("exported_lines", lines);
-    is("format_version", EXPORT_USUAL);
+    is("format_version", EXPORT_LOWEST);
     free(text);
 }
 

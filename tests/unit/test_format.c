@@ -34,7 +34,7 @@ static struct format_job job_of(const char *text, struct answers *answers, struc
     CHECK(!declaration_register(text, &d));
     *answer = (struct answer){ .plan = MOE_PLAN_INIT };
     answer->plan.space = d->id;
-    answer->plan.choice = d->usual;
+    answer->plan.choice = d->default_choice;
     *answers = (struct answers){ .shape = MOE_SHAPE_INIT,
                                  .buckets = { d, 1 },
                                  .device = "NVIDIA H200",

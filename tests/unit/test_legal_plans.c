@@ -56,7 +56,7 @@ static void sparse_experts_are_legal_with_all_to_alls_of_blocks_that_differ(void
     plan.ctas = 8;
     said = 0;
     CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 1);
-    CHECK(strstr(last, "a is linear or 2dh and ctas 0"));
+    CHECK(strstr(last, "a must be linear or 2dh, and ctas 0"));
     plan.ctas = 0;
     plan.r = 0;
     CHECK(!plan_is_counted(&plan, &p));

@@ -114,7 +114,7 @@ static void guards_hold_or_break(void)
 static const char *filled(const char *command)
 {
     static char text[512];
-    uint32_t choice = declaration_with(plain, plain->usual, 0, 1);
+    uint32_t choice = declaration_with_value(plain, plain->default_choice, 0, 1);
     char *out;
 
     *text = 0;
@@ -139,8 +139,8 @@ static void launches_have_words(void)
 {
     char text[DECLARATION_PLAN_BYTES];
 
-    CHECK(!strcmp(declaration_launch_words(plain, plain->usual, text), "way=a ep=4"));
-    CHECK(!*declaration_launch_words(classes, classes->usual, text));
+    CHECK(!strcmp(declaration_launch_words(plain, plain->default_choice, text), "way=a ep=4"));
+    CHECK(!*declaration_launch_words(classes, classes->default_choice, text));
 }
 
 static void plans_are_sorted_by_launch(void)

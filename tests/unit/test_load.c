@@ -393,7 +393,7 @@ static int64_t modelled_ns(const char *load, uint64_t capacity, const struct moe
     struct crew *crew = NULL;
 
     CHECK(!cluster_read(four_gpus, &cluster));
-    cluster_silence(&cluster);
+    cluster_remove_noise(&cluster);
     snprintf(order.load, sizeof(order.load), "%s", load);
     CHECK(!crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &crew));
     CHECK(!crew_do(crew, &order, &reply) && reply.state == TRIAL_OK);

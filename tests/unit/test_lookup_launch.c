@@ -391,7 +391,7 @@ static void wrong_words_are_one_sentence_and_no_view(void)
         { "way=b ep=9", "bind: \"ep=9\": the axis has no such value" },
         { "chunks=2", "launched changes that axis while it runs" },
         { "ep=8 way=b ep=8", "the axis is named twice" },
-        { "ep", "\"ep\" is no AXIS=VALUE of a launch: launched wants a value" },
+        { "ep", "\"ep\" is no AXIS=VALUE of a launch: launched needs a value" },
         { "ep=", "the axis has no such value" },
         { "ep=8,way=b", "the axis has no such value" },
         { "ep=3", "no plan of launched with way=a ep=3 is legal on 8 ranks" },
@@ -422,7 +422,7 @@ static void wrong_words_are_one_sentence_and_no_view(void)
     CHECK(is_answer(ask(view, 300), "r=1", MOE_DEFAULT));
     moelookup_view_free(view);
     view = bind_layer(table, layer_of(live));
-    CHECK(ask(view, 300).source == MOE_DEFAULT && ask(view, 300).choice == live->usual);
+    CHECK(ask(view, 300).source == MOE_DEFAULT && ask(view, 300).choice == live->default_choice);
     moelookup_view_free(view);
     release_stderr();
     unsetenv("MOELOOKUP_LAUNCH");
@@ -517,7 +517,7 @@ static void in_the_place_of_an_unsound_plan_no_other_launch_answers(void)
     moelookup_view_free(view);
     view = bind_inside(table, d, "way=a");
     CHECK(ask_bucket(view, d, 1).source == MOE_UNSOUND);
-    CHECK(ask_bucket(view, d, 1).choice == d->usual);
+    CHECK(ask_bucket(view, d, 1).choice == d->default_choice);
     moelookup_view_free(view);
     moelookup_close(table);
 }

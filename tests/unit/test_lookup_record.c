@@ -434,7 +434,7 @@ static void processes_append_whole_lines_to_one_file(void)
     t = read_back(record);
     CHECK(t.count == 1 && t.layers[0].bucket_count == 500);
     for (uint32_t b = 0; b < 500 && t.count == 1; b++)
-        wrong += traffic_asked(&t.layers[0].buckets[b]) != WRITERS * FLUSHES;
+        wrong += traffic_lookups(&t.layers[0].buckets[b]) != WRITERS * FLUSHES;
     CHECK(!wrong);
     traffic_free(&t);
 }

@@ -169,7 +169,7 @@ static void a_text_is_answered_without_a_table(void)
     CHECK(moelookup_space_layer(table, id, 1, &shape) == MOE_ERR_ARGUMENT);
     view = bind_layer(table, shape);
     CHECK(moelookup_get_key(view, 100, 0, &plan) == MOE_OK && plan.source == MOE_DEFAULT);
-    CHECK(plan.space == id && plan.choice == d->usual);
+    CHECK(plan.space == id && plan.choice == d->default_choice);
     moelookup_view_free(view);
     moelookup_close(table);
 }
@@ -311,7 +311,8 @@ static bool is_right(const struct plain *t, const struct moelookup_view *view, u
     if (t->pinned[bucket])
         return got.source == MOE_OVERRIDE && got.choice == plan_at(t->d, bucket + 1).choice;
     if (!t->there[bucket])
-        return got.source == MOE_DEFAULT && got.choice == t->d->usual && got.space == t->d->id;
+        return got.source == MOE_DEFAULT && got.choice == t->d->default_choice &&
+               got.space == t->d->id;
     want.source = t->stale[bucket] ? MOE_STALE : MOE_EXACT;
     if (plan_equal(&got, &want) && got.source == want.source && got.bucket == bucket)
         return true;
@@ -396,7 +397,7 @@ static void a_space_answers_nobody_else(void)
     table = open_table(place("apart.db"));
     CHECK(is_answer(ask_file(place("apart.db"), layer(96), 10), "r=1", MOE_DEFAULT));
     view = bind_layer(table, layer_of(other, 96));
-    CHECK(ask(view, 10).source == MOE_DEFAULT && ask(view, 10).choice == other->usual);
+    CHECK(ask(view, 10).source == MOE_DEFAULT && ask(view, 10).choice == other->default_choice);
     moelookup_view_free(view);
     old.struct_size = offsetof(struct moe_shape, space); /* has no such field */
     view = bind_layer(table, old);

@@ -68,7 +68,7 @@ static void compare(const struct layer_plans *space)
     for (size_t i = 0; i < space->arm_count; i++) {
         every_axis(&space->arms[i], plan, sizeof(plan));
         CHECK(declaration_scan(d, plan, &choice) && declaration_legal(d, choice));
-        CHECK((choice == d->usual) == ((int)i == space->default_arm));
+        CHECK((choice == d->default_choice) == ((int)i == space->default_arm));
     }
     for (size_t i = 0; i < space->anchor_count; i++)
         CHECK(declaration_bucket(d, layer_plans_capacity(space, space->anchors[i]), 0) + 1 <

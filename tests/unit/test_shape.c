@@ -167,7 +167,7 @@ static void the_text_of_a_layer_has_new_words_only_where_they_are_needed(void)
         CHECK(!shape_fault(&p, text, sizeof(text)));
         p.layout = MOE_LAYOUT_EXPERTS; /* tokens are all that there is: shares=speed */
         CHECK(shape_fault(&p, text, sizeof(text)) == ERR_ARGUMENT &&
-              strstr(text, "goes with layout=hidden"));
+              strstr(text, "needs layout=hidden"));
         p.layout = MOE_LAYOUT_HIDDEN;
     }
     CHECK(shape_fault(&p, text, sizeof(text)) == ERR_ARGUMENT); /* a word that there is not */

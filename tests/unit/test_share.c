@@ -576,7 +576,7 @@ static struct ids {
                             .shape = ids.shape,
                             .window = 1,
                             .capacity = 64,
-                            .plan = declared_plan(d->id, d->usual),
+                            .plan = declared_plan(d->id, d->default_choice),
                             .time_us = 10,
                             .default_us = 10,
                             .decided_s = 1,

@@ -417,7 +417,7 @@ static int64_t layer_ns(const struct workload *w, uint32_t d, uint32_t a, bool n
     int64_t ns;
 
     CHECK(!cluster_read(w->file, &c));
-    cluster_silence(&c);
+    cluster_remove_noise(&c);
     shape.ranks = c.ranks;
     shape.ranks_per_node = c.ranks_per_node;
     shape.experts = 2 * c.ranks;

@@ -664,7 +664,7 @@ static bool is_in(const char *view, const struct row_table *table, const struct 
     const struct row_field *f;
     char name[ROW_NAME_BYTES];
 
-    while ((f = row_next(table, &view, name)))
+    while ((f = row_view_next(table, &view, name)))
         if (f == wanted)
             return true;
     return false;
@@ -706,10 +706,10 @@ static void a_database_of_before_the_first_release_is_left_as_it_is(void)
                        NULL, NULL, NULL) == SQLITE_OK);
     sqlite3_close(db);
     CHECK(store_read(path, &store) == ERR_CORRUPT);
-    CHECK(strstr(said, "before moetune's first release (version 12 of the tables") != NULL);
+    CHECK(strstr(said, "before moetune's first release (tables of version 12") != NULL);
     CHECK(store_open(path, 0, &store) == ERR_CORRUPT);
     CHECK(store_open(path, STORE_REPAIR, &store) == ERR_CORRUPT);
-    CHECK(strstr(said, "before moetune's first release (version 12 of the tables") != NULL);
+    CHECK(strstr(said, "before moetune's first release (tables of version 12") != NULL);
     CHECK(!sqlite3_open(path, &db) && count_text(db, "PRAGMA user_version") == 12);
     sqlite3_close(db);
 }

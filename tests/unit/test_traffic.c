@@ -26,7 +26,7 @@ static void half_a_line_spoils_no_other(void)
     release_stderr();
     CHECK(strstr(heard, "line 1 is no record"));
     traffic_free(&t);
-    CHECK(!traffic_take(strchr(text, '\n') + 1, strlen(strchr(text, '\n') + 1), "rest", &t));
+    CHECK(!traffic_parse(strchr(text, '\n') + 1, strlen(strchr(text, '\n') + 1), "rest", &t));
     CHECK(count_at(&t, 2, MOE_EXACT) == 1);
     traffic_free(&t);
 }
@@ -40,7 +40,7 @@ static void damage_is_refused_with_line_and_field(void)
         { "[]\n", "is no record of look-ups" },
         { "{}\n", "\"format\" is missing" },
         { "{\"format\":\"moetune-table\"}\n", "\"format\" is not moetune-traffic" },
-        { "{\"format\":\"moetune-traffic\",\"version\":2}\n", "\"version\" is from another" },
+        { "{\"format\":\"moetune-traffic\",\"version\":2}\n", "\"version\" is no version" },
         { "{\"layer\":\"E=2\"}\n", "\"layer\"" },
         { "{\"layer\":\"E=2 k=x\"}\n", "\"layer\" is no layer" },
         { "{" LAYER "," LAYER "}\n", "\"layer\" comes twice" },
@@ -51,14 +51,14 @@ static void damage_is_refused_with_line_and_field(void)
         { "{\"cluster\":\"00ff\"}\n", "\"cluster\" is no hash" },
         { "{\"device\":7}\n", "\"device\" is no name" },
         { "{\"asked\":{}}\n", "\"asked\" is no list" },
-        { "{\"asked\":[1]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1,\"exact\",1,1]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1,\"luck\",1]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1,\"exact\",0]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[4294967296,\"exact\",1]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1,\"exact\",1e300]]}\n", "\"asked\" holds what is no" },
-        { "{\"asked\":[[1,\"exact\",[1]]]}\n", "\"asked\" holds what is no" },
+        { "{\"asked\":[1]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1,\"exact\",1,1]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1,\"luck\",1]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1,\"exact\",0]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[4294967296,\"exact\",1]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1,\"exact\",1e300]]}\n", "\"asked\" has an item that is no" },
+        { "{\"asked\":[[1,\"exact\",[1]]]}\n", "\"asked\" has an item that is no" },
         { "{\"asked\":[[2,\"exact\",1],[2,\"stale\",1]]}\n", "\"asked\" is not by bucket" },
         { "{\"asked\":[[2,\"exact\",1],[1,\"exact\",1]]}\n", "\"asked\" is not by bucket" },
         { "{\"lost\":{\"a\":1}}\n", "\"lost\" is no count" },
@@ -74,7 +74,7 @@ static void damage_is_refused_with_line_and_field(void)
 
         snprintf(wanted, sizeof(wanted), "here, line 2");
         catch_stderr();
-        CHECK(traffic_take(text, (size_t)length, "here", &t) == ERR_FORMAT);
+        CHECK(traffic_parse(text, (size_t)length, "here", &t) == ERR_FORMAT);
         release_stderr();
         CHECK(strstr(heard, wanted) && strstr(heard, bad[i].said));
         if (!strstr(heard, bad[i].said))
@@ -100,10 +100,10 @@ static void counts_of_several_files_add_up_and_do_not_wrap(void)
                                     "\"asked\":[[1,\"exact\",9007199254740992]]}\n";
     struct traffic t = { 0 };
 
-    CHECK(!traffic_take(sound, strlen(sound), "a", &t));
+    CHECK(!traffic_parse(sound, strlen(sound), "a", &t));
     for (int i = 0; i < 3000; i++)
-        CHECK(!traffic_take(most, strlen(most), "b", &t));
-    CHECK(!traffic_take(sound, strlen(sound), "c", &t));
+        CHECK(!traffic_parse(most, strlen(most), "b", &t));
+    CHECK(!traffic_parse(sound, strlen(sound), "c", &t));
     CHECK(t.count == 1 && t.layers[0].bucket_count == 3);
     CHECK(count_at(&t, 0, MOE_CLAMPED) == 6 && count_at(&t, 2, MOE_EXACT) == 18);
     CHECK(count_at(&t, 1, MOE_EXACT) == UINT64_MAX);
@@ -125,9 +125,9 @@ static void buckets_weigh_what_was_asked_for(void)
     struct moe_shape shape;
     double w[3];
 
-    CHECK(!traffic_take(sound, sizeof(sound) - 1, "a", &t));
-    CHECK(!traffic_take(sound, sizeof(sound) - 1, "b", &t));
-    CHECK(!traffic_take(others, sizeof(others) - 1, "c", &t));
+    CHECK(!traffic_parse(sound, sizeof(sound) - 1, "a", &t));
+    CHECK(!traffic_parse(sound, sizeof(sound) - 1, "b", &t));
+    CHECK(!traffic_parse(others, sizeof(others) - 1, "c", &t));
     shape = t.layers[0].shape;
     CHECK(!traffic_weights(&t, &shape, 128, w, 3));
     CHECK(fabs(w[0] - 6) + fabs(w[1] - 5) + fabs(w[2] - 26) < 1e-9);
@@ -138,7 +138,7 @@ static void buckets_weigh_what_was_asked_for(void)
     catch_stderr();
     CHECK(traffic_weights(&t, &shape, 128, w, 0) == ERR_ARGUMENT);
     release_stderr();
-    CHECK(strstr(heard, "the traffic asked for no range of E=2 k=2 T=64"));
+    CHECK(strstr(heard, "the traffic has no look-ups in these buckets of E=2 k=2 T=64"));
     traffic_free(&t);
 }
 
@@ -174,7 +174,7 @@ static void any_damage_is_survived(void)
                 length--;
             }
         }
-        rc = traffic_take(text, length, "fuzz", &t);
+        rc = traffic_parse(text, length, "fuzz", &t);
         CHECK(rc == OK || rc == ERR_FORMAT);
         CHECK(is_in_order(&t));
         taken += rc == OK;
@@ -190,14 +190,14 @@ static void a_line_of_an_unknown_space_is_counted_and_left_out(void)
     struct traffic t = { 0 };
     char strange[1024], *at;
 
-    CHECK(!traffic_take(sound, strlen(sound), "a", &t) && t.strangers == 0);
+    CHECK(!traffic_parse(sound, strlen(sound), "a", &t) && t.unknown_spaces == 0);
     snprintf(strange, sizeof(strange), "%s", sound);
     at = strstr(strange, "\",\"window\"");
     CHECK(at != NULL);
     snprintf(at, sizeof(strange) - (size_t)(at - strange), " space=nobodys@12345678%s",
              strstr(sound, "\",\"window\""));
-    CHECK(!traffic_take(strange, strlen(strange), "b", &t));
-    CHECK(t.strangers >= 1 && t.count == 1);
+    CHECK(!traffic_parse(strange, strlen(strange), "b", &t));
+    CHECK(t.unknown_spaces >= 1 && t.count == 1);
     traffic_free(&t);
 }
 

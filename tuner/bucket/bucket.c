@@ -16,7 +16,7 @@ void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
     *b = (struct bucket){ .dictionary = d,
                           .key = { d->cluster, d->shape, d->buckets.window, bucket },
-                          .capacity = buckets_capacity(d->buckets, bucket) };
+                          .capacity = buckets_key_of(d->buckets, bucket) };
 }
 
 /* ---- recorded trials and samples */

@@ -52,7 +52,7 @@ bool dictionary_holds(const struct dictionary *d, const struct entry_row *e, boo
 
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
 {
-    return search_estimate(d->search, buckets_capacity(d->buckets, bucket), arm) * 1e-3;
+    return search_estimate(d->search, buckets_key_of(d->buckets, bucket), arm) * 1e-3;
 }
 
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
@@ -62,7 +62,7 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
                                .run = d->run,
                                .window = d->buckets.window,
                                .bucket = bucket,
-                               .capacity = buckets_capacity(d->buckets, bucket),
+                               .capacity = buckets_key_of(d->buckets, bucket),
                                .decided_s = time(NULL) };
     snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);

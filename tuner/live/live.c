@@ -135,7 +135,7 @@ static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
     const struct buckets buckets = live->dictionary.buckets;
-    const char *name = buckets.declared ? buckets_key(buckets) : "c";
+    const char *name = buckets.declared ? buckets_key_name(buckets) : "c";
     bool inferred = lb->bucket.entry.inferred;
     double slope_error = 0.1;
     char why[320];

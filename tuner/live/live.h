@@ -131,7 +131,7 @@ void live_close(struct live *live); /* publishes; NULL is fine */
  * is the key that stands for it. */
 static inline uint64_t live_key(struct buckets buckets, uint32_t capacity)
 {
-    return buckets.declared ? buckets_capacity(buckets, capacity) : capacity;
+    return buckets.declared ? buckets_key_of(buckets, capacity) : capacity;
 }
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 /* The same in a bucket that follows from more than the capacity: of a declared space with the key.

@@ -51,7 +51,7 @@ void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t so
 void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 {
     if (lb->bucket.capacity == capacity ||
-        !buckets_hold(live->dictionary.buckets, lb->bucket.key.bucket, capacity))
+        !buckets_contain(live->dictionary.buckets, lb->bucket.key.bucket, capacity))
         return;
     lb->bucket.capacity = capacity;
     lb->level.count = 0;
@@ -153,7 +153,7 @@ void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
 {
     *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (live->view)
-        moelookup_get_key(live->view, capacity, buckets_class(live->dictionary.buckets, bucket),
+        moelookup_get_key(live->view, capacity, buckets_class_of(live->dictionary.buckets, bucket),
                           plan);
 }
 

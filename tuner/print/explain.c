@@ -297,12 +297,12 @@ static int explain_entry(void *self, const struct entry_row *e)
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
     buckets = buckets_of(&x->shape, e->window);
     if (buckets.declared)
-        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, buckets_key(buckets),
+        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, buckets_key_name(buckets),
                 BUCKETS_TEXT(buckets, e->bucket, e->bucket));
     else
         fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
-                e->bucket, e->window, buckets_from(buckets, e->bucket),
-                buckets_to(buckets, e->bucket));
+                e->bucket, e->window, buckets_lowest(buckets, e->bucket),
+                buckets_highest(buckets, e->bucket));
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             decision_meaning(e->decision));
     explain_doubts(e, ENTRY_OPEN, x->to);

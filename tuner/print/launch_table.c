@@ -69,7 +69,7 @@ static int list_launches(struct launch_table *t, const struct declaration *d, co
 {
     char usual[DECLARATION_PLAN_BYTES];
 
-    declaration_launch_words(d, d->usual, usual);
+    declaration_launch_words(d, d->default_choice, usual);
     EACH_ROW (launch_row, row, t->rows) {
         struct launch_total fresh = { .words = row->launch, .usual = !strcmp(row->launch, usual) };
         double spread = 0;

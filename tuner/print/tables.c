@@ -315,7 +315,7 @@ static int print_footer(const struct tables *t)
         if (!SAME_TABLE(pin, t->entries))
             continue;
         fprintf(t->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
-                pin->last, buckets_key(buckets_of(&t->shape, pin->window)),
+                pin->last, buckets_key_name(buckets_of(&t->shape, pin->window)),
                 BUCKETS_TEXT(buckets_of(&t->shape, pin->window), pin->first, pin->last),
                 PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
@@ -572,12 +572,12 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
 void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t last, FILE *to)
 {
     struct buckets buckets = buckets_of(shape, 1);
-    uint64_t end = buckets_to(buckets, last);
+    uint64_t end = buckets_highest(buckets, last);
     char class[DECLARATION_CLASS_BYTES];
 
     if (!buckets.declared)
         return;
-    json_write(to, ", 'key_from': %" PRIu64, buckets_from(buckets, first));
+    json_write(to, ", 'key_from': %" PRIu64, buckets_lowest(buckets, first));
     if (end < UINT64_MAX)
         json_write(to, ", 'key_to': %" PRIu64, end);
     else

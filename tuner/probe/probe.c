@@ -533,7 +533,7 @@ static double replay_ns(const struct cluster *cluster, const struct moe_shape *s
     bool modelled;
 
     snprintf(c.backend, sizeof(c.backend), "sim");
-    cluster_silence(&c);
+    cluster_remove_noise(&c);
     log_only(false);
     modelled = !cluster_check_model(&c, "");
     log_only(true);

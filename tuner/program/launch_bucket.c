@@ -73,7 +73,7 @@ bool launch_bucket_pin(struct launch_bucket *r)
         return false;
     r->watched.state = BUCKET_PINNED;
     r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
-    note("%s %s is left alone: %s is pinned (%s)", buckets_key(buckets),
+    note("%s %s is left alone: %s is pinned (%s)", buckets_key_name(buckets),
          BUCKETS_TEXT(buckets, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
     return true;
 }

@@ -452,7 +452,7 @@ int launches_open(struct launches *l)
     size_t count;
     char *command;
 
-    TRY(launch_command(l->command, space, space ? space->usual : 0, &command));
+    TRY(launch_command(l->command, space, space ? space->default_choice : 0, &command));
     free(command);
     TRY(launch_values_list(space, l->plans, l->plan_count, l->values_of, &l->values,
                            &l->values_count));

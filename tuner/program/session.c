@@ -33,7 +33,7 @@ void session_catch_signals(void)
 
 const char *session_key(const struct session *s)
 {
-    return s->buckets.declared ? buckets_key(s->buckets) : "c";
+    return s->buckets.declared ? buckets_key_name(s->buckets) : "c";
 }
 
 const char *session_range(const struct session *s, uint32_t bucket, char room[BUCKETS_TEXT_BYTES])
@@ -41,7 +41,7 @@ const char *session_range(const struct session *s, uint32_t bucket, char room[BU
     const char *range = BUCKETS_TEXT(s->buckets, bucket, bucket);
 
     if (s->buckets.declared)
-        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key(s->buckets), range);
+        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key_name(s->buckets), range);
     else if (s->buckets.window == 1)
         text_put(room, BUCKETS_TEXT_BYTES, "c=%u", bucket);
     else

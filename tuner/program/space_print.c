@@ -35,7 +35,7 @@ void space_print(const struct declaration *d, FILE *to)
             by_ranks |= d->need[i].comparison[j].ranks;
     if (by_ranks)
         fputs("          fewer on some numbers of ranks\n", to);
-    declaration_format(d, d->usual, text, sizeof(text));
+    declaration_format(d, d->default_choice, text, sizeof(text));
     fprintf(to, "default   %s\nbuckets   %u by %s:", text, declaration_buckets(d), d->key);
     for (uint32_t i = 0; i < declaration_buckets(d); i++) {
         declaration_range(d, i, range, sizeof(range));
@@ -48,7 +48,7 @@ void space_print_json(const struct declaration *d, FILE *to)
 {
     char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES];
 
-    declaration_format(d, d->usual, text, sizeof(text));
+    declaration_format(d, d->default_choice, text, sizeof(text));
     json_write(to, "{'space': '%s', 'text': '%s', 'default': '%s', 'buckets': %u, 'plans': [",
                declaration_tag(d, tag), d->text, text, declaration_buckets(d));
     for (uint32_t i = 0; i < d->plans; i++) {

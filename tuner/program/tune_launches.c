@@ -578,7 +578,7 @@ static int open_choice(struct launch_tuning *t)
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
         t->apart[arm] =
-            declaration_apart(t->launches.session->buckets.declared, t->arms[arm].choice);
+            declaration_distance(t->launches.session->buckets.declared, t->arms[arm].choice);
     return launch_decision_open(&setup, &t->choice);
 }
 

@@ -168,8 +168,8 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
     struct moe_plan plan = plan_default(&t->shape);
 
     if (view)
-        moelookup_get_key(view, buckets_capacity(t->buckets, bucket),
-                          buckets_class(t->buckets, bucket), &plan);
+        moelookup_get_key(view, buckets_key_of(t->buckets, bucket),
+                          buckets_class_of(t->buckets, bucket), &plan);
     return plan;
 }
 

@@ -53,7 +53,7 @@ int step_times_open(const struct step_times_ask *a, struct step_times *out)
     struct crew *crew = NULL;
     int rc = OK;
 
-    cluster_silence(&silent);
+    cluster_remove_noise(&silent);
     t.capacities = malloc(a->count * sizeof(*t.capacities));
     t.ns = malloc(a->count * a->arm_count * sizeof(*t.ns));
     TRY_OUT(t.capacities && t.ns

@@ -56,7 +56,7 @@ int misses_add_layers(struct tune_request *r)
     snprintf(ranks, sizeof(ranks), "%u ranks, %u per node%s", here.ranks, here.per_node, racks);
     for (int i = 0; i < files->count; i++)
         TRY(traffic_read(files->items[i], &r->traffic));
-    others = r->traffic.strangers;
+    others = r->traffic.unknown_spaces;
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 

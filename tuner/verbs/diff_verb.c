@@ -80,7 +80,7 @@ static int end_table(struct difference *d)
         return OK;
     printf("\nlayer    %s\ncluster  %.12s, buckets ", SHAPE_TEXT(d->first.shape), d->first.cluster);
     if (d->first.shape->space)
-        printf("by %s\n", buckets_key(buckets_of(d->first.shape, 1)));
+        printf("by %s\n", buckets_key_name(buckets_of(d->first.shape, 1)));
     else
         printf("of width %u\n", d->first.row->window);
     grid_print(&d->grid, stdout);

@@ -210,7 +210,7 @@ static bool is_wanted(const struct collapse *c, const struct class_switches *one
         if (c->cells[(range * c->classes + one->class) * d->plans + number].samples ||
             answer_at(c, one, range)->plan.choice == d->plan[number])
             return true;
-    return d->plan[number] == d->usual;
+    return d->plan[number] == d->default_choice;
 }
 
 static int collapse_class(struct collapse *c, struct class_switches *one)
@@ -277,7 +277,7 @@ static uint32_t chosen_at(const struct collapse *c, const struct class_switches 
 
 static uint64_t from_of(const struct collapse *c, size_t range)
 {
-    return buckets_from(c->answers->buckets, (uint32_t)range * c->classes);
+    return buckets_lowest(c->answers->buckets, (uint32_t)range * c->classes);
 }
 
 /* Returns the first range behind `range` that has another plan; c->ranges: there is none. */

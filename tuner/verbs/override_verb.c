@@ -258,8 +258,8 @@ static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t 
 {
     struct buckets buckets = buckets_of(shape, row->window);
 
-    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, buckets_key(buckets),
-           BUCKETS_TEXT(buckets, first, last), PLAN_TEXT(&row->plan));
+    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window,
+           buckets_key_name(buckets), BUCKETS_TEXT(buckets, first, last), PLAN_TEXT(&row->plan));
 }
 
 /* Prints the pins of the range that end now. */

@@ -139,7 +139,7 @@ class Formats(unittest.TestCase):
         write_space(self.database, TILES, some_plans(TILES, 6, 1))
         words = "vllm-moe", "--space", "tiles"
         self.assertIn(
-            "the file that is looked for is E=", self.export(*words, "-o", self.out, code=2)
+            "its program looks for a file called E=", self.export(*words, "-o", self.out, code=2)
         )
         named = (
             "--set",
@@ -243,7 +243,7 @@ class Formats(unittest.TestCase):
         ):
             self.assertIn(said, self.export(*words, *sets, "-o", self.folder, code=2))
         self.assertIn(
-            "is looked for is configs/triton_3_5_1/E=1",
+            "looks for a file called configs/triton_3_5_1/E=1",
             self.export(*words, "--set", "triton=3.5.1", "-o", self.out, code=2),
         )
         self.assertIn("no such name", self.export("vllm-moe", *words[1:], "--set", "triton=3.5", code=2))
@@ -511,7 +511,7 @@ class Formats(unittest.TestCase):
         ):
             self.assertIn(said, self.thresholds(*words, code=2))
         said = self.thresholds(*self.traffic({}), code=2)
-        self.assertIn("the traffic asked for no range of E=2", said)
+        self.assertIn("the traffic has no look-ups in these buckets of E=2", said)
         self.assertIn("--space must name", self.export("thresholds", code=2))
         self.assertIn(
             "go with --format thresholds",
