@@ -63,22 +63,23 @@ static int complete_config(struct config *c)
             if (v[m] == NOT_NAMED)
                 v[m] = members[m].default_value;
         if (v[SMS] < 2 || v[SMS] % 2)
-            return fail(ERR_ARGUMENT, "%s: num_sms=%" PRId64 ": an even number is wanted", half,
+            return fail(ERR_ARGUMENT,
+                        "%s: num_sms=%" PRId64 ": SGLang needs an even number from 2 on", half,
                         v[SMS]);
         if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
             return fail(ERR_ARGUMENT,
                         "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
-                        ": fewer than the buffer holds are wanted",
+                        ": it must be from 1 to less than the buffer",
                         half, v[NVL_SEND], v[NVL_RECV]);
         if (v[RDMA_SEND] < 1 || v[RDMA_SEND] > v[RDMA_RECV] / 2) /* before Config rounds it up */
             return fail(ERR_ARGUMENT,
                         "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
-                        ": half of the buffer at most is wanted",
+                        ": it must be from 1 to half of the buffer",
                         half, v[RDMA_SEND], v[RDMA_RECV]);
     }
     return c->value[0][SMS] == c->value[1][SMS]
                ? OK
-               : fail(ERR_ARGUMENT, "num_sms differs: SGLang wants the same for both");
+               : fail(ERR_ARGUMENT, "num_sms differs: SGLang needs the same for both");
 }
 
 /* ---- Writing. */

@@ -27,10 +27,10 @@ struct moe_capacities {
     bool fed, asked;       /* there was a call */
     uint64_t last, latest; /* step that was fed last; latest step that was asked for */
     uint64_t feeds;
-    uint64_t since;          /* steps that were fed since the last re-plan was decided */
-    uint32_t *peak, *before; /* (E), of this window of `hold` steps and of the one before */
-    uint32_t filled;         /* steps in this window */
-    struct dropped *recent;  /* (gap), a ring */
+    uint64_t since;               /* steps that were fed since the last re-plan was decided */
+    uint32_t *peak, *peak_before; /* (E), of this window of `hold` steps and of the one before */
+    uint32_t filled;              /* steps in this window */
+    struct dropped *recent;       /* (gap), a ring */
     uint32_t recent_at, recent_count;
     struct dropped recent_sum, all;
     struct sha256 no_bytes; /* a hash of nothing; starting one would ask the processor, for
@@ -99,7 +99,7 @@ void moe_capacities_close(struct moe_capacities *c)
     free(c->now.rows);
     free(c->next.rows);
     free(c->peak);
-    free(c->before);
+    free(c->peak_before);
     free(c->recent);
     free(c->order);
     free(c->load);
@@ -155,12 +155,12 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
     c->now.rows = calloc(o.experts, sizeof(*c->now.rows));
     c->next.rows = calloc(o.experts, sizeof(*c->next.rows));
     c->peak = calloc(o.experts, sizeof(*c->peak));
-    c->before = calloc(o.experts, sizeof(*c->before));
+    c->peak_before = calloc(o.experts, sizeof(*c->peak_before));
     c->recent = calloc(o.gap, sizeof(*c->recent));
     c->order = calloc(o.experts, sizeof(*c->order));
     c->load = calloc(o.ranks, sizeof(*c->load));
     c->experts_on = calloc(o.ranks, sizeof(*c->experts_on));
-    if (!c->now.rows || !c->next.rows || !c->peak || !c->before || !c->recent || !c->order ||
+    if (!c->now.rows || !c->next.rows || !c->peak || !c->peak_before || !c->recent || !c->order ||
         !c->load || !c->experts_on) {
         moe_capacities_close(c);
         return MOE_ERR_NOMEM;
@@ -197,16 +197,16 @@ int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks,
     for (uint64_t first = 0; first < experts; first += each) { /* what a rank's experts receive */
         uint64_t rows = 0, end = first + each < experts ? first + each : experts;
 
-        for (uint64_t q = 0; q < sources; q++)
+        for (uint64_t source = 0; source < sources; source++)
             for (uint64_t e = first; e < end; e++)
-                rows += counts[q * experts + e];
+                rows += counts[source * experts + e];
         fullest = rows > fullest ? rows : fullest;
     }
-    for (uint64_t q = 0; q < sources; q++) { /* what a source sends */
+    for (uint64_t source = 0; source < sources; source++) { /* what a source sends */
         uint64_t rows = 0;
 
         for (uint64_t e = 0; e < experts; e++)
-            rows += counts[q * experts + e];
+            rows += counts[source * experts + e];
         most = rows > most ? rows : most;
     }
     *key_r0 = (uint32_t)((most + experts - 1) / experts);
@@ -259,9 +259,9 @@ static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, u
     for (uint32_t e = 0; e < c->o.experts; e++)
         c->order[e] = rows[e];
     sort_descending(c->order, c->o.experts);
-    for (uint32_t q = 0; q < open; q++) {
-        c->load[q] = q;
-        c->experts_on[q] = 0;
+    for (uint32_t rank = 0; rank < open; rank++) {
+        c->load[rank] = rank;
+        c->experts_on[rank] = 0;
     }
     for (uint32_t e = 0; e < c->o.experts; e++) {
         uint32_t rank = c->load[0] & ((1u << NUMBER_BITS) - 1);
@@ -296,7 +296,8 @@ void capacities_derive(struct moe_capacities *c, struct capacity_setting *s)
 static uint32_t wanted_rows(const struct moe_capacities *c, uint32_t expert)
 {
     const struct moe_capacities_options *o = &c->o;
-    uint32_t peak = c->peak[expert] > c->before[expert] ? c->peak[expert] : c->before[expert];
+    uint32_t peak =
+        c->peak[expert] > c->peak_before[expert] ? c->peak[expert] : c->peak_before[expert];
     uint64_t rows = ((uint64_t)peak * (1000 + o->slack) + 999) / 1000;
 
     rows = (rows + o->grid - 1) / o->grid * o->grid;
@@ -412,9 +413,9 @@ int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t 
         c->recent_sum.dropped = 0;
     }
     if (c->filled >= c->o.hold) { /* the next window begins */
-        uint32_t *peak = c->before;
+        uint32_t *peak = c->peak_before;
 
-        c->before = c->peak;
+        c->peak_before = c->peak;
         c->peak = peak;
         memset(peak, 0, c->o.experts * sizeof(*peak));
         c->filled = 0;
@@ -576,7 +577,7 @@ static void walk_state(struct walk *w, struct moe_capacities *c)
     walk_u64(w, &c->feeds);
     walk_u64(w, &c->since);
     walk_u32s(w, c->peak, c->o.experts);
-    walk_u32s(w, c->before, c->o.experts);
+    walk_u32s(w, c->peak_before, c->o.experts);
     walk_u32(w, &c->filled);
     walk_u32(w, &c->recent_at);
     walk_u32(w, &c->recent_count);
@@ -634,7 +635,7 @@ static bool restore_sound(struct moe_capacities *c)
 
     for (uint32_t e = 0; e < c->o.experts; e++)
         if (c->now.rows[e] > c->o.most || c->next.rows[e] > c->o.most || c->peak[e] == UINT32_MAX ||
-            c->before[e] == UINT32_MAX)
+            c->peak_before[e] == UINT32_MAX)
             return false;
     if (c->fed != (c->feeds > 0) || c->last >= limit || c->now.first >= limit)
         return false;

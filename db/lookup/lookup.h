@@ -154,6 +154,7 @@ int pack_check(const uint8_t *bytes, size_t size);
 /* Returns whether a file that begins with these 8 bytes claims to be packed. */
 bool pack_claims(const uint8_t begin[8]);
 
+/* Return the number of layers, and what the environment said when the bytes were packed. */
 uint32_t pack_layer_count(const uint8_t *bytes);
 struct lookup_switches pack_switches(const uint8_t *bytes);
 /* Returns a layer without its rows, but with their counts. */

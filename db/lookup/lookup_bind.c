@@ -87,13 +87,14 @@ static void keep_best_fits(struct bind_choice *c)
         struct lookup_layer layer = layer_at(c, i);
         bool other_tokens = c->shape->tokens && layer.shape.tokens != c->shape->tokens;
         bool other_layers = layer.shape.layers != c->shape->layers;
-        uint64_t rank = (uint64_t)other_tokens << 33 | (uint64_t)other_layers << 32 | layer.file;
+        uint64_t distance =
+            (uint64_t)other_tokens << 33 | (uint64_t)other_layers << 32 | layer.file;
 
-        if (rank < lowest) {
-            lowest = rank;
+        if (distance < lowest) {
+            lowest = distance;
             kept = 0;
         }
-        if (rank == lowest)
+        if (distance == lowest)
             c->fits[kept++] = c->fits[i];
     }
     c->count = kept;

@@ -155,13 +155,13 @@ static void recorder_release(struct recorder *r)
 
 /* ---- Counting look-ups. */
 
-static void count_far(struct counter_details *more, uint32_t bucket)
+static void count_far(struct counter_details *details, uint32_t bucket)
 {
     uint64_t key = (uint64_t)bucket + 1;
     uint32_t home = bucket * 0x9e3779b9u >> 20; /* one of FAR places */
 
     for (uint32_t i = 0; i < PROBES; i++) {
-        struct far *far = &more->far[(home + i) % FAR];
+        struct far *far = &details->far[(home + i) % FAR];
         uint64_t owner = atomic_load_explicit(&far->key, memory_order_relaxed);
 
         if (!owner)
@@ -171,17 +171,17 @@ static void count_far(struct counter_details *more, uint32_t bucket)
         atomic_fetch_add_explicit(&far->count, 1, memory_order_relaxed);
         return;
     }
-    atomic_fetch_add_explicit(&more->lost, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&details->lost, 1, memory_order_relaxed);
 }
 
 int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint32_t bucket)
 {
-    _Atomic uint64_t *shared = counter->more->counts + (size_t)COUNTER_SHARDS * counter->near;
+    _Atomic uint64_t *shared = counter->details->counts + (size_t)COUNTER_SHARDS * counter->near;
     /* Stacks of threads lie some pages apart, all equally far, so a hash spreads them. */
     uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
 
     if (bucket >= counter->near) {
-        count_far(counter->more, bucket);
+        count_far(counter->details, bucket);
         return MOE_OK;
     }
     for (uint32_t i = 0; i <= COUNTER_SHARDS; i++) {
@@ -217,28 +217,28 @@ static int by_bucket(const void *a, const void *b)
 }
 
 /* Lists the counts that are not written yet, sorted by bucket. `out` has room for near + FAR. */
-static size_t collect_unwritten(const struct counter *t, struct bucket_count *out)
+static size_t collect_unwritten(const struct counter *counter, struct bucket_count *out)
 {
-    struct counter_details *more = t->more;
+    struct counter_details *details = counter->details;
     size_t count = 0;
 
-    for (uint32_t b = 0; b < t->near; b++) {
+    for (uint32_t b = 0; b < counter->near; b++) {
         uint64_t now = 0;
 
         for (uint32_t shard = 0; shard <= COUNTER_SHARDS; shard++)
-            if (shard == COUNTER_SHARDS || atomic_load(&t->slots[shard].owner))
-                now += atomic_load_explicit(&more->counts[(size_t)shard * t->near + b],
+            if (shard == COUNTER_SHARDS || atomic_load(&counter->slots[shard].owner))
+                now += atomic_load_explicit(&details->counts[(size_t)shard * counter->near + b],
                                             memory_order_relaxed);
-        out[count] = (struct bucket_count){ b, now, &more->written[b] };
-        count += now != more->written[b];
+        out[count] = (struct bucket_count){ b, now, &details->written[b] };
+        count += now != details->written[b];
     }
     for (uint32_t i = 0; i < FAR; i++) {
-        uint64_t key = atomic_load(&more->far[i].key);
+        uint64_t key = atomic_load(&details->far[i].key);
 
-        out[count] =
-            (struct bucket_count){ (uint32_t)(key - 1),
-                                   atomic_load_explicit(&more->far[i].count, memory_order_relaxed),
-                                   &more->written[t->near + i] };
+        out[count] = (struct bucket_count){
+            (uint32_t)(key - 1), atomic_load_explicit(&details->far[i].count, memory_order_relaxed),
+            &details->written[counter->near + i]
+        };
         count += key && out[count].now != *out[count].written;
     }
     qsort(out, count, sizeof(*out), by_bucket);
@@ -262,52 +262,52 @@ static int append_line(const char *path, const char *line, size_t length)
 }
 
 /* Appends a line with what a counter has not written yet. The caller holds the recorder's lock. */
-static int counter_write(const struct counter *t)
+static int counter_write(const struct counter *counter)
 {
-    struct counter_details *more = t->more;
-    struct bucket_count *bucket_count = malloc(sizeof(*bucket_count) * (t->near + (size_t)FAR + 1));
-    uint64_t lost = atomic_load(&more->lost);
+    struct counter_details *details = counter->details;
+    struct bucket_count *counts = malloc(sizeof(*counts) * (counter->near + (size_t)FAR + 1));
+    uint64_t lost = atomic_load(&details->lost);
     char *line = NULL;
     size_t length, count;
     FILE *to;
     int rc = OK;
 
-    if (!bucket_count)
+    if (!counts)
         return ERR_NOMEM;
-    count = collect_unwritten(t, bucket_count);
-    if (!count && lost == more->lost_written)
+    count = collect_unwritten(counter, counts);
+    if (!count && lost == details->lost_written)
         goto out;
     rc = ERR_NOMEM;
     to = open_memstream(&line, &length);
     if (!to)
         goto out;
-    fprintf(to, "%s,\"lost\":%" PRIu64 ",\"asked\":[", more->head, lost - more->lost_written);
+    fprintf(to, "%s,\"lost\":%" PRIu64 ",\"asked\":[", details->head, lost - details->lost_written);
     for (size_t i = 0; i < count; i++)
-        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", bucket_count[i].bucket,
-                plan_source_words[lookup_view_source(more->view, bucket_count[i].bucket)],
-                bucket_count[i].now - *bucket_count[i].written);
+        fprintf(to, "%s[%" PRIu32 ",\"%s\",%" PRIu64 "]", i ? "," : "", counts[i].bucket,
+                plan_source_words[lookup_view_source(details->view, counts[i].bucket)],
+                counts[i].now - *counts[i].written);
     fprintf(to, "]}\n");
     if (fclose(to))
         goto out;
-    TRY_OUT(append_line(more->recorder->path, line, length));
+    TRY_OUT(append_line(details->recorder->path, line, length));
     for (size_t i = 0; i < count; i++)
-        *bucket_count[i].written = bucket_count[i].now;
-    more->lost_written = lost;
+        *counts[i].written = counts[i].now;
+    details->lost_written = lost;
 out:
     free(line);
-    free(bucket_count);
+    free(counts);
     return rc;
 }
 
-int counter_flush(const struct counter *t)
+int counter_flush(const struct counter *counter)
 {
-    struct recorder *r = t->more->recorder;
+    struct recorder *r = counter->details->recorder;
     int rc;
 
     if (!is_this_process(r))
         return OK;
     pthread_mutex_lock(&r->lock);
-    rc = counter_write(t);
+    rc = counter_write(counter);
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
@@ -317,8 +317,8 @@ void recorder_close(struct recorder *r)
     if (!r || !is_this_process(r))
         return;
     pthread_mutex_lock(&r->lock);
-    for (struct counter *t = r->first; t; t = t->more->next)
-        counter_write(t);
+    for (struct counter *counter = r->first; counter; counter = counter->details->next)
+        counter_write(counter);
     recorder_release(r);
 }
 
@@ -342,72 +342,72 @@ static int format_head(const struct counter_of *of, char *head, size_t size)
     return fclose(to) || !fits ? ERR_NOMEM : OK;
 }
 
-static void free_more(struct counter_details *more)
+static void free_details(struct counter_details *details)
 {
-    if (!more)
+    if (!details)
         return;
-    free(more->counts);
-    free(more->written);
-    free(more->far);
-    free(more);
+    free(details->counts);
+    free(details->written);
+    free(details->far);
+    free(details);
 }
 
 int counter_open(struct recorder *r, const struct counter_of *of, struct counter *out)
 {
-    struct counter_details *more = calloc(1, sizeof(*more));
+    struct counter_details *details = calloc(1, sizeof(*details));
     uint32_t near = NEAR_LEAST;
     int rc = ERR_NOMEM;
 
-    if (!more)
+    if (!details)
         return ERR_NOMEM;
     while (near < NEAR_MOST && near / 2 <= of->last)
         near *= 2;
     /* Pages that nobody counts in are never touched, so most of this memory is only reserved. */
-    more->counts = calloc((size_t)(COUNTER_SHARDS + 1) * near, sizeof(*more->counts));
-    more->written = calloc(near + (size_t)FAR, sizeof(*more->written));
-    more->far = calloc(FAR, sizeof(*more->far));
-    if (more->counts && more->written && more->far)
-        rc = format_head(of, more->head, sizeof(more->head));
+    details->counts = calloc((size_t)(COUNTER_SHARDS + 1) * near, sizeof(*details->counts));
+    details->written = calloc(near + (size_t)FAR, sizeof(*details->written));
+    details->far = calloc(FAR, sizeof(*details->far));
+    if (details->counts && details->written && details->far)
+        rc = format_head(of, details->head, sizeof(details->head));
     if (rc) {
-        free_more(more);
+        free_details(details);
         return rc;
     }
-    more->view = of->view;
-    more->recorder = r;
+    details->view = of->view;
+    details->recorder = r;
     for (uint32_t i = 0; i < COUNTER_SHARDS; i++)
-        out->slots[i].counts = more->counts + (size_t)i * near;
-    out->more = more;
+        out->slots[i].counts = details->counts + (size_t)i * near;
+    out->details = details;
     out->near = near;
     pthread_mutex_lock(&r->lock);
-    more->next = r->first;
+    details->next = r->first;
     if (r->first)
-        r->first->more->previous = out;
+        r->first->details->previous = out;
     r->first = out;
     r->users++;
     pthread_mutex_unlock(&r->lock);
     return OK;
 }
 
-void counter_close(struct counter *t)
+void counter_close(struct counter *counter)
 {
     struct recorder *r;
 
-    if (!t->near)
+    if (!counter->near)
         return;
-    r = t->more->recorder;
+    r = counter->details->recorder;
     if (is_this_process(r)) {
         pthread_mutex_lock(&r->lock);
-        counter_write(t);
-        if (t->more->previous)
-            t->more->previous->more->next = t->more->next;
+        counter_write(counter);
+        if (counter->details->previous)
+            counter->details->previous->details->next = counter->details->next;
         else
-            r->first = t->more->next;
-        if (t->more->next)
-            t->more->next->more->previous = t->more->previous;
+            r->first = counter->details->next;
+        if (counter->details->next)
+            counter->details->next->details->previous = counter->details->previous;
         recorder_release(r);
     }
-    free_more(t->more);
-    t->near = 0;
+    free_details(counter->details);
+    counter->near = 0;
 }
 
 /* ---- A record of steps: how many tokens chose each expert, one line per step, in a file that

@@ -24,8 +24,8 @@ struct counter_slot {
 /* The counts of one view, stored inside the view so that a look-up follows no pointer. Arrays count
  * the buckets below `near`, a hash table all buckets beyond. */
 struct counter {
-    uint32_t near;                /* 0: nothing is recorded */
-    struct counter_details *more; /* what is rarely needed */
+    uint32_t near;                   /* 0: nothing is recorded */
+    struct counter_details *details; /* what is rarely needed */
     struct counter_slot slots[COUNTER_SHARDS];
 };
 

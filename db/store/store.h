@@ -66,6 +66,7 @@ int store_path(const char *given, unsigned use, char *path, size_t size);
  * it, for the message. */
 int store_check_named(const char *path, const char *by);
 
+/* End a batch of writes: make it durable, take it back, or publish the snapshot as well. */
 int store_commit(struct store *store);
 void store_rollback(struct store *store); /* to the last commit */
 int store_publish(struct store *store);   /* commits first */
@@ -511,6 +512,7 @@ struct import_row {
     uint32_t added, same, conflicts;
 };
 
+/* Record an imported file, and find whether a file with this hash was recorded before. */
 int store_import_add(struct store *store, const struct import_row *row);
 int store_import_known(struct store *store, const char *sha256, bool *known);
 

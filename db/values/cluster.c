@@ -292,11 +292,8 @@ static int check_counts(const struct cluster *c, const char *origin, int line)
 int cluster_parse(const char *text, const char *origin, struct cluster *out)
 {
     struct cluster c = cluster_unknown();
-    int line_of_field[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = {
-        0
-    }; /* the line of each
-        * field; 0: not seen
-        * yet */
+    /* The line of each field; 0: not seen yet. */
+    int line_of[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = { 0 };
     int number = 0, ranks_line = 0;
 
     if (strnlen(text, TEXT_LIMIT_BYTES) == TEXT_LIMIT_BYTES)
@@ -330,10 +327,10 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
         if (i == cluster_field_count)
             return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", origin, number,
                         TEXT_SHORT(name, 60));
-        if (line_of_field[i])
+        if (line_of[i])
             return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", origin, number,
-                        name, line_of_field[i]);
-        line_of_field[i] = number;
+                        name, line_of[i]);
+        line_of[i] = number;
         if (cluster_fields[i].offset == offsetof(struct cluster, ranks))
             ranks_line = number;
         wrong = store_value(&cluster_fields[i], value, &c);

@@ -40,9 +40,9 @@ struct cluster {
     double memory_gbs;       /* device memory, read + written */
     double launch_us;        /* per kernel */
     double overlap_slowdown; /* share by which work is slower while the other stream is busy */
-    double noise_percent, outlier_percent, drift_percent; /* noise of one step: sigma of a
-                                                           * log-normal; share of steps that take 3
-                                                           * times as long; slow drift */
+    /* Noise of one step: sigma of a log-normal; share of steps that take 3 times as long; slow
+     * drift. */
+    double noise_percent, outlier_percent, drift_percent;
     double memory_gib; /* per rank; a plan that needs more is ruled out */
     /* Speeds of ranks beside each other (rank_speeds.h), as "8x100 8x50". The numbers above are the
      * slowest rank's, because all ranks wait for it where work is equal. With shares=speed the

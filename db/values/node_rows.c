@@ -35,9 +35,8 @@ uint64_t shape_node_rows(const struct moe_shape *shape, uint64_t tokens, uint64_
 {
     uint64_t slots = capacity * (shape->experts / shape_nodes(shape)), rows = need;
     uint64_t most = tokens < slots ? tokens : slots;
-    double filled = (double)shape->top_k * (double)tokens / shape->experts; /* rows per expert if
-                                                                             * routing is
-                                                                             * balanced */
+    /* The rows per expert if routing is balanced. */
+    double filled = (double)shape->top_k * (double)tokens / shape->experts;
 
     if (!need)
         return round_up_to_even(most);

@@ -68,6 +68,7 @@ extern const char *const plan_source_words[];
  * a layer of another layout than MOE_LAYOUT_HIDDEN. */
 struct moe_plan plan_default(const struct moe_shape *shape);
 
+/* Returns whether a plan equals the default plan of the shape. */
 bool plan_is_default(const struct moe_plan *plan, const struct moe_shape *shape);
 
 /* Returns whether two plans are equal on every axis. Their source does not count. */
@@ -152,6 +153,7 @@ size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t r
 /* ---- Plans of a declared space have a choice instead of moetune's axes, which are at their
  * defaults. All functions above accept them, too. */
 
+/* Returns the plan with that choice. */
 struct moe_plan declared_plan(uint32_t space, uint32_t choice);
 
 /* Returns the default plan of a space; the choice 0 where this process does not know the space. */

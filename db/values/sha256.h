@@ -27,9 +27,7 @@ bool sha256_has_fast(void);
 /* Writes a hash in hexadecimal. The macro's text lasts as long as the block around it. */
 #define SHA256_HEX(hash) sha256_hex(hash, (char[SHA256_HEX_BYTES]){ 0 })
 const char *sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
-void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]); /* hashes the bytes,
-                                                                                * and writes the
-                                                                                * hash in
-                                                                                * hexadecimal */
+/* Hashes the bytes, and writes the hash in hexadecimal. */
+void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]);
 
 #endif

@@ -40,6 +40,7 @@ enum status {
             goto out;                                                                              \
     } while (0)
 
+/* Returns the words for a status: "out of memory". */
 const char *status_word(int status);
 
 /* Prints one message and returns `status`. */

@@ -314,7 +314,7 @@ class Formats(unittest.TestCase):
         said = subprocess.run(show, capture_output=True, text=True, timeout=240).stdout
         self.assertIn("Nothing is proven to be faster than the default", said)
         self.assertIn(
-            "fewer than the buffer holds", self.export(*words, "--set", "nvl_buffer=4", code=2)
+            "less than the buffer", self.export(*words, "--set", "nvl_buffer=4", code=2)
         )
         self.assertIn(
             "DeepEP wants the axis num_sms", self.export(*words, "--set", "num_sms=", code=2)
