@@ -250,7 +250,7 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
         if (own != number)
             continue;
         /* The last bucket of a declared space has no end: its band ends at the measured key. */
-        edge = buckets_capacity(layer->buckets, e[end - 1].bucket);
+        edge = buckets_key_of(layer->buckets, e[end - 1].bucket);
         edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
                 buckets_lowest(layer->buckets, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,

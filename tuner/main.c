@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     verb_list(verbs);
     launch_restore_environment();
     if (launch_is_later_rank()) /* the first rank alone prints how to use the program */
-        log_usage_elsewhere();
+        log_mute_usage();
     screen_guard();
     log_columns(screen_columns);
     if (argc >= 2)

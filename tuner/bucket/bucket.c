@@ -86,7 +86,7 @@ static int load_distances(struct bucket *b)
     if (!b->distance)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (size_t arm = 0; arm < d->arm_count; arm++)
-        b->distance[arm] = declaration_apart(space, d->arms[arm].choice);
+        b->distance[arm] = declaration_distance(space, d->arms[arm].choice);
     return OK;
 }
 

@@ -312,7 +312,7 @@ int campaign_recognise(struct campaign *c)
         TRY(store_cluster_get(c->store, id, &known));
         c->steps_are = cluster_steps_are(&known);
     }
-    cluster_note_steps(&c->cluster, c->steps_are);
+    cluster_add_steps(&c->cluster, c->steps_are);
     /* The memory that is free now does not identify the cluster. */
     if (!c->setup->sim)
         c->cluster.memory_gib = NAN;

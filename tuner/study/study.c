@@ -148,7 +148,7 @@ static int find_machine(const struct study *study, const char *sim, struct clust
             add_name(names, cluster_fields[i].name);
     if (*names)
         return fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names);
-    cluster_silence(out); /* the published numbers are compared with times without noise */
+    cluster_remove_noise(out); /* the published numbers are compared with times without noise */
     snprintf(out->backend, sizeof(out->backend), "sim");
     return OK;
 }

@@ -126,7 +126,7 @@ void layer_plans_close(struct layer_plans *plans)
 
 uint64_t layer_plans_capacity(const struct layer_plans *plans, uint32_t bucket)
 {
-    return buckets_capacity(buckets_of(&plans->shape, plans->window), bucket);
+    return buckets_key_of(buckets_of(&plans->shape, plans->window), bucket);
 }
 
 int64_t layer_plans_bytes(const struct layer_plans *plans, int arm, uint32_t bucket)

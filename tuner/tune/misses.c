@@ -74,7 +74,7 @@ int misses_add_layers(struct tune_request *r)
         note(
             "skipped %zu of %zu recorded layers: they are not of the space %s, or not the layer of "
             "--shape",
-            others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
+            others, r->traffic.count + r->traffic.unknown_spaces, declaration_tag(r->declared, tag));
     else if (others)
         note("%s: skipped layers with a declared space, which their program measures: "
              "tune --space FILE --exec PROGRAM --from-misses %s",

@@ -154,9 +154,9 @@ static void choose_launch(struct collapse *c)
     const struct answers *a = c->answers;
     double most = 0;
 
-    c->launch = c->d->usual;
+    c->launch = c->d->default_choice;
     for (size_t i = 0; i <= a->count; i++) { /* the default launch comes first */
-        uint32_t launch = i ? a->list[i - 1].plan.choice : c->d->usual;
+        uint32_t launch = i ? a->list[i - 1].plan.choice : c->d->default_choice;
         double weight = 0;
 
         for (size_t k = 0; k < a->count; k++) {
@@ -235,7 +235,7 @@ static int collapse_class(struct collapse *c, struct class_switches *one)
             plan[one->count] =
                 (struct threshold_plan){ .candidate =
                                              declaration_same_launch(d, c->launch, d->plan[number]),
-                                         .distance = declaration_apart(d, d->plan[number]),
+                                         .distance = declaration_distance(d, d->plan[number]),
                                          .raised_axes = raised_axes(d, d->plan[number]) };
             one->plans[one->count++] = number;
         }
