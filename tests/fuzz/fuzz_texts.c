@@ -225,22 +225,22 @@ static const struct declaration *spoken_space(void)
 static bool take_said(const char *text)
 {
     const struct measured_guard guard = { "loss", false, 1 };
-    char why[SAID_WHY_BYTES];
+    char why[LINE_WHY_BYTES];
     bool understood = false;
-    struct said said;
+    struct program_line said;
 
     for (int spaced = 0; spaced < 2; spaced++) {
         const struct declaration *d = spaced ? spoken_space() : NULL;
 
         *why = 0;
-        if (!said_read(text, d, &said, why)) {
+        if (!program_line_read(text, d, &said, why)) {
             want(*why, "a line that is refused without a word");
             continue;
         }
         understood = true;
-        want(said.word != SAID_TELL || (said.ns > 0 && said.memory_bytes >= 0), "no time");
-        want(said.word != SAID_FAILED || *said.reason, "a failure without a reason");
-        want(said.numbers <= SAID_NUMBERS_MAX, "too many numbers");
+        want(said.word != LINE_TELL || (said.ns > 0 && said.memory_bytes >= 0), "no time");
+        want(said.word != LINE_FAILED || *said.reason, "a failure without a reason");
+        want(said.numbers <= LINE_NUMBERS_MAX, "too many numbers");
         guard_broken(&guard, &said, why);
     }
     return understood;

@@ -20,7 +20,7 @@ struct one_run {
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint32_t values_of[SEARCH_ARMS_MAX];
     struct launch_under_way now;
-    struct launch_bucket range;
+    struct launch_bucket shown;
 };
 
 static void list_arms(struct one_run *run, const struct moe_shape *shape)
@@ -62,14 +62,14 @@ static void begin(struct one_run *run, const char *path)
     d->run = row.id;
     search.shape = shape;
     search.arm_count = d->arm_count;
-    CHECK(!launch_bucket_open(&run->range, d, BUCKET, &search));
-    run->range.demand = 1;
-    CHECK(!launch_bucket_begin(&run->range));
+    CHECK(!launch_bucket_open(&run->shown, d, BUCKET, &search));
+    run->shown.demand = 1;
+    CHECK(!launch_bucket_begin(&run->shown));
 }
 
 static void end(struct one_run *run)
 {
-    launch_bucket_close(&run->range);
+    launch_bucket_close(&run->shown);
     CHECK(!store_commit(run->dictionary.store));
     store_close(run->dictionary.store);
 }
@@ -78,8 +78,8 @@ static void launch(struct one_run *run, uint32_t values)
 {
     run->now.number++;
     run->now.values = values;
-    launch_bucket_reset(&run->range, &run->now, DECISION_SEARCH);
-    launch_bucket_look(&run->range, &run->now);
+    launch_bucket_begin_launch(&run->shown, &run->now, DECISION_SEARCH);
+    launch_bucket_use_launch(&run->shown, &run->now);
 }
 
 /* Each plan has a level of its own, and one may have become fast. */
@@ -99,13 +99,13 @@ static int64_t step_ns(const struct truth *truth, int arm)
 /* Launches until so many samples came, or all is known. */
 static void sample(struct one_run *run, uint32_t samples, const struct truth *truth)
 {
-    struct launch_bucket *r = &run->range;
+    struct launch_bucket *r = &run->shown;
 
     while (samples && r->watched.state == BUCKET_OPEN) {
         launch(run, run->values_of[r->wanted]);
         for (; samples && launch_bucket_wants(r, &run->now); samples--)
-            CHECK(!launch_bucket_step(r, &run->now, step_ns(truth, r->wanted), 1));
-        CHECK(!launch_bucket_next(r));
+            CHECK(!launch_bucket_add_step(r, &run->now, step_ns(truth, r->wanted), 1));
+        CHECK(!launch_bucket_advance(r));
     }
 }
 
@@ -124,16 +124,16 @@ static uint32_t cut_often(const char *path)
     while (state == BUCKET_OPEN) {
         begin(&run, path);
         sample(&run, 1 + draw(3), &truth);
-        CHECK(!launch_bucket_next(&run.range));
-        state = run.range.watched.state;
+        CHECK(!launch_bucket_advance(&run.shown));
+        state = run.shown.watched.state;
         CHECK((dictionary_entry(&run.dictionary, BUCKET, &entry) == OK) == (state != BUCKET_OPEN));
         cuts += state == BUCKET_OPEN;
         end(&run);
     }
     CHECK(state == BUCKET_DECIDED);
     begin(&run, path);
-    CHECK(run.range.watched.state == BUCKET_DECIDED &&
-          !entry_is(&run.range.bucket.entry, ENTRY_CUT));
+    CHECK(run.shown.watched.state == BUCKET_DECIDED &&
+          !entry_is(&run.shown.bucket.entry, ENTRY_CUT));
     end(&run);
     return cuts;
 }
@@ -154,7 +154,7 @@ static void a_range_that_is_cut_off_says_nothing_and_goes_on(void)
  * occasion.  How many of the former gave it up. */
 static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
 {
-    struct launch_bucket *r = &run->range;
+    struct launch_bucket *r = &run->shown;
     uint32_t own = 0;
 
     while (r->watched.state == BUCKET_OPEN && own < 2 * LAUNCH_PATIENCE) {
@@ -164,11 +164,12 @@ static uint32_t vain_launches(struct one_run *run, uint32_t *on_occasion)
                draw(3) ? (run->values_of[r->wanted] + 1 + draw(2)) % 3 : run->values_of[r->wanted]);
         own += launch_bucket_wants(r, &run->now) && !r->on_occasion;
         *on_occasion += launch_bucket_wants(r, &run->now) && r->on_occasion;
-        gives_up = launch_bucket_wish(r, &run->now) == WISH_SAMPLE && watched_in_vain(&r->watched);
+        gives_up =
+            launch_bucket_wish(r, &run->now) == WISH_SAMPLE && watched_count_miss(&r->watched);
         CHECK(gives_up == (own == LAUNCH_PATIENCE));
         if (gives_up)
             r->watched.state = BUCKET_GIVEN_UP;
-        CHECK(!launch_bucket_next(r));
+        CHECK(!launch_bucket_advance(r));
     }
     return own;
 }
@@ -184,7 +185,7 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
         snprintf(name, sizeof(name), "vain-%d.db", i);
         begin(&run, place(name));
         sample(&run, 3 + draw(6), &(struct truth){ draw(1000), -1 });
-        if (run.range.watched.state == BUCKET_OPEN)
+        if (run.shown.watched.state == BUCKET_OPEN)
             CHECK(vain_launches(&run, &on_occasion) == LAUNCH_PATIENCE);
         end(&run);
     }
@@ -195,7 +196,7 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
 
 static void read_beliefs(const struct one_run *run, struct normal *levels)
 {
-    struct search *search = run->range.dictionary.search;
+    struct search *search = run->shown.dictionary.search;
 
     for (int arm = 0; arm < (int)run->dictionary.arm_count; arm++)
         levels[arm] = search->ops->level(search, arm);
@@ -207,8 +208,8 @@ static bool fail_and_begin_again(struct one_run *run, const char *path, int arm)
     bool open;
     struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
 
-    CHECK(!launch_bucket_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
-    open = run->range.watched.state == BUCKET_OPEN;
+    CHECK(!launch_bucket_fail(&run->shown, arm, TRIAL_CRASHED, "it died"));
+    open = run->shown.watched.state == BUCKET_OPEN;
     read_beliefs(run, here);
     end(run);
     begin(run, path);
@@ -231,8 +232,8 @@ static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
         snprintf(name, sizeof(name), "again-%d.db", i);
         begin(&run, place(name));
         sample(&run, 1000, &(struct truth){ draw(1000), -1 });
-        arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
-        if (run.range.watched.state == BUCKET_DECIDED && arm != run.dictionary.default_arm)
+        arm = dictionary_arm(&run.dictionary, &run.shown.bucket.entry.plan);
+        if (run.shown.watched.state == BUCKET_DECIDED && arm != run.dictionary.default_arm)
             open += fail_and_begin_again(&run, place(name), arm);
         end(&run);
     }
@@ -255,9 +256,9 @@ static void a_gain_is_that_of_a_further_launch(void)
         begin(&run, place(name));
         sample(&run, 1000, &truth);
         usual = run.dictionary.default_arm;
-        arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
+        arm = dictionary_arm(&run.dictionary, &run.shown.bucket.entry.plan);
         for (int further = 0; further < 10 && arm != usual; further++, of++) {
-            struct gain gain = run.range.bucket.entry.gain;
+            struct gain gain = run.shown.bucket.entry.gain;
             double found = 1 - (double)step_ns(&truth, arm) / (double)step_ns(&truth, usual);
 
             held += gain.low <= found && found <= gain.high;

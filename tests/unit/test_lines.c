@@ -14,12 +14,12 @@
 
 static const struct declaration *plain, *classes;
 
-static bool reads(const char *line, const struct declaration *d, struct said *said)
+static bool reads(const char *line, const struct declaration *d, struct program_line *said)
 {
-    static char why[SAID_WHY_BYTES];
+    static char why[LINE_WHY_BYTES];
 
     *why = 0;
-    if (said_read(line, d, said, why))
+    if (program_line_read(line, d, said, why))
         return true;
     CHECK(*why);
     return false;
@@ -27,13 +27,13 @@ static bool reads(const char *line, const struct declaration *d, struct said *sa
 
 static void questions_are_read(void)
 {
-    struct said s;
+    struct program_line s;
 
-    CHECK(reads("ask 600", NULL, &s) && s.word == SAID_ASK && s.key == 600);
+    CHECK(reads("ask 600", NULL, &s) && s.word == LINE_ASK && s.key == 600);
     CHECK(reads("ask 4294967295", NULL, &s) && s.key == UINT32_MAX);
     CHECK(reads("ask 600", plain, &s) && s.class_thousandths == 0);
     CHECK(reads("ask 600 1.75", classes, &s) && s.class_thousandths == 1750);
-    CHECK(reads("status", plain, &s) && s.word == SAID_STATUS);
+    CHECK(reads("status", plain, &s) && s.word == LINE_STATUS);
     CHECK(!reads("ask", NULL, &s) && !reads("ask -1", NULL, &s) && !reads("ask 6x", NULL, &s));
     CHECK(!reads("ask 4294967296", NULL, &s) && !reads("ask 6 7", plain, &s));
     CHECK(!reads("ask 600", classes, &s) && !reads("ask 600 x", classes, &s));
@@ -44,7 +44,7 @@ static void questions_are_read(void)
 /* An edge belongs to the class below it, and what is a little above does not. */
 static void classes_end_at_their_edges(void)
 {
-    struct said s;
+    struct program_line s;
 
     CHECK(reads("ask 1 1.25", classes, &s));
     CHECK(declaration_bucket(classes, 1, s.class_thousandths) == 0);
@@ -55,9 +55,9 @@ static void classes_end_at_their_edges(void)
 static void times_are_read(void)
 {
     char line[1024] = "tell 5";
-    struct said s;
+    struct program_line s;
 
-    CHECK(reads("tell 12.5", NULL, &s) && s.word == SAID_TELL && s.ns == 12500 && !s.numbers);
+    CHECK(reads("tell 12.5", NULL, &s) && s.word == LINE_TELL && s.ns == 12500 && !s.numbers);
     CHECK(reads("tell 0.0001", NULL, &s) && s.ns == 1);
     CHECK(reads("tell 1 memory=1234", NULL, &s) && s.memory_bytes == 1234);
     CHECK(reads("tell 1 memory=512MiB loss=3.5 drops=-1e-3", plain, &s));
@@ -70,7 +70,7 @@ static void times_are_read(void)
     CHECK(!reads("tell nan", NULL, &s) && !reads("tell 1e12", NULL, &s));
     CHECK(!reads("tell 1 loss", plain, &s) && !reads("tell 1 =3", plain, &s));
     CHECK(!reads("tell 1 memory=much", plain, &s) && !reads("tell 1 loss=1 loss=2", plain, &s));
-    for (int i = 0; i <= SAID_NUMBERS_MAX; i++)
+    for (int i = 0; i <= LINE_NUMBERS_MAX; i++)
         sprintf(line + strlen(line), " n%d=1", i);
     CHECK(!reads(line, plain, &s));
     /* Of a line that fills its room there may have been more: perhaps another time. */
@@ -84,7 +84,7 @@ static void times_are_read(void)
 
 static void failures_have_a_reason(void)
 {
-    struct said s;
+    struct program_line s;
 
     CHECK(reads("failed no room", NULL, &s) && !strcmp(s.reason, "no room"));
     CHECK(reads("failed", NULL, &s) && *s.reason);
@@ -92,9 +92,9 @@ static void failures_have_a_reason(void)
 
 static void guards_hold_or_break(void)
 {
-    char why[SAID_WHY_BYTES];
+    char why[LINE_WHY_BYTES];
     struct measured_guard most, least;
-    struct said s;
+    struct program_line s;
 
     CHECK(!guard_parse("loss<=3", &most) && !guard_parse("gain>=1.5", &least));
     CHECK(reads("tell 1 loss=3 gain=1.5", plain, &s));
@@ -103,7 +103,8 @@ static void guards_hold_or_break(void)
     CHECK(guard_broken(&most, &s, why) && strstr(why, "loss=3.1"));
     CHECK(guard_broken(&least, &s, why));
     CHECK(reads("tell 1 loss=nan", plain, &s));
-    CHECK(guard_broken(&most, &s, why) && guard_broken(&least, &s, why) && strstr(why, "not told"));
+    CHECK(guard_broken(&most, &s, why) && guard_broken(&least, &s, why) &&
+          strstr(why, "does not tell"));
     for (const char *const *bad = (const char *const[]){ "loss", "loss<3", "<=3", "loss<=x",
                                                          "loss=3", "memory<=3", "3a<=1", NULL };
          *bad; bad++)
@@ -156,8 +157,9 @@ static void plans_are_sorted_by_launch(void)
         const struct launch_values *way = &ways[way_of[i]];
 
         CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->arm].choice));
-        CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->safe].choice));
-        CHECK(declaration_value(plain, plans[way->safe].choice, 1) == plain->axis[1].fallback);
+        CHECK(declaration_same_launch(plain, plans[i].choice, plans[way->nearest_arm].choice));
+        CHECK(declaration_value(plain, plans[way->nearest_arm].choice, 1) ==
+              plain->axis[1].fallback);
         for (size_t j = 0; j < i; j++)
             CHECK((way_of[i] == way_of[j]) ==
                   declaration_same_launch(plain, plans[i].choice, plans[j].choice));
@@ -185,22 +187,23 @@ static void launches_take_turns(void)
 static void steps_become_samples(void)
 {
     const struct launch_watch watch = { .least = 3 };
-    struct watched range = { .asked = 1 };
+    struct watched_bucket watched = { .last_ask = 1 };
     int64_t sample = 0;
 
-    CHECK(!watched_step(&range, 30, 3, &sample) && !watched_step(&range, 10, 3, &sample));
-    CHECK(watched_step(&range, 20, 3, &sample) && sample == 20 && range.samples == 1);
-    CHECK(!watched_in_vain(&range) && watch_awaits(&watch, &range, 1, true, 2));
-    CHECK(watch_awaits(&watch, &range, 1, false, 20) &&
-          !watch_awaits(&watch, &range, 1, true, 20) &&
-          !watch_awaits(&watch, &range, 1, false, 1000) && !watch_looks(&watch, 1));
+    CHECK(!watched_add_step(&watched, 30, 3, &sample) &&
+          !watched_add_step(&watched, 10, 3, &sample));
+    CHECK(watched_add_step(&watched, 20, 3, &sample) && sample == 20 && watched.samples == 1);
+    CHECK(!watched_count_miss(&watched) && watch_awaits(&watch, &watched, 1, true, 2));
+    CHECK(watch_awaits(&watch, &watched, 1, false, 20) &&
+          !watch_awaits(&watch, &watched, 1, true, 20) &&
+          !watch_awaits(&watch, &watched, 1, false, 1000) && !watch_explores(&watch, 1));
     /* One of four buckets is waited for longer, if the program has ever asked for it. */
-    CHECK(!watch_awaits(&watch, &range, 4, false, 200));
-    range.seen = true;
-    CHECK(watch_awaits(&watch, &range, 4, false, 200));
+    CHECK(!watch_awaits(&watch, &watched, 4, false, 200));
+    watched.seen = true;
+    CHECK(watch_awaits(&watch, &watched, 4, false, 200));
     for (int launch = 0; launch < LAUNCH_PATIENCE; launch++) {
-        watched_reset(&range);
-        CHECK(watched_in_vain(&range) == (launch == LAUNCH_PATIENCE - 1));
+        watched_begin(&watched);
+        CHECK(watched_count_miss(&watched) == (launch == LAUNCH_PATIENCE - 1));
     }
 }
 

@@ -16,12 +16,12 @@
 
 enum { READ_MS = 200, LAST_READ_MS = 10 };
 
-/* A shell reads and writes descriptors of one digit only. */
+/* The program finds its pipes at these descriptors.  A shell can only name those of one digit. */
 enum { ITS_INPUT = 8, ITS_OUTPUT = 9, ABOVE_BOTH = 10 };
 
-/* Names a descriptor in the environment: VARIABLE is the path by which whatever the program starts
- * can open it, VARIABLE_FD the number that it has in the program. */
-static void name(const char *variable, pid_t owner, int fd, int its_fd)
+/* Names a descriptor in the environment.  VARIABLE is a path that the program's children can open,
+ * and VARIABLE_FD is its number in the program. */
+static void name_descriptor(const char *variable, pid_t owner, int fd, int its_fd)
 {
     char value[64], number[96];
 
@@ -32,9 +32,9 @@ static void name(const char *variable, pid_t owner, int fd, int its_fd)
     setenv(number, value, 1);
 }
 
-/* Unsets a variable that has no value: what this process was started with says nothing of the
- * launch. */
-static void pass(const char *variable, const char *value)
+/* Sets a variable, or unsets it if there is no value: the program must not inherit this process's
+ * own. */
+static void set_or_unset(const char *variable, const char *value)
 {
     if (value)
         setenv(variable, value, 1);
@@ -42,25 +42,25 @@ static void pass(const char *variable, const char *value)
         unsetenv(variable);
 }
 
-/* What a process needs to become the program. */
-struct birth {
+/* What a process needs to become the program.  Everything is borrowed. */
+struct program_start {
     const struct child_job *job;
     pid_t owner;
     int input, output;
 };
 
-/* Called by the keeper in its child; never returns. */
-static void become(const void *self)
+/* Turns the keeper's child into the program.  Never returns. */
+static void become_program(const void *self)
 {
-    const struct birth *b = self;
-    const struct child_job *job = b->job;
-    int input = b->input, output = b->output;
+    const struct program_start *start = self;
+    const struct child_job *job = start->job;
+    int input = start->input, output = start->output;
     char width[16];
 
     snprintf(width, sizeof(width), "%" PRIu32, job->window);
     signal(SIGPIPE, SIG_DFL);
-    name("MOETUNE_FROM", b->owner, input, ITS_INPUT);
-    name("MOETUNE_TO", b->owner, output, ITS_OUTPUT);
+    name_descriptor("MOETUNE_FROM", start->owner, input, ITS_INPUT);
+    name_descriptor("MOETUNE_TO", start->owner, output, ITS_OUTPUT);
     input = fcntl(input, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     output = fcntl(output, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     if (dup2(input, ITS_INPUT) < 0 || dup2(output, ITS_OUTPUT) < 0)
@@ -69,23 +69,23 @@ static void become(const void *self)
         dup2(fileno(job->errors), STDERR_FILENO);
     setenv("MOETUNE_WINDOW", width, 1);
     setenv("MOETUNE_LAYER", job->layer, 1);
-    pass("MOETUNE_SPACE", job->space);
-    pass("MOETUNE_PLAN", job->plan);
+    set_or_unset("MOETUNE_SPACE", job->space);
+    set_or_unset("MOETUNE_PLAN", job->plan);
     execl("/bin/sh", "sh", "-c", job->command, (char *)NULL);
     _exit(127);
 }
 
-static void close_pipes(struct child *g)
+static void close_pipes(struct child *child)
 {
-    close(g->talk.to);
-    close(g->talk.from);
-    close(g->its_input);
-    close(g->its_output);
+    close(child->talk.to);
+    close(child->talk.from);
+    close(child->its_input);
+    close(child->its_output);
 }
 
 int child_start(const struct child_job *job, struct child *out)
 {
-    struct birth birth = { .job = job, .owner = getpid() };
+    struct program_start start = { .job = job, .owner = getpid() };
     int to[2], from[2];
 
     if (pipe2(to, O_CLOEXEC))
@@ -97,9 +97,9 @@ int child_start(const struct child_job *job, struct child *out)
         close(to[1]);
         return rc;
     }
-    fcntl(to[1], F_SETFL, O_NONBLOCK); /* who does not read is not waited for */
-    birth.input = to[0];
-    birth.output = from[1];
+    fcntl(to[1], F_SETFL, O_NONBLOCK); /* do not wait for a program that does not read */
+    start.input = to[0];
+    start.output = from[1];
     *out = (struct child){ .talk = { .to = to[1], .from = from[0] },
                            .its_input = to[0],
                            .its_output = from[1] };
@@ -107,14 +107,15 @@ int child_start(const struct child_job *job, struct child *out)
     out->talk.pid = fork();
     if (out->talk.pid == 0) {
         setpgid(0, 0);
-        keeper_become(birth.owner, become, &birth);
+        keeper_become(start.owner, become_program, &start);
     }
     if (out->talk.pid < 0) {
         close_pipes(out);
         *out = (struct child){ .its_input = -1 };
         return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
     }
-    setpgid(out->talk.pid, out->talk.pid); /* whoever of the two comes first */
+    setpgid(out->talk.pid,
+            out->talk.pid); /* both processes set it, because either may come first */
     return OK;
 }
 
@@ -135,27 +136,27 @@ bool child_ended(const struct child *child)
     return waitid(P_PID, (id_t)child->talk.pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-void child_stop(struct child *g)
+void child_stop(struct child *child)
 {
-    if (!g->talk.pid || g->stopped || child_ended(g))
+    if (!child->talk.pid || child->stopped || child_ended(child))
         return;
-    g->stopped = true;
-    kill(-g->talk.pid, SIGTERM);
+    child->stopped = true;
+    kill(-child->talk.pid, SIGTERM);
 }
 
-void child_end(struct child *g, int *exit_code, char *how, size_t size)
+void child_end(struct child *child, int *exit_code, char *how, size_t size)
 {
     int status = 0;
 
-    if (!g->talk.pid)
+    if (!child->talk.pid)
         return;
-    child_stop(g);
-    for (int ms = 0; g->stopped && ms < KEEPER_ENDS_MS && !child_ended(g); ms += 10)
+    child_stop(child);
+    for (int ms = 0; child->stopped && ms < KEEPER_ENDS_MS && !child_ended(child); ms += 10)
         usleep(10000);
-    kill(-g->talk.pid, SIGKILL); /* also what it left behind */
-    waitpid(g->talk.pid, &status, 0);
-    close_pipes(g);
-    *exit_code = !g->stopped && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    kill(-child->talk.pid, SIGKILL); /* also processes that it left behind */
+    waitpid(child->talk.pid, &status, 0);
+    close_pipes(child);
+    *exit_code = !child->stopped && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     launch_describe_end(status, "the program", "the program", how, size);
-    *g = (struct child){ .its_input = -1 };
+    *child = (struct child){ .its_input = -1 };
 }

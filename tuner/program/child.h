@@ -1,4 +1,4 @@
-/* Somebody else's program: started, spoken to in lines, ended. */
+/* Starts somebody else's program, exchanges lines with it and ends it. */
 #ifndef CHILD_H
 #define CHILD_H
 
@@ -6,40 +6,48 @@
 
 #include <stdio.h>
 
+/* A program that was started.  The caller owns it; child_end() empties it. */
 struct child {
     struct launched talk;      /* its process is the program's keeper */
-    int its_input, its_output; /* kept open, so that whatever it starts can open them by name */
-    bool stopped;              /* it did not end by itself */
+    int its_input, its_output; /* our copies of its ends of the pipes.  They stay open, so that its
+                                * children can open them by name. */
+    bool stopped;              /* child_stop() has sent it SIGTERM */
 };
 
+/* What to start.  All members are borrowed for the call. */
 struct child_job {
     const char *command;
-    const char *layer; /* as shape_format() writes it */
-    uint32_t window;
-    const char *space, *plan; /* its space, and the values of this launch; NULL: none */
-    FILE *errors;             /* what it says on standard error goes there; NULL: to ours */
+    const char *layer;        /* as shape_format() writes it */
+    uint32_t window;          /* width of a bucket */
+    const char *space, *plan; /* text of its space, and the launch values; NULL: none */
+    FILE *errors;             /* gets its standard error; NULL: ours */
 };
 
-/* Runs the command by /bin/sh in a process group of its own, below a keeper: where this process is
- * killed, so is all that it started.  It finds our lines at the descriptor
- * $MOETUNE_FROM_FD and its own at $MOETUNE_TO_FD; launchers that close descriptors leave it the
- * files $MOETUNE_FROM and $MOETUNE_TO, which are the same.  $MOETUNE_WINDOW: the width of a bucket,
- * within which an answer holds.  $MOETUNE_LAYER: the layer, so that a program that runs another one
- * can say so.  $MOETUNE_SPACE, $MOETUNE_PLAN: the text of the space that it declared, and what this
- * launch has of it. */
+/* Runs the command by /bin/sh in a process group of its own, below a keeper.  If this process is
+ * killed, the keeper kills all that the command started.
+ *
+ * The program reads our lines at the descriptor $MOETUNE_FROM_FD, and writes its own to
+ * $MOETUNE_TO_FD.  The files $MOETUNE_FROM and $MOETUNE_TO are the same; they are for launchers
+ * that close descriptors.  $MOETUNE_WINDOW is the width of a bucket; an answer holds for a bucket.
+ * $MOETUNE_LAYER is the layer, so that a program that runs another one can refuse.  $MOETUNE_SPACE
+ * is the text of the declared space, and $MOETUNE_PLAN has the launch values.
+ *
+ * ERR_LAUNCH, after a message, if there is no pipe or no process. */
 int child_start(const struct child_job *job, struct child *out);
 
-/* A line; UNSUPPORTED: nothing came in a while, a short one where it is `about_to_end`. */
+/* Reads a line.  UNSUPPORTED: no line came for a while; with `about_to_end` the while is short. */
 int child_read(struct child *child, bool about_to_end, char *line, size_t size);
-int child_write(struct child *child, const char *line); /* ERR_LAUNCH: it does not listen */
+/* Writes a line.  ERR_LAUNCH: the program does not read. */
+int child_write(struct child *child, const char *line);
 
+/* Returns whether the program has ended.  Its last lines can still be read. */
 bool child_ended(const struct child *child);
 
-/* Tells it to end, unless it has ended or was told. */
+/* Sends SIGTERM once, unless the program has ended. */
 void child_stop(struct child *child);
 
-/* Stops it, waits, and ends it with all that it started; says how it ended.  *exit_code is -1 if it
- * was not by itself. Nothing if it was never started. */
+/* Stops the program, waits, and kills it with all that it started.  Writes how it ended; *exit_code
+ * is -1 if it did not end by itself.  Does nothing if it was never started. */
 void child_end(struct child *child, int *exit_code, char *how, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* Has a program tune its own layer: by the live tuner while it runs or, where it has a space of its
- * own, by one launch after the other. */
+/* Tunes the layer of a program.  A program without a space is answered by the live tuner while it
+ * runs; one with a declared space is tuned by one launch after the other. */
 #include "exec_protocol.h"
 
 #include "buckets.h"
@@ -69,71 +69,75 @@ const char *const exec_protocol_help =
     "launches die alike before the program wrote a line, the run ends.\n";
 /* clang-format on */
 
-/* In a row, under plans that nobody wanted to try: what is tried and fails is not asked for again.
- */
+/* After so many failures in a row, under plans that were not being tried, the run ends.  A plan
+ * that fails while it is tried is not answered again, so it does not count. */
 enum { FAILURES_MAX = 32 };
-/* Once in so many steps a program may die by chance under the default plan. */
+/* Under the default plan a program may die once in so many steps, by chance. */
 enum { STEPS_PER_DEATH = 100 };
 
+/* One run of exec_protocol(), which allocates and frees it. */
 struct exec_protocol {
     const struct tune_options *options;
     struct tune_request request;
-    char go_on[CAMPAIGN_COMMAND_BYTES], decide[CAMPAIGN_COMMAND_BYTES]; /* what to type */
-    char path[PATH_MAX];
-    struct live *live;
+    char go_on[CAMPAIGN_COMMAND_BYTES];  /* the command that continues this run */
+    char decide[CAMPAIGN_COMMAND_BYTES]; /* the command that spends more effort */
+    char path[PATH_MAX];                 /* of the database */
+    struct live *live;                   /* without a space */
     struct session session;
     struct measured_guard guards[OPTION_LIST_MAX];
-    struct bucket_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
+    struct bucket_demand *demands; /* of --from-misses; NULL: all that the program asks for */
     size_t demand_count;
-    struct launches_report report;
-    uint32_t failures, deaths; /* as FAILURES_MAX counts them; under the default plan */
-    char limits[1024];
+    struct launches_report report; /* with a space; its cluster and shape also without */
+    uint32_t failures;             /* in a row, see FAILURES_MAX */
+    uint32_t deaths;               /* under the default plan */
+    char limits[1024]; /* the options that decide whether a plan fails, for the run's row */
 };
 
 /* ---- without a space: the live tuner answers */
 
-static void program_tells(struct exec_protocol *v, const struct said *told)
+static void learn_time(struct exec_protocol *v, const struct program_line *tell)
 {
     struct session *s = &v->session;
 
-    live_tell(v->live, told->ns);
+    live_tell(v->live, tell->ns);
     s->progress.done = live_status(v->live).decided;
     s->progress.buckets = s->progress.done + live_status(v->live).open;
     s->progress.steps++;
     progress_show(&s->progress, "c=%" PRIu64 " %s %.3f ms", s->key, PLAN_WORDS(&s->plan),
-                  (double)told->ns * 1e-6);
+                  (double)tell->ns * 1e-6);
 }
 
-static int converse(struct exec_protocol *v, struct launch_end *end)
+/* Runs one launch, and answers each of its lines. */
+static int run_launch(struct exec_protocol *v, struct launch_end *end)
 {
     struct session *s = &v->session;
-    struct said said;
+    struct program_line line;
     int rc = session_start(s, v->options->exec, NULL, false);
 
-    while (!rc && !(rc = session_next(s, &said))) {
+    while (!rc && !(rc = session_next(s, &line))) {
         struct moe_plan plan = MOE_PLAN_INIT;
 
-        if ((said.word == SAID_TELL || said.word == SAID_FAILED) && said.memory_bytes)
-            live_memory(v->live, said.memory_bytes);
-        switch (said.word) {
-        case SAID_ASK:
-            live_ask(v->live, (uint32_t)said.key, &plan);
+        if ((line.word == LINE_TELL || line.word == LINE_FAILED) && line.memory_bytes)
+            live_memory(v->live, line.memory_bytes);
+        switch (line.word) {
+        case LINE_ASK:
+            live_ask(v->live, (uint32_t)line.key, &plan);
             session_answer(s, &plan);
             break;
-        case SAID_TELL: program_tells(v, &said); break;
-        case SAID_FAILED:
-            rc = live_failed(v->live, s->failed_as, said.reason);
+        case LINE_TELL: learn_time(v, &line); break;
+        case LINE_FAILED:
+            rc = live_failed(v->live, s->failed_as, line.reason);
             rc = rc == UNSUPPORTED ? OK : rc;
             break;
-        case SAID_STATUS: session_status(s, live_status(v->live)); break;
-        case SAID_NOTHING: break;
+        case LINE_STATUS: session_status(s, live_status(v->live)); break;
+        case LINE_NONE: break;
         }
     }
     return session_end(s, rc, end);
 }
 
-/* The program ended or fell silent in a step: its plan is to blame, unless it is the default one,
- * or something else may have killed the program. */
+/* The program ended or fell silent in a step.  Blames the plan, unless it is the default plan or
+ * the program may have died by chance. */
 static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
@@ -156,32 +160,32 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
                : fail(ERR_LAUNCH, "the program failed %d times in a row: %s", FAILURES_MAX, why);
 }
 
-/* One launch.  UNSUPPORTED if the program has to be started again. */
-static int live_once(struct exec_protocol *v)
+/* Runs one launch.  UNSUPPORTED: the program must be started again. */
+static int run_once(struct exec_protocol *v)
 {
     const struct session *s = &v->session;
     struct launch_end end;
 
-    TRY(converse(v, &end));
+    TRY(run_launch(v, &end));
     if (s->running) {
         TRY(blame(v, &end));
         return UNSUPPORTED;
     }
     if (end.hung)
-        return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
-    if (end.exit_code && s->asked)
+        return fail(ERR_LAUNCH, "the program fell silent between two steps");
+    if (end.exit_code && s->asks)
         return fail(ERR_LAUNCH, "%s", end.how);
     if (end.exit_code)
         return fail(ERR_LAUNCH, "%s before it asked anything: %s", end.how,
                     TEXT_SHORT(v->options->exec, 300));
-    if (s->asked)
+    if (s->asks)
         return OK;
     return fail(ERR_LAUNCH,
-                "the program ended without asking anything: `moetune help tune` has the lines that "
-                "it writes and reads; --space FILE says which knobs of its own it has");
+                "the program ended without asking anything: `moetune help tune` shows the lines "
+                "that it writes and reads; --space FILE declares its own knobs");
 }
 
-/* ---- the whole of it */
+/* ---- the tuning */
 
 static double now_us(void *self)
 {
@@ -189,7 +193,8 @@ static double now_us(void *self)
     return (double)host_clock_ns() * 1e-3;
 }
 
-/* Lists what trainers asked for and is not in the table.  UNSUPPORTED: nothing. */
+/* Lists the buckets that trainers asked for and the table does not have.  UNSUPPORTED: there are
+ * none. */
 static int list_demands(struct exec_protocol *v)
 {
     struct misses misses;
@@ -208,28 +213,29 @@ static int list_demands(struct exec_protocol *v)
             (struct bucket_demand){ misses.list[i].bucket, misses.list[i].asked };
     misses_free(&misses);
     if (!v->demands)
-        return fail(ERR_NOMEM, "ranges that were asked for");
+        return fail(ERR_NOMEM, "buckets that were asked for");
     return v->demand_count ? OK : UNSUPPORTED;
 }
 
+/* Tunes a program without a space. */
 static int tune_live(struct exec_protocol *v, const struct table_setup *setup)
 {
-    size_t left = v->demand_count; /* of what --from-misses wanted */
+    size_t open = v->demand_count; /* buckets of --from-misses that are not decided */
     int rc;
 
     rc = live_open(setup, &v->live);
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
-    while (!rc && (rc = live_once(v)) == UNSUPPORTED)
+    while (!rc && (rc = run_once(v)) == UNSUPPORTED)
         rc = OK;
-    for (uint32_t i = 0; !rc && left && i < v->live->buckets.count; i++) {
+    for (uint32_t i = 0; !rc && open && i < v->live->buckets.count; i++) {
         const struct live_bucket *lb = v->live->buckets.items[i];
 
-        left -= lb->state != LIVE_OPEN && bucket_demand(setup, lb->bucket.key.bucket);
+        open -= lb->state != LIVE_OPEN && bucket_demand(setup, lb->bucket.key.bucket);
     }
-    if (!rc && left)
-        note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
-             v->demand_count);
+    if (!rc && open)
+        note("%zu of %zu buckets are not decided: the program did not ask for them, or too seldom",
+             open, v->demand_count);
     if (!rc || rc == ERR_CUT) {
         v->report.cluster = v->live->dictionary.cluster;
         v->report.shape = v->live->dictionary.shape;
@@ -238,16 +244,17 @@ static int tune_live(struct exec_protocol *v, const struct table_setup *setup)
     return rc;
 }
 
-/* ---- what is said at the end */
+/* ---- what is printed at the end */
 
-/* What became of the trials of each value of an axis. */
+/* How many trials of each value of each axis ran and failed.  A plain value that borrows its space.
+ */
 struct outcomes {
     const struct declaration *space;
     uint32_t ran[DECLARATION_AXES_MAX][DECLARATION_VALUES_MAX];
     uint32_t failed[DECLARATION_AXES_MAX][DECLARATION_VALUES_MAX];
-    size_t axis; /* of one value, why the last of its trials failed */
+    size_t axis; /* with `value`: whose last failure is wanted */
     uint32_t value;
-    struct trial_row last;
+    struct trial_row last; /* that failure */
 };
 
 static int count_outcome(void *self, const struct trial_row *trial)
@@ -268,8 +275,8 @@ static int count_outcome(void *self, const struct trial_row *trial)
     return OK;
 }
 
-/* Says of which values no plan ever ran, in whichever range: they may be misspelt, or ask for what
- * is not installed here. */
+/* Prints the values with which no plan ran in any bucket.  They may be misspelt, or need something
+ * that is not installed. */
 static int print_failures(struct store *store, const struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
@@ -307,8 +314,8 @@ static int count_undecided(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* The table, what to do with it, and how the program was started. */
-static int print(struct exec_protocol *v)
+/* Prints the table, what to do with it, and the launches. */
+static int print_result(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
     struct store *store;
@@ -343,22 +350,22 @@ static int print(struct exec_protocol *v)
             .decide = effort_words[v->options->effort + 1] ? v->decide : NULL });
     }
     if (rc == OK || rc == UNSUPPORTED) {
-        int said = print_failures(store, v);
+        int printed = print_failures(store, v);
 
-        rc = said ? said : rc;
+        rc = printed ? printed : rc;
     }
     if (r->launches)
         printf("launches  %" PRIu32, r->launches);
     if (r->values > 1)
-        printf(", of %" PRIu32 " ways to start the program", r->values);
+        printf(", of %" PRIu32 " sets of launch values", r->values);
     if (r->launches)
         printf("\n");
     if (*r->doubted)
         printf("undecided %s is probably %.1f %% faster than the default launch (chance %.0f %%)\n",
                r->doubted, 100 * r->doubt.gain, 100 * r->doubt.chance);
     if (r->given_up)
-        note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
-             " steps of them in a launch (--launch-steps)",
+        note("%" PRIu32 " of %" PRIu32 " buckets are given up: the program did not run %" PRIu32
+             " steps there in a launch (--launch-steps)",
              r->given_up, r->buckets, r->steps);
     if (!rc && v->options->paste)
         rc = paste_all(store, v->path, NULL);
@@ -366,9 +373,10 @@ static int print(struct exec_protocol *v)
     return rc < 0 ? rc : OK;
 }
 
+/* Tunes the program, with or without a space, and prints the result. */
 static int tune_program(struct exec_protocol *v)
 {
-    /* Nothing is at stake but time: as much is tried as is asked for. */
+    /* Trying plans delays no training here, so it may take all the time. */
     static const double no_limit = INFINITY;
     const struct tune_options *o = v->options;
     const struct declaration *d = v->request.declared;
@@ -383,8 +391,8 @@ static int tune_program(struct exec_protocol *v)
                     "space of its own",
                     o->launch_steps);
     if (o->retune && !d)
-        return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
-                                  "the program's steps become slower");
+        return fail(ERR_ARGUMENT, "--exec without --space does not go with --retune: a bucket is "
+                                  "measured again when the program's steps become slower");
     TRY(store_path(o->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     if (o->misses.count)
@@ -419,9 +427,9 @@ static int tune_program(struct exec_protocol *v)
              v->go_on);
     if ((rc && rc != ERR_CUT) || !r->cluster)
         return rc;
-    printed = print(v);
+    printed = print_result(v);
     if (!rc && r->buckets && !r->decided)
-        rc = fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
+        rc = fail(ERR_LAUNCH, "nothing is decided, and the same command would decide nothing");
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept.  To go on: %s", v->go_on);
     return rc ? rc : printed;
@@ -431,28 +439,27 @@ static int open_session(struct exec_protocol *v)
 {
     const struct tune_options *o = v->options;
     struct session *s = &v->session;
-    bool whole;
+    bool fits;
 
     *s = (struct session){ .shape = v->request.spaces[0].shape,
                            .buckets =
                                buckets_of(&v->request.spaces[0].shape, v->request.spaces[0].window),
                            .silence_s = o->setup.timeout_s,
-                           .voids = !v->request.declared,
+                           .may_repeat_ask = !v->request.declared,
                            .memory_bytes = o->setup.memory_limit_bytes,
                            .guards = v->guards };
     for (int i = 0; i < o->guards.count; i++)
         TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
-    /* What a plan is held to, which is all of the command that makes a failure of its own: cut, it
-     * would be another's. */
-    whole = text_put(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
-                     o->setup.timeout_s);
+    /* A failure counts only for runs with the same limits, so their text must not be cut. */
+    fits = text_put(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
+                    o->setup.timeout_s);
     if (o->setup.memory_limit_bytes)
-        whole &= text_add(v->limits, sizeof(v->limits), " --max-memory %lld",
-                          (long long)o->setup.memory_limit_bytes);
+        fits &= text_add(v->limits, sizeof(v->limits), " --max-memory %lld",
+                         (long long)o->setup.memory_limit_bytes);
     for (int i = 0; i < o->guards.count; i++)
-        whole &= text_add(v->limits, sizeof(v->limits), " --guard '%s'", o->guards.items[i]);
-    if (!whole)
-        return fail(ERR_ARGUMENT, "--guard: all of them take more than %zu letters",
+        fits &= text_add(v->limits, sizeof(v->limits), " --guard '%s'", o->guards.items[i]);
+    if (!fits)
+        return fail(ERR_ARGUMENT, "--guard: all guards together have more than %zu letters",
                     sizeof(v->limits) - 1);
     if (o->setup.budget_s > 0)
         s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
@@ -462,9 +469,9 @@ static int open_session(struct exec_protocol *v)
     return OK;
 }
 
-/* How many ranks a program has that nobody says: where no layer is named, of which ranks hold
- * parts, it is a process like any other. */
-static uint32_t usual_ranks(const struct tune_options *o)
+/* Returns the number of ranks without --ranks.  A program whose options name no layer is one
+ * process. */
+static uint32_t default_ranks(const struct tune_options *o)
 {
     bool named = !layer_options_none(&o->layer) || o->models.count || o->shapes.count;
 
@@ -474,7 +481,7 @@ static uint32_t usual_ranks(const struct tune_options *o)
 struct cluster exec_machine(const struct tune_options *options)
 {
     const struct place_setup *where = &options->setup.where;
-    uint32_t ranks = where->ranks ? where->ranks : usual_ranks(options);
+    uint32_t ranks = where->ranks ? where->ranks : default_ranks(options);
     uint32_t per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     struct cluster here = machine_cluster(gpus_device(where->device), ranks, per_node);
 
@@ -493,14 +500,15 @@ int exec_cluster(const struct tune_request *r, const struct moe_shape *shape, st
                         out);
 }
 
-static int one_layer(const struct tune_request *r)
+/* Refuses a request of several layers. */
+static int require_one_layer(const struct tune_request *r)
 {
     if (r->space_count == 1)
         return OK;
     for (size_t i = 0; i < r->space_count && r->options->misses.count; i++)
         note("recorded: %s", SHAPE_TEXT(&r->spaces[i].shape));
-    return fail(ERR_ARGUMENT, "--exec: one layer at a time%s",
-                r->options->misses.count ? ", of those that are recorded --shape says which" : "");
+    return fail(ERR_ARGUMENT, "--exec tunes one layer%s",
+                r->options->misses.count ? "; --shape chooses one of the recorded ones" : "");
 }
 
 int exec_protocol(const struct tune_options *options, char **argv)
@@ -510,16 +518,16 @@ int exec_protocol(const struct tune_options *options, char **argv)
     int rc;
 
     if (!v)
-        return fail(ERR_NOMEM, "an exec_protocol");
+        return fail(ERR_NOMEM, "a program to tune");
     v->options = options;
-    /* What --retune made stale stays so until it is measured. */
+    /* --retune has made entries stale; it must not do so again when the run goes on. */
     campaign_command(argv, "--retune", NULL, v->go_on);
     campaign_command(argv, "--retune", "--effort", v->decide);
     if (!options->setup.where.ranks)
-        note("without --ranks the table is that of a program of %u rank%s", here.ranks,
+        note("without --ranks the table is for a program of %u rank%s", here.ranks,
              here.ranks == 1 ? "" : "s");
     TRY_OUT(tune_request_make(options, &here, &v->request));
-    TRY_OUT(one_layer(&v->request));
+    TRY_OUT(require_one_layer(&v->request));
     if (options->setup.where.launcher_arguments)
         setenv("MOETUNE_LAUNCHER_ARGS", options->setup.where.launcher_arguments, 1);
     TRY_OUT(open_session(v));

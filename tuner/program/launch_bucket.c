@@ -1,5 +1,5 @@
-/* Gathers the steps of a launch into samples, and writes down each of them at once: a launch is
- * dear. */
+/* Gathers the steps of a launch into samples, and commits each sample at once, because a launch
+ * costs much. */
 #include "launch_bucket.h"
 
 #include "plan.h"
@@ -10,70 +10,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-int launch_bucket_open(struct launch_bucket *r, const struct dictionary *shared, uint32_t bucket,
+int launch_bucket_open(struct launch_bucket *lb, const struct dictionary *shared, uint32_t bucket,
                        const struct search_setup *search)
 {
-    *r = (struct launch_bucket){
-        .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1, .place = -1
+    *lb = (struct launch_bucket){
+        .dictionary = *shared, .wanted = DECISION_DONE, .arm = -1, .joint_index = -1
     };
-    r->watched.bucket = bucket;
-    r->dictionary.launched = true;
-    r->shown = calloc(shared->arm_count, sizeof(*r->shown));
-    if (!r->shown)
-        return fail(ERR_NOMEM, "plans of a range");
-    TRY(search_open(search_find("blind"), search, &r->dictionary.search));
-    bucket_init(&r->bucket, &r->dictionary, bucket);
-    TRY(bucket_load(&r->bucket));
+    lb->watched.bucket = bucket;
+    lb->dictionary.launched = true;
+    lb->shown = calloc(shared->arm_count, sizeof(*lb->shown));
+    if (!lb->shown)
+        return fail(ERR_NOMEM, "plans of a bucket");
+    TRY(search_open(search_find("blind"), search, &lb->dictionary.search));
+    bucket_init(&lb->bucket, &lb->dictionary, bucket);
+    TRY(bucket_load(&lb->bucket));
     /* An older moetune wrote an entry when its time was up.  Such an entry is provisional: the
-     * range counts as open, and the entry's samples are replayed.  A stale entry answers until the
-     * range is decided. */
-    r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT) &&
-             !entry_is(&r->bucket.entry, ENTRY_STALE);
-    r->bucket.known &= !r->cut;
+     * bucket is open, and its samples are replayed.  A stale entry answers until the bucket is
+     * decided. */
+    lb->provisional = lb->bucket.known && entry_is(&lb->bucket.entry, ENTRY_CUT) &&
+                      !entry_is(&lb->bucket.entry, ENTRY_STALE);
+    lb->bucket.known &= !lb->provisional;
     return OK;
 }
 
-void launch_bucket_close(struct launch_bucket *r)
+void launch_bucket_close(struct launch_bucket *lb)
 {
-    bucket_forget(&r->bucket);
-    search_close(r->dictionary.search);
-    free(r->shown);
+    bucket_forget(&lb->bucket);
+    search_close(lb->dictionary.search);
+    free(lb->shown);
 }
 
-/* What the choice wants of the launch under way. */
-static void ask_choice(struct launch_bucket *r)
+/* Asks the joint decision what it wants from the launch under way. */
+static void ask_joint_decision(struct launch_bucket *lb)
 {
     bool needed = false;
 
-    r->wanted = launch_decision_next_arm(r->choice, r->place, &needed);
-    r->on_occasion = !needed;
+    lb->wanted = launch_decision_wants(lb->joint, lb->joint_index, &needed);
+    lb->on_occasion = !needed;
 }
 
-void launch_bucket_reset(struct launch_bucket *r, const struct launch_under_way *launch,
-                         enum decision_purpose purpose)
+void launch_bucket_begin_launch(struct launch_bucket *lb, const struct launch_under_way *launch,
+                                enum decision_purpose purpose)
 {
-    r->arm = -1;
-    r->failing = false;
-    watched_reset(&r->watched);
-    if (r->place >= 0)
-        r->bucket.process = launch->number + (r->choice ? 0 : LAUNCHES_AFTER_CHOICE);
-    if (!r->choice)
+    lb->arm = -1;
+    lb->failing = false;
+    watched_begin(&lb->watched);
+    if (lb->joint_index >= 0)
+        lb->bucket.process = launch->number + (lb->joint ? 0 : LAUNCHES_AFTER_CHOICE);
+    if (!lb->joint)
         return;
-    r->purpose = purpose;
-    ask_choice(r);
+    lb->purpose = purpose;
+    ask_joint_decision(lb);
 }
 
-bool launch_bucket_pin(struct launch_bucket *r)
+bool launch_bucket_apply_pin(struct launch_bucket *lb)
 {
-    const struct buckets buckets = r->dictionary.buckets;
-    uint32_t bucket = r->bucket.key.bucket;
-    const struct override_row *pin = dictionary_pin(&r->dictionary, bucket);
+    const struct buckets buckets = lb->dictionary.buckets;
+    uint32_t bucket = lb->bucket.key.bucket;
+    const struct override_row *pin = dictionary_pin(&lb->dictionary, bucket);
 
     if (!pin)
         return false;
-    r->watched.state = BUCKET_PINNED;
-    r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
-    note("%s %s is left alone: %s is pinned (%s)", buckets_key_name(buckets),
+    lb->watched.state = BUCKET_PINNED;
+    lb->pinned = dictionary_arm(&lb->dictionary, &pin->plan);
+    note("%s %s is skipped: %s is pinned (%s)", buckets_key(buckets),
          BUCKETS_TEXT(buckets, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
     return true;
 }
@@ -81,165 +81,171 @@ bool launch_bucket_pin(struct launch_bucket *r)
 /* ---- the decision */
 
 /* Ends the provisional entry that an older moetune wrote when its time was up. */
-static int drop_cut(struct launch_bucket *r, const char *why)
+static int end_provisional(struct launch_bucket *lb, const char *why)
 {
-    if (!r->cut)
+    if (!lb->provisional)
         return OK;
-    r->cut = false;
-    return store_entry_end(r->dictionary.store, &r->bucket.entry, why);
+    lb->provisional = false;
+    return store_entry_end(lb->dictionary.store, &lb->bucket.entry, why);
 }
 
-/* Has the decision say what it wants next; where that is nothing the entry is written. */
-static int advance(struct launch_bucket *r)
+/* Asks the decision what it wants next, and writes the entry if that is nothing. */
+static int ask_decision(struct launch_bucket *lb)
 {
     struct entry_row entry;
     int rc;
 
-    if (r->choice) {
-        ask_choice(r);
+    if (lb->joint) {
+        ask_joint_decision(lb);
         return OK;
     }
-    r->wanted = decision_next(&r->bucket.decision, &r->purpose);
-    r->on_occasion = false;
-    if (r->wanted != DECISION_DONE)
+    lb->wanted = decision_next(&lb->bucket.decision, &lb->purpose);
+    lb->on_occasion = false;
+    if (lb->wanted != DECISION_DONE)
         return OK;
-    r->watched.state = BUCKET_DECIDED;
-    rc = bucket_entry(&r->bucket, -1, &entry);
-    if (rc == UNSUPPORTED) /* no plan runs here: the trials say why */
-        return drop_cut(r, "no plan runs");
+    lb->watched.state = BUCKET_DECIDED;
+    rc = bucket_entry(&lb->bucket, -1, &entry);
+    if (rc == UNSUPPORTED) /* no plan runs here; the trials name the reasons */
+        return end_provisional(lb, "no plan runs");
     TRY(rc);
-    r->cut = false;
-    TRY(store_entry_put(r->dictionary.store, &entry, "measured in launches"));
-    r->bucket.entry = entry;
-    r->bucket.known = true;
-    return store_publish(r->dictionary.store);
+    lb->provisional = false;
+    TRY(store_entry_put(lb->dictionary.store, &entry, "measured in launches"));
+    lb->bucket.entry = entry;
+    lb->bucket.known = true;
+    return store_publish(lb->dictionary.store);
 }
 
-int launch_bucket_begin(struct launch_bucket *r)
+int launch_bucket_begin(struct launch_bucket *lb)
 {
-    const struct entry_row *e = &r->bucket.entry;
-    int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
-    /* What earlier runs decided with no less effort holds, if its plan can still run. */
+    const struct entry_row *e = &lb->bucket.entry;
+    int arm = lb->bucket.known ? dictionary_arm(&lb->dictionary, &e->plan) : -1;
+    /* A decision of an earlier run with no less effort holds, if its plan can still run. */
     bool decided =
-        arm >= 0 && r->bucket.attempts[arm].usable && dictionary_holds(&r->dictionary, e, false);
+        arm >= 0 && lb->bucket.attempts[arm].usable && dictionary_holds(&lb->dictionary, e, false);
 
-    r->watched.state = !r->demand ? BUCKET_LEFT_OUT : decided ? BUCKET_DECIDED : BUCKET_OPEN;
-    if (r->watched.state != BUCKET_OPEN)
+    lb->watched.state = decided ? BUCKET_DECIDED : BUCKET_OPEN;
+    if (!lb->demand)
+        lb->watched.state = BUCKET_LEFT_OUT;
+    if (lb->watched.state != BUCKET_OPEN)
         return OK;
-    bucket_open(&r->bucket, false);
-    return advance(r);
+    bucket_open(&lb->bucket, false);
+    return ask_decision(lb);
 }
 
-bool launch_bucket_runs(const struct launch_bucket *r)
+bool launch_bucket_runs(const struct launch_bucket *lb)
 {
-    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
-        if (r->bucket.attempts[arm].usable)
+    for (size_t arm = 0; arm < lb->dictionary.arm_count; arm++)
+        if (lb->bucket.attempts[arm].usable)
             return true;
     return false;
 }
 
-static void visit(struct launch_bucket *r)
+/* Shows the bucket to its search, with the plans that can run in it. */
+static void visit(struct launch_bucket *lb)
 {
     bool usable[SEARCH_ARMS_MAX] = { false };
 
-    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
-        usable[arm] = r->bucket.attempts[arm].usable;
-    search_begin(r->dictionary.search, r->bucket.capacity, usable, false);
+    for (size_t arm = 0; arm < lb->dictionary.arm_count; arm++)
+        usable[arm] = lb->bucket.attempts[arm].usable;
+    search_visit(lb->dictionary.search, lb->bucket.capacity, usable, false);
 }
 
-int launch_bucket_join(struct launch_bucket *r, struct launch_decision *choice, double weight)
+int launch_bucket_join(struct launch_bucket *lb, struct launch_decision *joint, double weight)
 {
-    r->watched.state = r->demand ? BUCKET_OPEN : BUCKET_LEFT_OUT;
-    r->choice = r->demand ? choice : NULL;
-    visit(r);
-    r->place = launch_decision_add(choice, r->dictionary.search, r->demand ? weight : 0);
-    return r->place < 0 ? r->place : OK;
+    lb->watched.state = lb->demand ? BUCKET_OPEN : BUCKET_LEFT_OUT;
+    lb->joint = lb->demand ? joint : NULL;
+    visit(lb);
+    lb->joint_index = launch_decision_add(joint, lb->dictionary.search, lb->demand ? weight : 0);
+    return lb->joint_index < 0 ? lb->joint_index : OK;
 }
 
-int launch_bucket_part(struct launch_bucket *r, const uint32_t *launch_of, uint32_t launch)
+int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *launch_of,
+                                uint32_t launch)
 {
-    r->choice = NULL;
-    for (size_t arm = 0; arm < r->dictionary.arm_count; arm++)
-        r->bucket.attempts[arm].usable &= launch_of[arm] == launch;
-    return r->watched.state == BUCKET_OPEN || r->watched.state == BUCKET_NEW
-               ? launch_bucket_begin(r)
+    lb->joint = NULL;
+    for (size_t arm = 0; arm < lb->dictionary.arm_count; arm++)
+        lb->bucket.attempts[arm].usable &= launch_of[arm] == launch;
+    return lb->watched.state == BUCKET_OPEN || lb->watched.state == BUCKET_NEW
+               ? launch_bucket_begin(lb)
                : OK;
 }
 
-int launch_bucket_follow(struct launch_bucket *r, const struct launch_decision *choice,
-                         const uint32_t *launch_of, int launch)
+int launch_bucket_adopt(struct launch_bucket *lb, const struct launch_decision *joint,
+                        const uint32_t *launch_of, int launch)
 {
-    struct dictionary *d = &r->dictionary;
-    const struct entry_row *known = &r->bucket.entry;
-    int arm = launch_decision_live_arm(choice, launch, r->place);
-    int told = r->bucket.known ? dictionary_arm(d, &known->plan) : -1;
+    struct dictionary *d = &lb->dictionary;
+    const struct entry_row *known = &lb->bucket.entry;
+    int arm = launch_decision_live(joint, launch, lb->joint_index);
+    int known_arm = lb->bucket.known ? dictionary_arm(d, &known->plan) : -1;
     struct normal level;
     struct gain gain;
     struct entry_row e;
 
-    r->watched.state = r->watched.state == BUCKET_OPEN ? BUCKET_DECIDED : r->watched.state;
-    r->choice = NULL;
+    if (lb->watched.state == BUCKET_OPEN)
+        lb->watched.state = BUCKET_DECIDED;
+    lb->joint = NULL;
     for (size_t i = 0; i < d->arm_count; i++)
-        r->bucket.attempts[i].usable &= (int)launch_of[i] == launch;
-    /* In the default launch only what is proven takes the default plan's place. */
-    if (arm < 0 || !bucket_count(&r->bucket, arm) || (int)launch_of[d->default_arm] == launch) {
-        if (!r->bucket.known || (told >= 0 && (int)launch_of[told] == launch))
+        lb->bucket.attempts[i].usable &= (int)launch_of[i] == launch;
+    /* Under the default launch values only a proven plan replaces the default plan, and the joint
+     * decision proves nothing there. */
+    if (arm < 0 || !bucket_count(&lb->bucket, arm) || (int)launch_of[d->default_arm] == launch) {
+        if (!lb->bucket.known || (known_arm >= 0 && (int)launch_of[known_arm] == launch))
             return OK;
-        r->bucket.known = false;
+        lb->bucket.known = false;
         return store_entry_end(d->store, known, "the table has another launch");
     }
-    if (told == arm && dictionary_holds(d, known, false))
+    if (known_arm == arm && dictionary_holds(d, known, false))
         return OK;
-    level = launch_decision_level(choice, r->place, arm);
-    gain = launch_decision_gain(choice, r->place);
-    dictionary_begin_entry(d, r->bucket.key.bucket, &e);
-    e.capacity = r->bucket.capacity;
+    level = launch_decision_level(joint, lb->joint_index, arm);
+    gain = launch_decision_gain(joint, lb->joint_index);
+    dictionary_begin_entry(d, lb->bucket.key.bucket, &e);
+    e.capacity = lb->bucket.capacity;
     e.plan = d->arms[arm];
     e.time_us = exp(level.mean) * 1e-3;
     e.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
     e.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
-    /* What is proven is proven of the launch, with all its buckets.  Where this one loses by it
-     * that is no claim: the launch's rows say it. */
+    /* The proof is of the launch values, over all buckets.  A bucket that loses by them gets an
+     * entry without a gain. */
     e.default_us = gain.value > 0 ? e.time_us / (1 - gain.value) : NAN;
     e.gain = gain.value > 0 ? gain : (struct gain)GAIN_UNKNOWN;
     e.bound = NAN;
-    e.samples = bucket_count(&r->bucket, arm);
+    e.samples = bucket_count(&lb->bucket, arm);
     text_put(e.reason, sizeof(e.reason), "%s", search_reason_words[SEARCH_CERTAIN]);
     text_put(e.decision, sizeof(e.decision), "%s", decision_words[DECISION_STATIC]);
-    r->cut = false;
+    lb->provisional = false;
     TRY(store_entry_put(d->store, &e, "measured in launches"));
-    r->bucket.entry = e;
-    r->bucket.known = true;
+    lb->bucket.entry = e;
+    lb->bucket.known = true;
     return OK;
 }
 
-/* ---- what a launch shows */
+/* ---- steps and samples */
 
-/* Whether a plan may be run again and again, because it cannot end the program. */
-static bool is_harmless(const struct launch_bucket *r, int arm)
+/* Returns whether a plan may run without a sample: it has not killed or hung the program. */
+static bool is_harmless(const struct launch_bucket *lb, int arm)
 {
-    const struct attempt *a = &r->bucket.attempts[arm];
+    const struct attempt *a = &lb->bucket.attempts[arm];
 
     return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
 }
 
-int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_way *launch,
-                       int safe)
+int launch_bucket_best_arm(const struct launch_bucket *lb, const struct launch_under_way *launch,
+                           int nearest_arm)
 {
-    int best = r->bucket.attempts[safe].usable ? safe : -1, other = -1;
-    double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
+    int best = lb->bucket.attempts[nearest_arm].usable ? nearest_arm : -1, other = -1;
+    double least = best < 0 ? NAN : bucket_median_ns(&lb->bucket, best);
 
-    if (r->watched.state == BUCKET_PINNED && r->pinned >= 0 &&
-        launch->values_of[r->pinned] == launch->values && is_harmless(r, r->pinned))
-        return r->pinned;
-    for (int arm = 0; arm < (int)r->dictionary.arm_count; arm++) {
+    if (lb->watched.state == BUCKET_PINNED && lb->pinned >= 0 &&
+        launch->values_of[lb->pinned] == launch->values && is_harmless(lb, lb->pinned))
+        return lb->pinned;
+    for (int arm = 0; arm < (int)lb->dictionary.arm_count; arm++) {
         double ns;
 
         if (launch->values_of[arm] != launch->values)
             continue;
-        if (is_harmless(r, arm) && (other < 0 || !r->bucket.attempts[other].usable))
+        if (is_harmless(lb, arm) && (other < 0 || !lb->bucket.attempts[other].usable))
             other = arm;
-        ns = r->bucket.attempts[arm].usable ? bucket_median_ns(&r->bucket, arm) : NAN;
+        ns = lb->bucket.attempts[arm].usable ? bucket_median_ns(&lb->bucket, arm) : NAN;
         if (ns < least || (isnan(least) && !isnan(ns))) {
             least = ns;
             best = arm;
@@ -248,108 +254,109 @@ int launch_bucket_best(const struct launch_bucket *r, const struct launch_under_
     return best >= 0 ? best : other;
 }
 
-static bool can_show(const struct launch_bucket *r, const struct launch_under_way *launch, int arm)
+/* Returns whether the launch under way can give a sample of the arm, and has given none yet. */
+static bool can_show(const struct launch_bucket *lb, const struct launch_under_way *launch, int arm)
 {
-    return arm >= 0 && launch->values_of[arm] == launch->values && r->shown[arm] != launch->number;
+    return arm >= 0 && launch->values_of[arm] == launch->values && lb->shown[arm] != launch->number;
 }
 
-bool launch_bucket_wants(const struct launch_bucket *r, const struct launch_under_way *launch)
+bool launch_bucket_wants(const struct launch_bucket *lb, const struct launch_under_way *launch)
 {
-    return r->watched.state == BUCKET_OPEN && can_show(r, launch, r->wanted);
+    return lb->watched.state == BUCKET_OPEN && can_show(lb, launch, lb->wanted);
 }
 
-enum launch_wish launch_bucket_wish(const struct launch_bucket *r,
+enum launch_wish launch_bucket_wish(const struct launch_bucket *lb,
                                     const struct launch_under_way *launch)
 {
-    if (!launch_bucket_wants(r, launch))
+    if (!launch_bucket_wants(lb, launch))
         return WISH_NOTHING;
-    return r->on_occasion ? WISH_OCCASION : WISH_SAMPLE;
+    return lb->on_occasion ? WISH_OCCASION : WISH_SAMPLE;
 }
 
-void launch_bucket_look(struct launch_bucket *r, const struct launch_under_way *launch)
+void launch_bucket_use_launch(struct launch_bucket *lb, const struct launch_under_way *launch)
 {
     bool among[SEARCH_ARMS_MAX];
     enum decision_purpose purpose;
     int arm;
 
-    if (r->choice || r->watched.state != BUCKET_OPEN || can_show(r, launch, r->wanted))
+    if (lb->joint || lb->watched.state != BUCKET_OPEN || can_show(lb, launch, lb->wanted))
         return;
-    for (int i = 0; i < (int)r->dictionary.arm_count; i++)
-        among[i] = can_show(r, launch, i);
-    arm = decision_next_among(&r->bucket.decision, among, &purpose);
+    for (int i = 0; i < (int)lb->dictionary.arm_count; i++)
+        among[i] = can_show(lb, launch, i);
+    arm = decision_also(&lb->bucket.decision, among, &purpose);
     if (arm == DECISION_DONE)
         return;
-    r->wanted = arm;
-    r->purpose = purpose;
-    r->on_occasion = true;
+    lb->wanted = arm;
+    lb->purpose = purpose;
+    lb->on_occasion = true;
 }
 
-/* The program is a process of its own: an attempt is written down with what came of it, for that
- * this process ended in between would say nothing of the plan. */
-static int learn(struct launch_bucket *r, const struct launch_under_way *launch, int64_t sample)
+/* Writes the sample and its trial together.  The plan runs in another process, so the end of this
+ * process in between would be no failure of the plan. */
+static int learn(struct launch_bucket *lb, const struct launch_under_way *launch, int64_t sample)
 {
-    TRY(bucket_begin(&r->bucket, r->wanted, true));
-    TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
-    if (r->choice)
-        TRY(launch_decision_tell(r->choice, r->place, r->wanted, sample));
-    r->shown[r->wanted] = launch->number;
-    r->arm = -1;
-    return store_commit(r->dictionary.store);
+    TRY(bucket_begin(&lb->bucket, lb->wanted, true));
+    TRY(bucket_learn(&lb->bucket, lb->purpose, lb->wanted, sample));
+    if (lb->joint)
+        TRY(launch_decision_tell(lb->joint, lb->joint_index, lb->wanted, sample));
+    lb->shown[lb->wanted] = launch->number;
+    lb->arm = -1;
+    return store_commit(lb->dictionary.store);
 }
 
-int launch_bucket_step(struct launch_bucket *r, const struct launch_under_way *launch, int64_t ns,
-                       uint32_t steps)
+int launch_bucket_add_step(struct launch_bucket *lb, const struct launch_under_way *launch,
+                           int64_t ns, uint32_t steps)
 {
     int64_t sample;
 
-    if (r->arm != r->wanted)
-        r->watched.steps = 0;
-    r->arm = r->wanted;
-    if (!watched_step(&r->watched, ns, steps, &sample))
+    if (lb->arm != lb->wanted)
+        lb->watched.steps = 0;
+    lb->arm = lb->wanted;
+    if (!watched_add_step(&lb->watched, ns, steps, &sample))
         return OK;
-    TRY(learn(r, launch, sample));
-    TRY(advance(r));
-    launch_bucket_look(r, launch);
+    TRY(learn(lb, launch, sample));
+    TRY(ask_decision(lb));
+    launch_bucket_use_launch(lb, launch);
     return OK;
 }
 
-int launch_bucket_end(struct launch_bucket *r, const struct launch_under_way *launch,
-                      uint32_t least)
+int launch_bucket_finish_sample(struct launch_bucket *lb, const struct launch_under_way *launch,
+                                uint32_t least)
 {
-    return launch_bucket_wants(r, launch) && r->arm == r->wanted && r->watched.steps >= least
-               ? learn(r, launch, watched_sample(&r->watched))
+    return launch_bucket_wants(lb, launch) && lb->arm == lb->wanted && lb->watched.steps >= least
+               ? learn(lb, launch, watched_finish_sample(&lb->watched))
                : OK;
 }
 
-int launch_bucket_next(struct launch_bucket *r)
+int launch_bucket_advance(struct launch_bucket *lb)
 {
-    return r->watched.state == BUCKET_OPEN && !r->choice ? advance(r) : OK;
+    return lb->watched.state == BUCKET_OPEN && !lb->joint ? ask_decision(lb) : OK;
 }
 
-int launch_bucket_fail(struct launch_bucket *r, int arm, enum trial_state state, const char *why)
+int launch_bucket_fail(struct launch_bucket *lb, int arm, enum trial_state state, const char *why)
 {
-    struct search *heard = r->dictionary.search;
-    bool in_force = r->watched.state == BUCKET_DECIDED && r->bucket.known &&
-                    dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm;
+    struct search *old_search = lb->dictionary.search;
+    bool in_force = lb->watched.state == BUCKET_DECIDED && lb->bucket.known &&
+                    dictionary_arm(&lb->dictionary, &lb->bucket.entry.plan) == arm;
 
-    if (!r->bucket.attempts[arm].usable)
-        return OK; /* that is known */
-    TRY(bucket_begin(&r->bucket, arm, true));
-    TRY(bucket_fail(&r->bucket, arm, state, why));
-    r->watched.steps = 0;
-    r->watched.learnt = true;
-    if (r->cut && dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm)
-        TRY(drop_cut(r, "its plan fails"));
-    if (in_force) { /* it is decided again, by a search that has not heard these samples yet */
-        TRY(search_open(heard->ops, &heard->setup, &r->dictionary.search));
-        search_close(heard);
-        return launch_bucket_begin(r);
+    if (!lb->bucket.attempts[arm].usable)
+        return OK; /* the failure is known */
+    TRY(bucket_begin(&lb->bucket, arm, true));
+    TRY(bucket_fail(&lb->bucket, arm, state, why));
+    lb->watched.steps = 0;
+    lb->watched.learnt = true;
+    if (lb->provisional && dictionary_arm(&lb->dictionary, &lb->bucket.entry.plan) == arm)
+        TRY(end_provisional(lb, "its plan fails"));
+    if (in_force) { /* decide again, with a new search that gets all samples once */
+        TRY(search_open(old_search->ops, &old_search->setup, &lb->dictionary.search));
+        search_close(old_search);
+        return launch_bucket_begin(lb);
     }
-    if (r->watched.state != BUCKET_OPEN)
+    if (lb->watched.state != BUCKET_OPEN)
         return OK;
-    if (r->choice)
-        launch_decision_drop(r->choice, r->place, arm);
+    if (lb->joint)
+        launch_decision_drop(lb->joint, lb->joint_index, arm);
     else
-        decision_drop(&r->bucket.decision, arm);
-    return advance(r);
+        decision_drop(&lb->bucket.decision, arm);
+    return ask_decision(lb);
 }

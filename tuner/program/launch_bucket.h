@@ -1,6 +1,10 @@
-/* One range of a program's space: its decision, of which a sample is what one
- * launch shows of one plan.  Where a job has to choose its launch, the buckets have one decision
- * together first (search/launch_decision.h), and a range shows what that wants of it. */
+/* One bucket of a declared space that launches decide: what the store knows of it, its decision,
+ * and what the launch under way shows.  A sample is what one launch shows of one plan.
+ *
+ * A table has one set of launch values.  So the buckets of a space with restart axes first take a
+ * joint decision about them (search/launch_decision.h), and show what that decision wants.
+ * Functions return an error of the store after its message; those that write are not committed
+ * unless their comment says so. */
 #ifndef LAUNCH_BUCKET_H
 #define LAUNCH_BUCKET_H
 
@@ -10,93 +14,101 @@
 
 #include <stddef.h>
 
-/* Rounds of samples are the numbers of their launches; from here on, of those after the buckets
- * have chosen their launch, which say nothing of that choice. */
+/* The store groups samples by a round, which is the number of their launch.  Rounds from here on
+ * are of launches after the joint decision, which does not use them. */
 enum { LAUNCHES_AFTER_CHOICE = 1 << 30 };
 
+/* The caller owns it; launch_bucket_open() makes it whole. */
 struct launch_bucket {
-    struct watched watched;       /* first: see launch_bucket_of() */
-    struct dictionary dictionary; /* with a search of its own: several buckets are open at once */
+    struct watched_bucket watched; /* first: see launch_bucket_of() */
+    struct dictionary dictionary;  /* with a search of its own, because several buckets are open */
     struct bucket bucket;
-    uint64_t demand;                /* as bucket_demand() has it */
-    struct launch_decision *choice; /* borrowed; NULL: the range decides by itself */
-    int place;                      /* its number there; -1: it is none of its buckets */
-    int pinned;                     /* the arm that a person chose; -1: none that can run */
-    int wanted; /* the arm that the decision asks for, while it is open; in a launch that
-                 * cannot show that, one that it would like to have on the occasion */
-    enum decision_purpose purpose;
-    bool on_occasion; /* the latter */
-    bool cut;         /* its entry is what an earlier run could say when its time was up */
-    uint32_t *shown;  /* by arm: the last launch in which it gave a sample */
+    uint64_t demand;               /* of bucket_demand(); 0: the bucket is left out */
+    struct launch_decision *joint; /* borrowed; NULL: the bucket decides by itself */
+    int joint_index;               /* its index in the joint decision; -1: it takes no part */
+    int pinned;                    /* the arm that a person pinned; -1: none that can run */
+    int wanted;                    /* the arm to sample next, or DECISION_DONE */
+    enum decision_purpose purpose; /* of that sample */
+    bool on_occasion;              /* that sample is welcome, but no launch starts for it */
+    bool provisional; /* its entry was written by an older moetune when its time was up */
+    uint32_t *shown;  /* by arm: the last launch that gave a sample; 0: none */
 
     /* Of the launch under way. */
     int arm;      /* whose steps are gathered; -1: none */
-    bool failing; /* its last plan failed */
+    bool failing; /* the last plan that ran here failed */
 };
 
-/* The range that the launcher knows by this. */
-static inline struct launch_bucket *launch_bucket_of(struct watched *watched)
+/* Returns the bucket that contains this member. */
+static inline struct launch_bucket *launch_bucket_of(struct watched_bucket *watched)
 {
     return (struct launch_bucket *)watched;
 }
 _Static_assert(offsetof(struct launch_bucket, watched) == 0, "launch_bucket_of() casts");
 
-/* Reads what earlier runs left; everything of `shared` but its search is taken. */
-int launch_bucket_open(struct launch_bucket *range, const struct dictionary *shared,
-                       uint32_t bucket, const struct search_setup *search);
-void launch_bucket_close(struct launch_bucket *range);
+/* Opens a bucket, and reads what earlier runs wrote of it.  It copies `shared`, but opens a search
+ * of its own. */
+int launch_bucket_open(struct launch_bucket *lb, const struct dictionary *shared, uint32_t bucket,
+                       const struct search_setup *search);
+void launch_bucket_close(struct launch_bucket *lb);
 
-/* Whether a person chose the plan: then nothing is tried, which is said. */
-bool launch_bucket_pin(struct launch_bucket *range);
+/* Returns whether a person pinned the plan here.  Then it prints so, and nothing will be tried. */
+bool launch_bucket_apply_pin(struct launch_bucket *lb);
 
-/* Has it decided, from what is known; writes the entry where nothing more is wanted. */
-int launch_bucket_begin(struct launch_bucket *range);
+/* Begins the bucket's own decision with all that is known, and sets watched.state.  Writes the
+ * entry if nothing more is wanted. */
+int launch_bucket_begin(struct launch_bucket *lb);
 
-/* The same where the buckets choose their launch together, in which it counts by its weight; for
- * nothing where nobody demands it.  What it has sampled the caller tells the choice. */
-int launch_bucket_join(struct launch_bucket *range, struct launch_decision *choice, double weight);
-/* The choice is made: from here on the range decides among the plans of that launch by itself. */
-int launch_bucket_part(struct launch_bucket *range, const uint32_t *launch_of, uint32_t launch);
-/* Writes the entry: its plan is the best one of the launch that is best for all buckets together.
- * Where that is not known an entry of another launch ends: nobody could run both. */
-int launch_bucket_follow(struct launch_bucket *range, const struct launch_decision *choice,
-                         const uint32_t *launch_of, int launch);
+/* Adds the bucket to the joint decision, with this weight; 0 if no command wants it.  The caller
+ * tells the decision the samples of earlier runs. */
+int launch_bucket_join(struct launch_bucket *lb, struct launch_decision *joint, double weight);
+/* Leaves the joint decision, which has chosen `launch`.  From now on the bucket decides by itself
+ * among the plans with those launch values.  launch_of: by arm, index of its launch values. */
+int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *launch_of,
+                                uint32_t launch);
+/* Leaves the joint decision, which has chosen `launch`, and writes its best plan here as the entry.
+ * If no plan of that launch was sampled, it ends an entry with other launch values: a job cannot
+ * run both. */
+int launch_bucket_adopt(struct launch_bucket *lb, const struct launch_decision *joint,
+                        const uint32_t *launch_of, int launch);
 
-/* Whether any plan can run in it. */
-bool launch_bucket_runs(const struct launch_bucket *range);
+/* Returns whether any plan can run in the bucket. */
+bool launch_bucket_runs(const struct launch_bucket *lb);
 
-/* A launch begins, of a choice's buckets for that purpose. */
-void launch_bucket_reset(struct launch_bucket *range, const struct launch_under_way *launch,
-                         enum decision_purpose purpose);
+/* Prepares for a launch.  `purpose` is that of the joint decision. */
+void launch_bucket_begin_launch(struct launch_bucket *lb, const struct launch_under_way *launch,
+                                enum decision_purpose purpose);
 
-/* Whether the launch can show what is wanted. */
-bool launch_bucket_wants(const struct launch_bucket *range, const struct launch_under_way *launch);
-/* The same as the launcher asks it. */
-enum launch_wish launch_bucket_wish(const struct launch_bucket *range,
+/* Returns whether the launch can give the sample that is wanted. */
+bool launch_bucket_wants(const struct launch_bucket *lb, const struct launch_under_way *launch);
+/* Returns the same as the launcher needs it: for a sample, on occasion, or not at all. */
+enum launch_wish launch_bucket_wish(const struct launch_bucket *lb,
                                     const struct launch_under_way *launch);
 
-/* Where it cannot, the decision may want another arm that it can show: the start is paid for. */
-void launch_bucket_look(struct launch_bucket *range, const struct launch_under_way *launch);
+/* If the launch cannot give the wanted sample, it may give another one that the decision wants,
+ * too.  Then this one is wanted on occasion. */
+void launch_bucket_use_launch(struct launch_bucket *lb, const struct launch_under_way *launch);
 
-/* The best plan of the launch where nothing is sampled, the pinned one if it can be run in it, or
- * `safe` where none is known; -1: none can run. */
-int launch_bucket_best(const struct launch_bucket *range, const struct launch_under_way *launch,
-                       int safe);
+/* Returns the arm to run when no sample is wanted: the pinned plan if the launch can run it, else
+ * its fastest plan, or `nearest_arm` if none is sampled.  -1: none can run. */
+int launch_bucket_best_arm(const struct launch_bucket *lb, const struct launch_under_way *launch,
+                           int nearest_arm);
 
-/* A step of the plan that is wanted; so many are a sample. */
-int launch_bucket_step(struct launch_bucket *range, const struct launch_under_way *launch,
-                       int64_t ns, uint32_t steps);
+/* Adds a step of the wanted plan.  After `steps` of them it writes the sample, commits, and asks
+ * the decision what it wants next. */
+int launch_bucket_add_step(struct launch_bucket *lb, const struct launch_under_way *launch,
+                           int64_t ns, uint32_t steps);
 
-/* The program ended before there were so many steps: if they are `least`, they have to do. */
-int launch_bucket_end(struct launch_bucket *range, const struct launch_under_way *launch,
-                      uint32_t least);
+/* Makes a sample of the steps that are gathered if there are at least `least`.  Used when the
+ * program has ended. */
+int launch_bucket_finish_sample(struct launch_bucket *lb, const struct launch_under_way *launch,
+                                uint32_t least);
 
-/* After a launch: what the decision asks for, wherever it can be shown; the entry, if the launch's
- * last sample has decided the range. */
-int launch_bucket_next(struct launch_bucket *range);
+/* After a launch: asks the decision what it wants next.  Writes the entry if the bucket is decided.
+ */
+int launch_bucket_advance(struct launch_bucket *lb);
 
-/* An arm cannot run; whoever calls commits. */
-int launch_bucket_fail(struct launch_bucket *range, int arm, enum trial_state state,
-                       const char *why);
+/* Writes that an arm cannot run, and asks the decision what it wants next.  A bucket with an entry
+ * of this plan is decided again.  The caller commits. */
+int launch_bucket_fail(struct launch_bucket *lb, int arm, enum trial_state state, const char *why);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which launch comes next, how long it goes on, and what its program is answered. */
+/* Chooses the next launch, says how long it goes on, and answers its program. */
 #include "launches.h"
 
 #include "array.h"
@@ -17,13 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- values */
+/* ---- launch values */
 
 int launch_values_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
                        uint32_t *values_of, struct launch_values **values, size_t *values_count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct launch_values fresh = { .arm = (int)i, .safe = (int)i };
+        const struct launch_values fresh = { .arm = (int)i, .nearest_arm = (int)i };
         size_t w = 0;
 
         while (d && w < *values_count &&
@@ -32,8 +32,8 @@ int launch_values_list(const struct declaration *d, const struct moe_plan *plans
         if (w == *values_count)
             ARRAY_APPEND(*values, *values_count, fresh);
         else if (d && declaration_likeness(d, plans[i].choice) >
-                          declaration_likeness(d, plans[(*values)[w].safe].choice))
-            (*values)[w].safe = (int)i;
+                          declaration_likeness(d, plans[(*values)[w].nearest_arm].choice))
+            (*values)[w].nearest_arm = (int)i;
         values_of[i] = (uint32_t)w;
     }
     return OK;
@@ -44,14 +44,14 @@ int launch_values_next(const struct launch_values *values, size_t count, uint32_
     double most = 0;
     int next = -1;
 
-    for (size_t w = 0; w < count; w++) {
-        double urgent = values[w].votes * (launches + 1 - values[w].last);
-        bool again = launches && values[w].last == launches;
+    for (size_t i = 0; i < count; i++) {
+        double urgency = values[i].votes * (launches + 1 - values[i].last);
+        bool was_last = launches && values[i].last == launches;
+        bool next_was_last = launches && next >= 0 && values[next].last == launches;
 
-        if (urgent > 0 && (next < 0 || (urgent > most && !again) ||
-                           (launches && values[next].last == launches))) {
-            most = urgent;
-            next = (int)w;
+        if (urgency > 0 && (next < 0 || next_was_last || (urgency > most && !was_last))) {
+            most = urgency;
+            next = (int)i;
         }
     }
     return next;
@@ -64,8 +64,8 @@ static const char *value_of(const struct declaration *d, uint32_t choice, size_t
     return d->axis[axis].text[declaration_value(d, choice, axis)];
 }
 
-/* The length of "{word}"; 0: that is not what stands there. */
-static size_t braced(const char *at)
+/* Returns the length of the "{word}" that begins here; 0: none does. */
+static size_t braced_length(const char *at)
 {
     size_t length = 1;
 
@@ -88,13 +88,14 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
         command = "";
     }
     while (!rc && *command) {
-        if (command[0] == '{' && (length = braced(command + 1)) && command[length + 1] == '}') {
+        if (command[0] == '{' && (length = braced_length(command + 1)) &&
+            command[length + 1] == '}') {
             fprintf(to, "%.*s", (int)length, command + 1);
             command += length + 2;
-        } else if (command[0] == '$' && (length = braced(command + 1))) {
+        } else if (command[0] == '$' && (length = braced_length(command + 1))) {
             fprintf(to, "%.*s", (int)length + 1, command);
             command += length + 1;
-        } else if ((length = braced(command))) {
+        } else if ((length = braced_length(command))) {
             size_t axis = declaration_axis(d, command + 1, length - 2);
             int word = (int)length - 2;
 
@@ -104,8 +105,8 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
                           word, command + 1, d->name, word, command + 1);
             else if (!d->axis[axis].restart)
                 rc = fail(ERR_ARGUMENT,
-                          "--exec: {%s} varies while the program runs, so it is told by \"plan\", "
-                          "not by the command line; declare it \"restart\" or leave it out",
+                          "--exec: {%s} varies while the program runs: the answer \"plan\" names "
+                          "it; declare it \"restart\", or take it out of the command line",
                           d->axis[axis].name);
             else
                 fputs(value_of(d, choice, axis), to);
@@ -125,72 +126,72 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
 
 /* ---- buckets */
 
-/* How long a launch goes on, in times of the least steps of a sample: while it looks which buckets
- * there are, while it waits for a range to be asked for, and where it would only like to see one.
- */
-enum { LOOK = 8, WAIT = 32, PASS_BY = 2 };
+/* How many asks a launch waits, in multiples of the least steps of a sample: for buckets that
+ * nobody knows, for a bucket that it must show, and for one that it may show. */
+enum { EXPLORE_SAMPLES = 8, WAIT_SAMPLES = 32, OCCASION_SAMPLES = 2 };
 
-void watched_reset(struct watched *r)
+void watched_begin(struct watched_bucket *watched)
 {
-    r->asked = 0;
-    r->steps = 0;
-    r->learnt = false;
+    watched->last_ask = 0;
+    watched->steps = 0;
+    watched->learnt = false;
 }
 
-bool watched_step(struct watched *r, int64_t ns, uint32_t steps, int64_t *sample)
+bool watched_add_step(struct watched_bucket *watched, int64_t ns, uint32_t steps, int64_t *sample)
 {
-    r->ns[r->steps++] = ns;
-    if (r->steps < steps)
+    watched->ns[watched->steps++] = ns;
+    if (watched->steps < steps)
         return false;
-    *sample = watched_sample(r);
+    *sample = watched_finish_sample(watched);
     return true;
 }
 
-int64_t watched_sample(struct watched *r)
+int64_t watched_finish_sample(struct watched_bucket *watched)
 {
     double values[TUNE_LAUNCH_STEPS_MAX], most, mean = 0, log_mean = 0;
 
-    for (uint32_t i = 0; i < r->steps; i++)
-        values[i] = (double)r->ns[i];
-    most = 2 * median_of(values, r->steps);
-    for (uint32_t i = 0; i < r->steps; i++) {
+    for (uint32_t i = 0; i < watched->steps; i++)
+        values[i] = (double)watched->ns[i];
+    most = 2 * median_of(values, watched->steps);
+    for (uint32_t i = 0; i < watched->steps; i++) {
         values[i] = fmax(1, fmin(values[i], most));
-        mean += values[i] / r->steps;
-        log_mean += log(values[i]) / r->steps;
+        mean += values[i] / watched->steps;
+        log_mean += log(values[i]) / watched->steps;
     }
-    for (uint32_t i = 0; i < r->steps; i++)
-        r->squares += pow(log(values[i]) - log_mean, 2);
-    r->spare += r->steps - 1;
-    r->samples++;
-    r->steps = 0;
-    r->learnt = true;
-    r->missed = 0;
+    for (uint32_t i = 0; i < watched->steps; i++)
+        watched->squares += pow(log(values[i]) - log_mean, 2);
+    watched->spare += watched->steps - 1;
+    watched->samples++;
+    watched->steps = 0;
+    watched->learnt = true;
+    watched->missed = 0;
     return llround(mean);
 }
 
-bool watched_in_vain(struct watched *r)
+bool watched_count_miss(struct watched_bucket *watched)
 {
-    return !r->learnt && ++r->missed >= LAUNCH_PATIENCE;
+    return !watched->learnt && ++watched->missed >= LAUNCH_PATIENCE;
 }
 
-bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t buckets,
-                  bool on_occasion, uint64_t question)
+bool watch_awaits(const struct launch_watch *w, const struct watched_bucket *watched,
+                  size_t buckets, bool on_occasion, uint64_t ask)
 {
-    uint64_t rounds = (uint64_t)(on_occasion ? PASS_BY : WAIT) * w->least;
+    uint64_t rounds = (uint64_t)(on_occasion ? OCCASION_SAMPLES : WAIT_SAMPLES) * w->least;
 
-    return question - r->asked < (r->seen ? rounds * buckets : rounds);
+    return ask - watched->last_ask < (watched->seen ? rounds * buckets : rounds);
 }
 
-bool watch_looks(const struct launch_watch *w, uint64_t question)
+bool watch_explores(const struct launch_watch *w, uint64_t ask)
 {
-    return (w->looking || w->newest) && question <= 2 * w->newest + (uint64_t)LOOK * w->least;
+    return (w->exploring || w->newest) &&
+           ask <= 2 * w->newest + (uint64_t)EXPLORE_SAMPLES * w->least;
 }
 
-void watched_add(struct watched *all, const struct watched *r)
+void watched_pool(struct watched_bucket *all, const struct watched_bucket *watched)
 {
-    all->samples += r->samples;
-    all->spare += r->spare;
-    all->squares += r->squares;
+    all->samples += watched->samples;
+    all->spare += watched->spare;
+    all->squares += watched->squares;
 }
 
 /* ---- cost */
@@ -198,40 +199,42 @@ void watched_add(struct watched *all, const struct watched *r)
 void launch_cost_started(struct launch_cost *c, int64_t now_ns)
 {
     c->started_ns = now_ns;
-    c->asked_ns = c->told_ns = 0;
+    c->first_ask_ns = c->last_step_ns = 0;
 }
 
-void launch_cost_asked(struct launch_cost *c, int64_t now_ns)
+void launch_cost_question(struct launch_cost *c, int64_t now_ns)
 {
-    if (!c->asked_ns)
-        c->asked_ns = now_ns;
+    if (!c->first_ask_ns)
+        c->first_ask_ns = now_ns;
 }
 
-void launch_cost_told(struct launch_cost *c, int64_t now_ns)
+void launch_cost_step(struct launch_cost *c, int64_t now_ns)
 {
-    c->told_ns = now_ns;
+    c->last_step_ns = now_ns;
 }
 
 void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 {
-    int64_t inside_ns = c->told_ns - c->asked_ns;
+    int64_t inside_ns = c->last_step_ns - c->first_ask_ns;
 
-    if (!c->told_ns || now_ns < 0)
+    if (!c->last_step_ns || now_ns < 0)
         return;
     c->inside_ns += (double)inside_ns;
     c->outside_ns += (double)(now_ns - c->started_ns - inside_ns);
 }
 
-/* Samples of n steps cost o + n c each and have the variance l^2 + v / n.  Those say most for their
- * cost that make (o + n c) (l^2 + v / n) least, with n = sqrt(o v / c) / l; around that it is
- * nearly flat, and small samples can be spent where they matter. */
-uint32_t launch_pace(const struct launch_cost *c, const struct watched *buckets)
+/* A sample of n steps costs o + n c, and its variance is l^2 + v / n: o is the cost of a launch, c
+ * that of a step, l the difference between launches, v the variance of steps.  The product of the
+ * two is least at n = sqrt(o v / c) / l, and nearly flat around it.  The function takes the least n
+ * whose product is at most `dearer` times that: small samples can be spent where they matter. */
+uint32_t launch_pace(const struct launch_cost *c, const struct watched_bucket *buckets)
 {
-    static const double luck = 0.02; /* l: of log(ns) between launches */
-    /* Before steps are known, as if so many had scattered by so much. */
-    static const double guessed = 4, guess = 0.05;
-    static const double dearer = 1.25; /* than the least */
-    double v = (buckets->squares + guessed * guess * guess) / (guessed + buckets->spare);
+    static const double launch_sd = 0.02; /* l: of log(ns) between launches */
+    /* A prior for v: as if so many steps had this standard deviation of log(ns). */
+    static const double prior_steps = 4, prior_sd = 0.05;
+    static const double dearer = 1.25;
+    double v =
+        (buckets->squares + prior_steps * prior_sd * prior_sd) / (prior_steps + buckets->spare);
     double of_launch, of_step, least, best;
     uint32_t n = LAUNCH_STEPS_LEAST;
 
@@ -239,57 +242,58 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *buckets)
         return n;
     of_launch = c->outside_ns / buckets->samples;
     of_step = c->inside_ns / (double)(buckets->samples + buckets->spare);
-    least = pow(luck * sqrt(of_launch) + sqrt(of_step * v), 2);
-    best = sqrt(of_launch * v / of_step) / luck;
+    least = pow(launch_sd * sqrt(of_launch) + sqrt(of_step * v), 2);
+    best = sqrt(of_launch * v / of_step) / launch_sd;
     while (n < fmin(best, TUNE_LAUNCH_STEPS_MAX) &&
-           (of_launch + n * of_step) * (luck * luck + v / n) > dearer * least)
+           (of_launch + n * of_step) * (launch_sd * launch_sd + v / n) > dearer * least)
         n++;
     return n;
 }
 
-/* ---- what the program of a launch is answered */
+/* ---- answers to the program */
 
 size_t launches_side(const struct launches *l)
 {
     return l->now.values / (l->values_count / l->sides);
 }
 
-/* Whether the launch can show more that is wanted, or buckets that nobody knows. */
-static bool goes_on(const struct launches *l, uint64_t question)
+/* Returns whether the launch may still show something: a bucket that the client wants, or one that
+ * nobody knows. */
+static bool goes_on(const struct launches *l, uint64_t ask)
 {
     for (size_t i = 0; i < l->bucket_count; i++) {
         enum launch_wish wish = l->client->wish(l->self, l->buckets[i]);
 
-        if (wish && watch_awaits(&l->watch, l->buckets[i], l->bucket_count, wish == WISH_OCCASION,
-                                 question))
+        if (wish &&
+            watch_awaits(&l->watch, l->buckets[i], l->bucket_count, wish == WISH_OCCASION, ask))
             return true;
     }
-    return watch_looks(&l->watch, question);
+    return watch_explores(&l->watch, ask);
 }
 
-static int program_asks(struct launches *l, const struct said *ask)
+static int answer_ask(struct launches *l, const struct program_line *line)
 {
     struct session *s = l->session;
-    uint64_t question = s->asked + 1;
+    uint64_t ask = s->asks + 1;
     struct moe_plan plan;
     int rc = UNSUPPORTED;
     uint32_t bucket = 0;
     size_t i = 0;
 
-    buckets_find(s->buckets, ask->key, ask->class_thousandths / 1e3, &bucket);
-    l->heard = true;
-    launch_cost_asked(&l->cost, host_clock_ns());
+    buckets_find(s->buckets, line->key, line->class_thousandths / 1e3, &bucket);
+    l->any_ask = true;
+    launch_cost_question(&l->cost, host_clock_ns());
     while (i < l->bucket_count && l->buckets[i]->bucket != bucket)
         i++;
     if (i == l->bucket_count) {
-        TRY(l->client->add(l->self, bucket));
-        l->watch.newest = question;
+        TRY(l->client->add_bucket(l->self, bucket));
+        l->watch.newest = ask;
     }
-    l->buckets[i]->asked = question;
+    l->buckets[i]->last_ask = ask;
     l->buckets[i]->seen = true;
-    if (goes_on(l, question)) {
-        l->range = l->buckets[i];
-        rc = l->client->choose(l->self, l->range, &plan);
+    if (goes_on(l, ask)) {
+        l->asked = l->buckets[i];
+        rc = l->client->choose_plan(l->self, l->asked, &plan);
     }
     if (rc && rc != UNSUPPORTED)
         return rc;
@@ -297,47 +301,47 @@ static int program_asks(struct launches *l, const struct said *ask)
     return OK;
 }
 
-static int program_tells(struct launches *l, const struct said *told)
+static int learn_time(struct launches *l, const struct program_line *tell)
 {
     struct progress *p = &l->session->progress;
 
-    l->told++;
-    l->tried += l->sampled;
-    launch_cost_told(&l->cost, host_clock_ns());
+    l->steps++;
+    l->sampled_steps += l->sampled;
+    launch_cost_step(&l->cost, host_clock_ns());
     p->done = launches_count(l, BUCKET_DECIDED);
     p->buckets = launches_wanted(l);
-    p->steps = l->told;
+    p->steps = l->steps;
     progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number,
-                  session_key(l->session), l->session->key, PLAN_WORDS(&l->session->plan));
-    return l->client->step(l->self, l->range, told);
+                  session_key_name(l->session), l->session->key, PLAN_WORDS(&l->session->plan));
+    return l->client->learn_time(l->self, l->asked, tell);
 }
 
-/* One launch, from its start to its end. */
-static int converse(struct launches *l, const char *command, const char *words,
-                    struct launch_end *end)
+/* Runs one launch, from its start to its end. */
+static int run_launch(struct launches *l, const char *command, const char *words,
+                      struct launch_end *end)
 {
     struct session *s = l->session;
-    struct said said;
-    int rc = session_start(s, command, words, l->in_doubt);
+    struct program_line line;
+    int rc = session_start(s, command, words, l->hold_errors);
 
-    while (!rc && !(rc = session_next(s, &said))) {
-        switch (said.word) {
-        case SAID_ASK: rc = program_asks(l, &said); break;
-        case SAID_TELL:
+    while (!rc && !(rc = session_next(s, &line))) {
+        switch (line.word) {
+        case LINE_ASK: rc = answer_ask(l, &line); break;
+        case LINE_TELL:
             l->values[l->now.values].runs = true;
-            rc = program_tells(l, &said);
+            rc = learn_time(l, &line);
             break;
-        case SAID_FAILED:
-            l->values[l->now.values].runs = true; /* it came up, and says what it cannot do */
-            rc = l->client->failed(l->self, l->range, &said);
+        case LINE_FAILED:
+            l->values[l->now.values].runs = true; /* it has started, and says what it cannot do */
+            rc = l->client->learn_failure(l->self, l->asked, &line);
             break;
-        case SAID_STATUS:
+        case LINE_STATUS:
             session_status(s, (struct moetune_status){ .decided = launches_count(l, BUCKET_DECIDED),
                                                        .open = launches_count(l, BUCKET_OPEN),
-                                                       .steps = l->told,
-                                                       .tried = l->tried });
+                                                       .steps = l->steps,
+                                                       .tried = l->sampled_steps });
             break;
-        case SAID_NOTHING:
+        case LINE_NONE:
             if (l->run)
                 run_stay_alive(l->run, (double)host_clock_ns() * 1e-3);
         }
@@ -355,9 +359,9 @@ bool launches_learnt(const struct launches *l)
     return false;
 }
 
-int launches_add(struct launches *l, struct watched *range)
+int launches_add(struct launches *l, struct watched_bucket *watched)
 {
-    ARRAY_APPEND(l->buckets, l->bucket_count, range);
+    ARRAY_APPEND(l->buckets, l->bucket_count, watched);
     return OK;
 }
 
@@ -376,36 +380,37 @@ uint32_t launches_wanted(const struct launches *l)
            launches_count(l, BUCKET_PINNED);
 }
 
-/* The program has ended; whether launches go on. */
+/* Has the client learn how the launch ended, and gives up buckets that launches do not show.  An
+ * error ends launches_run(). */
 static int judge_end(struct launches *l, const struct launch_end *end)
 {
     const struct session *s = l->session;
-    const char *text;
 
     if (!s->dismissed && (end->hung || end->exit_code)) {
-        l->silent = 0;
-        return l->client->ended(l->self, end);
+        l->silent_launches = 0;
+        return l->client->end_launch(l->self, end);
     }
-    l->silent = s->asked ? 0 : l->silent + 1;
-    if (l->silent >= LAUNCH_PATIENCE)
+    l->silent_launches = s->asks ? 0 : l->silent_launches + 1;
+    if (l->silent_launches >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
                     LAUNCH_PATIENCE);
-    /* It ended well: a range that it was started for and did not show is missed. */
+    /* The launch ended well.  It missed each bucket that it was started for and did not show. */
     for (size_t i = 0; i < l->bucket_count; i++) {
-        struct watched *range = l->buckets[i];
+        struct watched_bucket *watched = l->buckets[i];
+        const char *text = SESSION_BUCKET(s, watched->bucket);
 
-        if (l->client->wish(l->self, range) != WISH_SAMPLE || !watched_in_vain(range))
+        if (l->client->wish(l->self, watched) != WISH_SAMPLE || !watched_count_miss(watched))
             continue;
-        text = SESSION_RANGE(s, range->bucket);
-        if (range->seen)
-            note("%s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
+        if (watched->seen)
+            note("%s is given up: %d launches in a row did not run %" PRIu32
+                 " steps of one plan there",
                  text, LAUNCH_PATIENCE, l->watch.least);
         else
-            note("%s is left: the program did not ask for it in %d launches", text,
+            note("%s is given up: the program did not ask for it in %d launches", text,
                  LAUNCH_PATIENCE);
-        range->state = BUCKET_GIVEN_UP;
+        watched->state = BUCKET_GIVEN_UP;
     }
-    return l->client->ended(l->self, NULL);
+    return l->client->end_launch(l->self, NULL);
 }
 
 int launches_run(struct launches *l)
@@ -419,8 +424,8 @@ int launches_run(struct launches *l)
         uint32_t choice;
         int next, rc;
 
-        for (size_t w = 0; w < l->values_count; w++)
-            l->values[w].votes = 0;
+        for (size_t i = 0; i < l->values_count; i++)
+            l->values[i].votes = 0;
         TRY(l->client->vote(l->self));
         next = launch_values_next(l->values, l->values_count, l->now.number);
         if (next < 0)
@@ -431,15 +436,15 @@ int launches_run(struct launches *l)
         next_values->last = ++l->now.number;
         next_values->launches++;
         l->watch.newest = 0;
-        l->range = NULL;
-        TRY(l->client->begin(l->self, declaration_launch_words(space, choice, words)));
+        l->asked = NULL;
+        TRY(l->client->begin_launch(l->self, declaration_launch_words(space, choice, words)));
         TRY(launch_command(l->command, space, choice, &command));
         launch_cost_started(&l->cost, host_clock_ns());
-        rc = converse(l, command, space ? words : NULL, &end);
+        rc = run_launch(l, command, space ? words : NULL, &end);
         free(command);
         launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
-        if (l->client->gather && (!rc || rc == ERR_CUT))
-            rc = l->client->gather(l->self, rc == ERR_CUT) ? ERR_IO : rc;
+        if (l->client->finish_samples && (!rc || rc == ERR_CUT))
+            rc = l->client->finish_samples(l->self, rc == ERR_CUT) ? ERR_IO : rc;
         TRY(rc);
         TRY(judge_end(l, &end));
     }
@@ -459,7 +464,7 @@ int launches_open(struct launches *l)
     count = l->values_count;
     all = realloc(l->values, l->sides * count * sizeof(*all));
     if (!all)
-        return fail(ERR_NOMEM, "ways to start programs");
+        return fail(ERR_NOMEM, "launch values");
     for (size_t i = 1; i < l->sides; i++)
         memcpy(all + i * count, all, count * sizeof(*all));
     l->values = all;

@@ -1,6 +1,6 @@
-/* Starts a program again and again, each time with some values of the axes that need another start,
- * and asks a client what each launch is to show: tune_launches.c decides buckets by it,
- * two_tables.c compares two tables. */
+/* Starts a program again and again, each time with one set of launch values, and asks a client what
+ * each launch is to show.  tune_launches.c decides buckets by it, two_tables.c compares two tables.
+ */
 #ifndef LAUNCHES_H
 #define LAUNCHES_H
 
@@ -8,209 +8,234 @@
 #include "session.h"
 #include "tune_options.h"
 
-/* So often in a row a launch may show nothing that was wanted of it. */
+/* After so many launches in a row that were of no use, launches_run() gives up: a bucket, or the
+ * program. */
 enum { LAUNCH_PATIENCE = 3 };
 
-/* ---- launch values of a program: its plans, grouped by their values of the restart axes.  Pure.
+/* ---- launch values: the plans of a program, grouped by their values of the restart axes.  Pure.
  */
 
-/* All plans with the same values of the restart axes. */
+/* One set of launch values, as a plain value. */
 struct launch_values {
-    int arm, safe;      /* the first of them; the one that is otherwise most like the default */
-    uint32_t launches;  /* in this run */
-    uint32_t last;      /* launch; 0: none */
-    double votes;       /* of buckets that want it next, by how much they are wanted themselves */
-    uint32_t stillborn; /* launches that came to nothing */
-    bool runs, broken;  /* a step's time was told; it never comes up */
+    int arm;           /* the first plan with these values */
+    int nearest_arm;   /* the plan with these values that is most like the default plan */
+    uint32_t launches; /* that had these values, in this run */
+    uint32_t last;     /* the number of the last one; 0: none */
+    double votes;      /* how much the next launch is wanted to have these values */
+    uint32_t failures; /* launches with these values that failed, as the client counts them */
+    bool runs;         /* the program has told or failed a step under them */
+    bool broken;       /* the client has given them up */
 };
 
-/* The launch values of these plans, which the caller frees, and of each plan the index of its own.
- * Plans of no space have one. */
+/* Lists the launch values of these plans.  values_of[i] becomes the index of plan i's.  The plans
+ * of no space all have the same.  The caller frees *values, which begins as NULL, also after
+ * ERR_NOMEM. */
 int launch_values_list(const struct declaration *space, const struct moe_plan *plans, size_t count,
                        uint32_t *values_of, struct launch_values **values, size_t *values_count);
 
-/* That of the next launch, after so many: most wanted, the more the longer it was not its turn.
- * The same one twice in a row only if nothing else is wanted.  -1: nothing is. */
+/* Returns the index of the next launch's values, after `launches` of them; -1: none has a vote.
+ * Votes weigh more the longer ago the last launch was.  No values come twice in a row unless no
+ * others have votes. */
 int launch_values_next(const struct launch_values *values, size_t count, uint32_t launches);
 
-/* ---- what a launch is told before it runs: the values of the restart axes.  Pure. */
+/* ---- command lines.  Pure. */
 
-/* The command line with its placeholders replaced: {dispatcher} by the axis' value.  {{word}} is
- * {word}; whatever else stands in braces, and ${NAME}, is the shell's.  ERR_ARGUMENT, after a
- * sentence, for a {word} that is no axis, or one that varies while the program runs.  Without a
- * space the line is left as it is.  The caller frees *out. */
+/* Writes the command line with the launch values of the plan `choice`.  {dispatcher} becomes the
+ * value of the axis, and {{word}} becomes {word}.  Other braces and ${NAME} stay, for the shell.
+ * ERR_ARGUMENT, after a message, for a {word} that is no axis, or a live one.  Without a space the
+ * line is copied.  The caller frees *out. */
 int launch_command(const char *command, const struct declaration *space, uint32_t choice,
                    char **out);
 
-/* ---- what launches show of one range that their program asks for.  Pure. */
+/* ---- one bucket that the program asks for, as launches show it.  Pure. */
 
 enum bucket_state {
-    BUCKET_NEW,      /* nothing is known of it yet */
-    BUCKET_OPEN,     /* it is to be shown */
-    BUCKET_DECIDED,  /* and was */
+    BUCKET_NEW,      /* not looked up yet */
+    BUCKET_OPEN,     /* launches are to show it */
+    BUCKET_DECIDED,  /* launches have shown it */
     BUCKET_GIVEN_UP, /* the program asks for it too seldom */
-    BUCKET_PINNED,   /* a person chose its plan: nothing is tried */
-    BUCKET_LEFT_OUT  /* it is not to be shown */
+    BUCKET_PINNED,   /* a person pinned its plan: nothing is tried */
+    BUCKET_LEFT_OUT  /* the command does not want it */
 };
 
-struct watched {
+/* A bucket is a range of the key, and a class.  The client owns it, and embeds it in a struct of
+ * its own as the first member. */
+struct watched_bucket {
     uint32_t bucket;
     enum bucket_state state;
-    uint64_t asked; /* for the last time, by this launch, which counts from 1; 0: never */
-    int64_t ns[TUNE_LAUNCH_STEPS_MAX];
-    uint32_t steps; /* of one plan, gathered by this launch */
 
-    /* By all launches. */
-    bool seen;               /* one of them asked for it */
-    uint32_t samples, spare; /* spare: their steps beyond the first one of each */
-    double squares;          /* of the logarithms of steps, from the mean of their sample's */
+    /* Of the launch under way. */
+    uint64_t last_ask; /* the number of the ask that named it last, from 1; 0: none */
+    int64_t ns[TUNE_LAUNCH_STEPS_MAX]; /* steps of one plan, until they are a sample */
+    uint32_t steps;
+    bool learnt; /* it has given a sample, or a plan has failed in it */
 
-    bool learnt;     /* by this launch: a sample, or that a plan fails */
-    uint32_t missed; /* launches in a row that were to show something here and did not */
+    /* Of all launches. */
+    bool seen; /* some launch has asked for it */
+    uint32_t samples;
+    uint32_t spare;  /* steps of those samples beyond the first one of each */
+    double squares;  /* sum over steps of (log ns - its mean in the sample) squared */
+    uint32_t missed; /* launches in a row that were to show the bucket and did not */
 };
 
-/* A launch begins. */
-void watched_reset(struct watched *range);
+/* Forgets what the last launch gathered. */
+void watched_begin(struct watched_bucket *watched);
 
-/* A step; true after so many of them, which are a sample then. */
-bool watched_step(struct watched *range, int64_t ns, uint32_t steps, int64_t *sample);
+/* Adds a step.  Returns true after `steps` of them; then *sample is their sample. */
+bool watched_add_step(struct watched_bucket *watched, int64_t ns, uint32_t steps, int64_t *sample);
 
-/* Of the steps that there are, one at least, the mean, to which none adds more than twice their
- * median does: a trainer pays for slow steps, too, but not for a moment of the machine's. */
-int64_t watched_sample(struct watched *range);
+/* Makes one sample of the steps that are gathered, at least one: their mean, in which each counts
+ * as twice their median at most.  A trainer pays for slow steps, too, but not for one disturbance.
+ */
+int64_t watched_finish_sample(struct watched_bucket *watched);
 
-/* A launch ended well that was to show something here: whether one more would be of no use. */
-bool watched_in_vain(struct watched *range);
+/* Called after a launch that ended well and was to show the bucket.  Counts the launch if it showed
+ * nothing.  Returns whether LAUNCH_PATIENCE of them came in a row. */
+bool watched_count_miss(struct watched_bucket *watched);
 
-/* What several buckets learnt together. */
-void watched_add(struct watched *all, const struct watched *range);
+/* Adds the samples of a bucket, for launch_pace(). */
+void watched_pool(struct watched_bucket *all, const struct watched_bucket *watched);
 
 /* ---- how long a launch goes on.  Pure. */
 
-/* Questions are counted from 1. */
+/* Asks are counted from 1, in each launch. */
 struct launch_watch {
-    uint32_t least;  /* that a sample must have: how long it is waited for something */
-    bool looking;    /* nobody knows yet what it asks for */
-    uint64_t newest; /* question at which it asked for a range for the first time; 0: none */
+    uint32_t least;  /* steps of a sample; waiting times are multiples of it */
+    bool exploring;  /* nobody knows yet which buckets the program asks for */
+    uint64_t newest; /* the last ask that named a new bucket; 0: none */
 };
 
-/* Whether a range that it is to show may still be asked for, one of so many; on the occasion: what
- * it shows there is no reason to wait long.  One that no launch ever asked for is not waited for so
- * long: a trainer recorded it, or an earlier run, and this program may never come to it. */
-bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t buckets,
-                  bool on_occasion, uint64_t question);
-/* Whether it may show buckets that nobody knows. */
-bool watch_looks(const struct launch_watch *watch, uint64_t question);
+/* Returns whether the launch should wait for an ask of this bucket, one of `buckets`.  With
+ * `on_occasion` it does not wait long.  Nor does it wait long for a bucket that no launch has asked
+ * for: it comes from a record or an earlier run, and this program may never ask for it. */
+bool watch_awaits(const struct launch_watch *watch, const struct watched_bucket *watched,
+                  size_t buckets, bool on_occasion, uint64_t ask);
+/* Returns whether the launch may soon ask for buckets that nobody knows. */
+bool watch_explores(const struct launch_watch *watch, uint64_t ask);
 
 /* ---- how many steps make a sample, by what launches cost.  Pure. */
 
-/* What a run's launches cost: `inside` from the first question to the last answer, `outside` their
- * starts and ends; and when these were in the launch under way. */
+/* What the launches of a run have cost.  `inside` is from the first ask to the last tell, `outside`
+ * is the rest: starts and ends. */
 struct launch_cost {
     double outside_ns, inside_ns;
 
-    int64_t started_ns, asked_ns, told_ns; /* asked: first; told: last; 0: not yet */
+    int64_t started_ns, first_ask_ns, last_step_ns; /* of the launch under way; 0: not yet */
 };
 
+/* The launch under way starts, asks, tells a step, and ends.  An end of -1 does not count: the
+ * launch hung. */
 void launch_cost_started(struct launch_cost *cost, int64_t now_ns);
-void launch_cost_asked(struct launch_cost *cost, int64_t now_ns);
-void launch_cost_told(struct launch_cost *cost, int64_t now_ns);
-/* -1: how long it took to end says nothing of others. */
+void launch_cost_question(struct launch_cost *cost, int64_t now_ns);
+void launch_cost_step(struct launch_cost *cost, int64_t now_ns);
 void launch_cost_ended(struct launch_cost *cost, int64_t now_ns);
 
-/* More steps make a sample surer as far as steps scatter; as far as launches differ by luck, only
- * launches do, and these cost their starts. */
+/* Returns how many steps make a sample.  More steps help against the noise of steps.  Only more
+ * launches, which cost their starts, help against differences between launches.  `buckets`: all of
+ * them, by watched_pool(). */
 enum { LAUNCH_STEPS_LEAST = 5 };
-uint32_t launch_pace(const struct launch_cost *cost, const struct watched *buckets);
+uint32_t launch_pace(const struct launch_cost *cost, const struct watched_bucket *buckets);
 
 /* ---- the launcher */
 
-/* What a client wants of the launch under way in a range. */
+/* What a client wants in a bucket from the launch under way. */
 enum launch_wish {
     WISH_NOTHING,
-    WISH_SAMPLE,   /* the launch was started for it, and misses if it does not show it */
-    WISH_OCCASION, /* a sample that is taken if the program asks for the range soon */
-    WISH_TRIAL     /* whether a plan runs there at all, of which no sample is wanted now */
+    WISH_SAMPLE,   /* the launch was started for this sample: it is missed if it does not come */
+    WISH_OCCASION, /* a sample, if the program asks for the bucket soon */
+    WISH_TRIAL     /* a step that shows whether a plan runs there; no sample */
 };
 
 struct launches;
 
-/* Who says which launch comes next, and takes its samples.  `range`: one of the client's own. */
+/* The functions by which a client chooses launches and plans, and learns from steps.  `self` is
+ * launches.self.  `watched` is one of the buckets that the client added.  Every int but OK ends
+ * launches_run(), which returns it. */
 struct launch_client {
-    /* The program asks for a range for the first time: launches_add() is to be called. */
-    int (*add)(void *self, uint32_t bucket);
-    /* Adds to the votes of values, which are 0, what is wanted of each of them next. */
+    /* Calls launches_add() for a bucket that the program asks for, for the first time. */
+    int (*add_bucket)(void *self, uint32_t bucket);
+    /* Adds to launches.values[i].votes, which begin as 0, how much the client wants launch values i
+     * next.  launches_run() ends if there are no votes. */
     int (*vote)(void *self);
-    /* A launch, said as `words`, is about to start; watch.looking is to be said. */
-    int (*begin)(void *self, const char *words);
-    enum launch_wish (*wish)(void *self, struct watched *range);
-    /* The plan of the next step.  UNSUPPORTED, of this one alone: none can run, so that the launch
-     * ends. */
-    int (*choose)(void *self, struct watched *range, struct moe_plan *plan);
-    /* What the step took; that it failed, as the session's failed_as says. */
-    int (*step)(void *self, struct watched *range, const struct said *told);
-    int (*failed)(void *self, struct watched *range, const struct said *told);
-    /* The program has ended, or time is up (`cut`): last call for samples that are not full; NULL:
-     * they are dropped. */
-    int (*gather)(void *self, bool cut);
-    /* The launch is over.  `failure`: how it failed; NULL: it ended well. */
-    int (*ended)(void *self, const struct launch_end *failure);
+    /* Prepares for the launch that is about to start; `words` are its launch values.  It sets
+     * launches.watch.exploring, and hold_errors if it uses that. */
+    int (*begin_launch)(void *self, const char *words);
+    /* Returns what the client wants in this bucket now. */
+    enum launch_wish (*wish)(void *self, struct watched_bucket *watched);
+    /* Chooses the plan of the next step, and sets launches.sampled.  UNSUPPORTED: no plan of this
+     * launch can run in the bucket.  Then launches_run() ends the launch. */
+    int (*choose_plan)(void *self, struct watched_bucket *watched, struct moe_plan *plan);
+    /* Learns the time of that step, from its "tell" line. */
+    int (*learn_time)(void *self, struct watched_bucket *watched, const struct program_line *tell);
+    /* Learns that the step failed: line->reason, and the session's failed_as. */
+    int (*learn_failure)(void *self, struct watched_bucket *watched,
+                         const struct program_line *line);
+    /* Makes samples of the steps that are gathered, if they are enough.  It is called when the
+     * program has ended, or when time is up (`cut`).  NULL: these steps are dropped. */
+    int (*finish_samples)(void *self, bool cut);
+    /* Ends the launch.  `failure` says how it failed; NULL: it ended well. */
+    int (*end_launch)(void *self, const struct launch_end *failure);
 };
 
-/* A launch under way, of a way to start the program, as each plan has one. */
+/* The number and the values of the launch under way. */
 struct launch_under_way {
-    uint32_t number, values; /* the first launch is number 1 */
-    const uint32_t *values_of;
+    uint32_t number;           /* counts from 1 */
+    uint32_t values;           /* index of its launch values */
+    const uint32_t *values_of; /* by plan: index of its launch values; borrowed */
 };
 
+/* All launches of one run.  The caller owns it, and sets the first members before
+ * launches_open(). */
 struct launches {
-    /* Set by the client. */
+    /* Set by the client, and borrowed. */
     const struct launch_client *client;
     void *self;
     struct session *session; /* with the space */
-    struct run *run;         /* that is kept alive; NULL: none */
+    struct run *run;         /* whose row says that it is alive; NULL: none */
     const struct moe_plan *plans;
     size_t plan_count;
     const char *command;
-    size_t sides; /* what is learnt of one says nothing of the others: each has all the values,
-                   * those of the second one behind the first one's */
+    /* How many tables are compared; 1: none.  Each side has launch values of its own, which lie
+     * behind those of the side before. */
+    size_t sides;
 
-    struct watched **buckets; /* in the order in which they came */
+    struct watched_bucket **buckets; /* the client's, in the order of launches_add() */
     size_t bucket_count;
-    uint32_t values_of[DECLARATION_PLANS_MAX]; /* of each plan, for the first side */
+    uint32_t values_of[DECLARATION_PLANS_MAX]; /* by plan: its index in the first side's values */
     struct launch_values *values;
     size_t values_count; /* of all sides */
     struct launch_under_way now;
     struct launch_cost cost;
-    uint32_t silent; /* launches in a row that asked nothing */
-    bool heard;      /* some launch has asked something */
-    uint64_t told, tried;
+    uint32_t silent_launches; /* launches in a row that asked nothing */
+    bool any_ask;             /* some launch has asked */
+    uint64_t steps, sampled_steps;
 
     /* Of the launch under way. */
     struct launch_watch watch;
-    bool in_doubt;         /* as session_start() has it; the client's to set */
-    struct watched *range; /* that it asked for last */
-    bool sampled;          /* the client wants a sample of that step, as `choose` says */
+    bool hold_errors;             /* for session_start(); the client sets it */
+    struct watched_bucket *asked; /* the bucket of the last ask */
+    bool sampled;                 /* the client wants a sample of the step under way */
 };
 
-/* Lists the values.  ERR_ARGUMENT after a sentence for a command line that cannot be. */
+/* Lists the launch values.  ERR_ARGUMENT, after a message, for a wrong command line. */
 int launches_open(struct launches *launches);
+/* Frees what launches_open() and launches_add() allocated, but no bucket. */
 void launches_close(struct launches *launches);
 
-/* A range, which stays the client's. */
-int launches_add(struct launches *launches, struct watched *range);
-/* How many are in this state. */
+/* Adds a bucket, which stays the client's. */
+int launches_add(struct launches *launches, struct watched_bucket *watched);
+/* Returns how many buckets are in this state. */
 uint32_t launches_count(const struct launches *launches, enum bucket_state state);
-/* Those that are to be shown, in whichever state. */
+/* Returns how many buckets are wanted: all but those left out and pinned. */
 uint32_t launches_wanted(const struct launches *launches);
 
-/* Launches, until the client wants no more.  ERR_CUT: time is up. */
+/* Starts one launch after the other, until no launch values have votes.  ERR_CUT: time is up. */
 int launches_run(struct launches *launches);
 
-/* The side of the launch under way. */
+/* Returns the side of the launch under way. */
 size_t launches_side(const struct launches *launches);
 
-/* Whether the launch under way has shown anything new. */
+/* Returns whether the launch under way has given a sample or a failure. */
 bool launches_learnt(const struct launches *launches);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads the lines of programs, word by word. */
+/* Reads the lines that programs write, word by word, and the guards that `--guard` names. */
 #include "lines.h"
 
 #include "options.h"
@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a line is read, and what is wrong with it. */
+/* One line while it is read.  All pointers are borrowed. */
 struct line_reader {
-    const char *at;
+    const char *at; /* what is not read yet */
     const struct declaration *space;
-    struct said *said;
-    char *why;
+    struct program_line *line;
+    char *why; /* LINE_WHY_BYTES: what is wrong with the line */
 };
 
 static bool refuse(const struct line_reader *r, const char *format, ...)
@@ -28,12 +28,13 @@ static bool refuse(const struct line_reader *r, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    text_put_list(r->why, SAID_WHY_BYTES, format, args);
+    text_put_list(r->why, LINE_WHY_BYTES, format, args);
     va_end(args);
     return false;
 }
 
-/* The next word; false: there is none, or it is longer than there is room for, and stays. */
+/* Reads the next word.  Returns false and reads nothing if the line is at its end, or the word does
+ * not fit. */
 static bool next_word(struct line_reader *r, char *word, size_t size)
 {
     size_t length;
@@ -69,15 +70,15 @@ static bool read_ask(struct line_reader *r)
     if (*end || key > most)
         return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(digits, 20),
                       most);
-    r->said->key = key;
+    r->line->key = key;
     if (!d || !*d->class_name)
-        return is_at_end(r) || refuse(r, "ask KEY: there is no class");
+        return is_at_end(r) || refuse(r, "ask KEY: only one number is wanted");
     if (!next_word(r, word, sizeof(word)))
         return refuse(r, "ask KEY CLASS: the space has the class %s", d->class_name);
     if (!number_read(word, NULL, &class) || class < 0 || class * 1000 > UINT32_MAX || !is_at_end(r))
         return refuse(r, "ask KEY CLASS: %s as one number from 0 on is wanted", d->class_name);
-    /* Upwards, so that what is above an edge is above its thousandths. */
-    r->said->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
+    /* Rounded up, so that a class above an edge is also above the edge's thousandths. */
+    r->line->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
     return true;
 }
 
@@ -85,41 +86,42 @@ static bool read_ask(struct line_reader *r)
 
 static bool is_name(const char *text, size_t length)
 {
-    bool good = length && length < SAID_NAME_BYTES && !isdigit((unsigned char)*text);
+    bool good = length && length < LINE_NAME_BYTES && !isdigit((unsigned char)*text);
 
     for (size_t i = 0; i < length; i++)
         good &= isalnum((unsigned char)text[i]) || strchr("_.-", text[i]);
     return good;
 }
 
-/* "memory=BYTES" or "NAME=NUMBER". */
+/* Reads "memory=BYTES" or "NAME=NUMBER". */
 static bool read_named(struct line_reader *r, const char *word)
 {
     size_t length = strcspn(word, "=");
     const char *value = word + length + 1;
-    struct said *said = r->said;
-    struct said_number n = { "", 0 };
+    struct program_line *line = r->line;
+    struct named_number n = { "", 0 };
 
     if (!word[length] || !is_name(word, length))
         return refuse(r, "tell: \"%s\" is no NAME=NUMBER", TEXT_SHORT(word, 40));
     text_put(n.name, sizeof(n.name), "%.*s", (int)length, word);
     if (!strcmp(n.name, "memory")) {
         if (!strcmp(value, "0"))
-            said->memory_bytes = 0;
-        else if (!bytes_read(value, &said->memory_bytes))
+            line->memory_bytes = 0;
+        else if (!bytes_read(value, &line->memory_bytes))
             return refuse(r, "memory=%s: bytes such as 1234, 512MiB or 31GiB are wanted",
                           TEXT_SHORT(value, 30));
         return true;
     }
     if (!number_read(value, NULL, &n.value))
-        /* What is not a number breaks guards; it is no reason not to understand the line. */
+        /* A value that is no number breaks a guard, but the line is read. */
         n.value = NAN;
-    for (size_t i = 0; i < said->numbers; i++)
-        if (!strcmp(said->number[i].name, n.name))
-            return refuse(r, "tell: %s stands there twice", n.name);
-    if (said->numbers == SAID_NUMBERS_MAX)
-        return refuse(r, "tell: too many numbers, from %s on", n.name);
-    said->number[said->numbers++] = n;
+    for (size_t i = 0; i < line->numbers; i++)
+        if (!strcmp(line->number[i].name, n.name))
+            return refuse(r, "tell: the line names %s twice", n.name);
+    if (line->numbers == LINE_NUMBERS_MAX)
+        return refuse(r, "tell: %s is one number too many, %d are allowed", n.name,
+                      LINE_NUMBERS_MAX);
+    line->number[line->numbers++] = n;
     return true;
 }
 
@@ -131,40 +133,40 @@ static bool read_tell(struct line_reader *r)
     if (!next_word(r, word, sizeof(word)) || !number_read(word, NULL, &us) ||
         !(us > 0 && us < 1e12))
         return refuse(r, "tell MICROSECONDS: a number above 0 is wanted");
-    r->said->ns = (int64_t)fmax(1, us * 1e3);
+    r->line->ns = (int64_t)fmax(1, us * 1e3);
     while (next_word(r, word, sizeof(word)))
         if (!read_named(r, word))
             return false;
-    return is_at_end(r) || refuse(r, "tell: a word of more than %zu bytes", sizeof(word) - 1);
+    return is_at_end(r) || refuse(r, "tell: a word has more than %zu bytes", sizeof(word) - 1);
 }
 
-/* ---- all of them */
+/* ---- a whole line */
 
-bool said_read(const char *line, const struct declaration *space, struct said *out,
-               char why[SAID_WHY_BYTES])
+bool program_line_read(const char *line, const struct declaration *space, struct program_line *out,
+                       char why[LINE_WHY_BYTES])
 {
     struct line_reader r = { line, space, out, why };
     char word[16];
 
-    *out = (struct said){ .word = SAID_ASK };
-    if (strlen(line) >= SAID_LINE_BYTES - 1)
-        return refuse(&r, "a line of more than 1000 letters");
+    *out = (struct program_line){ .word = LINE_ASK };
+    if (strlen(line) >= PROGRAM_LINE_BYTES - 1)
+        return refuse(&r, "the line has more than 1000 letters");
     if (!next_word(&r, word, sizeof(word)))
         *word = 0;
     if (!strcmp(word, "ask"))
         return read_ask(&r);
     if (!strcmp(word, "tell")) {
-        out->word = SAID_TELL;
+        out->word = LINE_TELL;
         return read_tell(&r);
     }
     if (!strcmp(word, "failed")) {
-        out->word = SAID_FAILED;
+        out->word = LINE_FAILED;
         out->reason = is_at_end(&r) ? "the program could not run it" : r.at;
         return true;
     }
     if (!strcmp(word, "status")) {
-        out->word = SAID_STATUS;
-        return is_at_end(&r) || refuse(&r, "status: nothing stands behind it");
+        out->word = LINE_STATUS;
+        return is_at_end(&r) || refuse(&r, "status: nothing may follow it");
     }
     return refuse(&r, "ask, tell, failed or status is wanted");
 }
@@ -186,7 +188,8 @@ int guard_parse(const char *text, struct measured_guard *out)
     return OK;
 }
 
-bool guard_broken(const struct measured_guard *g, const struct said *tell, char why[SAID_WHY_BYTES])
+bool guard_broken(const struct measured_guard *g, const struct program_line *tell,
+                  char why[LINE_WHY_BYTES])
 {
     const char *sign = g->at_least ? ">=" : "<=";
 
@@ -195,11 +198,11 @@ bool guard_broken(const struct measured_guard *g, const struct said *tell, char 
 
         if (strcmp(tell->number[i].name, g->name) != 0)
             continue;
-        text_put(why, SAID_WHY_BYTES, "%s=%g breaks %s%s%g", g->name, value, g->name, sign,
+        text_put(why, LINE_WHY_BYTES, "%s=%g breaks %s%s%g", g->name, value, g->name, sign,
                  g->limit);
         return !(g->at_least ? value >= g->limit : value <= g->limit);
     }
-    text_put(why, SAID_WHY_BYTES, "%s is not told, and %s%s%g is wanted", g->name, g->name, sign,
-             g->limit);
+    text_put(why, LINE_WHY_BYTES, "the program does not tell %s, and %s%s%g is wanted", g->name,
+             g->name, sign, g->limit);
     return true;
 }

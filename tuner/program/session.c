@@ -1,4 +1,5 @@
-/* Reads the lines of a program and answers each, and notices when it ends or falls silent. */
+/* Reads the lines of a program and sends an answer to each.  Notices when the program ends or falls
+ * silent. */
 #include "session.h"
 
 #include "host.h"
@@ -13,16 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BAD_LINES_MAX = 100, BAD_LINES_SAID = 2, LATE_LINES_MAX = 100 };
-/* Between steps a program may do other things, for so many times as long as a step may take. */
-static const double patience_between = 10;
+/* Two bad lines are printed, and the hundredth ends the run. */
+enum { BAD_LINES_MAX = 100, BAD_LINES_PRINTED = 2, LATE_LINES_MAX = 100 };
+/* Between steps a program may be silent for so many times as long as in a step. */
+static const double patience_between_steps = 10;
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)
 {
     (void)number;
-    stop = 1;
+    stop_requested = 1;
 }
 
 void session_catch_signals(void)
@@ -31,44 +33,46 @@ void session_catch_signals(void)
     launch_on_stop(on_signal);
 }
 
-const char *session_key(const struct session *s)
+const char *session_key_name(const struct session *s)
 {
     return s->buckets.declared ? buckets_key_name(s->buckets) : "c";
 }
 
-const char *session_range(const struct session *s, uint32_t bucket, char room[BUCKETS_TEXT_BYTES])
+const char *session_bucket_text(const struct session *s, uint32_t bucket,
+                                char room[BUCKETS_TEXT_BYTES])
 {
-    const char *range = BUCKETS_TEXT(s->buckets, bucket, bucket);
+    const char *keys = BUCKETS_TEXT(s->buckets, bucket, bucket);
 
     if (s->buckets.declared)
-        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key_name(s->buckets), range);
+        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key(s->buckets), keys);
     else if (s->buckets.window == 1)
         text_put(room, BUCKETS_TEXT_BYTES, "c=%u", bucket);
     else
-        text_put(room, BUCKETS_TEXT_BYTES, "c=%s", range);
+        text_put(room, BUCKETS_TEXT_BYTES, "c=%s", keys);
     return room;
 }
 
 /* ---- answers: one line each */
 
-/* UNSUPPORTED: answered. */
+/* Answers a line that could not be read.  Returns UNSUPPORTED, or an error after too many of them.
+ */
 static int answer_error(struct session *s, const char *why)
 {
-    static const char said[] = "the program writes \"%s\", which is not understood: %s";
+    static const char message[] = "the program writes \"%s\", which is not understood: %s";
     char line[100];
 
     text_put(s->answer, sizeof(s->answer), "error %s", why);
     utf8_line(s->line, line, sizeof(line));
     if (++s->bad_lines == BAD_LINES_MAX)
-        return fail(ERR_ARGUMENT, said, line, why);
-    if (s->bad_lines <= BAD_LINES_SAID) /* many programs do not look at the answer */
-        note(said, line, why);
+        return fail(ERR_ARGUMENT, message, line, why);
+    if (s->bad_lines <= BAD_LINES_PRINTED) /* because many programs do not look at the answer */
+        note(message, line, why);
     return UNSUPPORTED;
 }
 
 void session_answer(struct session *s, const struct moe_plan *plan)
 {
-    s->asked++;
+    s->asks++;
     s->running = plan != NULL;
     s->dismissed = !plan;
     if (plan) {
@@ -86,33 +90,33 @@ void session_status(struct session *s, struct moetune_status now)
              now.steps, now.tried);
 }
 
-/* The step under way has ended: "tell", or "failed". */
-static void end_step(struct session *s, struct said *said)
+/* Ends the step under way.  A "tell" that breaks a limit becomes a "failed". */
+static void end_step(struct session *s, struct program_line *line)
 {
-    size_t held = 0;
+    size_t kept_guards = 0;
 
     s->running = false;
-    s->told++;
     snprintf(s->answer, sizeof(s->answer), "ok");
     s->failed_as = TRIAL_FAILED;
-    if (said->word == SAID_FAILED)
+    if (line->word == LINE_FAILED)
         return;
-    if (s->memory_bytes && said->memory_bytes > s->memory_bytes) {
+    if (s->memory_bytes && line->memory_bytes > s->memory_bytes) {
         s->failed_as = TRIAL_NO_MEMORY;
         text_put(s->why, sizeof(s->why), "needs %.2f MiB, %.2f are allowed",
-                 (double)said->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
+                 (double)line->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
     } else {
-        while (held < s->guard_count && !guard_broken(&s->guards[held], said, s->why))
-            held++;
-        if (held == s->guard_count)
+        while (kept_guards < s->guard_count && !guard_broken(&s->guards[kept_guards], line, s->why))
+            kept_guards++;
+        if (kept_guards == s->guard_count)
             return;
     }
-    note("%s=%" PRIu64 " %s: %s", session_key(s), s->key, PLAN_WORDS(&s->plan), s->why);
-    /* That ends the run, and the next one may have other limits: it is no failure of the plan's. */
-    s->unfit = plan_is_default(&s->plan, &s->shape);
-    if (!s->unfit) {
-        said->word = SAID_FAILED;
-        said->reason = s->why;
+    note("%s=%" PRIu64 " %s: %s", session_key_name(s), s->key, PLAN_WORDS(&s->plan), s->why);
+    /* A limit that the default plan breaks ends the run.  It is no failure of the plan, because the
+     * next run may have other limits. */
+    s->default_unfit = plan_is_default(&s->plan, &s->shape);
+    if (!s->default_unfit) {
+        line->word = LINE_FAILED;
+        line->reason = s->why;
     }
 }
 
@@ -120,26 +124,26 @@ static void end_step(struct session *s, struct said *said)
 
 static double patience_s(const struct session *s)
 {
-    return s->silence_s * (s->running ? 1 : patience_between);
+    return s->silence_s * (s->running ? 1 : patience_between_steps);
 }
 
-/* Passes on what the program wrote to its standard error, once it is no longer in doubt. */
-static void pass_errors(struct session *s)
+/* Copies to our standard error what the program has written to its held one since the last call. */
+static void copy_errors(struct session *s)
 {
     char bytes[4096];
     ssize_t n;
 
     while (s->standard_error &&
-           (n = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->passed)) > 0) {
+           (n = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->copied_bytes)) > 0) {
         log_line_clear();
         fwrite(bytes, 1, (size_t)n, stderr);
-        s->passed += n;
+        s->copied_bytes += n;
     }
 }
 
-/* Writes the last lines of its standard error as "A | B", as many as there is room for: those that
- * came before torchrun says at length that a rank ended, and once what each rank says. */
-static void keep_last_lines(const struct session *s, char *room, size_t size)
+/* Writes the last lines of the program's standard error as "A | B".  It leaves out the long report
+ * that torchrun writes when a rank ended, and prints only once what each rank writes. */
+static void copy_last_lines(const struct session *s, char *room, size_t size)
 {
     static const char torchrun[] = "torch/distributed/elastic/multiprocessing/api.py:";
     enum { SHOWN = 300 };
@@ -158,7 +162,7 @@ static void keep_last_lines(const struct session *s, char *room, size_t size)
     length = strlen(tail);
     if (length >= SHOWN) {
         rest = tail + length - (SHOWN - 1);
-        if (strchr(rest, '\n')) /* the end of a line is none */
+        if (strchr(rest, '\n')) /* the first line is cut: drop it */
             strsep(&rest, "\n");
     }
     while ((line = strsep(&rest, "\n"))) {
@@ -173,35 +177,36 @@ static int send_answer(struct session *s)
     int rc = child_write(&s->child, s->answer);
 
     *s->answer = 0;
-    s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
+    s->last_active_ns = host_clock_ns(); /* writing the answer is no silence of the program */
     if (rc == OK || s->dismissed || child_ended(&s->child))
         return OK;
-    return fail(ERR_LAUNCH, "the program does not read what it is answered");
+    return fail(ERR_LAUNCH, "the program does not read the answers");
 }
 
-/* Reads a line; UNSUPPORTED: it is nobody else's, and is answered. */
-static int take_line(struct session *s, struct said *out)
+/* Reads s->line into *out.  UNSUPPORTED: the line needs nothing from the caller, and has an answer.
+ */
+static int parse_line(struct session *s, struct program_line *out)
 {
-    static const char *const too_early[] = { [SAID_ASK] = "ask: the last plan's time was not told",
-                                             [SAID_TELL] = "tell: nothing was asked",
-                                             [SAID_FAILED] = "failed: nothing was asked" };
-    char why[SAID_WHY_BYTES];
+    static const char *const too_early[] = { [LINE_ASK] = "ask: the last plan's time was not told",
+                                             [LINE_TELL] = "tell: nothing was asked",
+                                             [LINE_FAILED] = "failed: nothing was asked" };
+    char why[LINE_WHY_BYTES];
 
-    s->heard_ns = host_clock_ns();
-    s->spoken = true;
-    pass_errors(s);
-    if (s->dismissed) { /* who was told to end and goes on is not heard */
+    s->last_active_ns = host_clock_ns();
+    s->any_line = true;
+    copy_errors(s);
+    if (s->dismissed) { /* the program goes on after "end": its lines do not count */
         s->late_lines++;
         snprintf(s->answer, sizeof(s->answer), "end");
         return UNSUPPORTED;
     }
-    if (!said_read(s->line, s->buckets.declared, out, why))
+    if (!program_line_read(s->line, s->buckets.declared, out, why))
         return answer_error(s, why);
-    if (out->word == SAID_STATUS)
+    if (out->word == LINE_STATUS)
         return OK;
-    if (out->word == SAID_ASK ? s->running && !s->voids : !s->running)
+    if (out->word == LINE_ASK ? s->running && !s->may_repeat_ask : !s->running)
         return answer_error(s, too_early[out->word]);
-    if (out->word == SAID_ASK)
+    if (out->word == LINE_ASK)
         s->key = out->key;
     else
         end_step(s, out);
@@ -210,41 +215,41 @@ static int take_line(struct session *s, struct said *out)
 
 static bool time_is_up(const struct session *s)
 {
-    return stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
+    return stop_requested || (s->deadline_ns && host_clock_ns() >= s->deadline_ns - s->ending_ns);
 }
 
-int session_start(struct session *s, const char *command, const char *plan, bool in_doubt)
+int session_start(struct session *s, const char *command, const char *plan, bool hold_errors)
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
                              .window = s->buckets.window,
                              .space = s->buckets.declared ? s->buckets.declared->text : NULL,
                              .plan = plan,
-                             .errors = in_doubt ? tmpfile() : NULL };
+                             .errors = hold_errors ? tmpfile() : NULL };
 
-    s->hung = s->unfit = s->running = s->dismissed = false;
-    s->asked = s->told = 0;
+    s->hung = s->default_unfit = s->running = s->dismissed = false;
+    s->asks = 0;
     s->late_lines = 0;
     *s->answer = 0;
     s->standard_error = job.errors;
-    s->passed = 0;
-    if (s->ending_ns && time_is_up(s)) /* the first launch may always say something */
+    s->copied_bytes = 0;
+    if (s->ending_ns && time_is_up(s)) /* the first launch always starts */
         return ERR_CUT;
     TRY(child_start(&job, &s->child));
-    s->heard_ns = host_clock_ns();
+    s->last_active_ns = host_clock_ns();
     return OK;
 }
 
-int session_next(struct session *s, struct said *out)
+int session_next(struct session *s, struct program_line *out)
 {
     for (;;) {
         bool ended;
         int rc;
 
-        if (s->unfit)
+        if (s->default_unfit)
             return fail(ERR_LAUNCH, "the default plan itself %s: %s",
                         s->failed_as == TRIAL_NO_MEMORY ? "needs too much memory"
-                                                        : "does not hold a guard",
+                                                        : "breaks a guard",
                         s->why);
         if (s->dismissed && !s->buckets.declared)
             return UNSUPPORTED;
@@ -252,24 +257,25 @@ int session_next(struct session *s, struct said *out)
             TRY(send_answer(s));
         if (s->late_lines > LATE_LINES_MAX)
             return UNSUPPORTED;
-        ended = child_ended(&s->child); /* asked first: its last lines are still there */
+        ended =
+            child_ended(&s->child); /* checked before the read, which still gets its last lines */
         rc = child_read(&s->child, s->dismissed, s->line, sizeof(s->line));
         if (time_is_up(s))
             return ERR_CUT;
         if (rc == OK) {
-            rc = take_line(s, out);
+            rc = parse_line(s, out);
             if (rc == UNSUPPORTED)
                 continue;
             return rc;
         }
         s->hung = !ended && rc == UNSUPPORTED &&
-                  (double)(host_clock_ns() - s->heard_ns) * 1e-9 > patience_s(s);
+                  (double)(host_clock_ns() - s->last_active_ns) * 1e-9 > patience_s(s);
         if (ended || s->hung || rc != UNSUPPORTED)
             return UNSUPPORTED;
-        if (s->asked)
-            pass_errors(s);
+        if (s->asks)
+            copy_errors(s);
         progress_tick(&s->progress);
-        *out = (struct said){ .word = SAID_NOTHING };
+        *out = (struct program_line){ .word = LINE_NONE };
         return OK;
     }
 }
@@ -277,7 +283,7 @@ int session_next(struct session *s, struct said *out)
 int session_end(struct session *s, int rc, struct launch_end *out)
 {
     int64_t begun_ns = host_clock_ns(), took_ns;
-    bool by_itself; /* it was not we who ended it */
+    bool by_itself; /* the program ended before child_stop() */
 
     *out = (struct launch_end){ .hung = s->hung };
     rc = rc == UNSUPPORTED ? OK : rc;
@@ -287,10 +293,10 @@ int session_end(struct session *s, int rc, struct launch_end *out)
     took_ns = host_clock_ns() - begun_ns;
     if (!by_itself && took_ns > s->ending_ns)
         s->ending_ns = took_ns;
-    if (s->standard_error && !s->spoken && !rc && !out->hung)
-        keep_last_lines(s, out->last_lines, sizeof(out->last_lines));
+    if (s->standard_error && !s->any_line && !rc && !out->hung)
+        copy_last_lines(s, out->last_lines, sizeof(out->last_lines));
     else
-        pass_errors(s);
+        copy_errors(s);
     if (s->standard_error)
         fclose(s->standard_error);
     s->standard_error = NULL;

@@ -1,15 +1,15 @@
-/* Prints a declared space: axes, plans, buckets. */
+/* Prints a declared space: its axes, how many plans it has, and its buckets. */
 #include "space_print.h"
 
 #include "json.h"
 
-enum { RANGE_BYTES = 96 };
+enum { BUCKET_TEXT_BYTES = 96 };
 
 void space_print(const struct declaration *d, FILE *to)
 {
-    char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES], range[RANGE_BYTES];
+    char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES], bucket[BUCKET_TEXT_BYTES];
     bool by_ranks = false;
-    uint32_t launches = 0; /* different values of the restart axes, among legal plans */
+    uint32_t launches = 0; /* sets of launch values among the legal plans */
 
     fprintf(to, "space     %s\n", declaration_tag(d, tag));
     for (size_t i = 0; i < d->axes; i++) {
@@ -28,7 +28,7 @@ void space_print(const struct declaration *d, FILE *to)
             before++;
         launches += before == i;
     }
-    fprintf(to, "plans     %u legal, of %u combinations; %u to be started apart\n", d->plans,
+    fprintf(to, "plans     %u legal, of %u combinations; %u sets of launch values\n", d->plans,
             d->combinations, launches);
     for (size_t i = 0; i < d->needs; i++)
         for (size_t j = 0; j < d->need[i].comparisons; j++)
@@ -38,8 +38,8 @@ void space_print(const struct declaration *d, FILE *to)
     declaration_format(d, d->default_choice, text, sizeof(text));
     fprintf(to, "default   %s\nbuckets   %u by %s:", text, declaration_buckets(d), d->key);
     for (uint32_t i = 0; i < declaration_buckets(d); i++) {
-        declaration_range(d, i, range, sizeof(range));
-        fprintf(to, "%s %s", i ? "," : "", range);
+        declaration_range(d, i, bucket, sizeof(bucket));
+        fprintf(to, "%s %s", i ? "," : "", bucket);
     }
     fputs("\n", to);
 }

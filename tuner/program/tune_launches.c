@@ -1,5 +1,5 @@
-/* Decides the buckets of a space by launches of one program: which plan each range wants next, and
- * which plan, or which values, are to blame for a launch that failed. */
+/* Decides the buckets of a declared space by launches of one program.  It votes for the next
+ * launch, and says which plan, or which launch values, are to blame for a launch that failed. */
 #include "tune_launches.h"
 
 #include "array.h"
@@ -19,39 +19,42 @@
 #include <string.h>
 #include <time.h>
 
+/* One run of tune_launches().  tune_launches() allocates and frees it. */
 struct launch_tuning {
     struct launches launches;
     const struct table_setup *setup;
     const struct tune_options *options;
     struct search_setup search;
-    struct dictionary dictionary; /* that of each range, but for its search */
+    struct dictionary dictionary; /* copied by each bucket, which has a search of its own */
     struct moe_plan arms[SEARCH_ARMS_MAX];
     struct run run;
-    uint32_t steps;  /* that make a sample in the launch under way */
-    uint32_t barren; /* launches in a row that failed between steps */
-    char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
-    int arm; /* of the launch under way: the plan it was told last */
+    uint32_t steps;     /* of a sample, in the launch under way */
+    uint32_t fruitless; /* launches in a row that failed between steps and showed nothing */
+    /* How the first launch ended, if the program wrote no line. */
+    char silent_end[sizeof(((struct launch_end *)0)->how)];
+    int arm; /* the last plan that the launch under way was answered */
 
-    /* Where programs are started in several values: which of them is best for all buckets together.
-     * Then each range decides by itself among the plans of that one, if it is the default's. */
-    struct launch_decision *choice;  /* NULL: there is one way */
-    uint32_t apart[SEARCH_ARMS_MAX]; /* of plans from the default one */
-    double *weights;                 /* by bucket: as launch_weights() has them */
+    /* With restart axes the buckets first decide together which launch values are best.  Then each
+     * bucket decides by itself among the plans with these values, if they are the default ones. */
+    struct launch_decision *joint;   /* NULL: there is only one set of launch values */
+    uint32_t apart[SEARCH_ARMS_MAX]; /* by arm: in how many axes it differs from the default */
+    double *weights;                 /* by bucket: of launch_weights() */
     size_t weight_count;
-    bool settled;
-    struct launch_result best;     /* once it is settled */
-    enum decision_purpose purpose; /* of the launch under way */
+    bool launch_chosen;            /* the joint decision is over, or an earlier table decides */
+    struct launch_result chosen;   /* once launch_chosen */
+    enum decision_purpose purpose; /* of the launch under way, in the joint decision */
 };
 
 /* ---- buckets */
 
-static struct launch_bucket *range_at(const struct launch_tuning *t, size_t i)
+/* Returns the i-th bucket in the order of launches_add(). */
+static struct launch_bucket *bucket_at(const struct launch_tuning *t, size_t i)
 {
     return launch_bucket_of(t->launches.buckets[i]);
 }
 
-/* How often a step of the range is taken, as a share of the most.  One that no trainer asked for is
- * decided all the same, and counts for nothing beside the others. */
+/* Returns how often a step of the bucket is taken, as a share of the most frequent bucket.  A
+ * bucket that no trainer asked for is decided, too, with hardly any weight. */
 static double weight_of(const struct launch_tuning *t, uint32_t bucket)
 {
     static const double unasked = 1e-6;
@@ -62,93 +65,100 @@ static double weight_of(const struct launch_tuning *t, uint32_t bucket)
     return fmax(t->weights[bucket] / most, unasked);
 }
 
-static int add_range(struct launch_tuning *t, uint32_t bucket)
+/* Adds a bucket with what is known of it, and opens its decision. */
+static int add_bucket(struct launch_tuning *t, uint32_t bucket)
 {
     struct launches *l = &t->launches;
-    struct launch_bucket *r = calloc(1, sizeof(*r));
+    struct launch_bucket *lb = calloc(1, sizeof(*lb));
 
-    if (!r)
-        return fail(ERR_NOMEM, "a range");
-    TRY(launches_add(l, &r->watched));
-    TRY(launch_bucket_open(r, &t->dictionary, bucket, &t->search));
+    if (!lb)
+        return fail(ERR_NOMEM, "a bucket");
+    TRY(launches_add(l, &lb->watched));
+    TRY(launch_bucket_open(lb, &t->dictionary, bucket, &t->search));
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
-        if (bucket_count(&r->bucket, arm))
-            l->values[l->values_of[arm]].runs = true; /* as its samples say */
-    /* What never comes up for other buckets does not for this one. */
+        if (bucket_count(&lb->bucket, arm))
+            l->values[l->values_of[arm]].runs = true; /* because there are samples */
+    /* Launch values that were given up cannot run here either. */
     for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
         if (l->values[l->values_of[arm]].broken)
-            TRY(launch_bucket_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
-    r->demand = bucket_demand(t->setup, bucket);
-    if (launch_bucket_pin(r))
+            TRY(launch_bucket_fail(lb, arm, TRIAL_CRASHED, "no launch with these values comes up"));
+    lb->demand = bucket_demand(t->setup, bucket);
+    if (launch_bucket_apply_pin(lb))
         return OK;
-    if (!t->choice)
-        return launch_bucket_begin(r);
-    return t->settled ? launch_bucket_part(r, l->values_of, (uint32_t)t->best.launch)
-                      : launch_bucket_join(r, t->choice, weight_of(t, bucket));
+    if (!t->joint)
+        return launch_bucket_begin(lb);
+    return t->launch_chosen
+               ? launch_bucket_decide_within(lb, l->values_of, (uint32_t)t->chosen.launch)
+               : launch_bucket_join(lb, t->joint, weight_of(t, bucket));
 }
 
-static void count_in_row(struct launch_tuning *t)
+/* Counts the decided and the wanted buckets in the row of the run. */
+static void count_buckets(struct launch_tuning *t)
 {
     t->run.row.buckets_done = launches_count(&t->launches, BUCKET_DECIDED);
     t->run.row.buckets_planned = launches_wanted(&t->launches);
 }
 
+/* Writes the row of the run, with its numbers of buckets. */
 static int write_run(struct launch_tuning *t)
 {
-    count_in_row(t);
+    count_buckets(t);
     return run_write(&t->run);
 }
 
-/* ---- what a launch is to show */
+/* ---- a bucket that the program asks for */
 
-static int add(void *self, uint32_t bucket)
+static int add_new_bucket(void *self, uint32_t bucket)
 {
     struct launch_tuning *t = self;
+    struct launch_bucket *lb;
 
-    TRY(add_range(t, bucket));
-    launch_bucket_reset(range_at(t, t->launches.bucket_count - 1), &t->launches.now, t->purpose);
-    launch_bucket_look(range_at(t, t->launches.bucket_count - 1), &t->launches.now);
+    TRY(add_bucket(t, bucket));
+    lb = bucket_at(t, t->launches.bucket_count - 1);
+    launch_bucket_begin_launch(lb, &t->launches.now, t->purpose);
+    launch_bucket_use_launch(lb, &t->launches.now);
     return OK;
 }
 
-/* ---- which launch is best */
+/* ---- the joint decision about the launch values */
 
-/* What earlier launches showed, launch by launch. */
-struct recalled {
+/* A sample of an earlier launch, as a plain value that borrows its bucket.  Launches are told apart
+ * by run, round and launch values. */
+struct recalled_sample {
     int64_t run;
-    uint32_t round, way;
-    struct launch_bucket *range;
+    uint32_t round, values;
+    struct launch_bucket *shown;
     const struct counted_sample *sample;
     size_t order;
 };
 
 static int by_launch(const void *a, const void *b)
 {
-    const struct recalled *x = a, *y = b;
+    const struct recalled_sample *x = a, *y = b;
 
     if (x->run != y->run)
         return (x->run > y->run) - (x->run < y->run);
     if (x->round != y->round)
         return (x->round > y->round) - (x->round < y->round);
-    if (x->way != y->way)
-        return (x->way > y->way) - (x->way < y->way);
+    if (x->values != y->values)
+        return (x->values > y->values) - (x->values < y->values);
     return (x->order > y->order) - (x->order < y->order);
 }
 
+/* Tells the joint decision the samples of earlier launches, launch by launch. */
 static int recall_launches(struct launch_tuning *t)
 {
-    struct recalled *all = NULL;
+    struct recalled_sample *all = NULL;
     size_t count = 0, i = 0;
     int rc = OK;
 
     for (size_t n = 0; n < t->launches.bucket_count; n++) {
-        struct launch_bucket *r = range_at(t, n);
+        struct launch_bucket *lb = bucket_at(t, n);
 
-        for (uint32_t k = 0; k < r->bucket.sample_count && r->place >= 0; k++) {
-            const struct counted_sample *s = &r->bucket.samples[k];
-            struct recalled fresh = {
-                s->run, s->round, t->launches.values_of[s->arm], r, s, count
-            };
+        for (uint32_t k = 0; k < lb->bucket.sample_count && lb->joint_index >= 0; k++) {
+            const struct counted_sample *s = &lb->bucket.samples[k];
+            struct recalled_sample fresh = { s->run, s->round, t->launches.values_of[s->arm],
+                                             lb,     s,        count };
 
             ARRAY_APPEND(all, count, fresh);
         }
@@ -156,63 +166,66 @@ static int recall_launches(struct launch_tuning *t)
     if (count)
         qsort(all, count, sizeof(*all), by_launch);
     while (i < count && !rc) {
-        const struct recalled *first = &all[i];
+        const struct recalled_sample *first = &all[i];
         enum decision_purpose purpose = DECISION_SEARCH;
-        bool chosen =
-            first->round >= LAUNCHES_AFTER_CHOICE; /* before it: it tells of plans alone */
+        /* A launch after the joint decision tells it about plans, but not about launch values. */
+        bool after = first->round >= LAUNCHES_AFTER_CHOICE;
         size_t end = i;
 
         for (; end < count && all[end].run == first->run && all[end].round == first->round &&
-               all[end].way == first->way;
+               all[end].values == first->values;
              end++)
             if (all[end].sample->kind == SAMPLE_CONTEST)
                 purpose = DECISION_SAFETY;
-        if (!chosen)
-            launch_decision_begin(t->choice, (int)first->way, purpose);
+        if (!after)
+            launch_decision_begin(t->joint, (int)first->values, purpose);
         for (; i < end && !rc; i++)
-            rc = launch_decision_tell(t->choice, all[i].range->place, all[i].sample->arm,
+            rc = launch_decision_tell(t->joint, all[i].shown->joint_index, all[i].sample->arm,
                                       all[i].sample->ns);
-        if (!chosen && !rc)
-            rc = launch_decision_end(t->choice);
+        if (!after && !rc)
+            rc = launch_decision_end(t->joint);
     }
     free(all);
     return rc;
 }
 
-/* The best plan of each launch in each range, for jobs that start under other values. */
+/* Writes the best plan of each set of launch values in each bucket, for jobs that start with other
+ * values. */
 static int write_launches(struct launch_tuning *t)
 {
     const struct declaration *space = t->launches.session->buckets.declared;
     struct dictionary *d = &t->dictionary;
 
     TRY(store_launches_end(d->store, d->cluster, d->shape, d->buckets.window));
-    for (size_t way = 0; way < t->launches.values_count; way++)
+    for (size_t values = 0; values < t->launches.values_count; values++)
         for (size_t i = 0; i < t->launches.bucket_count; i++) {
-            const struct launch_bucket *r = range_at(t, i);
-            int arm = r->place < 0 ? -1 : launch_decision_live_arm(t->choice, (int)way, r->place);
+            const struct launch_bucket *lb = bucket_at(t, i);
+            int arm = lb->joint_index < 0
+                          ? -1
+                          : launch_decision_live(t->joint, (int)values, lb->joint_index);
             struct launch_row row = { .cluster = d->cluster,
                                       .shape = d->shape,
                                       .window = d->buckets.window,
-                                      .bucket = r->bucket.key.bucket };
+                                      .bucket = lb->bucket.key.bucket };
             struct normal level;
 
-            if (arm < 0 || !bucket_count(&r->bucket, arm))
+            if (arm < 0 || !bucket_count(&lb->bucket, arm))
                 continue;
-            level = launch_decision_level(t->choice, r->place, arm);
+            level = launch_decision_level(t->joint, lb->joint_index, arm);
             declaration_launch_words(space, t->arms[arm].choice, row.launch);
             row.plan = t->arms[arm];
             row.time_us = exp(level.mean) * 1e-3;
             row.sd = level.sd;
-            row.samples = bucket_count(&r->bucket, arm);
+            row.samples = bucket_count(&lb->bucket, arm);
             TRY(store_launch_put(d->store, &row));
         }
     return OK;
 }
 
-/* What the launch is worth to the table as a whole. */
+/* Writes what the chosen launch values save in the table as a whole. */
 static int write_standing(struct launch_tuning *t)
 {
-    const struct launch_result *best = &t->best;
+    const struct launch_result *best = &t->chosen;
     struct dictionary *d = &t->dictionary;
     struct standing_row row = { .cluster = d->cluster,
                                 .shape = d->shape,
@@ -230,52 +243,55 @@ static int write_standing(struct launch_tuning *t)
     return store_standing(d->store, &row);
 }
 
-/* The buckets have chosen their launch.  Where that is the default's nothing is proven by it: each
- * range decides by itself among its plans. */
-static int settle(struct launch_tuning *t)
+/* Ends the joint decision.  With the default launch values each open bucket goes on to decide by
+ * itself among their plans.  With others each bucket gets its best plan under them. */
+static int adopt_launch(struct launch_tuning *t)
 {
     struct launches *l = &t->launches;
 
-    t->settled = true;
-    if (!launch_decision_result(t->choice, &t->best)) {
-        t->best = (struct launch_result){ .launch = (int)l->values_of[t->dictionary.default_arm],
-                                          .doubt = { .arm = -1 } };
+    t->launch_chosen = true;
+    if (!launch_decision_result(t->joint, &t->chosen)) {
+        t->chosen = (struct launch_result){ .launch = (int)l->values_of[t->dictionary.default_arm],
+                                            .doubt = { .arm = -1 } };
         for (size_t i = 0; i < l->bucket_count; i++)
-            if (range_at(t, i)->choice)
-                return fail(ERR_LAUNCH, "no launch runs all ranges: each has one in which no plan "
-                                        "runs, as moetune show --trials says");
+            if (bucket_at(t, i)->joint)
+                return fail(ERR_LAUNCH, "no launch values run all buckets: under each of them some "
+                                        "bucket has no plan that runs; `moetune show --trials` "
+                                        "names the reasons");
         return OK;
     }
     TRY(write_launches(t));
     for (size_t i = 0; i < l->bucket_count; i++) {
-        struct launch_bucket *r = range_at(t, i);
+        struct launch_bucket *lb = bucket_at(t, i);
 
-        if (r->place < 0)
+        if (lb->joint_index < 0)
             continue;
-        /* One that the program did not ask for this time has its plans from earlier launches. */
-        if (t->best.launch == (int)l->values_of[t->dictionary.default_arm] &&
-            r->watched.state == BUCKET_OPEN)
-            TRY(launch_bucket_part(r, l->values_of, (uint32_t)t->best.launch));
+        /* A bucket that the program did not ask for in this run is decided by earlier launches. */
+        if (t->chosen.launch == (int)l->values_of[t->dictionary.default_arm] &&
+            lb->watched.state == BUCKET_OPEN)
+            TRY(launch_bucket_decide_within(lb, l->values_of, (uint32_t)t->chosen.launch));
         else
-            TRY(launch_bucket_follow(r, t->choice, l->values_of, t->best.launch));
+            TRY(launch_bucket_adopt(lb, t->joint, l->values_of, t->chosen.launch));
     }
-    if (t->best.launch != (int)l->values_of[t->dictionary.default_arm] && t->best.pairs)
+    if (t->chosen.launch != (int)l->values_of[t->dictionary.default_arm] && t->chosen.pairs)
         TRY(write_standing(t));
     return store_publish(t->dictionary.store);
 }
 
-/* What a start costs beside what it may save: a table serves some hours of steps, the more the
- * more effort it is given. */
-static double cost_of_launch(const struct launch_tuning *t)
+/* Returns what a launch costs, as a share of the hours of steps that the table is expected to
+ * serve.  More effort expects more hours. */
+static double launch_cost_share(const struct launch_tuning *t)
 {
     static const double served_s[] = { 9000, 36000, 144000 };
     const struct launch_cost *cost = &t->launches.cost;
     uint32_t launches = t->launches.now.number;
 
-    return launches ? (cost->outside_ns + cost->inside_ns) * 1e-9 / launches /
-                          served_s[t->options->effort]
-                    : 0;
+    if (!launches)
+        return 0;
+    return (cost->outside_ns + cost->inside_ns) * 1e-9 / launches / served_s[t->options->effort];
 }
+
+/* ---- the client of launches.h */
 
 static int vote(void *self)
 {
@@ -283,206 +299,213 @@ static int vote(void *self)
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
-    if (t->choice && !t->settled && l->bucket_count) {
-        int way;
+    if (t->joint && !t->launch_chosen && l->bucket_count) {
+        int values;
 
-        launch_decision_set_cost(t->choice, cost_of_launch(t));
-        way = launch_decision_next(t->choice, &t->purpose);
-        if (way >= 0) {
-            l->values[way].votes = 1;
+        launch_decision_cost(t->joint, launch_cost_share(t));
+        values = launch_decision_next(t->joint, &t->purpose);
+        if (values >= 0) {
+            l->values[values].votes = 1;
             return OK;
         }
-        TRY(settle(t));
+        TRY(adopt_launch(t));
     }
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        const struct launch_bucket *r = range_at(t, i);
+        const struct launch_bucket *lb = bucket_at(t, i);
 
-        if (r->watched.state != BUCKET_OPEN)
+        if (lb->watched.state != BUCKET_OPEN)
             continue;
-        l->values[l->values_of[r->wanted]].votes += (double)r->demand;
+        l->values[l->values_of[lb->wanted]].votes += (double)lb->demand;
         open++;
     }
-    /* Ranges that nobody asked for yet show under the default. */
+    /* Nobody knows which buckets the program asks for: a default launch shows them. */
     if (!open && (!l->now.number || !t->launches.bucket_count))
         l->values[l->values_of[t->dictionary.default_arm]].votes = 1;
     return OK;
 }
 
-static int begin(void *self, const char *words)
+static int begin_launch(void *self, const char *words)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    struct watched all = { .samples = 0 };
+    struct watched_bucket all = { .samples = 0 };
 
-    if (t->choice && !t->settled)
-        launch_decision_begin(t->choice, (int)l->now.values, t->purpose);
+    if (t->joint && !t->launch_chosen)
+        launch_decision_begin(t->joint, (int)l->now.values, t->purpose);
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        watched_add(&all, &range_at(t, i)->watched);
-        launch_bucket_reset(range_at(t, i), &l->now, t->purpose);
-        launch_bucket_look(range_at(t, i), &l->now);
+        watched_pool(&all, &bucket_at(t, i)->watched);
+        launch_bucket_begin_launch(bucket_at(t, i), &l->now, t->purpose);
+        launch_bucket_use_launch(bucket_at(t, i), &l->now);
     }
-    l->watch.looking = l->now.number == 1;
+    l->watch.exploring = l->now.number == 1;
     t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
-    l->in_doubt = *t->silent_end && l->now.number == 2;
+    l->hold_errors = *t->silent_end && l->now.number == 2;
     text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
              words);
     return write_run(t);
 }
 
-static int best_here(const struct launch_tuning *t, const struct launch_bucket *r)
+/* Returns the arm to run in a bucket that wants no sample now. */
+static int best_arm_here(const struct launch_tuning *t, const struct launch_bucket *lb)
 {
-    return launch_bucket_best(r, &t->launches.now, t->launches.values[t->launches.now.values].safe);
+    return launch_bucket_best_arm(lb, &t->launches.now,
+                                  t->launches.values[t->launches.now.values].nearest_arm);
 }
 
-static enum launch_wish wish_of(void *self, struct watched *range)
+static enum launch_wish wish_of(void *self, struct watched_bucket *watched)
 {
     const struct launch_tuning *t = self;
-    const struct launch_bucket *r = launch_bucket_of(range);
-    enum launch_wish wish = launch_bucket_wish(r, &t->launches.now);
+    const struct launch_bucket *lb = launch_bucket_of(watched);
+    enum launch_wish wish = launch_bucket_wish(lb, &t->launches.now);
     int arm;
 
     if (wish)
         return wish;
-    /* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them
-     * now is cheaper than a launch for each. */
-    arm = r->failing && r->watched.state == BUCKET_OPEN ? best_here(t, r) : -1;
-    return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm)
+    /* The last plan failed, so other plans of this launch may fail, too.  To try them now is
+     * cheaper than a launch for each. */
+    arm = lb->failing && lb->watched.state == BUCKET_OPEN ? best_arm_here(t, lb) : -1;
+    return arm >= 0 && lb->bucket.attempts[arm].usable && !bucket_count(&lb->bucket, arm)
                ? WISH_TRIAL
                : WISH_NOTHING;
 }
 
-static int choose(void *self, struct watched *range, struct moe_plan *plan)
+static int choose_plan(void *self, struct watched_bucket *watched, struct moe_plan *plan)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    const struct launch_bucket *r = launch_bucket_of(range);
-    const struct launch_values *next_values = &l->values[l->now.values];
-    /* A launch that came to nothing under these values shows first whether it runs at all. */
-    bool in_doubt = next_values->stillborn && !next_values->runs;
+    const struct launch_bucket *lb = launch_bucket_of(watched);
+    const struct launch_values *values = &l->values[l->now.values];
+    /* Launch values under which a launch failed first run the plan that is nearest to the default:
+     * it shows whether they run at all. */
+    bool uncertain = values->failures && !values->runs;
 
-    l->sampled = launch_bucket_wants(r, &l->now) && (!in_doubt || r->wanted == next_values->safe);
-    t->arm = l->sampled ? r->wanted : best_here(t, r);
+    l->sampled =
+        launch_bucket_wants(lb, &l->now) && (!uncertain || lb->wanted == values->nearest_arm);
+    t->arm = l->sampled ? lb->wanted : best_arm_here(t, lb);
     if (t->arm < 0)
         return UNSUPPORTED;
     *plan = t->arms[t->arm];
     return OK;
 }
 
-/* ---- what it shows */
-
-static int keep_memory(struct launch_tuning *t, struct watched *range, const struct said *told)
+/* Writes the memory that the step needed, if the program told it. */
+static int write_memory(struct launch_tuning *t, struct watched_bucket *watched,
+                        const struct program_line *line)
 {
-    struct attempt *a = &launch_bucket_of(range)->bucket.attempts[t->arm];
+    struct attempt *a = &launch_bucket_of(watched)->bucket.attempts[t->arm];
 
-    return told->memory_bytes ? ledger_memory(t->dictionary.store, a, told->memory_bytes) : OK;
+    return line->memory_bytes ? ledger_memory(t->dictionary.store, a, line->memory_bytes) : OK;
 }
 
-static int step(void *self, struct watched *range, const struct said *told)
+static int learn_time(void *self, struct watched_bucket *watched, const struct program_line *line)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    struct launch_bucket *r = launch_bucket_of(range);
-    uint32_t samples = range->samples;
+    struct launch_bucket *lb = launch_bucket_of(watched);
+    uint32_t samples = watched->samples;
 
-    TRY(keep_memory(t, range, told));
-    r->failing = false;
-    if (!l->sampled || !launch_bucket_wants(r, &l->now) || r->wanted != t->arm)
+    TRY(write_memory(t, watched, line));
+    lb->failing = false;
+    if (!l->sampled || !launch_bucket_wants(lb, &l->now) || lb->wanted != t->arm)
         return OK;
     t->run.row.samples_search++;
-    TRY(launch_bucket_step(r, &l->now, told->ns, t->steps));
-    return range->samples == samples ? OK : write_run(t);
+    TRY(launch_bucket_add_step(lb, &l->now, line->ns, t->steps));
+    return watched->samples == samples ? OK : write_run(t);
 }
 
-static int failed(void *self, struct watched *range, const struct said *told)
+static int learn_failure(void *self, struct watched_bucket *watched,
+                         const struct program_line *line)
 {
     struct launch_tuning *t = self;
-    struct launch_bucket *r = launch_bucket_of(range);
+    struct launch_bucket *lb = launch_bucket_of(watched);
 
-    TRY(keep_memory(t, range, told));
-    r->failing = true;
-    TRY(launch_bucket_fail(r, t->arm, t->launches.session->failed_as, told->reason));
-    launch_bucket_look(r, &t->launches.now);
+    TRY(write_memory(t, watched, line));
+    lb->failing = true;
+    TRY(launch_bucket_fail(lb, t->arm, t->launches.session->failed_as, line->reason));
+    launch_bucket_use_launch(lb, &t->launches.now);
     return store_commit(t->dictionary.store);
 }
 
-/* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
- * up half as many are: the next run may come no further. */
-static int gather(void *self, bool cut)
+/* Steps that are enough make a sample, whatever ended the launch.  If time is up, half as many are
+ * enough, because the next run may come no further. */
+static int finish_samples(void *self, bool cut)
 {
     struct launch_tuning *t = self;
     uint32_t least = t->launches.watch.least;
 
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        TRY(launch_bucket_end(range_at(t, i), &t->launches.now, cut ? (least + 1) / 2 : least));
+        TRY(launch_bucket_finish_sample(bucket_at(t, i), &t->launches.now,
+                                        cut ? (least + 1) / 2 : least));
     return OK;
 }
 
-/* ---- who is to blame for a launch that failed */
+/* ---- what is to blame for a launch that failed */
 
-/* Programs die by chance, too: of a plan, or of a way to start, that died less often than this it
- * is tried again, in its turn. */
+/* Programs also die by chance.  After fewer deaths than this a plan, or a set of launch values, is
+ * tried again. */
 enum { DEATHS_LEAST = 4 };
 
-/* So many deaths make it give up what ran before: only where it dies much more often than it works.
- */
-static uint32_t deaths_most(uint32_t worked)
+/* Returns after how many deaths a plan with so many samples is given up: it must die much more
+ * often than it runs. */
+static uint32_t deaths_allowed(uint32_t samples)
 {
-    return worked < DEATHS_LEAST / 2 ? DEATHS_LEAST : 2 * worked + 1;
+    return samples < DEATHS_LEAST / 2 ? DEATHS_LEAST : 2 * samples + 1;
 }
 
-/* Blames a plan under which the program died or fell silent. */
+/* Blames the plan under which the program died or fell silent. */
 static int blame_plan(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
-    struct launch_bucket *r = launch_bucket_of(t->launches.range);
-    uint32_t deaths = ++r->bucket.attempts[t->arm].kills;
-    uint32_t most = deaths_most(bucket_count(&r->bucket, t->arm));
+    struct launch_bucket *lb = launch_bucket_of(t->launches.asked);
+    uint32_t deaths = ++lb->bucket.attempts[t->arm].kills;
+    uint32_t most = deaths_allowed(bucket_count(&lb->bucket, t->arm));
     bool forgiven = !end->hung && deaths < most;
     char again[64] = "";
 
     if (forgiven)
         snprintf(again, sizeof(again), "; once more (failure %" PRIu32 " of %" PRIu32 ")", deaths,
                  most);
-    note("%s, %s: %s%s", SESSION_RANGE(t->launches.session, r->bucket.key.bucket),
+    note("%s, %s: %s%s", SESSION_BUCKET(t->launches.session, lb->bucket.key.bucket),
          PLAN_WORDS(&t->arms[t->arm]), why, again);
     if (forgiven)
         return OK;
-    if (t->arm == t->dictionary.default_arm) /* which ends the run, and is not held against it */
+    if (t->arm == t->dictionary.default_arm) /* this ends the run; no failure is recorded */
         return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
-    TRY(launch_bucket_fail(r, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
+    TRY(launch_bucket_fail(lb, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     TRY(store_commit(t->dictionary.store));
-    t->barren = launches_learnt(&t->launches) ? 0 : t->barren + 1; /* it had failed before */
-    return t->barren < LAUNCH_PATIENCE
+    t->fruitless =
+        launches_learnt(&t->launches) ? 0 : t->fruitless + 1; /* fruitless: it was known to fail */
+    return t->fruitless < LAUNCH_PATIENCE
                ? OK
                : fail(ERR_LAUNCH, "the program failed %d times in a row and showed nothing: %s",
                       LAUNCH_PATIENCE, why);
 }
 
-/* Blames values under which nothing ever ran.  They may be the reason, or the plan that came first:
- * only after some launches each plan with them fails, in every range. */
-static int blame_way(struct launch_tuning *t, const struct launch_end *end, const char *why)
+/* Blames launch values under which no step ever ran.  The first plan may be to blame instead, so
+ * only after DEATHS_LEAST launches all plans with these values fail, in every bucket. */
+static int blame_values(struct launch_tuning *t, const struct launch_end *end, const char *why)
 {
     struct launches *l = &t->launches;
-    struct launch_values *next_values = &l->values[l->now.values];
+    struct launch_values *values = &l->values[l->now.values];
     char words[DECLARATION_PLAN_BYTES];
 
-    if (++next_values->stillborn < DEATHS_LEAST) {
+    if (++values->failures < DEATHS_LEAST) {
         if (l->session->running)
-            launch_bucket_of(l->range)->bucket.attempts[t->arm].kills++;
+            launch_bucket_of(l->asked)->bucket.attempts[t->arm].kills++;
         note("launch %" PRIu32 ": %s, before a step was timed; once more (failure %" PRIu32
              " of %d)",
-             l->now.number, why, next_values->stillborn, DEATHS_LEAST);
+             l->now.number, why, values->failures, DEATHS_LEAST);
         return OK;
     }
-    next_values->broken = true;
-    declaration_launch_words(l->session->buckets.declared, t->arms[next_values->arm].choice, words);
-    if (next_values == &l->values[l->values_of[t->dictionary.default_arm]])
+    values->broken = true;
+    declaration_launch_words(l->session->buckets.declared, t->arms[values->arm].choice, words);
+    if (values == &l->values[l->values_of[t->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
          DEATHS_LEAST);
     for (size_t i = 0; i < t->launches.bucket_count; i++)
         for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)
             if (l->values_of[arm] == l->now.values)
-                TRY(launch_bucket_fail(range_at(t, i), arm,
+                TRY(launch_bucket_fail(bucket_at(t, i), arm,
                                        end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     return OK;
 }
@@ -491,76 +514,78 @@ static int judge_failure(struct launch_tuning *t, const struct launch_end *end)
 {
     struct launches *l = &t->launches;
     char why[LAUNCH_WHY_BYTES];
+    bool silent = !end->hung && !l->session->any_line;
 
-    /* The first two launches died alike, before the program wrote a line: nothing that could be
-     * tried changes that. */
-    if (!end->hung && !l->session->spoken && l->now.number == 1)
+    /* If the first two launches die alike before the program writes a line, no plan can help. */
+    if (silent && l->now.number == 1)
         memcpy(t->silent_end, end->how, sizeof(t->silent_end));
-    if (!end->hung && !l->session->spoken && l->now.number == 2 && !strcmp(t->silent_end, end->how))
+    if (silent && l->now.number == 2 && !strcmp(t->silent_end, end->how))
         return fail(ERR_LAUNCH, "%s, twice before it asked anything: %s%s%s", end->how,
                     TEXT_SHORT(t->options->exec, 300), *end->last_lines ? "; it wrote: " : "",
                     end->last_lines);
     launch_why(l->session, end, why);
     if (!l->values[l->now.values].runs)
-        return blame_way(t, end, why);
+        return blame_values(t, end, why);
     if (l->session->running)
         return blame_plan(t, end, why);
-    t->barren = launches_learnt(l) ? 0 : t->barren + 1;
-    if (t->barren >= LAUNCH_PATIENCE)
+    t->fruitless = launches_learnt(l) ? 0 : t->fruitless + 1;
+    if (t->fruitless >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
                     LAUNCH_PATIENCE, why);
     note("launch %" PRIu32 ": %s, %s", l->now.number, why,
-         l->session->asked ? "between two steps" : "before it asked anything");
+         l->session->asks ? "between two steps" : "before it asked anything");
     return OK;
 }
 
-static int ended(void *self, const struct launch_end *failure)
+static int end_launch(void *self, const struct launch_end *failure)
 {
     struct launch_tuning *t = self;
 
     if (failure)
         TRY(judge_failure(t, failure));
     else
-        t->barren = 0;
-    if (t->choice && !t->settled)
-        TRY(launch_decision_end(t->choice));
+        t->fruitless = 0;
+    if (t->joint && !t->launch_chosen)
+        TRY(launch_decision_end(t->joint));
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        struct launch_bucket *r = range_at(t, i);
+        struct launch_bucket *lb = bucket_at(t, i);
 
-        TRY(launch_bucket_next(r));
-        if (r->choice && !launch_bucket_runs(r)) /* anywhere: its trials say why */
-            r->watched.state = BUCKET_DECIDED;
-        if (r->choice && r->watched.state != BUCKET_OPEN) {
-            launch_decision_set_weight(t->choice, r->place, 0);
-            r->choice = NULL;
+        TRY(launch_bucket_advance(lb));
+        if (lb->joint && !launch_bucket_runs(lb)) /* the trials name the reasons */
+            lb->watched.state = BUCKET_DECIDED;
+        if (lb->joint && lb->watched.state != BUCKET_OPEN) {
+            launch_decision_weigh(t->joint, lb->joint_index, 0);
+            lb->joint = NULL;
         }
     }
     return OK;
 }
 
-static const struct launch_client client = { .add = add,
+static const struct launch_client client = { .add_bucket = add_new_bucket,
                                              .vote = vote,
-                                             .begin = begin,
+                                             .begin_launch = begin_launch,
                                              .wish = wish_of,
-                                             .choose = choose,
-                                             .step = step,
-                                             .failed = failed,
-                                             .gather = gather,
-                                             .ended = ended };
+                                             .choose_plan = choose_plan,
+                                             .learn_time = learn_time,
+                                             .learn_failure = learn_failure,
+                                             .finish_samples = finish_samples,
+                                             .end_launch = end_launch };
 
 /* ---- the run */
 
-static int recall_range(void *self, const struct trial_row *trial)
+/* Adds the bucket of a trial of an earlier run. */
+static int recall_bucket(void *self, const struct trial_row *trial)
 {
     struct launch_tuning *t = self;
 
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        if (range_at(t, i)->bucket.key.bucket == trial->key.bucket)
+        if (bucket_at(t, i)->bucket.key.bucket == trial->key.bucket)
             return OK;
-    return add_range(t, trial->key.bucket);
+    return add_bucket(t, trial->key.bucket);
 }
 
-static int open_choice(struct launch_tuning *t)
+/* Opens the joint decision if there are several sets of launch values. */
+static int open_joint_decision(struct launch_tuning *t)
 {
     const struct dictionary *d = &t->dictionary;
     const struct launch_decision_setup setup = { .arm_count = d->arm_count,
@@ -578,46 +603,47 @@ static int open_choice(struct launch_tuning *t)
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
         t->apart[arm] =
-            declaration_distance(t->launches.session->buckets.declared, t->arms[arm].choice);
-    return launch_decision_open(&setup, &t->choice);
+            declaration_apart(t->launches.session->buckets.declared, t->arms[arm].choice);
+    return launch_decision_open(&setup, &t->joint);
 }
 
-/* The launch of all entries of the table. */
+/* The launch values that all entries of the table have. */
 struct table_launch {
     const struct launch_tuning *tuning;
-    int way; /* -1: there is none, -2: there are several */
+    int values; /* their index; -1: there is no entry, -2: entries differ */
 };
 
-static int note_told(void *self, const struct entry_row *e)
+static int compare_entry(void *self, const struct entry_row *e)
 {
-    struct table_launch *told = self;
-    const struct launch_tuning *t = told->tuning;
+    struct table_launch *table = self;
+    const struct launch_tuning *t = table->tuning;
     int arm = dictionary_arm(&t->dictionary, &e->plan);
-    int way = arm < 0 ? -2 : (int)t->launches.values_of[arm];
+    int values = arm < 0 ? -2 : (int)t->launches.values_of[arm];
 
     if (e->window == t->dictionary.buckets.window)
-        told->way = told->way == -1 || told->way == way ? way : -2;
+        table->values = table->values == -1 || table->values == values ? values : -2;
     return OK;
 }
 
-/* Ranges that trainers missed are decided inside the launch that the table tells: a few of them say
- * little of what is best for all. */
-static int stay_in_launch(struct launch_tuning *t)
+/* Buckets that trainers missed are decided under the launch values of the table.  A few of them say
+ * little about which values are best for all. */
+static int use_table_launch(struct launch_tuning *t)
 {
-    struct table_launch told = { t, -1 };
+    struct table_launch table = { t, -1 };
     const struct dictionary *d = &t->dictionary;
 
-    if (!t->choice || !t->setup->demands)
+    if (!t->joint || !t->setup->demands)
         return OK;
-    TRY(store_entries(d->store, d->cluster, d->shape, note_told, &told));
-    t->settled = told.way >= 0;
-    t->best = (struct launch_result){ .launch = told.way, .doubt = { .arm = -1 } };
+    TRY(store_entries(d->store, d->cluster, d->shape, compare_entry, &table));
+    t->launch_chosen = table.values >= 0;
+    t->chosen = (struct launch_result){ .launch = table.values, .doubt = { .arm = -1 } };
     return OK;
 }
 
 static int tune(struct launch_tuning *t)
 {
-    static const struct run_pace pace = { .alive_every_us = 10e6 }; /* each sample is committed */
+    static const struct run_pace pace = { .alive_every_us =
+                                              10e6 }; /* samples are committed by launch_bucket.c */
     const struct table_setup *setup = t->setup;
     struct dictionary *d = &t->dictionary;
     struct cluster cluster;
@@ -626,7 +652,7 @@ static int tune(struct launch_tuning *t)
     TRY(table_arms(setup, d, t->arms));
     t->launches.plan_count = d->arm_count;
     TRY(launches_open(&t->launches));
-    TRY(open_choice(t));
+    TRY(open_joint_decision(t));
     TRY(live_cluster(setup, &cluster));
     t->search = table_search(setup, d, &cluster);
     TRY(store_open(setup->path, setup->store_flags, &d->store));
@@ -635,16 +661,16 @@ static int tune(struct launch_tuning *t)
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
-    TRY(stay_in_launch(t));
-    /* Ranges that are asked for, then those that earlier runs tried something in. */
+    TRY(use_table_launch(t));
+    /* First the buckets that are asked for, then those with trials of earlier runs. */
     for (size_t i = 0; i < setup->demand_count; i++)
-        TRY(add_range(t, setup->demands[i].bucket));
-    TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, t));
-    if (t->choice && !t->settled)
+        TRY(add_bucket(t, setup->demands[i].bucket));
+    TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_bucket, t));
+    if (t->joint && !t->launch_chosen)
         TRY(recall_launches(t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->launches.bucket_count && rc == ERR_CUT; i++)
-        TRY(launch_bucket_next(range_at(t, i)));
+        TRY(launch_bucket_advance(bucket_at(t, i)));
     return rc;
 }
 
@@ -660,22 +686,22 @@ static void report(struct launch_tuning *t, struct launches_report *out)
                                      .given_up = launches_count(l, BUCKET_GIVEN_UP),
                                      .steps = t->launches.watch.least,
                                      .doubt = { .arm = -1 } };
-    if (t->settled && t->best.doubt.arm >= 0) {
-        out->doubt = t->best.doubt;
+    if (t->launch_chosen && t->chosen.doubt.arm >= 0) {
+        out->doubt = t->chosen.doubt;
         declaration_launch_words(l->session->buckets.declared,
                                  t->arms[l->values[out->doubt.arm].arm].choice, out->doubted);
     }
-    for (size_t w = 0; w < t->launches.values_count; w++)
-        out->values += t->launches.values[w].launches > 0;
+    for (size_t i = 0; i < t->launches.values_count; i++)
+        out->values += t->launches.values[i].launches > 0;
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        const struct bucket *b = &range_at(t, i)->bucket;
+        const struct bucket *b = &bucket_at(t, i)->bucket;
 
-        if (range_at(t, i)->watched.state != BUCKET_DECIDED || b->known)
+        if (bucket_at(t, i)->watched.state != BUCKET_DECIDED || b->known)
             continue;
-        /* The range came to its end without an entry: no plan runs there. */
+        /* The bucket is done, but has no entry: no plan runs there. */
         out->decided--;
-        note("%s is not decided: no plan runs there; the default one: %s",
-             SESSION_RANGE(l->session, b->key.bucket),
+        note("%s is not decided: no plan runs there; the default plan: %s",
+             SESSION_BUCKET(l->session, b->key.bucket),
              b->attempts[t->dictionary.default_arm].trial.message);
     }
 }
@@ -685,7 +711,7 @@ int tune_launches(struct session *session, const struct table_setup *setup,
 {
     uint32_t steps = options->launch_steps;
     struct launch_tuning *t = calloc(1, sizeof(*t));
-    int rc, said = OK;
+    int rc, ending = OK;
 
     if (!t)
         return fail(ERR_NOMEM, "launches");
@@ -704,19 +730,19 @@ int tune_launches(struct session *session, const struct table_setup *setup,
     *out = (struct launches_report){ 0 };
     rc = tune(t);
     if (t->run.row.id) {
-        count_in_row(t);
-        said = run_end(&t->run, rc, NULL, true);
+        count_buckets(t);
+        ending = run_end(&t->run, rc, NULL, true);
         report(t, out);
     }
     store_close(t->dictionary.store);
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        launch_bucket_close(range_at(t, i));
-        free(range_at(t, i));
+        launch_bucket_close(bucket_at(t, i));
+        free(bucket_at(t, i));
     }
     dictionary_close(&t->dictionary);
     launches_close(&t->launches);
-    launch_decision_close(t->choice);
+    launch_decision_close(t->joint);
     free(t->weights);
     free(t);
-    return rc ? rc : said;
+    return rc ? rc : ending;
 }

@@ -1,7 +1,9 @@
-/* Tunes a program with a space of its own: one launch after the other, each with some values of the
- * restart axes, if it has any, which all buckets share that want them.  Within a launch the other
- * axes vary.  What varies from launch to launch is what a plan is judged by: a launch gives a range
- * at most one sample of a plan, and launches of different plans take turns. */
+/* Tunes a program that declares a space, by one launch after the other.
+ *
+ * Each launch has one set of launch values, for all buckets; within it the live axes vary.  Plans
+ * are compared over several launches, because the same plan takes other times in another launch.
+ * So a launch gives a bucket at most one sample of a plan, and launches of different plans take
+ * turns. */
 #ifndef TUNE_LAUNCHES_H
 #define TUNE_LAUNCHES_H
 
@@ -10,18 +12,21 @@
 #include "session.h"
 #include "tune_options.h"
 
+/* What a run of tune_launches() came to, as a plain value. */
 struct launches_report {
-    int64_t cluster, shape;    /* in the store; 0: it was never opened */
-    uint32_t launches, values; /* how often it was started, and under how many sets of values */
+    int64_t cluster, shape; /* in the store; 0: the store was never opened */
+    uint32_t launches;      /* of this run */
+    uint32_t values;        /* sets of launch values that were launched */
     uint32_t buckets, decided, given_up;
-    uint32_t steps; /* that a sample must have */
-    /* Where the default launch stands for want of a proof: the one that is likely to be better.
-     * doubt.arm -1: there is none. */
+    uint32_t steps; /* least steps of a sample */
+    /* The table keeps the default launch values for lack of a proof: those that are probably
+     * better. doubt.arm -1: there are none. */
     struct doubt doubt;
-    char doubted[DECLARATION_PLAN_BYTES]; /* its restart values */
+    char doubted[DECLARATION_PLAN_BYTES]; /* those launch values as text */
 };
 
-/* Until all buckets that the program asks for are decided; ERR_CUT: time is up. */
+/* Launches the program until all buckets that it asks for are decided.  ERR_CUT: time is up.  *out
+ * is whole after any result. */
 int tune_launches(struct session *session, const struct table_setup *setup,
                   const struct tune_options *options, struct launches_report *out);
 

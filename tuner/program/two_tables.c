@@ -1,5 +1,5 @@
-/* Launches a program under two tables in turn, until it is known at every key under which of them
- * it is faster. */
+/* Launches a program under two tables in turn, until it is known in every bucket which table is
+ * faster. */
 #include "two_tables.h"
 
 #include "buckets.h"
@@ -48,85 +48,88 @@ const struct option_row two_tables_rows[] = {
 };
 #undef AT
 
-/* A launch is dear: what is not clear after so many pairs is too close to matter. */
-enum { SIDES = 2, KEYS_MAX = 4096, PAIRS_MAX = 60 };
+/* Launches cost much.  A difference that is not clear after PAIRS_MAX pairs is too small to matter.
+ */
+enum { SIDES = 2, BUCKETS_MAX = 4096, PAIRS_MAX = 60 };
 
+/* A table whose plans one side runs. */
 struct rival_table {
-    struct moelookup *table; /* NULL: the default plan is told */
+    struct moelookup *table; /* NULL: this side runs the default plan */
     struct moelookup_view *view;
 };
 
-/* What the steps of both sides showed in one bucket. */
-struct rivals_bucket {
-    struct watched watched; /* first, for the launcher's pointer to it is cast back */
+/* One bucket in which the two sides are compared.  The comparison owns it and its contest. */
+struct compared_bucket {
+    struct watched_bucket watched; /* first: see compared_of() */
     struct moe_plan plan[SIDES];
     struct contest *contest;
-    char why[200];        /* the first side failed, */
-    bool against;         /* and not the second one, of which a step was told */
-    bool same;            /* one plan on both sides: there is nothing to compare */
-    size_t way[SIDES];    /* by which each side shows its plan */
-    uint32_t warm;        /* steps of this launch that did not count */
+    char why[200];        /* why the first side failed here; "": it did not */
+    bool second_ran;      /* the second side has run a step here */
+    bool same;            /* both sides have the same plan: nothing is compared */
+    size_t values[SIDES]; /* index of the launch values that each side's plan needs */
+    uint32_t warm;        /* warm-up steps of the launch under way */
     uint32_t shown;       /* the last launch that gave a sample; 0: none */
-    uint32_t dead[SIDES]; /* launches that died in a step */
+    uint32_t dead[SIDES]; /* launches that died in a step here */
 };
-_Static_assert(offsetof(struct rivals_bucket, watched) == 0, "struct watched is cast to it");
+_Static_assert(offsetof(struct compared_bucket, watched) == 0, "compared_of() casts");
 
-/* One side after the other is started under the plans that its table has, each launch for all keys
- * that want it, and each key gets the samples of its two plans in turn: A B B A. */
+/* One comparison, which two_tables() allocates and frees.  The sides are launched in turn, and each
+ * bucket takes their samples in the order A B B A. */
 struct program_comparison {
     const struct two_tables *options;
-    struct rival_table side[SIDES];
+    struct rival_table tables[SIDES];
     struct moe_shape shape;
-    struct buckets buckets; /* as narrow as the narrower of the two tables */
+    struct buckets buckets; /* as narrow as those of the narrower table */
     int64_t begun_ns, deadline_ns;
 
-    /* The first side's plans are of one launch, which is not the default's: it was chosen for all
-     * buckets together, and stands or falls with what it takes for all of them. */
+    /* All plans of the first side have the same launch values, and not the default ones.  They were
+     * chosen for all buckets together, so they are also judged together. */
     bool together;
-    double *weights; /* by bucket: how often each is asked for */
-    struct contest *whole;
+    double *weights;       /* by bucket: how often it is asked for */
+    struct contest *whole; /* of sums over all buckets */
 
     struct session session;
     struct launches launches;
     struct moe_plan plans[DECLARATION_PLANS_MAX];
 
     /* Of the launch under way. */
-    int shown; /* the side */
-    bool fits; /* its last answer was the plan that the side has at the key */
+    int side;           /* which table it runs */
+    bool runs_own_plan; /* the last answer was the plan that this side has in the bucket */
 };
 
 /* ---- tables */
 
-static bool is_wanted(const struct option_list *wanted, const struct moe_shape *shape)
+/* Returns whether the layer agrees with one of the shapes, or there are none. */
+static bool is_wanted(const struct option_list *shapes, const struct moe_shape *layer)
 {
-    bool is = !wanted->count;
-
-    for (int i = 0; i < wanted->count && !is; i++)
-        is = shape_agrees(shape, wanted->items[i]);
-    return is;
+    for (int i = 0; i < shapes->count; i++)
+        if (shape_agrees(layer, shapes->items[i]))
+            return true;
+    return !shapes->count;
 }
 
-/* Opens the side's table, which must have plans of exactly one layer that is wanted.  Keys are as
- * wide as the narrower buckets of two tables. */
+/* Opens a table, which must have plans of exactly one wanted layer.  Narrows t->buckets to its
+ * buckets. */
 static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
 {
     uint32_t space = t->buckets.declared ? t->buckets.declared->id : 0, count = 0, wide, narrow;
     const char *of = t->buckets.declared ? t->buckets.declared->name : "";
-    const char *name = path ? path : "what trainers here are told ($MOELOOKUP_DB; --db)";
+    const char *name = path ? path : "the table of trainers here ($MOELOOKUP_DB; --db)";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
 
     TRY(moelookup_open(path, &s->table));
-    for (int i = 0; i < wanted->count; i++) { /* the table's spaces are known by now */
+    /* A shape may name a space of the table, which moelookup_open() has registered. */
+    for (int i = 0; i < wanted->count; i++) {
         struct moe_shape any = { .struct_size = sizeof(any) };
 
         TRY(shape_parse(wanted->items[i], &any) ? ERR_ARGUMENT : OK);
     }
-    recorder_close(s->table->recorder); /* these are no questions of a trainer */
+    recorder_close(s->table->recorder); /* no trainer asks here, so nothing is recorded */
     s->table->recorder = NULL;
     for (uint32_t i = 0; i < pack_layer_count(s->table->bytes); i++) {
         layer = pack_layer(s->table->bytes, i);
-        /* That of several clusters is one layer: which of them, bind says. */
+        /* A layer of several clusters counts once; moelookup_bind() chooses the cluster. */
         if (layer.shape.space != space || !is_wanted(wanted, &layer.shape) ||
             (count && shape_equal(&layer.shape, &found.shape)))
             continue;
@@ -155,16 +158,16 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
     return moelookup_bind(s->table, &found.shape, NULL, &s->view);
 }
 
-/* So many buckets are known before a program asks. */
+/* Returns how many buckets are known before the program asks: those of the space. */
 static uint32_t known_buckets(const struct program_comparison *t)
 {
     return t->buckets.declared ? (uint32_t)buckets_end(t->buckets) : 0;
 }
 
-/* What a trainer would be told by the side's table. */
+/* Returns the plan that a trainer would get from the side's table. */
 static struct moe_plan plan_of(const struct program_comparison *t, int side, uint32_t bucket)
 {
-    const struct moelookup_view *view = t->side[side].view;
+    const struct moelookup_view *view = t->tables[side].view;
     struct moe_plan plan = plan_default(&t->shape);
 
     if (view)
@@ -173,7 +176,8 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
     return plan;
 }
 
-/* Whether the table has one launch for all of its buckets. */
+/* Finds out whether all entries of the first table have the same launch values, not the default
+ * ones.  Then it prepares to judge them together. */
 static int find_launch(struct program_comparison *t)
 {
     const struct declaration *d = t->buckets.declared;
@@ -181,13 +185,14 @@ static int find_launch(struct program_comparison *t)
     double most = 0;
     size_t buckets;
 
-    for (uint32_t b = 0; d && b < known_buckets(t) && !t->options->against_table; b++) {
-        struct moe_plan plan = plan_of(t, 0, b);
+    for (uint32_t bucket = 0; d && bucket < known_buckets(t) && !t->options->against_table;
+         bucket++) {
+        struct moe_plan plan = plan_of(t, 0, bucket);
 
         if (plan.source == MOE_DEFAULT)
             continue;
         if (t->together && !declaration_same_launch(d, plan.choice, first.choice)) {
-            t->together = false; /* an older moetune wrote it: each range has its own */
+            t->together = false; /* an older moetune wrote launch values for each bucket */
             break;
         }
         first = plan;
@@ -196,17 +201,18 @@ static int find_launch(struct program_comparison *t)
     t->together = t->together && !declaration_same_launch(d, first.choice, usual.choice);
     if (!t->together)
         return t->options->traffic.count
-                   ? fail(ERR_ARGUMENT, "--traffic: this table has no launch that is to be judged "
-                                        "for all ranges together")
+                   ? fail(ERR_ARGUMENT,
+                          "--traffic: nothing to weigh, because each bucket of this table is "
+                          "judged by itself")
                    : OK;
     t->whole = calloc(1, sizeof(*t->whole));
     if (!t->whole)
         return fail(ERR_NOMEM, "a contest");
     TRY(launch_weights(&t->options->traffic, &t->shape, t->buckets.window, &t->weights, &buckets));
-    for (size_t b = 0; b < buckets; b++)
-        most = fmax(most, t->weights[b]);
-    for (size_t b = 0; b < buckets; b++)
-        t->weights[b] /= most; /* sums of times stay what a clock may count */
+    for (size_t bucket = 0; bucket < buckets; bucket++)
+        most = fmax(most, t->weights[bucket]);
+    for (size_t bucket = 0; bucket < buckets; bucket++)
+        t->weights[bucket] /= most; /* keeps the sums of times in the range of a clock */
     return OK;
 }
 
@@ -220,36 +226,36 @@ static int open_comparison(const struct two_tables *o, struct program_comparison
     };
     if (o->space)
         TRY(space_file_read(o->space, &t->buckets.declared));
-    TRY(open_table(t, o->db, &t->side[0]));
+    TRY(open_table(t, o->db, &t->tables[0]));
     if (o->against_table)
-        TRY(open_table(t, o->against_table, &t->side[1]));
+        TRY(open_table(t, o->against_table, &t->tables[1]));
     return find_launch(t);
 }
 
-/* ---- keys */
+/* ---- buckets */
 
-static struct rivals_bucket *key_of(struct watched *range)
+static struct compared_bucket *compared_of(struct watched_bucket *watched)
 {
-    return (struct rivals_bucket *)range;
+    return (struct compared_bucket *)watched;
 }
 
-static struct rivals_bucket *key_at(const struct program_comparison *t, size_t i)
+static struct compared_bucket *bucket_at(const struct program_comparison *t, size_t i)
 {
-    return key_of(t->launches.buckets[i]);
+    return compared_of(t->launches.buckets[i]);
 }
 
-static void settle(struct rivals_bucket *key, bool settled)
+static void set_decided(struct compared_bucket *compared, bool decided)
 {
-    key->watched.state = settled ? BUCKET_DECIDED : BUCKET_OPEN;
+    compared->watched.state = decided ? BUCKET_DECIDED : BUCKET_OPEN;
 }
 
-static bool is_settled(const struct rivals_bucket *key)
+static bool is_decided(const struct compared_bucket *compared)
 {
-    return key->watched.state != BUCKET_OPEN;
+    return compared->watched.state != BUCKET_OPEN;
 }
 
-/* Whether more pairs are of no use.  What seems slower goes on until that is known: the contest
- * asks only who is faster. */
+/* Returns whether more pairs are of no use.  The contest only asks whether the first side is
+ * faster.  If that side seems slower, pairs go on until this is known, too. */
 static bool is_over(const struct program_comparison *t, const struct contest *contest)
 {
     struct contest_verdict v;
@@ -261,7 +267,7 @@ static bool is_over(const struct program_comparison *t, const struct contest *co
            !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin);
 }
 
-/* All buckets together: the n-th samples of each, by how often it is asked for. */
+/* Compares all buckets together: sample n of a side is the weighted sum of every bucket's n-th. */
 static void judge_whole(struct program_comparison *t)
 {
     struct launches *l = &t->launches;
@@ -269,63 +275,66 @@ static void judge_whole(struct program_comparison *t)
     bool over;
 
     for (size_t i = 0; i < l->bucket_count; i++)
-        for (int side = 0; side < SIDES && !key_at(t, i)->same; side++)
-            if (key_at(t, i)->contest->taken[side] < rounds)
-                rounds = key_at(t, i)->contest->taken[side];
-    contest_open(t->whole, &key_at(t, 0)->contest->settings, SIDES, 1, false);
+        for (int side = 0; side < SIDES && !bucket_at(t, i)->same; side++)
+            if (bucket_at(t, i)->contest->taken[side] < rounds)
+                rounds = bucket_at(t, i)->contest->taken[side];
+    contest_open(t->whole, &bucket_at(t, 0)->contest->settings, SIDES, 1, false);
     for (uint32_t n = 0; n < rounds; n++)
         for (int side = 0; side < SIDES; side++) {
             double total = 0;
 
             for (size_t i = 0; i < l->bucket_count; i++)
-                if (!key_at(t, i)->same)
-                    total += t->weights[key_at(t, i)->watched.bucket] *
-                             (double)key_at(t, i)->contest->ns[side][n];
+                if (!bucket_at(t, i)->same)
+                    total += t->weights[bucket_at(t, i)->watched.bucket] *
+                             (double)bucket_at(t, i)->contest->ns[side][n];
             contest_tell(t->whole, side, llround(total));
         }
     over = is_over(t, t->whole);
     for (size_t i = 0; i < l->bucket_count; i++)
-        if (!key_at(t, i)->same && !*key_at(t, i)->why)
-            settle(key_at(t, i), over);
+        if (!bucket_at(t, i)->same && !*bucket_at(t, i)->why)
+            set_decided(bucket_at(t, i), over);
 }
 
-static void tell_side(struct program_comparison *t, struct rivals_bucket *key, int side, int64_t ns)
+/* Adds a sample of a side, and decides the bucket, or all of them, if that is enough. */
+static void add_sample(struct program_comparison *t, struct compared_bucket *compared, int side,
+                       int64_t ns)
 {
-    if (*key->why) /* a side cannot run its plan there: there is nothing to compare */
+    if (*compared->why) /* the first side fails here, so nothing is compared */
         return;
-    contest_tell(key->contest, side, ns);
+    contest_tell(compared->contest, side, ns);
     if (t->together)
         judge_whole(t);
-    else if (contest_next(key->contest) == CONTEST_DONE)
-        settle(key, is_over(t, key->contest));
+    else if (contest_next(compared->contest) == CONTEST_DONE)
+        set_decided(compared, is_over(t, compared->contest));
 }
 
-/* The second side ran a step at the key: where the first one failed that is its own fault. */
-static void stand_against(struct rivals_bucket *key)
+/* The second side has run a step here.  So a failure of the first side is its own. */
+static void second_side_ran(struct compared_bucket *compared)
 {
-    key->against = true;
-    if (*key->why)
-        settle(key, true);
+    compared->second_ran = true;
+    if (*compared->why)
+        set_decided(compared, true);
 }
 
-/* A side cannot run its plan at the key, which is settled once the other one could: where neither
- * does, the machine may be to blame, or the command.  ERR_LAUNCH if it is the second one: the first
- * has nothing to be compared with. */
-static int lose(const struct program_comparison *t, struct rivals_bucket *key, int side,
-                const char *why)
+/* A side cannot run its plan in the bucket.  A failure of the first side is its verdict as soon as
+ * the second one has run a step: if neither runs, the machine or the command may be to blame.
+ * ERR_LAUNCH if the second side fails: there is nothing to compare with. */
+static int fail_side(const struct program_comparison *t, struct compared_bucket *compared, int side,
+                     const char *why)
 {
     if (side == 0) {
-        text_put(key->why, sizeof(key->why), "%s", why);
-        settle(key, key->against);
+        text_put(compared->why, sizeof(compared->why), "%s", why);
+        set_decided(compared, compared->second_ran);
         return OK;
     }
     return fail(ERR_LAUNCH, "%s, %s: %s: there is nothing to compare with",
-                SESSION_RANGE(&t->session, key->watched.bucket), PLAN_WORDS(&key->plan[side]), why);
+                SESSION_BUCKET(&t->session, compared->watched.bucket),
+                PLAN_WORDS(&compared->plan[side]), why);
 }
 
 /* ---- launches */
 
-/* The index in l->values of the way by which the side shows the plan. */
+/* Returns the index in l->values of the launch values that the side needs for the plan. */
 static size_t values_of(const struct program_comparison *t, int side, const struct moe_plan *plan)
 {
     const struct launches *l = &t->launches;
@@ -336,45 +345,46 @@ static size_t values_of(const struct program_comparison *t, int side, const stru
     return (size_t)side * (l->values_count / SIDES) + l->values_of[i];
 }
 
-/* The side whose sample the key wants next. */
-static int turn_of(const struct rivals_bucket *key)
+/* Returns the side whose sample the bucket wants next. */
+static int turn_of(const struct compared_bucket *compared)
 {
-    const uint16_t *taken = key->contest->taken;
+    const uint16_t *taken = compared->contest->taken;
 
-    if (*key->why)
+    if (*compared->why)
         return 1;
     return taken[0] == taken[1] ? taken[0] & 1 : taken[0] > taken[1];
 }
 
-static int add_key(void *self, uint32_t bucket)
+/* Adds a bucket with the plans of both sides. */
+static int add_bucket(void *self, uint32_t bucket)
 {
     struct program_comparison *t = self;
     struct contest_settings settings = { .margin = t->options->margin,
                                          .rounds_max = PAIRS_MAX,
                                          .launched = true,
                                          .seed = t->options->seed ^ bucket };
-    struct rivals_bucket *key;
+    struct compared_bucket *compared;
 
-    if (t->launches.bucket_count == KEYS_MAX)
-        return fail(ERR_ARGUMENT, "the program asks for more than %d buckets", KEYS_MAX);
-    key = calloc(1, sizeof(*key));
-    if (!key)
-        return fail(ERR_NOMEM, "a key");
-    key->watched.bucket = bucket;
-    TRY(launches_add(&t->launches, &key->watched));
-    key->contest = calloc(1, sizeof(*key->contest));
-    if (!key->contest)
+    if (t->launches.bucket_count == BUCKETS_MAX)
+        return fail(ERR_ARGUMENT, "the program asks for more than %d buckets", BUCKETS_MAX);
+    compared = calloc(1, sizeof(*compared));
+    if (!compared)
+        return fail(ERR_NOMEM, "a bucket");
+    compared->watched.bucket = bucket;
+    TRY(launches_add(&t->launches, &compared->watched));
+    compared->contest = calloc(1, sizeof(*compared->contest));
+    if (!compared->contest)
         return fail(ERR_NOMEM, "a contest");
-    contest_open(key->contest, &settings, SIDES, 1, false);
+    contest_open(compared->contest, &settings, SIDES, 1, false);
     for (int side = 0; side < SIDES; side++) {
-        key->plan[side] = plan_of(t, side, bucket);
-        key->way[side] = values_of(t, side, &key->plan[side]);
+        compared->plan[side] = plan_of(t, side, bucket);
+        compared->values[side] = values_of(t, side, &compared->plan[side]);
     }
-    key->same = plan_equal(&key->plan[0], &key->plan[1]);
-    settle(key, key->same);
-    for (int side = 0; side < SIDES && !is_settled(key); side++)
-        if (t->launches.values[key->way[side]].broken)
-            TRY(lose(t, key, side, "no launch with these values comes up"));
+    compared->same = plan_equal(&compared->plan[0], &compared->plan[1]);
+    set_decided(compared, compared->same);
+    for (int side = 0; side < SIDES && !is_decided(compared); side++)
+        if (t->launches.values[compared->values[side]].broken)
+            TRY(fail_side(t, compared, side, "no launch with these values comes up"));
     return OK;
 }
 
@@ -385,17 +395,17 @@ static int vote(void *self)
     uint32_t buckets = known_buckets(t);
 
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        if (!is_settled(key_at(t, i)))
-            values[key_at(t, i)->way[turn_of(key_at(t, i))]].votes++;
-    if (t->launches.heard)
+        if (!is_decided(bucket_at(t, i)))
+            values[bucket_at(t, i)->values[turn_of(bucket_at(t, i))]].votes++;
+    if (t->launches.any_ask)
         return OK;
-    /* Nobody knows yet which buckets the program asks for: the way that most of those want that are
-     * to be compared. */
+    /* Nobody knows yet which buckets the program asks for.  Launch values get a vote from each
+     * bucket whose plans differ. */
     for (uint32_t bucket = 0; bucket < buckets; bucket++) {
         struct moe_plan first = plan_of(t, 0, bucket), second = plan_of(t, 1, bucket);
-        struct launch_values *next_values = &values[values_of(t, 0, &first)];
+        struct launch_values *wanted = &values[values_of(t, 0, &first)];
 
-        next_values->votes += !next_values->broken && !plan_equal(&first, &second);
+        wanted->votes += !wanted->broken && !plan_equal(&first, &second);
     }
     values[0].votes += !t->buckets.declared;
     return OK;
@@ -407,129 +417,135 @@ static int begin_launch(void *self, const char *words)
     struct launches *l = &t->launches;
 
     (void)words;
-    t->shown = (int)launches_side(l);
-    l->watch.looking = !l->heard;
+    t->side = (int)launches_side(l);
+    l->watch.exploring = !l->any_ask;
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        watched_reset(&key_at(t, i)->watched);
-        key_at(t, i)->warm = 0;
+        watched_begin(&bucket_at(t, i)->watched);
+        bucket_at(t, i)->warm = 0;
     }
     return OK;
 }
 
-static enum launch_wish wish(void *self, struct watched *range)
+static enum launch_wish wish(void *self, struct watched_bucket *watched)
 {
     const struct program_comparison *t = self;
-    const struct rivals_bucket *key = key_of(range);
+    const struct compared_bucket *compared = compared_of(watched);
+    bool can_show = compared->values[t->side] == t->launches.now.values;
+    bool has_shown = compared->shown == t->launches.now.number;
 
-    return !is_settled(key) && key->shown != t->launches.now.number && turn_of(key) == t->shown &&
-                   key->way[t->shown] == t->launches.now.values
-               ? WISH_SAMPLE
-               : WISH_NOTHING;
+    if (is_decided(compared) || has_shown || !can_show || turn_of(compared) != t->side)
+        return WISH_NOTHING;
+    return WISH_SAMPLE;
 }
 
-static int choose(void *self, struct watched *range, struct moe_plan *plan)
+static int choose_plan(void *self, struct watched_bucket *watched, struct moe_plan *plan)
 {
     struct program_comparison *t = self;
     struct launches *l = &t->launches;
-    const struct rivals_bucket *key = key_of(range);
+    const struct compared_bucket *compared = compared_of(watched);
 
-    t->fits = key->way[t->shown] == l->now.values && !(*key->why && t->shown == 0);
-    l->sampled = wish(t, range) == WISH_SAMPLE;
-    *plan = t->fits ? key->plan[t->shown] : t->plans[l->values[l->now.values].safe];
+    t->runs_own_plan =
+        compared->values[t->side] == l->now.values && !(*compared->why && t->side == 0);
+    l->sampled = wish(t, watched) == WISH_SAMPLE;
+    *plan =
+        t->runs_own_plan ? compared->plan[t->side] : t->plans[l->values[l->now.values].nearest_arm];
     return OK;
 }
 
-static int step(void *self, struct watched *range, const struct said *told)
+static int learn_time(void *self, struct watched_bucket *watched, const struct program_line *tell)
 {
     struct program_comparison *t = self;
-    struct rivals_bucket *key = key_of(range);
+    struct compared_bucket *compared = compared_of(watched);
     int64_t sample;
 
-    if (t->fits && t->shown == 1)
-        stand_against(key);
-    if (!t->launches.sampled || key->warm++ < t->options->warmup ||
-        !watched_step(range, told->ns, t->options->launch_steps, &sample))
+    if (t->runs_own_plan && t->side == 1)
+        second_side_ran(compared);
+    if (!t->launches.sampled || compared->warm++ < t->options->warmup ||
+        !watched_add_step(watched, tell->ns, t->options->launch_steps, &sample))
         return OK;
-    key->shown = t->launches.now.number;
-    tell_side(t, key, t->shown, sample);
+    compared->shown = t->launches.now.number;
+    add_sample(t, compared, t->side, sample);
     return OK;
 }
 
-static int plan_failed(void *self, struct watched *range, const struct said *told)
+static int learn_failure(void *self, struct watched_bucket *watched,
+                         const struct program_line *line)
 {
     struct program_comparison *t = self;
-    struct rivals_bucket *key = key_of(range);
-    char text[sizeof(key->why)];
+    struct compared_bucket *compared = compared_of(watched);
+    char text[sizeof(compared->why)];
 
-    if (!t->fits || is_settled(key))
+    if (!t->runs_own_plan || is_decided(compared))
         return OK;
-    range->learnt = true;
-    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(told->reason, 150));
-    return lose(t, key, t->shown, text);
+    watched->learnt = true;
+    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(line->reason, 150));
+    return fail_side(t, compared, t->side, text);
 }
 
-/* Launches of a way show nothing, again and again: the side loses every key that it would show by
- * it. */
-static int lose_way(struct program_comparison *t, const char *why)
+/* Launches with these values fail again and again.  So the side fails in every bucket whose plan
+ * needs them. */
+static int fail_values(struct program_comparison *t, const char *why)
 {
     struct launches *l = &t->launches;
-    uint32_t buckets = l->heard ? 0 : known_buckets(t);
+    uint32_t buckets = l->any_ask ? 0 : known_buckets(t);
 
     l->values[l->now.values].broken = true;
-    for (uint32_t b = 0; b < buckets; b++) {
-        struct moe_plan plan = plan_of(t, t->shown, b);
+    for (uint32_t bucket = 0; bucket < buckets; bucket++) {
+        struct moe_plan plan = plan_of(t, t->side, bucket);
         size_t i = 0;
 
-        while (i < t->launches.bucket_count && key_at(t, i)->watched.bucket != b)
+        while (i < t->launches.bucket_count && bucket_at(t, i)->watched.bucket != bucket)
             i++;
-        if (i == t->launches.bucket_count && values_of(t, t->shown, &plan) == l->now.values)
-            TRY(add_key(t, b));
+        if (i == t->launches.bucket_count && values_of(t, t->side, &plan) == l->now.values)
+            TRY(add_bucket(t, bucket));
     }
     if (!t->launches.bucket_count)
         return fail(ERR_LAUNCH, "the program shows nothing: %s", why);
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        if (!is_settled(key_at(t, i)) && key_at(t, i)->way[t->shown] == l->now.values)
-            TRY(lose(t, key_at(t, i), t->shown, why));
+        if (!is_decided(bucket_at(t, i)) && bucket_at(t, i)->values[t->side] == l->now.values)
+            TRY(fail_side(t, bucket_at(t, i), t->side, why));
     return OK;
 }
 
-static int launch_ended(void *self, const struct launch_end *failure)
+static int end_launch(void *self, const struct launch_end *failure)
 {
     struct program_comparison *t = self;
     struct launches *l = &t->launches;
-    struct launch_values *next_values = &l->values[l->now.values];
+    struct launch_values *current = &l->values[l->now.values];
     char why[LAUNCH_WHY_BYTES];
 
     if (!failure) {
-        next_values->stillborn = 0;
+        current->failures = 0;
         return OK;
     }
     launch_why(&t->session, failure, why);
-    if (t->session.running && t->fits && !is_settled(key_of(l->range))) {
-        /* It died or fell silent in a step of the side's plan; the first time something else may
-         * have killed it. */
-        struct rivals_bucket *key = key_of(l->range);
-        bool forgiven = !failure->hung && key->dead[t->shown]++ == 0;
+    if (t->session.running && t->runs_own_plan && !is_decided(compared_of(l->asked))) {
+        /* The program died or fell silent in a step of the side's plan.  The first death may be
+         * chance. */
+        struct compared_bucket *compared = compared_of(l->asked);
+        bool forgiven = !failure->hung && compared->dead[t->side]++ == 0;
 
-        note("%s, %s: %s%s", SESSION_RANGE(&t->session, key->watched.bucket),
-             PLAN_WORDS(&key->plan[t->shown]), why, forgiven ? "; once more" : "");
-        return forgiven ? OK : lose(t, key, t->shown, why);
+        note("%s, %s: %s%s", SESSION_BUCKET(&t->session, compared->watched.bucket),
+             PLAN_WORDS(&compared->plan[t->side]), why, forgiven ? "; once more" : "");
+        return forgiven ? OK : fail_side(t, compared, t->side, why);
     }
     note("launch %" PRIu32 ": %s", l->now.number, why);
-    next_values->stillborn = launches_learnt(l) ? 0 : next_values->stillborn + 1;
-    return next_values->stillborn < (next_values->runs ? LAUNCH_PATIENCE : 2) ? OK
-                                                                              : lose_way(t, why);
+    current->failures = launches_learnt(l) ? 0 : current->failures + 1;
+    if (current->failures < (current->runs ? LAUNCH_PATIENCE : 2))
+        return OK;
+    return fail_values(t, why);
 }
 
-static const struct launch_client client = { .add = add_key,
+static const struct launch_client client = { .add_bucket = add_bucket,
                                              .vote = vote,
-                                             .begin = begin_launch,
+                                             .begin_launch = begin_launch,
                                              .wish = wish,
-                                             .choose = choose,
-                                             .step = step,
-                                             .failed = plan_failed,
-                                             .ended = launch_ended };
+                                             .choose_plan = choose_plan,
+                                             .learn_time = learn_time,
+                                             .learn_failure = learn_failure,
+                                             .end_launch = end_launch };
 
+/* Launches both sides until every bucket is decided. */
 static int compare(struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
@@ -551,65 +567,65 @@ static int compare(struct program_comparison *t)
     l->plan_count =
         t->buckets.declared
             ? declared_plan_list(t->buckets.declared->id, 0, t->plans, DECLARATION_PLANS_MAX)
-            : 1; /* of one's own plans any will do: they need no launch */
+            : 1; /* moetune's own plans need no launch values: one stands for all */
     progress_open(&t->session.progress, o->quiet, "the program starts");
     t->session.progress.deadline_ns = t->deadline_ns;
     rc = launches_open(l);
     if (!rc)
         rc = launches_run(l);
-    /* Where nothing was launched no table says of any range what the other one does not: all
-     * buckets are the same. */
-    for (uint32_t b = 0; b < known_buckets(t) && !rc && !l->now.number; b++)
-        rc = add_key(t, b);
+    /* If nothing was launched, both tables have the same plan in every bucket. */
+    for (uint32_t bucket = 0; bucket < known_buckets(t) && !rc && !l->now.number; bucket++)
+        rc = add_bucket(t, bucket);
     log_line_clear();
     return rc;
 }
 
 /* ---- verdicts */
 
+/* Returns the verdict in one bucket. */
 static struct verdict verdict_of(const struct program_comparison *t,
-                                 const struct rivals_bucket *key)
+                                 const struct compared_bucket *compared)
 {
-    struct contest_verdict c = contest_verdict(key->contest);
+    struct contest_verdict c = contest_verdict(compared->contest);
     double gain = isnan(c.challenge.value) ? c.tested.value : c.challenge.value;
     struct verdict v = { .before_us = c.default_ns * 1e-3,
                          .now_us = c.default_ns * (1 - gain) * 1e-3,
                          .gain = c.challenge,
                          .pairs = c.rounds,
                          .word = "not slower" };
-    uint32_t bucket = key->watched.bucket;
+    uint32_t bucket = compared->watched.bucket;
     double margin = t->options->margin;
 
     text_put(v.key, sizeof(v.key), "%s",
              t->buckets.declared ? BUCKETS_TEXT(t->buckets, bucket, bucket)
-                                 : SESSION_RANGE(&t->session, bucket));
-    /* In so few pairs no difference could have been shown, were it in all of them. */
-    if (!v.pairs || key->contest->wins_needed[v.pairs] > v.pairs)
+                                 : SESSION_BUCKET(&t->session, bucket));
+    /* So few pairs could not show a difference, even one that is in all of them. */
+    if (!v.pairs || compared->contest->wins_needed[v.pairs] > v.pairs)
         v.gain = c.tested = (struct gain)GAIN_UNKNOWN;
-    snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan[0]));
-    snprintf(v.why, sizeof(v.why), "%s", key->why);
-    v.failed = *key->why ? key->against : c.tested.high < -margin && !t->together;
-    if (*key->why)
+    snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&compared->plan[0]));
+    snprintf(v.why, sizeof(v.why), "%s", compared->why);
+    v.failed = *compared->why ? compared->second_ran : c.tested.high < -margin && !t->together;
+    if (*compared->why)
         v.word = "fails";
     else if (c.tested.high < -margin)
         v.word = t->together ? "slower here" : "slower";
     else if (c.tested.low > margin)
         v.word = "faster";
-    else if (key->same)
+    else if (compared->same)
         v.word = "same plan";
     else if (isnan(v.gain.value))
         v.word = "too few steps";
     return v;
 }
 
-/* Of the launch, in all buckets together. */
+/* Returns the verdict over all buckets together. */
 static struct verdict verdict_of_whole(const struct program_comparison *t)
 {
-    struct rivals_bucket all = { .contest = t->whole, .watched = { .bucket = 0 } };
+    struct compared_bucket all = { .contest = t->whole, .watched = { .bucket = 0 } };
     char words[DECLARATION_PLAN_BYTES];
     struct verdict v;
 
-    all.plan[0] = key_at(t, 0)->plan[0];
+    all.plan[0] = bucket_at(t, 0)->plan[0];
     v = verdict_of(t, &all);
     text_put(v.key, sizeof(v.key), "together");
     text_put(v.plan, sizeof(v.plan), "%s",
@@ -621,29 +637,30 @@ static struct verdict verdict_of_whole(const struct program_comparison *t)
 
 static int by_bucket(const void *a, const void *b)
 {
-    uint32_t x = (*(struct watched *const *)a)->bucket, y = (*(struct watched *const *)b)->bucket;
+    uint32_t x = (*(struct watched_bucket *const *)a)->bucket,
+             y = (*(struct watched_bucket *const *)b)->bucket;
 
     return (x > y) - (x < y);
 }
 
-/* Prints verdicts; ERR_WRONG if the first side is slower at some key, or fails;
- * ERR_LAUNCH if there is no verdict at any, which is said unless `ended_by` is why. */
+/* Prints the verdicts.  ERR_WRONG: the first side is slower in some bucket, or fails.  ERR_LAUNCH:
+ * there is no verdict; it prints so, unless the run ended by ERR_LAUNCH, which was printed. */
 static int report(struct program_comparison *t, int ended_by)
 {
     const struct two_tables *o = t->options;
     struct verdict *verdicts = calloc(t->launches.bucket_count + 1, sizeof(*verdicts));
     size_t count = t->launches.bucket_count;
     bool failed = false, known = false;
-    uint32_t same = 0; /* settled without a step */
+    uint32_t same = 0; /* decided without a step */
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.bucket_count);
 
     if (!rc && t->launches.bucket_count)
         qsort(t->launches.buckets, t->launches.bucket_count, sizeof(*t->launches.buckets),
               by_bucket);
     for (size_t i = 0; i < t->launches.bucket_count && !rc; i++) {
-        verdicts[i] = verdict_of(t, key_at(t, i));
+        verdicts[i] = verdict_of(t, bucket_at(t, i));
         failed |= verdicts[i].failed;
-        known |= failed || key_at(t, i)->same || !isnan(verdicts[i].gain.value);
+        known |= failed || bucket_at(t, i)->same || !isnan(verdicts[i].gain.value);
     }
     if (!rc && t->together && count && t->whole->count) {
         verdicts[count] = verdict_of_whole(t);
@@ -654,35 +671,36 @@ static int report(struct program_comparison *t, int ended_by)
     else if (!rc)
         rc = verdicts_table(verdicts, count, stdout);
     if (!rc && !o->json && ended_by == ERR_CUT) {
-        size_t settled = t->launches.bucket_count - launches_count(&t->launches, BUCKET_OPEN);
+        size_t decided = t->launches.bucket_count - launches_count(&t->launches, BUCKET_OPEN);
 
         for (size_t i = 0; i < t->launches.bucket_count; i++)
-            same += key_at(t, i)->same;
-        progress_left(t->launches.bucket_count - settled, t->launches.bucket_count, "keys",
-                      settled - same, (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
+            same += bucket_at(t, i)->same;
+        progress_left(t->launches.bucket_count - decided, t->launches.bucket_count, "buckets",
+                      decided - same, (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
     }
     free(verdicts);
     if (rc || failed)
         return rc ? rc : ERR_WRONG;
     return known || ended_by == ERR_LAUNCH
                ? OK
-               : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
+               : fail(ERR_LAUNCH, "nothing is known in any bucket: more steps are wanted");
 }
 
-/* ---- what is left of the table */
+/* ---- what the verdicts change in the database */
 
-/* The table in its database. */
+/* The first table in its database, while its entries are judged. */
 struct judged_table {
     const struct program_comparison *t;
-    struct dictionary table; /* its cluster 0: it is not there */
-    bool of_programs;        /* else moetune's own layer was measured, which is another program */
+    struct dictionary table; /* its cluster is 0 if the database does not have the table */
+    bool of_programs;        /* programs were measured for it; else moetune's own layer was */
     struct run run;
-    uint32_t kept, refuted;
-    /* Of a launch for all buckets together: whether it is slower there, or fails in one. */
+    uint32_t kept, refuted; /* entries */
+    /* If the table is judged together: the verdict, and what the launch values gain. */
     bool failed;
     struct gain gain;
 };
 
+/* Finds the cluster and the layer of the table by one of its entries. */
 static int find_layer(void *self, const struct entry_row *e)
 {
     struct judged_table *j = self;
@@ -696,39 +714,39 @@ static int find_layer(void *self, const struct entry_row *e)
     TRY(store_cluster_get(j->table.store, e->cluster, &cluster));
     cluster_hash(&cluster, hash);
     if (!shape_equal(&shape, &j->t->shape) ||
-        memcmp(hash, lookup_view_cluster(j->t->side[0].view), sizeof(hash)) != 0)
+        memcmp(hash, lookup_view_cluster(j->t->tables[0].view), sizeof(hash)) != 0)
         return OK;
     j->table.cluster = e->cluster;
     j->of_programs = !strcmp(cluster.backend, "live");
     return OK;
 }
 
-/* The verdict is more than that no difference was seen: the pairs are enough to show one. */
-static bool is_known(const struct program_comparison *t, const struct rivals_bucket *key)
+/* Returns whether there are enough pairs to show a difference, or a failure. */
+static bool is_known(const struct program_comparison *t, const struct compared_bucket *compared)
 {
-    struct verdict v = verdict_of(t, key);
+    struct verdict v = verdict_of(t, compared);
 
-    return !key->same && (v.failed || (isfinite(v.gain.low) && isfinite(v.gain.high)));
+    return !compared->same && (v.failed || (isfinite(v.gain.low) && isfinite(v.gain.high)));
 }
 
-/* Times stay on the scale of the table, which neighbours keep: the default takes as long as the
- * entry says. */
-static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
+/* Confirms or refutes an entry by its verdict.  Times stay on the scale of the table, which the
+ * neighbours keep: the default plan takes as long as the entry says. */
+static int judge_entry(struct judged_table *j, const struct compared_bucket *compared)
 {
     const struct program_comparison *t = j->t;
-    struct verdict v = verdict_of(t, key);
+    struct verdict v = verdict_of(t, compared);
     struct entry_row e, claim;
     double was_us;
     char why[64];
     int rc;
 
-    if ((!is_known(t, key) && !t->together) || dictionary_pin(&j->table, key->watched.bucket))
+    if ((!is_known(t, compared) && !t->together) ||
+        dictionary_pin(&j->table, compared->watched.bucket))
         return OK;
-    rc = dictionary_entry(&j->table, key->watched.bucket, &e);
-    if (rc || !plan_equal(&e.plan, &key->plan[0])) /* its like was told, or it is another by now */
+    rc = dictionary_entry(&j->table, compared->watched.bucket, &e);
+    if (rc || !plan_equal(&e.plan, &compared->plan[0])) /* no entry, or another plan by now */
         return rc < 0 ? rc : OK;
-    if (t->together) { /* all buckets are kept, or none; what the launch gains is no range's claim
-                        */
+    if (t->together) { /* one verdict for all; what they gain together is no bucket's claim */
         v.failed = j->failed;
         v.gain = j->gain;
     }
@@ -746,27 +764,27 @@ static int judge_entry(struct judged_table *j, const struct rivals_bucket *key)
     e.time_us = e.default_us * (1 - e.gain.value);
     e.low_us = e.default_us * (1 - e.gain.high);
     e.high_us = e.default_us * (1 - e.gain.low);
-    if (e.other_us > 0 && was_us > 0) /* it is as much slower than this plan as it was */
+    if (e.other_us > 0 && was_us > 0) /* the other plan stays as much slower as it was */
         e.other_us *= e.time_us / was_us;
     e.samples = 2 * v.pairs;
     e.throttled = 0;
     e.run = j->run.row.id;
     e.decided_s = time(NULL);
     if (v.failed) {
-        if (*key->why)
-            text_put(why, sizeof(why), "verify: %s", key->why);
+        if (*compared->why)
+            text_put(why, sizeof(why), "verify: %s", compared->why);
         else
             text_put(why, sizeof(why), "verify: %.1f %% slower than the default",
                      -100 * v.gain.value);
         j->refuted++;
-        return ledger_refute(j->table.store, &e, key->plan[1], why);
+        return ledger_refute(j->table.store, &e, compared->plan[1], why);
     }
     j->kept++;
     ledger_weigh(&t->shape, &claim, &e);
     return ledger_confirm(j->table.store, &e);
 }
 
-/* What the launch is said to gain stays said. */
+/* Confirms what the launch values save in the whole table. */
 static int confirm_standing(struct judged_table *j)
 {
     const struct dictionary *d = &j->table;
@@ -777,6 +795,7 @@ static int confirm_standing(struct judged_table *j)
     return rc ? (rc < 0 ? rc : OK) : store_standing(d->store, &row);
 }
 
+/* Judges all entries of the table, in a run of its own. */
 static int judge_table(struct judged_table *j)
 {
     const struct program_comparison *t = j->t;
@@ -797,17 +816,17 @@ static int judge_table(struct judged_table *j)
         j->failed = whole.failed;
         j->gain = whole.gain;
         for (size_t i = 0; i < t->launches.bucket_count; i++)
-            j->failed |= *key_at(t, i)->why && key_at(t, i)->against;
+            j->failed |= *bucket_at(t, i)->why && bucket_at(t, i)->second_ran;
     }
     for (size_t i = 0; i < t->launches.bucket_count && !rc; i++)
-        rc = judge_entry(j, key_at(t, i));
+        rc = judge_entry(j, bucket_at(t, i));
     if (!rc && t->together && !j->failed)
         rc = confirm_standing(j);
     j->run.row.buckets_done = j->kept + j->refuted;
     return rc ? rc : run_end(&j->run, OK, NULL, true);
 }
 
-/* The work database that the table is of; a snapshot is not written to. */
+/* Finds the database of the table.  A snapshot is not written to: its database is. */
 static int find_database(const struct two_tables *o, char path[PATH_MAX])
 {
     static const char snapshot[] = ".published";
@@ -821,9 +840,9 @@ static int find_database(const struct two_tables *o, char path[PATH_MAX])
     return OK;
 }
 
-/* Writes down what the program's table is worth to it, where it met the default plan.  Where that
- * cannot be written this is said, and the verdicts stand. */
-static int remember(const struct program_comparison *t)
+/* Writes the verdicts against the default plan into the table's database.  If that fails it prints
+ * so, and the verdicts stay what they are. */
+static int write_verdicts(const struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
     struct judged_table j = { .t = t, .table = { .buckets = t->buckets } };
@@ -832,10 +851,10 @@ static int remember(const struct program_comparison *t)
     int rc = OK;
 
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        known |= is_known(t, key_at(t, i));
+        known |= is_known(t, bucket_at(t, i));
     if (t->together && (!t->whole->count || isnan(verdict_of_whole(t).gain.value)))
         known = false;
-    if (o->against_table || !t->side[0].view || !known)
+    if (o->against_table || !t->tables[0].view || !known)
         return OK;
     TRY(find_database(o, path));
     if (!access(path, F_OK)) {
@@ -846,39 +865,40 @@ static int remember(const struct program_comparison *t)
         dictionary_close(&j.table);
     }
     if (rc || !j.table.cluster)
-        note("%s: the table stays as it is%s", path, rc ? "" : ", for it is not of this database");
+        note("%s: the table stays as it is%s", path,
+             rc ? "" : ", because it is not of this database");
     else if (!j.of_programs)
-        note("%s: the table stays as it is, for moetune's own layer was measured there; moetune "
-             "tune --exec measures this program",
+        note("%s: the table stays as it is, because moetune's own layer was measured for it; "
+             "`moetune tune --exec` measures this program",
              path);
     else if (j.refuted)
-        note("%s: the default plan takes the place of %u that %s refuted, until moetune tune has "
-             "measured there anew",
-             path, j.refuted, j.refuted > 1 ? "are" : "is");
+        note("%s: the default plan replaces %u refuted plan%s, until `moetune tune` has measured "
+             "there again",
+             path, j.refuted, j.refuted > 1 ? "s" : "");
     return OK;
 }
 
-/* ---- the whole of it */
+/* ---- the comparison */
 
 int two_tables(const struct two_tables *options)
 {
     struct program_comparison *t = calloc(1, sizeof(*t));
-    int rc = t ? open_comparison(options, t) : fail(ERR_NOMEM, "two tables"), said;
+    int rc = t ? open_comparison(options, t) : fail(ERR_NOMEM, "two tables"), later;
 
     session_catch_signals();
     if (!rc)
         rc = compare(t);
     if (rc == ERR_CUT)
-        note("cut off: the same command begins again");
+        note("cut off: the same command begins from the start");
     if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->launches.bucket_count)) {
-        said = report(t, rc);
-        rc = rc && said != ERR_WRONG ? rc : said;
-        said = remember(t);
-        rc = rc ? rc : said;
+        later = report(t, rc);
+        rc = rc && later != ERR_WRONG ? rc : later;
+        later = write_verdicts(t);
+        rc = rc ? rc : later;
     }
     for (size_t i = 0; t && i < t->launches.bucket_count; i++) {
-        free(key_at(t, i)->contest);
-        free(key_at(t, i));
+        free(bucket_at(t, i)->contest);
+        free(bucket_at(t, i));
     }
     if (t) {
         launches_close(&t->launches);
@@ -886,8 +906,8 @@ int two_tables(const struct two_tables *options)
         free(t->weights);
     }
     for (int i = 0; t && i < SIDES; i++) {
-        moelookup_view_free(t->side[i].view);
-        moelookup_close(t->side[i].table);
+        moelookup_view_free(t->tables[i].view);
+        moelookup_close(t->tables[i].table);
     }
     free(t);
     return rc;
