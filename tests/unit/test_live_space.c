@@ -282,7 +282,7 @@ static void what_cannot_be_tuned_is_refused(void)
     uint32_t bucket;
 
     o.space = "space s\naxis a 1 2 default 1 restart\nkey k edges 1\n";
-    refused(o, "the axis a needs another start");
+    refused(o, "the axis a needs a restart");
     o.space = "space s\naxis a 1 2 default 3\nkey k edges 1\n";
     refused(o, "line 2");
     o = space_options(0);

@@ -1,5 +1,5 @@
-/* Keeps each bucket's plan that all ranks know, and says at which step they exchange again;
- * writes orders as bytes. */
+/* Stores the plans that all ranks know, computes at which step they exchange again, and writes
+ * orders as bytes. */
 #include "agreed.h"
 
 #include "plan.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exchanges that only bring times come after so many steps; after more if they take above this part
- * of what exploring may cost. */
+/* An exchange that only carries times comes after STEPS_LEAST steps.  It comes later, but after
+ * STEPS_MOST at the latest, if exchanges take more than this part of the budget. */
 enum { STEPS_LEAST = 64, STEPS_MOST = 1024 };
 static const double exchange_share = 0.25;
 
@@ -19,13 +19,13 @@ void agreed_free(struct agreed *s)
     free(s->items);
 }
 
-void agreed_count(struct agreed *s, uint32_t capacity)
+void agreed_count_step(struct agreed *s, uint32_t capacity)
 {
     s->steps++;
-    s->sum = (s->sum ^ capacity) * 16777619u;
+    s->ask_checksum = (s->ask_checksum ^ capacity) * 16777619u;
 }
 
-/* NULL: out of memory. */
+/* Finds or adds the bucket.  NULL: out of memory. */
 static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
 {
     struct agreed_plan *more = s->items;
@@ -42,7 +42,7 @@ static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
     if (!more)
         return NULL;
     s->items = more;
-    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = s->usual };
+    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = s->default_plan };
     s->items[s->count].plan.source = MOE_DEFAULT;
     return &s->items[s->count++];
 }
@@ -51,10 +51,10 @@ struct moe_plan agreed_plan(struct agreed *s, uint32_t bucket)
 {
     struct agreed_plan *p = plan_at(s, bucket);
 
-    return p ? p->plan : s->usual;
+    return p ? p->plan : s->default_plan;
 }
 
-/* Notes when a step was of this bucket. */
+/* Records that the step under way is of this bucket. */
 static void record_step(struct agreed *s, uint32_t bucket)
 {
     struct agreed_plan *p = plan_at(s, bucket);
@@ -62,15 +62,15 @@ static void record_step(struct agreed *s, uint32_t bucket)
 
     if (!p)
         return;
-    gap = s->steps - p->seen;
+    gap = s->steps - p->last_step;
     p->regular = p->gap == gap;
     p->gap = gap;
-    p->seen = s->steps;
+    p->last_step = s->steps;
 }
 
-void agreed_next(struct agreed *s, uint32_t bucket, struct moe_plan *plan)
+void agreed_take_step(struct agreed *s, uint32_t bucket, struct moe_plan *plan)
 {
-    s->wait--;
+    s->wait_steps--;
     record_step(s, bucket);
     *plan = agreed_plan(s, bucket);
 }
@@ -82,15 +82,15 @@ static int set_plan(struct agreed *s, uint32_t bucket, const struct moe_plan *pl
     if (!p)
         return fail(ERR_NOMEM, "a plan that ranks agree on");
     p->plan = *plan;
-    p->heard = true;
+    p->known = true;
     return OK;
 }
 
-int agreed_obey(struct agreed *s, const struct agreement *orders, uint32_t count, uint32_t here)
+int agreed_apply(struct agreed *s, const struct agreement *orders, uint32_t count, uint32_t here)
 {
-    s->wait = orders[0].next ? orders[0].next - 1 : 0;
-    s->sum = 0;
-    if (orders[0].stands)
+    s->wait_steps = orders[0].next ? orders[0].next - 1 : 0;
+    s->ask_checksum = 0;
+    if (orders[0].holds)
         TRY(set_plan(s, here, &orders[0].plan));
     for (uint32_t i = 1; i < count; i++)
         TRY(set_plan(s, orders[i].key, &orders[i].plan));
@@ -99,7 +99,7 @@ int agreed_obey(struct agreed *s, const struct agreement *orders, uint32_t count
 
 /* ---- rank 0 */
 
-/* After how many steps an exchange has cost no more than its share. */
+/* Returns after how many steps an exchange costs no more than its share. */
 static uint32_t steps_for(const struct live *live, double exchange_us, uint32_t least,
                           uint32_t most)
 {
@@ -119,24 +119,24 @@ static uint32_t largest_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* After how many steps ranks are to exchange for the sake of another bucket, for which `rest` of
- * them have to pass.  Capacities may come in turn, and then it is known at which step this one
- * comes.  Else it is some step, on average in `poll`: a regular one could miss the bucket for ever.
+/* Returns after how many steps ranks should exchange for the sake of another bucket, which needs
+ * `rest` steps first.  If its steps come regularly, this is its next step after those.  Else it is
+ * a pseudo-random step, `poll` steps away on average: a regular one could miss the bucket for ever.
  */
-static uint32_t wait_for(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
-                         uint32_t poll)
+static uint32_t wait_for_bucket(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
+                                uint32_t poll)
 {
-    uint32_t since = s->steps - p->seen;
-    uint32_t some = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
+    uint32_t since = s->steps - p->last_step;
+    uint32_t random = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
 
     rest = largest_of(rest, 1);
     if (!p->regular || p->gap <= since)
-        return largest_of(rest, some);
+        return largest_of(rest, random);
     return p->gap * ((rest + since + p->gap - 1) / p->gap) - since;
 }
 
-uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, double exchange_us,
-                       uint32_t room, struct agreement *out)
+uint32_t agreed_make_orders(struct agreed *s, struct live *live, uint32_t capacity,
+                            double exchange_us, uint32_t room, struct agreement *out)
 {
     uint32_t window = live->setup.window, here = capacity / window, count = 1;
     uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
@@ -152,14 +152,14 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
         bool changed = !same(&best, &p->plan);
 
         if (rest < next)
-            rest = is_here ? largest_of(rest, 1) : wait_for(s, p, rest, poll);
+            rest = is_here ? largest_of(rest, 1) : wait_for_bucket(s, p, rest, poll);
         next = rest < next ? rest : next;
         if (is_here)
-            out[0].stands = same(&best, &out[0].plan);
+            out[0].holds = same(&best, &out[0].plan);
         else if (changed && count < room)
             out[count++] = (struct agreement){ .plan = best, .key = p->bucket };
-        /* What is new here is asked for again, in case it cannot run. */
-        if (is_here ? changed || !p->heard : changed && count == room)
+        /* A new plan is exchanged again at the next step, because it may have failed to run. */
+        if (is_here ? changed || !p->known : changed && count == room)
             next = 1;
     }
     out[0].next = next;
@@ -173,10 +173,10 @@ static const uint32_t order_magic = 0x3265746du; /* "mte2" */
 
 enum order_word { MAGIC, KEY, PLAN_LOW, PLAN_HIGH, OTHERS, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
 
-/* The numbers that share the word OTHERS. */
+/* The bits of the word OTHERS that each number has. */
 static const struct part {
     unsigned at, bits;
-} source_part = { 0, 8 }, more_part = { 8, 4 }, agreed_part = { 12, 1 }, next_part = { 16, 11 };
+} source_part = { 0, 8 }, more_part = { 8, 4 }, holds_part = { 12, 1 }, next_part = { 16, 11 };
 
 static uint32_t into(struct part part, uint32_t value)
 {
@@ -199,7 +199,7 @@ static uint32_t get_word(const uint8_t *bytes)
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* FNV-1a: against a buffer that was mixed up, not against malice. */
+/* FNV-1a: it finds buffers that were mixed up, not malice. */
 static uint32_t checksum(const uint8_t *bytes, size_t count)
 {
     uint32_t sum = 2166136261u;
@@ -219,7 +219,7 @@ void order_write(const struct agreement *o, struct moetune_order *out)
                                     [PLAN_HIGH] = (uint32_t)(packed >> 32),
                                     [OTHERS] =
                                         into(source_part, plan->source) | into(more_part, o->more) |
-                                        into(agreed_part, o->stands) | into(next_part, o->next),
+                                        into(holds_part, o->holds) | into(next_part, o->next),
                                     [BUCKET] = plan->bucket };
 
     memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
@@ -241,7 +241,7 @@ int order_read(const struct moetune_order *order, const struct moe_shape *shape,
     o.key = words[KEY];
     o.next = from(next_part, words[OTHERS]);
     o.more = from(more_part, words[OTHERS]);
-    o.stands = from(agreed_part, words[OTHERS]);
+    o.holds = from(holds_part, words[OTHERS]);
     o.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32, shape->space);
     o.plan.source = from(source_part, words[OTHERS]);
     o.plan.bucket = words[BUCKET];

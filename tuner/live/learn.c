@@ -1,4 +1,5 @@
-/* Decides one bucket at a time: what its decision asks for is tried when it can be afforded. */
+/* Decides one bucket at a time.  A plan that its decision wants is tried when the budget allows it.
+ */
 #include "live.h"
 
 #include "plan.h"
@@ -6,22 +7,22 @@
 
 #include <math.h>
 
-/* Steps without the bucket under way, or without a sample of it because it saves up for one, until
- * another one takes its place. */
-enum { PATIENCE = 64 };
-/* Steps that the best plan must have taken in a bucket before another one is tried there. */
+/* After so many steps without the bucket in focus, or without a sample of it, another bucket may
+ * take its place. */
+enum { FOCUS_PATIENCE = 64 };
+/* The best plan runs so many steps in a bucket before another plan is tried there. */
 enum { STEPS_BEFORE = 2 };
-/* A plan that is expected to take so many times as long as the best one is never tried.  Where the
- * expectation is doubtful, part of the doubt is in its favour: nothing in a bucket brings back what
- * was left out there, and at first a guess of the machine may be all that speaks against it. */
+/* A plan that is expected to take so many times as long as the best one is never tried.  It gets
+ * half a standard deviation of the expectation in its favour: a plan that is left out never comes
+ * back, and at first the expectation may be only a guess about the machine. */
 static const double never = 3, favour_sds = 0.5;
-/* A bucket is inferred, as in a sweep, where that may lose no more than this: between two buckets
- * that agree, or closer to one than the measured buckets of a sweep are to each other. */
+/* A bucket is inferred, as in a sweep, if that may lose at most inferred_bound.  It lies between
+ * two buckets with one plan, at most inferred_span apart, or at most inferred_near from one. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
 
 /* ---- an entry */
 
-/* Makes an entry the bucket's answer from now on. */
+/* Writes an entry, which answers from now on. */
 static int write_entry(struct live *live, struct live_bucket *lb, const struct entry_row *entry,
                        const char *why)
 {
@@ -36,10 +37,11 @@ static int write_entry(struct live *live, struct live_bucket *lb, const struct e
     lb->bucket.entry = *entry;
     lb->bucket.known = true;
     bucket_forget(&lb->bucket);
-    live_settle(live, lb);
+    live_apply_entry(live, lb);
     return OK;
 }
 
+/* Ends the decision of the bucket in focus, and writes its entry. */
 static int decide(struct live *live, struct live_bucket *lb)
 {
     struct entry_row entry;
@@ -47,17 +49,18 @@ static int decide(struct live *live, struct live_bucket *lb)
 
     live->focus = NULL;
     if (rc == UNSUPPORTED) {
-        lb->state = LIVE_FIXED; /* no plan runs here: the trials say why */
+        lb->state = LIVE_FIXED; /* no plan runs here; the trials name the reasons */
         return OK;
     }
     TRY(rc);
     if (lb->rematch)
-        entry.bound = NAN; /* only a few plans met again */
+        entry.bound = NAN; /* a rematch has only a few plans */
     return write_entry(live, lb, &entry, lb->rematch ? "met again" : "measured in training");
 }
 
-/* ---- not measured */
+/* ---- inferred entries */
 
+/* Returns the larger capacity over the smaller one. */
 static double apart(const struct live_bucket *a, const struct live_bucket *b)
 {
     double ratio = (double)a->bucket.capacity / (double)b->bucket.capacity;
@@ -65,7 +68,7 @@ static double apart(const struct live_bucket *a, const struct live_bucket *b)
     return fmax(ratio, 1 / ratio);
 }
 
-/* Writes the entry without measuring, if the plan of a decided bucket may hold here, too. */
+/* Writes an inferred entry if the plan of a decided bucket probably holds here, too. */
 static int infer(struct live *live, struct live_bucket *lb)
 {
     struct live_bucket_pair pair = live_buckets_around(&live->buckets, lb->bucket.key.bucket, true);
@@ -80,12 +83,12 @@ static int infer(struct live *live, struct live_bucket *lb)
         model = pair.below;
     else if (pair.above && apart(pair.above, lb) <= inferred_near)
         model = pair.above;
-    /* An effort may want every bucket measured; a program's buckets and classes are as near as it
-     * likes. */
+    /* An effort may want every bucket measured.  Nothing is known about the distances between the
+     * buckets of a declared space. */
     if (!model || live->dictionary.effort->anchors_per_octave == 0 ||
         live->dictionary.buckets.declared)
         return OK;
-    /* Where the default's advantage ends between the two is not known, as in a sweep. */
+    /* If the default plan is best on one side, nobody knows where between them that ends. */
     if (model->best != default_arm && ((pair.below && pair.below->best == default_arm) ||
                                        (pair.above && pair.above->best == default_arm)))
         return OK;
@@ -95,55 +98,56 @@ static int infer(struct live *live, struct live_bucket *lb)
                : OK;
 }
 
-/* ---- the bucket under way */
+/* ---- the bucket in focus */
 
 static uint64_t demand_of(const struct live *live, const struct live_bucket *lb)
 {
     return bucket_demand(&live->setup, lb->bucket.key.bucket);
 }
 
-/* Makes this the bucket under way.  OK also if another one keeps that place, or this one needs no
- * decision. */
+/* Puts this bucket into focus.  OK also if another one stays in focus, or this one needs no
+ * decision.
+ */
 static int take_focus(struct live *live, struct live_bucket *lb)
 {
-    /* The bucket under way goes on, unless this one is wanted more. */
-    if (live->focus == lb || (live->focus && live->asked - live->focus->last_step < PATIENCE &&
-                              live->asked - live->progress < PATIENCE &&
+    /* The bucket in focus goes on, unless this one is wanted more. */
+    if (live->focus == lb || (live->focus && live->asks - live->focus->last_step < FOCUS_PATIENCE &&
+                              live->asks - live->progress_at < FOCUS_PATIENCE &&
                               demand_of(live, lb) <= demand_of(live, live->focus)))
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&lb->bucket));
-    /* An earlier run, cut off, has taken samples: what comes next is told as if at their
-     * capacity. */
+    /* An earlier run that was cut off has taken samples.  New ones are converted to their capacity.
+     */
     if (lb->bucket.sample_count)
-        live_at(live, lb, lb->bucket.attempts[lb->bucket.samples[0].arm].trial.capacity);
+        live_set_capacity(live, lb, lb->bucket.attempts[lb->bucket.samples[0].arm].trial.capacity);
     if (!lb->bucket.sample_count && !lb->bucket.known)
         TRY(infer(live, lb));
     if (lb->state != LIVE_OPEN)
         return OK;
     bucket_open(&lb->bucket, lb->rematch);
     live->focus = lb;
-    live->progress = live->asked;
+    live->progress_at = live->asks;
     live->saving_us = 0;
     return OK;
 }
 
-/* ---- what may be tried */
+/* ---- which plans may be tried */
 
 static const double sds = 1.645; /* one-sided, 95 % */
 
-/* More has to be saved up than a trial costs at worst, by samples that scatter. */
+/* So many times the estimated worst cost of a try must be saved up, because samples have noise. */
 static const double caution = 1.3;
 
-/* Writes down that a plan is tried.  To make that durable takes as long as many steps, and is not
- * needed for a plan that has run at about this capacity. */
+/* Writes that a plan is tried.  To make this durable takes as long as many steps; it is not needed
+ * for a plan that has run at about this capacity. */
 static int begin(struct live *live, struct live_bucket *lb, int arm)
 {
     return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->ran[arm].capacity);
 }
 
-/* What a step under each arm takes at most of those that ran, by their samples alone; INFINITY: of
- * the others.  Time grows with capacity, at most in proportion. */
+/* Lists what a step under each arm takes at most, by its samples alone; INFINITY if it never ran.
+ * Time grows with capacity, at most in proportion. */
 static void list_known(const struct live *live, const struct live_bucket *lb, double *known_ns)
 {
     const struct bucket *b = &lb->bucket;
@@ -156,12 +160,12 @@ static void list_known(const struct live *live, const struct live_bucket *lb, do
             known_ns[arm] = level_ns(&lb->level);
         else if (b->dictionary->search->count[arm])
             known_ns[arm] = bucket_median_ns(b, arm);
-        else if (ran->of == b->dictionary)
+        else if (ran->class == b->dictionary)
             known_ns[arm] = ran->ns * fmax(1, (double)b->capacity / (double)ran->capacity);
     }
 }
 
-/* What a step under an arm takes at most, if it ran nowhere: reach.h. */
+/* Returns what a step under an arm that never ran takes at most, see reach.h. */
 static double reached_ns(const struct live *live, const double *known_ns, int arm)
 {
     double most = INFINITY;
@@ -172,8 +176,8 @@ static double reached_ns(const struct live *live, const double *known_ns, int ar
     return most;
 }
 
-/* What has to be saved up for a step under an arm at this capacity.  A belief may be wrong: it can
- * only make that more. */
+/* Returns what must be saved up for a step under an arm at this capacity.  The search's estimate
+ * may be wrong, so it can only raise this. */
 static double needed_us(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
                         const double *known_ns, int arm)
 {
@@ -188,8 +192,8 @@ static double needed_us(const struct live *live, const struct live_bucket *lb, u
            fmax(1, (double)capacity / (double)lb->bucket.capacity);
 }
 
-/* The default is what a training would run without us, and what gains are measured against: it is
- * never too slow. */
+/* Returns whether an arm is expected to be so slow that it is never tried.  The default plan is
+ * never too slow: a training runs it without us, and gains are measured against it. */
 static bool is_too_slow(const struct live *live, const struct live_bucket *lb, int arm)
 {
     struct normal over = search_compare(lb->bucket.dictionary->search, arm, lb->best);
@@ -197,12 +201,12 @@ static bool is_too_slow(const struct live *live, const struct live_bucket *lb, i
     return arm != live->dictionary.default_arm && !(exp(over.mean - favour_sds * over.sd) < never);
 }
 
-/* Where an arm is wanted that nothing like it ran of, another one runs first: it lies on the way
- * from those that ran, and what it takes says more of what the wanted one may take.  Of those that
- * can be afforded the nearest to it; *us becomes what it needs, or what the first one needs that
- * can be. */
-static int on_the_way(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
-                      const double *known_ns, int wanted, double *us)
+/* Chooses a plan to try before a wanted one that may take too long.  It lies between the wanted
+ * plan and those that ran, so its time says more about the wanted one.  Returns the affordable plan
+ * that is nearest to the wanted one, and *us becomes what it needs.  Returns `wanted` if none is
+ * affordable; then *us becomes the least that any of them needs. */
+static int choose_between(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
+                          const double *known_ns, int wanted, double *us)
 {
     const struct search *search = lb->bucket.dictionary->search;
     double left_us = budget_left_us(&live->budget), level = level_ns(&lb->level), least_us = *us;
@@ -228,15 +232,15 @@ static int on_the_way(const struct live *live, const struct live_bucket *lb, uin
     return found;
 }
 
-int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
-              enum decision_purpose *purpose)
+int live_next_arm(struct live *live, struct live_bucket *lb, uint64_t capacity,
+                  enum decision_purpose *purpose)
 {
     struct search *search = lb->bucket.dictionary->search;
     double known_ns[SEARCH_ARMS_MAX], us;
     int arm;
 
     if (take_focus(live, lb)) {
-        live_give_up(live);
+        live_stop_learning(live);
         return -1;
     }
     if (live->focus != lb || lb->level.count < STEPS_BEFORE ||
@@ -244,13 +248,13 @@ int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
         return -1;
     for (;;) {
         *purpose = DECISION_SEARCH;
-        /* Before anything is tried the best plan is sampled: it is what all are compared with. */
+        /* The best plan is sampled first: all others are compared with it. */
         if (search->usable[lb->best] && search->count[lb->best] < STEPS_BEFORE)
             return lb->best;
         arm = decision_next(&lb->bucket.decision, purpose);
         if (arm == DECISION_DONE) {
             if (decide(live, lb))
-                live_give_up(live);
+                live_stop_learning(live);
             return -1;
         }
         if (arm == lb->best)
@@ -263,48 +267,49 @@ int live_next(struct live *live, struct live_bucket *lb, uint64_t capacity,
     us = needed_us(live, lb, capacity, known_ns, arm);
     if (budget_left_us(&live->budget) < us && *purpose == DECISION_SEARCH && !search->count[arm] &&
         arm != live->dictionary.default_arm)
-        arm = on_the_way(live, lb, capacity, known_ns, arm, &us);
-    /* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
+        arm = choose_between(live, lb, capacity, known_ns, arm, &us);
+    /* The decision is not asked again before enough is saved up, because asking costs time, too. */
     live->saving_us = us;
     if (budget_left_us(&live->budget) < us)
         return -1;
     live->saving_us = 0;
     live->budget.reserved_us = us;
     if (begin(live, lb, arm)) {
-        live_give_up(live);
+        live_stop_learning(live);
         return -1;
     }
     return arm;
 }
 
-double live_saves(const struct live *live)
+double live_needed_us(const struct live *live)
 {
     return fmax(live->saving_us, live->budget.reserved_us);
 }
 
-uint32_t live_waits(const struct live *live, const struct live_bucket *lb, uint32_t saving)
+uint32_t live_wait_steps(const struct live *live, const struct live_bucket *lb, uint32_t saving)
 {
     uint32_t patience = 0;
 
     if (!live->focus || live->focus == lb)
         return saving;
     for (uint32_t i = 0; i < live->buckets.count; i++)
-        patience += live->buckets.items[i]->state == LIVE_OPEN ? PATIENCE : 0;
+        patience += live->buckets.items[i]->state == LIVE_OPEN ? FOCUS_PATIENCE : 0;
     return saving > patience ? saving : patience;
 }
 
-/* ---- what came of it */
+/* ---- samples and failures */
 
-/* Whether samples alone say that an arm is faster than the best one by the margin, not by luck. */
+/* Returns whether samples alone prove that an arm is faster than the best one by the margin. */
 static bool is_faster(const struct live_bucket *lb, int arm, double margin)
 {
-    /* It is asked after every sample, and luck is tried as often: 99.5 %. */
+    /* One-sided 99.5 %: the test is repeated after every sample. */
     static const double often_sds = 2.58;
-    static const double usual_noise = 0.05, counts_like = 4, of_medians = 1.57;
+    /* A prior for the noise, and the variance of a median over that of a mean. */
+    static const double prior_noise = 0.05, prior_count = 4, of_medians = 1.57;
     double freedom, noise = search_noise(lb->bucket.dictionary->search, &freedom), variance;
     double by = log(level_ns(&lb->level) / bucket_median_ns(&lb->bucket, arm));
 
-    noise = (noise * freedom + usual_noise * usual_noise * counts_like) / (freedom + counts_like);
+    noise = (noise * freedom + prior_noise * prior_noise * prior_count) / (freedom + prior_count);
     variance =
         of_medians * noise *
         (1 / (double)bucket_count(&lb->bucket, arm) + 1 / fmin(lb->level.count, LEVEL_STEPS));
@@ -318,18 +323,18 @@ int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose 
     int leader;
 
     TRY(begin(live, lb, arm));
-    live->progress = live->asked;
+    live->progress_at = live->asks;
     if (live->ran[arm].capacity <= lb->bucket.capacity)
         live->ran[arm] = (struct ran){ b->dictionary, b->capacity, (double)ns };
     TRY(bucket_learn(&lb->bucket, purpose, arm, ns));
     *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
                                  : &live->run.row.samples_default) += 1;
-    /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
+    /* The best sampled plan answers before the decision ends, if samples prove it. */
     leader = search_result(b->dictionary->search).winner;
     if (lb->rematch || leader < 0 || leader == lb->best || bucket_count(b, leader) < STEPS_BEFORE ||
         !is_faster(lb, leader, live->setup.margin))
         return OK;
-    live_answer(live, lb, leader, MOE_TENTATIVE);
+    live_set_answer(live, lb, leader, MOE_TENTATIVE);
     live->insights++;
     for (uint32_t i = 0; i < b->sample_count; i++)
         if (b->samples[i].arm == leader)
@@ -346,7 +351,7 @@ int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool
     lb->bucket.entry.stale = true;
     lb->rematch = rematch;
     for (size_t arm = 0; arm < live->dictionary.arm_count; arm++)
-        live->ran[arm].of = NULL; /* the machine has changed: other times say nothing of it */
+        live->ran[arm].class = NULL; /* the machine has changed: its old times do not count */
     lb->answer.source = MOE_STALE;
     live->decided -= live->decided > 0;
     live->run.unpublished = true;
@@ -356,20 +361,20 @@ int live_expire(struct live *live, struct live_bucket *lb, const char *why, bool
 int live_fail(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
               const char *why)
 {
-    bool under_way = live->focus == lb;
+    bool in_focus = live->focus == lb;
 
     TRY(bucket_load(&lb->bucket));
     if (ledger_may_repeat(&lb->bucket.attempts[arm], state))
         return UNSUPPORTED;
-    if (lb->state == LIVE_SETTLED)
+    if (lb->state == LIVE_DECIDED)
         TRY(live_expire(live, lb, "failed in training", false));
     TRY(bucket_load(&lb->bucket));
     TRY(begin(live, lb, arm));
     TRY(bucket_fail(&lb->bucket, arm, state, why));
     TRY(store_commit(live->dictionary.store));
-    if (under_way)
+    if (in_focus)
         decision_drop(&lb->bucket.decision, arm);
     if (arm == lb->best && arm != live->dictionary.default_arm)
-        live_answer(live, lb, live->dictionary.default_arm, MOE_DEFAULT);
+        live_set_answer(live, lb, live->dictionary.default_arm, MOE_DEFAULT);
     return OK;
 }

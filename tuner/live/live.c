@@ -1,4 +1,4 @@
-/* Answers a trainer, and takes in the times that it tells. */
+/* Answers a trainer, and learns the times of its steps. */
 #include "live.h"
 
 #include "arms.h"
@@ -13,13 +13,14 @@ static double clock_us(const struct live *live)
     return live->setup.now_us(live->setup.self);
 }
 
+/* Returns whether this process may write to the table. */
 static bool learns(const struct live *live)
 {
     return live->dictionary.store && !live->status.looking_up;
 }
 
-/* Makes durable what was learnt, if it is time. */
-static void keep(struct live *live, double now_us)
+/* Commits and publishes what was learnt, if it is time. */
+static void commit_if_due(struct live *live, double now_us)
 {
     int rc;
 
@@ -27,23 +28,24 @@ static void keep(struct live *live, double now_us)
         return;
     run_stay_alive(&live->run, now_us);
     if (live->setup.dry_run)
-        live->run.unpublished = false; /* there is nobody to read it */
+        live->run.unpublished = false; /* nobody can read it */
     rc = run_publish(&live->run, now_us, false);
     if (!rc)
         rc = run_commit(&live->run, now_us);
     if (rc)
-        live_give_up(live);
+        live_stop_learning(live);
 }
 
 /* ---- asking */
 
-void live_void(struct live *live)
+void live_drop_ask(struct live *live)
 {
     if (live->pending.lb)
-        budget_settle(&live->budget, live->budget.reserved_us);
+        budget_pay_step(&live->budget, live->budget.reserved_us);
     live->pending.lb = NULL;
 }
 
+/* Finds or adds a bucket.  NULL: out of memory. */
 static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_t capacity)
 {
     bool fresh = false;
@@ -51,7 +53,7 @@ static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_
     if (!live->last || live->last->bucket.key.bucket != bucket)
         live->last = live_bucket_at(live, bucket, &fresh);
     if (live->last && fresh)
-        live_at(live, live->last, capacity);
+        live_set_capacity(live, live->last, capacity);
     return live->last;
 }
 
@@ -72,30 +74,30 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     struct pending *p = &live->pending;
     struct live_bucket *lb;
 
-    live_void(live);
+    live_drop_ask(live);
     lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
     if (!lb) {
         live_look_up(live, bucket, capacity, plan);
         return;
     }
-    live->asked++;
+    live->asks++;
     *p = (struct pending){ .lb = lb, .capacity = capacity, .arm = lb->best };
-    if (lb->state == LIVE_OPEN || live->run.unpublished || !(live->asked % 64)) {
-        /* The best plan known, or what the bucket's decision asks for. */
+    if (lb->state == LIVE_OPEN || live->run.unpublished || !(live->asks % 64)) {
+        /* The answer is the best known plan, or the one that the bucket's decision wants. */
         double now_us = clock_us(live);
         int arm = -1;
 
         if (lb->state == LIVE_OPEN) {
-            live_prepare(live, lb);
+            live_ensure_answer(live, lb);
             if (learns(live) && lb->state == LIVE_OPEN && budget_left_us(&live->budget) >= 0)
-                arm = live_next(live, lb, capacity, &p->purpose);
+                arm = live_next_arm(live, lb, capacity, &p->purpose);
         }
         p->sampled = arm >= 0;
         p->arm = p->sampled ? arm : lb->best;
-        keep(live, now_us);
-        budget_own(&live->budget, clock_us(live) - now_us);
+        commit_if_due(live, now_us);
+        budget_add_own(&live->budget, clock_us(live) - now_us);
     }
-    lb->last_step = live->asked;
+    lb->last_step = live->asks;
     *plan = lb->answer;
     if (p->arm == lb->best)
         return;
@@ -104,16 +106,16 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     plan->bucket = lb->bucket.key.bucket;
 }
 
-/* ---- telling */
+/* ---- times and failures */
 
-/* How far the bucket's capacity lies above that of the step. */
+/* Returns the logarithm of the bucket's capacity over the step's. */
 static double log_below(const struct pending *p)
 {
     return log(fmax(1, (double)p->lb->bucket.capacity) / fmax(1, (double)p->capacity));
 }
 
-/* How much longer a step under an arm takes at the bucket's capacity, by the model as far as it can
- * be right: time grows with capacity, at most in proportion. */
+/* Returns how many times as long a step under an arm takes at the bucket's capacity, by the model.
+ * Time grows with capacity, at most in proportion; the model is held to this. */
 static double rescale_by_model(const struct pending *p, int arm)
 {
     double below = log_below(p);
@@ -124,30 +126,31 @@ static double rescale_by_model(const struct pending *p, int arm)
                             : exp(below / 2);
 }
 
-/* Likewise, with what the model misses of how the best plan's time follows capacity. */
+/* Returns the same factor, with the bucket's slope, which the model does not know. */
 static double rescale(const struct pending *p, int arm)
 {
     return rescale_by_model(p, arm) * exp(slope_of(&p->lb->slope) * log_below(p));
 }
 
-/* Notices an entry whose steps have become slower, and has its bucket measured again. */
-static int watch(struct live *live, const struct pending *p, double ns)
+/* Compares a step with the bucket's entry.  If steps have become slower, the bucket is measured
+ * again. */
+static int check_drift(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
     const struct buckets buckets = live->dictionary.buckets;
     const char *name = buckets.declared ? buckets_key_name(buckets) : "c";
     bool inferred = lb->bucket.entry.inferred;
-    double slope_error = 0.1;
+    double slope_off_by = 0.1;
     char why[320];
 
-    if (!lb->watched || lb->state != LIVE_SETTLED)
+    if (!lb->watched || lb->state != LIVE_DECIDED)
         return OK;
-    /* A step far from the bucket's capacity says less: how time follows capacity may be off by so
-     * much.  What was measured was measured through the same slope; what was foreseen was not, and
-     * a trainer that starts knows no slope yet. */
+    /* A step far from the bucket's capacity says less, because the slope may be wrong.  A measured
+     * entry was measured through the same slope.  An inferred one was not, and a new process knows
+     * no slope yet. */
     if (inferred)
-        slope_error = fmax(slope_error, slope_doubt(&lb->slope));
-    if (!drift_tell(&lb->drift, ns * exp(-slope_error * fabs(log_below(p)))))
+        slope_off_by = fmax(slope_off_by, slope_error(&lb->slope));
+    if (!drift_tell(&lb->drift, ns * exp(-slope_off_by * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
     text_put(why, sizeof(why),
@@ -156,13 +159,14 @@ static int watch(struct live *live, const struct pending *p, double ns)
              (unsigned long long)lb->bucket.capacity, lb->bucket.entry.time_us * 1e-3,
              inferred ? "inferred" : "measured", drift_reference_ns(&lb->drift) * 1e-6);
     note("%s: they are measured %s", why, inferred ? "now" : "again");
-    /* Of what was never measured there are no plans to meet again: it is searched. */
+    /* An inferred entry has no measured plans for a rematch: its bucket is searched. */
     TRY(live_expire(live, lb, why, !inferred));
     if (inferred)
-        live_at(live, lb, p->capacity);
+        live_set_capacity(live, lb, p->capacity);
     return OK;
 }
 
+/* Learns the time of a step: for the budget, the level, and the decision or the check of drift. */
 static int close_step(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
@@ -181,19 +185,19 @@ static int close_step(struct live *live, const struct pending *p, double ns)
     as_if_ns = ns * rescale(p, p->arm);
     if (best)
         level_add(&lb->level, as_if_ns);
-    /* Trying a plan has cost what it took beyond the best one. */
+    /* A try costs what it took beyond the best plan. */
     usual_us = level_ns(&lb->level) / rescale(p, lb->best) * 1e-3;
-    usual_us = usual_us > 0 ? usual_us : ns * 1e-3; /* no step under the best one was told */
+    usual_us = usual_us > 0 ? usual_us : ns * 1e-3; /* no step under the best plan is known */
     budget_earn(&live->budget, ns * 1e-3, usual_us);
-    budget_settle(&live->budget, best ? 0 : ns * 1e-3 - usual_us);
+    budget_pay_step(&live->budget, best ? 0 : ns * 1e-3 - usual_us);
     if (!learns(live) || !(p->sampled || lb->watched))
         return OK;
     begun_us = clock_us(live);
     if (p->sampled && live->focus == lb)
         rc = live_learn(live, lb, p->purpose, p->arm, (int64_t)as_if_ns);
     else
-        rc = watch(live, p, (double)(int64_t)as_if_ns);
-    budget_own(&live->budget, clock_us(live) - begun_us);
+        rc = check_drift(live, p, (double)(int64_t)as_if_ns);
+    budget_add_own(&live->budget, clock_us(live) - begun_us);
     return rc;
 }
 
@@ -207,17 +211,18 @@ int live_tell(struct live *live, int64_t ns)
     if (!p.lb)
         return ERR_ARGUMENT;
     if (close_step(live, &p, (double)ns))
-        live_give_up(live);
+        live_stop_learning(live);
     return OK;
 }
 
-static int give_plan_up(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
-                        const char *why)
+/* Learns that an arm could not run. */
+static int learn_failure(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
+                         const char *why)
 {
     int rc = learns(live) && arm >= 0 ? live_fail(live, lb, arm, state, why) : OK;
 
     if (rc < 0)
-        live_give_up(live);
+        live_stop_learning(live);
     return rc == UNSUPPORTED ? rc : OK;
 }
 
@@ -227,59 +232,58 @@ void live_memory(struct live *live, int64_t bytes)
 
     if (learns(live) && p->lb && p->arm >= 0 && p->lb->bucket.attempts &&
         ledger_memory(live->dictionary.store, &p->lb->bucket.attempts[p->arm], bytes))
-        live_give_up(live);
+        live_stop_learning(live);
 }
 
 int live_failed(struct live *live, enum trial_state state, const char *why)
 {
     struct pending p = live->pending;
 
-    live_void(live);
+    live_drop_ask(live);
     if (!live->dictionary.store)
         return OK;
-    return p.lb ? give_plan_up(live, p.lb, p.arm, state, why) : ERR_ARGUMENT;
+    return p.lb ? learn_failure(live, p.lb, p.arm, state, why) : ERR_ARGUMENT;
 }
 
-int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan,
-               enum trial_state state, const char *why)
+int live_failed_unasked(struct live *live, uint32_t capacity, const struct moe_plan *plan,
+                        enum trial_state state, const char *why)
 {
     struct live_bucket *lb;
 
-    live_void(live);
+    live_drop_ask(live);
     lb = live->dictionary.store ? bucket_of(live, capacity) : NULL;
     if (!lb)
         return OK;
-    return give_plan_up(live, lb, arms_find(live->arms, live->dictionary.arm_count, plan), state,
-                        why);
+    return learn_failure(live, lb, arms_find(live->arms, live->dictionary.arm_count, plan), state,
+                         why);
 }
 
-/* What runs without being asked for counts like what was answered: each step is of a bucket that
- * was asked for before. */
-int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const struct moe_plan *plan,
-                int64_t ns)
+/* A step without an ask counts like an answered one.  Its bucket was asked for before. */
+int live_tell_unasked(struct live *live, uint32_t bucket, uint64_t capacity,
+                      const struct moe_plan *plan, int64_t ns)
 {
     struct pending p = { .capacity = capacity };
 
-    live_void(live);
+    live_drop_ask(live);
     p.lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
     if (!p.lb)
         return OK;
     p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);
-    p.lb->last_step = ++live->asked;
-    if (!(live->asked % 64))
-        keep(live, clock_us(live));
-    if (p.arm != p.lb->best || p.arm < 0) { /* another one has become the best since */
+    p.lb->last_step = ++live->asks;
+    if (!(live->asks % 64))
+        commit_if_due(live, clock_us(live));
+    if (p.arm != p.lb->best || p.arm < 0) { /* by now another plan is the best */
         live->status.steps++;
         budget_earn(&live->budget, (double)ns * 1e-3, (double)ns * 1e-3);
     } else if (close_step(live, &p, (double)ns)) {
-        live_give_up(live);
+        live_stop_learning(live);
     }
     return OK;
 }
 
-void live_spent(struct live *live, double us)
+void live_add_cost(struct live *live, double us)
 {
-    budget_own(&live->budget, us);
+    budget_add_own(&live->budget, us);
 }
 
 uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struct moe_plan *plan)
@@ -293,17 +297,17 @@ uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struc
         live_ask(live, capacity, plan);
         return LIVE_NEVER;
     }
-    live_prepare(live, lb);
+    live_ensure_answer(live, lb);
     *plan = lb->answer;
     if (lb->state != LIVE_OPEN || !learns(live))
         return LIVE_NEVER;
-    /* Steps until so much may be spent; a step is taken for as long as they were on average. */
+    /* How many steps earn what is missing, if each earns as much as steps so far did on average. */
     if (live->status.steps)
         income = b->earned_us / (double)live->status.steps;
-    missing = live_saves(live) + asking_us - budget_left_us(b);
+    missing = live_needed_us(live) + asking_us - budget_left_us(b);
     if (missing > 0)
         saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
-    return live_waits(live, lb, saving);
+    return live_wait_steps(live, lb, saving);
 }
 
 struct moetune_status live_status(const struct live *live)
@@ -316,7 +320,7 @@ struct moetune_status live_status(const struct live *live)
     s.cost_us = live->budget.spent_us;
     s.own_us = live->budget.own_us;
     for (uint32_t i = 0; i < live->buckets.count; i++) {
-        s.decided += live->buckets.items[i]->state == LIVE_SETTLED;
+        s.decided += live->buckets.items[i]->state == LIVE_DECIDED;
         s.open += live->buckets.items[i]->state == LIVE_OPEN;
     }
     return s;

@@ -1,4 +1,5 @@
-/* Keeps the buckets in an array that is sorted by bucket. */
+/* Stores the buckets of a live tuner in a sorted array, and computes the level and the slope of
+ * each bucket's steps. */
 #include "live_bucket.h"
 
 #include "stats.h"
@@ -21,7 +22,7 @@ double level_ns(const struct level *level)
     return n ? median_of(values, n) : NAN;
 }
 
-/* Steps are taken to have noise of 5 %, and slopes to be off by a half or so. */
+/* Assumed: steps have noise of 5 %, and the standard deviation of slopes is 0.5. */
 static const double noise = 0.05, slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
 
 void slope_add(struct slope *s, double log_c, double log_ns)
@@ -42,13 +43,14 @@ double slope_of(const struct slope *s)
     return s->xy / (s->xx + slope_prior);
 }
 
-double slope_doubt(const struct slope *s)
+double slope_error(const struct slope *s)
 {
     return 2 * noise / sqrt(s->xx + slope_prior);
 }
 
-/* ---- all of them */
+/* ---- all buckets */
 
+/* Returns the index at which the bucket is, or would be. */
 static uint32_t place_of(const struct live_buckets *buckets, uint32_t bucket)
 {
     uint32_t low = 0, high = buckets->count;
@@ -105,24 +107,26 @@ void live_buckets_free(struct live_buckets *buckets)
     *buckets = (struct live_buckets){ 0 };
 }
 
-static bool measured(const struct live_bucket *lb, bool settled)
+/* Returns whether the best plan of a bucket was measured; `decided`: by a decision. */
+static bool is_measured(const struct live_bucket *lb, bool decided)
 {
-    if (lb->state == LIVE_SETTLED)
+    if (lb->state == LIVE_DECIDED)
         return lb->bucket.known && !lb->bucket.entry.inferred && lb->best >= 0;
-    return !settled && lb->state == LIVE_OPEN && lb->answer.source == MOE_TENTATIVE;
+    return !decided && lb->state == LIVE_OPEN && lb->answer.source == MOE_TENTATIVE;
 }
 
 struct live_bucket_pair live_buckets_around(const struct live_buckets *buckets, uint32_t bucket,
-                                            bool settled)
+                                            bool decided)
 {
     uint32_t place = place_of(buckets, bucket);
     struct live_bucket_pair pair = { NULL, NULL };
 
     for (uint32_t i = place; i-- > 0 && !pair.below;)
-        if (measured(buckets->items[i], settled))
+        if (is_measured(buckets->items[i], decided))
             pair.below = buckets->items[i];
     for (uint32_t i = place; i < buckets->count && !pair.above; i++)
-        if (buckets->items[i]->bucket.key.bucket != bucket && measured(buckets->items[i], settled))
+        if (buckets->items[i]->bucket.key.bucket != bucket &&
+            is_measured(buckets->items[i], decided))
             pair.above = buckets->items[i];
     return pair;
 }

@@ -1,5 +1,5 @@
-/* The public functions of libmoetune: they check what callers hand in, and carry orders and times
- * between ranks. */
+/* The public functions of libmoetune.  They check their arguments, and carry orders and times
+ * between ranks; live.c decides. */
 #include "moetune.h"
 
 #include "agreed.h"
@@ -17,31 +17,34 @@
 #include <string.h>
 #include <time.h>
 
-enum { EXCHANGES_KEPT = 8 };
+enum { EXCHANGES_TIMED = 8 };
 
 struct moetune {
-    struct moetune_options options; /* strings are not kept */
+    struct moetune_options options; /* its strings are gone */
     struct moe_shape shape;
-    struct live *live; /* rank 0 */
-    locale_t plain;    /* numbers in files have a point, whatever the program's locale; 0: none */
-    bool asked;        /* and not told yet */
-    bool standing;     /* as asked, but without an exchange */
-    bool untold;       /* an exchange brings no time: its step was not told */
-    bool ordered;
+    struct live *live; /* on rank 0; NULL on the others */
+    locale_t plain;    /* with a decimal point, for numbers in files; 0: none */
     struct buckets buckets;
-    uint32_t capacity; /* of a declared space a bucket */
-    uint64_t key;      /* the capacity itself, or what it stands for */
+    struct agreed agreed; /* the plans that ranks know without an exchange */
+
+    /* Of the last ask. */
+    bool any_ask;          /* there was one */
+    bool awaits_time;      /* its time is not told yet; `live` or an exchange answered it */
+    bool without_exchange; /* its time is not told yet; `agreed` answered it */
+    bool must_exchange;    /* the next ask must exchange: the last time was never exchanged */
+    uint32_t capacity;     /* in a declared space a bucket */
+    uint64_t key;          /* the capacity, or the key for which the bucket stands */
     struct moe_plan plan;
-    struct agreed agreed;
-    double complaint; /* that is to be told at the next exchange; 0: none */
-    double took_us[EXCHANGES_KEPT], carry_us;
+
+    double failure_code; /* of a plan that failed between exchanges, for the next one; 0: none */
+    double exchange_took_us[EXCHANGES_TIMED]; /* the last ones, by exchanges % EXCHANGES_TIMED */
+    double carry_us;                          /* the broadcast of the exchange under way */
     uint32_t exchanges;
 };
 
 static const double us_most = 1e12;
 
-/* Runs a statement that reads and writes numbers, under the plain locale; of this thread alone.  A
- * locale of 0 changes nothing. */
+/* Runs a statement under the plain locale, in this thread only.  A locale of 0 changes nothing. */
 #define PLAINLY(tuner, statement)                                                                  \
     do {                                                                                           \
         locale_t before_ = uselocale((tuner)->plain);                                              \
@@ -49,7 +52,7 @@ static const double us_most = 1e12;
         uselocale(before_);                                                                        \
     } while (0)
 
-/* Copies a caller's struct; fields that did not exist when the caller was compiled are 0. */
+/* Copies a caller's struct.  Fields that the caller's version does not have become 0. */
 static void copy_in(void *to, size_t size, const void *from, uint32_t given)
 {
     memset(to, 0, size);
@@ -72,32 +75,32 @@ static double or_default(double value, double fallback)
     return value < 0 ? 0 : (value > 0 ? value : fallback);
 }
 
-/* The space that options declare becomes the shape's. */
-static int declare(struct moetune *t)
+/* Registers the space of the options, and makes it that of the layer. */
+static int declare_space(struct moetune *t)
 {
     const struct moetune_options *o = &t->options;
     const struct declaration *declared;
 
     if (!o->space)
         return t->shape.space
-                   ? fail(ERR_ARGUMENT, "a layer with a declared space: options.space is its text")
+                   ? fail(ERR_ARGUMENT,
+                          "the layer has a declared space: options.space must be its text")
                    : OK;
     if (o->axes || o->window > 1)
-        return fail(ERR_ARGUMENT, "options.space does not go with axes and a window: it says what "
-                                  "may vary, and ranges");
+        return fail(ERR_ARGUMENT, "options.space does not go with axes or a window: the space "
+                                  "declares axes and buckets");
     TRY(declaration_register(o->space, &declared));
     for (size_t i = 0; i < declared->axes; i++)
         if (declared->axis[i].restart)
             return fail(ERR_ARGUMENT,
-                        "options.space: the axis %s needs another start of the program, which "
-                        "`moetune tune --space FILE --exec PROGRAM` gives it",
+                        "options.space: the axis %s needs a restart, so only "
+                        "`moetune tune --space FILE --exec PROGRAM` can tune it",
                         declared->axis[i].name);
     t->shape.space = declared->id;
     return OK;
 }
 
-/* Fills in what the options leave open, checks them and the layer, and opens on rank 0 what
- * learns. */
+/* Completes and checks the options and the layer.  Opens the live tuner on rank 0. */
 static int complete_and_open(struct moetune *t, const char *db)
 {
     struct moetune_options *o = &t->options;
@@ -105,7 +108,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     struct table_setup setup;
     int rc;
 
-    TRY(declare(t));
+    TRY(declare_space(t));
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);
@@ -119,9 +122,9 @@ static int complete_and_open(struct moetune *t, const char *db)
                     1u << 20);
     if (shape_check(&t->shape))
         return ERR_ARGUMENT;
-    t->agreed.usual = plan_default(&t->shape);
+    t->agreed.default_plan = plan_default(&t->shape);
     if (t->shape.space)
-        TRY(plan_check(&t->agreed.usual, &t->shape));
+        TRY(plan_check(&t->agreed.default_plan, &t->shape));
     if (o->rank)
         return OK;
     setup = (struct table_setup){ .path = db,
@@ -141,7 +144,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     return rc;
 }
 
-/* Replaces statuses that callers do not know. */
+/* Returns a status that callers know. */
 static int public_status(int rc)
 {
     if (rc == ERR_CORRUPT)
@@ -188,8 +191,8 @@ void moetune_close(struct moetune *tuner)
 
 /* ---- asking */
 
-/* Whether it is a capacity or a bucket of the declared space, and the caller's plan has room for
- * a choice of that space. */
+/* Returns whether the capacity is a bucket of the declared space, and the caller's plan has room
+ * for a plan of that space.  Without a space everything is legal. */
 static bool is_legal(const struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
     size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
@@ -199,7 +202,7 @@ static bool is_legal(const struct moetune *t, uint32_t capacity, const struct mo
             size >= offsetof(struct moe_plan, choice) + sizeof(plan->choice));
 }
 
-/* Copies a plan to a caller, as far as the caller's struct has fields. */
+/* Copies a plan to a caller, without the fields that the caller's struct does not have. */
 static void copy_out(const struct moe_plan *from, struct moe_plan *out)
 {
     uint32_t size = out->struct_size ? out->struct_size : sizeof(*out);
@@ -209,22 +212,23 @@ static void copy_out(const struct moe_plan *from, struct moe_plan *out)
     out->struct_size = size;
 }
 
-/* What an exchange takes when nobody is late for it, which is no fault of ours. */
+/* Returns what an exchange takes: the least of the last ones, in which no rank came late. */
 static double exchange_us(const struct moetune *t)
 {
-    uint32_t count = t->exchanges < EXCHANGES_KEPT ? t->exchanges : EXCHANGES_KEPT;
-    double least = count ? t->took_us[0] : 0;
+    uint32_t count = t->exchanges < EXCHANGES_TIMED ? t->exchanges : EXCHANGES_TIMED;
+    double least = count ? t->exchange_took_us[0] : 0;
 
     for (uint32_t i = 1; i < count; i++)
-        least = fmin(least, t->took_us[i]);
+        least = fmin(least, t->exchange_took_us[i]);
     return least;
 }
 
 static void add_exchange(struct moetune *t, double us)
 {
-    t->took_us[t->exchanges++ % EXCHANGES_KEPT] = us;
+    t->exchange_took_us[t->exchanges++ % EXCHANGES_TIMED] = us;
 }
 
+/* On rank 0: writes the orders of this step, and returns how many there are. */
 static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
                              struct moetune_order *out)
 {
@@ -232,11 +236,11 @@ static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
     double begun_us = t->options.now_us(t->options.self);
     uint32_t count;
 
-    PLAINLY(t,
-            count = agreed_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room, orders));
+    PLAINLY(t, count = agreed_make_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room,
+                                          orders));
     for (uint32_t i = 0; i < count; i++)
         order_write(&orders[i], &out[i]);
-    live_spent(t->live, t->options.now_us(t->options.self) - begun_us);
+    live_add_cost(t->live, t->options.now_us(t->options.self) - begun_us);
     return count;
 }
 
@@ -245,10 +249,10 @@ static uint32_t bucket_of(const struct moetune *t)
     return t->capacity / t->buckets.window;
 }
 
-/* From here on the plans stand; also if the first order is for another capacity: that is ERR_IO,
- * but ranks still meet again at the same step. */
-static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t room, uint32_t key,
-                struct moe_plan *plan)
+/* Applies the orders, and writes the plan of this step.  ERR_IO if the first order is for another
+ * key; its steps are still counted, so that ranks exchange again at the same step. */
+static int apply_orders(struct moetune *t, const struct moetune_order *bytes, uint32_t room,
+                        uint32_t key, struct moe_plan *plan)
 {
     struct agreement orders[1 + AGREED_NEWS];
     uint32_t count = 1;
@@ -259,21 +263,21 @@ static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t r
         if (count > room || count > 1 + AGREED_NEWS)
             return ERR_FORMAT;
     }
-    orders[0].stands &= orders[0].key == key;
-    TRY(agreed_obey(&t->agreed, orders, count, bucket_of(t)));
+    orders[0].holds &= orders[0].key == key;
+    TRY(agreed_apply(&t->agreed, orders, count, bucket_of(t)));
     *plan = orders[0].plan;
     return orders[0].key == key ? OK : ERR_IO;
 }
 
-/* Every rank comes here: none may stay behind in a broadcast. */
+/* Exchanges the orders of this step.  Every rank takes part in every broadcast, whatever fails. */
 static int exchange(struct moetune *t)
 {
     struct moetune_order orders[1 + AGREED_NEWS];
-    uint32_t sum = t->agreed.sum, count = 1;
+    uint32_t sum = t->agreed.ask_checksum, count = 1;
     struct agreement first;
     double begun_us;
 
-    t->agreed.sum = 0;
+    t->agreed.ask_checksum = 0;
     memset(orders, 0, sizeof(orders));
     if (t->live)
         write_orders(t, sum, 1 + AGREED_NEWS, orders);
@@ -286,10 +290,11 @@ static int exchange(struct moetune *t)
             count += first.more;
     }
     t->carry_us = t->options.now_us(t->options.self) - begun_us;
-    return obey(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
+    return apply_orders(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
 }
 
-static struct moe_plan fallback(const struct moe_shape *shape)
+/* Returns the default plan as an answer. */
+static struct moe_plan default_answer(const struct moe_shape *shape)
 {
     struct moe_plan plan = plan_default(shape);
 
@@ -297,6 +302,7 @@ static struct moe_plan fallback(const struct moe_shape *shape)
     return plan;
 }
 
+/* Answers an ask: by an exchange, or by the plan that all ranks know. */
 static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe_plan *plan)
 {
     int rc = OK;
@@ -305,24 +311,25 @@ static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
     t->key = key;
-    t->plan = fallback(&t->shape);
-    t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
-    agreed_count(&t->agreed, capacity);
-    if (t->standing) {
-        agreed_next(&t->agreed, bucket_of(t), &t->plan);
+    t->plan = default_answer(&t->shape);
+    t->without_exchange = t->options.broadcast && t->agreed.wait_steps && !t->must_exchange;
+    agreed_count_step(&t->agreed, capacity);
+    if (t->without_exchange) {
+        agreed_take_step(&t->agreed, bucket_of(t), &t->plan);
     } else {
         if (t->live)
             PLAINLY(t, live_ask_in(t->live, bucket_of(t), t->key, &t->plan));
         if (t->options.broadcast)
             rc = exchange(t);
         if (rc && t->live)
-            live_void(t->live);
+            live_drop_ask(t->live);
     }
-    t->untold = !t->standing && t->options.largest; /* on every rank, as all or none tell */
+    t->must_exchange = !t->without_exchange &&
+                       t->options.largest; /* alike on every rank, because all tell or none */
     if (rc)
-        t->plan = fallback(&t->shape);
-    t->asked = !rc && !t->standing;
-    t->ordered = true;
+        t->plan = default_answer(&t->shape);
+    t->awaits_time = !rc && !t->without_exchange;
+    t->any_ask = true;
     copy_out(&t->plan, plan);
     return rc;
 }
@@ -362,7 +369,7 @@ int moetune_format(const struct moe_plan *plan, char *text, size_t size)
 
 int moetune_order(const struct moetune *t, struct moetune_order *out)
 {
-    if (!t || !out || !t->ordered)
+    if (!t || !out || !t->any_ask)
         return MOE_ERR_ARGUMENT;
     order_write(&(struct agreement){ .plan = t->plan, .key = t->capacity }, out);
     return MOE_OK;
@@ -381,44 +388,45 @@ int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_
     return MOE_OK;
 }
 
-/* ---- telling */
+/* ---- times and failures */
 
 static const char could_not_run[] = "the trainer could not run it";
 
-/* What ranks exchange in place of a time where a plan that stands could not be run: its capacity,
- * added to the least of these.  They lie between all times and MOETUNE_FAILED. */
-static const double complaint_least = 1e13, complaint_most = 1e14;
+/* A plan may fail at a step without an exchange.  At the next exchange the rank sends a failure
+ * code in place of its time: failure_least plus the capacity.  These codes lie above all times and
+ * below MOETUNE_FAILED. */
+static const double failure_least = 1e13, failure_most = 1e14;
 
-static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
+static int tell_failed_unasked(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
     int rc;
 
-    PLAINLY(t, rc = live_broke(t->live, capacity, plan, TRIAL_FAILED, could_not_run));
+    PLAINLY(t, rc = live_failed_unasked(t->live, capacity, plan, TRIAL_FAILED, could_not_run));
     return rc;
 }
 
-static int tell_passed(struct moetune *t, uint32_t bucket, uint64_t key, const struct moe_plan *ran,
-                       double us)
+static int tell_unasked(struct moetune *t, uint32_t bucket, uint64_t key,
+                        const struct moe_plan *ran, double us)
 {
     int rc;
 
-    PLAINLY(t, rc = live_passed(t->live, bucket, key, ran, (int64_t)fmax(1, us * 1e3)));
+    PLAINLY(t, rc = live_tell_unasked(t->live, bucket, key, ran, (int64_t)fmax(1, us * 1e3)));
     return rc;
 }
 
-/* Returns the largest time of all ranks, and counts what it costs to know it. */
-static double agree(struct moetune *t, double us)
+/* Returns the largest time of all ranks, and adds the cost of the exchange to the budget. */
+static double exchange_time(struct moetune *t, double us)
 {
-    double mine = fmax(us, t->complaint), most = mine;
+    double mine = fmax(us, t->failure_code), most = mine;
     double begun_us = t->options.now_us(t->options.self);
 
     if (t->options.largest && t->options.largest(t->options.self, &most))
         most = INFINITY;
-    if (most == t->complaint)
-        t->complaint = 0;
+    if (most == t->failure_code)
+        t->failure_code = 0;
     if (t->live && (t->options.broadcast || t->options.largest)) {
         add_exchange(t, t->carry_us + t->options.now_us(t->options.self) - begun_us);
-        live_spent(t->live, exchange_us(t));
+        live_add_cost(t->live, exchange_us(t));
     }
     return most;
 }
@@ -432,43 +440,43 @@ int moetune_tell(struct moetune *t, double time_us)
 
     if (!t)
         return MOE_ERR_ARGUMENT;
-    if (t->standing) { /* no exchange: rank 0's own time counts, and a failure is told later */
-        t->standing = false;
+    if (t->without_exchange) { /* rank 0's own time counts; a failure waits for the next exchange */
+        t->without_exchange = false;
         if (time_us == MOETUNE_FAILED) {
-            t->complaint = complaint_least + t->capacity;
+            t->failure_code = failure_least + t->capacity;
             return MOE_OK;
         }
         if (!(time_us > 0 && time_us < us_most))
             return MOE_ERR_ARGUMENT;
-        return t->live ? tell_passed(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
+        return t->live ? tell_unasked(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
     }
-    /* What cannot be a time is the largest of all, so that every rank hears of it. */
-    if (!t->asked || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
+    /* A wrong time becomes the largest of all, so that every rank learns of it. */
+    if (!t->awaits_time || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         time_us = INFINITY;
-    us = agree(t, time_us);
-    t->asked = t->untold = false;
+    us = exchange_time(t, time_us);
+    t->awaits_time = t->must_exchange = false;
     if (us > 0 && us < us_most) {
         if (t->live)
             PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
         return rc;
     }
-    if (t->options.largest) /* else no other rank has heard it */
-        t->agreed.wait = 0;
+    if (t->options.largest) /* else no other rank knows of it */
+        t->agreed.wait_steps = 0;
     if (us == MOETUNE_FAILED) {
         if (t->live)
             PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));
         return rc;
     }
     if (t->live)
-        live_void(t->live);
-    if (!(us >= complaint_least && us < complaint_most))
+        live_drop_ask(t->live);
+    if (!(us >= failure_least && us < failure_most))
         return MOE_ERR_ARGUMENT;
-    capacity = (uint32_t)(us - complaint_least);
+    capacity = (uint32_t)(us - failure_least);
     plan = agreed_plan(&t->agreed, capacity / t->buckets.window);
-    return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
+    return t->live ? tell_failed_unasked(t, capacity, &plan) : MOE_OK;
 }
 
-/* ---- what few callers need */
+/* ---- for callers that carry orders themselves */
 
 int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, uint32_t *steps)
 {
@@ -490,47 +498,47 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
         !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         return MOE_ERR_ARGUMENT;
     copy_in(&ran, sizeof(ran), plan, plan->struct_size);
-    t->asked = false;
+    t->awaits_time = false;
     if (time_us == MOETUNE_FAILED)
-        return tell_broken(t, capacity, &ran);
-    return tell_passed(t, capacity / t->buckets.window, live_key(t->buckets, capacity), &ran,
-                       time_us);
+        return tell_failed_unasked(t, capacity, &ran);
+    return tell_unasked(t, capacity / t->buckets.window, live_key(t->buckets, capacity), &ran,
+                        time_us);
 }
 
 int moetune_spent(struct moetune *t, double us)
 {
     if (!t || !t->live || !(us >= 0 && us < us_most))
         return MOE_ERR_ARGUMENT;
-    live_spent(t->live, us);
+    live_add_cost(t->live, us);
     add_exchange(t, us);
     return MOE_OK;
 }
 
 int moetune_due(const struct moetune *t)
 {
-    return t ? !t->agreed.wait : MOE_ERR_ARGUMENT;
+    return t ? !t->agreed.wait_steps : MOE_ERR_ARGUMENT;
 }
 
 int moetune_until_due(const struct moetune *t)
 {
-    return t ? (int)t->agreed.wait : MOE_ERR_ARGUMENT;
+    return t ? (int)t->agreed.wait_steps : MOE_ERR_ARGUMENT;
 }
 
 int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
     struct moe_plan known;
 
-    if (!t || !plan || !t->agreed.wait || !is_legal(t, capacity, plan))
+    if (!t || !plan || !t->agreed.wait_steps || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
-    agreed_count(&t->agreed, capacity);
-    agreed_next(&t->agreed, capacity / t->buckets.window, &known);
+    agreed_count_step(&t->agreed, capacity);
+    agreed_take_step(&t->agreed, capacity / t->buckets.window, &known);
     copy_out(&known, plan);
     return MOE_OK;
 }
 
 int moetune_orders(struct moetune *t, struct moetune_order *out, uint32_t room, uint32_t *count)
 {
-    if (!t || !out || !room || !count || !t->live || !t->ordered)
+    if (!t || !out || !room || !count || !t->live || !t->any_ask)
         return MOE_ERR_ARGUMENT;
     *count = write_orders(t, t->capacity, room < 1 + AGREED_NEWS ? room : 1 + AGREED_NEWS, out);
     return MOE_OK;
@@ -544,7 +552,7 @@ int moetune_obey(struct moetune *t, const struct moetune_order *orders, uint32_t
     if (!t || !orders || !room || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
-    TRY(public_status(obey(t, orders, room, capacity, &now)));
+    TRY(public_status(apply_orders(t, orders, room, capacity, &now)));
     copy_out(&now, plan);
     return MOE_OK;
 }

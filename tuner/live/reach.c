@@ -1,4 +1,4 @@
-/* Places the values of each axis as far apart as the times of their plans may lie. */
+/* Places the values of each axis as far apart as the times of their plans may be. */
 #include "reach.h"
 
 #include "declaration.h"
@@ -9,19 +9,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From one value to the next, unless numbers say less. */
-static const double most = 3;
+/* The largest factor from one value to the next. */
+static const double most_factor = 3;
 
-/* A word's is its place in the list. */
+/* Returns the value of an axis as a number; for a word this is its place in the list. */
 static double number_of(const struct declaration *d, const struct moe_plan *plan, size_t axis)
 {
     return d ? (double)declared_number(&d->axis[axis], declaration_value(d, plan->choice, axis))
              : (double)plan_value(plan, axis);
 }
 
-/* Replaces the numbers of an axis: how far apart two of them are is the sum of the steps from value
- * to value between them. */
-static void place(double *at, size_t count, size_t stride, double *sorted)
+/* Replaces each value of an axis by its place: the sum of the logarithms of the factors from value
+ * to value below it. */
+static void place_values(double *at, size_t count, size_t stride, double *sorted)
 {
     size_t values = 0;
 
@@ -35,7 +35,8 @@ static void place(double *at, size_t count, size_t stride, double *sorted)
         double sum = 0;
 
         for (size_t k = 1; k < values && sorted[k] <= at[i * stride]; k++)
-            sum += log(sorted[k - 1] > 0 ? fmin(most, sorted[k] / sorted[k - 1]) : most);
+            sum +=
+                log(sorted[k - 1] > 0 ? fmin(most_factor, sorted[k] / sorted[k - 1]) : most_factor);
         at[i * stride] = sum;
     }
 }
@@ -60,7 +61,7 @@ int reach_open(const struct moe_plan *arms, size_t count, struct reach *out)
         if (words)
             out->words |= 1u << axis;
         else
-            place(out->at + axis, count, axes, sorted);
+            place_values(out->at + axis, count, axes, sorted);
     }
     free(sorted);
     return OK;
@@ -80,7 +81,7 @@ double reach_factor(const struct reach *reach, int from, int to)
         double by = fabs(reach->at[(size_t)to * reach->axes + axis] -
                          reach->at[(size_t)from * reach->axes + axis]);
 
-        apart += reach->words >> axis & 1 && by > 0 ? log(most) : by;
+        apart += reach->words >> axis & 1 && by > 0 ? log(most_factor) : by;
     }
     return exp(apart);
 }

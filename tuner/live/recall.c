@@ -1,4 +1,4 @@
-/* Reads what is known when a trainer starts, and writes down what was learnt when it ends. */
+/* Opens the table when a trainer starts, finds the answer of each bucket in it, and closes it. */
 #include "live.h"
 
 #include "arms.h"
@@ -15,27 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EFFORT = 1 /* normal */ };
+enum { EFFORT_NORMAL = 1 }; /* index in efforts[] */
 
 uint64_t bucket_demand(const struct table_setup *setup, uint32_t bucket)
 {
     for (size_t i = 0; i < setup->demand_count; i++)
         if (setup->demands[i].bucket == bucket)
-            return setup->demands[i].asked;
+            return setup->demands[i].asks;
     return setup->demands ? 0 : 1;
 }
 
 /* ---- answers */
 
-void live_give_up(struct live *live)
+void live_stop_learning(struct live *live)
 {
     if (!live->status.looking_up)
-        note("nothing more is learnt in this process; what is known answers");
+        note("this process learns nothing more; it answers by what is known");
     live->status.looking_up = 1;
     live->focus = NULL;
 }
 
-void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t source)
+void live_set_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t source)
 {
     if (arm != lb->best) {
         lb->level.count = 0;
@@ -48,7 +48,7 @@ void live_answer(struct live *live, struct live_bucket *lb, int arm, uint32_t so
     lb->answer.time_us = lb->answer.default_us = 0;
 }
 
-void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
+void live_set_capacity(const struct live *live, struct live_bucket *lb, uint64_t capacity)
 {
     if (lb->bucket.capacity == capacity ||
         !buckets_contain(live->dictionary.buckets, lb->bucket.key.bucket, capacity))
@@ -58,7 +58,7 @@ void live_at(const struct live *live, struct live_bucket *lb, uint64_t capacity)
     lb->slope = (struct slope){ 0 };
 }
 
-bool live_settle(struct live *live, struct live_bucket *lb)
+bool live_apply_entry(struct live *live, struct live_bucket *lb)
 {
     const struct entry_row *e = &lb->bucket.entry;
     bool wanted = live->setup.demands && bucket_demand(&live->setup, e->bucket);
@@ -69,24 +69,24 @@ bool live_settle(struct live *live, struct live_bucket *lb)
                                                     : MOE_EXACT;
     double most_ns;
 
-    if (lb->bucket.known && entry_is(e, ENTRY_UNSOUND)) { /* and the bucket stays open */
-        live_at(live, lb, e->capacity);
-        live_answer(live, lb, live->dictionary.default_arm, MOE_UNSOUND);
+    if (lb->bucket.known && entry_is(e, ENTRY_UNSOUND)) { /* the bucket stays open */
+        live_set_capacity(live, lb, e->capacity);
+        live_set_answer(live, lb, live->dictionary.default_arm, MOE_UNSOUND);
         return true;
     }
     if (arm < 0)
         return false;
-    live_at(live, lb, e->capacity);
-    live_answer(live, lb, arm, source);
+    live_set_capacity(live, lb, e->capacity);
+    live_set_answer(live, lb, arm, source);
     lb->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
     if (!dictionary_holds(&live->dictionary, e, !wanted))
         return true;
-    /* The entry holds: from now on it is the answer, and steps are held against it. */
-    lb->state = LIVE_SETTLED;
+    /* The entry holds: it answers from now on, and steps are compared with it. */
+    lb->state = LIVE_DECIDED;
     lb->answer.time_us = e->time_us > 0 ? (float)e->time_us : 0;
     lb->answer.default_us = e->default_us > 0 ? (float)e->default_us : 0;
-    /* What a step may take before it is slower than its entry says; NAN: the entry does not say.  A
-     * contest knows an interval; what nobody measured is believed up to its bound. */
+    /* A step that takes longer is slower than its entry says.  A measured entry has an interval, an
+     * inferred one a bound.  NAN: the entry has neither. */
     most_ns = 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
     lb->watched = most_ns > 0;
     if (lb->watched)
@@ -94,8 +94,8 @@ bool live_settle(struct live *live, struct live_bucket *lb)
     return true;
 }
 
-/* What a step under a neighbour's plan takes of one under the default plan there, measured; 1: that
- * is not known.  Of two samples one may be an outlier. */
+/* Returns the measured time of a neighbour's best plan over that of the default plan there; 1: it
+ * is not known.  With fewer samples than LEAST an outlier could decide. */
 static double part_of_default(const struct live *live, const struct live_bucket *lb)
 {
     enum { LEAST = 3 };
@@ -103,15 +103,15 @@ static double part_of_default(const struct live *live, const struct live_bucket 
     int default_arm = live->dictionary.default_arm;
     double part = NAN;
 
-    if (lb->state == LIVE_SETTLED)
+    if (lb->state == LIVE_DECIDED)
         part = 1 - b->entry.gain.value;
     else if (bucket_count(b, default_arm) >= LEAST && bucket_count(b, lb->best) >= LEAST)
         part = bucket_median_ns(b, lb->best) / bucket_median_ns(b, default_arm);
     return part > 0 ? part : 1;
 }
 
-/* Whether a neighbour's plan does no harm here, whatever a model says: it is so much faster than
- * the default plan there that it cannot be slower here.  Time grows with capacity, at most in
+/* Returns whether a neighbour's plan cannot be slower here than the default plan, without a model:
+ * it is faster there by more than the ratio of capacities.  Time grows with capacity, at most in
  * proportion. */
 static bool is_harmless(const struct live *live, const struct live_bucket *lb,
                         const struct live_bucket *near)
@@ -123,9 +123,10 @@ static bool is_harmless(const struct live *live, const struct live_bucket *lb,
            part_of_default(live, near) * fmax(ratio, 1 / ratio) <= 1;
 }
 
-/* Takes the default plan or one of the neighbours', whichever is fastest by what was measured
- * elsewhere. */
-static void guess(struct live *live, struct live_bucket *lb)
+/* Answers by the default plan or a neighbour's plan, whichever the search expects to be faster
+ * here.
+ */
+static void guess_answer(struct live *live, struct live_bucket *lb)
 {
     struct live_bucket_pair pair =
         live_buckets_around(&live->buckets, lb->bucket.key.bucket, false);
@@ -144,7 +145,8 @@ static void guess(struct live *live, struct live_bucket *lb)
             best = near[i]->best;
         }
     }
-    live_answer(live, lb, best, best == live->dictionary.default_arm ? MOE_DEFAULT : MOE_NEIGHBOUR);
+    live_set_answer(live, lb, best,
+                    best == live->dictionary.default_arm ? MOE_DEFAULT : MOE_NEIGHBOUR);
     lb->guessed = live->insights;
 }
 
@@ -157,33 +159,34 @@ void live_look_up(const struct live *live, uint32_t bucket, uint64_t capacity,
                           plan);
 }
 
-void live_prepare(struct live *live, struct live_bucket *lb)
+void live_ensure_answer(struct live *live, struct live_bucket *lb)
 {
-    if (!lb->answer.struct_size) { /* nothing was asked of it before */
+    if (!lb->answer.struct_size) { /* the first ask */
         struct moe_plan plan;
         bool known = true;
 
         live_look_up(live, lb->bucket.key.bucket, lb->bucket.capacity, &plan);
         if (plan.source == MOE_OVERRIDE) {
-            /* A person's word counts more than anything measured. */
+            /* A pin counts more than anything measured. */
             lb->answer = plan;
             lb->best = -1;
             lb->state = LIVE_FIXED;
         } else {
-            known = live_settle(live, lb);
+            known = live_apply_entry(live, lb);
         }
         if (lb->state == LIVE_OPEN && !bucket_demand(&live->setup, lb->bucket.key.bucket))
             lb->state = LIVE_FIXED;
         if (!known)
-            guess(live, lb);
+            guess_answer(live, lb);
     } else if (lb->state == LIVE_OPEN && !lb->bucket.known && !lb->bucket.sample_count &&
                lb->guessed != live->insights) {
-        guess(live, lb);
+        guess_answer(live, lb);
     }
 }
 
-/* ---- samples */
+/* ---- entries of earlier runs */
 
+/* Adds the bucket of an entry, and teaches the search its samples. */
 static int recall_entry(void *self, const struct entry_row *entry)
 {
     struct live *live = self;
@@ -197,8 +200,8 @@ static int recall_entry(void *self, const struct entry_row *entry)
         return fail(ERR_NOMEM, "a bucket");
     lb->bucket.known = true;
     lb->bucket.entry = *entry;
-    live_prepare(live, lb);
-    if (lb->state != LIVE_SETTLED)
+    live_ensure_answer(live, lb);
+    if (lb->state != LIVE_DECIDED)
         return OK;
     live->decided++;
     if (entry->inferred)
@@ -235,7 +238,7 @@ int live_cluster(const struct table_setup *setup, struct cluster *out)
     return OK;
 }
 
-/* What libmoelookup says of this table alone: pins, FORCE and DISABLE. */
+/* Opens the view of libmoelookup, which knows pins, FORCE and DISABLE. */
 static int open_view(struct live *live, const char *path, const struct cluster *cluster)
 {
     char hex[SHA256_HEX_BYTES];
@@ -245,10 +248,10 @@ static int open_view(struct live *live, const char *path, const struct cluster *
 
     cluster_hex(cluster, hex);
     TRY(moelookup_open(path, &table));
-    table->level = LOOKUP_NEVER; /* a gap is what we are here to fill */
+    table->level = LOOKUP_NEVER; /* do not log gaps: this process fills them */
     recorder = table->recorder;
     if (live->dictionary.store)
-        table->recorder = NULL; /* whoever looks for pins misses nothing */
+        table->recorder = NULL; /* a look for pins is no miss */
     rc = moelookup_bind(table, &live->setup.shape, hex, &live->view);
     table->recorder = recorder;
     moelookup_close(table);
@@ -263,7 +266,7 @@ int table_arms(const struct table_setup *setup, struct dictionary *d,
 
     *d = (struct dictionary){ .buckets = buckets_of(&setup->shape, setup->window),
                               .arms = arms,
-                              .effort = setup->effort ? setup->effort : &efforts[EFFORT],
+                              .effort = setup->effort ? setup->effort : &efforts[EFFORT_NORMAL],
                               .any_effort = !setup->effort,
                               .harm = setup->harm,
                               .margin = setup->margin };
@@ -300,6 +303,7 @@ int table_begin(const struct table_setup *setup, struct cluster *cluster, const 
     return OK;
 }
 
+/* Opens a search of all plans. */
 static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
 {
     struct search_setup search = table_search(&live->setup, &live->dictionary, cluster);
@@ -314,9 +318,11 @@ struct live_bucket *live_bucket_at(struct live *live, uint32_t bucket, bool *fre
                            fresh);
 }
 
+/* Opens the store and its table, and reads the entries.  If another process has the lease, this one
+ * only looks up. */
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    /* Committing and publishing take at most these shares of the time: disks differ. */
+    /* Disks differ, so committing and publishing take at most these shares of the time. */
     static const struct run_pace pace = { .commit_every_us = 1e6,
                                           .commit_share = 0.001,
                                           .commit_at_last_us = 20e6,
@@ -330,7 +336,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);
-        open_view(live, path, cluster); /* without it the default plan answers */
+        open_view(live, path, cluster); /* if it fails, the default plan answers */
         return OK;
     }
     TRY(rc);
@@ -340,8 +346,8 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     TRY(table_begin(setup, cluster, d->search->ops->name, d, &live->run));
     if (!setup->dry_run)
         TRY(open_view(live, path, cluster));
-    /* Each class has the dictionary's ids and a search of its own; the first takes that which is
-     * there. */
+    /* Each class has the ids of the dictionary and a search of its own.  The first class has the
+     * search that is open. */
     live->classes = calloc(count, sizeof(*live->classes));
     if (!live->classes)
         return fail(ERR_NOMEM, "the classes of a space");
