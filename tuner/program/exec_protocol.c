@@ -508,7 +508,7 @@ static int require_one_layer(const struct tune_request *r)
     for (size_t i = 0; i < r->space_count && r->options->misses.count; i++)
         note("recorded: %s", SHAPE_TEXT(&r->spaces[i].shape));
     return fail(ERR_ARGUMENT, "--exec tunes one layer%s",
-                r->options->misses.count ? "; --shape chooses one of the recorded ones" : "");
+                r->options->misses.count ? "; --shape says which of the recorded ones" : "");
 }
 
 int exec_protocol(const struct tune_options *options, char **argv)

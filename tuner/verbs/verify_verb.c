@@ -168,7 +168,7 @@ static int print_json(const struct verifying *v)
                run_state_words[c->run.row.state], c->path,
                (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
                c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
-    json_write(stdout, ", 'default_over_table': %g", verify_hour(&v->claims, &(uint32_t){ 0 }));
+    json_write(stdout, ", 'default_over_table': %g", verify_default_over_table(&v->claims, &(uint32_t){ 0 }));
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
         json_write(stdout, ", '%s': %u", verify_words[kind], n.of[kind]);
     json_write(stdout, ",\n'entries': ");

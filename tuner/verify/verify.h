@@ -1,5 +1,5 @@
-/* What the dictionary claims about this machine, put to the test again: which entries, in which
- * order, one after the other, and what came of them for people and for programs. */
+/* Measures entries of a table again and compares them with what they claim: which entries, in which
+ * order, one entry, and the result for people and for programs. */
 #ifndef VERIFY_H
 #define VERIFY_H
 
@@ -13,125 +13,131 @@
 
 enum verify_kind {
     VERIFY_PENDING, /* not reached yet */
-    VERIFY_EARLIER, /* reached by a run that was cut off and is gone on with */
-    VERIFY_DEFAULT, /* the default plan, against which there is nothing to compare it */
-    VERIFY_BEATS,   /* faster than the default by more than the margin */
+    VERIFY_EARLIER, /* reached by an earlier run that was cut off, which this run continues */
+    VERIFY_DEFAULT, /* the entry is the default plan: there is nothing to compare */
+    VERIFY_BEATS,   /* faster than the default plan by more than the margin */
     VERIFY_TIE,     /* no difference could be shown */
-    VERIFY_ALONE,   /* it runs, and the default failed */
-    VERIFY_REFUTED  /* slower than the default, or a challenger, by more than the margin; or failed
-                     */
+    VERIFY_ALONE,   /* the plan runs, and the default plan fails */
+    VERIFY_REFUTED  /* the plan fails, or is slower than the default plan or a challenger by more
+                     * than the margin */
 };
 extern const char *const verify_words[]; /* by enum verify_kind */
 
+/* One entry and what its verification has found, as a plain value. */
 struct verify_result {
-    struct entry_row claim; /* the entry as it was found */
+    struct entry_row claim; /* the entry as it was before */
     struct moe_shape shape;
-    char load[LOAD_NAME_BYTES]; /* it is put to the test under */
+    char load[LOAD_NAME_BYTES]; /* under which it is verified */
     enum verify_kind kind;
-    struct gain now;   /* of the plan over the default, with an interval as claims have it; NAN: not
-                        * compared */
-    double hour;       /* how many times as long as in the entry the default took; NAN: not known */
-    double weight;     /* of the steps that depend on it; the greatest is verified first */
-    bool load_unknown; /* it cannot be measured under the load it was tuned under */
-    uint32_t rounds, throttled; /* the latter: samples of both plans that count although
-                                 * something held them back */
-    char why[240];              /* how it was refuted, or the default failed */
+    struct gain now; /* of the plan over the default plan, as in an entry; NAN: not compared */
+    double
+        default_over_table; /* the default plan's time now over that in the entry; NAN: unknown */
+    double weight;          /* how many steps depend on the entry: the greatest comes first */
+    bool load_unknown;      /* it cannot be measured under the load that it was tuned under */
+    uint32_t rounds;
+    uint32_t throttled; /* disturbed samples of both plans that count nevertheless */
+    char why[240];      /* why it was refuted, or why the default plan failed */
 };
 
 /* ---- one entry */
 
+/* What all entries are verified with. */
 struct verify_terms {
     double margin; /* a share of the time; smaller differences do not count */
     int64_t memory_limit_bytes;
     struct account_machine machine;
-    int64_t first_run; /* what this run and those it goes on with have measured counts */
+    int64_t first_run; /* samples count from this run on: this one and those that it continues */
 };
 
-/* Of an entry that could not be told from another plan, or holds the default: the plan that was or
- * came nearest to its search's winner.  NULL: there is none to be asked about. */
+/* Returns the plan that also runs against the entry: the search's winner, or the plan that came
+ * nearest to it.  NULL: there is none, for instance because the entry is proven. */
 const struct moe_plan *verify_challenger(const struct entry_row *entry,
                                          const struct moe_shape *shape);
 
-/* Measures a pending entry: its plan and the default run in the rounds of a contest, and what comes
- * out is written down.  ERR_CUT when time is up before that: what was sampled is kept, and used by
- * the run that goes on.
+/* Verifies a pending entry: runs its plan and the default plan in the rounds of a contest, and
+ * writes the result.  ERR_CUT: time is up; the samples are kept for the run that continues this
+ * one.
  *
- * A plan that is not slower than the default keeps its entry, and the entry is no longer stale.
- * What it gains is measured afresh; where that is nothing it counts together with the claim, and
- * where both come to nothing the entry holds the default plan.  Times are those gains on the scale
- * of the table: the default takes as long as the entry says, whatever the machine did in this hour,
- * for neighbours that were not verified keep their times, too.  Times of this hour are written
- * where the entry has none of the default, is stale or was tuned under another load.  A plan that
- * is slower, or fails, is refuted: the entry holds the default plan from then on, says "refuted",
- * and is stale, so that the next `moetune tune` measures the bucket again; what was sampled there
- * before is forgotten, for it would lead to the same winner.  The verification's own samples stay.
+ * A plan that is not slower than the default plan keeps its entry, which is no longer stale.  It
+ * gets a new gain.  If the new gain is nothing, it counts together with the old one; if both come
+ * to nothing, the default plan becomes the entry.
  *
- * A plan that the search could not tell from another one, or that is the default, also runs against
- * that challenger.  If it is outrun the entry is refuted, too, but keeps its plan, which is not
- * slower than the default, until the bucket is measured. */
+ * Times stay on the scale of the table: the default plan takes as long as the entry says, even if
+ * the machine is slower now, because neighbours that were not verified keep their times, too.  New
+ * times are written if the entry has none of the default plan, is stale, or has another load.
+ *
+ * A plan that is slower, or fails, is refuted.  Its entry then has the default plan and is stale,
+ * so that the next `moetune tune` measures the bucket again.  Old samples of the bucket are
+ * dropped, because they would lead to the same winner; the samples of the verification stay.
+ *
+ * A challenger, if there is one, also runs.  If it is faster, the entry is refuted, too, but keeps
+ * its plan until the bucket is measured: that plan is not slower than the default plan. */
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
                  struct verify_result *verdict);
 
-/* ---- all of them */
+/* ---- all entries */
 
-/* How doubtful an entry is; the least number is verified first. */
+/* How doubtful an entry is.  The least number is verified first. */
 enum verify_doubt { DOUBT_STALE, DOUBT_IMPORTED, DOUBT_NONE };
 enum verify_doubt verify_doubt(const struct entry_row *entry);
 
 enum verify_only { ONLY_ALL, ONLY_STALE, ONLY_IMPORTED, ONLY_MEASURED, ONLY_INFERRED };
-extern const char *const verify_only_words[];
+extern const char *const verify_only_words[]; /* by enum verify_only */
 
+/* Which entries the user wants. */
 struct verify_wanted {
     uint32_t kind;             /* enum verify_only */
     uint32_t first, last;      /* buckets */
-    struct option_list shapes; /* as text: a layer that agrees with one of them; empty: any */
-    bool restart;              /* go on with no run that was cut off */
+    struct option_list shapes; /* texts: a layer must agree with one of them; empty: any layer */
+    bool restart;              /* do not continue a run that was cut off */
 };
 
+/* The wanted entries.  The owner frees them by verify_entries_free(). */
 struct verify_entries {
-    struct verify_result *verdicts; /* the most doubtful first, of as doubtful ones layer by layer,
-                                     * and in each what most steps depend on */
+    struct verify_result *verdicts; /* by doubt, then layer by layer, then by weight */
     size_t count;
-    int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
-    uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */
-    uint32_t pinned;   /* left out, for a person says what is told there */
-    uint32_t launched; /* left out, for they stand for the sake of their whole table */
+    int64_t first_run; /* the oldest run that is continued; INT64_MAX: none */
+    uint32_t waiting;  /* refuted by an earlier verification, and not tuned since */
+    uint32_t pinned;   /* skipped: trainers get the pinned plan */
+    uint32_t launched; /* skipped: they were judged as a whole table */
 };
 
-/* After campaign_recognise() for a machine that is known; what there is nothing to say about is
- * not in there.  UNSUPPORTED after a word if nothing is left. */
+/* Finds the wanted entries of the campaign's machine, after campaign_recognise().  UNSUPPORTED,
+ * after a message: there are none. */
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out);
 
-/* Says how entries of spaces that programs declare can be verified, if there are any: only the
- * programs can run their plans.  `others`: false, these are all that the database has. */
+/* Prints how entries of declared spaces are verified, if there are any: only their programs can run
+ * their plans.  *others becomes false if the database has no other entries. */
 int verify_entries_declared(struct store *store, const struct verify_wanted *wanted, bool *others);
 
-void verify_entries_sort(struct verify_entries *claims); /* by layer and bucket */
+/* Sorts by layer and bucket. */
+void verify_entries_sort(struct verify_entries *claims);
 void verify_entries_free(struct verify_entries *claims);
 
-/* ---- what came of them */
+/* ---- the result */
 
-/* Where what a layer's table claimed is found to be too sure, what it saves as a whole is said no
- * more.  Sorted by layer; `since`: when this verification began. */
+/* Withdraws what a layer's table saves as a whole, if its entries claimed too much.  The entries
+ * are sorted by layer; `since` is when this verification began. */
 int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since);
 
-/* Entries of each kind; refuted ones of an earlier run count as such. */
+/* How many entries there are of each kind.  Entries that an earlier run refuted count as
+ * VERIFY_EARLIER, and in refuted_earlier. */
 struct verify_count {
     uint32_t of[VERIFY_REFUTED + 1];
     uint32_t refuted_earlier;
 };
 struct verify_count verify_count(const struct verify_entries *claims);
 
-/* The geometric mean of the entries' `hour`, and of how many; NAN: of none. */
-double verify_hour(const struct verify_entries *claims, uint32_t *count);
+/* Returns the geometric mean of the entries' default_over_table, and of how many; NAN: of none. */
+double verify_default_over_table(const struct verify_entries *claims, uint32_t *count);
 
-/* A table per layer of what this run has found, the default plan's rows aside, and of what an
- * earlier one has refuted; then the totals of all, what was left out, and how fast the machine is
- * now.  Sorted by layer. */
+/* Prints a table for each layer, without the rows of the default plan.  Then it prints the totals,
+ * which entries were left out, and how fast the machine is now.  The entries are sorted by layer.
+ */
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
 
-/* An array of objects. */
+/* Prints a JSON array with an object for each entry. */
 void verify_json(const struct verify_entries *claims, FILE *to);
 
 #endif

@@ -1,5 +1,4 @@
-/* Selects the entries to verify, sorts them by how doubtful they are, and prints what came of them.
- */
+/* Selects the entries to verify, sorts them by doubt and weight, and prints the results. */
 #include "array.h"
 #include "grid.h"
 #include "json.h"
@@ -18,7 +17,8 @@ const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL
 };
 
-struct claim_search {
+/* What add_claim() needs.  The pins are the search's own. */
+struct entry_search {
     struct campaign *campaign;
     const struct verify_wanted *wanted;
     struct verify_entries *claims;
@@ -27,7 +27,8 @@ struct claim_search {
 
 /* ---- which entries */
 
-static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shape *shape)
+/* Returns whether the user wants this layer. */
+static bool shape_is_wanted(const struct verify_wanted *w, const struct moe_shape *shape)
 {
     for (int i = 0; i < w->shapes.count; i++)
         if (shape_agrees(shape, w->shapes.items[i]))
@@ -35,30 +36,31 @@ static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shap
     return !w->shapes.count;
 }
 
+/* Adds an entry if the user wants it and it can be verified. */
 static int add_claim(void *self, const struct entry_row *e)
 {
-    struct claim_search *f = self;
+    struct entry_search *f = self;
     const struct verify_wanted *w = f->wanted;
     struct verify_result verdict = {
-        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .hour = NAN
+        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .default_over_table = NAN
     };
     struct fixed_row fixed;
     bool wanted;
     int rc;
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
-    /* Where nothing is known of the default plan's time here, it can be timed at least. */
+    /* A default plan that is stale or imported is verified: this gives its time on this machine. */
     if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
         verdict.kind = VERIFY_EARLIER;
     else if (plan_is_default(&e->plan, &verdict.shape) &&
              !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !verify_challenger(e, &verdict.shape))
         verdict.kind = VERIFY_DEFAULT;
-    if (e->bucket < w->first || e->bucket > w->last || !shape_asked_for(w, &verdict.shape))
+    if (e->bucket < w->first || e->bucket > w->last || !shape_is_wanted(w, &verdict.shape))
         return OK;
     rc = store_fixed_get(f->campaign->store, e->cluster, e->shape, e->window, &fixed);
     if (rc < 0)
         return rc;
-    if (rc == OK && fixed.whole) { /* bucket by bucket it may be slower, and proves nothing */
+    if (rc == OK && fixed.whole) { /* a bucket of it may be slower without being wrong */
         f->claims->launched++;
         return OK;
     }
@@ -69,8 +71,8 @@ static int add_claim(void *self, const struct entry_row *e)
     wanted = w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
              (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
              w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
-    /* What was settled before a cut may no longer look like what was asked for: once verified, an
-     * entry is not stale. */
+    /* An entry that was verified before the cut is no longer stale, so it may not look like a
+     * wanted one. */
     if (verdict.kind != VERIFY_EARLIER) {
         f->claims->waiting += entry_is(e, ENTRY_REFUTED);
         if (!wanted || entry_is(e, ENTRY_REFUTED))
@@ -82,7 +84,8 @@ static int add_claim(void *self, const struct entry_row *e)
 
 /* ---- order */
 
-/* In this order a part of the buckets lies all over the range: 64, 32, 16, 48, 8, 24, ... */
+/* Returns the place of a bucket in an order whose every beginning is spread over all buckets: 64,
+ * 32, 16, 48, 8, 24, ... */
 static uint32_t grid_place(uint32_t bucket)
 {
     uint32_t place = 0;
@@ -92,14 +95,15 @@ static uint32_t grid_place(uint32_t bucket)
     return place;
 }
 
-/* First come stale entries, then those of another site. */
 enum verify_doubt verify_doubt(const struct entry_row *e)
 {
-    return e->stale ? DOUBT_STALE : e->tier == TIER_IMPORTED ? DOUBT_IMPORTED : DOUBT_NONE;
+    if (e->stale)
+        return DOUBT_STALE;
+    return e->tier == TIER_IMPORTED ? DOUBT_IMPORTED : DOUBT_NONE;
 }
 
-/* Of as doubtful ones the layers come one by one, for to set one up and to check its plans takes
- * longer than to verify an entry. */
+/* Sorts by doubt, then by layer: to set up a layer and check its plans takes longer than to verify
+ * an entry. */
 static int worse_first(const void *a, const void *b)
 {
     const struct verify_result *v = a, *w = b;
@@ -126,7 +130,7 @@ static int by_bucket(const void *a, const void *b)
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
-/* Inferred entries rest on the measured one beside them. */
+/* Sorts measured entries before inferred ones, which follow from them. */
 static int measured_first(const void *a, const void *b)
 {
     const struct verify_result *x = *(struct verify_result *const *)a;
@@ -137,15 +141,16 @@ static int measured_first(const void *a, const void *b)
     return grid_place(x->claim.bucket) < grid_place(y->claim.bucket) ? -1 : 1;
 }
 
-static bool goes_on(const struct entry_row *e, const struct entry_row *next)
+/* Returns whether the next entry is of the next bucket, and has the same plan. */
+static bool continues_plan(const struct entry_row *e, const struct entry_row *next)
 {
     return SAME_TABLE(e, next) && next->bucket == e->bucket + 1 &&
            plan_equal(&e->plan, &next->plan);
 }
 
-/* A run of buckets with one plan counts as much as the doublings of c that it covers.  Each further
- * entry of a run says less of it: the k-th one has a k-th of that weight, so that runs are verified
- * in proportion. */
+/* Sets all weights.  Neighbouring buckets with one plan together weigh as much as the doublings of
+ * c that they cover.  The k-th entry of them has a k-th of that weight, because it says less that
+ * is new. */
 static int weigh(struct verify_entries *claims)
 {
     struct verify_result *v = claims->verdicts, **run = calloc(claims->count, sizeof(*run));
@@ -158,7 +163,8 @@ static int weigh(struct verify_entries *claims)
         double octaves;
 
         for (end = i;
-             end < claims->count && (end == i || goes_on(&v[end - 1].claim, &v[end].claim)); end++)
+             end < claims->count && (end == i || continues_plan(&v[end - 1].claim, &v[end].claim));
+             end++)
             if (v[end].kind == VERIFY_PENDING)
                 run[count++] = &v[end];
         octaves = log2((v[end - 1].claim.bucket + 1) / fmax(v[i].claim.bucket, 0.5));
@@ -173,7 +179,7 @@ static int weigh(struct verify_entries *claims)
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
-    struct claim_search f = { .campaign = campaign, .wanted = wanted, .claims = out };
+    struct entry_search f = { .campaign = campaign, .wanted = wanted, .claims = out };
     int rc;
 
     *out = (struct verify_entries){ .first_run = INT64_MAX };
@@ -184,23 +190,22 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     free(f.pins.rows);
     TRY(rc);
     if (out->pinned)
-        note("%u pinned and left alone: trainers are told what a person pinned there", out->pinned);
+        note("%u pinned buckets are skipped: trainers get the pinned plans", out->pinned);
     if (out->launched)
-        note(
-            "%u left alone: they are of one launch, which was judged over its whole table; moetune "
-            "tune --retune measures it again",
-            out->launched);
+        note("%u entries are skipped: their launch values were judged over the whole table; "
+             "`moetune tune --retune` measures them again",
+             out->launched);
     if (out->count) {
         TRY(weigh(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
     } else
-        note("%s: nothing to verify: no entry of this machine is one of those asked for",
-             campaign->path);
+        note("%s: nothing to verify: this machine has no such entry", campaign->path);
     if (!out->count && out->waiting)
-        note("%u refuted before: moetune tune measures there again", out->waiting);
+        note("%u refuted before: `moetune tune` measures these buckets again", out->waiting);
     return out->count ? OK : UNSUPPORTED;
 }
 
+/* Counts the entries of declared spaces, and all entries. */
 struct declared {
     struct store *store;
     const struct verify_wanted *wanted;
@@ -214,7 +219,7 @@ static int count_declared(void *self, const struct entry_row *e)
 
     TRY(store_shape_get(d->store, e->shape, &shape));
     d->all++;
-    d->count += shape.space && shape_asked_for(d->wanted, &shape);
+    d->count += shape.space && shape_is_wanted(d->wanted, &shape);
     return OK;
 }
 
@@ -224,8 +229,8 @@ int verify_entries_declared(struct store *store, const struct verify_wanted *wan
 
     TRY(store_entries(store, 0, 0, count_declared, &d));
     if (d.count)
-        note("entries of spaces that programs declare: %u; `moetune verify --space FILE --exec "
-             "COMMAND` measures them",
+        note("entries of declared spaces: %u; `moetune verify --space FILE --exec COMMAND` "
+             "verifies them",
              d.count);
     *others = !d.count || d.all > d.count;
     return OK;
@@ -242,7 +247,7 @@ void verify_entries_free(struct verify_entries *claims)
     *claims = (struct verify_entries){ 0 };
 }
 
-/* ---- what came of them */
+/* ---- the result */
 
 int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since)
 {
@@ -264,7 +269,7 @@ int verify_claims(struct store *store, const struct verify_entries *claims, int6
         if (rc || !standing.run || standing.decided_s < since ||
             !calibration_is_too_sure(&found, 1))
             continue;
-        standing.decided_s = since - 1; /* the entries that were verified are of a later date */
+        standing.decided_s = since - 1; /* earlier than the verified entries: no longer confirmed */
         TRY(store_standing(store, &standing));
     }
     return OK;
@@ -285,19 +290,20 @@ struct verify_count verify_count(const struct verify_entries *claims)
     return n;
 }
 
-double verify_hour(const struct verify_entries *claims, uint32_t *count)
+double verify_default_over_table(const struct verify_entries *claims, uint32_t *count)
 {
     double log_sum = 0;
 
     *count = 0;
     for (size_t i = 0; i < claims->count; i++)
-        if (isfinite(claims->verdicts[i].hour)) {
-            log_sum += log(claims->verdicts[i].hour);
+        if (isfinite(claims->verdicts[i].default_over_table)) {
+            log_sum += log(claims->verdicts[i].default_over_table);
             ++*count;
         }
     return *count ? exp(log_sum / *count) : (double)NAN;
 }
 
+/* Returns the verdict as the table prints it. */
 static const char *words_of(const struct verify_result *v)
 {
     switch (v->kind) {
@@ -327,20 +333,21 @@ static int add_row(const struct verify_result *v, struct grid *grid)
     TRY(grid_cell(grid, "%u", v->claim.bucket));
     TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1));
     TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->claim.plan)));
-    /* What an earlier run found has replaced the claim. */
+    /* An earlier run has replaced the claim by its result. */
     TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value));
     TRY(grid_gain(grid, &v->now));
     TRY(grid_cell(grid, "%s%s", words_of(v), v->throttled ? ", disturbed" : ""));
     return *v->why ? grid_note(grid, v->why) : OK;
 }
 
+/* Returns whether the table has a row for the entry. */
 static bool is_shown(const struct verify_result *v)
 {
     return v->kind != VERIFY_PENDING &&
            (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
 }
 
-/* Names the layers that entries were left out of. */
+/* Prints how many entries of each layer were not reached. */
 static void print_left_out(const struct verify_entries *claims, FILE *to)
 {
     const struct verify_result *v = claims->verdicts;
@@ -355,17 +362,17 @@ static void print_left_out(const struct verify_entries *claims, FILE *to)
     }
 }
 
-/* Says how steps of now compare with those of the table, which keeps its scale. */
+/* Prints how the default plan's steps compare with those of the table, which keeps its scale. */
 static void print_speed(const struct verify_entries *claims, FILE *to)
 {
     uint32_t count;
-    double hour = verify_hour(claims, &count);
+    double ratio = verify_default_over_table(claims, &count);
 
     if (count)
         fprintf(to,
                 "speed     the default plan takes %.2f times as long as in the table:\n"
                 "          gains compare steps of now; times in the table stay\n",
-                hour);
+                ratio);
 }
 
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
@@ -377,7 +384,7 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
         struct grid grid = GRID_OF(columns);
         int rc = OK;
 
-        /* Where the default plan stands there is nothing to compare: the sum below counts them. */
+        /* An entry of the default plan compares nothing; the totals count it. */
         for (end = i; end < claims->count && v[end].claim.shape == v[i].claim.shape; end++)
             if (!rc && is_shown(&v[end]) && v[end].kind != VERIFY_DEFAULT)
                 rc = add_row(&v[end], &grid);
