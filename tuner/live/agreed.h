@@ -17,9 +17,9 @@
 struct agreement {
     struct moe_plan plan; /* without its default_us */
     uint32_t key;         /* a capacity, a bucket, or a checksum of capacities; the caller knows */
-    uint32_t next;        /* steps until the next exchange, below 2048; 0: not said here */
-    uint32_t more;        /* how many orders for other buckets follow this one, below 16 */
-    bool holds;           /* from now on the plan holds in its bucket */
+    uint32_t next; /* steps until the next exchange, below 2048; 0: this order does not say */
+    uint32_t more; /* how many orders for other buckets follow this one, below 16 */
+    bool holds;    /* from now on the plan holds in its bucket */
 };
 
 /* Writes an order as bytes. */

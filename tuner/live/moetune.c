@@ -31,7 +31,7 @@ struct moetune {
     bool any_ask;          /* there was one */
     bool awaits_time;      /* its time is not told yet; `live` or an exchange answered it */
     bool without_exchange; /* its time is not told yet; `agreed` answered it */
-    bool must_exchange;    /* the next ask must exchange: the last time was never exchanged */
+    bool must_exchange;    /* the next ask must exchange: the time of this step is still missing */
     uint32_t capacity;     /* in a declared space a bucket */
     uint64_t key;          /* the capacity, or the key for which the bucket stands */
     struct moe_plan plan;

@@ -89,9 +89,9 @@ int child_start(const struct child_job *job, struct child *out)
     int to[2], from[2];
 
     if (pipe2(to, O_CLOEXEC))
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+        return fail(ERR_LAUNCH, "cannot make a pipe: %s", strerror(errno));
     if (pipe2(from, O_CLOEXEC)) {
-        int rc = fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+        int rc = fail(ERR_LAUNCH, "cannot make a pipe: %s", strerror(errno));
 
         close(to[0]);
         close(to[1]);

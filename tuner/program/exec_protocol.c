@@ -172,7 +172,7 @@ static int run_once(struct exec_protocol *v)
         return UNSUPPORTED;
     }
     if (end.hung)
-        return fail(ERR_LAUNCH, "the program fell silent between two steps");
+        return fail(ERR_LAUNCH, "the program fell silent outside of its steps");
     if (end.exit_code && s->asks)
         return fail(ERR_LAUNCH, "%s", end.how);
     if (end.exit_code)
@@ -357,7 +357,7 @@ static int print_result(struct exec_protocol *v)
     if (r->launches)
         printf("launches  %" PRIu32, r->launches);
     if (r->values > 1)
-        printf(", of %" PRIu32 " sets of launch values", r->values);
+        printf(", with %" PRIu32 " sets of launch values", r->values);
     if (r->launches)
         printf("\n");
     if (*r->doubted)

@@ -64,8 +64,8 @@ static bool read_ask(struct line_reader *r)
     double class;
 
     if (!next_word(r, digits, sizeof(digits)) || !isdigit((unsigned char)*digits))
-        return refuse(r, d ? "ask KEY: %s as a number is wanted" : "ask CAPACITY: %s is wanted",
-                      d ? d->key : "a number of rows");
+        return refuse(r, d ? "ask KEY: %s must be a number" : "ask CAPACITY: %s must be a number",
+                      d ? d->key : "the capacity");
     key = strtoull(digits, &end, 10);
     if (*end || key > most)
         return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(digits, 20),
@@ -76,7 +76,7 @@ static bool read_ask(struct line_reader *r)
     if (!next_word(r, word, sizeof(word)))
         return refuse(r, "ask KEY CLASS: the space has the class %s", d->class_name);
     if (!number_read(word, NULL, &class) || class < 0 || class * 1000 > UINT32_MAX || !is_at_end(r))
-        return refuse(r, "ask KEY CLASS: %s as one number from 0 on is wanted", d->class_name);
+        return refuse(r, "ask KEY CLASS: %s must be one number from 0 on", d->class_name);
     /* Rounded up, so that a class above an edge is also above the edge's thousandths. */
     r->line->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
     return true;

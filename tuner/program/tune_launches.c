@@ -500,7 +500,7 @@ static int blame_values(struct launch_tuning *t, const struct launch_end *end, c
     declaration_launch_words(l->session->buckets.declared, t->arms[values->arm].choice, words);
     if (values == &l->values[l->values_of[t->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
-    note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
+    note("%s: %s, %d times before a step was timed: no plan with these values is tried", words, why,
          DEATHS_LEAST);
     for (size_t i = 0; i < t->launches.bucket_count; i++)
         for (int arm = 0; arm < (int)t->dictionary.arm_count; arm++)

@@ -500,7 +500,7 @@ static int fail_values(struct program_comparison *t, const char *why)
             TRY(add_bucket(t, bucket));
     }
     if (!t->launches.bucket_count)
-        return fail(ERR_LAUNCH, "the program shows nothing: %s", why);
+        return fail(ERR_LAUNCH, "the program runs no step: %s", why);
     for (size_t i = 0; i < t->launches.bucket_count; i++)
         if (!is_decided(bucket_at(t, i)) && bucket_at(t, i)->values[t->side] == l->now.values)
             TRY(fail_side(t, bucket_at(t, i), t->side, why));

@@ -6,26 +6,27 @@
     moetune tune --space ds-autoep.space --exec "torchrun --nproc_per_node 4 ds-autoep.py" \
         --ranks 4 --shape "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu" --budget 5m
 
-AutoEP puts layers of its own in the place of a model's MoE blocks.  A step is one of training: the
-model, the engine's backward and step, with Adam; its rate is 0, so that the weights stay as they
-were drawn.  The model is a small Mixtral; to tune your own put it into model_of(), and on cores its
-activation into Model().
+AutoEP replaces the MoE blocks of a model by layers of its own.  A step is a training step: the
+model, and the engine's backward and step, with Adam.  The learning rate is 0, so that the weights
+do not change.  The model is a small Mixtral.  To tune your own model, build it in model_of(); on
+cores, also put its activation into Model().
 
-autoep_size needs a restart: the table has one, your program asks once, and writes it into the member
-expert_parallel of DeepSpeed's configuration, as here.  Before each step it asks again,
+autoep_size needs a restart.  The table has one value; your trainer asks once, and writes it into
+the member expert_parallel of DeepSpeed's configuration, as this program does.  Before each step it
+asks again:
 
     plan = view.plan(tokens, skew)    # of moelookup: bind(space="ds-autoep")
 
-and set_experts() and step() are what it then does with plan["experts"] and plan["chunks"]: chunks
-are gradient accumulation.  What skew the step before had AutoEP's tokens_per_expert say.
---words 512 4 are texts of many and of few different words, whose skews differ.
+Then it uses plan["experts"] and plan["chunks"] as set_experts() and step() do here; chunks are
+gradient accumulation.  AutoEP's tokens_per_expert has the skew of the step before.  --words 512 4
+makes texts of many and of few different words, whose skews differ.
 
---check compares logits and every gradient with those of the model as transformers runs it, on fresh
-texts; it goes into --exec, too.  By hand one plan is run, and the last line is a verdict: --plan
-"ep=2 experts=loop chunks=2" says which one.
+--check compares logits and every gradient with those of the model in transformers, on fresh texts;
+it may stand in --exec, too.  Without moetune the program runs one plan, and its last line is a
+verdict.  --plan "ep=2 experts=loop chunks=2" chooses that plan.
 
-DeepSpeed 0.19.8 ran it with torch 2.15 and transformers 5.22, on four gloo ranks on cores, in f32:
-not on a GPU.
+It ran with DeepSpeed 0.19.8, torch 2.15 and transformers 5.22, on four gloo ranks on cores, in f32.
+It has not run on a GPU.
 """
 
 import argparse
@@ -35,11 +36,11 @@ import logging
 import os
 import sys
 
-FIRST = os.environ.get("RANK", "0") == "0"  # of the ranks that torchrun started; it speaks for all
+FIRST = os.environ.get("RANK", "0") == "0"  # rank 0 of torchrun prints for all ranks
 
 
 def end(failure):
-    """On cores a rank at times aborts while Python ends; not so here."""
+    """Ends the program at once: on cores ranks abort at times while Python ends."""
     if failure and FIRST:
         print(failure, file=sys.stderr)
     sys.stdout.flush()
@@ -66,16 +67,16 @@ except ImportError as missing:
 
 USUAL = "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-OFF_BY = {"f32": 1e-4, "bf16": 5e-2}  # what rounding may change, of a tensor's norm
-WORDS, LONGEST = 512, 64  # of the vocabulary, and of a text
+OFF_BY = {"f32": 1e-4, "bf16": 5e-2}  # what rounding may change, as a share of the norm
+WORDS, LONGEST = 512, 64  # size of the vocabulary, and tokens of the longest text
 
 
 class Unsupported(Exception):
-    """A plan that cannot be run here, or does not give what it should."""
+    """A plan that cannot run here, or gives a wrong result."""
 
 
 def model_of(shape):
-    """A model of `layers` blocks, whose experts the layer's words describe; alike on all ranks."""
+    """Builds a model of `layers` blocks with the experts of `shape`, the same on all ranks."""
     torch.manual_seed(1)
     config = transformers.MixtralConfig(
         num_local_experts=shape["E"],
@@ -93,7 +94,7 @@ def model_of(shape):
 
 
 def set_experts(layer, experts):
-    """What AutoEP reads from its configuration, between two steps: use_grouped_mm, gate_up_impl."""
+    """Changes between two steps what AutoEP reads from its configuration only once."""
     own = layer.experts
     own.use_grouped_mm = experts != "loop"
     own.gate_up_impl = "fused" if experts == "fused" else "separate"
@@ -103,7 +104,7 @@ def set_experts(layer, experts):
 
 
 class Model:
-    """The model in DeepSpeed's engine, and as transformers runs it."""
+    """The model in DeepSpeed's engine; if `checked` also the same model in transformers."""
 
     def __init__(self, shape, ep, device, checked):
         self.shape, self.device = shape, device
@@ -111,7 +112,7 @@ class Model:
         self.plain = copy.deepcopy(model) if checked else None
         parallel = {"enabled": True, "autoep_size": ep}
         if device.type == "cpu":
-            # For Mixtral's activation AutoEP has a kernel of Triton's, which wants a GPU.
+            # AutoEP's kernel for Mixtral's activation is one of Triton, which needs a GPU.
             register_expert_activation("torch_swiglu", lambda gate, up, *_: F.silu(gate) * up)
             parallel["expert_activation"] = "torch_swiglu"
         config = {
@@ -124,12 +125,12 @@ class Model:
         self.layers = [one for one in self.engine.modules() if isinstance(one, AutoEPMoELayer)]
 
     def texts(self, tokens, words):
-        """So many tokens, in texts of one length, of so many different words."""
+        """Returns random tokens of so many different words, in texts of the same length."""
         long = next(n for n in range(min(tokens, LONGEST), 0, -1) if tokens % n == 0)
         return torch.randint(min(words, WORDS), (tokens // long, long), device=self.device)
 
     def skew(self):
-        """Of what the layers counted since the last call, the worst."""
+        """Returns the largest skew that a layer has counted since the last call."""
         counts = torch.stack([layer.tokens_per_expert for layer in self.layers])
         for layer in self.layers:
             layer.tokens_per_expert.zero_()
@@ -137,11 +138,11 @@ class Model:
         return (counts.amax(1) / counts.mean(1)).nan_to_num(0).max().item()  # 0: no token came
 
     def step(self, texts, plan, look=None):
-        """look: is called where gradients are the engine's, means over ranks, and still there."""
+        """Runs a step.  It calls look() when the engine has averaged the gradients over ranks."""
         for layer in self.layers:
             set_experts(layer, plan["experts"])
         if len(texts) < plan["chunks"]:
-            raise Unsupported(f"{len(texts)} texts are less than {plan['chunks']} chunks")
+            raise Unsupported(f"{len(texts)} texts are fewer than {plan['chunks']} chunks")
         chunks, logits = texts.tensor_split(plan["chunks"]), []
         for chunk in chunks:
             self.engine.set_gradient_accumulation_boundary(len(logits) + 1 == len(chunks))
@@ -154,7 +155,7 @@ class Model:
         return torch.cat(logits)
 
     def results(self, texts, plan):
-        """What one step gives, by name."""
+        """Returns the results of one step, by name."""
         kept = {}
 
         def look():
@@ -167,8 +168,10 @@ class Model:
         return {"logits": self.step(texts, plan, look), **kept}
 
     def expected(self, texts):
-        """The same by transformers, under the names that weights have in AutoEP's layers, of which
-        each rank has its share."""
+        """Returns the results by transformers, under the names of AutoEP's weights.
+
+        Each rank has a share of the experts; gradients of the others are left out.
+        """
         logits = self.plain(texts, use_cache=False).logits
         (logits.float().square().sum() / texts.numel()).backward()
         found = {"logits": logits.detach()}
@@ -192,7 +195,7 @@ class Model:
 
 
 def check(model, texts, plan):
-    """All ranks raise if any of them finds another result."""
+    """Raises Unsupported on all ranks if one of them finds another result."""
     expected, got = model.expected(texts), model.results(texts, plan)
     if got.keys() != expected.keys():
         raise Unsupported(f"wrong: it gives no {min(got.keys() ^ expected.keys())}")
@@ -205,12 +208,12 @@ def check(model, texts, plan):
 
 
 def why_not(shape, ep):
-    """No step can run."""
+    """Returns why no step can run; None: steps can run."""
     ranks, experts = dist.get_world_size(), shape["E"]
     if shape["dtype"] not in DTYPES:
-        return f"dtype={shape['dtype']}: here are {' and '.join(DTYPES)}"
+        return f"dtype={shape['dtype']}: this program has {' and '.join(DTYPES)}"
     if shape["act"] != "swiglu":
-        return f"act={shape['act']}: Mixtral's experts are swiglu"
+        return f"act={shape['act']}: the experts of Mixtral are swiglu"
     if ranks % ep or experts % ep:
         return f"ep={ep} does not divide both {ranks} ranks and {experts} experts"
 
@@ -228,14 +231,14 @@ def main(options):
     except (AttributeError, TypeError, ValueError) as why:
         return (
             f"ds-autoep: AutoEP of deepspeed {deepspeed.__version__} does not take this model of "
-            f"transformers {transformers.__version__}: {why}; that of 0.19.8 takes 5.22"
+            f"transformers {transformers.__version__}: {why}; AutoEP of 0.19.8 takes those of 5.22"
         )
     if not model.layers:
         return "ds-autoep: AutoEP found no MoE block in the model"
     torch.seed()
     kinds = list(itertools.product(options.tokens or [shape["T"]], options.words))
     skews = {}
-    for kind in kinds:  # a trainer knows it from the step before
+    for kind in kinds:  # a trainer knows its skew from the step before
         with torch.no_grad():
             model.engine(model.texts(*kind), use_cache=False)
         skews[kind] = model.skew()
@@ -266,9 +269,9 @@ def main(options):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, nargs="*", help="of a rank, in turn (T of the layer)")
+    parser.add_argument("--tokens", type=int, nargs="*", help="tokens of a rank, in turn (T)")
     parser.add_argument(
-        "--words", type=int, nargs="+", default=[512, 4], help="that a text has, in turn"
+        "--words", type=int, nargs="+", default=[512, 4], help="different words of a text, in turn"
     )
     parser.add_argument("--check", action="store_true", help="compare every plan with transformers")
     parser.add_argument("--plan", default="ep=1 experts=grouped chunks=1")

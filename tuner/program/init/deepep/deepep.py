@@ -6,13 +6,14 @@
     moetune tune --space deepep.space --exec "torchrun --nproc_per_node 8 deepep.py" \
         --ranks 8 --shape "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"
 
-NOT RUN.  Written after the sources of DeepEP 2.1.0 (dd758ca: deep_ep/buffers, csrc/elastic,
-csrc/legacy/config.hpp, tests/elastic/test_ep.py).  It holds two generations of kernels: kernels=v2 is
-ElasticBuffer, where num_sms=0 is DeepEP's own formula, and kernels=v1 is Buffer, which has chunks.
-SGLang's --deepep-config and Megatron-Core's backend deepep are of v1.
+NOT RUN: this program has never run.  It follows the sources of DeepEP 2.1.0 (dd758ca:
+deep_ep/buffers, csrc/elastic, csrc/legacy/config.hpp, tests/elastic/test_ep.py).  DeepEP has two
+generations of kernels.  kernels=v2 is ElasticBuffer; there num_sms=0 is DeepEP's own formula.
+kernels=v1 is Buffer, which has chunks.  SGLang's --deepep-config and Megatron-Core's backend deepep
+use v1.
 
-Two halves of a batch take turns: while rows of one travel, the other's are multiplied, so that SMs
-given to DeepEP are taken from the products, as in training.
+Two halves of a batch take turns: while rows of one half travel, those of the other are multiplied.
+So DeepEP takes its SMs from the products, as in training.
 """
 
 import argparse
@@ -31,13 +32,13 @@ except ImportError as missing:
 USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where moetune names no layer
 USUAL_PLAN = "kernels=v2 num_sms=0 nvl_dispatch=6 nvl_combine=4"
 NVL_BUFFER, RDMA_BUFFER = 512, 128  # rows that a channel has room for, as in DeepEP's tests
-MOST_SMS = 32  # of the space
-# Where the space has no such axes.
+MOST_SMS = 32  # in the space
+# For axes that the space does not have.
 REST = {"rdma_dispatch": 20, "rdma_combine": 12, "hybrid": "on", "num_qps": 0}
 
 
 class Half:
-    """Half of a batch on its way through the layer; each stage begins when the last one is over."""
+    """Half of a batch.  Each stage of the layer begins when the one before is over."""
 
     def __init__(self, buffer, experts, shape, plan, x):
         self.buffer, self.experts, self.x = buffer, experts, x
@@ -47,7 +48,7 @@ class Half:
         self.expert = expert.to(deep_ep.topk_idx_t)
 
     def multiply(self):
-        """As many rows as each expert has; which ones they are changes no time."""
+        """Multiplies as many rows as each expert has; which rows these are does not matter."""
         self.event.current_stream_wait()
         for count, up, down in zip(self.counts, *self.experts):
             torch.relu(self.rows[:count] @ up) @ down
@@ -97,7 +98,7 @@ class HalfV2(Half):
         self.y, _, self.event = self.buffer.combine(
             self.rows,
             handle=self.handle,
-            num_sms=self.plan["num_sms"],  # 0: the dispatch's
+            num_sms=self.plan["num_sms"],  # 0: as many as the dispatch
             num_qps=self.plan["num_qps"],
             async_with_compute_stream=True,
         )
@@ -116,7 +117,7 @@ def step(halves):
 
 
 def new_buffer_v1(row_bytes):
-    """Room for every plan of the space: with the most SMs; chunks round an RDMA channel up."""
+    """Returns a buffer for all plans: with the most SMs, rounded up to whole chunks."""
     ranks = dist.get_world_size()
     most = deep_ep.Config(MOST_SMS, 1, NVL_BUFFER, 1, RDMA_BUFFER + 32)
     several_nodes = int(os.environ.get("LOCAL_WORLD_SIZE", ranks)) < ranks
@@ -140,7 +141,7 @@ def main(options):
     shape = dict(moetune.words(USUAL), **asker.layer)
     per_rank, D, H = shape["E"] // dist.get_world_size(), shape["D"], shape["H"]
     if shape["dtype"] != "bf16" or shape["E"] % dist.get_world_size():
-        raise SystemExit("DeepEP sends bf16 here, and has as many experts on each rank")
+        raise SystemExit("deepep: dtype must be bf16, and the number of ranks must divide E")
     experts = [
         torch.randn(per_rank, *sizes, device=device).bfloat16() for sizes in ((D, H), (H, D))
     ]
@@ -163,7 +164,7 @@ def main(options):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, nargs="*", help="of a rank, in turn (T of the layer)")
+    parser.add_argument("--tokens", type=int, nargs="*", help="tokens of a rank, in turn (T)")
     parser.add_argument("--plan", default=USUAL_PLAN)
     parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
     main(parser.parse_args())

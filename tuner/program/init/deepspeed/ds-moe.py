@@ -6,19 +6,22 @@
     moetune tune --space ds-moe.space --exec "torchrun --nproc_per_node 4 ds-moe.py" \
         --ranks 4 --shape "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=relu" --budget 5m
 
-deepspeed.moe.layer.MoE drops what an expert has no room for, so its capacity is the c of moetune's
-own dictionary: --factors says what capacity_factor is, in turn.  A step of training is the engine's
-backward and step, with Adam; its rate is 0, so that the weights stay as they were drawn.  ep_size
-needs a restart, so the table has one for all capacities, and your program asks once,
+deepspeed.moe.layer.MoE drops rows for which an expert has no room.  So its capacity is the c of
+moetune's own layer; --factors lists the values of capacity_factor that take turns.  A training step
+is the engine's backward and step, with Adam.  The learning rate is 0, so that the weights do not
+change.
+
+ep_size needs a restart, so the table has one value for all capacities, and your trainer asks once:
 
     ep_size = view.plan(capacity, 1)["ep"]    # of moelookup: bind(space="ds-moe")
 
---check compares what each plan gives, and every gradient, with a plain loop over all experts, on
-fresh numbers; it goes into --exec, too.  By hand one plan is run, and the last line is a verdict:
---plan "ep=2" says which one.
+--check compares the result and every gradient of each plan with a plain loop over all experts, on
+fresh numbers; it may stand in --exec, too.  Without moetune the program runs one plan, and its last
+line is a verdict.  --plan "ep=2" chooses that plan.
 
-DeepSpeed 0.19.8 ran it with torch 2.15, on four gloo ranks on cores, in f32 and bf16: not on a GPU.
-There a launch takes about ten seconds, and tuning many: called again it goes on where it was.
+It ran with DeepSpeed 0.19.8 and torch 2.15, on four gloo ranks on cores, in f32 and bf16.  It has
+not run on a GPU.  On cores a launch takes about ten seconds, and a tuning takes many launches; the
+same command goes on.
 """
 
 import argparse
@@ -27,11 +30,11 @@ import logging
 import os
 import sys
 
-FIRST = os.environ.get("RANK", "0") == "0"  # of the ranks that torchrun started; it speaks for all
+FIRST = os.environ.get("RANK", "0") == "0"  # rank 0 of torchrun prints for all ranks
 
 
 def end(failure):
-    """On cores a rank at times aborts while Python ends (2 of 28 launches of four); not so here."""
+    """Ends at once: on cores ranks abort at times while Python ends (2 of 28 launches)."""
     if failure and FIRST:
         print(failure, file=sys.stderr)
     sys.stdout.flush()
@@ -54,13 +57,13 @@ except ImportError as missing:
 
 USUAL = "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=relu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-OFF_BY = {"f32": 1e-4, "bf16": 5e-2}  # what rounding may change, of a tensor's norm
+OFF_BY = {"f32": 1e-4, "bf16": 5e-2}  # what rounding may change, as a share of the norm
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
-LEAST = 4  # of DeepSpeed, min_capacity
+LEAST = 4  # DeepSpeed's min_capacity
 
 
 class Wrong(Exception):
-    """A plan that does not give what it should."""
+    """A plan that gives a wrong result."""
 
 
 class Expert(torch.nn.Module):
@@ -75,7 +78,7 @@ class Expert(torch.nn.Module):
         return self.down(self.act(self.up(rows)))
 
     def draw(self, number):
-        """The weights of this expert of all, alike on every rank."""
+        """Draws the weights of expert `number`, the same on every rank."""
         coins = torch.Generator().manual_seed(number)
         for one in self.parameters():
             drawn = torch.randn(one.shape, generator=coins) / one.shape[1] ** 0.5
@@ -88,7 +91,7 @@ class Model:
 
     def __init__(self, shape, ep, device):
         self.shape, self.device, self.dtype = shape, device, DTYPES[shape["dtype"]]
-        # Sampled second choices and random drops would differ between two calls with one input.
+        # Sampled second choices and random drops would give two calls with one input two results.
         self.layer = MoE(
             shape["D"],
             Expert(shape, device),
@@ -121,7 +124,7 @@ class Model:
         )[0]
 
     def capacity(self, factor):
-        """As its gate counts it."""
+        """Returns the capacity that the gate computes."""
         k, tokens = self.shape["k"], torch.empty(self.shape["T"], self.shape["E"])
         return int(capacity_of(tokens, torch.tensor(factor * k), torch.tensor(LEAST)))
 
@@ -134,7 +137,7 @@ class Model:
         self.engine.train(bool(training))
 
     def step(self, x, dy, training, look=None):
-        """look: is called where gradients are the engine's, means over ranks, and still there."""
+        """Runs a step.  It calls look() when the engine has averaged the gradients over ranks."""
         with torch.set_grad_enabled(training):
             y = self.engine(x)[0]
         if training:
@@ -145,7 +148,7 @@ class Model:
         return y.detach()
 
     def results(self, x, dy, training):
-        """What one step gives, by name."""
+        """Returns the results of one step, by name."""
         x, kept = x.detach().requires_grad_(training), {}
 
         def look():
@@ -163,8 +166,10 @@ class Model:
         return deepspeed.utils.safe_get_full_grad(weight).clone()
 
     def plain(self, x, dy, training):
-        """The same by a loop over all experts, which every rank has here; and the gate's capacity.
-        What a token chose, and whether there was room, is the gate's."""
+        """Returns the results by a loop over all experts, and the gate's capacity.
+
+        Every rank has all experts here.  The gate says what a token chose, and whether it had room.
+        """
         x = x.detach().requires_grad_(training)
         experts = [Expert(self.shape, self.device).draw(e) for e in range(self.shape["E"])]
         y = torch.zeros_like(x, dtype=torch.float32)
@@ -194,10 +199,10 @@ def named(number, expert):
 
 
 def check(model, x, dy, training, capacity):
-    """All ranks raise if any of them finds another result."""
+    """Raises Wrong on all ranks if one of them finds another result."""
     acts = [(expert, expert.act) for expert in model.experts]
     for expert, act in acts:
-        expert.act = F.gelu if act is F.relu else act  # at ReLU's bend rounding makes gradients
+        expert.act = F.gelu if act is F.relu else act  # at ReLU's bend rounding changes gradients
     try:
         expected, counted = model.plain(x, dy, training)
         got = model.results(x, dy, training)
@@ -215,10 +220,10 @@ def check(model, x, dy, training, capacity):
 
 
 def why_not(shape, ep):
-    """No step can run."""
+    """Returns why no step can run; None: steps can run."""
     for name, ones in (("dtype", DTYPES), ("act", ACTIVATIONS)):
         if shape[name] not in ones:
-            return f"{name}={shape[name]}: here are {' and '.join(ones)}"
+            return f"{name}={shape[name]}: this program has {' and '.join(ones)}"
     ranks, experts = dist.get_world_size(), shape["E"]
     if ranks % ep or experts % ep:
         return f"ep={ep} does not divide both {ranks} ranks and {experts} experts"

@@ -6,16 +6,17 @@
     moetune tune --space hf-moe.space --exec "python3 hf-moe.py" --ranks 1 \
         --shape "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu" --budget 5m
 
-One process, on a GPU where torch sees one, else on cores.  The model is small, its weights are
-random: what of --family (mixtral, qwen3_moe) is not in the layer's words is as in model_of().  To
-tune your own model put it there; your program then says, before each call,
+The program is one process, on a GPU if torch finds one, else on cores.  The model is small, with
+random weights.  --family is mixtral or qwen3_moe, and model_of() has what --shape does not say.
+
+To tune your own model, build it in model_of().  Before each call your trainer then runs
 
     answer = view.plan(tokens, 1 if model.training else 0)    # of moelookup: bind(space="hf-moe")
     model.set_experts_implementation(answer["experts"])
 
---check compares logits and every gradient with those of eager first, on fresh numbers; it goes into
---exec, too.  By hand one plan is run, and the last line is a verdict: --plan "experts=grouped_mm"
-says which one.
+--check first compares logits and every gradient with those of eager, on fresh numbers; it may stand
+in --exec, too.  Without moetune the program runs one plan, and its last line is a verdict.  --plan
+"experts=grouped_mm" chooses that plan.
 """
 
 import argparse
@@ -31,19 +32,19 @@ except ImportError as missing:
 
 USUAL = "E=8 k=2 T=512 D=128 H=256 dtype=f32 act=swiglu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-OFF_BY = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}  # what rounding may change, of a tensor's norm
-ACTIVATIONS = {"swiglu": "silu"}  # of these models' experts: gates are part of them
+OFF_BY = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}  # of the norm: what rounding may change
+ACTIVATIONS = {"swiglu": "silu"}  # the experts of these models have gates
 FAMILIES = {"mixtral": "MixtralConfig", "qwen3_moe": "Qwen3MoeConfig"}
-WORDS, LONGEST = 512, 256  # of the vocabulary, and of a text
-IN_A_ROW = 8  # steps of one kind: what another kind leaves in caches is not to be measured
+WORDS, LONGEST = 512, 256  # size of the vocabulary, and tokens of the longest text
+IN_A_ROW = 8  # steps of one kind, so that few of them find caches of another kind
 
 
 class Unsupported(Exception):
-    """A plan that cannot be run here."""
+    """A plan that cannot run here."""
 
 
 def model_of(shape, family, device):
-    """A model of `layers` blocks, whose experts the layer's words describe."""
+    """Builds a model of `layers` blocks with the experts of `shape`."""
     if shape["act"] not in ACTIVATIONS:
         raise SystemExit(f"hf-moe: act={shape['act']}: the experts of {family} are swiglu")
     named = {"mixtral": "num_local_experts", "qwen3_moe": "num_experts"}[family]
@@ -66,7 +67,7 @@ def model_of(shape, family, device):
 
 
 def found(where, name):
-    """What transformers has since 5.0."""
+    """Returns a name that transformers has since 5.0, or ends the program."""
     if hasattr(where, name):
         return getattr(where, name)
     raise SystemExit(
@@ -76,7 +77,7 @@ def found(where, name):
 
 
 def texts_of(tokens, device):
-    """So many tokens, in texts of one length."""
+    """Returns random tokens, in texts of the same length."""
     long = next(n for n in range(min(tokens, LONGEST), 0, -1) if tokens % n == 0)
     return torch.randint(WORDS, (tokens // long, long), device=device)
 
@@ -107,7 +108,11 @@ def results(model, experts, texts, training):
 
 
 def check(model, plan, texts, training, most):
-    """Of gradients that cancel, as those of one token's query, only rounding is there."""
+    """Raises Unsupported if the plan gives other results than eager.
+
+    Some gradients cancel, such as those of the query of one token, and are only rounding.  So the
+    difference is compared with 0.1 % of the largest gradient at least.
+    """
     expected = dict(results(model, "eager", texts, training))
     got = dict(results(model, plan["experts"], texts, training))
     if got.keys() != expected.keys():
@@ -146,10 +151,10 @@ def main(options):
             wrong += 1
     asker.close()
     if options.check and asker.by_hand:
-        said = f"right: all {right} steps gave"
+        verdict = f"right: all {right} steps gave"
         if wrong:
-            said = f"WRONG: {wrong} of {right + wrong} steps did not give"
-        print(said, "what eager gives", flush=True)
+            verdict = f"WRONG: {wrong} of {right + wrong} steps did not give"
+        print(verdict, "what eager gives", flush=True)
         raise SystemExit(wrong > 0)
 
 

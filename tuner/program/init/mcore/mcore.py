@@ -6,16 +6,17 @@
     moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" \
         --ranks 8 --shape "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"
 
-NOT RUN: no step of it has been.  Written after megatron-core 0.19.2, whose configuration accepts the
-plans of mcore.space and refuses others, and whose parser takes the flags, as a test shows.  Python
-3.12 or newer gets that version from pip; an older one gets 0.16.1, which has no backends.
+NOT RUN: no step of this program has ever run.  It follows the sources of megatron-core 0.19.2.  A
+test shows that its configuration accepts the plans of mcore.space and refuses others, and that its
+parser accepts the flags.  Python 3.12 or newer gets that version from pip.  An older Python gets
+0.16.1, which has no backends.
 
-Every axis needs a restart, so each launch shows one plan.  The step is a whole one, with attention
-and several micro-batches, for that is behind which overlap=on hides the exchanges; without a shared
-expert (--shared 0) there is no shared_overlap.  Of dispatcher=flex the backend is what moves tokens:
-deepep wants DeepEP, hybridep its branch hybrid-ep, ncclep a Transformer Engine that was built with
-NVTE_BUILD_WITH_NCCL_EP=1.  The launch that is best for the whole table goes back into Megatron's
-flags:
+Every axis needs a restart, so each launch shows one plan.  A step has attention and several
+micro-batches, because overlap=on hides the exchanges behind them.  shared_overlap=on needs a shared
+expert (--shared).  With dispatcher=flex the backend moves the tokens: deepep needs DeepEP, hybridep
+its branch hybrid-ep, and ncclep a Transformer Engine built with NVTE_BUILD_WITH_NCCL_EP=1.
+
+This command prints the launch values of the table as Megatron's flags:
 
     moetune export --format flags --space mcore \
         --set dispatcher=--moe-token-dispatcher-type --set backend=--moe-flex-dispatcher-backend \
@@ -23,8 +24,8 @@ flags:
         --set etp=--expert-tensor-parallel-size --set overlap=--overlap-moe-expert-parallel-comm \
         --set shared_overlap=--moe-shared-expert-overlap
 
-With backend=ncclep they want --moe-expert-rank-capacity-factor, too, which is here what always
-suffices, the number of ranks that share the experts.
+With backend=ncclep Megatron also needs --moe-expert-rank-capacity-factor.  This program takes the
+number of ranks that share the experts, which is always enough.
 """
 
 import argparse
@@ -52,7 +53,7 @@ VOCABULARY, HEADS = 32000, 16
 
 
 def new_config(shape, plan, options):
-    """What Megatron-Core would not run it refuses here."""
+    """Returns the configuration.  Megatron-Core refuses here what it cannot run."""
     ranks = plan["ep"] * plan["etp"]
     return TransformerConfig(
         num_layers=options.layers,
@@ -67,7 +68,7 @@ def new_config(shape, plan, options):
         num_moe_experts=shape["E"],
         moe_router_topk=shape["k"],
         moe_router_pre_softmax=shape["k"] == 1,
-        moe_router_dtype="fp32",  # DeepEP wants such weights of choices
+        moe_router_dtype="fp32",  # DeepEP needs the weights of choices in fp32
         moe_grouped_gemm=True,
         moe_shared_expert_intermediate_size=options.shared or None,
         expert_model_parallel_size=plan["ep"],
@@ -75,7 +76,7 @@ def new_config(shape, plan, options):
         moe_token_dispatcher_type=plan["dispatcher"],
         moe_flex_dispatcher_backend=plan["backend"],
         moe_flex_dispatcher_num_sms=plan["num_sms"],
-        # Its receive buffer has a fixed size, and an overrun ends the program.
+        # The receive buffer of ncclep has a fixed size, and an overrun ends the program.
         moe_expert_rank_capacity_factor=float(ranks) if plan["backend"] == "ncclep" else None,
         overlap_moe_expert_parallel_comm=plan["overlap"] == "on",
         moe_shared_expert_overlap=plan["shared_overlap"] == "on",
@@ -104,7 +105,7 @@ def forward_step(batches, model, return_schedule_plan=False):
 
 
 def step(model, batch, micro_batches):
-    """Forward, backward, and the sums of gradients."""
+    """Runs forward and backward, and sums the gradients over ranks."""
     model.zero_grad()
     forward_backward_no_pipelining(
         forward_step_func=forward_step,
@@ -117,7 +118,7 @@ def step(model, batch, micro_batches):
     dense = parallel_state.get_data_parallel_group()
     expert = parallel_state.get_expert_data_parallel_group()
     for one in model.parameters():
-        if one.grad is not None:  # Megatron marks those of experts
+        if one.grad is not None:  # experts have allreduce=False
             dist.all_reduce(one.grad, group=dense if getattr(one, "allreduce", True) else expert)
 
 
@@ -128,7 +129,7 @@ def main(options):
     try:
         model = new_model(shape, asker.launch, options)
     except (AssertionError, ImportError, ValueError) as why:
-        raise SystemExit(f"mcore: {why}")  # with these values no step can run
+        raise SystemExit(f"mcore: {why}")  # no step can run with these values
     for tokens in itertools.cycle(options.tokens or [shape["T"]]):
         if asker.ask(tokens) is None:
             break

@@ -6,13 +6,16 @@
     moetune tune --space torch-moe.space --exec "torchrun --nproc_per_node 4 torch-moe.py" \
         --ranks 4 --shape "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"
 
-To make it yours: put your layer in place of torch_moe_layer.py, its choices in place of the space's
-axes, and leave this as it is.  --check compares each plan with a plain loop over the experts first,
-on fresh numbers; it goes into --exec, too.  By hand one plan is run, and the last line is a verdict:
---plan "dispatcher=alltoall experts=loop chunks=2 ep=2" says which one.
+To tune your own layer, replace torch_moe_layer.py by it, and the axes of the space by its knobs.
+This file stays as it is.
 
-The class of the space is found before the plan is known: counts of choices, summed over ranks.  A
-trainer that asks the table does likewise.  --skew 1 3 makes inputs of two classes.
+--check first compares each plan with a plain loop over the experts, on fresh numbers; it may stand
+in --exec, too.  Without moetune the program runs one plan, and its last line is a verdict.  --plan
+"dispatcher=alltoall experts=loop chunks=2 ep=2" chooses that plan.
+
+The program computes the class of the space before it knows the plan: it counts the rows that each
+expert gets, over all ranks.  A trainer that asks the table does the same.  --skew 1 3 makes inputs
+of two classes.
 """
 
 import argparse
@@ -39,7 +42,7 @@ def main(options):
     try:
         layer = Layer(shape, asker.launch["ep"], device)
     except Unsupported as why:
-        raise SystemExit(f"torch-moe: {why}")  # with this ep no step can run
+        raise SystemExit(f"torch-moe: {why}")  # no step can run with this ep
     right = wrong = 0
     inputs = itertools.product(options.skew, options.tokens or [shape["T"]])
     for skew, tokens in itertools.cycle(inputs):
@@ -62,20 +65,20 @@ def main(options):
 
 
 def end_with_verdict(right, wrong, rank):
-    said = f"right: all {right} steps gave"
+    verdict = f"right: all {right} steps gave"
     if wrong:
-        said = f"WRONG: {wrong} of {right + wrong} steps did not give"
+        verdict = f"WRONG: {wrong} of {right + wrong} steps did not give"
     if rank == 0:
-        print(said, "what a plain loop over the experts gives", flush=True)
+        print(verdict, "what a plain loop over the experts gives", flush=True)
     if wrong:
         raise SystemExit(1)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, nargs="*", help="of a rank, in turn (T of the layer)")
+    parser.add_argument("--tokens", type=int, nargs="*", help="tokens of a rank, in turn (T)")
     parser.add_argument(
-        "--skew", type=float, nargs="+", default=[1.0], help="of expert 0 over the mean, in turn"
+        "--skew", type=float, nargs="+", default=[1.0], help="rows of expert 0 / mean, in turn"
     )
     parser.add_argument("--check", action="store_true", help="compare every plan with a plain loop")
     parser.add_argument("--plan", default="dispatcher=allgather experts=padded chunks=1 ep=1")

@@ -1,16 +1,16 @@
-"""Whether a plan of torch_moe_layer.py computes what a plain loop over the experts computes."""
+"""Checks that a plan of torch_moe_layer.py computes the same as a plain loop over the experts."""
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch_moe_layer import Unsupported
 
-OFF_BY = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}  # what rounding may change, of a result's norm
+OFF_BY = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}  # rounding may change such a share of the norm
 RESULTS = "y", "gradient of x", "gradient of gate", "gradient of up", "gradient of down"
 
 
 def plain_step(layer, x, dy):
-    """Layer.step by a loop over all experts, each of which sees every token."""
+    """Computes Layer.step by a loop over all experts.  Each expert gets every token."""
     mine = slice(layer.first, layer.first + layer.per_rank)
     up, down = layer.weights(range(layer.shape["E"]))
     x, layer.gate.grad = x.detach().requires_grad_(), None
@@ -26,10 +26,10 @@ def plain_step(layer, x, dy):
 
 
 def check(layer, x, dy, plan):
-    """Unsupported on all ranks if any of them finds another result."""
+    """Raises Unsupported on all ranks if one of them finds another result."""
     act = layer.act
     if act is F.relu:
-        layer.act = F.gelu  # at ReLU's bend rounding alone would make another gradient
+        layer.act = F.gelu  # at ReLU's bend rounding alone changes the gradient
     try:
         got, expected = layer.step(x, dy, plan), plain_step(layer, x, dy)
     finally:

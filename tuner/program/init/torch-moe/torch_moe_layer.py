@@ -1,7 +1,6 @@
-"""The layer that torch-moe.py runs: dispatchers and experts by the names that the space has.
+"""The layer that torch-moe.py runs.  Its methods have the names of the values in torch-moe.space.
 
-`ep` ranks that lie side by side share one copy of the experts; there are as many copies as ranks
-make room for.
+`ep` neighbouring ranks share one copy of the experts.  All ranks together have ranks / ep copies.
 """
 
 import torch
@@ -15,11 +14,11 @@ grouped_mm = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", Non
 
 
 class Unsupported(Exception):
-    """A plan that cannot be run here.  All ranks find out alike, before any of them waits."""
+    """A plan that cannot run here.  All ranks raise it, before any of them waits for another."""
 
 
 class Trip:
-    """Rows on their way to the ranks of a group; gradients take it backwards."""
+    """One all-to-all of rows in a group.  Their gradients go the other way."""
 
     def __init__(self, group, sends, gets):
         self.group, self.sends, self.gets = group, sends, gets
@@ -37,7 +36,7 @@ class Trip:
 
 
 class Start(torch.autograd.Function):
-    """What is between Start and Wait goes on while rows travel, in both passes."""
+    """Starts a trip.  Work between Start and Wait overlaps with it, in both passes."""
 
     @staticmethod
     def forward(ctx, rows, trip):
@@ -45,7 +44,7 @@ class Start(torch.autograd.Function):
         return trip.start(rows, trip.sends, trip.gets)
 
     @staticmethod
-    def backward(ctx, _):  # Wait.backward has sent it off
+    def backward(ctx, _):  # Wait.backward has started the trip
         return ctx.trip.wait(), None
 
 
@@ -58,11 +57,11 @@ class Wait(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         ctx.trip.start(gradient, ctx.trip.gets, ctx.trip.sends)
-        return gradient, None  # which Start.backward does not look at
+        return gradient, None  # Start.backward ignores this value
 
 
 class Gather(torch.autograd.Function):
-    """Every rank's rows, one below the other; the other way round sums are scattered."""
+    """Gathers the rows of all ranks.  Backward scatters the sums of their gradients."""
 
     @staticmethod
     def forward(ctx, rows, group):
@@ -85,7 +84,7 @@ class Scatter(torch.autograd.Function):
         if dist.get_backend(group) == "nccl":
             dist.reduce_scatter_tensor(mine, rows.contiguous(), group=group)
             return mine
-        rows = rows.clone()  # gloo scatters no sums
+        rows = rows.clone()  # gloo has no reduce_scatter
         dist.all_reduce(rows, group=group)
         return mine.copy_(rows.chunk(ranks)[rank])
 
@@ -95,7 +94,7 @@ class Scatter(torch.autograd.Function):
 
 
 class Layer:
-    """Copies of the experts, each on `ep` ranks side by side; the gate is on every rank."""
+    """The experts, a copy on each `ep` neighbouring ranks, and the gate, on every rank."""
 
     def __init__(self, shape, ep, device):
         rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -112,7 +111,7 @@ class Layer:
         self.cannot_group = self.try_grouped()
 
     def own(self, lists):
-        groups = [dist.new_group(list(ranks)) for ranks in lists]  # every rank helps to make each
+        groups = [dist.new_group(list(ranks)) for ranks in lists]  # on every rank
         return next(g for g, ranks in zip(groups, lists) if dist.get_rank() in ranks)
 
     def draw(self, seed, *sizes):
@@ -127,7 +126,7 @@ class Layer:
         return torch.stack(up).requires_grad_(), torch.stack(down).requires_grad_()
 
     def try_grouped(self):
-        """What torch groups, and on what, differs between its versions.  None, or why it cannot."""
+        """Returns why this version of torch cannot group the products; None: it can."""
         try:
             rows = self.draw(1, 16, self.shape["D"]).requires_grad_()
             y = self.grouped(rows, [16] + [0] * (self.per_rank - 1))
@@ -141,10 +140,12 @@ class Layer:
     # ---- inputs, and a step
 
     def batch(self, tokens, skew=1.0):
-        """Tokens of this rank, and a gradient of their results.  skew: expert 0 gets so many times
-        the mean, but for chance, by a shift that its score alone notices."""
+        """Returns tokens of this rank, and a gradient of their results.
+
+        Expert 0 gets about `skew` times the mean: a shift of some tokens raises its score alone.
+        """
         x = torch.randn(tokens, self.shape["D"], device=self.device)
-        most = self.shape["E"] / self.shape["k"]  # every token chooses it
+        most = self.shape["E"] / self.shape["k"]  # then every token chooses expert 0
         if min(skew, most) > 1:
             chosen = torch.rand(tokens, 1, device=self.device) < (skew - 1) / (most - 1)
             x += 20 * chosen * torch.linalg.pinv(self.gate.detach().float())[0]
@@ -153,13 +154,13 @@ class Layer:
 
     @torch.no_grad()
     def skew(self, x):
-        """The fullest expert's rows over the mean, of all ranks: whatever the plan is."""
+        """Returns the fullest expert's rows over the mean, of all ranks.  No plan changes it."""
         counts = self.route(x)[1].flatten().bincount(minlength=self.shape["E"])
         dist.all_reduce(counts)
         return float(counts.max() * len(counts) / counts.sum())
 
     def step(self, x, dy, plan):
-        """Forward, backward, and the sums of gradients that belong to this plan."""
+        """Runs forward and backward, and sums the gradients over ranks."""
         weights = self.gate, self.up, self.down
         for one in (x, *weights):
             one.grad = None
@@ -175,7 +176,7 @@ class Layer:
         self.run = getattr(self, plan["experts"])
         return getattr(self, plan["dispatcher"])(x, *self.route(x), plan["chunks"])
 
-    # ---- experts on rows that lie expert by expert
+    # ---- experts, on rows that are sorted by expert
 
     def loop(self, rows, counts):
         parts = enumerate(rows.split(counts))

@@ -6,9 +6,9 @@
     moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" \
         --ranks 4 --shape "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"
 
-Tutel 0.4 of 2025-03 and of 2026-07 (ac0e51b) ran it, on cores: there d and a have one value each.
-Several nodes want LOCAL_SIZE, the ranks per node, for a=2dh.  A trainer that is to find its plans
-while it trains wants moetune.tutel.Tuned instead.
+It ran with Tutel 0.4 of 2025-03 and of 2026-07 (ac0e51b), on cores, where d and a have one value
+each.  On several nodes a=2dh needs LOCAL_SIZE, the ranks per node.  To tune a trainer while it
+trains, use moetune.tutel.Tuned instead.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def new_layer(shape, device):
 
 
 def why_not(plan, layer, device):
-    """Tutel would compute something wrong, or the same as another plan."""
+    """Returns why Tutel would compute a wrong result, or the same as another plan."""
     per_node = int(os.environ.get("LOCAL_SIZE", 0))
     if plan["r"] not in layer.valid_rs:
         return f"r={plan['r']}: this layer has {sorted(layer.valid_rs)}"
@@ -61,7 +61,7 @@ def why_not(plan, layer, device):
 
 def step(layer, x, factor, plan):
     layer.zero_grad()
-    layer.use_2dh = plan["a"] == "2dh"  # no argument exists for it
+    layer.use_2dh = plan["a"] == "2dh"  # Tutel has no argument for it
     options = {"adaptive_r": plan["r"], "a2a_ffn_overlap_degree": plan["d"]}
     y = layer(x, capacity_factor=factor, **options)
     (y.square().mean() + 0.01 * layer.l_aux).backward()
@@ -75,7 +75,7 @@ def main(options):
     if min(options.factors) <= 0:
         raise SystemExit("--factors: of 0 or less Tutel counts the capacity as it routes, after d")
     for factor in itertools.cycle(options.factors):
-        capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel counts
+        capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel computes it
         plan = asker.ask(capacity)
         if plan is None:
             break
