@@ -154,10 +154,11 @@ static int check_drift(struct live *live, const struct pending *p, double ns)
         return OK;
     live->status.alarms++;
     text_put(why, sizeof(why),
-             "steps of %s=%llu, converted to %s=%llu, take %.3f ms; the entry has %.3f ms, %s, and "
-             "allows %.3f ms",
-             name, (unsigned long long)p->capacity, name, (unsigned long long)lb->bucket.capacity,
-             drift_level_ns(&lb->drift) * 1e-6, lb->bucket.entry.time_us * 1e-3,
+             "steps of %s=%llu take %.3f ms, converted to %s=%llu; the entry has %.3f ms, %s, and "
+             "allows "
+             "%.3f ms",
+             name, (unsigned long long)p->capacity, drift_level_ns(&lb->drift) * 1e-6, name,
+             (unsigned long long)lb->bucket.capacity, lb->bucket.entry.time_us * 1e-3,
              inferred ? "inferred" : "measured", drift_reference_ns(&lb->drift) * 1e-6);
     note("%s: the bucket is measured %s", why, inferred ? "now" : "again");
     /* An inferred entry has no measured plans for a rematch: its bucket is searched. */
