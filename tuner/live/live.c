@@ -155,8 +155,7 @@ static int check_drift(struct live *live, const struct pending *p, double ns)
     live->status.alarms++;
     text_put(why, sizeof(why),
              "steps of %s=%llu take %.3f ms, converted to %s=%llu; the entry has %.3f ms, %s, and "
-             "allows "
-             "%.3f ms",
+             "allows %.3f ms",
              name, (unsigned long long)p->capacity, drift_level_ns(&lb->drift) * 1e-6, name,
              (unsigned long long)lb->bucket.capacity, lb->bucket.entry.time_us * 1e-3,
              inferred ? "inferred" : "measured", drift_reference_ns(&lb->drift) * 1e-6);

@@ -79,7 +79,7 @@ class DeepSpeed(Programs):
         swiglu = self.layer.replace("relu", "swiglu")
         for ep, options, said in (
             (4, {}, "ep=4 does not divide both 2 ranks and 4 experts"),
-            (1, {"layer": swiglu}, "act=swiglu: here are relu and gelu"),
+            (1, {"layer": swiglu}, "act=swiglu: this program has relu and gelu"),
             (1, {"change": NO_SPLIT}, "cannot import name 'split_params_into_different_moe"),
         ):
             self.refused(self.walk(ep, **options), said)
@@ -153,15 +153,15 @@ class AutoEP(Programs):
         launch = self.walk(1, "--tokens", "64")
         self.fail_alone(launch, "chunks=[24]")
         why = launch.outcomes["ep=1 experts=loop chunks=2"][1]
-        self.assertEqual(why, "1 texts are less than 2 chunks")
+        self.assertEqual(why, "1 texts are fewer than 2 chunks")
 
     def test_what_cannot_run_is_one_sentence(self):
         relu, f16 = (self.layer.replace(*one) for one in (("swiglu", "relu"), ("f32", "f16")))
         moved = "deepspeed 0.99 does not take this model of transformers 5.24.0: get() takes"
         for ep, options, said in (
             (4, {}, "ep=4 does not divide both 2 ranks and 4 experts"),
-            (1, {"layer": relu}, "act=relu: Mixtral's experts are swiglu"),
-            (1, {"layer": f16}, "dtype=f16: here are f32 and bf16"),
+            (1, {"layer": relu}, "act=relu: the experts of Mixtral are swiglu"),
+            (1, {"layer": f16}, "dtype=f16: this program has f32 and bf16"),
             (1, {"change": NO_ACTIVATION}, "cannot import name 'register_expert_activation'"),
             (1, {"change": MOVED}, f"AutoEP of {moved}"),
         ):
