@@ -45,7 +45,7 @@ static void ask_joint_decision(struct launch_bucket *lb)
 {
     bool needed = false;
 
-    lb->wanted = launch_decision_wants(lb->joint, lb->joint_index, &needed);
+    lb->wanted = launch_decision_next_arm(lb->joint, lb->joint_index, &needed);
     lb->on_occasion = !needed;
 }
 
@@ -73,7 +73,7 @@ bool launch_bucket_apply_pin(struct launch_bucket *lb)
         return false;
     lb->watched.state = BUCKET_PINNED;
     lb->pinned = dictionary_arm(&lb->dictionary, &pin->plan);
-    note("%s %s is skipped: %s is pinned (%s)", buckets_key(buckets),
+    note("%s %s is skipped: %s is pinned (%s)", buckets_key_name(buckets),
          BUCKETS_TEXT(buckets, bucket, bucket), PLAN_WORDS(&pin->plan), UTF8_LINE(pin->why));
     return true;
 }
@@ -147,7 +147,7 @@ static void visit(struct launch_bucket *lb)
 
     for (size_t arm = 0; arm < lb->dictionary.arm_count; arm++)
         usable[arm] = lb->bucket.attempts[arm].usable;
-    search_visit(lb->dictionary.search, lb->bucket.capacity, usable, false);
+    search_begin(lb->dictionary.search, lb->bucket.capacity, usable, false);
 }
 
 int launch_bucket_join(struct launch_bucket *lb, struct launch_decision *joint, double weight)
@@ -175,7 +175,7 @@ int launch_bucket_adopt(struct launch_bucket *lb, const struct launch_decision *
 {
     struct dictionary *d = &lb->dictionary;
     const struct entry_row *known = &lb->bucket.entry;
-    int arm = launch_decision_live(joint, launch, lb->joint_index);
+    int arm = launch_decision_live_arm(joint, launch, lb->joint_index);
     int known_arm = lb->bucket.known ? dictionary_arm(d, &known->plan) : -1;
     struct normal level;
     struct gain gain;
@@ -283,7 +283,7 @@ void launch_bucket_use_launch(struct launch_bucket *lb, const struct launch_unde
         return;
     for (int i = 0; i < (int)lb->dictionary.arm_count; i++)
         among[i] = can_show(lb, launch, i);
-    arm = decision_also(&lb->bucket.decision, among, &purpose);
+    arm = decision_next_among(&lb->bucket.decision, among, &purpose);
     if (arm == DECISION_DONE)
         return;
     lb->wanted = arm;

@@ -44,7 +44,7 @@ const char *session_bucket_text(const struct session *s, uint32_t bucket,
     const char *keys = BUCKETS_TEXT(s->buckets, bucket, bucket);
 
     if (s->buckets.declared)
-        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key(s->buckets), keys);
+        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key_name(s->buckets), keys);
     else if (s->buckets.window == 1)
         text_put(room, BUCKETS_TEXT_BYTES, "c=%u", bucket);
     else

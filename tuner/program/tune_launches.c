@@ -202,7 +202,7 @@ static int write_launches(struct launch_tuning *t)
             const struct launch_bucket *lb = bucket_at(t, i);
             int arm = lb->joint_index < 0
                           ? -1
-                          : launch_decision_live(t->joint, (int)values, lb->joint_index);
+                          : launch_decision_live_arm(t->joint, (int)values, lb->joint_index);
             struct launch_row row = { .cluster = d->cluster,
                                       .shape = d->shape,
                                       .window = d->buckets.window,
@@ -302,7 +302,7 @@ static int vote(void *self)
     if (t->joint && !t->launch_chosen && l->bucket_count) {
         int values;
 
-        launch_decision_cost(t->joint, launch_cost_share(t));
+        launch_decision_set_cost(t->joint, launch_cost_share(t));
         values = launch_decision_next(t->joint, &t->purpose);
         if (values >= 0) {
             l->values[values].votes = 1;
@@ -554,7 +554,7 @@ static int end_launch(void *self, const struct launch_end *failure)
         if (lb->joint && !launch_bucket_runs(lb)) /* the trials name the reasons */
             lb->watched.state = BUCKET_DECIDED;
         if (lb->joint && lb->watched.state != BUCKET_OPEN) {
-            launch_decision_weigh(t->joint, lb->joint_index, 0);
+            launch_decision_set_weight(t->joint, lb->joint_index, 0);
             lb->joint = NULL;
         }
     }
@@ -603,7 +603,7 @@ static int open_joint_decision(struct launch_tuning *t)
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
         t->apart[arm] =
-            declaration_apart(t->launches.session->buckets.declared, t->arms[arm].choice);
+            declaration_distance(t->launches.session->buckets.declared, t->arms[arm].choice);
     return launch_decision_open(&setup, &t->joint);
 }
 
