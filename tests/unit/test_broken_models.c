@@ -83,8 +83,8 @@ static void play_rounds(const struct surface *s, struct contender *contenders,
         bool usual = left[b].arm == contenders[b].bucket.default_arm;
 
         count(&out->left, &contenders[b].bucket, left[b].arm);
-        out->left.unproven += !usual && !left[b].word.proof;
-        CHECK(usual || left[b].word.gain.value > 0);
+        out->left.unproven += !usual && !left[b].finding.proof;
+        CHECK(usual || left[b].finding.gain.value > 0);
     }
 }
 

@@ -299,10 +299,10 @@ void launch_table_print(const struct launch_table *t, const char *key, FILE *to)
             fprintf(to, "          %-*s  %6.1f %%%s\n", wide, l->words, 100 * l->us / chosen_us,
                     role);
         else
-            fprintf(to, "          %-*s  did not run in all ranges%s\n", wide, l->words, role);
+            fprintf(to, "          %-*s  did not run in all buckets%s\n", wide, l->words, role);
     }
     if (!isnan(t->price.value))
-        fprintf(to, "          A job that starts anew for each range would save %.1f %% more%s.\n",
+        fprintf(to, "          A job that starts anew for each bucket would save %.1f %% more%s.\n",
                 100 * t->price.value,
                 INTERVAL_TEXT("%.1f", 100 * t->price.low, 100 * t->price.high));
     free(sorted);
